@@ -1,0 +1,14 @@
+"""`python -m koct`, as the workflow calls it: hundreds of short processes, so start and end quickly."""
+
+import gc
+import os
+import sys
+
+gc.set_threshold(100_000)  # imports make many objects and no garbage
+
+from koct.cli import main  # noqa: E402
+
+status = main()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(status)  # every file is closed: nothing is left that the interpreter would have to tear down

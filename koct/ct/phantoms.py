@@ -1,0 +1,40 @@
+"""Random-ellipse phantoms: how they are drawn, and how they are put on pixels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Ellipse:
+    """One ellipse on the square [-1, 1]²; `centre` is (x, y), `axes` are half axes, `angle` is in radians."""
+
+    amplitude: float
+    centre: tuple
+    axes: tuple
+    angle: float
+
+
+def draw_surrogate(rng):
+    """One to four ellipses from a NumPy generator, in the order that made the printed numbers."""
+    return [
+        Ellipse(
+            amplitude=rng.uniform(0.2, 1),
+            centre=tuple(rng.uniform(-0.5, 0.5, 2)),
+            axes=tuple(rng.uniform(0.08, 0.4, 2)),
+            angle=rng.uniform(0, np.pi),
+        )
+        for _ in range(rng.integers(1, 5))
+    ]
+
+
+def rasterise(ellipses, H):
+    """The phantom on H×H pixel centres `linspace(-1, 1, H)`: amplitudes add up, clipped to [0, 1.5]."""
+    grid = np.linspace(-1, 1, H)
+    image = np.zeros((H, H))
+    for e in ellipses:
+        x, y = grid[None, :] - e.centre[0], grid[:, None] - e.centre[1]
+        c, s = np.cos(e.angle), np.sin(e.angle)
+        inside = ((c * x + s * y) / e.axes[0]) ** 2 + ((c * y - s * x) / e.axes[1]) ** 2 <= 1
+        image[inside] += e.amplitude
+    return np.clip(image, 0, 1.5, out=image)

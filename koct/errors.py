@@ -1,0 +1,5 @@
+"""The one exception for mistakes that a user can mend."""
+
+
+class KoctError(Exception):
+    """Bad input: the message names the file, the key, the value and the mend."""

@@ -1,0 +1,142 @@
+"""The result tables: what their columns mean, how they are aggregated, and Parquet files that say where they come from."""
+
+import hashlib
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+import pyarrow.parquet as pq
+
+import koct
+from koct.errors import KoctError
+from koct.files import whole
+from koct.risk.calibration import calibrate
+from koct.sweeps import canonical, cell_path, grid, sweep
+
+COLUMNS = {
+    "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
+    "problem": (pa.string(), "where pairs and the known operator come from", ""),
+    "H": (pa.int32(), "image height and width", "pixel"),
+    "V": (pa.int32(), "views", "1"),
+    "B": (pa.int32(), "detector bins", "1"),
+    "arch": (pa.string(), "architecture", ""),
+    "N": (pa.int32(), "training samples", "1"),
+    "seed": (pa.int32(), "seed of the phantom pool", ""),
+    "lam": (pa.float64(), "ridge strength chosen by validation", "1"),
+    "p": (pa.int64(), "trainable parameters", "1"),
+    "val_mse": (pa.float64(), "validation mean squared error", "intensity^2"),
+    "mse": (pa.float64(), "test mean squared error over all pixels", "intensity^2"),
+    "rrmse_peak": (pa.float64(), "test RMSE / max|y|, averaged over phantoms", "1"),
+    "rrmse_norm": (pa.float64(), "test ||y - prediction|| / ||y||, averaged over phantoms", "1"),
+    "fit_seconds": (pa.float64(), "wall time of the fit and the choice of lam", "s"),
+    "metric": (pa.string(), "which error: mse, or the squared mean of rrmse_peak or rrmse_norm", ""),
+    "error_mean": (pa.float64(), "the metric's mean over seeds", "that of the metric"),
+    "error_std": (pa.float64(), "sample standard deviation over seeds; null for one seed", "that of the metric"),
+    "seeds": (pa.int32(), "number of seeds", "1"),
+    "floor": (pa.float64(), "smallest mean error of the curve", "that of the metric"),
+    "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", "that of the metric"),
+}
+CELLS = ("sweep problem H V B arch N seed lam p val_mse mse rrmse_peak rrmse_norm fit_seconds").split()
+UNTRAINED = ("sweep problem H V B seed mse rrmse_peak rrmse_norm").split()
+CURVES = ("sweep problem H arch N metric error_mean error_std seeds").split()
+CALIBRATION = ("sweep problem H V B arch metric p floor sigma").split()
+
+
+def collect(study, path, untrained_path):
+    """Gather the rows of a study, given as its canonical JSON, into cells.parquet and untrained.parquet."""
+    sweeps = [sweep(entry.pop("name"), entry) for entry in json.loads(study)]
+    origin = provenance(hashlib.sha256(canonical(sweeps).encode()).hexdigest())
+    write([_row(cell_path(**cell)) for cell in grid(sweeps)], CELLS, path, origin)
+    untrained = [row for s in sweeps for row in _row(f"results/untrained/{s.name}.json")]
+    write(untrained, UNTRAINED, untrained_path, origin)
+
+
+def aggregate(cells_path, metrics, curves_path, calibration_path):
+    """Curves over seeds and their calibration; `metrics` names each sweep's metric."""
+    cells, origin = read(cells_path)
+    curves, calibrations = [], []
+    for (sweep_name, arch), rows in _grouped(cells, "sweep", "arch").items():
+        metric = metrics[sweep_name]
+        points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(_grouped(rows, "N").items())]
+        fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])
+        about = {**rows[0], "metric": metric}
+        curves += [{**about, **point} for point in points]
+        calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
+    write(curves, CURVES, curves_path, origin)
+    write(calibrations, CALIBRATION, calibration_path, origin)
+
+
+def per_seed(metric, row):
+    """A metric of one cell; a metric that ends in 2 is a squared relative error."""
+    return row[metric.removesuffix("2")] ** (2 if metric.endswith("2") else 1)
+
+
+def mean_over_seeds(metric, rows):
+    """A metric's mean over cells; a relative error is averaged first and squared then, as the paper does."""
+    mean = float(np.mean([row[metric.removesuffix("2")] for row in rows]))
+    return mean**2 if metric.endswith("2") else mean
+
+
+def _over_seeds(metric, rows):
+    return {
+        "error_mean": mean_over_seeds(metric, rows),
+        "error_std": float(np.std([per_seed(metric, row) for row in rows], ddof=1)) if len(rows) > 1 else None,
+        "seeds": len(rows),
+    }
+
+
+def provenance(config_sha256):
+    """What made a file, for its schema metadata."""
+    return {"koct.version": koct.__version__, "koct.commit": _commit(), "koct.config_sha256": config_sha256}
+
+
+def write(rows, columns, path, origin):
+    """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units and provenance."""
+    fields = []
+    for name in columns:
+        kind, description, unit = COLUMNS[name]
+        fields.append(pa.field(name, kind, metadata={"description": description, "unit": unit}))
+    schema = pa.schema(fields, metadata=origin)
+    # by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists
+    lines = "\n".join(json.dumps({name: row[name] for name in columns}) for row in rows).encode()
+    table = pa.json.read_json(io.BytesIO(lines), parse_options=pa.json.ParseOptions(explicit_schema=schema))
+    table = table.cast(schema)
+    with whole(path) as aside:
+        pq.write_table(table, aside)
+
+
+def read(path):
+    """(rows, provenance) of a Parquet file that `write` made."""
+    table = pq.ParquetFile(path).read()  # read_table would import pandas
+    origin = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    return table.to_pylist(), {key: value for key, value in origin.items() if key.startswith("koct.")}
+
+
+def _row(path):
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise KoctError(f"{path} is missing; `snakemake {path}` makes it") from None
+    except ValueError:
+        raise KoctError(f"{path} is not JSON; delete it and run snakemake again") from None
+
+
+def _grouped(rows, *keys):
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
+
+
+def _commit():
+    """The checkout's commit, marked if files differ from it; 'unknown' outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(git, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()

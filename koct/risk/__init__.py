@@ -1,0 +1,1 @@
+"""The risk estimator. Knows nothing of tomography: any layered network, any learning curve."""

@@ -1,0 +1,189 @@
+"""config.yaml as typed, checked dataclasses."""
+
+import difflib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from koct.errors import KoctError
+
+SCHEMA = Path(__file__).with_name("config.schema.json")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep of the study; what the keys mean stands in config.schema.json."""
+
+    name: str
+    problem: str
+    H: int
+    V: int
+    B: int
+    tikhonov: float
+    pool: dict
+    N: tuple
+    seeds: tuple
+    archs: tuple
+    lambdas: tuple
+    metric: str
+
+    def pool_spec(self):
+        """What a pool depends on, besides its seed."""
+        return self._pick("problem", "H", "V", "B", "pool")
+
+    def known_spec(self):
+        """What the known operator depends on."""
+        return self._pick("problem", "H", "V", "B", "tikhonov")
+
+    def row_spec(self):
+        """What every row of a result says about its sweep."""
+        return {"sweep": self.name, **self._pick("problem", "H", "V", "B")}
+
+    def fit_spec(self):
+        """What a fit depends on, besides its pool, its known operator, arch and N."""
+        return {**self.row_spec(), **self._pick("lambdas")}
+
+    def _pick(self, *keys):
+        return {key: getattr(self, key) for key in keys}
+
+
+def study(config):
+    """The sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config."""
+    problems = _schema_problems(config) or _cross_problems(config)
+    if problems:
+        raise KoctError("config: " + "\nconfig: ".join(problems))
+    return [sweep(name, config["sweeps"][name]) for name in config["studies"][config["study"]]]
+
+
+def sweep(name, entry):
+    """A checked entry of `sweeps` as a dataclass."""
+    return Sweep(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+
+
+def grid(sweeps):
+    """(sweep, arch, N, seed) of every cell, as wildcard values."""
+    return [
+        {"sweep": s.name, "arch": arch, "N": N, "seed": seed}
+        for s in sweeps
+        for arch in s.archs
+        for N in s.N
+        for seed in s.seeds
+    ]
+
+
+def cell_path(sweep, arch, N, seed):
+    """Where the row of a cell lies; with wildcard texts for values, the pattern that Snakemake needs."""
+    return f"results/cells/{sweep}/{arch}/N{N}_seed{seed}.json"
+
+
+def canonical(sweeps):
+    """The chosen sweeps as one JSON text, the same for the same study whatever the config's layout."""
+    return json.dumps([asdict(s) for s in sweeps], sort_keys=True, separators=(",", ":"))
+
+
+def _schema_problems(config):
+    import jsonschema
+
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(config)
+    return [_say(error) for error in sorted(errors, key=lambda e: [str(part) for part in e.absolute_path])]
+
+
+def _say(error):
+    """One JSON-schema error as a sentence: key, value, what is wrong, the mend."""
+    key = _dotted(error.absolute_path)
+    value, rule = error.instance, error.validator_value
+    match error.validator:
+        case "additionalProperties":
+            known = list(error.schema["properties"])
+            unknown = [name for name in value if name not in known]
+            near = difflib.get_close_matches(str(unknown[0]), known, 1)
+            mend = f"did you mean '{near[0]}'?" if near else f"known keys are {', '.join(known)}"
+            return f"{_dotted([*error.absolute_path, unknown[0]])} is not a key of the config; {mend}"
+        case "required":
+            missing = next(name for name in rule if name not in value)
+            return f"{_dotted([*error.absolute_path, missing])} is missing; add it (docs/config.md says what it means)"
+        case "type":
+            hint = " (YAML reads 1e-6 as text: write 1.0e-6)" if rule == "number" and isinstance(value, str) else ""
+            return f"{key} = {value!r} must be {_KINDS[rule]}{hint}"
+        case "minimum":
+            return f"{key} = {value!r} must be at least {rule}"
+        case "exclusiveMinimum":
+            return f"{key} = {value!r} must be greater than {rule}"
+        case "minItems":
+            return f"{key} = {value!r} must have at least {rule} value{'s' if rule > 1 else ''}"
+        case "minProperties":
+            return f"{key} is empty; give it at least {rule} entry"
+        case "uniqueItems":
+            return f"{key} = {value!r} has a value twice; remove one"
+        case "enum":
+            return f"{key} = {value!r} must be one of {', '.join(map(str, rule))}"
+        case "pattern":
+            return f"{key}: the name {value!r} may have letters, digits, '.', '_' and '-' only; rename it"
+    return f"{key} = {value!r}: {error.message}"
+
+
+_KINDS = {
+    "object": "a mapping of keys to values",
+    "array": "a list, like [1, 2]",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+}
+
+
+def _dotted(path):
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "the config"
+
+
+def _cross_problems(config):
+    """What a schema cannot say."""
+    problems = []
+    for name, entry in config["sweeps"].items():
+        for N in entry["N"]:
+            if N > entry["pool"]["train"]:
+                problems.append(
+                    f"sweeps.{name}.N = {N} is above sweeps.{name}.pool.train = {entry['pool']['train']}; "
+                    "make the pool larger or take this N out"
+                )
+        if entry["problem"] == "surrogate" and entry["B"] != entry["H"]:
+            problems.append(f"sweeps.{name}.B = {entry['B']} must equal sweeps.{name}.H = {entry['H']} for the surrogate")
+    for name, sweeps in config["studies"].items():
+        for sweep in sweeps:
+            if sweep not in config["sweeps"]:
+                problems.append(f"studies.{name} names {sweep!r}, which is not under sweeps; known sweeps are {', '.join(config['sweeps'])}")
+    if config["study"] not in config["studies"]:
+        problems.append(f"study = {config['study']!r} is not under studies; known studies are {', '.join(config['studies'])}")
+    return problems
+
+
+def document():
+    """docs/config.md, made from the schema."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    lines = ["# config.yaml", "", "Made from `koct/config.schema.json` by `koct config`.", ""]
+    lines += ["| key | value | meaning |", "|---|---|---|"]
+    lines += _document_rows(schema["properties"], "")
+    return "\n".join(lines) + "\n"
+
+
+def _document_rows(properties, prefix):
+    for name, rule in properties.items():
+        yield f"| `{prefix}{name}` | {_document_value(rule)} | {rule['description']} |"
+        if "properties" in rule:
+            yield from _document_rows(rule["properties"], f"{prefix}{name}.")
+        elif "properties" in rule.get("additionalProperties", {}):
+            yield from _document_rows(rule["additionalProperties"]["properties"], f"{prefix}{name}.NAME.")
+
+
+def _document_value(rule):
+    if "enum" in rule:
+        return " or ".join(f"`{value}`" for value in rule["enum"])
+    if rule["type"] == "array":
+        return f"list of: {_document_value(rule['items'])}"
+    if rule["type"] == "object":
+        return "mapping"
+    bounds = {"minimum": "≥", "exclusiveMinimum": ">"}
+    return " ".join([rule["type"], *(f"{sign} {rule[key]}" for key, sign in bounds.items() if key in rule)])

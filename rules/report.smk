@@ -1,0 +1,42 @@
+# What a reader sees: tables and figures.
+
+
+rule table_calibration:
+    input:
+        rules.calibrate.output.calibration,
+    output:
+        "results/table_calibration.tex",
+    log:
+        "results/logs/table_calibration.log",
+    benchmark:
+        "results/benchmarks/table_calibration.tsv"
+    params:
+        code=digest("koct.report.tables"),
+    conda:
+        "../envs/koct.yaml"
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-calibration {input} --out {output} > {log} 2>&1"
+
+
+rule figure_sweeps:
+    input:
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+        untrained=rules.collect.output.untrained,
+    output:
+        multiext("results/fig_sweeps", ".pdf", ".png"),
+    log:
+        "results/logs/figure_sweeps.log",
+    benchmark:
+        "results/benchmarks/figure_sweeps.tsv"
+    params:
+        code=digest("koct.report.figures"),
+    conda:
+        "../envs/koct.yaml"
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-sweeps --curves {input.curves} --calibration {input.calibration}"
+        " --untrained {input.untrained} --out {output} > {log} 2>&1"

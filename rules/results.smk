@@ -1,0 +1,46 @@
+# From rows to Parquet.
+
+
+rule collect:
+    input:
+        cells=[sweeps.cell_path(**cell) for cell in sweeps.grid(STUDY)],
+        untrained=expand(rules.untrained.output, sweep=SWEEPS),
+    output:
+        cells="results/cells.parquet",
+        untrained="results/untrained.parquet",
+    log:
+        "results/logs/collect.log",
+    benchmark:
+        "results/benchmarks/collect.tsv"
+    params:
+        study=sweeps.canonical(STUDY),
+        code=digest("koct.results"),
+    conda:
+        "../envs/koct.yaml"
+    message:
+        "collect {output}"
+    shell:
+        "python -m koct collect --study {params.study:q}"
+        " --cells {output.cells} --untrained {output.untrained} > {log} 2>&1"
+
+
+rule calibrate:
+    input:
+        rules.collect.output.cells,
+    output:
+        curves="results/curves.parquet",
+        calibration="results/calibration.parquet",
+    log:
+        "results/logs/calibrate.log",
+    benchmark:
+        "results/benchmarks/calibrate.tsv"
+    params:
+        metrics=json.dumps({sweep.name: sweep.metric for sweep in STUDY}),
+        code=digest("koct.results"),
+    conda:
+        "../envs/koct.yaml"
+    message:
+        "calibrate {output}"
+    shell:
+        "python -m koct calibrate {input} --metrics {params.metrics:q}"
+        " --curves {output.curves} --calibration {output.calibration} > {log} 2>&1"
