@@ -20,10 +20,6 @@ from koct.errors import KoctError
 from koct.learn import ARCHS, USE_KNOWN_OPERATOR
 from koct.sources import digest
 
-# Snakemake starts a one-second timer at every scheduling step to keep its limit of jobs per second, and each
-# timer that fires makes another step: on a laptop that costs more than the jobs. No limit, no timers.
-if workflow.scheduling_settings is not None:
-    workflow.scheduling_settings.max_jobs_per_timespan = None
 
 
 configfile: "config.yaml"
@@ -34,6 +30,12 @@ try:
 except KoctError as error:
     raise WorkflowError(str(error))
 SWEEPS = {sweep.name: sweep for sweep in STUDY}
+
+
+# To keep its limit of jobs per second, Snakemake 9 starts a one-second timer at every scheduling step, and each timer
+# makes one more step: hundreds of small jobs then wait for the scheduler. Without the limit there are no timers.
+onstart:
+    workflow.scheduler.job_rate_limiter = None
 
 
 wildcard_constraints:

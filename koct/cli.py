@@ -72,10 +72,10 @@ def table_calibration(calibration, out):
     tables.calibration(calibration, out)
 
 
-def figure_sweeps(curves, calibration, untrained, out):
+def figure_sweeps(cells, curves, calibration, untrained, out):
     from koct.report import figures
 
-    figures.sweeps(curves, calibration, untrained, out)
+    figures.sweeps(cells, curves, calibration, untrained, out)
 
 
 def config():
@@ -163,6 +163,7 @@ VERBS = {
         figure_sweeps,
         "error against N, a panel per sweep",
         [
+            _file("--cells", "what `collect` wrote"),
             _file("--curves", "what `calibrate` wrote"),
             _file("--calibration", "what `calibrate` wrote"),
             _file("--untrained", "what `collect` wrote"),

@@ -22,6 +22,7 @@ rule table_calibration:
 
 rule figure_sweeps:
     input:
+        cells=rules.collect.output.cells,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
         untrained=rules.collect.output.untrained,
@@ -38,5 +39,5 @@ rule figure_sweeps:
     message:
         "figure {output}"
     shell:
-        "python -m koct figure-sweeps --curves {input.curves} --calibration {input.calibration}"
-        " --untrained {input.untrained} --out {output} > {log} 2>&1"
+        "python -m koct figure-sweeps --cells {input.cells} --curves {input.curves}"
+        " --calibration {input.calibration} --untrained {input.untrained} --out {output} > {log} 2>&1"

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from koct.errors import KoctError
 from koct.learn.linalg import cholesky_solve
 
 
@@ -37,7 +38,12 @@ class Network:
         for lam in lambdas:
             normal[np.diag_indices_from(normal)] = diagonal + lam
             w = np.zeros(x.shape[1])
-            w[live] = cholesky_solve(normal, right)
+            try:
+                w[live] = cholesky_solve(normal, right)
+            except np.linalg.LinAlgError:
+                raise KoctError(
+                    f"the ridge with lambda = {lam:g} is singular to working precision: take it out of lambdas"
+                ) from None
             yield cls(w, known)
 
     def predict(self, x):

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def cholesky_solve(matrix, right, block=128):
+def cholesky_solve(matrix, right, block=64):
     """Solve `matrix` u = `right` for a symmetric positive definite matrix and one right side."""
     L = np.linalg.cholesky(matrix)
     u = right.copy()

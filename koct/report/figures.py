@@ -7,10 +7,11 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
+from matplotlib.ticker import NullLocator  # noqa: E402
 
 from koct.files import whole  # noqa: E402
 from koct.report.labels import LABELS, arch_label  # noqa: E402
-from koct.results import mean_over_seeds, read  # noqa: E402
+from koct.results import mean_over_seeds, per_seed, read  # noqa: E402
 from koct.risk.calibration import Calibration  # noqa: E402
 
 COLOURS = {"ko": "#0b6e4f", "fc": "#c8553d"}
@@ -30,47 +31,59 @@ STYLE = {
 }
 
 
-def sweeps(curves_path, calibration_path, untrained_path, out):
-    """Error against N, a panel per sweep: mean and spread of the seeds, calibrated bound, untrained network."""
+def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
+    """Error against N, a panel per sweep: every seed, their mean, the calibrated bound, the untrained network."""
+    cells, _ = read(cells_path)
     curves, _ = read(curves_path)
     calibrations, _ = read(calibration_path)
     untrained, _ = read(untrained_path)
     names = list(dict.fromkeys(row["sweep"] for row in curves))
     columns = min(3, len(names))
-    rows = math.ceil(len(names) / columns)
+    lines = math.ceil(len(names) / columns)
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(2.35 * columns + 0.3, 2.15 * rows + 0.45), squeeze=False, layout="constrained"
-        )
+        figure, axes = _panels(lines, columns)
         for axis in axes.flat[len(names) :]:
             axis.set_visible(False)
         for name, axis in zip(names, axes.flat, strict=False):
             _sweep_panel(
-                axis,
-                [row for row in curves if row["sweep"] == name],
-                [row for row in calibrations if row["sweep"] == name],
-                [row for row in untrained if row["sweep"] == name],
+                axis, *([row for row in rows if row["sweep"] == name] for rows in (cells, curves, calibrations, untrained))
             )
+        _share_limits(curves, names, axes.flat)
         handles = {}
         for axis in axes.flat:
             for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
+        figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(handles), frameon=False)
         save(figure, out)
 
 
-def _sweep_panel(axis, curves, calibrations, untrained):
+def _panels(lines, columns, size=(1.8, 1.65), left=0.58, right=0.08, above=0.3, below=0.45, legend=0.3):
+    """A figure with a grid of panels of one size (inches), the space around them, and a line for the legend."""
+    cell = size[0] + left + right, size[1] + above + below
+    width, height = columns * cell[0], lines * cell[1] + legend
+    figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False)
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        bottom=(below + legend) / height,
+        top=1 - above / height,
+        wspace=(left + right) / size[0],
+        hspace=(above + below) / size[1],
+    )
+    return figure, axes
+
+
+def _sweep_panel(axis, cells, curves, calibrations, untrained):
     metric = curves[0]["metric"]
     for fitted in calibrations:
         arch = fitted["arch"]
         points = [row for row in curves if row["arch"] == arch]
         N = np.array([row["N"] for row in points])
         mean = np.array([row["error_mean"] for row in points])
-        spread = np.array([row["error_std"] or 0.0 for row in points])
-        colour = COLOURS.get(arch)
-        (line,) = axis.plot(N, mean, marker=MARKERS.get(arch, "D"), color=colour, label=arch_label(arch), zorder=3)
+        (line,) = axis.plot(N, mean, color=COLOURS.get(arch), marker=MARKERS.get(arch, "D"), label=arch_label(arch))
         colour = line.get_color()
-        axis.fill_between(N, np.maximum(mean - spread, mean / 10), mean + spread, color=colour, alpha=0.18, linewidth=0)
+        seeds = [(row["N"], per_seed(metric, row)) for row in cells if row["arch"] == arch]
+        axis.plot(*zip(*seeds, strict=True), ".", color=colour, alpha=0.45, markersize=2.6, markeredgewidth=0, zorder=2)
         fine = np.geomspace(N[0], N[-1], 200)
         bound = Calibration(fitted["floor"], fitted["sigma"]).predict(fine)
         axis.plot(fine, bound, "--", color=colour, linewidth=0.9, label=f"{arch_label(arch)} calibrated bound")
@@ -79,11 +92,21 @@ def _sweep_panel(axis, curves, calibrations, untrained):
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.set_xticks(N, [f"{n:,}" for n in N])
-    axis.minorticks_off()
+    axis.xaxis.set_minor_locator(NullLocator())
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
     axis.set_title(f"$H = {curves[0]['H']}$ ({curves[0]['problem']})")
     axis.set_xlabel("training samples $N$")
     axis.set_ylabel(f"test {LABELS[metric]}")
+
+
+def _share_limits(curves, names, axes):
+    """Give panels of one metric the same limits, so that they can be compared by eye."""
+    metric = {row["sweep"]: row["metric"] for row in curves}
+    for shared in set(metric.values()):
+        panels = [axis for name, axis in zip(names, axes, strict=False) if metric[name] == shared]
+        low, high = zip(*(axis.get_ylim() for axis in panels), strict=True)
+        for axis in panels:
+            axis.set_ylim(min(low), max(high))
 
 
 def save(figure, paths):

@@ -1,0 +1,29 @@
+# make        set up and run the default study
+# make test   set up and run the tests
+# make setup  only set up
+PYTHON ?= python3
+VENV := .venv
+
+.PHONY: study test setup lint
+study: setup
+	$(VENV)/bin/snakemake
+
+test: setup
+	$(VENV)/bin/python -m pytest
+
+setup: $(VENV)/installed
+
+lint: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/snakefmt --check --diff Snakefile rules
+	$(VENV)/bin/snakemake --lint
+
+# The last two lines do once what the first jobs would wait for: compiled modules and Matplotlib's list of fonts.
+$(VENV)/installed: constraints.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,dev]'
+	$(VENV)/bin/python -m compileall -q koct
+	$(VENV)/bin/python -c 'import matplotlib.font_manager'
+	touch $@
