@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 
 from koct import __version__
@@ -36,22 +35,22 @@ def known(spec, out):
     known.make(spec, out)
 
 
-def fit(spec, arch, samples, seed, pool, known, fit, row):
+def fit(spec, inputs, outputs):
     from koct import cells
 
-    cells.fit(spec, arch, samples, seed, pool, known, fit, row)
+    cells.fit(spec, inputs, *outputs)
 
 
-def evaluate(fit, pool, known, row):
+def evaluate(fit, inputs, out):
     from koct import cells
 
-    cells.evaluate(fit, pool, known, row)
+    cells.evaluate(fit, inputs, out)
 
 
-def untrained(spec, seeds, pools, known, out):
+def untrained(spec, seeds, known, out):
     from koct import cells
 
-    cells.untrained(spec, seeds, [os.path.join(pools, f"seed{seed}") for seed in seeds], known, out)
+    cells.untrained(spec, seeds, known, out)
 
 
 def collect(study, cells, untrained):
@@ -93,12 +92,9 @@ def _json(text):
 
 SPEC = ("--spec", {"type": _json, "metavar": "JSON", "help": "what the stage depends on, as the workflow passes it"})
 SEED = ("--seed", {"type": int, "help": "seed of the phantom pool"})
-POOL = ("--pool", {"metavar": "DIR", "help": "folder of the seed's pool"})
-KNOWN = ("--known", {"metavar": "DIR", "help": "folder of the sweep's known operator"})
-KNOWN_IF_USED = ("--known", {**KNOWN[1], "required": False})
-ROW = ("--row", {"metavar": "FILE", "help": "where to write the row, as JSON"})
+KNOWN = ("--known", {"metavar": "FILE", "help": "the sweep's known operator"})
+INPUTS = ("--inputs", {"nargs": "+", "metavar": "FILE", "help": "the pool, and the known operator if there is one"})
 OUT = ("--out", {"metavar": "FILE", "help": "where to write"})
-OUT_FOLDER = ("--out", {"metavar": "DIR", "help": "folder to write into"})
 
 
 def _file(name, help):
@@ -107,30 +103,24 @@ def _file(name, help):
 
 # verb: (function, what it does, its arguments)
 VERBS = {
-    "pool": (pool, "draw the phantom pool of one seed", [SPEC, SEED, OUT_FOLDER]),
-    "known": (known, "compute a sweep's known operator", [SPEC, OUT_FOLDER]),
+    "pool": (pool, "draw the phantom pool of one seed", [SPEC, SEED, OUT]),
+    "known": (known, "compute a sweep's known operator", [SPEC, OUT]),
     "fit": (
         fit,
         "fit and evaluate one cell",
         [
             SPEC,
-            ("--arch", {"help": "architecture, such as ko or fc"}),
-            ("--samples", {"type": int, "metavar": "N", "help": "how many training pairs of the pool to use"}),
-            SEED,
-            POOL,
-            KNOWN_IF_USED,
-            _file("--fit", "where to write the fit"),
-            ROW,
+            INPUTS,
+            ("--outputs", {"nargs": 2, "metavar": ("ROW", "FIT"), "help": "where to write the row and the fit"}),
         ],
     ),
-    "evaluate": (evaluate, "evaluate a fit again", [_file("fit", "what `fit` wrote"), POOL, KNOWN_IF_USED, ROW]),
+    "evaluate": (evaluate, "evaluate a fit again", [_file("fit", "what `fit` wrote"), INPUTS, OUT]),
     "untrained": (
         untrained,
         "evaluate the operator-aware network before any learning",
         [
             SPEC,
             ("--seeds", {"type": int, "nargs": "+", "metavar": "SEED"}),
-            ("--pools", {"metavar": "DIR", "help": "folder of the sweep's pools"}),
             KNOWN,
             OUT,
         ],

@@ -3,6 +3,10 @@
 import contextlib
 import os
 
+import numpy as np
+
+from koct.errors import KoctError
+
 
 @contextlib.contextmanager
 def whole(path):
@@ -26,7 +30,26 @@ def write_text(path, text):
 
 def write_array(path, array):
     """Write a whole NumPy file."""
-    import numpy as np
-
     with whole(path) as aside, open(aside, "wb") as file:
         np.save(file, array)
+
+
+def map_array(path):
+    """A NumPy file, mapped and not read."""
+    try:
+        return np.load(path, mmap_mode="r")
+    except (ValueError, EOFError):
+        raise KoctError(f"{path} is not a whole NumPy file: delete it and run snakemake again") from None
+
+
+def write_record(path, **fields):
+    """Write named arrays as one NumPy record: unlike in an archive, each can be mapped into memory alone."""
+    fields = {name: np.asarray(value) for name, value in fields.items()}
+    dtype = [(name, value.dtype, value.shape) for name, value in fields.items()]
+    write_array(path, np.array(tuple(fields.values()), dtype=dtype))
+
+
+def read_record(path):
+    """The arrays of `write_record`, mapped and not read."""
+    record = map_array(path)
+    return {name: record[name] for name in record.dtype.names}

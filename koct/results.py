@@ -1,4 +1,4 @@
-"""The result tables: what their columns mean, how they are aggregated, and Parquet files that say where they come from."""
+"""The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet."""
 
 import hashlib
 import io
@@ -12,10 +12,11 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 import koct
+from koct import paths
 from koct.errors import KoctError
 from koct.files import whole
 from koct.risk.calibration import calibrate
-from koct.sweeps import canonical, cell_path, grid, sweep
+from koct.sweeps import canonical, grid, sweep
 
 COLUMNS = {
     "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
@@ -40,18 +41,19 @@ COLUMNS = {
     "floor": (pa.float64(), "smallest mean error of the curve", "that of the metric"),
     "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", "that of the metric"),
 }
-CELLS = ("sweep problem H V B arch N seed lam p val_mse mse rrmse_peak rrmse_norm fit_seconds").split()
-UNTRAINED = ("sweep problem H V B seed mse rrmse_peak rrmse_norm").split()
-CURVES = ("sweep problem H arch N metric error_mean error_std seeds").split()
-CALIBRATION = ("sweep problem H V B arch metric p floor sigma").split()
+CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
+CELLS += ["val_mse", "mse", "rrmse_peak", "rrmse_norm", "fit_seconds"]
+UNTRAINED = ["sweep", "problem", "H", "V", "B", "seed", "mse", "rrmse_peak", "rrmse_norm"]
+CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
+CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 
 
 def collect(study, path, untrained_path):
     """Gather the rows of a study, given as its canonical JSON, into cells.parquet and untrained.parquet."""
     sweeps = [sweep(entry.pop("name"), entry) for entry in json.loads(study)]
     origin = provenance(hashlib.sha256(canonical(sweeps).encode()).hexdigest())
-    write([_row(cell_path(**cell)) for cell in grid(sweeps)], CELLS, path, origin)
-    untrained = [row for s in sweeps for row in _row(f"results/untrained/{s.name}.json")]
+    write([_row(paths.cell(**cell)) for cell in grid(sweeps)], CELLS, path, origin)
+    untrained = [row for s in sweeps for row in _row(paths.untrained(s.name))]
     write(untrained, UNTRAINED, untrained_path, origin)
 
 
@@ -59,7 +61,7 @@ def aggregate(cells_path, metrics, curves_path, calibration_path):
     """Curves over seeds and their calibration; `metrics` names each sweep's metric."""
     cells, origin = read(cells_path)
     curves, calibrations = [], []
-    for (sweep_name, arch), rows in _grouped(cells, "sweep", "arch").items():
+    for (sweep_name, _), rows in _grouped(cells, "sweep", "arch").items():
         metric = metrics[sweep_name]
         points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(_grouped(rows, "N").items())]
         fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])

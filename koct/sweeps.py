@@ -71,11 +71,6 @@ def grid(sweeps):
     ]
 
 
-def cell_path(sweep, arch, N, seed):
-    """Where the row of a cell lies; with wildcard texts for values, the pattern that Snakemake needs."""
-    return f"results/cells/{sweep}/{arch}/N{N}_seed{seed}.json"
-
-
 def canonical(sweeps):
     """The chosen sweeps as one JSON text, the same for the same study whatever the config's layout."""
     return json.dumps([asdict(s) for s in sweeps], sort_keys=True, separators=(",", ":"))
@@ -144,19 +139,25 @@ def _cross_problems(config):
     problems = []
     for name, entry in config["sweeps"].items():
         for N in entry["N"]:
-            if N > entry["pool"]["train"]:
+            if entry["pool"]["train"] < N:
                 problems.append(
                     f"sweeps.{name}.N = {N} is above sweeps.{name}.pool.train = {entry['pool']['train']}; "
                     "make the pool larger or take this N out"
                 )
         if entry["problem"] == "surrogate" and entry["B"] != entry["H"]:
-            problems.append(f"sweeps.{name}.B = {entry['B']} must equal sweeps.{name}.H = {entry['H']} for the surrogate")
-    for name, sweeps in config["studies"].items():
-        for sweep in sweeps:
-            if sweep not in config["sweeps"]:
-                problems.append(f"studies.{name} names {sweep!r}, which is not under sweeps; known sweeps are {', '.join(config['sweeps'])}")
+            problems.append(
+                f"sweeps.{name}.B = {entry['B']} must equal H = {entry['H']} for the surrogate; set B to it"
+            )
+    for name, chosen in config["studies"].items():
+        for sweep_name in chosen:
+            if sweep_name not in config["sweeps"]:
+                known = ", ".join(config["sweeps"])
+                problems.append(
+                    f"studies.{name} has {sweep_name!r}, which is not under sweeps; known sweeps are {known}"
+                )
     if config["study"] not in config["studies"]:
-        problems.append(f"study = {config['study']!r} is not under studies; known studies are {', '.join(config['studies'])}")
+        known = ", ".join(config["studies"])
+        problems.append(f"study = {config['study']!r} is not under studies; known studies are {known}")
     return problems
 
 

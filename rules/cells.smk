@@ -6,46 +6,40 @@ rule fit:
         pool=rules.pool.output,
         known=lambda wildcards: rules.known_operator.output if wildcards.arch in USE_KNOWN_OPERATOR else [],
     output:
-        row=sweeps.cell_path("{sweep}", "{arch}", "{N}", "{seed}"),
-        fit="results/fits/{sweep}/{arch}/N{N}_seed{seed}.npy",
+        row=paths.cell("{sweep}", "{arch}", "{N}", "{seed}"),
+        fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
     log:
         "results/logs/fits/{sweep}/{arch}/N{N}_seed{seed}.log",
     benchmark:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
-    params:
-        spec=sweep_spec("fit_spec"),
-        known=lambda wildcards, input: f"--known results/known/{wildcards.sweep}" if input.known else "",
-        code=lambda wildcards: digest("koct.cells", ARCHS[wildcards.arch]),
     conda:
         "../envs/koct.yaml"
+    params:
+        spec=fit_spec,
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
-        "python -m koct fit --spec {params.spec:q}"
-        " --arch {wildcards.arch} --samples {wildcards.N} --seed {wildcards.seed}"
-        " --pool results/pools/{wildcards.sweep}/seed{wildcards.seed} {params.known} --fit {output.fit} --row {output.row} > {log} 2>&1"
+        # few fields: Snakemake formats this line three times for every job of a dry run
+        "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 rule untrained:
     input:
         known=rules.known_operator.output,
-        tests=lambda wildcards: expand(
-            "results/pools/{{sweep}}/seed{seed}/test.npy", seed=SWEEPS[wildcards.sweep].seeds
-        ),
+        pools=lambda wildcards: expand(rules.pool.output, sweep=wildcards.sweep, seed=SWEEPS[wildcards.sweep].seeds),
     output:
-        "results/untrained/{sweep}.json",
+        paths.untrained("{sweep}"),
     log:
         "results/logs/untrained/{sweep}.log",
     benchmark:
         "results/benchmarks/untrained/{sweep}.tsv"
-    params:
-        spec=sweep_spec("row_spec"),
-        seeds=lambda wildcards: SWEEPS[wildcards.sweep].seeds,
-        code=digest("koct.cells", ARCHS["ko"]),
     conda:
         "../envs/koct.yaml"
+    params:
+        spec=untrained_spec,
+        seeds=lambda wildcards: SWEEPS[wildcards.sweep].seeds,
     message:
         "untrained network of {wildcards.sweep}"
     shell:
         "python -m koct untrained --spec {params.spec:q} --seeds {params.seeds}"
-        " --pools results/pools/{wildcards.sweep} --known results/known/{wildcards.sweep} --out {output} > {log} 2>&1"
+        " --known {input.known} --out {output} > {log} 2>&1"

@@ -10,10 +10,10 @@ rule table_calibration:
         "results/logs/table_calibration.log",
     benchmark:
         "results/benchmarks/table_calibration.tsv"
-    params:
-        code=digest("koct.report.tables"),
     conda:
         "../envs/koct.yaml"
+    params:
+        code=digest("koct.report.tables"),
     message:
         "table {output}"
     shell:
@@ -32,10 +32,10 @@ rule figure_sweeps:
         "results/logs/figure_sweeps.log",
     benchmark:
         "results/benchmarks/figure_sweeps.tsv"
-    params:
-        code=digest("koct.report.figures"),
     conda:
         "../envs/koct.yaml"
+    params:
+        code=digest("koct.report.figures"),
     message:
         "figure {output}"
     shell:

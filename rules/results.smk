@@ -3,7 +3,7 @@
 
 rule collect:
     input:
-        cells=[sweeps.cell_path(**cell) for cell in sweeps.grid(STUDY)],
+        cells=CELLS,
         untrained=expand(rules.untrained.output, sweep=SWEEPS),
     output:
         cells="results/cells.parquet",
@@ -12,11 +12,11 @@ rule collect:
         "results/logs/collect.log",
     benchmark:
         "results/benchmarks/collect.tsv"
+    conda:
+        "../envs/koct.yaml"
     params:
         study=sweeps.canonical(STUDY),
         code=digest("koct.results"),
-    conda:
-        "../envs/koct.yaml"
     message:
         "collect {output}"
     shell:
@@ -34,11 +34,11 @@ rule calibrate:
         "results/logs/calibrate.log",
     benchmark:
         "results/benchmarks/calibrate.tsv"
+    conda:
+        "../envs/koct.yaml"
     params:
         metrics=json.dumps({sweep.name: sweep.metric for sweep in STUDY}),
         code=digest("koct.results"),
-    conda:
-        "../envs/koct.yaml"
     message:
         "calibrate {output}"
     shell:

@@ -5,14 +5,14 @@ import math
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-from matplotlib.ticker import NullLocator  # noqa: E402
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import NullLocator
 
-from koct.files import whole  # noqa: E402
-from koct.report.labels import LABELS, arch_label  # noqa: E402
-from koct.results import mean_over_seeds, per_seed, read  # noqa: E402
-from koct.risk.calibration import Calibration  # noqa: E402
+from koct.files import whole
+from koct.report.labels import METRICS, arch_label, sweep_label
+from koct.results import mean_over_seeds, per_seed, read
+from koct.risk.calibration import Calibration
 
 COLOURS = {"ko": "#0b6e4f", "fc": "#c8553d"}
 MARKERS = {"ko": "o", "fc": "s"}
@@ -24,7 +24,7 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "lines.linewidth": 1.2,
-    "lines.markersize": 3.8,
+    "lines.markersize": 3.4,
     "xtick.direction": "out",
     "pdf.fonttype": 42,
     "svg.hashsalt": "koct",
@@ -45,9 +45,8 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
         for axis in axes.flat[len(names) :]:
             axis.set_visible(False)
         for name, axis in zip(names, axes.flat, strict=False):
-            _sweep_panel(
-                axis, *([row for row in rows if row["sweep"] == name] for rows in (cells, curves, calibrations, untrained))
-            )
+            tables = (cells, curves, calibrations, untrained)
+            _sweep_panel(axis, *([row for row in table if row["sweep"] == name] for table in tables))
         _share_limits(curves, names, axes.flat)
         handles = {}
         for axis in axes.flat:
@@ -83,7 +82,9 @@ def _sweep_panel(axis, cells, curves, calibrations, untrained):
         (line,) = axis.plot(N, mean, color=COLOURS.get(arch), marker=MARKERS.get(arch, "D"), label=arch_label(arch))
         colour = line.get_color()
         seeds = [(row["N"], per_seed(metric, row)) for row in cells if row["arch"] == arch]
-        axis.plot(*zip(*seeds, strict=True), ".", color=colour, alpha=0.45, markersize=2.6, markeredgewidth=0, zorder=2)
+        axis.plot(
+            *zip(*seeds, strict=True), "_", color=colour, alpha=0.6, markersize=5, markeredgewidth=0.7, zorder=1.9
+        )
         fine = np.geomspace(N[0], N[-1], 200)
         bound = Calibration(fitted["floor"], fitted["sigma"]).predict(fine)
         axis.plot(fine, bound, "--", color=colour, linewidth=0.9, label=f"{arch_label(arch)} calibrated bound")
@@ -94,9 +95,9 @@ def _sweep_panel(axis, cells, curves, calibrations, untrained):
     axis.set_xticks(N, [f"{n:,}" for n in N])
     axis.xaxis.set_minor_locator(NullLocator())
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
-    axis.set_title(f"$H = {curves[0]['H']}$ ({curves[0]['problem']})")
+    axis.set_title(sweep_label(curves[0]))
     axis.set_xlabel("training samples $N$")
-    axis.set_ylabel(f"test {LABELS[metric]}")
+    axis.set_ylabel(f"test {METRICS[metric]}")
 
 
 def _share_limits(curves, names, axes):

@@ -1,7 +1,13 @@
 """How things are called where a reader sees them."""
 
-LABELS = {"mse": "MSE", "rrmse_peak2": r"rRMSE$^2$", "rrmse_norm2": r"rRMSE$^2$"}
+METRICS = {"mse": "MSE", "rrmse_peak2": r"rRMSE$^2$", "rrmse_norm2": r"rRMSE$^2$"}
 
 
 def arch_label(arch):
     return arch.upper()
+
+
+def sweep_label(row):
+    """`$H = 8$` for the sweep H8; what its name says beyond that follows in brackets."""
+    rest = row["sweep"].removeprefix(f"H{row['H']}").strip("-_. ")
+    return f"$H = {row['H']}$" + (f" ({rest})" if rest else "")

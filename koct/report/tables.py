@@ -1,7 +1,7 @@
 """LaTeX tables in booktabs, as in the paper."""
 
 from koct.files import write_text
-from koct.report.labels import LABELS, arch_label
+from koct.report.labels import METRICS, arch_label, sweep_label
 from koct.results import read
 
 
@@ -14,9 +14,9 @@ def calibration(calibration_path, out):
         by_sweep.setdefault(row["sweep"], {})[row["arch"]] = row
     heads = [f"${symbol}_{{\\mathrm{{{arch_label(a)}}}}}$" for a in archs for symbol in (r"\mathrm{floor}", r"\sigma")]
     body = []
-    for name, fitted in by_sweep.items():
+    for fitted in by_sweep.values():
         first = next(iter(fitted.values()))
-        cells = [f"$H = {first['H']}$ ({name}, {LABELS[first['metric']]})"]
+        cells = [sweep_label(first).replace("_", r"\_"), METRICS[first["metric"]]]
         for arch in archs:
             cells += [power_of_ten(fitted[arch][key]) if arch in fitted else "--" for key in ("floor", "sigma")]
         body.append(" & ".join(cells) + r" \\")
@@ -25,8 +25,8 @@ def calibration(calibration_path, out):
         caption=r"Calibration factors $\mathrm{floor}$ and $\sigma$ of the bound "
         r"$\mathrm{floor} + \sigma \log N / N$, fitted on each sweep.",
         label="tab:calibration",
-        columns="@{}l" + "cc" * len(archs) + "@{}",
-        head=" & ".join(["Sweep", *heads]) + r" \\",
+        columns="@{}ll" + "cc" * len(archs) + "@{}",
+        head=" & ".join(["Sweep", "Error", *heads]) + r" \\",
         body=body,
     )
 

@@ -23,7 +23,7 @@ class Calibration:
 
 
 def calibrate(N, error):
-    """The paper's rule: floor is the smallest mean error, sigma the no-intercept slope of error − floor on log N / N."""
+    """The paper's rule: floor is the smallest mean error, sigma the no-intercept slope of the rest on log N / N."""
     t, error = rate(N), np.asarray(error, dtype=float)
     if len(t) < 2:
         raise ValueError("a calibration needs at least two N")

@@ -1,0 +1,62 @@
+"""A copy of the repository to run the real workflow in."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ["Snakefile", "rules", "envs", "profiles", "koct", "config.yaml"]
+
+
+class Checkout:
+    """A working copy of the workflow with results of its own."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        for part in PARTS:
+            source = ROOT / part
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, self.folder / part)
+
+    def snakemake(self, *arguments, check=True):
+        command = [Path(sys.executable).with_name("snakemake"), *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        if check and done.returncode:
+            raise AssertionError(f"snakemake {arguments} failed:\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def plan(self, *arguments):
+        """How many jobs of each rule a dry run would start, `all` left out."""
+        done = self.snakemake("--dry-run", *arguments)
+        table = done.stdout.partition("Job stats:")[2].partition("total")[0]
+        jobs = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
+        jobs.pop("all", None)
+        return jobs
+
+    def koct(self, *arguments, check=True):
+        command = [sys.executable, "-m", "koct", *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        if check and done.returncode:
+            raise AssertionError(f"koct {arguments} failed:\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def path(self, name):
+        return self.folder / name
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory):
+    """Make checkouts: call it for a fresh one."""
+    return lambda: Checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="session")
+def study(checkout):
+    """The default study, really run, on all cores. Tests leave it as they found it."""
+    done = checkout()
+    done.snakemake()
+    return done

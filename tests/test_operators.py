@@ -1,0 +1,125 @@
+"""Operators: laws that hold for every input."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.ndimage import rotate
+
+from koct.ct.operators import Diagonal, Matrix, Sparse
+from koct.ct.parallel import cosine_and_sine, projector, tikhonov_inverse, view_angles
+
+
+def rotate_and_sum(image, V):
+    """The definition of the surrogate's projection."""
+    turned = [
+        rotate(image, angle, order=1, reshape=False, mode="constant", prefilter=False) for angle in view_angles(V)
+    ]
+    return np.stack([view.sum(axis=0) for view in turned])
+
+
+def dot_test(A, seed=0):
+    """⟨Ax, y⟩ against ⟨x, Aᵀy⟩, relative."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal(A.domain), rng.standard_normal(A.range)
+    left, right = np.vdot(A(x), y), np.vdot(x, A.T(y))
+    return abs(left - right) / (np.linalg.norm(A(x)) * np.linalg.norm(y))
+
+
+SIZES = [(8, 10), (16, 20), (32, 40), (7, 9), (15, 13), (33, 31), (2, 1), (9, 12)]
+
+
+@pytest.mark.parametrize(("H", "V"), SIZES)
+def test_projector_is_rotate_and_sum_on_every_basis_image(H, V):
+    images = np.eye(H * H).reshape(-1, H, H)[:: 1 + (H > 16) * 12]  # every one of a small image, some of a large
+    expected = np.stack([rotate_and_sum(image, V) for image in images])
+    assert abs(projector(H, V)(images) - expected).max() < 1e-12
+
+
+def test_views_at_right_angles_keep_the_border():
+    image = np.ones((16, 16))
+    sinogram = projector(16, 2)(image)  # 0° and 90°
+    np.testing.assert_array_equal(sinogram, np.full((2, 16), 16.0))
+
+
+@given(st.integers(-720, 720))
+def test_cosine_and_sine_in_degrees(degrees):
+    c, s = cosine_and_sine(degrees)
+    assert c == pytest.approx(np.cos(np.deg2rad(degrees)), abs=1e-14)
+    assert s == pytest.approx(np.sin(np.deg2rad(degrees)), abs=1e-14)
+    if degrees % 90 == 0:
+        assert {abs(c), abs(s)} == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(("H", "V"), SIZES)
+def test_adjoint_of_the_projector_and_of_its_inverse(H, V):
+    A = projector(H, V)
+    R = tikhonov_inverse(A, 0.1)
+    W = Diagonal(np.random.default_rng(1).uniform(size=A.range))
+    for operator in (A, R, R @ W, (R @ W @ A).T):
+        assert dot_test(operator) < 1e-12
+
+
+def test_a_large_sparse_operator_equals_its_dense_form():
+    A = projector(24, 30)
+    A.SMALL = 0
+    image = np.random.default_rng(0).standard_normal((3, 24, 24))
+    np.testing.assert_allclose(A(image), A.dense()(image), rtol=1e-12, atol=1e-12)
+    assert dot_test(A) < 1e-12
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_norm_is_the_largest_singular_value(rows, columns, seed):
+    values = np.random.default_rng(seed).standard_normal((rows, columns))
+    largest = np.linalg.svd(values, compute_uv=False)[0]
+    assert Matrix(values).norm(tol=1e-14) == pytest.approx(largest, rel=1e-4)
+
+
+def test_norm_of_the_projector_and_of_zero():
+    A = projector(8, 10)
+    assert A.norm() == pytest.approx(np.linalg.norm(A.dense().values, 2), rel=1e-8)
+    assert Matrix(np.zeros((3, 2))).norm() == 0
+
+
+def test_tikhonov_inverse_solves_the_normal_equations():
+    A = projector(8, 10)
+    M = A.matrix()
+    R = tikhonov_inverse(A, 0.1).matrix()
+    np.testing.assert_allclose((M.T @ M + 0.1 * np.eye(64)) @ R, M.T, atol=1e-11)
+
+
+def test_matrix_from_basis_vectors_is_the_matrix():
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal((12, 6))
+    A = Matrix(values, domain=(2, 3), range=(4, 3))
+    np.testing.assert_array_equal(A.matrix(), values)
+    np.testing.assert_array_equal(A.T.matrix(), values.T)
+    assert A.shape == (12, 6)
+    assert A.T.shape == (6, 12)
+
+
+def test_batches_and_composition():
+    rng = np.random.default_rng(4)
+    A, B = Matrix(rng.standard_normal((4, 5))), Matrix(rng.standard_normal((5, 3)))
+    x = rng.standard_normal((2, 7, 3))
+    np.testing.assert_allclose((A @ B)(x), A(B(x)))
+    np.testing.assert_allclose((A @ B)(x)[1, 3], (A @ B)(x[1, 3]))
+    np.testing.assert_allclose((A @ B).matrix(), A.values @ B.values)
+
+
+def test_wrong_shapes_are_named():
+    A = Matrix(np.ones((4, 5)))
+    with pytest.raises(ValueError, match=r"\(\.\.\., \(5,\)\), got \(2, 4\)"):
+        A(np.ones((2, 4)))
+    with pytest.raises(ValueError, match="cannot compose"):
+        A @ A
+    with pytest.raises(ValueError, match="cannot map"):
+        Matrix(np.ones((4, 5)), domain=(2, 2), range=(4,))
+
+
+def test_entries_with_the_same_place_add_up():
+    A = Sparse(np.array([0, 0, 1]), np.array([1, 1, 0]), np.array([1.0, 2.0, 5.0]), domain=(2,), range=(2,))
+    expected = [[0, 3], [5, 0]]
+    np.testing.assert_array_equal(A.dense().values, expected)
+    np.testing.assert_array_equal(A.compressed().values.toarray(), expected)

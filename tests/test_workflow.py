@@ -1,0 +1,291 @@
+"""The workflow itself, really run: its numbers, its files, and what a change makes it run again."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from conftest import ROOT
+
+import koct
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import plain
+
+PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())["calibration"]
+COLUMNS = {
+    "cells": "sweep H V B arch N seed lam mse rrmse_peak rrmse_norm fit_seconds",
+    "curves": "sweep arch N metric error_mean error_std seeds",
+    "calibration": "sweep arch metric p floor sigma",
+}
+
+
+# What it computes
+
+
+@pytest.mark.parametrize("sweep", ["H8", "H16", "H32"])
+@pytest.mark.parametrize("arch", ["ko", "fc"])
+def test_the_printed_numbers_come_out_to_all_digits(study, sweep, arch):
+    table = pd.read_parquet(study.path("results/calibration.parquet")).set_index(["sweep", "arch"])
+    fitted = table.loc[(sweep, arch)]
+    assert {key: f"{fitted[key]:.2e}" for key in ("floor", "sigma")} == PRINTED[sweep][arch]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_result_files_are_typed_and_say_where_they_come_from(study, name):
+    schema = pq.read_schema(study.path(f"results/{name}.parquet"))
+    assert set(COLUMNS[name].split()) <= set(schema.names)
+    assert all(b"description" in field.metadata and b"unit" in field.metadata for field in schema)
+    assert schema.metadata[b"koct.version"].decode() == koct.__version__
+    assert b"koct.commit" in schema.metadata
+    assert re.fullmatch(rb"[0-9a-f]{64}", schema.metadata[b"koct.config_sha256"])
+    if name == "cells":
+        assert str(schema.field("N").type) == "int32"
+        assert str(schema.field("mse").type) == "double"
+
+
+def test_one_row_is_one_cell_and_one_point_is_its_seeds_mean(study):
+    cells = pd.read_parquet(study.path("results/cells.parquet"))
+    curves = pd.read_parquet(study.path("results/curves.parquet"))
+    assert len(cells) == 3 * 2 * 5 * 5
+    assert not cells.duplicated(["sweep", "arch", "N", "seed"]).any()
+    expected = cells.groupby(["sweep", "arch", "N"])["mse"].agg(["mean", "std", "count"])
+    got = curves.set_index(["sweep", "arch", "N"]).loc[expected.index]
+    np.testing.assert_allclose(got[["error_mean", "error_std", "seeds"]], expected, rtol=1e-12)
+    assert set(curves["metric"]) == {"mse"}
+
+
+def test_the_untrained_network_is_recorded_for_every_seed(study):
+    untrained = pd.read_parquet(study.path("results/untrained.parquet"))
+    assert len(untrained) == 3 * 5
+    A = plain.forward_matrix(8, 10)
+    inverse = np.linalg.solve(A.T @ A + 0.1 * np.eye(64), A.T)
+    rng = np.random.default_rng(2)
+    images = np.stack([plain.phantom(rng, 8).ravel() for _ in range(256 + 32 + 128)])[-128:]
+    expected = np.mean((images @ A.T @ inverse.T - images) ** 2)
+    row = untrained[(untrained["sweep"] == "H8") & (untrained["seed"] == 2)].iloc[0]
+    assert row["mse"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_fit_is_a_file_that_can_be_evaluated_again(study, tmp_path):
+    for arch in ("ko", "fc"):
+        row = tmp_path / f"{arch}.json"
+        inputs = ["results/pools/H16/seed2.npy"] + ["results/known/H16.npy"] * (arch == "ko")
+        study.koct("evaluate", f"results/fits/H16/{arch}/N16_seed2.npy", "--inputs", *inputs, "--out", row)
+        original = study.path(f"results/cells/H16/{arch}/N16_seed2.json")
+        assert json.loads(row.read_text()) == json.loads(original.read_text())
+
+
+def test_one_core_gives_the_same_bits_as_all(study, checkout):
+    alone = checkout()
+    alone.snakemake("--cores", 1)
+    for name in ("cells", "curves", "calibration", "untrained"):
+        tables = [pd.read_parquet(run.path(f"results/{name}.parquet")) for run in (study, alone)]
+        first, second = (table.drop(columns="fit_seconds", errors="ignore") for table in tables)
+        pd.testing.assert_frame_equal(first, second, rtol=0, atol=0)
+
+
+def test_another_pool_size_is_an_edit_of_the_config_alone(checkout):
+    small = checkout()
+    config = yaml.safe_load(small.path("config.yaml").read_text())
+    config["sweeps"]["H8"]["pool"] = {"train": 128, "val": 32, "test": 128}
+    config["studies"]["surrogate"] = ["H8"]
+    small.path("config.yaml").write_text(yaml.safe_dump(config))
+    small.snakemake()
+    table = pd.read_parquet(small.path("results/calibration.parquet")).set_index("arch")
+    A = plain.forward_matrix(8, 10)
+    for arch in ("ko", "fc"):
+        floor, sigma = plain.curve(A, 8, arch, train=128)
+        assert table.loc[arch, "floor"] == pytest.approx(floor, rel=1e-6)
+        assert table.loc[arch, "sigma"] == pytest.approx(sigma, rel=1e-6)
+        assert f"{floor:.2e}" != PRINTED["H8"][arch]["floor"]
+
+
+def test_no_job_takes_half_a_gigabyte(study):
+    logs = list(study.path("results/logs").rglob("*.log"))
+    peaks = [int(re.search(r"peak memory (\d+) MiB", log.read_text())[1]) for log in logs]
+    assert len(peaks) > 170
+    assert max(peaks) < 500
+
+
+# What a reader sees
+
+
+def test_the_table_has_the_papers_numbers_and_compiles(study, tmp_path):
+    table = study.path("results/table_calibration.tex").read_text()
+    for sweep in ("H8", "H16", "H32"):
+        for arch in ("ko", "fc"):
+            for printed in PRINTED[sweep][arch].values():
+                mantissa, exponent = printed.split("e")
+                assert f"${mantissa} \\cdot 10^{{{int(exponent)}}}$" in table
+    if not shutil.which("pdflatex"):
+        pytest.skip("pdflatex is not installed: the table was read but not compiled")
+    document = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + table + r"\end{document}"
+    (tmp_path / "table.tex").write_text(document)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "Overfull" not in done.stdout
+
+
+def test_the_figure_is_drawn_as_vector_and_as_bitmap(study):
+    assert study.path("results/fig_sweeps.pdf").read_bytes().startswith(b"%PDF")
+    png = study.path("results/fig_sweeps.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert int.from_bytes(png[16:20]) > 1500  # pixels across
+
+
+def test_the_readme_shows_the_numbers_that_come_out(study):
+    readme = (ROOT / "README.md").read_text()
+    rows = dict(re.findall(r"^\| H = (\d+) \| (.*) \|$", readme, re.M))
+    table = pd.read_parquet(study.path("results/calibration.parquet")).set_index(["sweep", "arch"])
+    assert set(rows) == {"8", "16", "32"}
+    for H, cells in rows.items():
+        expected = [f"{table.loc[(f'H{H}', arch), key]:.2e}" for arch in ("ko", "fc") for key in ("floor", "sigma")]
+        assert [cell.strip() for cell in cells.split("|")] == expected
+
+
+# What runs again
+
+AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "figure_sweeps": 1}
+
+
+@pytest.fixture
+def edited(study):
+    """Change files of the study's checkout for one test."""
+    before = {}
+
+    def edit(name, change):
+        path = study.path(name)
+        before.setdefault(path, path.read_text())
+        path.write_text(change(before[path]))
+
+    yield edit
+    for path, text in before.items():
+        path.write_text(text)
+
+
+def change_config(edited, change):
+    def apply(text):
+        config = yaml.safe_load(text)
+        change(config)
+        return yaml.safe_dump(config)
+
+    edited("config.yaml", apply)
+
+
+def test_nothing_runs_when_nothing_changed(study):
+    assert study.plan() == {}
+
+
+def test_a_touched_file_runs_nothing(study, edited):
+    edited("koct/learn/ko.py", lambda text: text)
+    edited("config.yaml", lambda text: text + "\n# a remark\n")
+    assert study.plan() == {}
+
+
+def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
+    row = study.path("results/cells/H16/ko/N8_seed3.json")
+    text = row.read_text()
+    row.unlink()
+    try:
+        assert study.plan() == {"fit": 1, **AGGREGATES}
+    finally:
+        row.write_text(text)
+        study.snakemake("--touch")
+
+
+def test_a_new_N_runs_its_cells_alone(study, edited):
+    change_config(edited, lambda config: config["sweeps"]["H8"].update(N=[4, 8, 16, 32, 64, 128]))
+    assert study.plan() == {"fit": 10, **AGGREGATES}
+
+
+def test_a_new_seed_runs_its_pool_and_cells_alone(study, edited):
+    change_config(edited, lambda config: config["sweeps"]["H8"].update(seeds=[1, 2, 3, 4, 5, 6]))
+    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **AGGREGATES}
+
+
+def test_a_new_sweep_runs_alone(study, edited):
+    def add(config):
+        config["sweeps"]["H12"] = {**config["sweeps"]["H8"], "H": 12, "V": 15, "B": 12}
+        config["studies"]["surrogate"].append("H12")
+
+    change_config(edited, add)
+    assert study.plan() == {"pool": 5, "known_operator": 1, "fit": 50, "untrained": 1, **AGGREGATES}
+
+
+def test_a_new_lambda_grid_refits_and_keeps_the_pools(study, edited):
+    change_config(edited, lambda config: config["sweeps"]["H8"].update(lambdas=[1e-3, 1.0]))
+    assert study.plan() == {"fit": 50, **AGGREGATES}
+
+
+def test_another_known_operator_refits_ko_alone(study, edited):
+    change_config(edited, lambda config: config["sweeps"]["H8"].update(tikhonov=0.2))
+    assert study.plan() == {"known_operator": 1, "fit": 25, "untrained": 1, **AGGREGATES}
+
+
+def test_another_metric_recalibrates_and_fits_nothing(study, edited):
+    change_config(edited, lambda config: config["sweeps"]["H8"].update(metric="rrmse_norm2"))
+    assert study.plan() == AGGREGATES
+
+
+def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
+    edited("koct/report/figures.py", lambda text: text.replace("training samples", "samples"))
+    assert study.plan() == {"figure_sweeps": 1}
+
+
+def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
+    edited("koct/learn/fc.py", lambda text: text.replace("np.maximum(values, 0)", "np.maximum(values, 1e-12)"))
+    assert study.plan() == {"fit": 75, **AGGREGATES}
+
+
+def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
+    edited("koct/learn/metrics.py", lambda text: text + "\n# changed\n")
+    assert study.plan() == {"fit": 150, "untrained": 3, **AGGREGATES}
+
+
+def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
+    edited("koct/ct/phantoms.py", lambda text: text.replace("1.5", "1.6"))
+    jobs = study.plan()
+    assert (jobs["pool"], jobs["fit"]) == (15, 150)
+
+
+def test_one_target_builds_just_what_it_needs(checkout):
+    fresh = checkout()
+    jobs = fresh.plan("results/table_calibration.tex")
+    assert "figure_sweeps" not in jobs
+    assert jobs["fit"] == 150
+    assert fresh.plan("results/cells/H8/fc/N4_seed1.json") == {"pool": 1, "fit": 1}
+
+
+def test_graphs_are_one_command_each(study):
+    for option in ("--rulegraph", "--dag"):
+        graph = study.snakemake(option, "--forceall").stdout
+        assert graph.strip().startswith("digraph")
+        assert "figure" in graph
+
+
+def test_a_failing_cell_says_why_and_leaves_the_others(checkout):
+    broken = checkout()
+    config = yaml.safe_load(broken.path("config.yaml").read_text())
+    config["sweeps"]["H8"].update(N=[4, 8], seeds=[1])
+    config["studies"]["surrogate"] = ["H8"]
+    broken.path("config.yaml").write_text(yaml.safe_dump(config))
+    broken.snakemake("results/known/H8.npy")
+    known = broken.path("results/known/H8.npy")
+    known.write_bytes(known.read_bytes()[:1000])
+    done = broken.snakemake("--keep-going", check=False)
+    assert done.returncode == 1
+    assert "results/known/H8.npy is not a whole NumPy file: delete it and run snakemake again" in done.stderr
+    assert len(list(broken.path("results/cells/H8/fc").glob("*.json"))) == 2
+    assert not broken.path("results/cells/H8/ko").exists() or not any(broken.path("results/cells/H8/ko").iterdir())
+    assert not broken.path("results/cells.parquet").exists()
+    known.unlink()
+    broken.snakemake()
+    assert broken.path("results/cells.parquet").exists()
