@@ -1,0 +1,379 @@
+"""The deep risk estimator: Theorem 1, Corollary 1 and Lemma 1 on random networks, the CT values, and network files."""
+
+import math
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koct.errors import KoctError
+from koct.risk.bound import (
+    Layer,
+    Network,
+    format_table,
+    fully_connected,
+    operator_aware,
+    read_network,
+    structural_reference,
+)
+
+ACTIVATIONS = {"linear": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}
+
+
+def apply(layer, x):
+    kind, weights, shift = layer
+    return ACTIVATIONS[kind](x @ weights.T + shift)
+
+
+@st.composite
+def networks(draw):
+    """True layers, the network's layers, which of them are known, and a batch of inputs."""
+    depth = draw(st.integers(1, 6))
+    kinds = draw(st.lists(st.sampled_from(sorted(ACTIVATIONS)), min_size=depth, max_size=depth))
+    dims = draw(st.lists(st.integers(1, 7), min_size=depth + 1, max_size=depth + 1))
+    known = draw(st.lists(st.booleans(), min_size=depth, max_size=depth))
+    sizes = draw(st.lists(st.sampled_from([0.1, 1.0, 5.0]), min_size=depth, max_size=depth))
+    off = draw(st.lists(st.sampled_from([1e-6, 1e-2, 1.0, 10.0]), min_size=depth, max_size=depth))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    true, learned = [], []
+    for k in range(depth):
+        weights = sizes[k] * rng.standard_normal((dims[k + 1], dims[k]))
+        shift = rng.standard_normal(dims[k + 1])
+        true.append((kinds[k], weights, shift))
+        change = 0.0 if known[k] else off[k]
+        moved = weights + change * rng.standard_normal(weights.shape)
+        learned.append((kinds[k], moved, shift + change * rng.standard_normal(shift.shape)))
+    return true, learned, known, rng.standard_normal((20, dims[0]))
+
+
+def described(true, known):
+    """The estimator's view of a network: true Lipschitz constants from the SVD (ReLU and tanh are 1-Lipschitz)."""
+    return Network(
+        Layer(f"u{k}", np.linalg.svd(weights, compute_uv=False)[0], known[k]) for k, (_, weights, _) in enumerate(true)
+    )
+
+
+def squared(difference):
+    return (difference**2).sum(axis=1)
+
+
+def rounding(before, layers, inputs):
+    """What rounding may add to a difference of two outputs, given what it added to that of the inputs."""
+    size = max(np.sqrt(squared(x)).max() for x in inputs)
+    steep = [np.linalg.norm(weights, 2) for _, weights, _ in layers]
+    made = max(s * size + np.linalg.norm(shift) for s, (_, _, shift) in zip(steep, layers, strict=True))
+    return steep[0] * before + 1e-13 * made
+
+
+@settings(deadline=None, max_examples=300)
+@given(networks())
+def test_theorem_1_the_measured_error_never_exceeds_the_bound(drawn):
+    true, learned, known, x = drawn
+    network = described(true, known)
+    ideal, actual, errors, rounded = x, x, [], 0.0
+    for u, u_hat in zip(true, learned, strict=True):
+        errors.append(squared(apply(u, actual) - apply(u_hat, actual)))  # on the network's own inputs, as in the proof
+        rounded = rounding(rounded, (u, u_hat), (ideal, actual))
+        ideal, actual = apply(u, ideal), apply(u_hat, actual)
+    measured = squared(ideal - actual)
+    bound = network.bound_from_errors([e.mean() for e in errors])
+    assert np.sqrt(measured.mean()) <= np.sqrt(bound) * (1 + 1e-9) + rounded
+    for i, one in enumerate(measured):  # Eq. pointwise: for every single input too
+        assert np.sqrt(one) <= np.sqrt(network.bound_from_errors([e[i] for e in errors])) * (1 + 1e-9) + rounded
+    if len(true) == 1 and not known[0]:
+        assert bound == measured.mean()
+
+
+def test_theorem_1_is_attained():
+    """Equal errors that point the same way at each of two scalar layers: (a+b)² = 2a² + 2b²."""
+    network = Network([Layer("u1", 1.0, False), Layer("u2", 1.0, False)])
+    assert network.bound_from_errors([0.25, 0.25]) == (0.5 + 0.5) ** 2
+
+
+@settings(deadline=None)
+@given(networks())
+def test_lemma_1_the_composition_is_no_steeper_than_the_product(drawn):
+    true, _, known, x = drawn
+    start, end, rounded = x, x[::-1], 0.0
+    distance = np.sqrt(squared(start - end))
+    for u in true:
+        rounded = rounding(rounded, (u,), (start, end))
+        start, end = apply(u, start), apply(u, end)
+    steepest = described(true, known).lipschitz() * distance
+    assert (np.sqrt(squared(start - end)) <= steepest * (1 + 1e-9) + rounded).all()
+
+
+LIPSCHITZ = st.lists(st.floats(0, 100), min_size=1, max_size=8)
+
+
+@given(LIPSCHITZ)
+def test_amplifications_follow_the_recursion_of_the_proof(constants):
+    A = []
+    for k, constant in enumerate(constants, 1):
+        A = [2 * constant**2 * before for before in A] + [1.0 if k == 1 else 2.0]
+    found = Network(Layer(str(k), constant, True) for k, constant in enumerate(constants)).amplifications()
+    assert found == pytest.approx(A, rel=1e-12)
+
+
+@given(LIPSCHITZ)
+def test_amplifications_are_the_printed_equation(constants):
+    L = len(constants)
+    squares = np.square(constants)
+    expected = [2.0 ** (L - 1 if k == 1 else L - k + 1) * math.prod(squares[k:]) for k in range(1, L + 1)]
+    network = Network(Layer(str(k), constant, True) for k, constant in enumerate(constants))
+    assert network.amplifications() == pytest.approx(expected, rel=1e-12)
+    assert network.lipschitz() == pytest.approx(math.prod(constants), rel=1e-12)
+
+
+LAYERS = st.builds(
+    Layer,
+    name=st.uuids().map(str),
+    lipschitz=st.floats(0, 10),
+    known=st.booleans(),
+    C=st.floats(0, 10),
+    n=st.floats(1, 1e4),
+    p=st.integers(1, 10**9),
+    kappa=st.floats(1e-3, 1e3),
+)
+NETWORKS = st.lists(LAYERS, min_size=1, max_size=6, unique_by=lambda layer: layer.name).map(Network)
+
+
+@given(NETWORKS, st.integers(2, 10**9), st.data())
+def test_corollary_1_removes_exactly_one_term(network, N, data):
+    m = data.draw(st.integers(0, len(network.layers) - 1))
+    name = network.layers[m].name
+    before, after = network.terms(N), network.with_known(name).terms(N)
+    assert after[m].total == 0
+    assert after[m].A_l == before[m].A_l
+    assert [term[1:] for term in after[:m] + after[m + 1 :]] == [term[1:] for term in before[:m] + before[m + 1 :]]
+    assert network.with_known(name).bound(N) == pytest.approx(
+        network.bound(N) - before[m].total, abs=1e-12 * network.bound(N)
+    )
+    assert network.with_known(name).with_known(name) == network.with_known(name)
+    errors = [1.0] * len(network.layers)
+    removed = 0 if network.layers[m].known else before[m].A_l
+    left = network.with_known(name).bound_from_errors(errors)
+    assert left == pytest.approx(network.bound_from_errors(errors) - removed, abs=1e-12 * sum(network.amplifications()))
+
+
+@given(NETWORKS, st.integers(2, 10**9))
+def test_the_barron_form_is_the_error_form_with_assumption_2(network, N):
+    risks = {layer.name: layer.C**2 / layer.n + layer.kappa * layer.p * np.log(N) / N for layer in network.layers}
+    assert network.bound(N) == pytest.approx(network.bound_from_errors(risks), rel=1e-12)
+
+
+def test_terms_by_hand():
+    network = Network([Layer("a", 7.0, False, C=3.0, n=2, p=5, kappa=0.5), Layer("b", 2.0, True, C=9.0, p=9)])
+    first, second = network.terms(10)
+    assert first == (network.layers[0], 8.0, pytest.approx(36.0), pytest.approx(8 * 0.5 * 5 * math.log(10) / 10))
+    assert second == (network.layers[1], 2.0, 0.0, 0.0)
+    assert network.bound(10) == first.total
+
+
+class Operator:
+    def __init__(self, norm):
+        self.norm = lambda: norm
+
+
+@pytest.mark.parametrize("wrap", [float, Operator], ids=["numbers", "operators"])
+def test_the_two_ct_networks(wrap):
+    K, At = 0.5, 4.75
+    ko = operator_aware(wrap(K), wrap(At), p=92_160, C=0.5, n=4, kappa=2.0)
+    assert [layer.name for layer in ko.layers] == ["W", "K", "At", "ReLU"]
+    assert [layer.known for layer in ko.layers] == [False, True, True, True]
+    assert ko.amplifications() == pytest.approx([8 * K**2 * At**2, 8 * At**2, 4, 2])
+    assert ko.lipschitz() == pytest.approx(K * At)
+    assert operator_aware(K, At, p=1, lipschitz=wrap(3.0)).lipschitz() == pytest.approx(3 * K * At)
+    assert ko.bound(100) == pytest.approx(8 * K**2 * At**2 * (0.0625 + 2 * 92_160 * math.log(100) / 100))
+    fc = fully_connected(p=24_159_191_040, kappa=2.0)
+    assert [(layer.name, layer.known) for layer in fc.layers] == [("M", False), ("ReLU", True)]
+    assert fc.amplifications() == [2, 2]
+    assert fc.bound(100) == pytest.approx(2 * 2 * 24_159_191_040 * math.log(100) / 100)
+
+
+@given(st.integers(1, 1024), st.floats(0.1, 10), st.floats(0.1, 100), st.integers(1, 10**6))
+def test_the_structural_reference_is_the_ratio_of_slopes_at_equal_kappa(H, K, At, p):
+    ratio = fully_connected(H * H * p).terms(100)[0].estimation / operator_aware(K, At, p).terms(100)[0].estimation
+    assert structural_reference(H, K, At) == pytest.approx(ratio, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("lipschitz", -1.0, "at least 0"),
+        ("lipschitz", math.inf, "finite"),
+        ("lipschitz", math.nan, "finite"),
+        ("C", -0.1, "at least 0"),
+        ("n", 0, "at least 1"),
+        ("p", 0, "at least 1"),
+        ("p", 10**400, "finite"),
+        ("kappa", 0, "above 0"),
+        ("kappa", None, "a number"),
+        ("p", True, "a number"),
+        ("C", "1e-6", "a number"),
+        ("C", "many", "a number"),
+        ("known", "yes", "true or false"),
+    ],
+)
+def test_a_bad_constant_is_named(key, value, rule):
+    constants = {"lipschitz": 1.0, "known": False, key: value}
+    with pytest.raises(
+        KoctError, match=rf"^layer 'W': {key} = {re.escape(repr(value))} must be {re.escape(rule)}.*; \w+"
+    ):
+        Layer("W", **constants)
+
+
+def test_bad_networks_and_samples_are_named():
+    W, K = Layer("W", 1.0, False), Layer("K", 1.0, True)
+    with pytest.raises(KoctError, match="at least one layer"):
+        Network([])
+    with pytest.raises(KoctError, match="'W' is used twice"):
+        Network([W, K, W])
+    with pytest.raises(KoctError, match="name = 3 must be text"):
+        Layer(3, 1.0, True)
+    network = Network([W, K])
+    for N in (1, 0, -5, math.nan, math.inf, "64"):
+        with pytest.raises(KoctError, match=r"^N = .* must be "):
+            network.bound(N)
+    with pytest.raises(KoctError, match="has no layer 'V'; its layers are W, K"):
+        network.with_known("V")
+    with pytest.raises(KoctError, match="layer 'W': its error is missing"):
+        network.bound_from_errors({"K": 0.0})
+    with pytest.raises(KoctError, match="errors has 'w'"):
+        network.bound_from_errors({"w": 0.0})
+    with pytest.raises(KoctError, match="1 values for 2 layers"):
+        network.bound_from_errors([0.0])
+    with pytest.raises(KoctError, match="layer 'W': error = -1"):
+        network.bound_from_errors({"W": -1.0})
+    with pytest.raises(KoctError, match="H = 0 must be above 0"):
+        structural_reference(0, 0.5, 1.0)
+    assert network.bound_from_errors({"W": 2.0}) == network.bound_from_errors([2.0, 77.0]) == 4.0
+
+
+def test_a_bound_that_leaves_the_floats_is_an_error_and_not_an_infinity():
+    steep = Network([Layer("a", 1.0, False), Layer("b", 1e200, True)])
+    with pytest.raises(KoctError, match="layer 'a': A_l is too large"):
+        steep.bound(10)
+    with pytest.raises(KoctError, match="layer 'a': its term is too large"):
+        Network([Layer("a", 1.0, False, C=1e200)]).bound(10)
+    with pytest.raises(KoctError, match="Lipschitz constant is too large"):
+        Network([Layer("a", 1e200, False), Layer("b", 1e200, True)]).lipschitz()
+
+
+FILE = """\
+layers:
+  - {name: W, lipschitz: 1.0, C: 0.5, n: 64, p: 80, kappa: 1.0e-3}
+  - {name: K, lipschitz: 0.5, known: true}
+  - {name: net, lipschitz: 2, p: 1000, known: no}
+"""
+
+
+def test_a_network_file(tmp_path):
+    path = tmp_path / "network.yaml"
+    path.write_text(FILE, encoding="utf-8")
+    assert read_network(path) == Network(
+        [
+            Layer("W", 1.0, False, C=0.5, n=64, p=80, kappa=1e-3),
+            Layer("K", 0.5, True),
+            Layer("net", 2, False, p=1000),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the key layers is missing"),
+        ("[1, 2]", "the key layers is missing"),
+        ("layer: []", "the key layers is missing"),
+        ("layers: []", r"layers = \[\] must be a list of at least one layer"),
+        (
+            "layers: [{name: W, lipschitz: 1, p: 1}]\nlayer: 3",
+            "'layer' is not a key of a network; did you mean 'layers'",
+        ),
+        ("layers: [W]", "layer 1 = 'W' must be keys and values"),
+        (
+            "layers: [{name: W, lipshitz: 1.0}]",
+            "layer 'W': 'lipshitz' is not a key of a layer; did you mean 'lipschitz'",
+        ),
+        ("layers: [{name: W, lipschitz: 1.0, xyz: 1}]", "'xyz' is not a key of a layer; its keys are name, lipschitz"),
+        ("layers: [{lipschitz: 1.0}]", "layer 1: name is missing"),
+        ("layers: [{name: W}]", "layer 'W': lipschitz is missing"),
+        ("layers: [{name: W, lipschitz: 1.0}]", "layer 'W': p is missing; .* or `known: true`"),
+        (
+            "layers: [{name: W, lipschitz: 1e-6, p: 1}]",
+            "layer 'W': lipschitz = '1e-6' must be a number; YAML .* 1.0e-6",
+        ),
+        ("layers: [{name: W, lipschitz: many, p: 1}]", "lipschitz = 'many' must be a number; give the layer's"),
+        ("layers: [{name: W, lipschitz: -1, p: 1}]", "layer 'W': lipschitz = -1 must be at least 0"),
+        ("layers: [{name: on, lipschitz: 1, p: 1}]", "name = True must be text; put quotes"),
+        ("layers: [{name: W, lipschitz: 1, known: maybe}]", "known = 'maybe' must be true or false"),
+        ("layers: [{name: W, lipschitz: 1, p: 1}, {name: W, lipschitz: 1, p: 1}]", "name = 'W' is used twice"),
+        ("layers: [\n  {name: W", "is not YAML at line 2, column 11: "),
+        ("layers: 2024-13-45", "is not YAML: month must be"),
+    ],
+)
+def test_a_bad_network_file_gives_one_line_that_names_it(tmp_path, text, message):
+    path = tmp_path / "network.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(KoctError, match=message) as caught:
+        read_network(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_network_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(KoctError, match=r"absent\.yaml cannot be read: No such file"):
+        read_network(tmp_path / "absent.yaml")
+    with pytest.raises(KoctError, match="cannot be read: Is a directory"):
+        read_network(tmp_path)
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("layers: [{name: Schräg}]".encode("latin-1"))
+    with pytest.raises(KoctError, match="is not UTF-8"):
+        read_network(path)
+
+
+def test_the_table_says_what_each_layer_costs_and_which_to_replace(tmp_path):
+    path = tmp_path / "network.yaml"
+    path.write_text(FILE, encoding="utf-8")
+    network = read_network(path)
+    head, rule, *rows, second_rule, total, blank, advice = format_table(network, 1000).splitlines()
+    assert re.split(r"  +", head) == [
+        *("layer", "kind", "Lipschitz", "A_l", "approximation", "estimation", "term", "share", "bound if known"),
+    ]
+    assert set(rule) == set(second_rule) == {"-"}
+    assert blank == ""
+    cells = {row.split()[0]: re.split(r"  +", row) for row in rows}
+    W, _, net = network.terms(1000)
+    bound = network.bound(1000)
+    assert list(cells) == ["W", "K", "net"]
+    assert cells["W"] == [
+        *("W", "learned", "1", "4", f"{W.approximation:.4g}", f"{W.estimation:.4g}"),
+        *(f"{W.total:.4g}", f"{100 * W.total / bound:.1f} %", f"{net.total:.4g}"),
+    ]
+    assert cells["K"] == ["K", "known", "0.5", "16", "0", "0", "0", "0 %", "-"]
+    assert cells["net"][-1] == f"{W.total:.4g}"
+    assert total.split() == [
+        *("total", f"{W.approximation:.4g}", f"{W.estimation + net.estimation:.4g}", f"{bound:.4g}", "100", "%"),
+    ]
+    assert advice == (
+        f"With N = 1,000 samples the expected squared error is at most {bound:.4g}; replacing net by a known operator "
+        f"helps most: it takes away {100 * net.total / bound:.1f} % and leaves {W.total:.4g}."
+    )
+    assert len({len(line) for line in (head, rule, *rows)}) == 1  # the last column is flush right
+
+
+def test_the_table_of_a_network_without_a_learned_layer():
+    text = format_table(Network([Layer("K", 0.5, True)]), 2)
+    assert "at most 0: no layer is left whose replacement would help." in text
+
+
+def test_the_estimator_loads_nothing_of_ct_and_nothing_heavy():
+    code = "import sys, koct.risk.bound; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "koct.risk.bound" in loaded
+    assert not {"koct.ct", "torch", "matplotlib", "snakemake", "scipy", "yaml"} & set(loaded)
