@@ -33,6 +33,9 @@ rule all:
         CELLS,  # by name, so that a deleted one is made again
         rules.collect.output,
         rules.calibrate.output,
+        rules.budget.output,
         rules.table_calibration.output,
+        rules.table_fullscale.output,
+        rules.table_budget.output,
         rules.figure_sweeps.output,
     localrule: True

@@ -77,6 +77,56 @@ def figure_sweeps(cells, curves, calibration, untrained, out):
     figures.sweeps(cells, curves, calibration, untrained, out)
 
 
+def table_fullscale(out):
+    from koct.report import tables
+
+    tables.fullscale(out)
+
+
+def norms(out):
+    from koct import norms
+    from koct.report.tables import PRINTED
+
+    norms.compute(PRINTED["operating_points"], out)
+
+
+def table_structural(norms, out):
+    from koct.report import tables
+
+    tables.structural(norms, out)
+
+
+def budgets(cells, wanted, out):
+    from koct import results
+
+    results.budget(cells, wanted, out)
+
+
+def table_budget(budgets, out):
+    from koct.report import tables
+
+    tables.budget(budgets, out)
+
+
+def bound(network, samples):
+    from koct.risk.bound import format_table, read_network
+
+    print(format_table(read_network(network), samples), end="")
+
+
+def budget(pilot, target, metric, sweep, law, assurance, plot, json):
+    from koct.report import budget as report
+    from koct.risk.pilot import read_pilots
+
+    plans = report.plans(read_pilots(pilot, metric, sweep), target, law, assurance)
+    if plot:
+        report.plot(plans, target, plot, metric or "error")
+    if json:
+        print(report.as_json(plans, assurance=assurance, metric=metric or "error", sweep=sweep))
+    else:
+        print(report.as_text(plans, target, assurance), end="")
+
+
 def config():
     from koct.sweeps import document
 
@@ -99,6 +149,10 @@ OUT = ("--out", {"metavar": "FILE", "help": "where to write"})
 
 def _file(name, help):
     return (name, {"metavar": "FILE", "help": help})
+
+
+def _optional(name, help, **settings):
+    return (name, {"required": False, "help": help, **settings})
 
 
 # verb: (function, what it does, its arguments)
@@ -158,6 +212,45 @@ VERBS = {
             _file("--calibration", "what `calibrate` wrote"),
             _file("--untrained", "what `collect` wrote"),
             ("--out", {"nargs": "+", "metavar": "FILE", "help": "where to write; the ending says the format"}),
+        ],
+    ),
+    "table-fullscale": (table_fullscale, "the table of parameters and memory in LaTeX", [OUT]),
+    "norms": (norms, "compute the operator norms of the paper's operating points", [OUT]),
+    "table-structural": (
+        table_structural,
+        "the table of norms and matched-kappa references in LaTeX",
+        [_file("norms", "what `norms` wrote"), OUT],
+    ),
+    "budgets": (
+        budgets,
+        "how many samples reach every configured target",
+        [
+            _file("cells", "what `collect` wrote"),
+            ("--wanted", {"type": _json, "metavar": "JSON", "help": "metric and targets of each sweep"}),
+            OUT,
+        ],
+    ),
+    "table-budget": (table_budget, "the table of budgets in LaTeX", [_file("budgets", "what `budgets` wrote"), OUT]),
+    "bound": (
+        bound,
+        "the risk bound of a layered network, layer by layer",
+        [
+            ("network", {"metavar": "NETWORK.yaml", "help": "its layers; docs/how-many-samples.md shows one"}),
+            ("--samples", {"type": int, "metavar": "N", "help": "training samples"}),
+        ],
+    ),
+    "budget": (
+        budget,
+        "how many samples reach a target error, from pilot runs",
+        [
+            _file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed and arch"),
+            ("--target", {"type": float, "metavar": "E", "help": "the error to reach"}),
+            _optional("--metric", "the error's column, with a 2 at its end its square (default: error)"),
+            _optional("--sweep", "take the rows with this value in the column sweep"),
+            _optional("--law", "auto (default), power, rate, paper or last", default="auto"),
+            _optional("--assurance", "reach the target in this share of runs, like 0.9", type=float, metavar="P"),
+            _optional("--plot", "draw points, law, interval and target (.pdf, .png)", metavar="FILE"),
+            _optional("--json", "print a list with one object per arch", action="store_true"),
         ],
     ),
     "config": (config, "print what every key of config.yaml means", []),

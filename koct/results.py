@@ -1,5 +1,6 @@
 """The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet."""
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -41,11 +42,27 @@ COLUMNS = {
     "floor": (pa.float64(), "smallest mean error of the curve", "that of the metric"),
     "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", "that of the metric"),
 }
+COLUMNS |= {
+    "target": (pa.float64(), "the mean error to reach", "that of the metric"),
+    "law": (pa.string(), "law of the curve that best foretold held-out larger N", ""),
+    "n": (pa.int64(), "samples that reach the target; null if out of reach", "1"),
+    "n_low": (pa.int64(), "lower end of the 90 % interval of n; null if out of reach", "1"),
+    "n_high": (pa.int64(), "upper end of the 90 % interval of n; null if it has none", "1"),
+    "reachable": (pa.bool_(), "whether the law reaches the target", ""),
+    "at": (pa.int64(), "where error, error_low and error_high are: n, or the largest N if out of reach", "1"),
+    "error": (pa.float64(), "the law's error there", "that of the metric"),
+    "error_low": (pa.float64(), "lower end of its 90 % interval", "that of the metric"),
+    "error_high": (pa.float64(), "upper end of its 90 % interval", "that of the metric"),
+    "extrapolation": (pa.float64(), "n over the largest N that was run; null if out of reach", "1"),
+    "reason": (pa.string(), "what to know about the answer", ""),
+}
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
 CELLS += ["val_mse", "mse", "rrmse_peak", "rrmse_norm", "fit_seconds"]
 UNTRAINED = ["sweep", "problem", "H", "V", "B", "seed", "mse", "rrmse_peak", "rrmse_norm"]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
+BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
+BUDGET += ["at", "error", "error_low", "error_high", "extrapolation", "reason"]
 
 
 def collect(study, path, untrained_path):
@@ -70,6 +87,23 @@ def aggregate(cells_path, metrics, curves_path, calibration_path):
         calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
     write(curves, CURVES, curves_path, origin)
     write(calibrations, CALIBRATION, calibration_path, origin)
+
+
+def budget(cells_path, wanted, path):
+    """How many samples reach each target; `wanted` gives each sweep's metric and targets."""
+    from koct.risk.budget import Forecast, Pilot
+
+    cells, origin = read(cells_path)
+    answers = []
+    for (sweep_name, _), rows in _grouped(cells, "sweep", "arch").items():
+        metric = wanted[sweep_name]["metric"]
+        points = zip(*((row["N"], per_seed(metric, row), row["seed"]) for row in rows), strict=True)
+        forecast = Forecast(Pilot.from_points(*points))
+        for target in wanted[sweep_name]["targets"]:
+            answer = forecast.required(target)
+            about = {**rows[0], "metric": metric, "reachable": answer.reachable}
+            answers.append({**about, **dataclasses.asdict(answer)})
+    write(answers, BUDGET, path, origin)
 
 
 def per_seed(metric, row):

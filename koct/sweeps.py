@@ -26,6 +26,7 @@ class Sweep:
     archs: tuple
     lambdas: tuple
     metric: str
+    targets: tuple = ()
 
     def pool_spec(self):
         """What a pool depends on, besides its seed."""

@@ -41,3 +41,58 @@ rule figure_sweeps:
     shell:
         "python -m koct figure-sweeps --cells {input.cells} --curves {input.curves}"
         " --calibration {input.calibration} --untrained {input.untrained} --out {output} > {log} 2>&1"
+
+
+rule table_fullscale:
+    output:
+        "results/table_fullscale.tex",
+    log:
+        "results/logs/table_fullscale.log",
+    benchmark:
+        "results/benchmarks/table_fullscale.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        code=digest("koct.report.tables"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-fullscale --out {output} > {log} 2>&1"
+
+
+rule table_budget:
+    input:
+        rules.budget.output,
+    output:
+        "results/table_budget.tex",
+    log:
+        "results/logs/table_budget.log",
+    benchmark:
+        "results/benchmarks/table_budget.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        code=digest("koct.report.tables"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-budget {input} --out {output} > {log} 2>&1"
+
+
+rule table_structural:
+    input:
+        rules.norms.output,
+    output:
+        "results/table_structural.tex",
+    log:
+        "results/logs/table_structural.log",
+    benchmark:
+        "results/benchmarks/table_structural.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        code=digest("koct.report.tables"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-structural {input} --out {output} > {log} 2>&1"

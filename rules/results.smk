@@ -44,3 +44,41 @@ rule calibrate:
     shell:
         "python -m koct calibrate {input} --metrics {params.metrics:q}"
         " --curves {output.curves} --calibration {output.calibration} > {log} 2>&1"
+
+
+rule budget:
+    input:
+        rules.collect.output.cells,
+    output:
+        "results/budget.parquet",
+    log:
+        "results/logs/budget.log",
+    benchmark:
+        "results/benchmarks/budget.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        wanted=json.dumps({sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in STUDY}),
+        code=digest("koct.results"),
+    message:
+        "budget {output}"
+    shell:
+        "python -m koct budgets {input} --wanted {params.wanted:q} --out {output} > {log} 2>&1"
+
+
+# On request: `snakemake results/table_structural.tex`. The norms of H = 512 take half a minute.
+rule norms:
+    output:
+        "results/norms.json",
+    log:
+        "results/logs/norms.log",
+    benchmark:
+        "results/benchmarks/norms.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        code=digest("koct.norms"),
+    message:
+        "operator norms {output}"
+    shell:
+        "python -m koct norms --out {output} > {log} 2>&1"

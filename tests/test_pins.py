@@ -9,7 +9,7 @@ from conftest import ROOT
 
 PINS = dict(re.findall(r"^([A-Za-z0-9_.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CONDA_NAMES = {"matplotlib-base": "matplotlib"}
+CONDA_NAMES = {"matplotlib-base": "matplotlib", "pyyaml": "PyYAML"}
 ENVS = sorted((ROOT / "envs").glob("*.yaml"))
 
 

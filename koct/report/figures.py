@@ -31,6 +31,11 @@ STYLE = {
 }
 
 
+def styled():
+    """The look of every figure, as a context."""
+    return plt.rc_context(STYLE)
+
+
 def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
     """Error against N, a panel per sweep: every seed, their mean, the calibrated bound, the untrained network."""
     cells, _ = read(cells_path)
@@ -40,8 +45,8 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
     names = list(dict.fromkeys(row["sweep"] for row in curves))
     columns = min(3, len(names))
     lines = math.ceil(len(names) / columns)
-    with plt.rc_context(STYLE):
-        figure, axes = _panels(lines, columns)
+    with styled():
+        figure, axes = panels(lines, columns)
         for axis in axes.flat[len(names) :]:
             axis.set_visible(False)
         for name, axis in zip(names, axes.flat, strict=False):
@@ -56,7 +61,7 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
         save(figure, out)
 
 
-def _panels(lines, columns, size=(1.8, 1.65), left=0.58, right=0.08, above=0.3, below=0.45, legend=0.3):
+def panels(lines, columns, size=(1.8, 1.65), left=0.58, right=0.08, above=0.3, below=0.45, legend=0.3):
     """A figure with a grid of panels of one size (inches), the space around them, and a line for the legend."""
     cell = size[0] + left + right, size[1] + above + below
     width, height = columns * cell[0], lines * cell[1] + legend

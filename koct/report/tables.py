@@ -1,8 +1,13 @@
 """LaTeX tables in booktabs, as in the paper."""
 
+import json
+from pathlib import Path
+
 from koct.files import write_text
 from koct.report.labels import METRICS, arch_label, sweep_label
 from koct.results import read
+
+PRINTED = json.loads(Path(__file__).with_name("printed.json").read_text(encoding="utf-8"))
 
 
 def calibration(calibration_path, out):
@@ -31,10 +36,97 @@ def calibration(calibration_path, out):
     )
 
 
+def fullscale(out):
+    """The paper's Table 1: parameters and memory of both networks at every image size."""
+    points = PRINTED["operating_points"]
+    p_ko = [point["V"] * point["B"] for point in points]
+    p_fc = [point["H"] ** 2 * p for point, p in zip(points, p_ko, strict=True)]
+    rows = [
+        ["$V$, $B$", *(f"${point['V']}, {point['B']}$" for point in points)],
+        [r"$p_{\mathrm{KO}}$", *map(count, p_ko)],
+        [r"$p_{\mathrm{FC}}$", *map(count, p_fc)],
+        [r"$p_{\mathrm{FC}} / p_{\mathrm{KO}} = H^2$", *(count(b // a, 9999) for a, b in zip(p_ko, p_fc, strict=True))],
+        ["KO FP32 weights", *(memory(4 * p) for p in p_ko)],
+        ["KO Adam state", *(memory(16 * p) for p in p_ko)],
+        ["FC FP32 weights", *(memory(4 * p) for p in p_fc)],
+        ["FC Adam state", *(memory(16 * p) for p in p_fc)],
+    ]
+    write(
+        out,
+        caption=r"Trainable parameters and memory of the operator-aware (KO) and the fully connected (FC) network. "
+        r"Adam state: $16$ bytes a parameter for weights, gradient and two moments.",
+        label="tab:fullscale",
+        columns="@{}l" + "r" * len(points) + "@{}",
+        head=" & ".join(["Quantity", *(f"$H = {point['H']}$" for point in points)]) + r" \\",
+        body=[" & ".join(row) + r" \\" for row in rows],
+    )
+
+
+def structural(norms_path, out):
+    """Computed operator norms and the matched-κ reference of Eq. ct-structural."""
+    with open(norms_path, encoding="utf-8") as file:
+        points = json.load(file)
+    body = []
+    for point in points:
+        numbers = (f"{point[key]:.4g}" for key in ("filter_norm", "backprojection_norm"))
+        size = (point[key] for key in ("H", "V", "B"))
+        cells = [point["beam"], *(f"${value}$" for value in (*size, *numbers)), count(point["H"] ** 2, 9999)]
+        body.append(" & ".join([*cells, f"${point['reference']:.3g}$"]) + r" \\")
+    write(
+        out,
+        caption=r"Operator norms by power iteration and the matched-$\kappa$ reference "
+        r"$H^2 / (4 \lVert K \rVert^2 \lVert A^\top \rVert^2)$ of the structural-sparsity factor.",
+        label="tab:structural",
+        columns="@{}lrrrrrrr@{}",
+        head=r"Beam & $H$ & $V$ & $B$ & $\lVert K \rVert$ & $\lVert A^\top \rVert$ & $H^2$ & reference \\",
+        body=body,
+    )
+
+
+def budget(budget_path, out):
+    """How many samples reach each target, with the 90 % interval."""
+    rows, _ = read(budget_path)
+    body = []
+    for row in rows:
+        n = "out of reach" if row["n"] is None else count(row["n"], 999_999)
+        low = "--" if row["n_low"] is None else count(row["n_low"], 999_999)
+        high = r"$\infty$" if row["n_high"] is None else count(row["n_high"], 999_999)
+        interval = "--" if row["n_low"] is None else f"{low} to {high}"
+        sweep = sweep_label(row).replace("_", r"\_")
+        law = row["law"].replace("_", r"\_")
+        body.append(
+            f"{sweep} & {power_of_ten(row['target'])} & {arch_label(row['arch'])} & {law} & {n} & {interval} " + r"\\"
+        )
+    write(
+        out,
+        caption=r"Samples that reach a target mean error: the law that best foretells held-out larger $N$, "
+        r"its answer, and a $90\,\%$ interval from a bootstrap over seeds.",
+        label="tab:budget",
+        columns="@{}llllrr@{}",
+        head=r"Sweep & Target & Network & Law & $N$ & Interval \\",
+        body=body,
+    )
+
+
 def power_of_ten(value):
     """2.48 \\cdot 10^{-3}: three digits, as the paper prints them."""
     mantissa, exponent = f"{value:.2e}".split("e")
     return f"${mantissa} \\cdot 10^{{{int(exponent)}}}$" if float(mantissa) else "$0$"
+
+
+def count(value, plain=99):
+    """A whole number, written out up to `plain` and as a power of ten beyond."""
+    return f"${value:,}$".replace(",", "{,}") if value <= plain else power_of_ten(value)
+
+
+def memory(size):
+    """Bytes in KiB, MiB or GiB (powers of 1024), three digits."""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        value = size / 1024**power
+        if value >= 0.1:
+            break
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"${value:.{digits}f}$ {unit}"
 
 
 def write(path, caption, label, columns, head, body):

@@ -1,10 +1,11 @@
 """From pilot runs to the number of samples that reaches a target error, with an honest interval.
 
-    from koct.risk.budget import Forecast, Pilot
-    forecast = Forecast(Pilot.from_points(N, error, seed))
-    forecast.required(target=0.01)
+from koct.risk.budget import Forecast, Pilot
+forecast = Forecast(Pilot.from_points(N, error, seed))
+forecast.required(target=0.01)
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,19 +132,22 @@ class Forecast:
 
     def required(self, target, assurance=None):
         """The samples that bring the mean error down to `target` or, with `assurance`, that share of single runs."""
-        if not target > 0 or not np.isfinite(target):
+        if not (target > 0 and math.isfinite(target)):
             raise KoctError(f"target = {target!r} must be a positive error")
         aim = target / self._margin(assurance)
-        N = self._solve(aim)
+        N = self.samples(target, assurance)
         low, high = np.quantile(N[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
         n, low, high = (_whole(value) for value in (N[0], min(low, N[0]), max(high, N[0])))
         largest = int(self.pilot.N[-1])
         at = largest if n is None else n
         error, error_low, error_high = (float(values[0]) for values in self.predict([at]))
         ratio = None if n is None else n / largest
-        return Answer(
-            target, self.law_, n, low, high, at, error, error_low, error_high, ratio, self._reason(target, aim, n, ratio)
-        )
+        reason = self._reason(aim, n, ratio)
+        return Answer(target, self.law_, n, low, high, at, error, error_low, error_high, ratio, reason)
+
+    def samples(self, target, assurance=None):
+        """The real N of the forecast (first) and of every replicate; inf where the target is out of reach."""
+        return self._solve(target / self._margin(assurance))
 
     def _margin(self, assurance):
         """By what factor the mean must lie below the target so that a share of the runs reaches it."""
@@ -158,7 +162,7 @@ class Forecast:
 
         return float(np.exp(ndtri(assurance) * spread[-1] - spread[-1] ** 2 / 2))
 
-    def _reason(self, target, aim, n, ratio):
+    def _reason(self, aim, n, ratio):
         said = [] if self.tested_ else ["the pilot has two N only, so no law could be tested on held-out points"]
         if n is None and self.law_ == "last":
             said.append(f"no law foretold the pilot's larger N better than its last error, which is above {aim:.3g}")
@@ -182,7 +186,7 @@ class Forecast:
         for law, members, theta in self._groups:
             N[members] = law.solve(theta, target)
         largest = self.pilot.N[-1]
-        drifting = np.flatnonzero((N > largest) & (self._drifts != 0))
+        drifting = np.flatnonzero((largest < N) & (self._drifts != 0))
         if len(drifting):
             grid = np.geomspace(largest, FARTHEST, 2000)
             reached = self._evaluate(grid)[drifting] <= target
@@ -259,8 +263,8 @@ def _drift(N, misses):
     squares = []
     for split, miss in misses:
         doublings = np.log2(N[split:] / N[split - 1])
-        squares += list(np.maximum(0, miss[0] ** 2 - miss[1:].var(axis=0)) / doublings**2)
-    return float(np.sqrt(np.mean(squares)))
+        squares += list((miss[0] ** 2 - miss[1:].var(axis=0)) / doublings**2)
+    return float(np.sqrt(max(0.0, np.mean(squares))))
 
 
 def _whole(n):

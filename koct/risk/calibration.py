@@ -61,7 +61,7 @@ class Calibration:
         if not target > self.floor:
             reason = f"the target {target:g} is not above the floor {self.floor:g}: no N reaches it on this curve"
             return Required(target, None, None, reason)
-        if self.sigma <= (target - self.floor) / np.e:  # c ≤ e, also for sigma = 0
+        if self.sigma <= np.e * (target - self.floor):  # c ≤ e
             return Required(target, None, SMALLEST_N, "the bound is below the target at every N")
         n = float(solve_rate(self.sigma / (target - self.floor)))
         if not np.isfinite(n):

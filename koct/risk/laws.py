@@ -1,8 +1,8 @@
 """Laws of learning curves: how the error falls with N. Each fits many curves at once, for the bootstrap.
 
-A law has `fit(N, mean, weights)`, where `mean` is (curves, len(N)) and positive and `weights` are the inverse variances
-of log mean; `predict(theta, N)` gives (curves, len(N)); `solve(theta, target)` gives the real N of each curve, inf where
-no N reaches the target. `theta` is a dictionary of arrays, one entry a curve.
+A law has `fit(N, mean, weights)`, where `mean` is (curves, len(N)) and positive and `weights` are the inverse
+variances of log mean; `predict(theta, N)` gives (curves, len(N)); `solve(theta, target)` gives the real N of each
+curve, inf where no N reaches the target. `theta` is a dictionary of arrays, one entry a curve.
 """
 
 import numpy as np
@@ -14,7 +14,6 @@ class Paper:
     """floor + sigma·log N / N by the paper's rule: the floor is the smallest error of the pilot."""
 
     text = "floor + σ log N / N, floor = smallest error"
-    parameters = 2
 
     def fit(self, N, mean, weights):
         t = rate(N)
@@ -28,7 +27,7 @@ class Paper:
         gap = target - theta["floor"]
         with np.errstate(divide="ignore", invalid="ignore"):
             N = solve_rate(theta["sigma"] / gap)
-        every = (gap > 0) & (theta["sigma"] <= gap / np.e)
+        every = (gap > 0) & (theta["sigma"] <= np.e * gap)
         return np.where(every, SMALLEST_N, np.where(gap > 0, np.nan_to_num(N, nan=np.inf), np.inf))
 
 
@@ -47,7 +46,6 @@ class Power:
     """floor + a·N^(−b), fitted in log space, with a weak preference for the rates of statistics, b from 1/2 to 1."""
 
     text = "floor + a N^(−b)"
-    parameters = 3
 
     def fit(self, N, mean, weights):
         fraction = np.asarray(N, dtype=float) / N[-1]
@@ -72,24 +70,36 @@ class Power:
 
 
 class Last:
-    """No law: what the largest N of the pilot gives is what there is."""
+    """No law: the pilot's own points, joined by lines in log space, and beyond them the last one."""
 
     text = "the last error"
-    parameters = 1
 
     def fit(self, N, mean, weights):
-        return {"value": mean[:, -1], "n": np.full(len(mean), float(N[-1]))}
+        return {"mean": mean, "N": np.broadcast_to(np.asarray(N, dtype=float), mean.shape)}
 
     def predict(self, theta, N):
-        return np.repeat(theta["value"][:, None], len(np.atleast_1d(N)), axis=1)
+        curves = zip(np.log(theta["N"]), np.log(theta["mean"]), strict=True)
+        return np.exp([np.interp(np.log(np.asarray(N, dtype=float)), log_N, log_mean) for log_N, log_mean in curves])
 
     def solve(self, theta, target):
-        return np.where(theta["value"] <= target, theta["n"], np.inf)
+        return np.array([_first_crossing(N, mean, target) for N, mean in zip(theta["N"], theta["mean"], strict=True)])
+
+
+def _first_crossing(N, mean, target):
+    """The smallest N at which the line through the points is at or below the target."""
+    below = np.flatnonzero(mean <= target)
+    if not len(below):
+        return np.inf
+    k = below[0]
+    if k == 0:
+        return N[0]
+    part = np.log(mean[k - 1] / target) / np.log(mean[k - 1] / mean[k])
+    return N[k - 1] * (N[k] / N[k - 1]) ** part
 
 
 LAWS = {"power": Power(), "rate": Rate(), "paper": Paper(), "last": Last()}
 
-# A law is scale·(ratio + falling part), where the falling part is 1 at the largest N: ratio is floor over the rest there.
+# A law is scale·(ratio + falling part); the falling part is 1 at the largest N, so ratio is floor over the rest there.
 RATIOS = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 61)])
 EXPONENTS = np.geomspace(0.05, 3.0, 42)
 TYPICAL_EXPONENT, EXPONENT_SPREAD = np.sqrt(0.5), 0.5  # between N^(−1/2) and N^(−1); spread of log b
