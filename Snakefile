@@ -14,14 +14,16 @@ include: "rules/results.smk"
 include: "rules/report.smk"
 
 
-# To keep its limit of jobs per second, Snakemake 9 starts a one-second timer at every scheduling step, and each timer
-# makes one more step: hundreds of small jobs then wait for the scheduler. Without the limit there are no timers.
+# To keep its default limit of 100 jobs per second, Snakemake 9 starts a one-second timer at every scheduling step, and
+# each timer makes one more step: hundreds of small jobs then wait for the scheduler. No limit, no timers.
 onstart:
-    workflow.scheduler.job_rate_limiter = None
+    limit = workflow.scheduler.job_rate_limiter
+    if limit is not None and (limit.max_jobs, limit.timespan) == (100, 1):
+        workflow.scheduler.job_rate_limiter = None
 
 
 wildcard_constraints:
-    sweep="|".join(SWEEPS),
+    sweep="|".join(map(re.escape, SWEEPS)),
     arch="|".join(ARCHS),
     N="[0-9]+",
     seed="[0-9]+",
@@ -39,3 +41,5 @@ rule all:
         rules.table_budget.output,
         rules.figure_sweeps.output,
     localrule: True
+    message:
+        "the study is complete: see results/"

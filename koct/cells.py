@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import time
 
 from koct import paths
@@ -29,8 +30,10 @@ def fit(spec, inputs, row_path, fit_path):
     ):
         val_mse = mse(network.predict(x_val), y_val)
         print(f"lambda {lam:g}: validation MSE {val_mse:.6g}")
-        if best is None or val_mse < best[0]:
+        if math.isfinite(val_mse) and (best is None or val_mse < best[0]):
             best = val_mse, lam, network
+    if best is None:
+        raise KoctError(f"no lambda of {spec['lambdas']} gave a finite validation error")
     val_mse, lam, network = best
     about = {
         **{key: spec[key] for key in ("sweep", "problem", "H", "V", "B", "arch", "N", "seed")},

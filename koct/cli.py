@@ -20,6 +20,9 @@ def main(argv=None):
         return 2
     except BrokenPipeError:
         return 1
+    except OSError as error:
+        print(f"koct: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -27,7 +27,5 @@ def compute(points, path):
         K, At = operators(**point)
         norms = {"filter_norm": K.norm(), "backprojection_norm": At.norm(tol=1e-6)}
         rows.append({**point, **norms, "reference": structural_reference(point["H"], *norms.values())})
-        print(
-            f"H = {point['H']}: |K| = {norms['filter_norm']:.6g}, |At| = {norms['backprojection_norm']:.6g}", flush=True
-        )
+        print(f"H = {point['H']}:", ", ".join(f"{name} {value:.6g}" for name, value in norms.items()), flush=True)
     write_text(path, json.dumps(rows, indent=1))

@@ -154,11 +154,14 @@ def read(path):
 
 def _row(path):
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        row = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not row or not isinstance(row, dict | list):
+            raise ValueError
+        return row
     except FileNotFoundError:
         raise KoctError(f"{path} is missing; `snakemake {path}` makes it") from None
     except ValueError:
-        raise KoctError(f"{path} is not JSON; delete it and run snakemake again") from None
+        raise KoctError(f"{path} is not a row of results; delete it and run snakemake again") from None
 
 
 def _grouped(rows, *keys):

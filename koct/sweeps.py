@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,7 +59,10 @@ def study(config):
 
 def sweep(name, entry):
     """A checked entry of `sweeps` as a dataclass."""
-    return Sweep(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+    entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    for key in ("lambdas", "targets"):  # 1 and 1.0 are the same
+        entry[key] = tuple(map(float, entry.get(key, ())))
+    return Sweep(name, **{**entry, "tikhonov": float(entry["tikhonov"])})
 
 
 def grid(sweeps):
@@ -81,42 +85,59 @@ def _schema_problems(config):
     import jsonschema
 
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    errors = jsonschema.Draft202012Validator(schema).iter_errors(config)
-    return [_say(error) for error in sorted(errors, key=lambda e: [str(part) for part in e.absolute_path])]
+    # stricter than JSON: 8.0 is not a whole number, and neither .nan nor .inf is a number
+    strict = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda _, value: type(value) is int,
+            "number": lambda _, value: type(value) in (int, float) and math.isfinite(value),
+        }
+    )
+    validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=strict)(schema)
+    errors = sorted(validator.iter_errors(config), key=lambda e: [str(part) for part in e.absolute_path])
+    return list(dict.fromkeys(problem for error in errors for problem in _say(error)))
 
 
 def _say(error):
-    """One JSON-schema error as a sentence: key, value, what is wrong, the mend."""
+    """One JSON-schema error as sentences: key, value, what is wrong, the mend."""
     key = _dotted(error.absolute_path)
     value, rule = error.instance, error.validator_value
     match error.validator:
         case "additionalProperties":
-            known = list(error.schema["properties"])
-            unknown = [name for name in value if name not in known]
-            near = difflib.get_close_matches(str(unknown[0]), known, 1)
-            mend = f"did you mean '{near[0]}'?" if near else f"known keys are {', '.join(known)}"
-            return f"{_dotted([*error.absolute_path, unknown[0]])} is not a key of the config; {mend}"
+            for name in value:
+                if name not in error.schema["properties"]:
+                    yield _unknown([*error.absolute_path, name], list(error.schema["properties"]))
         case "required":
-            missing = next(name for name in rule if name not in value)
-            return f"{_dotted([*error.absolute_path, missing])} is missing; add it (docs/config.md says what it means)"
+            for name in rule:
+                if name not in value:
+                    full = _dotted([*error.absolute_path, name])
+                    yield f"{full} is missing; add it (docs/config.md says what it means)"
         case "type":
             hint = " (YAML reads 1e-6 as text: write 1.0e-6)" if rule == "number" and isinstance(value, str) else ""
-            return f"{key} = {value!r} must be {_KINDS[rule]}{hint}"
+            yield f"{key} = {value!r} must be {_KINDS[rule]}{hint}"
         case "minimum":
-            return f"{key} = {value!r} must be at least {rule}"
+            yield f"{key} = {value!r} must be at least {rule}"
+        case "maximum":
+            yield f"{key} = {value!r} must be at most {rule}"
         case "exclusiveMinimum":
-            return f"{key} = {value!r} must be greater than {rule}"
+            yield f"{key} = {value!r} must be greater than {rule}"
         case "minItems":
-            return f"{key} = {value!r} must have at least {rule} value{'s' if rule > 1 else ''}"
+            yield f"{key} = {value!r} must have at least {rule} value{'s' if rule > 1 else ''}"
         case "minProperties":
-            return f"{key} is empty; give it at least {rule} entry"
+            yield f"{key} is empty; give it at least {rule} entry"
         case "uniqueItems":
-            return f"{key} = {value!r} has a value twice; remove one"
+            yield f"{key} = {value!r} has a value twice; remove one"
         case "enum":
-            return f"{key} = {value!r} must be one of {', '.join(map(str, rule))}"
+            yield f"{key} = {value!r} must be one of {', '.join(map(str, rule))}"
         case "pattern":
-            return f"{key}: the name {value!r} may have letters, digits, '.', '_' and '-' only; rename it"
-    return f"{key} = {value!r}: {error.message}"
+            yield f"{key}: the name {value!r} may have letters, digits, '.', '_' and '-' only; rename it"
+        case _:
+            yield f"{key} = {value!r}: {error.message}"
+
+
+def _unknown(path, known):
+    near = difflib.get_close_matches(str(path[-1]), known, 1)
+    mend = f"did you mean '{near[0]}'?" if near else f"known keys are {', '.join(known)}"
+    return f"{_dotted(path)} is not a key of the config; {mend}"
 
 
 _KINDS = {
@@ -124,7 +145,7 @@ _KINDS = {
     "array": "a list, like [1, 2]",
     "string": "text",
     "integer": "a whole number",
-    "number": "a number",
+    "number": "a finite number",
 }
 
 

@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import sys
 
 from snakemake.exceptions import WorkflowError
@@ -12,7 +13,7 @@ gc.set_threshold(1_000_000)  # a DAG is many objects and no garbage: looking for
 # The package beside the Snakefile is the one that runs, with the Python that runs Snakemake.
 sys.path.insert(0, workflow.basedir)
 os.environ.update(
-    PYTHONPATH=workflow.basedir,
+    PYTHONPATH=os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")])),
     PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]),
 )
 

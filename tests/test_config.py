@@ -19,7 +19,7 @@ BAD = {
     "N above the pool": ({"N": [4, 300]}, r"sweeps\.H8\.N = 300 is above .*train = 256; make the pool larger"),
     "empty seeds": ({"seeds": []}, r"sweeps\.H8\.seeds = \[\] must have at least 1 value"),
     "lambda zero": ({"lambdas": [0.0, 1.0]}, r"sweeps\.H8\.lambdas\[0\] = 0\.0 must be greater than 0"),
-    "text for a number": ({"lambdas": ["1e-6"]}, r"lambdas\[0\] = '1e-6' must be a number .*write 1\.0e-6"),
+    "text for a number": ({"lambdas": ["1e-6"]}, r"lambdas\[0\] = '1e-6' must be a finite number .*write 1\.0e-6"),
     "text for a count": ({"V": "ten"}, r"sweeps\.H8\.V = 'ten' must be a whole number"),
     "a fraction": ({"N": [4, 8.5]}, r"sweeps\.H8\.N\[1\] = 8\.5 must be a whole number"),
     "a truth value": ({"H": True}, r"sweeps\.H8\.H = True must be a whole number"),
@@ -27,6 +27,10 @@ BAD = {
     "unknown arch": ({"archs": ["ko", "cnn"]}, r"sweeps\.H8\.archs\[1\] = 'cnn' must be one of ko, fc"),
     "unknown metric": ({"metric": "psnr"}, r"sweeps\.H8\.metric = 'psnr' must be one of mse"),
     "the same N twice": ({"N": [4, 4]}, r"sweeps\.H8\.N = \[4, 4\] has a value twice"),
+    "infinity": ({"lambdas": [float("inf")]}, r"lambdas\[0\] = inf must be a finite number"),
+    "not a number": ({"tikhonov": float("nan")}, r"tikhonov = nan must be a finite number"),
+    "a float count": ({"V": 10.0}, r"sweeps\.H8\.V = 10\.0 must be a whole number"),
+    "a huge seed": ({"seeds": [3_000_000_000]}, r"seeds\[0\] = 3000000000 must be at most 2147483647"),
     "B unlike H": ({"B": 9}, r"sweeps\.H8\.B = 9 must equal H = 8"),
 }
 
@@ -54,6 +58,10 @@ def test_missing_and_unknown_names():
         study({**CONFIG, "studies": {**CONFIG["studies"], "mine": ["H9"]}})
     with pytest.raises(KoctError, match="letters, digits"):
         study({**CONFIG, "sweeps": {**CONFIG["sweeps"], "a/b": CONFIG["sweeps"]["H8"]}})
+    with pytest.raises(KoctError, match="letters, digits"):
+        study({**CONFIG, "sweeps": {**CONFIG["sweeps"], "H8\n": CONFIG["sweeps"]["H8"]}})
+    with pytest.raises(KoctError, match="1 must be text"):
+        study({**CONFIG, "studies": {**CONFIG["studies"], 1: ["H8"]}})
     with pytest.raises(KoctError, match="sweeps = None must be a mapping"):
         study({**CONFIG, "sweeps": None})
 
@@ -62,9 +70,18 @@ def test_all_mistakes_are_listed_at_once():
     with pytest.raises(KoctError) as caught:
         study(changed({"H": -8, "seeds": []}))
     assert len(str(caught.value).splitlines()) == 2
+    config = changed({"one": 1, "two": 2})
+    del config["sweeps"]["H8"]["N"], config["sweeps"]["H8"]["seeds"]
+    with pytest.raises(KoctError) as caught:
+        study(config)
+    for name in ("one is not a key", "two is not a key", "N is missing", "seeds is missing"):
+        assert str(caught.value).count(f"sweeps.H8.{name}") == 1
 
 
-@pytest.mark.parametrize("entry", [{"H": -8}, {"N": [4, 300]}, {"lambdas": ["1e-6"]}, {"typo": 1}])
+SIX = [{"typo": 1}, {"H": -8}, {"N": [4, 300]}, {"seeds": []}, {"lambdas": [0]}, {"lambdas": ["1e-6"]}]
+
+
+@pytest.mark.parametrize("entry", SIX)
 def test_the_workflow_stops_before_any_job(checkout, entry):
     copy_of_repo = checkout()
     copy_of_repo.path("config.yaml").write_text(yaml.safe_dump(changed(entry)))

@@ -30,7 +30,7 @@ SIZES = [(8, 10), (16, 20), (32, 40), (7, 9), (15, 13), (33, 31), (2, 1), (9, 12
 
 
 @pytest.mark.parametrize(("H", "V"), SIZES)
-def test_projector_is_rotate_and_sum_on_every_basis_image(H, V):
+def test_projector_is_rotate_and_sum_on_basis_images(H, V):
     images = np.eye(H * H).reshape(-1, H, H)[:: 1 + (H > 16) * 12]  # every one of a small image, some of a large
     expected = np.stack([rotate_and_sum(image, V) for image in images])
     assert abs(projector(H, V)(images) - expected).max() < 1e-12

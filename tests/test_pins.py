@@ -7,9 +7,12 @@ import pytest
 import yaml
 from conftest import ROOT
 
-PINS = dict(re.findall(r"^([A-Za-z0-9_.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
+PINS = {
+    name.lower(): version
+    for name, version in re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CONDA_NAMES = {"matplotlib-base": "matplotlib", "pyyaml": "PyYAML"}
+CONDA_NAMES = {"matplotlib-base": "matplotlib"}
 ENVS = sorted((ROOT / "envs").glob("*.yaml"))
 
 

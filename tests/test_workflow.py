@@ -153,7 +153,7 @@ def test_the_readme_shows_the_numbers_that_come_out(study):
 
 # What runs again
 
-AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "figure_sweeps": 1}
+AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "figure_sweeps": 1, "budget": 1, "table_budget": 1}
 
 
 @pytest.fixture
@@ -248,6 +248,13 @@ def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
 def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
     edited("koct/learn/metrics.py", lambda text: text + "\n# changed\n")
     assert study.plan() == {"fit": 150, "untrained": 3, **AGGREGATES}
+
+
+def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
+    edited("koct/learn/__init__.py", lambda text: text.replace("ARCHS = {", 'ARCHS = {"new": "koct.learn.ko", '))
+    edited("koct/errors.py", lambda text: text + "\n# a remark\n")
+    change_config(edited, lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
+    assert study.plan() == {}
 
 
 def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Operator:
-    """A linear map from arrays of shape `domain` to arrays of shape `range`.
+    """A real linear map from arrays of shape `domain` to arrays of shape `range`.
 
     Leading axes are a batch: `A(x)` maps (..., *domain) to (..., *range). `A.T` is the exact adjoint.
     Subclasses give `_apply` and `_adjoint` on (batch, *domain) and (batch, *range).
@@ -112,7 +112,7 @@ class Diagonal(Operator):
         return self.weights * x
 
     def _adjoint(self, y):
-        return np.conj(self.weights) * y
+        return self.weights * y
 
 
 class Matrix(Operator):

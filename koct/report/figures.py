@@ -27,7 +27,6 @@ STYLE = {
     "lines.markersize": 3.4,
     "xtick.direction": "out",
     "pdf.fonttype": 42,
-    "svg.hashsalt": "koct",
 }
 
 
@@ -47,14 +46,15 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
     lines = math.ceil(len(names) / columns)
     with styled():
         figure, axes = panels(lines, columns)
-        for axis in axes.flat[len(names) :]:
+        axes = list(axes.flat)
+        for axis in axes[len(names) :]:
             axis.set_visible(False)
-        for name, axis in zip(names, axes.flat, strict=False):
+        for name, axis in zip(names, axes, strict=False):
             tables = (cells, curves, calibrations, untrained)
             _sweep_panel(axis, *([row for row in table if row["sweep"] == name] for table in tables))
-        _share_limits(curves, names, axes.flat)
+        _share_limits(curves, names, axes)
         handles = {}
-        for axis in axes.flat:
+        for axis in axes:
             for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
         figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(handles), frameon=False)

@@ -1,6 +1,10 @@
 """How things are called where a reader sees them."""
 
-METRICS = {"mse": "MSE", "rrmse_peak2": r"rRMSE$^2$", "rrmse_norm2": r"rRMSE$^2$"}
+METRICS = {
+    "mse": "MSE",
+    "rrmse_peak2": r"rRMSE$^2_{\mathrm{peak}}$",
+    "rrmse_norm2": r"rRMSE$^2_{\mathrm{norm}}$",
+}
 
 
 def arch_label(arch):

@@ -121,10 +121,8 @@ def count(value, plain=99):
 
 def memory(size):
     """Bytes in KiB, MiB or GiB (powers of 1024), three digits."""
-    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        value = size / 1024**power
-        if value >= 0.1:
-            break
+    scaled = [(size / 1024**power, unit) for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB"))]
+    value, unit = next((entry for entry in scaled if entry[0] >= 0.1), scaled[-1])
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"${value:.{digits}f}$ {unit}"
 

@@ -1,1 +1,12 @@
-"""The risk estimator. Knows nothing of tomography: any layered network, any learning curve."""
+"""The risk estimator. Knows nothing of tomography: any layered network, any learning curve.
+
+from koct.risk import Forecast, Pilot
+forecast = Forecast(Pilot.from_points(N, error, seed))
+forecast.required(target=0.01)
+"""
+
+from koct.risk.bound import Layer, Network
+from koct.risk.budget import Forecast, Pilot
+from koct.risk.calibration import Calibration, calibrate, two_factors
+
+__all__ = ["Calibration", "Forecast", "Layer", "Network", "Pilot", "calibrate", "two_factors"]
