@@ -124,14 +124,67 @@ def test_the_table_has_the_papers_numbers_and_compiles(study, tmp_path):
             for printed in PRINTED[sweep][arch].values():
                 mantissa, exponent = printed.split("e")
                 assert f"${mantissa} \\cdot 10^{{{int(exponent)}}}$" in table
+    compiles([table], tmp_path)
+
+
+def compiles(tables, folder):
+    """Put LaTeX tables into a document and compile it."""
     if not shutil.which("pdflatex"):
-        pytest.skip("pdflatex is not installed: the table was read but not compiled")
-    document = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + table + r"\end{document}"
-    (tmp_path / "table.tex").write_text(document)
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        pytest.skip("pdflatex is not installed: the tables were read but not compiled")
+    body = r"\documentclass{article}\usepackage{booktabs}\usepackage[margin=2cm]{geometry}\begin{document}"
+    (folder / "tables.tex").write_text(body + "\n".join(tables) + r"\end{document}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "Overfull" not in done.stdout
+
+
+def test_the_table_of_parameters_and_memory_is_the_printed_one(study, tmp_path):
+    table = study.path("results/table_fullscale.tex").read_text()
+    rows = [line.removesuffix(r" \\").split(" & ") for line in table.splitlines() if " & " in line]
+    got = {row[0]: row[1:] for row in rows}
+    printed = json.loads((ROOT / "koct/report/printed.json").read_text())["fullscale"]
+    names = {
+        "p_KO": r"$p_{\mathrm{KO}}$",
+        "p_FC": r"$p_{\mathrm{FC}}$",
+        "ratio": r"$p_{\mathrm{FC}} / p_{\mathrm{KO}} = H^2$",
+    }
+    for name, values in printed.items():
+        assert got[names.get(name, name)] == [as_latex(value) for value in values]
+    compiles([table, study.path("results/table_budget.tex").read_text()], tmp_path)
+
+
+def as_latex(printed):
+    """2.30e4, 1,024 and 0.31 KiB as the tables write them."""
+    number, _, unit = printed.partition(" ")
+    mantissa, power, exponent = number.replace(",", "{,}").partition("e")
+    return f"${mantissa}" + (f" \\cdot 10^{{{exponent}}}$" if power else "$") + (f" {unit}" if unit else "")
+
+
+def test_norms_and_matched_references_of_every_size(study, tmp_path):
+    study.snakemake("results/table_structural.tex")
+    rows = {row["H"]: row for row in json.loads(study.path("results/norms.json").read_text())}
+    assert set(rows) == {8, 16, 32, 128, 256, 512}
+    for H, row in rows.items():
+        assert row["filter_norm"] == 0.5
+        assert row["reference"] == pytest.approx(H**2 / (4 * 0.25 * row["backprojection_norm"] ** 2))
+    A = plain.forward_matrix(8, 10)
+    assert rows[8]["backprojection_norm"] == pytest.approx(np.linalg.norm(A, 2), rel=1e-5)
+    compiles([study.path("results/table_structural.tex").read_text()], tmp_path)
+
+
+def test_sweeps_of_different_metrics_share_one_figure(checkout):
+    mixed = checkout()
+    config = yaml.safe_load(mixed.path("config.yaml").read_text())
+    small = {**config["sweeps"]["H8"], "N": [4, 8], "seeds": [1]}
+    config["sweeps"] = {"H8": small, "H8-peak": {**small, "metric": "rrmse_peak2"}}
+    config["studies"] = {"surrogate": ["H8", "H8-peak"]}
+    mixed.path("config.yaml").write_text(yaml.safe_dump(config))
+    mixed.snakemake()
+    curves = pd.read_parquet(mixed.path("results/curves.parquet"))
+    assert set(curves["metric"]) == {"mse", "rrmse_peak2"}
+    assert curves["error_std"].isna().all()  # one seed has no spread
+    assert r"rRMSE$^2_{\mathrm{peak}}$" in mixed.path("results/table_calibration.tex").read_text()
 
 
 def test_the_figure_is_drawn_as_vector_and_as_bitmap(study):

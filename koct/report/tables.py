@@ -75,10 +75,10 @@ def structural(norms_path, out):
     write(
         out,
         caption=r"Operator norms by power iteration and the matched-$\kappa$ reference "
-        r"$H^2 / (4 \lVert K \rVert^2 \lVert A^\top \rVert^2)$ of the structural-sparsity factor.",
+        r"$H^2 / (4 \|K\|^2 \|A^\top\|^2)$ of the structural-sparsity factor.",
         label="tab:structural",
         columns="@{}lrrrrrrr@{}",
-        head=r"Beam & $H$ & $V$ & $B$ & $\lVert K \rVert$ & $\lVert A^\top \rVert$ & $H^2$ & reference \\",
+        head=r"Beam & $H$ & $V$ & $B$ & $\|K\|$ & $\|A^\top\|$ & $H^2$ & reference \\",
         body=body,
     )
 

@@ -38,7 +38,7 @@ class Rate(Paper):
 
     def fit(self, N, mean, weights):
         t = rate(N) / rate(N[-1])
-        scale, place = _fit_shape(lambda place: np.log(_ratio(place[0]) + t), (RATIOS,), mean, weights)
+        scale, place = _fit_shape(lambda place: np.log(_ratio(place[0]) + t), (FLOOR_SHARES,), mean, weights)
         return {"floor": scale * _ratio(place[0])[:, 0], "sigma": scale / rate(N[-1])}
 
 
@@ -51,10 +51,10 @@ class Power:
         fraction = np.asarray(N, dtype=float) / N[-1]
         scale, place = _fit_shape(
             lambda place: np.log(_ratio(place[0]) + fraction ** -_exponent(place[1])),
-            (RATIOS, EXPONENTS),
+            (FLOOR_SHARES, EXPONENTS),
             mean,
             weights,
-            lambda place: (np.log(_exponent(place[1])[..., 0] / TYPICAL_EXPONENT) / EXPONENT_SPREAD) ** 2,
+            lambda place: np.log(_exponent(place[1])[..., 0] / TYPICAL_EXPONENT) / EXPONENT_SPREAD,
         )
         b = _exponent(place[1])[:, 0]
         return {"floor": scale * _ratio(place[0])[:, 0], "a": scale * float(N[-1]) ** b, "b": b}
@@ -99,42 +99,61 @@ def _first_crossing(N, mean, target):
 
 LAWS = {"power": Power(), "rate": Rate(), "paper": Paper(), "last": Last()}
 
-# A law is scale·(ratio + falling part); the falling part is 1 at the largest N, so ratio is floor over the rest there.
-RATIOS = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 61)])
+# A law is scale·(ratio + falling part); the falling part is 1 at the largest N, so ratio is floor over the rest there
+# and ratio / (1 + ratio) the floor's share of the error.
+FLOOR_SHARES = np.concatenate([np.linspace(0, 0.95, 39), 1 - np.geomspace(0.04, 1e-5, 24)])
 EXPONENTS = np.geomspace(0.05, 3.0, 42)
 TYPICAL_EXPONENT, EXPONENT_SPREAD = np.sqrt(0.5), 0.5  # between N^(−1/2) and N^(−1); spread of log b
 
 
 def _ratio(place):
-    return np.interp(place, np.arange(len(RATIOS)), RATIOS)[..., None]
+    share = np.interp(place, np.arange(len(FLOOR_SHARES)), FLOOR_SHARES)[..., None]
+    return share / (1 - share)
 
 
 def _exponent(place):
     return np.interp(place, np.arange(len(EXPONENTS)), EXPONENTS)[..., None]
 
 
-def _fit_shape(shape, axes, mean, weights, penalty=lambda place: 0.0):
+def _fit_shape(shape, axes, mean, weights, prior=lambda place: np.zeros_like(place[0])):
     """For each curve the scale and the place of the best shape, by weighted least squares in log space.
 
-    `shape(place)` is the log of the law for arrays of places on `axes` (fractions of their grids). All of the grid is
-    tried first, since the loss has several minima; then the neighbourhood of the best place, ever more finely.
+    `shape(place)` is the log of the law for arrays of places on `axes` (fractions of their grids), `prior(place)` one
+    more residual. All of the grid is tried first, since the loss has several minima; then Levenberg and Marquardt go
+    down from the best place, for all curves at once.
     """
-    log_mean, share = np.log(mean), weights / weights.sum()
+    log_mean, share, root = np.log(mean), weights / weights.sum(), np.sqrt(weights)
     centre = log_mean @ share
     curves = log_mean - centre[:, None]
+    ends = np.array([[len(axis) - 1.0] for axis in axes])
+
     place = np.stack([axis.ravel() for axis in np.meshgrid(*(np.arange(len(axis)) for axis in axes), indexing="ij")])
     shapes = shape(place)
     shapes = shapes - (shapes @ share)[:, None]
     # |curve − shape|² expanded, so that no array is curves × shapes × N
-    loss = shapes**2 @ weights + penalty(place) - 2 * (curves * weights) @ shapes.T
+    loss = shapes**2 @ weights + prior(place) ** 2 - 2 * (curves * weights) @ shapes.T
     best = place[:, np.argmin(loss, axis=1)].astype(float)
 
-    step = np.stack([axis.ravel() for axis in np.meshgrid(*[[-1, -0.5, 0, 0.5, 1]] * len(axes))])
-    for width in 0.5 ** np.arange(9):
-        place = best[:, :, None] + width * step[:, None, :]
-        place = np.clip(place, 0, np.array([len(axis) - 1 for axis in axes])[:, None, None])
+    def residuals(place):
         shapes = shape(place)
-        shapes = shapes - (shapes @ share)[..., None]
-        loss = (curves[:, None, :] - shapes) ** 2 @ weights + penalty(place)
-        best = np.take_along_axis(place, np.argmin(loss, axis=1)[None, :, None], axis=2)[:, :, 0]
+        return np.column_stack([root * (curves - shapes + (shapes @ share)[:, None]), prior(place)])
+
+    now = residuals(best)
+    damping = np.full(len(mean), 1e-3)
+    for _ in range(20):
+        slopes = []
+        for i in range(len(axes)):
+            nudge = np.zeros_like(best)
+            nudge[i] = np.where(best[i] > ends[i] / 2, -1e-4, 1e-4)
+            slopes.append((residuals(best + nudge) - now) / nudge[i][:, None])
+        slopes = np.stack(slopes, axis=2)
+        curvature = slopes.transpose(0, 2, 1) @ slopes
+        lift = damping[:, None] * np.einsum("cii->ci", curvature) + 1e-12
+        gradient = np.einsum("cki,ck->ci", slopes, now)
+        step = np.linalg.solve(curvature + lift[:, :, None] * np.eye(len(axes)), gradient[:, :, None])[:, :, 0]
+        trial = np.clip(best - step.T, 0, ends)
+        then = residuals(trial)
+        better = (then**2).sum(axis=1) < (now**2).sum(axis=1)
+        best, now = np.where(better, trial, best), np.where(better[:, None], then, now)
+        damping = np.where(better, 0.2 * damping, 5 * damping)
     return np.exp(centre - shape(best) @ share), best

@@ -1,0 +1,162 @@
+"""The budget planner: any pilot file, real curves with hidden points, synthetic pilots with known answers."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import budget as benchmark
+
+GOOD = "arch,N,seed,error\nko,4,1,0.2\nko,4,2,0.22\nko,16,1,0.1\nko,16,2,0.11\nko,64,1,0.05\nko,64,2,0.06\n"
+
+
+def koct(*arguments, cwd=ROOT):
+    command = [sys.executable, "-c", "import sys; from koct.cli import main; sys.exit(main())", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+
+
+@pytest.fixture
+def pilot(tmp_path):
+    def write(text, name="pilot.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+BAD = {
+    "one N only": ("N,error\n4,0.1\n4,0.2\n", "column N has the one value 4"),
+    "N below 2": ("N,error\n4,0.1\n1,0.2\n", "row 2, column N: '1' is below 2"),
+    "a broken N": ("N,error\n4,0.1\n8.5,0.2\n", "row 2, column N: '8.5' is not a whole number"),
+    "NaN": ("N,error\n4,0.1\n8,nan\n", "row 2, column error: 'nan' is not a finite number"),
+    "an empty cell": ("N,error\n4,0.1\n8,\n", "row 2, column error: '' is not a number"),
+    "text": ("N,error\n4,0.1\n8,small\n", "row 2, column error: 'small' is not a number"),
+    "negative error": ("N,error\n4,0.1\n8,-0.2\n", "row 2, column error: '-0.2' is not above zero"),
+    "missing column": ("N,loss\n4,0.1\n8,0.2\n", "column error is missing; it has N, loss"),
+    "misspelt column": ("N,eror\n4,0.1\n8,0.2\n", "column error is missing; rename column 'eror'?"),
+    "lower case": ("n,error\n4,0.1\n8,0.2\n", "column N is missing; rename column 'n'?"),
+    "the same run twice": ("N,seed,error\n4,1,0.1\n8,1,0.2\n8,1,0.3\n", "row 3, column seed: '1' was run before"),
+    "an empty file": ("", "is empty"),
+    "no rows": ("N,error\n", "has column names but no rows"),
+    "not UTF-8": (b"N,error\n4,0.1\n8,0.2\xff\n", "row 2, column 2 is not UTF-8 text"),
+    "a ragged row": ("N,error\n4,0.1\n8,0.2,9\n", "Expected 2 columns, got 3"),
+    "broken Parquet": (b"PAR1 and nothing more", "is not a whole Parquet file"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD)
+def test_a_bad_pilot_is_one_line_that_names_row_and_column(pilot, text, message):
+    done = koct("budget", pilot(text), "--target", 0.05)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_a_missing_file_and_a_bad_target(pilot):
+    done = koct("budget", "nowhere.csv", "--target", 0.05)
+    assert (done.returncode, done.stderr) == (2, "koct: error: nowhere.csv cannot be read: No such file or directory\n")
+    done = koct("budget", pilot(GOOD), "--target", -1)
+    assert done.returncode == 2
+    assert "target = -1.0 must be a positive error" in done.stderr
+
+
+def test_json_has_one_object_per_arch(pilot):
+    text = GOOD + GOOD.partition("\n")[2].replace("ko", "fc").replace("0.", "0.5")
+    done = koct("budget", pilot(text), "--target", 0.08, "--json")
+    assert done.returncode == 0
+    answers = {answer["arch"]: answer for answer in json.loads(done.stdout)}
+    assert set(answers) == {"ko", "fc"}
+    wanted = {"arch", "law", "n", "n_low", "n_high", "reachable", "error_low", "error_high"}
+    assert all(wanted <= set(answer) for answer in answers.values())
+    assert answers["ko"]["reachable"] is True
+    assert answers["ko"]["n_low"] <= answers["ko"]["n"]
+    assert 16 < answers["ko"]["n"] < 64
+
+
+def test_other_separators_spaces_and_a_byte_order_mark_are_read(pilot):
+    plain = koct("budget", pilot(GOOD), "--target", 0.08, "--json").stdout
+    for text in (GOOD.replace(",", ";"), GOOD.replace(",", "\t"), GOOD.replace(",", ", "), "\ufeff" + GOOD):
+        assert koct("budget", pilot(text), "--target", 0.08, "--json").stdout == plain
+
+
+def test_without_seeds_repeated_runs_are_seeds(pilot):
+    without = "\n".join(",".join(line.split(",")[i] for i in (0, 1, 3)) for line in GOOD.splitlines())
+    with_seeds, unnamed = (koct("budget", pilot(text), "--target", 0.08, "--json").stdout for text in (GOOD, without))
+    assert with_seeds == unnamed
+
+
+def test_a_million_rows_are_read_and_answered(pilot):
+    rng = np.random.default_rng(0)
+    N = np.repeat(2 ** np.arange(2, 12), 100_000)
+    error = N**-0.5 * np.exp(rng.normal(size=len(N)) * 0.2)
+    frame = pd.DataFrame({"N": N, "seed": np.tile(np.arange(100_000), 10), "error": error})
+    path = pilot("", "large.csv")
+    frame.to_csv(path, index=False)
+    answer = json.loads(koct("budget", path, "--target", 0.02, "--json").stdout)[0]
+    assert answer["n"] == pytest.approx(2500 * np.exp(0.04), rel=0.1)
+
+
+def test_the_studys_cells_are_a_pilot(study, tmp_path):
+    cells = study.path("results/cells.parquet")
+    done = koct("budget", cells, "--target", 0.02, "--metric", "mse", "--sweep", "H32", "--plot", tmp_path / "plot.png")
+    assert done.returncode == 0
+    assert "fc needs" in done.stdout
+    assert "structural" in done.stdout
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    for arguments, message in (
+        (["--metric", "mse"], "column sweep has 3 values; choose one with --sweep: H16, H32, H8"),
+        (["--sweep", "H8"], "column error is missing; choose another with --metric: mse, rrmse_peak, rrmse_norm"),
+        (["--sweep", "H9", "--metric", "mse"], "column sweep has no 'H9'"),
+    ):
+        done = koct("budget", cells, "--target", 0.02, *arguments)
+        assert done.returncode == 2
+        assert message in done.stderr
+    squared = koct("budget", cells, "--target", 0.02, "--metric", "rrmse_peak2", "--sweep", "H32", "--json")
+    assert json.loads(squared.stdout)[0]["reachable"]
+
+
+def test_the_workflow_answers_every_configured_target(study):
+    table = pq.read_table(study.path("results/budget.parquet")).to_pandas()
+    assert len(table) == 3 * 2 * 3
+    reached = table[table["reachable"]]
+    assert (reached["n_low"] <= reached["n"]).all()
+    assert table.loc[~table["reachable"], "reason"].str.len().gt(0).all()
+    cells = pd.read_parquet(study.path("results/cells.parquet"))
+    inside = reached[(reached["n"] > 8) & (reached["n"] < 60)]
+    for row in inside.itertuples():  # where the pilot has data, the answer is between the right neighbours
+        curve = cells[(cells["sweep"] == row.sweep) & (cells["arch"] == row.arch)].groupby("N")["mse"].mean()
+        assert curve[curve.index <= row.n].iloc[-1] > 0.75 * row.target
+        assert curve[curve.index >= row.n].iloc[0] < 1.25 * row.target
+
+
+def test_hidden_points_of_the_surrogate_curves(study):
+    rows = benchmark.out_of_sample(pq.read_table(study.path("results/cells.parquet")).to_pylist())
+    own, paper, covered = benchmark.summary(rows)
+    assert len(rows) == 12
+    assert own <= paper / 2
+    assert covered >= 0.8
+
+
+@pytest.mark.parametrize("truth", benchmark.TRUTHS)
+def test_intervals_cover_the_true_number_of_samples(truth):
+    assert 0.80 <= benchmark.coverage(benchmark.intervals(truth, 200)) <= 0.97
+
+
+def test_the_worked_example_prints_what_the_page_shows():
+    page = (ROOT / "docs/how-many-samples.md").read_text()
+    shown = re.findall(r"```sh\n(koct [^\n]*)\n```\n\n```text\n(.*?)```", page, re.S)
+    assert len(shown) >= 3
+    for command, output in shown:
+        done = koct(*command.split()[1:])
+        assert done.stdout == output, command
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)

@@ -1,0 +1,221 @@
+"""Calibration and its inverse, laws, forecasts: closed forms against brute force, known laws recovered."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from koct.errors import KoctError
+from koct.risk import Calibration, Forecast, Pilot, two_factors
+from koct.risk.calibration import rate, solve_rate
+from koct.risk.laws import LAWS
+
+positive = st.floats(1e-6, 1e3)
+
+
+# The calibrated bound and its inverse
+
+
+@given(st.floats(0, 1e3), positive, st.floats(1e-9, 0.999))
+def test_required_solves_the_bound(floor, sigma, share):
+    target = floor + share * sigma / np.e
+    assume(target > floor)
+    answer = Calibration(floor, sigma).required(target)
+    assert answer.n / np.log(answer.n) == pytest.approx(sigma / (target - floor), rel=1e-9)
+    assert answer.n > np.e
+    assert answer.samples == max(3, np.ceil(answer.n))
+
+
+@given(st.floats(2.72, 1e12))
+def test_solve_rate_against_bisection(c):
+    low, high = np.e, 1e15
+    for _ in range(200):
+        middle = np.sqrt(low * high)
+        low, high = (middle, high) if middle / np.log(middle) < c else (low, middle)
+    assert float(solve_rate(c)) == pytest.approx(low, rel=1e-9)
+
+
+@given(st.floats(0, 10), positive, st.lists(st.floats(1e-6, 10), min_size=2, max_size=2))
+def test_a_harder_target_takes_more_samples(floor, sigma, gaps):
+    easy, hard = floor + max(gaps), floor + min(gaps)
+    assume(hard > floor)
+    curve = Calibration(floor, sigma)
+    assert curve.required(hard).samples >= curve.required(easy).samples
+
+
+@given(st.floats(0, 10), positive, st.floats(1.0, 100))
+def test_a_target_above_the_whole_bound_is_reached_at_every_N(floor, sigma, factor):
+    target = floor + factor * sigma / np.e * (1 + 1e-9)
+    assume(sigma < np.e * (target - floor))  # c < e: no N solves the equation
+    answer = Calibration(floor, sigma).required(target)
+    assert (answer.n, answer.samples) == (None, 3)
+    assert "at every N" in answer.reason
+    assert np.isnan(solve_rate(2.5))
+
+
+@given(st.floats(1e-6, 10), positive, st.floats(0, 1))
+def test_a_target_at_or_below_the_floor_is_an_answer_with_a_reason(floor, sigma, share):
+    answer = Calibration(floor, sigma).required(share * floor)
+    assert not answer.reachable
+    assert answer.n is None
+    assert "not above the floor" in answer.reason
+
+
+def test_two_factors_of_the_printed_sweeps():
+    known, dense = Calibration(2.48e-3, 8.51e-3), Calibration(5.81e-3, 6.86e-2)
+    factors = two_factors(known, dense, 1e-2)
+    assert factors.structural == pytest.approx(8.06, abs=0.01)
+    assert factors.approximation == pytest.approx((1e-2 - 2.48e-3) / (1e-2 - 5.81e-3))
+    N = [curve.required(1e-2).n for curve in (known, dense)]
+    assert N[0] is None  # for this target the operator-aware bound is low enough at every N
+    target = 6e-3
+    factors = two_factors(known, dense, target)
+    ratio = (dense.sigma / (target - dense.floor)) / (known.sigma / (target - known.floor))
+    assert factors.product == pytest.approx(ratio)
+
+
+def test_two_factors_below_a_floor_is_an_error_that_says_so():
+    with pytest.raises(KoctError, match=r"target = 0\.005 is not above the dense network's floor 0\.006; raise it"):
+        two_factors(Calibration(1e-3, 1e-2), Calibration(6e-3, 1e-1), 5e-3)
+
+
+# Laws
+
+N = np.array([4, 8, 16, 32, 64, 128])
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(1e-4, 1), st.floats(1e-3, 10))
+def test_the_rate_law_is_recovered_without_noise(floor, sigma):
+    curve = floor + sigma * rate(N)
+    theta = LAWS["rate"].fit(N, curve[None], np.full(len(N), 1e6))
+    np.testing.assert_allclose(LAWS["rate"].predict(theta, N)[0], curve, rtol=2e-3)
+    np.testing.assert_allclose(LAWS["rate"].predict(theta, [1000])[0], floor + sigma * rate([1000]), rtol=1e-2)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(0, 1), st.floats(0.1, 10), st.floats(0.2, 1.5))
+def test_the_power_law_is_recovered_without_noise(floor, a, b):
+    curve = floor + a * N**-b
+    theta = LAWS["power"].fit(N, curve[None], np.full(len(N), 1e6))
+    np.testing.assert_allclose(LAWS["power"].predict(theta, N)[0], curve, rtol=5e-3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.sampled_from(sorted(LAWS)))
+def test_fits_are_positive_and_solve_inverts_predict(seed, name):
+    rng = np.random.default_rng(seed)
+    mean = np.exp(rng.normal(size=(5, len(N))).cumsum(axis=1) * 0.3)
+    law = LAWS[name]
+    theta = law.fit(N, mean, rng.uniform(1, 100, len(N)))
+    far = law.predict(theta, np.geomspace(2, 1e6, 50))
+    assert np.all(far > 0)
+    target = float(np.median(mean))
+    for i, n in enumerate(law.solve(theta, target)):
+        if np.isfinite(n) and n > 3:
+            reached = law.predict(theta, [n])[i, 0]
+            assert reached == pytest.approx(target, rel=1e-6) or (n == N[0] and reached < target)
+        elif np.isinf(n):
+            assert far[i, -1] > target or name == "last"
+
+
+# Forecasts
+
+
+def pilot_of(curve, noise=0.1, seeds=5, seed=0, sizes=N):
+    rng = np.random.default_rng(seed)
+    return Pilot(sizes, curve(sizes.astype(float)) * np.exp(noise * rng.standard_normal((seeds, len(sizes)))))
+
+
+def test_the_law_is_chosen_by_held_out_points_not_by_fit():
+    falling = Forecast(pilot_of(lambda n: 0.5 * rate(n), noise=0.02))
+    assert falling.law_ == "rate"
+    assert falling.scores_["rate"] == min(falling.scores_.values())
+    flat = Forecast(pilot_of(lambda n: 0.1 + 0 * n, noise=0.05))
+    assert flat.law_ in ("last", "paper", "rate", "power")
+    assert flat.predict([1000])[0][0] == pytest.approx(0.1, rel=0.2)
+
+
+def test_the_forecast_is_the_same_every_time_and_its_interval_holds_it():
+    pilot = pilot_of(lambda n: 0.01 + n**-0.7)
+    first, second = (Forecast(pilot).required(0.05) for _ in range(2))
+    assert first == second
+    assert first.n_low <= first.n <= first.n_high
+    assert first.error_low <= first.error <= first.error_high
+    error, low, high = Forecast(pilot).predict(np.geomspace(4, 4096, 20))
+    assert np.all((low > 0) & (low <= error) & (error <= high))
+
+
+def test_more_seeds_make_narrower_intervals():
+    def width(seeds):
+        answer = Forecast(pilot_of(lambda n: n**-0.5, noise=0.2, seeds=seeds)).required(0.1)
+        return np.log(answer.n_high / answer.n_low)
+
+    assert width(100) < width(10)
+
+
+def test_an_unreachable_target_says_why():
+    answer = Forecast(pilot_of(lambda n: 0.1 + 0.001 * n**-0.5, noise=0.01)).required(0.01)
+    assert not answer.reachable
+    assert answer.n is None
+    assert answer.reason
+    assert np.isfinite([answer.error, answer.error_low, answer.error_high]).all()
+
+
+def test_a_far_answer_is_called_an_extrapolation():
+    answer = Forecast(pilot_of(lambda n: n**-0.5, noise=0.02)).required(0.01)
+    assert answer.extrapolation > 20
+    assert "times the largest N of the pilot: an extrapolation" in answer.reason
+
+
+def test_assurance_takes_more_samples_than_the_mean():
+    forecast = Forecast(pilot_of(lambda n: n**-0.5, noise=0.3, seeds=20))
+    assert forecast.required(0.08, assurance=0.9).n > forecast.required(0.08).n
+    with pytest.raises(KoctError, match=r"assurance = 1\.5 must be between 0 and 1"):
+        forecast.required(0.05, assurance=1.5)
+
+
+def test_assurance_means_that_share_of_runs():
+    curve, noise = (lambda n: n**-0.5), 0.3
+    n = Forecast(pilot_of(curve, noise, seeds=200), law="power").required(0.08, assurance=0.9).n
+    runs = curve(float(n)) * np.exp(noise * np.random.default_rng(1).standard_normal(20_000))
+    assert np.mean(runs <= 0.08) == pytest.approx(0.9, abs=0.04)
+
+
+def test_two_sizes_or_single_runs_still_give_an_honest_answer():
+    answer = Forecast(Pilot.from_points([4, 16], [0.5, 0.25])).required(0.1)
+    assert answer.n_low < answer.n
+    assert "two N only" in answer.reason
+    with pytest.raises(KoctError, match="assurance needs several runs"):
+        Forecast(Pilot.from_points([4, 16, 64], [0.5, 0.25, 0.1])).required(0.1, assurance=0.9)
+
+
+def test_bad_arguments_are_named():
+    pilot = pilot_of(lambda n: n**-0.5)
+    with pytest.raises(KoctError, match="law = 'cubic' is not known; choose auto, power, rate, paper, last"):
+        Forecast(pilot, law="cubic")
+    for target in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(KoctError, match="must be a positive error"):
+            Forecast(pilot).required(target)
+    with pytest.raises(KoctError, match="two N at least"):
+        Pilot.from_points([4, 4], [0.1, 0.2])
+
+
+def test_missing_runs_are_left_out():
+    errors = pilot_of(lambda n: n**-0.5, seeds=4).errors.copy()
+    errors[1, 3:] = np.nan
+    errors[3, 0] = np.nan
+    answer = Forecast(Pilot(N, errors)).required(0.07)
+    assert answer.n == pytest.approx(204, rel=0.5)
+
+
+def test_the_estimator_needs_neither_torch_nor_plots_nor_snakemake():
+    code = (
+        "import sys, koct.risk, koct.risk.pilot, koct.risk.bound, koct.risk.budget;"
+        "print([m for m in ('torch', 'matplotlib', 'snakemake', 'koct.ct', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
