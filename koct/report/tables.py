@@ -71,7 +71,7 @@ def structural(norms_path, out):
         numbers = (f"{point[key]:.4g}" for key in ("filter_norm", "backprojection_norm"))
         size = (point[key] for key in ("H", "V", "B"))
         cells = [point["beam"], *(f"${value}$" for value in (*size, *numbers)), count(point["H"] ** 2, 9999)]
-        body.append(" & ".join([*cells, f"${point['reference']:.3g}$"]) + r" \\")
+        body.append(" & ".join([*cells, f"${float(f'{point["reference"]:.3g}'):,g}$".replace(",", "{,}")]) + r" \\")
     write(
         out,
         caption=r"Operator norms by power iteration and the matched-$\kappa$ reference "
@@ -136,6 +136,7 @@ def write(path, caption, label, columns, head, body):
         r"\small",
         f"\\caption{{{caption}}}",
         f"\\label{{{label}}}",
+        r"\smallskip",
         f"\\begin{{tabular}}{{{columns}}}",
         r"\toprule",
         head,
