@@ -71,7 +71,9 @@ def structural(norms_path, out):
         numbers = (f"{point[key]:.4g}" for key in ("filter_norm", "backprojection_norm"))
         size = (point[key] for key in ("H", "V", "B"))
         cells = [point["beam"], *(f"${value}$" for value in (*size, *numbers)), count(point["H"] ** 2, 9999)]
-        body.append(" & ".join([*cells, f"${float(f'{point["reference"]:.3g}'):,g}$".replace(",", "{,}")]) + r" \\")
+        reference = point["reference"]
+        cells.append(power_of_ten(reference) if reference >= 1000 else f"${reference:.3g}$")
+        body.append(" & ".join(cells) + r" \\")
     write(
         out,
         caption=r"Operator norms by power iteration and the matched-$\kappa$ reference "
