@@ -235,8 +235,8 @@ ASSUMED_SPREAD = 0.1  # of log error, when no N was run twice
 
 def _held_out(N, curves, weights):
     """How each law, fitted to the smaller N, misses the larger ones: log misses by law, and their mean squares."""
-    splits = range(2, len(N))
-    if not splits:
+    splits = range(min(3, len(N) - 1), len(N))  # three points for the three numbers of a law, if there are so many
+    if len(N) < 3:
         return None, None
     misses = {name: [] for name in LAWS}
     for split in splits:
