@@ -121,6 +121,8 @@ def budget(pilot, target, metric, sweep, law, assurance, plot, json):
     from koct.report import budget as report
     from koct.risk.pilot import read_pilots
 
+    if plot:
+        report.check_format(plot)
     plans = report.plans(read_pilots(pilot, metric, sweep), target, law, assurance)
     if plot:
         report.plot(plans, target, plot, metric or "error")

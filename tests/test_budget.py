@@ -37,13 +37,18 @@ BAD = {
     "N below 2": ("N,error\n4,0.1\n1,0.2\n", "row 2, column N: '1' is below 2"),
     "a broken N": ("N,error\n4,0.1\n8.5,0.2\n", "row 2, column N: '8.5' is not a whole number"),
     "NaN": ("N,error\n4,0.1\n8,nan\n", "row 2, column error: 'nan' is not a finite number"),
-    "an empty cell": ("N,error\n4,0.1\n8,\n", "row 2, column error: '' is not a number"),
-    "text": ("N,error\n4,0.1\n8,small\n", "row 2, column error: 'small' is not a number"),
+    "an empty cell": ("N,error\n4,0.1\n8,\n", "row 2, column error: '' is not a plain number"),
+    "text": ("N,error\n4,0.1\n8,small\n", "row 2, column error: 'small' is not a plain number"),
     "negative error": ("N,error\n4,0.1\n8,-0.2\n", "row 2, column error: '-0.2' is not above zero"),
     "missing column": ("N,loss\n4,0.1\n8,0.2\n", "column error is missing; it has N, loss"),
     "misspelt column": ("N,eror\n4,0.1\n8,0.2\n", "column error is missing; rename column 'eror'?"),
     "lower case": ("n,error\n4,0.1\n8,0.2\n", "column N is missing; rename column 'n'?"),
     "the same run twice": ("N,seed,error\n4,1,0.1\n8,1,0.2\n8,1,0.3\n", "row 3, column seed: '1' was run before"),
+    "underscores": ("N,error\n4,0.1\n1_000,0.2\n", "row 2, column N: '1_000' is not a plain number"),
+    "a column twice": ("N,N,error\n4,4,0.1\n8,8,0.2\n", "column N is there twice"),
+    "a tiny error": ("N,error\n4,0.1\n8,1e-200\n", "row 2, column error: '1e-200' is too small"),
+    "a huge N": ("N,error\n4,0.1\n1e19,0.2\n", "row 2, column N: '1e19' is above 1e+15 samples"),
+    "an empty arch": ("arch,N,error\nko,4,0.1\n,8,0.2\n", "row 2, column arch: '' is empty"),
     "an empty file": ("", "is empty"),
     "no rows": ("N,error\n", "has column names but no rows"),
     "not UTF-8": (b"N,error\n4,0.1\n8,0.2\xff\n", "row 2, column 2 is not UTF-8 text"),
@@ -84,8 +89,23 @@ def test_json_has_one_object_per_arch(pilot):
 
 def test_other_separators_spaces_and_a_byte_order_mark_are_read(pilot):
     plain = koct("budget", pilot(GOOD), "--target", 0.08, "--json").stdout
-    for text in (GOOD.replace(",", ";"), GOOD.replace(",", "\t"), GOOD.replace(",", ", "), "\ufeff" + GOOD):
+    quoted = GOOD.replace("arch,N,seed,error", '"arch","N","seed","error"').replace("\n", "\r\n")
+    for text in (
+        quoted,
+        "\n" + GOOD,
+        GOOD.replace(",", ";"),
+        GOOD.replace(",", "\t"),
+        GOOD.replace(",", ", "),
+        "\ufeff" + GOOD,
+    ):
         assert koct("budget", pilot(text), "--target", 0.08, "--json").stdout == plain
+
+
+def test_a_picture_of_unknown_kind_is_refused(pilot):
+    for name in ("x", "x.foo", "/"):
+        done = koct("budget", pilot(GOOD), "--target", 0.08, "--plot", name)
+        assert done.returncode == 2
+        assert "must end in .pdf, .png or .svg" in done.stderr
 
 
 def test_without_seeds_repeated_runs_are_seeds(pilot):

@@ -135,7 +135,6 @@ def test_the_law_is_chosen_by_held_out_points_not_by_fit():
     assert falling.law_ == "rate"
     assert falling.scores_["rate"] == min(falling.scores_.values())
     flat = Forecast(pilot_of(lambda n: 0.1 + 0 * n, noise=0.05))
-    assert flat.law_ in ("last", "paper", "rate", "power")
     assert flat.predict([1000])[0][0] == pytest.approx(0.1, rel=0.2)
 
 
@@ -163,6 +162,51 @@ def test_an_unreachable_target_says_why():
     assert answer.n is None
     assert answer.reason
     assert np.isfinite([answer.error, answer.error_low, answer.error_high]).all()
+
+
+def test_a_long_pilot_of_a_slow_curve_is_continued():
+    sizes = 2 ** np.arange(2, 12)
+    for seed in range(5):
+        forecast = Forecast(pilot_of(lambda n: n**-0.5, seed=seed, sizes=sizes))
+        assert forecast.predict([4096])[0][0] == pytest.approx(4096**-0.5, rel=0.2)
+
+
+def test_a_size_with_one_run_is_not_known_exactly():
+    errors = pilot_of(lambda n: n**-0.5, noise=0.2).errors.copy()
+    errors[1:, 3:] = np.nan
+    answer = Forecast(Pilot(N, errors)).required(0.15)
+    assert answer.n_high / answer.n_low > 1.3
+    one_each = Forecast(Pilot.from_points(N, errors[0], seed=np.arange(len(N)))).required(0.15)
+    assert one_each.n_low < one_each.n < one_each.n_high
+    assert "no N was run twice" in one_each.reason
+
+
+def test_pilots_of_millions_of_samples_are_no_special_case():
+    large = np.array([10**9, 10**10, 10**11, 10**12])
+    answer = Forecast(pilot_of(lambda n: n**-0.5, noise=0.02, sizes=large)).required(5e-7)
+    assert answer.n == pytest.approx(4e12, rel=0.5)
+
+
+def test_an_easy_target_is_reached_at_the_smallest_size():
+    answer = Forecast(pilot_of(lambda n: n**-0.5)).required(1e6)
+    assert (answer.n, answer.n_low) == (4, 4)
+    assert "already reached at the smallest N" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("sizes", "errors", "seeds"),
+    [
+        ([4, 8], [0.1, np.nan], None),
+        ([4, 8], [0.1, -1], None),
+        ([0, 8], [0.1, 0.2], None),
+        ([4, 8], [0.1], None),
+        ([4, 4.5], [0.1, 0.2], None),
+        ([4, 8, 8], [0.1, 0.2, 0.3], [1, 1, 1]),
+    ],
+)
+def test_bad_points_are_refused(sizes, errors, seeds):
+    with pytest.raises(KoctError):
+        Pilot.from_points(sizes, errors, seeds)
 
 
 def test_a_far_answer_is_called_an_extrapolation():

@@ -22,10 +22,12 @@ class Plan:
 
 
 def plans(pilots, target, law="auto", assurance=None):
-    """A plan for every architecture of a pilot."""
+    """A plan for every architecture of a pilot, the one that needs fewest samples first."""
     result = []
-    for arch, pilot in pilots.items():
-        forecast = Forecast(pilot, law)
+    for stream, (arch, pilot) in enumerate(pilots.items()):
+        forecast = Forecast(
+            pilot, law, seed=stream
+        )  # a stream of its own: the drifts of two laws have nothing in common
         answer = forecast.required(target, assurance)
         result.append(Plan(arch, forecast, answer, calibrate(pilot.N, pilot.mean)))
     return sorted(result, key=lambda plan: np.inf if plan.answer.n is None else plan.answer.n)
@@ -79,7 +81,7 @@ def _interval(answer):
 
 def _sentence(plan, target, assurance):
     answer = plan.answer
-    what = "a mean error of" if assurance is None else f"in {assurance:.0%} of runs an error of".replace("%", " %")
+    what = "a mean error of" if assurance is None else f"in {100 * assurance:g} % of runs an error of"
     if not answer.reachable:
         text = f"{plan.arch} is not expected to reach {what} {target:g}"
     elif answer.n_high is None:
@@ -99,27 +101,34 @@ def _compare(first, other, target, assurance):
     if other.answer.n is None:
         lines = [f"{other.arch} against {first.arch}: {other.arch} does not reach {target:g}, so the ratio has no end."]
     else:
-        low, high = _ratio_interval(first, other, target, assurance)
+        ratio, low, high = _ratio(first, other, target, assurance)
         high = "?" if high is None else f"{high:.3g}"
-        ratio = other.answer.n / first.answer.n
         lines = [f"{other.arch} needs {ratio:.3g} times the samples of {first.arch} (between {low:.3g} and {high})."]
     try:
-        factors = two_factors(first.calibration, other.calibration, target)
+        factors = two_factors(first.calibration, other.calibration, target, (first.arch, other.arch))
     except KoctError as error:
         return [*lines, f"The paper's two factors do not exist here: {error}."]
     return [
         *lines,
-        f"By the paper's rule, in N / log N: structural {factors.structural:.3g} × "
-        f"approximation {factors.approximation:.3g} = {factors.product:.3g}.",
+        f"By the paper's rule for the mean, N / log N of {other.arch} over {first.arch}: structural "
+        f"{factors.structural:.3g} × approximation {factors.approximation:.3g} = {factors.product:.3g}.",
     ]
 
 
-def _ratio_interval(first, other, target, assurance):
-    top, bottom = other.forecast.samples(target, assurance)[1:], first.forecast.samples(target, assurance)[1:]
-    ratios = np.where(np.isfinite(top), top, np.inf) / np.where(np.isfinite(bottom), bottom, np.nan)
-    ratios = np.where(np.isnan(ratios), 0.0, ratios)
-    low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-    return float(low), float(high) if np.isfinite(high) else None
+def _ratio(first, other, target, assurance):
+    """(ratio, low, high) of the samples of two architectures; high is None if it has no end."""
+    top, bottom = (plan.forecast.samples(target, assurance) for plan in (other, first))
+    reached = np.isfinite(bottom)
+    ratios = top[reached] / bottom[reached]
+    low, high = np.quantile(ratios[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
+    low, high = min(low, ratios[0]), max(high, ratios[0])
+    return float(ratios[0]), float(low), float(high) if np.isfinite(high) else None
+
+
+def check_format(path):
+    """Say at once that a picture cannot be written in the format that its name asks for."""
+    if not str(path).endswith((".pdf", ".png", ".svg")):
+        raise KoctError(f"--plot {path}: the name must end in .pdf, .png or .svg")
 
 
 def plot(result, target, path, metric="error"):
@@ -137,8 +146,7 @@ def plot(result, target, path, metric="error"):
             marker, colour = figures.MARKERS.get(plan.arch, "D"), figures.COLOURS.get(plan.arch)
             (line,) = axis.plot(pilot.N, pilot.mean, marker, color=colour)
             colour = line.get_color()
-            for run in pilot.errors:
-                axis.plot(pilot.N, run, "_", color=colour, alpha=0.5, markersize=5, markeredgewidth=0.7)
+            axis.plot(pilot.N, pilot.errors[:100].T, "_", color=colour, alpha=0.5, markersize=5, markeredgewidth=0.7)
             axis.plot(N, error, color=colour, label=plan.arch)
             axis.fill_between(N, low, high, color=colour, alpha=0.15, linewidth=0)
             if answer.reachable:

@@ -199,7 +199,7 @@ def format_table(network, N):
             rows.append([*constants, "0", "0", "0", "0 %", "-"])
             continue
         term = approximation + estimation
-        share = f"{100 * term / total:.1f} %" if total else "-"
+        share = f"{term / total * 100:.1f} %" if total else "-"
         numbers = (approximation, estimation, term, network.with_known(layer.name).bound(N))
         numbers = [f"{value:.4g}" for value in numbers]
         rows.append([*constants, *numbers[:3], share, numbers[3]])
@@ -216,7 +216,7 @@ def _advice(network, N, terms, total):
     left = network.with_known(best.layer.name).bound(N)
     return (
         f"{head}; replacing {best.layer.name} by a known operator helps most: "
-        f"it takes away {100 * best.total / total:.1f} % and leaves {left:.4g}."
+        f"it takes away {best.total / total * 100:.1f} % and leaves {left:.4g}."
     )
 
 

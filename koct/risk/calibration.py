@@ -90,11 +90,11 @@ class Factors:
         return self.structural * self.approximation
 
 
-def two_factors(known, dense, target):
+def two_factors(known, dense, target, names=("operator-aware", "dense")):
     """Structural-sparsity and approximation-budget factor of the dense network against the operator-aware one."""
-    for name, curve in (("operator-aware", known), ("dense", dense)):
+    for name, curve in zip(names, (known, dense), strict=True):
         if not target > curve.floor:
             raise KoctError(f"target = {target:g} is not above the {name} network's floor {curve.floor:g}; raise it")
     if known.sigma <= 0:
-        raise KoctError("the operator-aware curve is flat (sigma = 0): the structural factor is not defined")
+        raise KoctError(f"the {names[0]} network's curve is flat (sigma = 0): the structural factor is not defined")
     return Factors(dense.sigma / known.sigma, (target - known.floor) / (target - dense.floor))

@@ -2,7 +2,8 @@
 
 A law has `fit(N, mean, weights)`, where `mean` is (curves, len(N)) and positive and `weights` are the inverse
 variances of log mean; `predict(theta, N)` gives (curves, len(N)); `solve(theta, target)` gives the real N of each
-curve, inf where no N reaches the target. `theta` is a dictionary of arrays, one entry a curve.
+curve, inf where no N reaches the target (one for all curves, or one for each). `theta` is a dictionary of arrays, one
+entry a curve.
 """
 
 import numpy as np
@@ -82,7 +83,13 @@ class Last:
         return np.exp([np.interp(np.log(np.asarray(N, dtype=float)), log_N, log_mean) for log_N, log_mean in curves])
 
     def solve(self, theta, target):
-        return np.array([_first_crossing(N, mean, target) for N, mean in zip(theta["N"], theta["mean"], strict=True)])
+        targets = np.broadcast_to(target, len(theta["N"]))
+        return np.array(
+            [
+                _first_crossing(N, mean, target)
+                for N, mean, target in zip(theta["N"], theta["mean"], targets, strict=True)
+            ]
+        )
 
 
 def _first_crossing(N, mean, target):

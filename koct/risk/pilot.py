@@ -1,6 +1,7 @@
 """Reading anyone's pilot study: CSV or Parquet with N, error and, if there are several, seed and arch."""
 
 import difflib
+from csv import reader as csv_lines
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pyarrow.parquet as pq
 
 from koct.errors import KoctError
 from koct.risk.budget import Pilot
+
+LARGEST_N = 1e15  # beyond, a float no longer tells N from N + 1
 
 
 def read_pilots(path, metric=None, sweep=None):
@@ -48,6 +51,9 @@ class _Table:
             self.fail("is empty; it needs a line of column names and a row for every run")
         self.table = self._parquet() if data.startswith(b"PAR1") else self._csv(data)
         self.names = self.table.column_names
+        for name in self.names:
+            if self.names.count(name) > 1:
+                self.fail(f"column {name} is there twice; keep one of them")
         self.rows = np.arange(1, self.table.num_rows + 1)
         if not self.table.num_rows:
             self.fail("has column names but no rows")
@@ -77,32 +83,34 @@ class _Table:
             start = data.rfind(b"\n", 0, error.start) + 1
             column = data.count(b",", start, error.start) + 1
             self.fail(f"row {row}, column {column} is not UTF-8 text: save the file as UTF-8")
-        head = data.split(b"\n", 1)[0]
-        separator = max(b",;\t", key=head.count)
-        names = [name.strip() for name in head.decode("utf-8-sig").strip().split(chr(separator))]
+        data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+        head = data.splitlines()[0].decode()
+        separator = max(",;\t", key=head.count)
+        names = [name.strip() for name in next(csv_lines([head], delimiter=separator))]
         try:
             return csv.read_csv(
                 pa.py_buffer(data),
                 read_options=csv.ReadOptions(column_names=names, skip_rows=1),
-                parse_options=csv.ParseOptions(delimiter=chr(separator)),
+                parse_options=csv.ParseOptions(delimiter=separator),
                 convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
             )
         except pa.ArrowException as error:
             return self.fail(" ".join(str(error).split())[:200])
 
     def keep_sweep(self, sweep):
-        known = sorted(map(str, self.table["sweep"].unique().to_pylist()))
+        values = self.texts("sweep")
+        known = sorted(set(values))
         if sweep is None and len(known) > 1:
             self.fail(f"column sweep has {len(known)} values; choose one with --sweep: {', '.join(known)}")
         if sweep is not None:
             if sweep not in known:
                 self.fail(f"column sweep has no {sweep!r}; it has {', '.join(known)}")
-            keep = pc.equal(self.table["sweep"], sweep).to_numpy()
+            keep = values == sweep
             self.table, self.rows = self.table.filter(pa.array(keep)), self.rows[keep]
 
     def column(self, name):
         if name not in self.names:
-            near = difflib.get_close_matches(name.lower(), [have.lower() for have in self.names], 1, 0.5)
+            near = difflib.get_close_matches(name.lower(), [have.lower() for have in self.names], 1, 0.6)
             near = [have for have in self.names if have.lower() in near]
             hint = f"; rename column {near[0]!r}?" if near else f"; it has {', '.join(self.names)}"
             self.fail(f"column {name} is missing{hint}")
@@ -110,12 +118,10 @@ class _Table:
 
     def numbers(self, name):
         column = self.column(name)
-        if pa.types.is_string(column.type):
-            column = pc.utf8_trim_whitespace(column)
         try:
-            values = pc.cast(column, pa.float64())
+            values = pc.cast(_trimmed(column), pa.float64(), safe=False)
         except pa.ArrowException:
-            self.fail_at([not _is_number(value) for value in column.to_pylist()], name, "is not a number")
+            self.fail_at([not _is_number(value) for value in column.to_pylist()], name, "is not a plain number")
         values = values.to_numpy(zero_copy_only=False)
         if not np.all(np.isfinite(values)):
             self.fail_at(~np.isfinite(values), name, "is not a finite number")
@@ -127,6 +133,8 @@ class _Table:
             self.fail_at(values != np.round(values), name, "is not a whole number")
         if np.any(values < 2):
             self.fail_at(values < 2, name, "is below 2, and the law of a curve needs log N > 0")
+        if np.any(values > LARGEST_N):
+            self.fail_at(values > LARGEST_N, name, f"is above {LARGEST_N:g} samples")
         return values.astype(np.int64)
 
     def errors(self, metric):
@@ -140,27 +148,40 @@ class _Table:
         values = self.numbers(name)
         if np.any(values <= 0):
             self.fail_at(values <= 0, name, "is not above zero, as an error must be")
+        extreme = (values**power < 1e-150) | (values**power > 1e150)
+        if np.any(extreme):
+            self.fail_at(extreme, name, "is too small or too large to compute with; change its unit")
         return values**power
 
     def texts(self, name):
         column = self.column(name)
-        if column.null_count:
-            self.fail_at(column.is_null().to_numpy(), name, "is empty")
-        return column.to_numpy() if not pa.types.is_string(column.type) else np.array(column.to_pylist(), dtype=object)
+        try:
+            values = _trimmed(pc.cast(column, pa.string()))
+        except pa.ArrowException:
+            self.fail(f"column {name} must hold text or numbers, it holds {column.type}")
+        missing = pc.fill_null(pc.equal(values, ""), True).to_numpy()
+        if missing.any():
+            self.fail_at(missing, name, "is empty")
+        return np.array(values.to_pylist(), dtype=object)
 
     def check_unique(self, arch, N, seed):
-        _, seed = np.unique(seed.astype(str), return_inverse=True)
-        key = (arch.astype(np.int64) * (seed.max() + 1) + seed) * (N.max() + 1) + N
-        _, first = np.unique(key, return_index=True)
-        if len(first) < len(key):
-            repeated = np.ones(len(key), dtype=bool)
-            repeated[first] = False
+        places = [np.unique(values, return_inverse=True)[1] for values in (arch, N, seed.astype(str))]
+        order = np.lexsort(places)  # stable: of equal rows the first comes first
+        same = np.all([np.diff(place[order]) == 0 for place in places], axis=0)
+        if same.any():
+            repeated = np.zeros(len(N), dtype=bool)
+            repeated[order[1:][same]] = True
             self.fail_at(repeated, "seed", "was run before at the same N; keep one of the rows")
 
 
+def _trimmed(column):
+    return pc.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column
+
+
 def _is_number(value):
+    """Whether Arrow reads this as a number, which is stricter than Python: no 1_000, no other scripts' digits."""
     try:
-        float(value)
-    except (TypeError, ValueError):
+        pc.cast(_trimmed(pa.chunked_array([[value]])), pa.float64(), safe=False)
+    except pa.ArrowException:
         return False
-    return True
+    return value is not None
