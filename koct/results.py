@@ -137,10 +137,11 @@ def write(rows, columns, path, origin):
         kind, description, unit = COLUMNS[name]
         fields.append(pa.field(name, kind, metadata={"description": description, "unit": unit}))
     schema = pa.schema(fields, metadata=origin)
-    # by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists
-    lines = "\n".join(json.dumps({name: row[name] for name in columns}) for row in rows).encode()
-    table = pa.json.read_json(io.BytesIO(lines), parse_options=pa.json.ParseOptions(explicit_schema=schema))
-    table = table.cast(schema)
+    table = schema.empty_table()
+    if rows:  # by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists
+        lines = "\n".join(json.dumps({name: row[name] for name in columns}) for row in rows).encode()
+        options = pa.json.ParseOptions(explicit_schema=schema)
+        table = pa.json.read_json(io.BytesIO(lines), parse_options=options).cast(schema)
     with whole(path) as aside:
         pq.write_table(table, aside)
 

@@ -177,12 +177,14 @@ def test_sweeps_of_different_metrics_share_one_figure(checkout):
     mixed = checkout()
     config = yaml.safe_load(mixed.path("config.yaml").read_text())
     small = {**config["sweeps"]["H8"], "N": [4, 8], "seeds": [1]}
+    del small["targets"]  # a study may ask for no budget
     config["sweeps"] = {"H8": small, "H8-peak": {**small, "metric": "rrmse_peak2"}}
     config["studies"] = {"surrogate": ["H8", "H8-peak"]}
     mixed.path("config.yaml").write_text(yaml.safe_dump(config))
     mixed.snakemake()
     curves = pd.read_parquet(mixed.path("results/curves.parquet"))
     assert set(curves["metric"]) == {"mse", "rrmse_peak2"}
+    assert pd.read_parquet(mixed.path("results/budget.parquet")).empty
     assert curves["error_std"].isna().all()  # one seed has no spread
     assert r"rRMSE$^2_{\mathrm{peak}}$" in mixed.path("results/table_calibration.tex").read_text()
 
