@@ -66,7 +66,7 @@ rule budget:
         "python -m koct budgets {input} --wanted {params.wanted:q} --out {output} > {log} 2>&1"
 
 
-# On request: `snakemake results/table_structural.tex`. The norms of H = 512 take half a minute.
+# On request: `snakemake results/table_structural.tex`. The norms take 15 s, most of it for H = 512.
 rule norms:
     output:
         "results/norms.json",

@@ -25,9 +25,7 @@ def plans(pilots, target, law="auto", assurance=None):
     """A plan for every architecture of a pilot, the one that needs fewest samples first."""
     result = []
     for stream, (arch, pilot) in enumerate(pilots.items()):
-        forecast = Forecast(
-            pilot, law, seed=stream
-        )  # a stream of its own: the drifts of two laws have nothing in common
+        forecast = Forecast(pilot, law, seed=stream)  # with random numbers of its own: a ratio must not cancel them
         answer = forecast.required(target, assurance)
         result.append(Plan(arch, forecast, answer, calibrate(pilot.N, pilot.mean)))
     return sorted(result, key=lambda plan: np.inf if plan.answer.n is None else plan.answer.n)
