@@ -8,7 +8,7 @@ VENV := .venv
 study: setup
 	$(VENV)/bin/snakemake
 
-test: setup
+test: setup $(VENV)/torch
 	$(VENV)/bin/python -m pytest
 
 setup: $(VENV)/installed
@@ -19,11 +19,17 @@ lint: setup
 	$(VENV)/bin/snakefmt --check --diff Snakefile rules
 	$(VENV)/bin/snakemake --lint
 
+# Only the tests and a GPU need torch. A build that is already there stays: it may be the one that fits the GPU.
+$(VENV)/torch: $(VENV)/installed
+	$(VENV)/bin/python -c 'import torch' 2>/dev/null || \
+		$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt torch
+	touch $@
+
 # The last two lines do once what the first jobs would wait for: compiled modules and Matplotlib's list of fonts.
 $(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,dev]'
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,fanbeam,dev]'
 	$(VENV)/bin/python -m compileall -q koct
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'
 	touch $@

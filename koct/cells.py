@@ -5,77 +5,111 @@ import json
 import math
 import time
 
+import numpy as np
+
 from koct import paths
-from koct.ct import known as known_operator
-from koct.ct import pools
+from koct.ct import PROBLEMS, known
+from koct.ct.pools import Pool
+from koct.device import failures_explained, get
 from koct.errors import KoctError
-from koct.files import read_record, write_record, write_text
-from koct.learn import ARCHS, USE_KNOWN_OPERATOR
-from koct.learn.metrics import metrics, mse
+from koct.files import map_array, read_record, write_array, write_record, write_text
+from koct.learn import ARCHS
+from koct.learn.linalg import gram_matrix
+from koct.learn.metrics import metrics
+
+ABOUT = ("sweep", "problem", "H", "V", "B", "arch", "N", "seed")
 
 
-def network_class(arch):
-    return importlib.import_module(ARCHS[arch]).Network
+def named(arch, inputs):
+    """A cell's input files by name: the pool, then what its architecture reads besides."""
+    if len(inputs) > 2:
+        raise KoctError(f"a cell has one or two inputs, got {', '.join(inputs)}")
+    return dict(zip(("pool", "known" if arch == "ko" else "gram"), inputs, strict=False))
 
 
-def fit(spec, inputs, row_path, fit_path):
-    """Fit a cell for every λ, keep the one with the smallest validation MSE, write the fit and its row."""
-    pool, known = _open(spec["arch"], inputs)
-    x, y = pools.read(pool, "train", spec["N"])
-    x_val, y_val = pools.read(pool, "val")
+class Cell:
+    """What a fit and its evaluation share: the problem, the network's class, the device and the data on it."""
+
+    def __init__(self, spec, files):
+        problem = importlib.import_module(PROBLEMS[spec["problem"]])
+        self.spec = {**spec, "nonnegative": problem.NONNEGATIVE}
+        self.select = problem.SELECT
+        self.network = importlib.import_module(ARCHS[spec["arch"]]).Network
+        self.where = problem.choose_device()
+        self.pool = Pool(files["pool"])
+        self.known = known.load(spec, files.get("known"), self.where) if spec["arch"] == "ko" else None
+
+    def pairs(self, part, count=None):
+        return self.where.put(self.pool.x(part, count)), self.where.put(self.pool.y(part, count))
+
+    def errors(self, network, part):
+        """The errors of a network on a part of the pool."""
+        predicted = get(network.predict(self.where.put(self.pool.x(part))))
+        return metrics(predicted, self.pool.y(part))
+
+
+@failures_explained()
+def fit(spec, files, row_path, fit_path):
+    """Fit a cell for every λ, keep the one with the smallest validation error, write the fit and its row."""
+    cell = Cell(spec, files)
+    x, y = cell.pairs("train", spec["N"])
+    gram = cell.where.put(np.array(map_array(files["gram"])[: len(x), : len(x)])) if "gram" in files else None
     started = time.perf_counter()
     best = None
-    for lam, network in zip(
-        spec["lambdas"], network_class(spec["arch"]).fit(x, y, spec["lambdas"], known), strict=True
-    ):
-        val_mse = mse(network.predict(x_val), y_val)
-        print(f"lambda {lam:g}: validation MSE {val_mse:.6g}")
-        if math.isfinite(val_mse) and (best is None or val_mse < best[0]):
-            best = val_mse, lam, network
+    for lam, network in cell.network.fit(x, y, cell.spec, known=cell.known, gram=gram):
+        errors = cell.errors(network, "val")
+        score = errors[cell.select]
+        if lam is not None:
+            print(f"lambda {lam:g}: validation {cell.select} {score:.6g}", flush=True)
+        if math.isfinite(score) and (best is None or score < best[0]):
+            best = score, errors["mse"], lam, network
     if best is None:
-        raise KoctError(f"no lambda of {spec['lambdas']} gave a finite validation error")
-    val_mse, lam, network = best
+        raise KoctError(f"no fit gave a finite validation error; lambdas are {spec.get('lambdas')}")
+    _, val_mse, lam, network = best
     about = {
-        **{key: spec[key] for key in ("sweep", "problem", "H", "V", "B", "arch", "N", "seed")},
+        **{key: spec[key] for key in ABOUT},
         "lam": lam,
         "p": network.parameters(spec["H"], spec["V"], spec["B"]),
         "val_mse": val_mse,
         "fit_seconds": time.perf_counter() - started,
+        "device": cell.where.label,
     }
-    write_record(fit_path, about=json.dumps(about).encode(), **network.state())
-    _write_row(row_path, about, network, pool)
+    state = {name: get(value) for name, value in network.state().items()}
+    write_record(fit_path, about=json.dumps(about).encode(), **state)
+    write_text(row_path, json.dumps({**about, **cell.errors(network, "test")}, indent=1))
 
 
+@failures_explained()
 def evaluate(fit_path, inputs, row_path):
     """Load a fit, evaluate it on the test part again, write its row."""
+    about, network, cell = load(fit_path, inputs)
+    write_text(row_path, json.dumps({**about, **cell.errors(network, "test")}, indent=1))
+
+
+def load(fit_path, inputs):
+    """(about, network, cell) of a fit on disk."""
     state = read_record(fit_path)
     about = json.loads(state.pop("about").item())
-    pool, known = _open(about["arch"], inputs)
-    x, y = pools.read(pool, "train", about["N"])
-    network = network_class(about["arch"]).restore(state, x, y, known)
-    _write_row(row_path, about, network, pool)
+    cell = Cell(about, named(about["arch"], inputs))
+    x, y = cell.pairs("train", about["N"])
+    state = {name: cell.where.put(np.array(value)) for name, value in state.items()}
+    return about, cell.network.restore(state, x, y, cell.spec, known=cell.known), cell
 
 
-def untrained(spec, seeds, known, path):
-    """Evaluate the operator-aware network with w = 1 on every seed's test part: what no learning gives."""
-    network = network_class("ko").untrained(known_operator.read(known))
-    about = {key: spec[key] for key in ("sweep", "problem", "H", "V", "B")}
+@failures_explained()
+def untrained(spec, seeds, files, path):
+    """Evaluate the operator-aware network before any learning on every seed's test part."""
     rows = []
     for seed in seeds:
-        x, y = pools.read(paths.pool(spec["sweep"], seed), "test")
-        rows.append({**about, "seed": seed, **metrics(network.predict(x), y)})
+        cell = Cell({**spec, "arch": "ko"}, {**files, "pool": paths.pool(spec["sweep"], seed)})
+        about = {key: spec[key] for key in ("sweep", "problem", "H", "V", "B")}
+        rows.append({**about, "seed": seed, **cell.errors(cell.network.untrained(cell.known), "test")})
     write_text(path, json.dumps(rows, indent=1))
 
 
-def _open(arch, inputs):
-    """The path of the pool and the known operator, if the architecture has one, from a cell's input files."""
-    wanted = 2 if arch in USE_KNOWN_OPERATOR else 1
-    if len(inputs) != wanted:
-        raise KoctError(f"{arch} needs {wanted} inputs (pool, known operator if it has one), got {', '.join(inputs)}")
-    return inputs[0], known_operator.read(inputs[1]) if wanted == 2 else None
-
-
-def _write_row(path, about, network, pool):
-    x, y = pools.read(pool, "test")
-    row = {**about, **metrics(network.predict(x), y)}
-    write_text(path, json.dumps(row, indent=1))
+@failures_explained()
+def gram(spec, pool, path):
+    """Write the Gram matrix of a pool's training sinograms; every cell uses a corner of it."""
+    problem = importlib.import_module(PROBLEMS[spec["problem"]])
+    x = problem.choose_device().put(Pool(pool).x("train"))
+    write_array(path, get(gram_matrix(x)))

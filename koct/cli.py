@@ -41,7 +41,7 @@ def known(spec, out):
 def fit(spec, inputs, outputs):
     from koct import cells
 
-    cells.fit(spec, inputs, *outputs)
+    cells.fit(spec, cells.named(spec["arch"], inputs), *outputs)
 
 
 def evaluate(fit, inputs, out):
@@ -50,10 +50,16 @@ def evaluate(fit, inputs, out):
     cells.evaluate(fit, inputs, out)
 
 
+def gram(spec, pool, out):
+    from koct import cells
+
+    cells.gram(spec, pool, out)
+
+
 def untrained(spec, seeds, known, out):
     from koct import cells
 
-    cells.untrained(spec, seeds, known, out)
+    cells.untrained(spec, seeds, {"known": known} if known else {}, out)
 
 
 def collect(study, cells, untrained):
@@ -147,8 +153,14 @@ def _json(text):
 
 SPEC = ("--spec", {"type": _json, "metavar": "JSON", "help": "what the stage depends on, as the workflow passes it"})
 SEED = ("--seed", {"type": int, "help": "seed of the phantom pool"})
-KNOWN = ("--known", {"metavar": "FILE", "help": "the sweep's known operator"})
-INPUTS = ("--inputs", {"nargs": "+", "metavar": "FILE", "help": "the pool, and the known operator if there is one"})
+INPUTS = (
+    "--inputs",
+    {
+        "nargs": "+",
+        "metavar": "FILE",
+        "help": "the pool, and the known operator or Gram matrix if used",
+    },
+)
 OUT = ("--out", {"metavar": "FILE", "help": "where to write"})
 
 
@@ -164,6 +176,11 @@ def _optional(name, help, **settings):
 VERBS = {
     "pool": (pool, "draw the phantom pool of one seed", [SPEC, SEED, OUT]),
     "known": (known, "compute a sweep's known operator", [SPEC, OUT]),
+    "gram": (
+        gram,
+        "compute the Gram matrix of a pool's training sinograms",
+        [SPEC, _file("--pool", "what `pool` wrote"), OUT],
+    ),
     "fit": (
         fit,
         "fit and evaluate one cell",
@@ -180,7 +197,7 @@ VERBS = {
         [
             SPEC,
             ("--seeds", {"type": int, "nargs": "+", "metavar": "SEED"}),
-            KNOWN,
+            ("--known", {"nargs": "?", "metavar": "FILE", "help": "the sweep's known operator if it is on disk"}),
             OUT,
         ],
     ),

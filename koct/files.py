@@ -45,8 +45,11 @@ def map_array(path):
 def write_record(path, **fields):
     """Write named arrays as one NumPy record: unlike in an archive, each can be mapped into memory alone."""
     fields = {name: np.asarray(value) for name, value in fields.items()}
-    dtype = [(name, value.dtype, value.shape) for name, value in fields.items()]
-    write_array(path, np.array(tuple(fields.values()), dtype=dtype))
+    dtype = np.dtype([(name, value.dtype, value.shape) for name, value in fields.items()])
+    with whole(path) as aside, open(aside, "wb") as file:
+        np.lib.format.write_array_header_2_0(file, {"descr": dtype.descr, "fortran_order": False, "shape": ()})
+        for value in fields.values():  # one after the other: together they may not fit into memory twice
+            file.write(np.ascontiguousarray(value).data)
 
 
 def read_record(path):

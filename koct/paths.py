@@ -9,6 +9,10 @@ def known(sweep):
     return f"results/known/{sweep}.npy"
 
 
+def gram(sweep, seed):
+    return f"results/grams/{sweep}/seed{seed}.npy"
+
+
 def cell(sweep, arch, N, seed):
     return f"results/cells/{sweep}/{arch}/N{N}_seed{seed}.json"
 

@@ -28,13 +28,14 @@ COLUMNS = {
     "arch": (pa.string(), "architecture", ""),
     "N": (pa.int32(), "training samples", "1"),
     "seed": (pa.int32(), "seed of the phantom pool", ""),
-    "lam": (pa.float64(), "ridge strength chosen by validation", "1"),
+    "lam": (pa.float64(), "ridge strength chosen by validation; null for a fit by gradient descent", "1"),
     "p": (pa.int64(), "trainable parameters", "1"),
     "val_mse": (pa.float64(), "validation mean squared error", "intensity^2"),
     "mse": (pa.float64(), "test mean squared error over all pixels", "intensity^2"),
     "rrmse_peak": (pa.float64(), "test RMSE / max|y|, averaged over phantoms", "1"),
     "rrmse_norm": (pa.float64(), "test ||y - prediction|| / ||y||, averaged over phantoms", "1"),
     "fit_seconds": (pa.float64(), "wall time of the fit and the choice of lam", "s"),
+    "device": (pa.string(), "what the fit was computed on", ""),
     "metric": (pa.string(), "which error: mse, or the squared mean of rrmse_peak or rrmse_norm", ""),
     "error_mean": (pa.float64(), "the metric's mean over seeds", "that of the metric"),
     "error_std": (pa.float64(), "sample standard deviation over seeds; null for one seed", "that of the metric"),
@@ -57,7 +58,7 @@ COLUMNS |= {
     "reason": (pa.string(), "what to know about the answer", ""),
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
-CELLS += ["val_mse", "mse", "rrmse_peak", "rrmse_norm", "fit_seconds"]
+CELLS += ["val_mse", "mse", "rrmse_peak", "rrmse_norm", "fit_seconds", "device"]
 UNTRAINED = ["sweep", "problem", "H", "V", "B", "seed", "mse", "rrmse_peak", "rrmse_norm"]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from koct.errors import KoctError
 
 SCHEMA = Path(__file__).with_name("config.schema.json")
+LARGEST_RIDGE = 32768  # weights that are fitted in closed form: 8 GiB for their normal matrix
 
 
 @dataclass(frozen=True)
@@ -20,30 +21,58 @@ class Sweep:
     H: int
     V: int
     B: int
-    tikhonov: float
     pool: dict
     N: tuple
     seeds: tuple
     archs: tuple
     lambdas: tuple
     metric: str
+    ko: dict
     targets: tuple = ()
+    tikhonov: float | None = None
+    rays: str | None = None
 
     def pool_spec(self):
         """What a pool depends on, besides its seed."""
-        return self._pick("problem", "H", "V", "B", "pool")
+        return self._pick("problem", "H", "V", "B", "pool", *(["rays"] if self.rays else []))
 
     def known_spec(self):
         """What the known operator depends on."""
-        return self._pick("problem", "H", "V", "B", "tikhonov")
+        return self._pick("problem", "H", "V", "B", *(["tikhonov"] if self.tikhonov else []))
+
+    def gram_spec(self):
+        """What the Gram matrix of a pool depends on, besides the pool."""
+        return self._pick("problem")
 
     def row_spec(self):
         """What every row of a result says about its sweep."""
         return {"sweep": self.name, **self._pick("problem", "H", "V", "B")}
 
-    def fit_spec(self):
-        """What a fit depends on, besides its pool, its known operator, arch and N."""
-        return {**self.row_spec(), **self._pick("lambdas")}
+    def fit_spec(self, arch):
+        """What a fit depends on, besides its input files, N and the seed."""
+        by_ridge = arch != "ko" or self.ko["solver"] == "ridge"
+        options = (["lambdas"] if by_ridge else []) + (["ko"] if arch == "ko" else [])
+        return {**self.row_spec(), **self._pick(*options), "arch": arch}
+
+    def extra_input(self, arch):
+        """What a fit reads besides its pool: `known`, `gram` or nothing.
+
+        The surrogate's known operator is a matrix on disk; the fan-beam one is computed as it is applied, and only
+        the ridge on its weights needs its Gram matrix. That of the sinograms is worth a job of its own for large pools.
+        """
+        small = self.problem == "surrogate"
+        if arch == "ko":
+            return "known" if small or self.ko["solver"] == "ridge" else None
+        return None if small else "gram"
+
+    def gpu_mb(self, arch, N):
+        """GPU memory of a job in MB, a generous estimate: torch itself, the training pairs, and what the fit adds."""
+        if self.problem == "surrogate":
+            return 0
+        N = N or self.pool["train"]
+        pairs = 4 * N * (self.V * self.B + self.H**2)
+        work = 4 * 8 * N**2 if arch == "fc" else 3 * 8 * (self.V * self.B) ** 2 if self.ko["solver"] == "ridge" else 0
+        return 1500 + (pairs + work) // 10**6
 
     def _pick(self, *keys):
         return {key: getattr(self, key) for key in keys}
@@ -62,7 +91,14 @@ def sweep(name, entry):
     entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     for key in ("lambdas", "targets"):  # 1 and 1.0 are the same
         entry[key] = tuple(map(float, entry.get(key, ())))
-    return Sweep(name, **{**entry, "tikhonov": float(entry["tikhonov"])})
+    if entry.get("tikhonov") is not None:
+        entry["tikhonov"] = float(entry["tikhonov"])
+    ko = {"solver": "ridge", **(entry.get("ko") or {})}
+    if ko["solver"] == "ridge":
+        ko.setdefault("toward", "zero")
+    else:
+        ko["lr"] = float(ko["lr"])
+    return Sweep(name, **{**entry, "ko": ko})
 
 
 def grid(sweeps):
@@ -166,10 +202,7 @@ def _cross_problems(config):
                     f"sweeps.{name}.N = {N} is above sweeps.{name}.pool.train = {entry['pool']['train']}; "
                     "make the pool larger or take this N out"
                 )
-        if entry["problem"] == "surrogate" and entry["B"] != entry["H"]:
-            problems.append(
-                f"sweeps.{name}.B = {entry['B']} must equal H = {entry['H']} for the surrogate; set B to it"
-            )
+        problems += _problem_problems(f"sweeps.{name}", entry)
     for name, chosen in config["studies"].items():
         for sweep_name in chosen:
             if sweep_name not in config["sweeps"]:
@@ -181,6 +214,33 @@ def _cross_problems(config):
         known = ", ".join(config["studies"])
         problems.append(f"study = {config['study']!r} is not under studies; known studies are {known}")
     return problems
+
+
+def _problem_problems(name, entry):
+    """What goes with which problem and which solver."""
+    problem = entry["problem"]
+    for key, owner, mend in (("tikhonov", "surrogate", "0.1"), ("rays", "fanbeam", "printed or exact")):
+        if problem == owner and key not in entry:
+            yield f"{name}.{key} is missing; the problem {owner} needs it: add {key}: {mend}"
+        if problem != owner and key in entry:
+            yield f"{name}.{key} = {entry[key]!r} means nothing to the problem {problem}; take it out"
+    if problem == "surrogate" and entry["B"] != entry["H"]:
+        yield f"{name}.B = {entry['B']} must equal H = {entry['H']} for the surrogate; set B to it"
+    ko = entry.get("ko", {})
+    solver = ko.get("solver", "ridge")
+    for key in ("lr", "iterations", "batch"):
+        if solver != "ridge" and key not in ko:
+            yield f"{name}.ko.{key} is missing; the solver {solver} needs it: add it"
+        if solver == "ridge" and key in ko:
+            yield f"{name}.ko.{key} = {ko[key]!r} means nothing to the solver ridge; take it out"
+    if solver != "ridge" and "toward" in ko:
+        yield f"{name}.ko.toward = {ko['toward']!r} means nothing to the solver {solver}; take it out"
+    size = entry["V"] * entry["B"]
+    if "ko" in entry["archs"] and solver == "ridge" and size > LARGEST_RIDGE:
+        yield (
+            f"{name}.ko.solver = 'ridge' needs a matrix of {size}² numbers ({size**2 * 8 / 2**30:.0f} GiB); "
+            "take adagrad, or fewer views or bins"
+        )
 
 
 def document():

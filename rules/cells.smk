@@ -4,7 +4,7 @@
 rule fit:
     input:
         pool=rules.pool.output,
-        known=lambda wildcards: rules.known_operator.output if wildcards.arch in USE_KNOWN_OPERATOR else [],
+        extra=extra_input,
     output:
         row=paths.cell("{sweep}", "{arch}", "{N}", "{seed}"),
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
@@ -14,6 +14,8 @@ rule fit:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     conda:
         "../envs/koct.yaml"
+    resources:
+        gpu_mb=gpu_mb,
     params:
         spec=fit_spec,
     message:
@@ -25,7 +27,7 @@ rule fit:
 
 rule untrained:
     input:
-        known=rules.known_operator.output,
+        known=lambda wildcards: rules.known_operator.output if SWEEPS[wildcards.sweep].problem == "surrogate" else [],
         pools=lambda wildcards: expand(rules.pool.output, sweep=wildcards.sweep, seed=SWEEPS[wildcards.sweep].seeds),
     output:
         paths.untrained("{sweep}"),
@@ -35,6 +37,8 @@ rule untrained:
         "results/benchmarks/untrained/{sweep}.tsv"
     conda:
         "../envs/koct.yaml"
+    resources:
+        gpu_mb=gpu_mb,
     params:
         spec=untrained_spec,
         seeds=lambda wildcards: SWEEPS[wildcards.sweep].seeds,

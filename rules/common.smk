@@ -20,13 +20,14 @@ os.environ.update(
 from koct import paths, sweeps
 from koct.ct import PROBLEMS
 from koct.errors import KoctError
-from koct.learn import ARCHS, USE_KNOWN_OPERATOR
+from koct.learn import ARCHS
 from koct.sources import digest
 
 try:
     STUDY = sweeps.study(config)
 except KoctError as error:
     raise WorkflowError(str(error))
+os.environ["KOCT_DEVICE"] = config.get("device", "auto")  # no parameter of a job: another device runs nothing again
 SWEEPS = {sweep.name: sweep for sweep in STUDY}
 CELLS = [paths.cell(**cell) for cell in sweeps.grid(STUDY)]
 
@@ -49,10 +50,31 @@ def known_spec(wildcards):
     return spec(sweep.known_spec(), "koct.ct.known", PROBLEMS[sweep.problem])
 
 
+def gram_spec(wildcards):
+    return spec(SWEEPS[wildcards.sweep].gram_spec(), "koct.cells", "koct.learn.linalg")
+
+
 def fit_spec(wildcards):
-    cell = {"arch": wildcards.arch, "N": int(wildcards.N), "seed": int(wildcards.seed)}
-    return spec(SWEEPS[wildcards.sweep].fit_spec() | cell, "koct.cells", ARCHS[wildcards.arch])
+    sweep = SWEEPS[wildcards.sweep]
+    cell = {"N": int(wildcards.N), "seed": int(wildcards.seed)}
+    return spec(sweep.fit_spec(wildcards.arch) | cell, "koct.cells", ARCHS[wildcards.arch], PROBLEMS[sweep.problem])
 
 
 def untrained_spec(wildcards):
-    return spec(SWEEPS[wildcards.sweep].row_spec(), "koct.cells", ARCHS["ko"])
+    sweep = SWEEPS[wildcards.sweep]
+    return spec(sweep.row_spec(), "koct.cells", ARCHS["ko"], PROBLEMS[sweep.problem])
+
+
+def extra_input(wildcards):
+    """What a fit reads besides its pool."""
+    match SWEEPS[wildcards.sweep].extra_input(wildcards.arch):
+        case "known":
+            return rules.known_operator.output
+        case "gram":
+            return rules.gram.output
+    return []
+
+
+def gpu_mb(wildcards):
+    """GPU memory of a cell, so that `--resources gpu_mb=...` runs as many at once as there is room for."""
+    return SWEEPS[wildcards.sweep].gpu_mb(getattr(wildcards, "arch", "ko"), int(getattr(wildcards, "N", 0)))

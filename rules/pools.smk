@@ -10,6 +10,8 @@ rule pool:
         "results/benchmarks/pools/{sweep}/seed{seed}.tsv"
     conda:
         "../envs/koct.yaml"
+    resources:
+        gpu_mb=gpu_mb,
     params:
         spec=pool_spec,
     message:
@@ -33,3 +35,24 @@ rule known_operator:
         "known operator of {wildcards.sweep}"
     shell:
         "python -m koct known --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule gram:
+    input:
+        rules.pool.output,
+    output:
+        paths.gram("{sweep}", "{seed}"),
+    log:
+        "results/logs/grams/{sweep}/seed{seed}.log",
+    benchmark:
+        "results/benchmarks/grams/{sweep}/seed{seed}.tsv"
+    conda:
+        "../envs/koct.yaml"
+    resources:
+        gpu_mb=gpu_mb,
+    params:
+        spec=gram_spec,
+    message:
+        "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
+    shell:
+        "python -m koct gram --spec {params.spec:q} --pool {input} --out {output} > {log} 2>&1"

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koct.ct.known import Known
+from koct.ct.operators import Matrix
 from koct.errors import KoctError
 from koct.learn import fc, ko
 from koct.learn.linalg import cholesky_solve
@@ -16,26 +18,37 @@ LAMBDAS = (1e-6, 1e-4, 1e-2, 1.0, 1e2)
 def random_problem(seed, N, measurements, pixels):
     rng = np.random.default_rng(seed)
     R = rng.standard_normal((pixels, measurements))
-    return rng.standard_normal((N, measurements)), rng.standard_normal((N, pixels)), {"operator": R, "gram": R.T @ R}
+    known = Known(Matrix(R), 1 + rng.random(measurements), R.T @ R)
+    return rng.standard_normal((N, measurements)), rng.standard_normal((N, pixels)), known
 
 
-def stacked_ridge(design, target, lam):
-    """argmin ‖design·u − target‖² + lam‖u‖² by least squares with the penalty as extra rows."""
+def stacked_ridge(design, target, lam, toward=0.0):
+    """argmin ‖design·u − target‖² + lam‖u − toward‖² by least squares with the penalty as extra rows."""
     rows = np.vstack([design, np.sqrt(lam) * np.eye(design.shape[1])])
-    right = np.concatenate([target, np.zeros((design.shape[1], *target.shape[1:]))])
+    prior = np.sqrt(lam) * (np.zeros((design.shape[1], *target.shape[1:])) + toward)
+    right = np.concatenate([target, prior])
     return np.linalg.lstsq(rows, right, rcond=None)[0]
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(2, 12), st.integers(2, 20))
-def test_ko_by_hadamard_equals_stacked_least_squares(seed, N, measurements, pixels):
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 9),
+    st.integers(2, 12),
+    st.integers(2, 20),
+    st.sampled_from(["zero", "analytic"]),
+)
+def test_ko_by_hadamard_equals_stacked_least_squares(seed, N, measurements, pixels, toward):
     x, y, known = random_problem(seed, N, measurements, pixels)
     x[:, 0] = 0  # a measurement that never lights up
-    design = np.vstack([known["operator"] * sinogram for sinogram in x])
-    for lam, network in zip(LAMBDAS, ko.Network.fit(x, y, LAMBDAS, known), strict=True):
-        expected = stacked_ridge(design, y.ravel(), lam)
+    design = np.vstack([known.operator.values * sinogram for sinogram in x])
+    prior = known.weights if toward == "analytic" else np.zeros(measurements)
+    spec = {"lambdas": LAMBDAS, "ko": {"solver": "ridge", "toward": toward}}
+    for expected_lam, (lam, network) in zip(LAMBDAS, ko.Network.fit(x, y, spec, known), strict=True):
+        assert lam == expected_lam
+        expected = stacked_ridge(design, y.ravel(), lam, prior)
         np.testing.assert_allclose(design @ network.w, design @ expected, rtol=1e-8, atol=1e-8)
-        assert network.w[0] == 0
+        assert network.w[0] == prior[0]
         if lam >= 1e-2:  # below, w itself is ill-conditioned and only its effect is determined to 1e-8
             np.testing.assert_allclose(network.w, expected, rtol=1e-8, atol=1e-8)
 
@@ -45,7 +58,9 @@ def test_ko_by_hadamard_equals_stacked_least_squares(seed, N, measurements, pixe
 def test_fc_in_dual_form_equals_primal_ridge(seed, N, measurements, pixels):
     x, y, _ = random_problem(seed, N, measurements, pixels)
     new = np.random.default_rng(seed + 1).standard_normal((5, measurements))
-    for lam, network in zip(LAMBDAS, fc.Network.fit(x, y, LAMBDAS), strict=True):
+    gram = x @ x.T if seed % 2 else None  # a matrix that is known already changes nothing
+    spec = {"lambdas": LAMBDAS, "nonnegative": False}
+    for lam, network in fc.Network.fit(x, y, spec, gram=gram):
         M = stacked_ridge(x, y, lam).T
         np.testing.assert_allclose(network.predict(x), x @ M.T, rtol=1e-8, atol=1e-8)
         if lam >= 1e-2:
@@ -63,7 +78,7 @@ def test_cholesky_solve(seed, size):
 
 def test_untrained_network_is_the_known_operator():
     x, _, known = random_problem(0, 3, 6, 8)
-    np.testing.assert_allclose(ko.Network.untrained(known).predict(x), x @ known["operator"].T)
+    np.testing.assert_allclose(ko.Network.untrained(known).predict(x), (x * known.weights) @ known.operator.values.T)
 
 
 def test_parameter_counts_are_the_papers():
@@ -75,7 +90,7 @@ def test_parameter_counts_are_the_papers():
 def test_a_singular_ridge_names_the_lambda():
     x, y, known = random_problem(0, 1, 40, 3)
     with pytest.raises(KoctError, match="lambda = 1e-300 is singular"):
-        list(ko.Network.fit(x, y, [1e-300], known))
+        list(ko.Network.fit(x, y, {"lambdas": [1e-300], "ko": {"solver": "ridge", "toward": "zero"}}, known))
 
 
 def test_metrics_by_hand():

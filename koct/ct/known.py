@@ -1,15 +1,42 @@
-"""A sweep's known operator R on disk, with RᵀR beside it: computed once, read by every cell."""
+"""What the operator-aware network knows, and its file: computed once, read by every cell that needs it."""
 
 import importlib
+from dataclasses import dataclass
+from typing import Any
 
 from koct.ct import PROBLEMS
+from koct.ct.operators import Operator
 from koct.files import read_record, write_record
 
 
+@dataclass(frozen=True)
+class Known:
+    """The network is operator(w ∘ x), cut off below zero if images are `nonnegative`.
+
+    `weights` are the w that theory gives (flat), `gram` is the dense RᵀR of the operator R where a fit needs it.
+    """
+
+    operator: Operator
+    weights: Any
+    gram: Any = None
+    nonnegative: bool = False
+
+    def reconstruct(self, x):
+        """Flat images from flat, weighted sinograms."""
+        image = self.operator(x.reshape(-1, *self.operator.domain)).reshape(len(x), -1)
+        return image.clip(min=0) if self.nonnegative else image
+
+    def adjoint(self, y):
+        """Rᵀ of flat images, flat; nothing is cut off."""
+        return self.operator.T(y.reshape(-1, *self.operator.range)).reshape(len(y), -1)
+
+
 def make(spec, path):
-    """Write R as the matrix `operator` (H², V·B), and RᵀR as `gram`."""
-    R = importlib.import_module(PROBLEMS[spec["problem"]]).known_operator(spec).values
-    write_record(path, operator=R, gram=R.T @ R)
+    """Write what the problem's known operator has that is worth keeping."""
+    write_record(path, **importlib.import_module(PROBLEMS[spec["problem"]]).gram(spec))
 
 
-read = read_record
+def load(spec, path, where):
+    """The known operator of a problem on a device; `path` is its file, or None where the fit does without."""
+    record = read_record(path) if path else None
+    return importlib.import_module(PROBLEMS[spec["problem"]]).known(spec, record, where)

@@ -6,6 +6,11 @@ from functools import cached_property
 import numpy as np
 
 
+def is_torch(x):
+    """Whether x is a torch tensor, without importing torch."""
+    return type(x).__module__.partition(".")[0] == "torch"
+
+
 class Operator:
     """A real linear map from arrays of shape `domain` to arrays of shape `range`.
 
@@ -24,8 +29,8 @@ class Operator:
 
     def __call__(self, x):
         split = x.ndim - len(self.domain)
-        if split < 0 or x.shape[split:] != self.domain:
-            raise ValueError(f"{type(self).__name__} takes arrays of shape (..., {self.domain}), got {x.shape}")
+        if split < 0 or tuple(x.shape[split:]) != self.domain:
+            raise ValueError(f"{type(self).__name__} takes arrays of shape (..., {self.domain}), got {tuple(x.shape)}")
         out = self._apply(x.reshape(-1, *self.domain))
         return out.reshape(*x.shape[:split], *self.range)
 
@@ -46,8 +51,10 @@ class Operator:
 
         Stops when the estimate grows by less than `tol` (relative); the estimate never exceeds the norm.
         """
-        v = np.random.default_rng(0).standard_normal(self.domain)
-        v /= np.linalg.norm(v)
+        return self._power_iteration(np.random.default_rng(0).standard_normal(self.domain), tol, max_iterations)
+
+    def _power_iteration(self, v, tol, max_iterations):
+        v = v / np.linalg.norm(v)
         estimate = 0.0
         for _ in range(max_iterations):
             u = self(v)

@@ -28,13 +28,31 @@ def draw_surrogate(rng):
     ]
 
 
-def rasterise(ellipses, H):
+def draw_fanbeam(stream):
+    """Three to six ellipses from a TorchStream, in the order that made the printed numbers; all in float32."""
+    return [
+        Ellipse(
+            amplitude=stream.rand() * 0.8 + 0.2,
+            centre=(stream.rand() - 0.5, stream.rand() - 0.5),
+            axes=(stream.rand() * 0.32 + 0.08, stream.rand() * 0.32 + 0.08),
+            angle=stream.rand() * np.pi,
+        )
+        for _ in range(stream.randint(3, 7))
+    ]
+
+
+def rasterise(ellipses, H, dtype=float):
     """The phantom on H×H pixel centres `linspace(-1, 1, H)`: amplitudes add up, clipped to [0, 1.5]."""
     grid = np.linspace(-1, 1, H)
     image = np.zeros((H, H))
     for e in ellipses:
-        x, y = grid[None, :] - e.centre[0], grid[:, None] - e.centre[1]
         c, s = np.cos(e.angle), np.sin(e.angle)
+        half_box = np.hypot(e.axes[0] * c, e.axes[1] * s), np.hypot(e.axes[0] * s, e.axes[1] * c)
+        columns, rows = (  # only the pixels of its bounding box, widened by a hair
+            slice(*np.searchsorted(grid, [centre - half - 1e-6, centre + half + 1e-6]))
+            for centre, half in zip(e.centre, half_box, strict=True)
+        )
+        x, y = grid[None, columns] - e.centre[0], grid[rows, None] - e.centre[1]
         inside = ((c * x + s * y) / e.axes[0]) ** 2 + ((c * y - s * x) / e.axes[1]) ** 2 <= 1
-        image[inside] += e.amplitude
-    return np.clip(image, 0, 1.5, out=image)
+        image[rows, columns][inside] += e.amplitude
+    return np.clip(image, 0, 1.5, out=image).astype(dtype, copy=False)

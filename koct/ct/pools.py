@@ -1,38 +1,79 @@
-"""Pools on disk: one NumPy file per seed, one record (part, x, y) per phantom, so that any prefix is read alone."""
+"""Pools on disk: one NumPy file per seed, one record per phantom, so that any prefix is read alone.
+
+A record is its part (train, val or test), the sinogram x, and the phantom: as the image y where that is small, as its
+ellipses where it is large. A file is written as it is drawn and mapped when it is read: neither takes it into memory.
+"""
 
 import importlib
 
 import numpy as np
 
 from koct.ct import PROBLEMS
+from koct.ct.phantoms import Ellipse, rasterise
 from koct.errors import KoctError
-from koct.files import map_array, write_array
+from koct.files import map_array, whole
 
 
 def make(spec, seed, path):
     """Draw the pool of one seed: the parts train, val and test of its problem, one after the other."""
     problem = importlib.import_module(PROBLEMS[spec["problem"]])
-    parts = list(problem.pairs(spec, seed))
-    _, x, y = parts[0]
-    dtype = [("part", "S5"), ("x", x.dtype, x.shape[1:]), ("y", y.dtype, y.shape[1:])]
-    records = np.empty(sum(len(x) for _, x, _ in parts), dtype)
-    first = 0
-    for part, x, y in parts:
-        chunk = records[first : first + len(x)]
-        chunk["part"], chunk["x"], chunk["y"] = part, x, y
-        first += len(x)
-    write_array(path, records)
+    count, written = sum(spec["pool"].values()), 0
+    with whole(path) as aside, open(aside, "wb") as file:
+        for fields in problem.records(spec, seed):
+            length = len(fields["x"])
+            fields["part"] = np.full(length, fields["part"], "S5")
+            dtype = np.dtype([(name, value.dtype, value.shape[1:]) for name, value in fields.items()])
+            if not written:
+                header = {"descr": dtype.descr, "fortran_order": False, "shape": (count,)}
+                np.lib.format.write_array_header_2_0(file, header)
+            chunk = np.empty(length, dtype)
+            for name, value in fields.items():
+                chunk[name] = value
+            file.write(chunk.tobytes())
+            written += length
 
 
-def read(path, part, count=None):
-    """The first `count` (default: all) pairs of a part as flat rows x (count, V·B) and y (count, H²)."""
-    records = map_array(path)
-    places = np.flatnonzero(records["part"] == part.encode())
-    if count is None:
-        count = len(places)
-    if count > len(places):
-        raise KoctError(
-            f"{path} holds {len(places)} {part} pairs and {count} were asked for: make the pool larger or N smaller"
-        )
-    chosen = records[places[0] : places[0] + count]
-    return tuple(np.array(chosen[name]).reshape(count, -1) for name in ("x", "y"))
+class Pool:
+    """A pool on disk. `x` and `y` give the first `count` (default: all) pairs of a part as flat rows."""
+
+    def __init__(self, path):
+        self.path = path
+        self.records = map_array(path)
+        parts = self.records["part"]
+        self.first = {part: int(np.argmax(parts == part.encode())) for part in ("train", "val", "test")}
+        self.count = {part: int(np.sum(parts == part.encode())) for part in self.first}
+
+    def _chosen(self, part, count):
+        held = self.count[part]
+        count = held if count is None else count
+        if count > held:
+            raise KoctError(
+                f"{self.path} holds {held} {part} pairs and {count} were asked for: make the pool larger or N smaller"
+            )
+        return self.records[self.first[part] : self.first[part] + count]
+
+    def x(self, part, count=None):
+        chosen = self._chosen(part, count)
+        return np.array(chosen["x"]).reshape(len(chosen), -1)
+
+    def y(self, part, count=None):
+        chosen = self._chosen(part, count)
+        if "y" in chosen.dtype.names:
+            return np.array(chosen["y"]).reshape(len(chosen), -1)
+        H = int(chosen["H"][0]) if len(chosen) else 0
+        images = np.empty((len(chosen), H, H), chosen["x"].dtype)
+        for image, rows in zip(images, chosen["ellipses"], strict=True):
+            image[:] = rasterise(unpacked(rows), H)
+        return images.reshape(len(chosen), -1)
+
+
+def packed(ellipses, most):
+    """Ellipses as rows (amplitude, x, y, a, b, angle), filled up with zeros to `most` rows."""
+    rows = np.zeros((most, 6), np.float32)
+    for row, e in zip(rows, ellipses, strict=False):
+        row[:] = e.amplitude, *e.centre, *e.axes, e.angle
+    return rows
+
+
+def unpacked(rows):
+    return [Ellipse(a, (x, y), axes, angle) for a, x, y, *axes, angle in rows.tolist() if a]

@@ -5,19 +5,37 @@ The known operator of its networks is the Tikhonov inverse A⁺ = (AᵀA + tikho
 
 import numpy as np
 
+from koct.ct.known import Known
+from koct.ct.operators import Matrix
 from koct.ct.parallel import projector, tikhonov_inverse
 from koct.ct.phantoms import draw_surrogate, rasterise
 
+SELECT = "mse"  # the validation error that chooses λ
+NONNEGATIVE = False  # the networks of this study have no ReLU
 
-def pairs(spec, seed):
-    """Yield (part, sinograms, phantoms) for train, val and test, all from one random stream."""
+
+def records(spec, seed):
+    """Yield the records of train, val and test, all from one random stream."""
     rng = np.random.default_rng(seed)
     A = projector(spec["H"], spec["V"])
     for part in ("train", "val", "test"):
         phantoms = np.stack([rasterise(draw_surrogate(rng), spec["H"]) for _ in range(spec["pool"][part])])
-        yield part, A(phantoms), phantoms
+        yield {"part": part, "x": A(phantoms), "y": phantoms}
 
 
-def known_operator(spec):
-    """The operator that follows the learned weights, from sinograms to images."""
-    return tikhonov_inverse(projector(spec["H"], spec["V"]), spec["tikhonov"])
+def known(spec, record, where):
+    """The operator that follows the learned weights; in theory they are all one."""
+    return Known(Matrix(record["operator"]), np.ones(record["operator"].shape[1]), gram=record["gram"])
+
+
+def gram(spec):
+    """R and RᵀR as dense matrices."""
+    R = tikhonov_inverse(projector(spec["H"], spec["V"]), spec["tikhonov"]).values
+    return {"operator": R, "gram": R.T @ R}
+
+
+def choose_device():
+    """A laptop's CPU is all that these sizes need."""
+    from koct.device import CPU
+
+    return CPU

@@ -4,4 +4,3 @@ An architecture is a module with a class `Network`; see `koct.learn.ko`.
 """
 
 ARCHS = {"ko": "koct.learn.ko", "fc": "koct.learn.fc"}
-USE_KNOWN_OPERATOR = {"ko"}

@@ -3,11 +3,11 @@
 import numpy as np
 
 from koct.errors import KoctError
-from koct.learn.linalg import cholesky_solve
+from koct.learn.linalg import cholesky_solve, double, like
 
 
 class Network:
-    """`known` holds R as `operator` (H², V·B) and RᵀR as `gram` (V·B, V·B)."""
+    """`known` is what `koct.ct.known` says of R; images that cannot be negative are cut off at zero."""
 
     def __init__(self, w, known):
         self.w = w
@@ -19,40 +19,58 @@ class Network:
 
     @classmethod
     def untrained(cls, known):
-        """The network before any learning, w = 1."""
-        return cls(np.ones(known["operator"].shape[1]), known)
+        """The network before any learning, with the weights that theory gives."""
+        return cls(known.weights, known)
 
     @classmethod
-    def fit(cls, x, y, lambdas, known):
-        """Yield the ridge solution for each λ: argmin_w Σ_n ‖R diag(w) x_n − y_n‖² + λ‖w‖².
+    def fit(cls, x, y, spec, known, gram=None):
+        """Yield (λ, network): one for each λ by ridge, one alone (λ is None) by gradient descent."""
+        options = spec["ko"]
+        if options["solver"] == "ridge":
+            toward = known.weights if options["toward"] == "analytic" else None
+            yield from cls._ridge(x, y, spec["lambdas"], known, toward)
+        else:
+            from koct.learn import gradient
+
+            chosen = gradient.batches(spec["seed"], len(x), options["batch"], options["iterations"])
+            yield None, cls(gradient.train(known, x, y, chosen, options["solver"], options["lr"]), known)
+
+    @classmethod
+    def _ridge(cls, x, y, lambdas, known, toward):
+        """argmin_w Σ_n ‖R diag(w) x_n − y_n‖² + λ‖w − toward‖² for each λ; nothing is cut off at zero here.
 
         Since R diag(w) x = R diag(x) w, the normal matrix is Σ_n diag(x_n) RᵀR diag(x_n) = RᵀR ∘ XᵀX.
-        A measurement that is zero in every sample has a zero row there and keeps w = 0: it is left out.
+        A measurement that is zero in every sample has a zero row there and keeps w = toward: it is left out.
         One Cholesky factor per λ is cheaper than one eigendecomposition up to about a dozen λ.
         """
-        live = np.flatnonzero(x.any(axis=0))
-        seen = x[:, live]
-        normal = known["gram"][np.ix_(live, live)] * (seen.T @ seen)
-        right = np.einsum("nk,nk->k", seen, (y @ known["operator"])[:, live])
-        diagonal = normal.diagonal().copy()
+        right = double((x * known.adjoint(y)).sum(0))
+        seen = double(x)
+        live = (seen != 0).any(0)
+        normal = seen.T @ seen
+        normal *= known.gram
+        prior = 0 * right if toward is None else double(toward)
+        if not live.all():
+            normal, right = normal[live][:, live], right[live]
+        places = list(range(len(normal)))
+        diagonal = normal[places, places]
         for lam in lambdas:
-            normal[np.diag_indices_from(normal)] = diagonal + lam
-            w = np.zeros(x.shape[1])
+            normal[places, places] = diagonal + lam
+            w = prior + 0
             try:
-                w[live] = cholesky_solve(normal, right)
+                w[live] = cholesky_solve(normal, right + lam * prior[live])
             except np.linalg.LinAlgError:
                 raise KoctError(
                     f"the ridge with lambda = {lam:g} is singular to working precision: take it out of lambdas"
                 ) from None
-            yield cls(w, known)
+            yield lam, cls(like(w, x), known)
 
     def predict(self, x):
-        return (x * self.w) @ self.known["operator"].T
+        return self.known.reconstruct(x * self.w)
 
     def state(self):
         """What a file needs to hold for `restore`."""
         return {"w": self.w}
 
     @classmethod
-    def restore(cls, state, x, y, known):
+    def restore(cls, state, x, y, spec, known):
         return cls(state["w"], known)

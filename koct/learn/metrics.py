@@ -7,7 +7,7 @@ from koct.errors import KoctError
 
 def mse(predicted, y):
     """Mean squared error over all pixels of all phantoms."""
-    return float(np.mean((predicted - y) ** 2))
+    return float(np.mean((predicted - y.astype(float)) ** 2))
 
 
 def metrics(predicted, y):
@@ -19,6 +19,7 @@ def metrics(predicted, y):
 
     A phantom without any bright pixel has no relative error and is left out of the two averages.
     """
+    y = y.astype(float)  # sums of float32 would lose digits
     error = np.linalg.norm(predicted - y, axis=1)
     seen = np.any(y != 0, axis=1)
     if not seen.any():

@@ -1,0 +1,180 @@
+"""The fan-beam loops for the CPU, compiled by Numba: 5 to 20 times the speed of sparse products, on one thread.
+
+Two things make them fast. Views β and π − β see mirror images of each other, so one entry of the table of taps serves
+two views (a half and its mirror image, side by side in memory). And what lies side by side is computed side by side:
+the helpers below read all their values before they write any, which is what lets LLVM use vector instructions.
+"""
+
+import numba
+import numpy as np
+from numba import njit
+
+numba.config.SLP_VECTORIZE = 1
+COMPILE = {"cache": True, "fastmath": True, "error_model": "numpy"}
+ONE, TWO, THREE, FOUR = map(np.uint64, (1, 2, 3, 4))  # unsigned: a signed index is first checked for being negative
+
+
+@njit(**COMPILE)
+def _add2(to, m, w, s, view, left, right):
+    t0 = to[m] + w * view[left] + s * view[right]
+    t1 = to[m + ONE] + w * view[left + ONE] + s * view[right + ONE]
+    to[m] = t0
+    to[m + ONE] = t1
+
+
+@njit(**COMPILE)
+def _add4(to, m, w, s, view, left, right):
+    t0 = to[m] + w * view[left] + s * view[right]
+    t1 = to[m + ONE] + w * view[left + ONE] + s * view[right + ONE]
+    t2 = to[m + TWO] + w * view[left + TWO] + s * view[right + TWO]
+    t3 = to[m + THREE] + w * view[left + THREE] + s * view[right + THREE]
+    to[m] = t0
+    to[m + ONE] = t1
+    to[m + TWO] = t2
+    to[m + THREE] = t3
+
+
+@njit(**COMPILE)
+def _put2(to, left, right, w, s, image, m):
+    i0, i1 = image[m], image[m + ONE]
+    t0, t1 = to[left] + w * i0, to[left + ONE] + w * i1
+    u0, u1 = to[right] + s * i0, to[right + ONE] + s * i1
+    to[left] = t0
+    to[left + ONE] = t1
+    to[right] = u0
+    to[right + ONE] = u1
+
+
+@njit(**COMPILE)
+def _put4(to, left, right, w, s, image, m):
+    i0, i1, i2, i3 = image[m], image[m + ONE], image[m + TWO], image[m + THREE]
+    t0, t1, t2, t3 = to[left] + w * i0, to[left + ONE] + w * i1, to[left + TWO] + w * i2, to[left + THREE] + w * i3
+    u0, u1, u2, u3 = to[right] + s * i0, to[right + ONE] + s * i1, to[right + TWO] + s * i2, to[right + THREE] + s * i3
+    to[left] = t0
+    to[left + ONE] = t1
+    to[left + TWO] = t2
+    to[left + THREE] = t3
+    to[right] = u0
+    to[right + ONE] = u1
+    to[right + TWO] = u2
+    to[right + THREE] = u3
+
+
+@njit(**COMPILE)
+def gather(views, image, left, weight, share, lanes):
+    """image[i, j] = Σ over views of weight · view[left] + share · step[left], for 2 or 4 lanes.
+
+    views (V, B + 3, 2, lanes) holds each bin and the step to the next one; image is (H, H, lanes); both are given
+    with the trailing axes flattened. left, weight, share are (V, H, H).
+    """
+    V, H, _ = left.shape
+    image[:] = 0
+    for v in range(V):
+        view = views[v]
+        for i in range(H):
+            to, at, w, s = image[i], left[v, i], weight[v, i], share[v, i]
+            if lanes == 2:
+                for j in range(H):
+                    m, place = np.uint64(j) * TWO, np.uint64(at[j]) * FOUR
+                    _add2(to, m, w[j], s[j], view, place, place + TWO)
+            else:
+                for j in range(H):
+                    m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
+                    _add4(to, m, w[j], s[j], view, place, place + FOUR)
+
+
+@njit(**COMPILE)
+def scatter(image, views, left, weight, share, lanes):
+    """The transpose of `gather`; views are (V, 2, B + 3, 2, lanes).
+
+    The two halves of a row add to copies of their own: neighbours would have to wait for each other's sums.
+    """
+    V, H, _ = left.shape
+    half = H // 2
+    views[:] = 0
+    for v in range(V):
+        one, other = views[v, 0], views[v, 1]
+        for i in range(H):
+            row, at, w, s = image[i], left[v, i], weight[v, i], share[v, i]
+            if lanes == 2:
+                for j in range(half):
+                    k = j + half
+                    m, place = np.uint64(j) * TWO, np.uint64(at[j]) * FOUR
+                    _put2(one, place, place + TWO, w[j], s[j], row, m)
+                    m, place = np.uint64(k) * TWO, np.uint64(at[k]) * FOUR
+                    _put2(other, place, place + TWO, w[k], s[k], row, m)
+                for j in range(2 * half, H):
+                    m, place = np.uint64(j) * TWO, np.uint64(at[j]) * FOUR
+                    _put2(one, place, place + TWO, w[j], s[j], row, m)
+            else:
+                for j in range(half):
+                    k = j + half
+                    m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
+                    _put4(one, place, place + FOUR, w[j], s[j], row, m)
+                    m, place = np.uint64(k) * FOUR, np.uint64(at[k]) * (FOUR + FOUR)
+                    _put4(other, place, place + FOUR, w[k], s[k], row, m)
+                for j in range(2 * half, H):
+                    m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
+                    _put4(one, place, place + FOUR, w[j], s[j], row, m)
+
+
+@njit(**COMPILE)
+def _inside(start, step, H, samples):
+    """The range of k for which start + k·step lies between -1 and H."""
+    if step == 0:
+        return (0, samples) if -1 < start < H else (0, 0)
+    a, b = (-1 - start) / step, (H - start) / step
+    return max(0, int(np.floor(min(a, b)))), min(samples, int(np.ceil(max(a, b))) + 1)
+
+
+@njit(**COMPILE)
+def project(images, sinograms, rays, samples, H):
+    """Sum bilinear samples along every ray; images (H + 2, H + 2, batch) have a frame of zeros.
+
+    rays (V·B, 5) are the first sample's row and column in pixels, the steps to the next, and the weight of a sample.
+    """
+    batch = sinograms.shape[1]
+    T = images.dtype.type
+    total = np.empty(batch, images.dtype)
+    for ray in range(len(rays)):
+        y0, x0, dy, dx, weight = rays[ray]
+        first, last = _inside(y0, dy, H, samples)
+        a, b = _inside(x0, dx, H, samples)
+        total[:] = 0
+        for k in range(max(first, a), min(last, b)):
+            y, x = y0 + T(k) * dy + T(1), x0 + T(k) * dx + T(1)
+            if not (0 < y < H + 1 and 0 < x < H + 1):
+                continue
+            i, j = int(y), int(x)
+            v, u = y - T(i), x - T(j)
+            above, below = images[i], images[i + 1]
+            for n in range(batch):
+                top = above[j, n] + u * (above[j + 1, n] - above[j, n])
+                bottom = below[j, n] + u * (below[j + 1, n] - below[j, n])
+                total[n] += top + v * (bottom - top)
+        for n in range(batch):
+            sinograms[ray, n] = weight * total[n]
+
+
+@njit(**COMPILE)
+def project_transposed(sinograms, images, rays, samples, H):
+    """The transpose of `project`; what falls on the frame is to be thrown away."""
+    batch = sinograms.shape[1]
+    T = images.dtype.type
+    images[:] = 0
+    for ray in range(len(rays)):
+        y0, x0, dy, dx, weight = rays[ray]
+        first, last = _inside(y0, dy, H, samples)
+        a, b = _inside(x0, dx, H, samples)
+        for k in range(max(first, a), min(last, b)):
+            y, x = y0 + T(k) * dy + T(1), x0 + T(k) * dx + T(1)
+            if not (0 < y < H + 1 and 0 < x < H + 1):
+                continue
+            i, j = int(y), int(x)
+            v, u = y - T(i), x - T(j)
+            for n in range(batch):
+                value = weight * sinograms[ray, n]
+                images[i, j, n] += (T(1) - v) * (T(1) - u) * value
+                images[i, j + 1, n] += (T(1) - v) * u * value
+                images[i + 1, j, n] += v * (T(1) - u) * value
+                images[i + 1, j + 1, n] += v * u * value

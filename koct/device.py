@@ -1,0 +1,95 @@
+"""Where a job computes: on the GPU with torch when there is one, else on the CPU with NumPy.
+
+The numbers agree to rounding, so the choice is no part of what a job depends on: it comes from the environment
+variable KOCT_DEVICE, which the workflow sets to `device` of config.yaml.
+"""
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+
+import numpy as np
+
+from koct.ct.operators import is_torch
+from koct.errors import KoctError
+
+CHOICES = ("auto", "cpu", "cuda")
+
+
+class Device:
+    """Moves arrays to where they are computed with and back; `xp` is the module that computes there."""
+
+    def __init__(self, name):
+        self.name = name
+        if name == "cpu":
+            self.xp, self.label = np, "cpu"
+        else:
+            import torch
+
+            self.xp, self.label = torch, torch.cuda.get_device_name()
+
+    def put(self, array):
+        return array if self.name == "cpu" else self.xp.as_tensor(array, device="cuda")
+
+
+CPU = Device("cpu")
+
+
+def get(array):
+    """An array of any device as a NumPy array."""
+    return array.cpu().numpy() if is_torch(array) else array
+
+
+def choose():
+    """The device that KOCT_DEVICE asks for; says which it is, and why if it is not the GPU."""
+    wanted = os.environ.get("KOCT_DEVICE", "auto")
+    if wanted not in CHOICES:
+        raise KoctError(f"device = {wanted!r} must be one of {', '.join(CHOICES)}")
+    missing = None if wanted == "cpu" else _missing()
+    if missing and wanted == "cuda":
+        raise KoctError(f"device = 'cuda' but {missing}: mend that, or set device to cpu or auto")
+    if wanted == "cpu" or missing:
+        device = CPU
+        if importlib.util.find_spec("numba") is None:
+            raise KoctError("the fan-beam problem needs numba on the CPU: pip install 'koct[fanbeam]'")
+    else:
+        device = Device("cuda")
+    print(f"device: {device.label}" + (f" ({missing})" if missing else ""), flush=True)
+    return device
+
+
+def _missing():
+    """What keeps us from using a GPU; found out without importing torch where there is none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no NVIDIA driver"
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        return "the NVIDIA driver sees no GPU"
+    for module in ("torch", "triton"):
+        if importlib.util.find_spec(module) is None:
+            return f"{module} is not installed"
+    import torch
+
+    return None if torch.cuda.is_available() else "this build of torch cannot use the GPU"
+
+
+@contextlib.contextmanager
+def failures_explained():
+    """Turn what a GPU or a small memory does to a job into one sentence and its mend."""
+    try:
+        yield
+    except MemoryError as error:
+        raise KoctError(f"out of memory: {error}; run fewer jobs at once (--cores) or use a larger machine") from None
+    except RuntimeError as error:  # torch's own errors are RuntimeErrors
+        kind, first = type(error).__name__, str(error).strip().partition("\n")[0]
+        if kind == "OutOfMemoryError":
+            raise KoctError(
+                f"out of GPU memory: {first} Give --resources a smaller gpu_mb, so that fewer jobs share the GPU, "
+                "or set device to cpu"
+            ) from None
+        if kind == "AcceleratorError" or "CUDA" in first:
+            raise KoctError(f"the GPU failed: {first}; run snakemake again, or set device to cpu") from None
+        raise
