@@ -37,9 +37,11 @@ rule all:
         rules.calibrate.output,
         rules.budget.output,
         rules.table_calibration.output,
+        rules.table_scaling.output,
         rules.table_fullscale.output,
         rules.table_budget.output,
         rules.figure_sweeps.output,
+        expand(rules.figure_recons.output, sweep=[sweep.name for sweep in STUDY if sweep.problem == "fanbeam"]),
     localrule: True
     message:
         "the study is complete: see results/"

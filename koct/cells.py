@@ -91,7 +91,7 @@ def load(fit_path, inputs):
     state = read_record(fit_path)
     about = json.loads(state.pop("about").item())
     cell = Cell(about, named(about["arch"], inputs))
-    x, y = cell.pairs("train", about["N"])
+    x, y = cell.pairs("train", about["N"]) if about["arch"] == "fc" else (None, None)  # the dual form needs them
     state = {name: cell.where.put(np.array(value)) for name, value in state.items()}
     return about, cell.network.restore(state, x, y, cell.spec, known=cell.known), cell
 

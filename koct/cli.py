@@ -9,12 +9,13 @@ from koct.errors import KoctError
 
 
 def main(argv=None):
+    """The exit status: 0, or 1 where a verb's answer is no, or 2 after an error."""
     argv = sys.argv[1:] if argv is None else argv
     parser = _parser(argv[0] if argv and argv[0] in VERBS else None)
     arguments = vars(parser.parse_args(argv))
     run = arguments.pop("run")
     try:
-        run(**arguments)
+        return run(**arguments) or 0
     except KoctError as error:
         print(f"koct: error: {error}", file=sys.stderr)
         return 2
@@ -23,7 +24,6 @@ def main(argv=None):
     except OSError as error:
         print(f"koct: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-    return 0
 
 
 def pool(spec, seed, out):
@@ -86,6 +86,18 @@ def figure_sweeps(cells, curves, calibration, untrained, out):
     figures.sweeps(cells, curves, calibration, untrained, out)
 
 
+def figure_recons(fits, pool, known, out):
+    from koct.report import recons
+
+    recons.recons(fits, pool, known, out)
+
+
+def table_scaling(curves, calibration, rays, out):
+    from koct.report import tables
+
+    tables.scaling(curves, calibration, rays, out)
+
+
 def table_fullscale(out):
     from koct.report import tables
 
@@ -138,6 +150,14 @@ def budget(pilot, target, metric, sweep, law, assurance, plot, json):
         print(report.as_text(plans, target, assurance), end="")
 
 
+def compare(fresh, reference, tolerance):
+    from koct.report.compare import compare
+
+    text, agree = compare(fresh, reference, tolerance)
+    print(text, end="")
+    return 0 if agree else 1
+
+
 def config():
     from koct.sweeps import document
 
@@ -161,6 +181,7 @@ INPUTS = (
         "help": "the pool, and the known operator or Gram matrix if used",
     },
 )
+KNOWN = ("--known", {"nargs": "?", "metavar": "FILE", "help": "the sweep's known operator if it is on disk"})
 OUT = ("--out", {"metavar": "FILE", "help": "where to write"})
 
 
@@ -197,7 +218,7 @@ VERBS = {
         [
             SPEC,
             ("--seeds", {"type": int, "nargs": "+", "metavar": "SEED"}),
-            ("--known", {"nargs": "?", "metavar": "FILE", "help": "the sweep's known operator if it is on disk"}),
+            KNOWN,
             OUT,
         ],
     ),
@@ -234,6 +255,26 @@ VERBS = {
             _file("--calibration", "what `calibrate` wrote"),
             _file("--untrained", "what `collect` wrote"),
             ("--out", {"nargs": "+", "metavar": "FILE", "help": "where to write; the ending says the format"}),
+        ],
+    ),
+    "figure-recons": (
+        figure_recons,
+        "test phantoms and their reconstructions, a row per architecture and a column per N",
+        [
+            ("--fits", {"nargs": "+", "metavar": "FILE", "help": "what `fit` wrote, of one sweep and seed"}),
+            _file("--pool", "the pool of that seed"),
+            KNOWN,
+            OUT,
+        ],
+    ),
+    "table-scaling": (
+        table_scaling,
+        "the table of operating points and outcomes in LaTeX",
+        [
+            _file("--curves", "what `calibrate` wrote"),
+            _file("--calibration", "what `calibrate` wrote"),
+            ("--rays", {"type": _json, "metavar": "JSON", "help": "printed, exact or null for each sweep"}),
+            OUT,
         ],
     ),
     "table-fullscale": (table_fullscale, "the table of parameters and memory in LaTeX", [OUT]),
@@ -273,6 +314,17 @@ VERBS = {
             _optional("--assurance", "reach the target in this share of runs, like 0.9", type=float, metavar="P"),
             _optional("--plot", "draw points, law, interval and target (.pdf, .png)", metavar="FILE"),
             _optional("--json", "print a list with one object per arch", action="store_true"),
+        ],
+    ),
+    "compare": (
+        compare,
+        "compare the cells of a run with those of a reference; exit status 1 if their curves differ",
+        [
+            _file("fresh", "cells.parquet of the run"),
+            _file("reference", "cells.parquet to compare with"),
+            _optional(
+                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=float, default=0.005
+            ),
         ],
     ),
     "config": (config, "print what every key of config.yaml means", []),

@@ -79,9 +79,9 @@ def aggregate(cells_path, metrics, curves_path, calibration_path):
     """Curves over seeds and their calibration; `metrics` names each sweep's metric."""
     cells, origin = read(cells_path)
     curves, calibrations = [], []
-    for (sweep_name, _), rows in _grouped(cells, "sweep", "arch").items():
+    for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
         metric = metrics[sweep_name]
-        points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(_grouped(rows, "N").items())]
+        points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(grouped(rows, "N").items())]
         fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])
         about = {**rows[0], "metric": metric}
         curves += [{**about, **point} for point in points]
@@ -96,7 +96,7 @@ def budget(cells_path, wanted, path):
 
     cells, origin = read(cells_path)
     answers = []
-    for (sweep_name, _), rows in _grouped(cells, "sweep", "arch").items():
+    for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
         metric = wanted[sweep_name]["metric"]
         points = zip(*((row["N"], per_seed(metric, row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
@@ -166,7 +166,8 @@ def _row(path):
         raise KoctError(f"{path} is not a row of results; delete it and run snakemake again") from None
 
 
-def _grouped(rows, *keys):
+def grouped(rows, *keys):
+    """Lists of rows by their values of `keys`."""
     groups = {}
     for row in rows:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row)

@@ -27,7 +27,7 @@ try:
     STUDY = sweeps.study(config)
 except KoctError as error:
     raise WorkflowError(str(error))
-os.environ["KOCT_DEVICE"] = config.get("device", "auto")  # no parameter of a job: another device runs nothing again
+os.environ.update(KOCT_DEVICE=config.get("device", "auto"))  # no parameter of a job: another device runs nothing again
 SWEEPS = {sweep.name: sweep for sweep in STUDY}
 CELLS = [paths.cell(**cell) for cell in sweeps.grid(STUDY)]
 
@@ -78,3 +78,14 @@ def extra_input(wildcards):
 def gpu_mb(wildcards):
     """GPU memory of a cell, so that `--resources gpu_mb=...` runs as many at once as there is room for."""
     return SWEEPS[wildcards.sweep].gpu_mb(getattr(wildcards, "arch", "ko"), int(getattr(wildcards, "N", 0)))
+
+
+def recons_fits(wildcards):
+    """The fits of a sweep's first seed."""
+    sweep = SWEEPS[wildcards.sweep]
+    return [paths.fit(sweep.name, arch, N, sweep.seeds[0]) for arch in sweep.archs for N in sweep.N]
+
+
+def recons_code(wildcards):
+    sweep = SWEEPS[wildcards.sweep]
+    return digest("koct.report.recons", PROBLEMS[sweep.problem], *(ARCHS[arch] for arch in sweep.archs))

@@ -43,6 +43,52 @@ rule figure_sweeps:
         " --calibration {input.calibration} --untrained {input.untrained} --out {output} > {log} 2>&1"
 
 
+rule figure_recons:
+    input:
+        fits=recons_fits,
+        pool=lambda wildcards: paths.pool(wildcards.sweep, SWEEPS[wildcards.sweep].seeds[0]),
+        known=lambda wildcards: rules.known_operator.output if SWEEPS[wildcards.sweep].problem == "surrogate" else [],
+    output:
+        "results/fig_recons_{sweep}.png",
+    log:
+        "results/logs/figure_recons_{sweep}.log",
+    benchmark:
+        "results/benchmarks/figure_recons_{sweep}.tsv"
+    conda:
+        "../envs/koct.yaml"
+    resources:
+        gpu_mb=gpu_mb,
+    params:
+        code=recons_code,
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-recons --fits {input.fits} --pool {input.pool} --known {input.known}"
+        " --out {output} > {log} 2>&1"
+
+
+rule table_scaling:
+    input:
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+    output:
+        "results/table_scaling.tex",
+    log:
+        "results/logs/table_scaling.log",
+    benchmark:
+        "results/benchmarks/table_scaling.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        rays=json.dumps({sweep.name: sweep.rays for sweep in STUDY}),
+        code=digest("koct.report.tables"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-scaling --curves {input.curves} --calibration {input.calibration}"
+        " --rays {params.rays:q} --out {output} > {log} 2>&1"
+
+
 rule table_fullscale:
     output:
         "results/table_fullscale.tex",

@@ -7,9 +7,32 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ["Snakefile", "rules", "envs", "profiles", "koct", "config.yaml"]
+SMALL_FANBEAM = {
+    "study": "small",
+    "studies": {"small": ["F32", "F32-exact"]},
+    "sweeps": {
+        "F32": {
+            "problem": "fanbeam",
+            "rays": "printed",
+            "H": 32,
+            "V": 20,
+            "B": 32,
+            "pool": {"train": 64, "val": 8, "test": 8},
+            "N": [4, 16, 64],
+            "seeds": [1, 2],
+            "archs": ["ko", "fc"],
+            "ko": {"solver": "adagrad", "lr": 0.02, "iterations": 200, "batch": 4},
+            "lambdas": [1e-4, 1e-2, 1.0, 1e2, 1e4],
+            "metric": "rrmse_peak2",
+            "targets": [0.01],
+        },
+    },
+}
+SMALL_FANBEAM["sweeps"]["F32-exact"] = {**SMALL_FANBEAM["sweeps"]["F32"], "rays": "exact"}
 
 
 class Checkout:
@@ -58,5 +81,14 @@ def checkout(tmp_path_factory):
 def study(checkout):
     """The default study, really run, on all cores. Tests leave it as they found it."""
     done = checkout()
+    done.snakemake()
+    return done
+
+
+@pytest.fixture(scope="session")
+def small_fanbeam(checkout):
+    """A fan-beam study of seconds, really run. Tests leave it as they found it."""
+    done = checkout()
+    done.path("config.yaml").write_text(yaml.safe_dump(SMALL_FANBEAM))
     done.snakemake()
     return done

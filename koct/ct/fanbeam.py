@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koct.ct.operators import Operator, is_torch
+from koct.ct.operators import Diagonal, Operator, is_torch
 from koct.errors import KoctError
 
 RAYS = ("printed", "exact")
@@ -254,14 +254,16 @@ class Backprojector(Kernel):
 
 
 class RampFilter(Operator):
-    """K of the fan-beam network: each view's unpadded spectrum times |frequency| in cycles per bin; self-adjoint.
+    """K, the ramp filter of every view; self-adjoint.
 
-    The filtered view of a true line integral needs the ramp in cycles per mm at the isocentre instead, which is
-    this one over the width of a bin there.
+    Without a `width` it is that of the network: the unpadded spectrum times |frequency| in cycles per bin, a circular
+    convolution that loses the mean of a view. With the width of a bin at the isocentre it is that of FBP: a linear
+    convolution, in cycles per mm.
     """
 
-    def __init__(self, V, B):
+    def __init__(self, V, B, width=None):
         super().__init__((V, B), (V, B))
+        self.width = width
         self._matrices = {}
 
     def _apply(self, x):
@@ -270,18 +272,34 @@ class RampFilter(Operator):
     _adjoint = _apply
 
     def _matrix(self, x):
-        """The filter as a (symmetric, circulant) matrix of the kind of x: for a few hundred bins as fast as FFTs."""
+        """The filter as a symmetric matrix of the kind of x: for a few hundred bins as fast as FFTs."""
         key = (x.dtype, x.device) if is_torch(x) else x.dtype
         if key not in self._matrices:
-            B = self.domain[1]
-            wave = np.fft.irfft(np.fft.rfftfreq(B), B) if B > 1 else np.zeros(1)
-            matrix = wave[np.subtract.outer(np.arange(B), np.arange(B))]
+            lag = np.abs(np.subtract.outer(np.arange(self.domain[1]), np.arange(self.domain[1])))
+            matrix = self._wave()[lag]
             self._matrices[key] = x.new_tensor(matrix) if is_torch(x) else matrix.astype(x.dtype)
         return self._matrices[key]
 
-    def norm(self, tol=0.0, max_iterations=0):
-        """The largest |frequency|: K is circulant, so this is exact and the arguments change nothing."""
+    def _wave(self):
+        """The filtered unit pulse: its value at the pulse, one bin away, two, and so on."""
+        B = self.domain[1]
+        if self.width is None:
+            return np.fft.irfft(np.fft.rfftfreq(B), B) if B > 1 else np.zeros(1)
+        lag = np.arange(1, B)
+        return np.concatenate([[1 / 4], np.where(lag % 2, -1 / (np.pi * lag) ** 2, 0)]) / self.width
+
+    def norm(self, tol=1e-10, max_iterations=10_000):
+        """The largest |frequency| of the circular filter, exactly; power iteration for the other."""
+        if self.width is not None:
+            return super().norm(tol, max_iterations)
         return float(np.abs(np.fft.fftfreq(self.domain[1])).max())
+
+
+def fbp(geometry):
+    """Filtered backprojection, from line integrals to images: in theory the inverse of the exact `Projector`."""
+    g = geometry
+    ramp = RampFilter(g.V, g.B, width=g.bin * g.source_isocentre / g.source_detector)
+    return Backprojector(g) @ ramp @ Diagonal(analytic_weights(g))
 
 
 def analytic_weights(geometry):

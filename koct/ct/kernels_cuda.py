@@ -5,7 +5,6 @@ A sparse matrix would have to be read from memory in every iteration instead, 1.
 fixed order, so the same input gives the same bits; the one exception is `project_transposed`, which no training uses.
 """
 
-
 import numpy as np
 import torch
 import triton

@@ -61,10 +61,10 @@ class Pool:
         if "y" in chosen.dtype.names:
             return np.array(chosen["y"]).reshape(len(chosen), -1)
         H = int(chosen["H"][0]) if len(chosen) else 0
-        images = np.empty((len(chosen), H, H), chosen["x"].dtype)
+        images = np.empty((len(chosen), H * H), chosen["x"].dtype)
         for image, rows in zip(images, chosen["ellipses"], strict=True):
-            image[:] = rasterise(unpacked(rows), H)
-        return images.reshape(len(chosen), -1)
+            image[:] = rasterise(unpacked(rows), H, images.dtype).ravel()
+        return images
 
 
 def packed(ellipses, most):

@@ -41,27 +41,43 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
     curves, _ = read(curves_path)
     calibrations, _ = read(calibration_path)
     untrained, _ = read(untrained_path)
-    names = list(dict.fromkeys(row["sweep"] for row in curves))
-    columns = min(3, len(names))
-    lines = math.ceil(len(names) / columns)
+    names = {}
+    for row in curves:
+        names.setdefault(row["metric"], {}).setdefault(row["sweep"])
+    lines = [line for group in names.values() for line in _lines(list(group))]
+    columns = max(map(len, lines))
+    hole = len(lines[-1]) < columns  # a place for the legend
+    entries = 2 * len({row["arch"] for row in curves}) + 1
+    abreast = (1, 3, 5)[columns - 1]  # entries that a figure of this width has room for
     with styled():
-        figure, axes = panels(lines, columns)
-        axes = list(axes.flat)
-        for axis in axes[len(names) :]:
-            axis.set_visible(False)
-        for name, axis in zip(names, axes, strict=False):
+        figure, axes = panels(len(lines), columns, legend=0 if hole else 0.14 + 0.16 * math.ceil(entries / abreast))
+        shown = {}
+        for line, row in zip(lines, axes, strict=True):
+            for axis in row[len(line) :]:
+                axis.set_axis_off()
+            shown |= zip(line, row, strict=False)
+        for name, axis in shown.items():
             tables = (cells, curves, calibrations, untrained)
             _sweep_panel(axis, *([row for row in table if row["sweep"] == name] for table in tables))
-        _share_limits(curves, names, axes)
+        for group in names.values():
+            _share_limits([shown[name] for name in group])
         handles = {}
-        for axis in axes:
+        for axis in shown.values():
             for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
-        figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=len(handles), frameon=False)
+        if hole:
+            axes[-1, len(lines[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
+        else:
+            figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=abreast, frameon=False)
         save(figure, out)
 
 
-def panels(lines, columns, size=(1.8, 1.65), left=0.58, right=0.08, above=0.3, below=0.45, legend=0.3):
+def _lines(names, most=3):
+    """Names in lines of three, so that a metric starts a line of its own."""
+    return [names[first : first + most] for first in range(0, len(names), most)]
+
+
+def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, below=0.45, legend=0.3):
     """A figure with a grid of panels of one size (inches), the space around them, and a line for the legend."""
     cell = size[0] + left + right, size[1] + above + below
     width, height = columns * cell[0], lines * cell[1] + legend
@@ -94,31 +110,45 @@ def _sweep_panel(axis, cells, curves, calibrations, untrained):
         bound = Calibration(fitted["floor"], fitted["sigma"]).predict(fine)
         axis.plot(fine, bound, "--", color=colour, linewidth=0.9, label=f"{arch_label(arch)} calibrated bound")
     reference = mean_over_seeds(metric, untrained)
-    axis.axhline(reference, color="0.35", linestyle=":", linewidth=1, label="untrained ($w = 1$)", zorder=1)
+    axis.axhline(reference, color="0.35", linestyle=":", linewidth=1, label="untrained", zorder=1)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
-    axis.set_xticks(N, [f"{n:,}" for n in N])
+    axis.set_xticks(N, _tick_labels(N, axis))
     axis.xaxis.set_minor_locator(NullLocator())
+    axis.tick_params(axis="y", which="minor", labelsize=6)  # has labels only where powers of ten are too few
+    axis.set_axisbelow(True)
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
     axis.set_title(sweep_label(curves[0]))
     axis.set_xlabel("training samples $N$")
-    axis.set_ylabel(f"test {METRICS[metric]}")
+    axis.set_ylabel(f"test {METRICS[metric]}", labelpad=2)
 
 
-def _share_limits(curves, names, axes):
-    """Give panels of one metric the same limits, so that they can be compared by eye."""
-    metric = {row["sweep"]: row["metric"] for row in curves}
-    for shared in set(metric.values()):
-        panels = [axis for name, axis in zip(names, axes, strict=False) if metric[name] == shared]
-        low, high = zip(*(axis.get_ylim() for axis in panels), strict=True)
-        for axis in panels:
-            axis.set_ylim(min(low), max(high))
+def _tick_labels(N, axis):
+    """Every N as text, from the largest down; one that would run into its neighbour stays empty."""
+    width = axis.get_window_extent().width / axis.figure.dpi * 72  # points
+    size = plt.rcParams["font.size"] * 0.64  # of a digit
+    low, high = np.log(axis.get_xlim())
+    labels, left = [], np.inf
+    for n in N[::-1]:
+        text = f"{n:,}"
+        middle, half = (np.log(n) - low) / (high - low) * width, len(text) * size / 2
+        fits = middle + half + size / 2 < left
+        labels.append(text if fits else "")
+        left = middle - half if fits else left
+    return labels[::-1]
 
 
-def save(figure, paths):
+def _share_limits(axes):
+    """Give panels the same limits, so that they can be compared by eye."""
+    low, high = zip(*(axis.get_ylim() for axis in axes), strict=True)
+    for axis in axes:
+        axis.set_ylim(min(low), max(high))
+
+
+def save(figure, paths, dpi=300):
     """Write the figure to every path, the same bytes each time."""
     for path in paths:
         with whole(path) as aside:
             metadata = {"CreationDate": None} if str(path).endswith(".pdf") else {}
-            figure.savefig(aside, format=str(path).rsplit(".", 1)[1], dpi=300, metadata=metadata)
+            figure.savefig(aside, format=str(path).rsplit(".", 1)[1], dpi=dpi, metadata=metadata)
     plt.close(figure)

@@ -15,3 +15,8 @@ def sweep_label(row):
     """`$H = 8$` for the sweep H8; what its name says beyond that follows in brackets."""
     rest = row["sweep"].removeprefix(f"H{row['H']}").strip("-_. ")
     return f"$H = {row['H']}$" + (f" ({rest})" if rest else "")
+
+
+def point_label(problem, rays=None):
+    """An operating point in words."""
+    return {"fanbeam": "fan beam"}.get(problem, problem) + (", exact rays" if rays == "exact" else "")

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+from koct.errors import KoctError
 from koct.files import write_text
-from koct.report.labels import METRICS, arch_label, sweep_label
-from koct.results import read
+from koct.report.labels import METRICS, arch_label, point_label, sweep_label
+from koct.results import grouped, read
+from koct.risk.crossing import order
 
+PAIR = ("ko", "fc")  # the two networks of the paper
 PRINTED = json.loads(Path(__file__).with_name("printed.json").read_text(encoding="utf-8"))
 
 
@@ -34,6 +37,66 @@ def calibration(calibration_path, out):
         head=" & ".join(["Sweep", "Error", *heads]) + r" \\",
         body=body,
     )
+
+
+def scaling(curves_path, calibration_path, rays, out):
+    """The paper's Table 3: a row per sweep, and which network has the smaller error where; `rays` are each sweep's."""
+    curves, _ = read(curves_path)
+    calibrations, _ = read(calibration_path)
+    points = []
+    for (name,), fitted in grouped(calibrations, "sweep").items():
+        if name not in rays:
+            raise KoctError(f"--rays says nothing of the sweep {name}; give printed, exact or null for each sweep")
+        point = [point_label(fitted[0]["problem"], rays[name]), *(f"${fitted[0][key]}$" for key in ("H", "V", "B"))]
+        points.append((name, point, _versus(fitted, [row for row in curves if row["sweep"] == name])))
+    body = []
+    for name, point, versus in points:
+        if sum(point == other for _, other, _ in points) > 1:  # two sweeps of one operating point: say which
+            point = [f"{point[0]} ({name})".replace("_", r"\_"), *point[1:]]
+        ratio, result = versus  # the result is set ragged, where \\ would end its line and not the row
+        body.append(" & ".join([*point, ratio, rf"\raggedright {result}"]) + r" \tabularnewline")
+    write(
+        out,
+        caption=r"Operating points, the parameter ratio $p_{\mathrm{FC}} / p_{\mathrm{KO}} = H^2$, "
+        r"and which network has the smaller mean test error at the $N$ of the sweep.",
+        label="tab:scaling",
+        columns=r"@{}lccccp{0.42\linewidth}@{}",
+        head=r"Operating point & $H$ & $V$ & $B$ & $p_{\mathrm{FC}} / p_{\mathrm{KO}}$ & Outcome \\",
+        body=body,
+    )
+
+
+def _versus(fitted, curves):
+    """Parameter ratio and outcome of a sweep with both networks."""
+    p = {row["arch"]: row["p"] for row in fitted}
+    ko, fc = ({row["N"]: row["error_mean"] for row in curves if row["arch"] == arch} for arch in PAIR)
+    N = sorted(ko.keys() & fc.keys())
+    if not N:
+        return ["--", "--"]
+    return [count(p["fc"] // p["ko"], 999_999), outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]))]
+
+
+def outcome(stretches):
+    """The order of the curves of KO and FC in words: who is below where."""
+    names = [arch_label(arch) for arch in PAIR]
+    parts = []
+    for i, stretch in enumerate(stretches):
+        first, last = (f"{n:,}".replace(",", "{,}") for n in (stretch.first, stretch.last))
+        if stretch.below is None:
+            part = "equal" if parts else " and ".join(names) + " equal"
+        else:
+            lower, upper = names[stretch.below], names[1 - stretch.below]
+            part = f"{lower} below" if parts else f"{lower} below {upper}"
+        if len(stretches) == 1:
+            part += " at every $N$"
+        elif i == 0:
+            part += f" up to ${{N = {last}}}$"  # in braces, so that no line ends after the equals sign
+        elif i == len(stretches) - 1:
+            part += f" from ${{N = {first}}}$"
+        else:
+            part += f" at ${{N = {first}}}$" if first == last else f" from ${{N = {first}}}$ to ${last}$"
+        parts.append(part)
+    return "; ".join(parts)
 
 
 def fullscale(out):

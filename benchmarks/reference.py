@@ -1,0 +1,100 @@
+"""Run a study from nothing and keep its tables and figures, with what made them, as results/reference.
+
+    python benchmarks/reference.py --study full --profile profiles/gpu
+
+Wants a checkout without results, so that the wall time is that of the whole study.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "untrained.parquet", "budget.parquet"]
+KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
+FIGURES = ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.png", "fig_sweeps.png"]
+PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--study", default="full")
+    parser.add_argument("--profile")
+    arguments = parser.parse_args()
+    results = ROOT / "results"
+    made = [path.name for path in results.iterdir() if path.name not in ("README.md", "reference")]
+    if made:
+        sys.exit(f"results/ is not empty ({', '.join(sorted(made)[:3])}, …): use a fresh clone")
+    command = ["snakemake", *(["--profile", arguments.profile] if arguments.profile else [])]
+    command += ["--config", f"study={arguments.study}"]
+    started = time.perf_counter()
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    wall = time.perf_counter() - started
+    kept = [name for name in KEPT + FIGURES if (results / name).exists()]
+    folder = results / "reference"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name in kept:
+        shutil.copy(results / name, folder / name)
+    about = {
+        "command": " ".join(command),
+        "commit": git("rev-parse", "HEAD"),
+        "changed files": git("status", "--porcelain") or "none",
+        "wall seconds": round(wall, 1),
+        "jobs": job_seconds(results / "benchmarks"),
+        "machine": machine(),
+        "versions": {"python": platform.python_version(), **versions()},
+    }
+    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(about, indent=1))
+
+
+def git(*command):
+    return subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def job_seconds(folder):
+    """For every rule and sweep: how many jobs, and their mean and longest wall time as Snakemake measured it."""
+    times = {}
+    for path in sorted(folder.rglob("*.tsv")):
+        head, values = (line.split("\t") for line in path.read_text().splitlines()[:2])
+        place = path.relative_to(folder).parts
+        sweep = place[1].removesuffix(".tsv") if len(place) > 1 else ""
+        arch = place[2] if len(place) > 3 else ""
+        name = " ".join(part for part in (place[0].removesuffix(".tsv"), sweep, arch) if part)
+        times.setdefault(name, []).append(float(values[head.index("s")]))
+    return {
+        name: {"jobs": len(times), "mean s": round(sum(times) / len(times), 1), "max s": round(max(times), 1)}
+        for name, times in times.items()
+    }
+
+
+def machine():
+    about = {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()}
+    try:
+        ask = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+        about["gpu"] = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        about["gpu"] = "none"
+    return about
+
+
+def versions():
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+if __name__ == "__main__":
+    main()

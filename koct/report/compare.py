@@ -1,0 +1,101 @@
+"""A fresh run against a reference: how far its cells and its curves are from the same ones there."""
+
+import math
+
+import pyarrow as pa
+
+from koct.errors import KoctError
+from koct.results import grouped, mean_over_seeds, read
+
+KEY = ("sweep", "arch", "N", "seed")
+ERRORS = ("mse", "rrmse_peak", "rrmse_norm")
+METRICS = {"surrogate": "mse", "fanbeam": "rrmse_peak2"}  # what the curves of a problem are made of
+
+
+def compare(fresh_path, reference_path, tolerance):
+    """(text, agree): a line per (sweep, arch), and whether no curve differs by more than `tolerance`, relatively."""
+    if not tolerance >= 0:
+        raise KoctError(f"--tolerance {tolerance:g} must be zero or more")
+    fresh, reference = _cells(fresh_path), _cells(reference_path)
+    pairs = [{**row, "reference": reference[key]} for key, row in fresh.items() if key in reference]
+    lines, apart = _differences(pairs, tolerance)
+    lines += _only_in(reference, fresh, f"missing, only in {reference_path}")
+    lines += _only_in(fresh, reference, f"new, only in {fresh_path}")
+    if not pairs:
+        lines.append("no cell is in both files: nothing was compared")
+    else:
+        found = "curves differ" if apart else "no curve differs"
+        lines.append(f"{_cells_text(pairs)} compared; {found} by more than {tolerance:g}")
+        lines[-1] += ": " + ", ".join(apart) if apart else ""
+    return "\n".join(lines) + "\n", bool(pairs) and not apart
+
+
+def difference(value, reference):
+    """|value − reference| / |reference|; what is no number is infinitely far from any."""
+    if None in (value, reference) or not math.isfinite(value) or not math.isfinite(reference):
+        return math.inf
+    if value == reference:
+        return 0.0
+    return abs(value - reference) / abs(reference) if reference else math.inf
+
+
+def _differences(pairs, tolerance):
+    """The table of largest relative differences as lines, and the curves that are further apart than `tolerance`."""
+    rows, apart = [["sweep", "arch", "cells", *ERRORS, "curve"]], []
+    for (sweep, arch), group in grouped(pairs, "sweep", "arch").items():
+        largest = [max(difference(pair[name], pair["reference"][name]) for pair in group) for name in ERRORS]
+        metric = METRICS.get(group[0]["problem"], "mse")
+        curve, N = max((_mean_difference(metric, same), N) for (N,), same in grouped(group, "N").items())
+        rows.append([sweep, arch, str(len(group)), *map(_short, largest), f"{_short(curve)} ({metric})"])
+        if curve > tolerance:
+            apart.append(f"{sweep} {arch} by {curve:.2g} at N = {N:,}")
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return ["largest relative differences", *lines] if pairs else [], apart
+
+
+def _cells_text(rows):
+    return f"{len(rows)} cell{'' if len(rows) == 1 else 's'}"
+
+
+def _short(value):
+    return f"{value:.1e}" if value else "0"
+
+
+def _mean_difference(metric, pairs):
+    """Of the mean over the seeds that both runs have."""
+    name = metric.removesuffix("2")
+    if any(row[name] is None for pair in pairs for row in (pair, pair["reference"])):
+        return math.inf
+    return difference(mean_over_seeds(metric, pairs), mean_over_seeds(metric, [pair["reference"] for pair in pairs]))
+
+
+def _only_in(these, others, what):
+    """A line for every (sweep, arch) of which these have cells that the others lack."""
+    curves = {key[:2] for key in others}
+    rest = [row for key, row in these.items() if key not in others]
+    for (sweep, arch), group in grouped(rest, "sweep", "arch").items():
+        names = "all"
+        if (sweep, arch) in curves:
+            seeds = {N: ", ".join(str(row["seed"]) for row in same) for (N,), same in grouped(group, "N").items()}
+            names = "; ".join(f"N = {N:,} seed {listed}" for N, listed in seeds.items())
+        yield f"{what}: {sweep} {arch}, {_cells_text(group)} ({names})"
+
+
+def _cells(path):
+    """The rows of a cells.parquet by their key."""
+    try:
+        rows, _ = read(path)
+    except FileNotFoundError:
+        raise KoctError(f"{path} does not exist; `snakemake results/cells.parquet` makes the cells of a run") from None
+    except (OSError, pa.ArrowInvalid):
+        raise KoctError(f"{path} is not a Parquet file; give the cells.parquet of a run") from None
+    if not rows:
+        raise KoctError(f"{path} holds no cell; give the cells.parquet of a run")
+    missing = [name for name in (*KEY, "problem", *ERRORS) if name not in rows[0]]
+    if missing:
+        raise KoctError(f"{path} lacks the column {', '.join(missing)}; give the cells.parquet of a run")
+    cells = {tuple(row[name] for name in KEY): row for row in rows}
+    if len(cells) < len(rows):
+        raise KoctError(f"{path} holds a cell (sweep, arch, N, seed) twice; make it again with snakemake")
+    return cells

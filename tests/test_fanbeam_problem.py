@@ -1,0 +1,303 @@
+"""The fan-beam problem against analytic truth and slower solvers, its pools, and a small sweep really run."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from koct.ct import known, pools
+from koct.ct.fanbeam import FanBeam, Projector, analytic_weights, fbp
+from koct.ct.fanbeam_problem import gram
+from koct.ct.phantoms import Ellipse, rasterise
+from koct.device import CPU
+from koct.errors import KoctError
+
+SPEC = {
+    "problem": "fanbeam",
+    "rays": "printed",
+    "H": 24,
+    "V": 10,
+    "B": 24,
+    "pool": {"train": 40, "val": 3, "test": 5},
+}
+
+
+def chords(geometry, ellipse):
+    """The exact line integrals of one ellipse: amplitude times the length of the ray inside it."""
+    g, r = geometry, geometry.radius
+    c, s = np.cos(g.angles)[:, None], np.sin(g.angles)[:, None]
+    source = np.stack([-g.source_isocentre * s + 0 * g.bins, g.source_isocentre * c + 0 * g.bins])
+    end = np.stack([500 * s + g.bins * c, -500 * c + g.bins * s])
+    way = (end - source) / np.linalg.norm(end - source, axis=0)
+    centre = np.array(ellipse.centre)[:, None, None] * r
+    turn = np.array(
+        [[math.cos(ellipse.angle), math.sin(ellipse.angle)], [-math.sin(ellipse.angle), math.cos(ellipse.angle)]]
+    )
+    scale = np.diag(1 / (np.array(ellipse.axes) * r)) @ turn
+    p, d = np.einsum("ij,jvb->ivb", scale, source - centre), np.einsum("ij,jvb->ivb", scale, way)
+    a, b, k = (d * d).sum(0), (p * d).sum(0), (p * p).sum(0) - 1
+    return ellipse.amplitude * 2 * np.sqrt(np.maximum(b * b - a * k, 0)) / a
+
+
+def smooth(ellipses, H, fine=9):
+    """The share of every pixel that an ellipse covers, by fine sampling."""
+    big = rasterise(ellipses, H * fine - (fine - 1))  # pixel centres of the small image are among these
+    padded = np.pad(big, fine // 2)
+    rows = np.add.reduceat(padded, np.arange(0, fine * H, fine), axis=0)
+    return np.add.reduceat(rows, np.arange(0, fine * H, fine), axis=1) / fine**2
+
+
+def test_a_disc_has_its_analytic_sinogram():
+    """Within 1 % of the peak, but for rays that graze the disc: there pixels of any kind are too coarse."""
+    geometry = FanBeam(256, 24, 256)
+    disc = Ellipse(1.0, (0.1, -0.15), (0.6, 0.6), 0.0)
+    expected = chords(geometry, disc)
+    assert expected.max() == pytest.approx(2 * 0.6 * geometry.radius, rel=1e-4)
+    wider, narrower = (
+        chords(geometry, Ellipse(1.0, disc.centre, (a, a), 0.0)) > 0 for a in (0.6 + 4 / 256, 0.6 - 4 / 256)
+    )
+    grazing = wider & ~narrower
+    error = (Projector(geometry, "exact")(smooth([disc], 256)) - expected) / expected.max()
+    assert np.abs(error[~grazing]).max() < 0.01
+    assert np.sqrt(np.mean(error**2)) < 0.0025
+    assert grazing.mean() < 0.1
+    sparse = (Projector(geometry, "printed")(smooth([disc], 256)) - expected) / expected.max()
+    assert np.abs(sparse[~grazing]).max() > 0.01  # the printed rays are no line integrals
+
+
+def test_fbp_of_an_analytic_phantom():
+    """Filtered backprojection with the ramp's true scale, from exact line integrals: more than 31 dB."""
+    geometry = FanBeam(256, 720, 256)
+    body = [
+        Ellipse(0.8, (0.2, -0.1), (0.35, 0.2), 0.6),
+        Ellipse(0.5, (-0.3, 0.25), (0.15, 0.3), 2.0),
+        Ellipse(0.6, (0.1, 0.4), (0.2, 0.1), 1.0),
+    ]
+    truth = sum(e.amplitude * smooth([Ellipse(1.0, e.centre, e.axes, e.angle)], 256) for e in body)
+    sinogram = sum(chords(geometry, e) for e in body)
+
+    def psnr(image):
+        return 10 * np.log10(truth.max() ** 2 / np.mean((image - truth) ** 2))
+
+    assert psnr(fbp(geometry)(sinogram)) > 36
+    network = known.load({"problem": "fanbeam", "H": 256, "V": 720, "B": 256}, None, CPU)
+    image = network.operator(analytic_weights(geometry) * sinogram) * 1.5  # its ramp is in cycles per bin
+    assert 25 < psnr(image) < 31  # and circular
+
+
+def test_weights_of_a_ray_and_its_opposite_add_up():
+    """Parker: the two measurements of one line have weights that sum to one."""
+    geometry = FanBeam(64, 4000, 64)
+    parker = analytic_weights(geometry) / (1500 / np.hypot(1500, geometry.bins))
+    gamma = np.arctan2(geometry.bins, 1500.0)
+    step = math.pi / 3999
+    for b in range(12):  # γ < 0: at β + π + 2γ the bin −γ sees the same line from its other end
+        for v in range(0, 4000, 7):
+            w = (v * step + math.pi + 2 * gamma[b]) / step
+            if w < 3999:
+                low, opposite = int(w), 63 - b
+                other = parker[low, opposite] + (w - low) * (parker[low + 1, opposite] - parker[low, opposite])
+                assert parker[v, b] + other == pytest.approx(1, abs=2e-3)
+
+
+def test_the_gram_matrix_is_that_of_the_operator():
+    R = known.load(SPEC, None, CPU).operator.matrix()
+    np.testing.assert_allclose(gram(SPEC)["gram"], R.T @ R, rtol=1e-10, atol=1e-12)
+
+
+def test_phantoms_come_from_the_stated_streams(tmp_path):
+    torch = pytest.importorskip("torch", reason="torch is not installed: its stream is the reference")
+    pools.make(SPEC, 3, tmp_path / "pool.npy")
+    pool = pools.Pool(tmp_path / "pool.npy")
+    A = Projector(FanBeam(24, 10, 24), "printed")
+    for part, seed, count in (("train", 4, 40), ("val", 20001, 3), ("test", 10001, 5)):
+        generator = torch.Generator().manual_seed(seed)
+        axis = torch.linspace(-1, 1, 24)
+        y, x = torch.meshgrid(axis, axis, indexing="ij")
+        images = []
+        for _ in range(count):
+            image = torch.zeros(24, 24)
+            for _ in range(int(torch.randint(3, 7, (1,), generator=generator))):
+                amplitude = torch.rand(1, generator=generator) * 0.8 + 0.2
+                cx, cy = torch.rand(2, generator=generator) - 0.5
+                a, b = (torch.rand(1, generator=generator) * 0.32 + 0.08 for _ in range(2))
+                angle = torch.rand(1, generator=generator) * math.pi
+                u = torch.cos(angle) * (x - cx) + torch.sin(angle) * (y - cy)
+                v = torch.cos(angle) * (y - cy) - torch.sin(angle) * (x - cx)
+                image += amplitude * ((u / a) ** 2 + (v / b) ** 2 <= 1)
+            images.append(image.clip(0, 1.5))
+        expected = torch.stack(images).numpy().reshape(count, -1)
+        np.testing.assert_allclose(pool.y(part), expected, atol=1e-6)
+        np.testing.assert_allclose(pool.x(part), A(expected.reshape(-1, 24, 24)).reshape(count, -1), atol=1e-4)
+
+
+def test_a_pool_is_small_and_a_prefix_of_it_smaller(tmp_path):
+    pools.make(SPEC, 1, tmp_path / "pool.npy")
+    record = 4 * 10 * 24 + 4 * 6 * 6 + 4 + 5
+    assert (tmp_path / "pool.npy").stat().st_size < 48 * record + 512
+    pool = pools.Pool(tmp_path / "pool.npy")
+    assert isinstance(pool.records, np.memmap)
+    np.testing.assert_array_equal(pool.x("train", 4), pool.x("train")[:4])
+    np.testing.assert_array_equal(pool.y("train", 4), pool.y("train")[:4])
+    with pytest.raises(KoctError, match="holds 40 train pairs and 41 were asked for"):
+        pool.y("train", 41)
+
+
+# A small sweep, really run
+
+
+def test_a_small_sweep_learns(small_fanbeam):
+    cells = pd.read_parquet(small_fanbeam.path("results/cells.parquet"))
+    assert len(cells) == 2 * 2 * 3 * 2
+    assert cells["lam"].isna().equals(cells["arch"] == "ko")
+    curves = pd.read_parquet(small_fanbeam.path("results/curves.parquet")).set_index(["sweep", "arch", "N"])
+    untrained = pd.read_parquet(small_fanbeam.path("results/untrained.parquet"))
+    for sweep in ("F32", "F32-exact"):
+        error = curves.loc[sweep]["error_mean"]
+        start = untrained[untrained["sweep"] == sweep]["rrmse_peak"].mean() ** 2
+        assert error["ko", 64] < 0.8 * start
+        assert error["fc", 64] < error["fc", 4]
+        assert error["ko", 64] < error["ko", 4]
+
+
+def test_a_fit_by_the_workflow_is_the_fit_by_hand(small_fanbeam):
+    """FC of one cell, written out as a primal ridge with the stated choice of λ."""
+    pool = pools.Pool(small_fanbeam.path("results/pools/F32/seed2.npy"))
+    x, y = pool.x("train", 16).astype(float), pool.y("train", 16).astype(float)
+    errors = {}
+    for lam in (1e-4, 1e-2, 1.0, 1e2, 1e4):
+        M = np.linalg.lstsq(
+            np.vstack([x, math.sqrt(lam) * np.eye(x.shape[1])]), np.vstack([y, np.zeros((x.shape[1], y.shape[1]))])
+        )[0]
+        for part in ("val", "test"):
+            predicted, truth = np.maximum(pool.x(part) @ M, 0), pool.y(part)
+            peak = np.sqrt(np.mean((predicted - truth) ** 2, axis=1)) / truth.max(axis=1)
+            errors[lam, part] = peak.mean()
+    best = min((errors[lam, "val"], lam) for lam, part in errors if part == "val")[1]
+    row = json.loads(small_fanbeam.path("results/cells/F32/fc/N16_seed2.json").read_text())
+    assert row["lam"] == best
+    assert row["rrmse_peak"] == pytest.approx(errors[best, "test"], rel=1e-6)
+
+
+def test_the_gram_matrix_is_shared(small_fanbeam):
+    pool = pools.Pool(small_fanbeam.path("results/pools/F32/seed1.npy"))
+    x = pool.x("train").astype(float)
+    np.testing.assert_allclose(np.load(small_fanbeam.path("results/grams/F32/seed1.npy")), x @ x.T, rtol=1e-12)
+
+
+def test_logs_say_where_it_was_computed(small_fanbeam):
+    log = small_fanbeam.path("results/logs/fits/F32/ko/N16_seed1.log").read_text()
+    assert log.startswith("device: ")
+    assert "iteration 200 of 200: loss " in log
+
+
+def changed(checkout, change):
+    config = yaml.safe_load(checkout.path("config.yaml").read_text())
+    change(config)
+    checkout.path("config.yaml").write_text(yaml.safe_dump(config))
+
+
+@pytest.fixture
+def edited(small_fanbeam):
+    """Change the config of the small study for one test."""
+    path = small_fanbeam.path("config.yaml")
+    before = path.read_text()
+    yield lambda change: changed(small_fanbeam, change)
+    path.write_text(before)
+
+
+def fits(jobs):
+    return {rule: count for rule, count in jobs.items() if rule in ("pool", "gram", "fit", "untrained")}
+
+
+def test_what_runs_again(small_fanbeam, edited):
+    assert small_fanbeam.plan() == {}
+    edited(lambda config: config.update(device="cpu"))
+    assert small_fanbeam.plan() == {}
+    edited(lambda config: config["sweeps"]["F32"].update(ko={**config["sweeps"]["F32"]["ko"], "iterations": 100}))
+    assert fits(small_fanbeam.plan()) == {"fit": 6}
+    edited(lambda config: config["sweeps"]["F32"].update(lambdas=[1.0, 10.0]))
+    assert fits(small_fanbeam.plan()) == {"fit": 12}
+    edited(lambda config: config["sweeps"]["F32"].update(rays="exact"))
+    assert fits(small_fanbeam.plan()) == {"pool": 2, "gram": 2, "fit": 12, "untrained": 1}
+
+
+def test_the_closed_form_beats_its_start_and_needs_few_samples(small_fanbeam):
+    def ridge(config):
+        for toward in ("zero", "analytic"):
+            entry = {**config["sweeps"]["F32"], "archs": ["ko"], "ko": {"solver": "ridge", "toward": toward}}
+            config["sweeps"][f"F32-{toward}"] = {**entry, "N": [4, 64], "seeds": [1]}
+        config["studies"]["small"] = ["F32-zero", "F32-analytic"]
+
+    path = small_fanbeam.path("config.yaml")
+    before = path.read_text()
+    changed(small_fanbeam, ridge)
+    try:
+        small_fanbeam.snakemake(
+            "results/cells/F32-zero/ko/N64_seed1.json", "results/cells/F32-analytic/ko/N4_seed1.json"
+        )
+    finally:
+        path.write_text(before)
+    untrained = pd.read_parquet(small_fanbeam.path("results/untrained.parquet")).query("sweep == 'F32'")
+    for name in ("F32-zero/ko/N64", "F32-analytic/ko/N4"):
+        row = json.loads(small_fanbeam.path(f"results/cells/{name}_seed1.json").read_text())
+        assert row["lam"] in (1e-4, 1e-2, 1.0, 1e2, 1e4)
+        assert row["rrmse_peak"] < untrained["rrmse_peak"].mean()
+
+
+# What goes wrong
+
+
+def test_a_diverged_cell_ends_alone(small_fanbeam, checkout):
+    broken = checkout()
+    broken.path("config.yaml").write_text(small_fanbeam.path("config.yaml").read_text())
+
+    def diverge(config):
+        config["sweeps"]["F32"].update(N=[4, 16], seeds=[1])
+        config["sweeps"]["F32"]["ko"] = {"solver": "sgd", "lr": 1e30, "iterations": 200, "batch": 4}
+        config["studies"]["small"] = ["F32"]
+
+    changed(broken, diverge)
+    done = broken.snakemake("--keep-going", check=False)
+    assert done.returncode == 1
+    assert "koct: error: the fit diverged" in done.stderr
+    assert "lower ko.lr = 1e+30" in done.stderr
+    assert len(list(broken.path("results/cells/F32/fc").glob("*.json"))) == 2
+    assert not list(broken.path("results/cells/F32").glob("ko/*.json"))
+
+
+def test_a_gpu_that_is_not_there(small_fanbeam, monkeypatch):
+    from koct import device
+
+    monkeypatch.setattr(device, "_missing", lambda: "there is no NVIDIA driver")
+    monkeypatch.setenv("KOCT_DEVICE", "cuda")
+    with pytest.raises(
+        KoctError, match="device = 'cuda' but there is no NVIDIA driver: mend that, or set device to cpu"
+    ):
+        device.choose()
+    monkeypatch.setenv("KOCT_DEVICE", "gpu")
+    with pytest.raises(KoctError, match="device = 'gpu' must be one of auto, cpu, cuda"):
+        device.choose()
+    monkeypatch.setenv("KOCT_DEVICE", "auto")
+    assert device.choose() is device.CPU
+
+
+def test_what_a_gpu_does_to_a_job_is_one_sentence():
+    torch = pytest.importorskip("torch", reason="torch is not installed: no GPU could fail")
+    from koct.device import failures_explained
+
+    @failures_explained()
+    def fail(error):
+        raise error
+
+    with pytest.raises(KoctError, match="out of GPU memory: tried to allocate 90 GiB"):
+        fail(torch.OutOfMemoryError("tried to allocate 90 GiB."))
+    with pytest.raises(KoctError, match="the GPU failed: CUDA error: unspecified launch failure; run snakemake again"):
+        fail(RuntimeError("CUDA error: unspecified launch failure\nmore"))
+    with pytest.raises(KoctError, match="out of memory: Unable to allocate 1 PiB; run fewer jobs at once"):
+        fail(MemoryError("Unable to allocate 1 PiB"))
+    with pytest.raises(RuntimeError, match="something else"):
+        fail(RuntimeError("something else"))

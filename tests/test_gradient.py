@@ -1,0 +1,133 @@
+"""Training by gradient: the stated random streams, torch's own optimisers and derivatives, and what goes wrong."""
+
+import numpy as np
+import pytest
+
+from koct.ct import known
+from koct.ct.streams import TorchStream
+from koct.device import CPU, Device
+from koct.errors import KoctError
+from koct.learn import gradient, ko
+
+torch = pytest.importorskip("torch", reason="torch is not installed: its optimisers are what training is compared with")
+
+CUDA = pytest.param(
+    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
+)
+SPEC = {"problem": "fanbeam", "H": 16, "V": 10, "B": 16}
+OPTIMISERS = {
+    "sgd": torch.optim.SGD,
+    "adagrad": lambda parameters, lr: torch.optim.Adagrad(parameters, lr=lr, eps=1e-10),
+    "adam": torch.optim.Adam,
+}
+
+
+@pytest.fixture(params=["cpu", CUDA])
+def where(request):
+    return CPU if request.param == "cpu" else Device("cuda")
+
+
+def pairs(count=6, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.random((count, 160), dtype=np.float32), rng.random((count, 256), dtype=np.float32)
+
+
+def numpy_of(array):
+    return array if isinstance(array, np.ndarray) else array.cpu().numpy()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 10001, 20001, 3001, 5 * 10**9])
+def test_the_stream_is_torchs(seed):
+    generator, stream = torch.Generator(), TorchStream(seed)
+    generator.manual_seed(seed)
+    for _ in range(2000):
+        assert int(torch.randint(3, 7, (1,), generator=generator)) == stream.randint(3, 7)
+        assert torch.rand(2, generator=generator).tolist() == [stream.rand(), stream.rand()]
+        drawn = torch.randint(0, 1000, (4,), generator=generator).tolist()
+        assert drawn == [stream.randint(0, 1000) for _ in range(4)]
+
+
+def test_batches_are_the_stated_ones():
+    generator = torch.Generator().manual_seed(1 + 1000 * 3)
+    expected = [torch.randint(0, 64, (4,), generator=generator).tolist() for _ in range(50)]
+    assert gradient.batches(3, 64, 4, 50).tolist() == expected
+    assert gradient.batches(3, 2, 4, 50).shape == (50, 2)
+
+
+def test_loss_and_gradient_are_torchs(where):
+    learned = known.load(SPEC, None, where)
+    x, y = map(where.put, pairs())
+    w = learned.weights + 0.1
+    loss, g = gradient.loss_and_gradient(learned, w, x, y)
+    cpu = known.load(SPEC, None, CPU)
+    leaf = torch.from_numpy(cpu.weights + np.float32(0.1)).double().requires_grad_()
+    a, b = (torch.from_numpy(array).double() for array in pairs())
+    image = torch.relu(cpu.operator((leaf * a).reshape(-1, 10, 16))).reshape(len(a), -1)
+    expected = ((image - b) ** 2).mean()
+    expected.backward()
+    assert (image == 0).any()  # the ReLU matters
+    assert float(loss) == pytest.approx(expected.item(), rel=1e-5)
+    np.testing.assert_allclose(numpy_of(g), leaf.grad, rtol=1e-4, atol=1e-6 * float(leaf.grad.abs().max()))
+
+
+@pytest.mark.parametrize("solver", gradient.SOLVERS)
+def test_training_is_that_of_torch(solver, where):
+    x, y = pairs()
+    chosen = gradient.batches(1, len(x), 4, 120)  # more than one recorded graph, and a rest
+    learned = known.load(SPEC, None, where)
+    w = gradient.train(learned, where.put(x), where.put(y), chosen, solver, 1e-2)
+    cpu = known.load(SPEC, None, CPU)
+    leaf = torch.from_numpy(cpu.weights.copy()).requires_grad_()
+    optimiser = OPTIMISERS[solver]([leaf], lr=1e-2)
+    for rows in chosen:
+        optimiser.zero_grad()
+        weighted = (leaf * torch.from_numpy(x[rows])).reshape(-1, 10, 16)
+        image = torch.relu(cpu.operator(weighted)).reshape(len(rows), -1)
+        ((image - torch.from_numpy(y[rows])) ** 2).mean().backward()
+        optimiser.step()
+    moved = float((leaf.detach() - torch.from_numpy(cpu.weights)).norm())
+    assert moved > 1e-3
+    assert np.linalg.norm(numpy_of(w) - leaf.detach().numpy()) < 1e-2 * moved
+
+
+def test_training_repeats_itself_bit_by_bit(where):
+    x, y = map(where.put, pairs())
+    chosen = gradient.batches(1, len(x), 4, 80)
+    learned = known.load(SPEC, None, where)
+    first, second = (numpy_of(gradient.train(learned, x, y, chosen, "adagrad", 2e-2)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_progress_is_printed_with_loss_and_time_left(where, capsys):
+    x, y = map(where.put, pairs())
+    gradient.train(known.load(SPEC, None, where), x, y, gradient.batches(1, len(x), 1, 200), "adagrad", 2e-2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("iteration 200 of 200: loss ")
+    assert len(lines) >= 4
+    assert all(line.endswith(" s left") for line in lines)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy says it too
+def test_a_diverged_fit_names_the_iteration_and_the_mend(where):
+    x, y = map(where.put, pairs())
+    with pytest.raises(KoctError, match=r"diverged: the loss of iteration \d+ is not finite; lower ko.lr = 1e\+30"):
+        gradient.train(known.load(SPEC, None, where), x, y, gradient.batches(1, len(x), 4, 200), "sgd", 1e30)
+
+
+def test_gradient_descent_reaches_the_closed_form():
+    """Without noise in the gradient and with a weak ridge both minimise the same sum of squares."""
+    x, y = pairs(40)
+    cpu = known.load(SPEC, None, CPU)
+    from koct.ct.fanbeam_problem import gram
+
+    linear = known.Known(cpu.operator, cpu.weights, gram(SPEC)["gram"], nonnegative=False)
+    spec = {"lambdas": [1e-3], "ko": {"solver": "ridge", "toward": "analytic"}}
+    ((_, closed),) = ko.Network.fit(x, y, spec, linear)
+    chosen = np.tile(np.arange(40), (3000, 1))
+    w = gradient.train(linear, x, y, chosen, "adam", 1e-2)
+
+    def loss(w):
+        return float(np.mean((linear.reconstruct(w * x) - y) ** 2))
+
+    assert loss(w) == pytest.approx(loss(closed.w), rel=1e-3)
+    assert loss(w) < 0.95 * loss(cpu.weights)

@@ -1,0 +1,422 @@
+"""What a reader sees: outcomes in words, the figure of reconstructions, a run against its reference."""
+
+import itertools
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import yaml
+from conftest import SMALL_FANBEAM
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.image import imread
+from test_workflow import compiles
+
+from koct import cli
+from koct.ct.fanbeam import Backprojector, FanBeam, RampFilter
+from koct.ct.pools import Pool
+from koct.files import read_record
+from koct.report import figures, recons, tables
+from koct.results import CALIBRATION, CELLS, CURVES, read, write
+from koct.risk.crossing import Stretch, order
+
+# Where two curves change order
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=8))
+def test_stretches_cover_every_N_once_and_neighbours_differ(errors):
+    N = 4 * 2 ** np.arange(len(errors))
+    a, b = np.array(errors, dtype=float).T
+    found = order(N, a, b)
+    assert (found[0].first, found[-1].last) == (N[0], N[-1])
+    for left, right in itertools.pairwise(found):
+        assert right.first == 2 * left.last
+        assert right.below != left.below
+    for n, first, second in zip(N, a, b, strict=True):
+        (stretch,) = (s for s in found if s.first <= n <= s.last)
+        assert stretch.below == {-1: 0, 0: None, 1: 1}[np.sign(first - second)]
+
+
+def test_the_order_of_curves_does_not_depend_on_the_order_of_points():
+    assert order([64, 4, 16], [1, 3, 2], [2, 1, 1]) == [Stretch(4, 16, 1), Stretch(64, 64, 0)]
+
+
+@pytest.mark.parametrize(
+    ("N", "a", "b", "why"),
+    [([4], [1, 2], [1, 2], "for every N"), ([4, 4], [1, 2], [1, 2], "once"), ([4], [1], [np.nan], "finite")],
+)
+def test_curves_that_cannot_be_compared_are_refused(N, a, b, why):
+    with pytest.raises(ValueError, match=why):
+        order(N, a, b)
+
+
+@pytest.mark.parametrize(
+    ("ko", "fc", "text"),
+    [
+        ("1111", "2222", "KO below FC at every N"),
+        ("2222", "1111", "FC below KO at every N"),
+        ("1111", "1111", "KO and FC equal at every N"),
+        ("1112", "2221", "KO below FC up to N = 64; FC below from N = 2,048"),
+        ("1221", "2112", "KO below FC up to N = 4; FC below from N = 16 to 64; KO below from N = 2,048"),
+        ("1211", "2122", "KO below FC up to N = 4; FC below at N = 16; KO below from N = 64"),
+        ("1122", "1221", "KO and FC equal up to N = 4; KO below at N = 16; equal at N = 64; FC below from N = 2,048"),
+        ("2111", "1111", "FC below KO up to N = 4; equal from N = 16"),
+    ],
+)
+def test_the_outcome_in_words(ko, fc, text):
+    found = tables.outcome(order([4, 16, 64, 2048], list(map(int, ko)), list(map(int, fc))))
+    assert re.sub(r"[${}]", "", found) == text
+
+
+# The table of operating points
+
+
+def made_up_curves(folder, sweeps):
+    """curves.parquet and calibration.parquet of sweeps {(name, problem, H): {arch: errors at N = 4, 1024}}."""
+    curves, fitted = [], []
+    for (name, problem, H), archs in sweeps.items():
+        for arch, errors in archs.items():
+            about = {"sweep": name, "problem": problem, "H": H, "V": 60, "B": H, "arch": arch, "metric": "mse"}
+            p = 60 * H * (H**2 if arch == "fc" else 1)
+            fitted.append({**about, "p": p, "floor": min(errors), "sigma": 1.0})
+            for N, error in zip((4, 1024), errors, strict=True):
+                curves.append({**about, "N": N, "error_mean": error, "error_std": None, "seeds": 1})
+    write(curves, CURVES, folder / "curves.parquet", {})
+    write(fitted, CALIBRATION, folder / "calibration.parquet", {})
+    return folder / "curves.parquet", folder / "calibration.parquet"
+
+
+def rows_of(table):
+    """The cells of the table's rows, without what only sets them."""
+    lines = re.findall(r"^(.* & .*) \\tabularnewline$", table, re.M)
+    return [line.replace(r"\raggedright ", "").split(" & ") for line in lines]
+
+
+def test_the_table_of_operating_points(tmp_path):
+    sweeps = {
+        ("H8", "surrogate", 8): {"ko": [1, 1], "fc": [2, 2]},
+        ("A", "fanbeam", 512): {"ko": [2, 2], "fc": [3, 1]},
+        ("B", "fanbeam", 512): {"ko": [1, 1], "fc": [3, 2]},
+        ("C_1", "fanbeam", 512): {"ko": [1, 1]},
+    }
+    paths = made_up_curves(tmp_path, sweeps)
+    tables.scaling(*paths, {"H8": None, "A": "printed", "B": "exact", "C_1": "exact"}, tmp_path / "scaling.tex")
+    table = (tmp_path / "scaling.tex").read_text()
+    assert rows_of(table) == [
+        ["surrogate", "$8$", "$60$", "$8$", "$64$", "KO below FC at every $N$"],
+        [
+            "fan beam",
+            "$512$",
+            "$60$",
+            "$512$",
+            "$262{,}144$",
+            "KO below FC up to ${N = 4}$; FC below from ${N = 1{,}024}$",
+        ],
+        ["fan beam, exact rays (B)", "$512$", "$60$", "$512$", "$262{,}144$", "KO below FC at every $N$"],
+        [r"fan beam, exact rays (C\_1)", "$512$", "$60$", "$512$", "--", "--"],
+    ]
+    compiles([table], tmp_path)
+
+
+def test_a_sweep_without_rays_is_an_error_and_not_a_wrong_row(tmp_path, capsys):
+    curves, calibration = made_up_curves(tmp_path, {("A", "fanbeam", 8): {"ko": [1, 1], "fc": [2, 2]}})
+    arguments = ["--curves", curves, "--calibration", calibration, "--rays", "{}", "--out", tmp_path / "scaling.tex"]
+    assert cli.main(["table-scaling", *map(str, arguments)]) == 2
+    assert "--rays says nothing of the sweep A" in capsys.readouterr().err
+
+
+def test_the_printed_outcomes_of_the_surrogate_come_out(study, tmp_path):
+    table = study.path("results/table_scaling.tex").read_text()
+    sizes = {8: (10, "64"), 16: (20, "256"), 32: (40, "1{,}024")}
+    assert rows_of(table) == [
+        ["surrogate", f"${H}$", f"${V}$", f"${H}$", f"${ratio}$", "KO below FC at every $N$"]
+        for H, (V, ratio) in sizes.items()
+    ]
+    compiles([table], tmp_path)
+
+
+def test_the_table_of_a_fanbeam_study_names_the_rays_and_agrees_with_its_curves(small_fanbeam, tmp_path):
+    table = small_fanbeam.path("results/table_scaling.tex").read_text()
+    rows = rows_of(table)
+    assert [row[:5] for row in rows] == [
+        [point, "$32$", "$20$", "$32$", "$1{,}024$"] for point in ("fan beam", "fan beam, exact rays")
+    ]
+    curves, _ = read(small_fanbeam.path("results/curves.parquet"))
+    for name, row in zip(("F32", "F32-exact"), rows, strict=True):
+        ko, fc = ([r["error_mean"] for r in curves if (r["sweep"], r["arch"]) == (name, a)] for a in ("ko", "fc"))
+        assert row[5] == tables.outcome(order([4, 16, 64], ko, fc))
+    compiles([table], tmp_path)
+
+
+# The figure of sweeps
+
+
+def panels_of(monkeypatch, tmp_path, sweeps, N):
+    """Draw made-up sweeps {name: metric}; the figure before it is closed."""
+    cells, curves, fitted, untrained = [], [], [], []
+    for i, (name, metric) in enumerate(sweeps.items()):
+        for arch in ("ko", "fc"):
+            about = {"sweep": name, "problem": "", "H": 8, "V": 8, "B": 8, "arch": arch, "metric": metric, "seed": 1}
+            errors = {"mse": 0.1 + i, "rrmse_peak": 0.1 + i, "rrmse_norm": 0.1}
+            rest = {"lam": None, "p": 1, "val_mse": 0.1, "fit_seconds": 0.1, "device": "cpu"}
+            untrained.append({**about, **errors})
+            fitted.append({**about, "p": 1, "floor": 0.1, "sigma": 1.0})
+            cells += [{**about, **errors, **rest, "N": n} for n in N]
+            curves += [{**about, "N": n, "error_mean": 0.1 + i, "error_std": None, "seeds": 1} for n in N]
+    tables = {"cells": cells, "curves": curves, "calibration": fitted, "untrained": untrained}
+    for name, rows in tables.items():
+        write(rows, [key for key in rows[0] if key != "fit_seconds"], tmp_path / f"{name}.parquet", {})
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, out: drawn.append(figure))
+    figures.sweeps(*(tmp_path / f"{name}.parquet" for name in tables), [])
+    drawn[0].canvas.draw()
+    return drawn[0]
+
+
+@pytest.mark.parametrize(
+    "sweeps",
+    [
+        {**dict.fromkeys(["H8", "H16", "H32"], "mse"), **dict.fromkeys(["H128", "H256"], "rrmse_peak2")},
+        {**dict.fromkeys(["H8", "H16", "H32"], "mse"), **dict.fromkeys("abcdef", "rrmse_peak2")},
+        {"H128": "rrmse_peak2"},
+        {"H128": "rrmse_peak2", "H256": "rrmse_peak2"},
+    ],
+)
+def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tmp_path, sweeps):
+    figure = panels_of(monkeypatch, tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048])
+    panels = [axis for axis in figure.axes if axis.get_title()]
+    assert len(panels) == len(sweeps)
+    by_line = {}
+    for axis in panels:
+        by_line.setdefault(round(axis.get_position().y0, 3), set()).add(axis.get_ylabel())
+    assert all(len(labels) == 1 for labels in by_line.values())
+    for label in {axis.get_ylabel() for axis in panels}:
+        assert len({axis.get_ylim() for axis in panels if axis.get_ylabel() == label}) == 1
+    (legend,) = figure.legends or [axis.get_legend() for axis in figure.axes if axis.get_legend()]
+    legend_box = legend.get_window_extent()
+    assert {text.get_text() for text in legend.get_texts()} >= {"KO", "FC", "untrained"}
+    for axis in panels:
+        assert not legend_box.overlaps(axis.get_tightbbox())
+        ticks = [tick for tick in axis.get_xticklabels() if tick.get_text()]
+        assert {tick.get_text() for tick in ticks} >= {"4", "2,048"}
+        boxes = [tick.get_window_extent() for tick in ticks]
+        assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+        box = axis.get_tightbbox()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
+    assert legend_box.x0 >= 0
+    assert legend_box.x1 <= figure.bbox.width
+
+
+# Reconstructions
+
+SIZES = (32, 3, 2, 2)  # H, number of N, of archs, of phantoms
+
+
+def picture(image, sheet, x, y):
+    """One picture of the figure, its whole dots undone: every pixel is one flat square."""
+    grey = image[y : y + sheet.side, x : x + sheet.side, 0]
+    step = sheet.side // 32
+    squares = grey.reshape(32, step, 32, step).swapaxes(1, 2).reshape(32, 32, -1)
+    assert np.ptp(squares, axis=2).max() == 0
+    return squares[:, :, 0]
+
+
+@pytest.fixture
+def drawn(small_fanbeam):
+    """The pool of the first seed and the figure of a sweep that the workflow made."""
+    pool = Pool(small_fanbeam.path("results/pools/F32-exact/seed1.npy"))
+    return pool, imread(small_fanbeam.path("results/fig_recons_F32-exact.png")), recons.Sheet(*SIZES)
+
+
+def test_the_figure_shows_the_phantoms_pixel_by_pixel(drawn):
+    pool, image, sheet = drawn
+    assert image.shape[:2] == (sheet.height, sheet.width)
+    for k, phantom in enumerate(pool.y("test", 2)):
+        middle = (sheet.y(k, 0) + sheet.y(k, 1)) // 2
+        shown = picture(image, sheet, 0, middle)
+        np.testing.assert_allclose(shown, phantom.reshape(32, 32) / phantom.max(), atol=2 / 255)
+
+
+def test_the_figure_shows_what_the_networks_of_the_first_seed_make_of_them(small_fanbeam, drawn):
+    pool, image, sheet = drawn
+    x, y = pool.x("test", 2), pool.y("test", 2)
+    g = FanBeam(32, 20, 32)
+    fbp = Backprojector(g) @ RampFilter(20, 32)
+    for j, N in enumerate((4, 16, 64)):
+        w = read_record(small_fanbeam.path(f"results/fits/F32-exact/ko/N{N}_seed1.npy"))["w"]
+        lam = json.loads(small_fanbeam.path(f"results/cells/F32-exact/fc/N{N}_seed1.json").read_text())["lam"]
+        X, Y = pool.x("train", N).astype(float), pool.y("train", N).astype(float)
+        images = {
+            "ko": fbp((w * x).reshape(-1, 20, 32)).reshape(2, -1),
+            "fc": x @ X.T @ np.linalg.solve(X @ X.T + lam * np.eye(N), Y),
+        }
+        for i, arch in enumerate(("ko", "fc")):
+            for k in range(2):
+                shown = picture(image, sheet, sheet.x(j), sheet.y(k, i))
+                expected = (images[arch][k] / y[k].max()).clip(0, 1).reshape(32, 32)
+                np.testing.assert_allclose(shown, expected, atol=2 / 255)
+
+
+def test_the_numbers_under_the_pictures_are_rmse_over_the_peak(monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    phantoms = rng.uniform(0, 1.4, (2, 64))
+    made = {(arch, N): rng.uniform(0, 1, (2, 64)) for arch in ("ko", "fc") for N in (1024, 4)}
+    texts = []
+    plain = recons.Sheet.text
+    monkeypatch.setattr(recons.Sheet, "text", lambda *a, **style: (texts.append(a[4]), plain(*a, **style)))
+    recons.draw(phantoms, made, tmp_path / "out.png")
+    assert [text for text in texts if text.startswith("$N")] == ["$N = 4$", "$N = 1{,}024$"]
+    expected = [
+        f"{np.sqrt(np.mean((made[arch, N][k] - phantoms[k]) ** 2)) / phantoms[k].max():.3f}"
+        for k in range(2)
+        for arch in ("ko", "fc")
+        for N in (4, 1024)
+    ]
+    assert [text for text in texts if re.fullmatch(r"\d\.\d{3}", text)] == expected
+
+
+@pytest.mark.parametrize("H", [8, 128, 256, 300, 512])
+def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_room(H):
+    sheet = recons.Sheet(H, 6, 2, 2)
+    assert sheet.side % H == 0
+    assert sheet.dpi >= 300
+    assert sheet.side / sheet.dpi == pytest.approx(recons.SIZE)
+
+
+def test_one_network_and_one_phantom_are_a_figure_too(tmp_path):
+    recons.draw(np.ones((1, 64)), {("ko", 4): np.zeros((1, 64))}, tmp_path / "out.png")
+    assert imread(tmp_path / "out.png").shape[1] == recons.Sheet(8, 1, 1, 1).width
+
+
+def test_fits_of_two_seeds_are_refused(small_fanbeam, tmp_path):
+    fits = [f"results/fits/F32/ko/N4_seed{seed}.npy" for seed in (1, 2)]
+    arguments = ["--pool", "results/pools/F32/seed1.npy", "--known", "--out", tmp_path / "out.png"]
+    done = small_fanbeam.koct("figure-recons", "--fits", *fits, *arguments, check=False)
+    assert done.returncode == 2
+    assert "--fits has ko with N = 4 twice" in done.stderr
+    assert not (tmp_path / "out.png").exists()
+
+
+def test_the_figure_of_a_sweep_asks_for_its_first_seed_alone(checkout):
+    fresh = checkout()
+    fresh.path("config.yaml").write_text(yaml.safe_dump(SMALL_FANBEAM))
+    assert fresh.plan("results/fig_recons_F32.png") == {"pool": 1, "gram": 1, "fit": 6, "figure_recons": 1}
+    assert fresh.plan()["figure_recons"] == 2
+
+
+def test_nothing_of_a_fanbeam_study_runs_again(small_fanbeam):
+    assert small_fanbeam.plan() == {}
+
+
+# A run against its reference
+
+
+def cell(sweep="H8", arch="ko", N=4, seed=1, problem="surrogate", mse=0.01, peak=0.1, norm=0.2):
+    about = {"sweep": sweep, "problem": problem, "H": 8, "V": 10, "B": 8, "arch": arch, "N": N, "seed": seed}
+    errors = {"val_mse": mse, "mse": mse, "rrmse_peak": peak, "rrmse_norm": norm}
+    return {**about, "lam": None, "p": 80, **errors, "fit_seconds": 0.1, "device": "cpu"}
+
+
+@pytest.fixture
+def compared(tmp_path, capsys):
+    """(status, text) of `koct compare` on two lists of cells."""
+
+    def compare(fresh, reference, *options):
+        for name, rows in (("fresh", fresh), ("reference", reference)):
+            write(rows, CELLS, tmp_path / f"{name}.parquet", {})
+        arguments = ["compare", str(tmp_path / "fresh.parquet"), str(tmp_path / "reference.parquet"), *options]
+        status = cli.main(arguments)
+        return status, capsys.readouterr().out
+
+    return compare
+
+
+def line_of(text, *names):
+    (line,) = (line.split() for line in text.splitlines() if line.split()[:2] == list(names))
+    return line[2:]
+
+
+def test_equal_runs_agree_exactly(study, tmp_path, capsys):
+    path = study.path("results/cells.parquet")
+    copy = shutil.copy(path, tmp_path / "copy.parquet")
+    assert cli.main(["compare", str(path), str(copy), "--tolerance", "0"]) == 0
+    text = capsys.readouterr().out
+    for sweep in ("H8", "H16", "H32"):
+        for arch in ("ko", "fc"):
+            assert line_of(text, sweep, arch) == ["25", "0", "0", "0", "0", "(mse)"]
+    assert "150 cells compared" in text
+    assert "missing" not in text
+
+
+def test_a_changed_cell_shows_in_its_line_and_in_the_mean_of_its_curve(compared):
+    grid = [{"N": N, "seed": seed} for N in (4, 8) for seed in (1, 2)]
+    reference = [cell(**point) for point in grid] + [cell(arch="fc", **point) for point in grid]
+    fresh = [
+        row | ({"mse": 0.0102} if (row["arch"], row["N"], row["seed"]) == ("fc", 8, 2) else {}) for row in reference
+    ]
+    status, text = compared(fresh, reference)
+    assert status == 1
+    assert line_of(text, "H8", "ko") == ["4", "0", "0", "0", "0", "(mse)"]
+    assert line_of(text, "H8", "fc") == ["4", "2.0e-02", "0", "0", "1.0e-02", "(mse)"]
+    assert "H8 fc by 0.01 at N = 8" in text
+    assert "H8 ko by" not in text
+    assert compared(fresh, reference, "--tolerance", "0.02")[0] == 0
+
+
+def test_fanbeam_curves_are_squared_means_of_the_relative_error(compared):
+    reference = [cell(problem="fanbeam", seed=seed, peak=0.1) for seed in (1, 2)]
+    fresh = [cell(problem="fanbeam", seed=seed, peak=peak, mse=9) for seed, peak in ((1, 0.1), (2, 0.12))]
+    status, text = compared(fresh, reference)
+    assert status == 1
+    assert line_of(text, "H8", "ko") == ["2", "9.0e+02", "2.0e-01", "0", "2.1e-01", "(rrmse_peak2)"]  # 1.1² − 1
+
+
+def test_cells_of_one_run_alone_are_named_and_do_not_matter(compared):
+    reference = [cell(), cell(seed=2), cell(N=1024), cell("H16"), cell("H16", seed=2)]
+    fresh = [cell(), cell(seed=3), cell(arch="fc")]
+    status, text = compared(fresh, reference)
+    assert status == 0
+    assert re.search(r"missing, only in .*reference\.parquet: H8 ko, 2 cells \(N = 4 seed 2; N = 1,024 seed 1\)", text)
+    assert re.search(r"missing, only in .*reference\.parquet: H16 ko, 2 cells \(all\)", text)
+    assert re.search(r"new, only in .*fresh\.parquet: H8 ko, 1 cell \(N = 4 seed 3\)", text)
+    assert re.search(r"new, only in .*fresh\.parquet: H8 fc, 1 cell \(all\)", text)
+    assert "1 cell compared" in text
+
+
+def test_seeds_of_one_run_alone_do_not_move_the_mean(compared):
+    assert compared([cell(seed=1)], [cell(seed=1), cell(seed=2, mse=5.0)])[0] == 0
+
+
+def test_runs_without_a_common_cell_do_not_agree(compared):
+    status, text = compared([cell("H8")], [cell("H16")])
+    assert status == 1
+    assert "no cell is in both files" in text
+
+
+def test_an_error_that_is_no_number_never_agrees(compared):
+    for value in (float("nan"), None):
+        assert compared([{**cell(), "mse": value}], [cell()], "--tolerance", "1e9")[0] == 1
+
+
+def test_wrong_files_are_named_with_a_mend(tmp_path, capsys):
+    good, text, other = tmp_path / "cells.parquet", tmp_path / "cells.csv", tmp_path / "curves.parquet"
+    twice, empty = tmp_path / "twice.parquet", tmp_path / "empty.parquet"
+    write([cell()], CELLS, good, {})
+    write([cell(), cell()], CELLS, twice, {})
+    write([], CELLS, empty, {})
+    text.write_text("sweep,arch\n")
+    write([{**cell(), "metric": "mse", "error_mean": 1.0, "error_std": None, "seeds": 1}], CURVES, other, {})
+    for path, why in (
+        (tmp_path / "none.parquet", "does not exist"),
+        (tmp_path, "is not a Parquet file"),
+        (text, "is not a Parquet file"),
+        (other, "lacks the column seed, mse, rrmse_peak, rrmse_norm"),
+        (twice, "holds a cell (sweep, arch, N, seed) twice"),
+        (empty, "holds no cell"),
+    ):
+        assert cli.main(["compare", str(good), str(path)]) == 2
+        assert f"{path} {why}" in capsys.readouterr().err
+    assert cli.main(["compare", str(good), str(good), "--tolerance", "nan"]) == 2
