@@ -32,6 +32,7 @@ def main():
     made = [path.name for path in results.iterdir() if path.name not in ("README.md", "reference")]
     if made:
         sys.exit(f"results/ is not empty ({', '.join(sorted(made)[:3])}, …): use a fresh clone")
+    changed = git("status", "--porcelain") or "none"
     command = ["snakemake", *(["--profile", arguments.profile] if arguments.profile else [])]
     command += ["--config", f"study={arguments.study}"]
     started = time.perf_counter()
@@ -46,7 +47,7 @@ def main():
     about = {
         "command": " ".join(command),
         "commit": git("rev-parse", "HEAD"),
-        "changed files": git("status", "--porcelain") or "none",
+        "changed files": changed,
         "wall seconds": round(wall, 1),
         "jobs": job_seconds(results / "benchmarks"),
         "machine": machine(),

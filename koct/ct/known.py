@@ -6,7 +6,7 @@ from typing import Any
 
 from koct.ct import PROBLEMS
 from koct.ct.operators import Operator
-from koct.files import read_record, write_record
+from koct.files import map_array, write_array, write_record
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,18 @@ class Known:
 
 
 def make(spec, path):
-    """Write what the problem's known operator has that is worth keeping."""
-    write_record(path, **importlib.import_module(PROBLEMS[spec["problem"]]).gram(spec))
+    """Write what the problem's known operator has that is worth keeping: its Gram matrix, and R itself if small."""
+    fields = importlib.import_module(PROBLEMS[spec["problem"]]).gram(spec)
+    if list(fields) == ["gram"]:
+        write_array(path, fields["gram"])  # may be larger than a record can be
+    else:
+        write_record(path, **fields)
 
 
 def load(spec, path, where):
     """The known operator of a problem on a device; `path` is its file, or None where the fit does without."""
-    record = read_record(path) if path else None
+    record = None
+    if path:
+        mapped = map_array(path)
+        record = {name: mapped[name] for name in mapped.dtype.names} if mapped.dtype.names else {"gram": mapped}
     return importlib.import_module(PROBLEMS[spec["problem"]]).known(spec, record, where)
