@@ -12,10 +12,10 @@ rule fit:
         "results/logs/fits/{sweep}/{arch}/N{N}_seed{seed}.log",
     benchmark:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
+    wildcard_constraints:
+        sweep=SMALL,
     conda:
         "../envs/koct.yaml"
-    resources:
-        gpu_mb=gpu_mb,
     params:
         spec=fit_spec,
     message:
@@ -23,6 +23,13 @@ rule fit:
     shell:
         # few fields: Snakemake formats this line three times for every job of a dry run
         "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+
+
+use rule fit as fit_fanbeam with:
+    wildcard_constraints:
+        sweep=LARGE,
+    resources:
+        gpu_mb=gpu_mb,
 
 
 rule untrained:

@@ -1,5 +1,6 @@
 # What every stage needs: the package, the checked config, and what a job depends on besides its files.
 
+import functools
 import gc
 import json
 import os
@@ -29,6 +30,11 @@ except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(KOCT_DEVICE=config.get("device", "auto"))  # no parameter of a job: another device runs nothing again
 SWEEPS = {sweep.name: sweep for sweep in STUDY}
+# Surrogate jobs take less than a second, fan-beam jobs want a GPU or minutes: rules of their own, by name of the sweep.
+SMALL, LARGE = (
+    "|".join(re.escape(sweep.name) for sweep in STUDY if (sweep.problem == "surrogate") is small) or "(?!)"
+    for small in (True, False)
+)
 CELLS = [paths.cell(**cell) for cell in sweeps.grid(STUDY)]
 
 
@@ -54,10 +60,15 @@ def gram_spec(wildcards):
     return spec(SWEEPS[wildcards.sweep].gram_spec(), "koct.cells", "koct.learn.linalg")
 
 
+@functools.cache
+def curve_spec(name, arch):
+    """What the fits of one curve share."""
+    sweep = SWEEPS[name]
+    return spec(sweep.fit_spec(arch), "koct.cells", ARCHS[arch], PROBLEMS[sweep.problem])
+
+
 def fit_spec(wildcards):
-    sweep = SWEEPS[wildcards.sweep]
-    cell = {"N": int(wildcards.N), "seed": int(wildcards.seed)}
-    return spec(sweep.fit_spec(wildcards.arch) | cell, "koct.cells", ARCHS[wildcards.arch], PROBLEMS[sweep.problem])
+    return f'{{"N": {wildcards.N}, "seed": {wildcards.seed}, {curve_spec(wildcards.sweep, wildcards.arch)[1:]}'
 
 
 def untrained_spec(wildcards):

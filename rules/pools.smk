@@ -8,16 +8,23 @@ rule pool:
         "results/logs/pools/{sweep}/seed{seed}.log",
     benchmark:
         "results/benchmarks/pools/{sweep}/seed{seed}.tsv"
+    wildcard_constraints:
+        sweep=SMALL,
     conda:
         "../envs/koct.yaml"
-    resources:
-        gpu_mb=gpu_mb,
     params:
         spec=pool_spec,
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
         "python -m koct pool --spec {params.spec:q} --seed {wildcards.seed} --out {output} > {log} 2>&1"
+
+
+use rule pool as pool_fanbeam with:
+    wildcard_constraints:
+        sweep=LARGE,
+    resources:
+        gpu_mb=gpu_mb,
 
 
 rule known_operator:

@@ -210,7 +210,7 @@ def edited(small_fanbeam):
 
 
 def fits(jobs):
-    return {rule: count for rule, count in jobs.items() if rule in ("pool", "gram", "fit", "untrained")}
+    return {rule: count for rule, count in jobs.items() if rule in ("pool_fanbeam", "gram", "fit_fanbeam", "untrained")}
 
 
 def test_what_runs_again(small_fanbeam, edited):
@@ -218,11 +218,11 @@ def test_what_runs_again(small_fanbeam, edited):
     edited(lambda config: config.update(device="cpu"))
     assert small_fanbeam.plan() == {}
     edited(lambda config: config["sweeps"]["F32"].update(ko={**config["sweeps"]["F32"]["ko"], "iterations": 100}))
-    assert fits(small_fanbeam.plan()) == {"fit": 6}
+    assert fits(small_fanbeam.plan()) == {"fit_fanbeam": 6}
     edited(lambda config: config["sweeps"]["F32"].update(lambdas=[1.0, 10.0]))
-    assert fits(small_fanbeam.plan()) == {"fit": 12}
+    assert fits(small_fanbeam.plan()) == {"fit_fanbeam": 12}
     edited(lambda config: config["sweeps"]["F32"].update(rays="exact"))
-    assert fits(small_fanbeam.plan()) == {"pool": 2, "gram": 2, "fit": 12, "untrained": 1}
+    assert fits(small_fanbeam.plan()) == {"pool_fanbeam": 2, "gram": 2, "fit_fanbeam": 12, "untrained": 1}
 
 
 def test_the_closed_form_beats_its_start_and_needs_few_samples(small_fanbeam):
