@@ -303,7 +303,12 @@ def test_fits_of_two_seeds_are_refused(small_fanbeam, tmp_path):
 def test_the_figure_of_a_sweep_asks_for_its_first_seed_alone(checkout):
     fresh = checkout()
     fresh.path("config.yaml").write_text(yaml.safe_dump(SMALL_FANBEAM))
-    assert fresh.plan("results/fig_recons_F32.png") == {"pool": 1, "gram": 1, "fit": 6, "figure_recons": 1}
+    assert fresh.plan("results/fig_recons_F32.png") == {
+        "pool_fanbeam": 1,
+        "gram": 1,
+        "fit_fanbeam": 6,
+        "figure_recons": 1,
+    }
     assert fresh.plan()["figure_recons"] == 2
 
 
