@@ -1,7 +1,10 @@
 """The fan-beam problem against analytic truth and slower solvers, its pools, and a small sweep really run."""
 
+import ctypes
 import json
 import math
+import mmap
+import os
 
 import numpy as np
 import pandas as pd
@@ -136,7 +139,7 @@ def test_phantoms_come_from_the_stated_streams(tmp_path):
 
 def test_a_pool_is_small_and_a_prefix_of_it_smaller(tmp_path):
     pools.make(SPEC, 1, tmp_path / "pool.npy")
-    record = 4 * 10 * 24 + 4 * 6 * 6 + 4 + 5
+    record = 4 * 10 * 24 + 4 * 6 * 6 + 4 + 12
     assert (tmp_path / "pool.npy").stat().st_size < 48 * record + 512
     pool = pools.Pool(tmp_path / "pool.npy")
     assert isinstance(pool.records, np.memmap)
@@ -144,6 +147,32 @@ def test_a_pool_is_small_and_a_prefix_of_it_smaller(tmp_path):
     np.testing.assert_array_equal(pool.y("train", 4), pool.y("train")[:4])
     with pytest.raises(KoctError, match="holds 40 train pairs and 41 were asked for"):
         pool.y("train", 41)
+
+
+def test_a_cell_touches_its_prefix_and_not_the_pool(tmp_path):
+    """Of a pool that is not in memory, four pairs bring in a small part: the kernel's read-ahead, no more."""
+    path = tmp_path / "pool.npy"
+    pools.make({**SPEC, "H": 64, "V": 200, "B": 64, "pool": {"train": 1000, "val": 1, "test": 1}}, 1, path)
+    with open(path, "r+b") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = resident(path)
+    if before > 0.1:
+        pytest.skip("this file system keeps what it was told to forget")
+    pool = pools.Pool(path)
+    pool.x("train", 4), pool.y("train", 4)
+    assert resident(path) - before < 0.1
+
+
+def resident(path):
+    """The share of a file's pages that are in memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    pages = -(-path.stat().st_size // mmap.PAGESIZE)
+    state = (ctypes.c_ubyte * pages)()
+    mapped = np.memmap(path, np.uint8, mode="r")
+    if libc.mincore(ctypes.c_void_p(mapped.ctypes.data), ctypes.c_size_t(path.stat().st_size), state):
+        pytest.skip("mincore is not allowed here")
+    return sum(byte & 1 for byte in state) / pages
 
 
 # A small sweep, really run

@@ -37,7 +37,7 @@ def records(spec, seed):
             ellipses = np.stack([packed(draw_fanbeam(stream), MOST_ELLIPSES) for _ in range(count)])
             images = np.stack([rasterise(unpacked(rows), spec["H"], np.float32) for rows in ellipses])
             x = device.get(A(where.put(images)))
-            yield {"part": part, "x": x, "ellipses": ellipses, "H": np.full(count, spec["H"], np.int32)}
+            yield {"x": x, "ellipses": ellipses, "H": np.full(count, spec["H"], np.int32)}
         print(f"{part}: {spec['pool'][part]} phantoms", flush=True)
 
 

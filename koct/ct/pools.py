@@ -1,7 +1,9 @@
 """Pools on disk: one NumPy file per seed, one record per phantom, so that any prefix is read alone.
 
-A record is its part (train, val or test), the sinogram x, and the phantom: as the image y where that is small, as its
-ellipses where it is large. A file is written as it is drawn and mapped when it is read: neither takes it into memory.
+A record is the sinogram x and the phantom, as the image y where that is small and as its ellipses where it is large;
+the training phantoms come first, then those for validation and for the test. Every record also says how many there
+are of each, so that nobody has to look through the file. It is written as it is drawn and mapped when it is read:
+neither takes it into memory.
 """
 
 import importlib
@@ -13,18 +15,21 @@ from koct.ct.phantoms import Ellipse, rasterise
 from koct.errors import KoctError
 from koct.files import map_array, whole
 
+PARTS = ("train", "val", "test")
+
 
 def make(spec, seed, path):
     """Draw the pool of one seed: the parts train, val and test of its problem, one after the other."""
     problem = importlib.import_module(PROBLEMS[spec["problem"]])
-    count, written = sum(spec["pool"].values()), 0
+    counts = [spec["pool"][part] for part in PARTS]
+    written = 0
     with whole(path) as aside, open(aside, "wb") as file:
         for fields in problem.records(spec, seed):
             length = len(fields["x"])
-            fields["part"] = np.full(length, fields["part"], "S5")
+            fields["counts"] = np.tile(np.array(counts, np.int32), (length, 1))
             dtype = np.dtype([(name, value.dtype, value.shape[1:]) for name, value in fields.items()])
             if not written:
-                header = {"descr": dtype.descr, "fortran_order": False, "shape": (count,)}
+                header = {"descr": dtype.descr, "fortran_order": False, "shape": (sum(counts),)}
                 np.lib.format.write_array_header_2_0(file, header)
             chunk = np.empty(length, dtype)
             for name, value in fields.items():
@@ -39,9 +44,9 @@ class Pool:
     def __init__(self, path):
         self.path = path
         self.records = map_array(path)
-        parts = self.records["part"]
-        self.first = {part: int(np.argmax(parts == part.encode())) for part in ("train", "val", "test")}
-        self.count = {part: int(np.sum(parts == part.encode())) for part in self.first}
+        held = self.records["counts"][0].tolist()
+        self.count = dict(zip(PARTS, held, strict=True))
+        self.first = dict(zip(PARTS, np.cumsum([0, *held]).tolist(), strict=False))
 
     def _chosen(self, part, count):
         held = self.count[part]

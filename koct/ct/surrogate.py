@@ -20,7 +20,7 @@ def records(spec, seed):
     A = projector(spec["H"], spec["V"])
     for part in ("train", "val", "test"):
         phantoms = np.stack([rasterise(draw_surrogate(rng), spec["H"]) for _ in range(spec["pool"][part])])
-        yield {"part": part, "x": A(phantoms), "y": phantoms}
+        yield {"x": A(phantoms), "y": phantoms}
 
 
 def known(spec, record, where):
