@@ -314,6 +314,26 @@ def test_a_gpu_that_is_not_there(small_fanbeam, monkeypatch):
     assert device.choose() is device.CPU
 
 
+def test_a_gpu_that_is_too_small(small_fanbeam, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed: no GPU could be too small")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use: none can be too small")
+    from koct import cells
+
+    monkeypatch.chdir(small_fanbeam.folder)
+    monkeypatch.setenv("KOCT_DEVICE", "cuda")
+    spec = {"sweep": "F32", "problem": "fanbeam", "H": 32, "V": 20, "B": 32, "arch": "fc", "N": 64, "seed": 1}
+    files = {"pool": "results/pools/F32/seed1.npy", "gram": "results/grams/F32/seed1.npy"}
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(1e-6)
+    try:
+        with pytest.raises(KoctError, match="out of GPU memory: .* a smaller gpu_mb"):
+            cells.fit({**spec, "lambdas": [1.0]}, files, tmp_path / "row.json", tmp_path / "fit.npy")
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert not any(tmp_path.iterdir())
+
+
 def test_what_a_gpu_does_to_a_job_is_one_sentence():
     torch = pytest.importorskip("torch", reason="torch is not installed: no GPU could fail")
     from koct.device import failures_explained
