@@ -297,7 +297,7 @@ def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
 
 
 def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
-    edited("koct/learn/fc.py", lambda text: text.replace("np.maximum(values, 0)", "np.maximum(values, 1e-12)"))
+    edited("koct/learn/fc.py", lambda text: text.replace("values.clip(min=0)", "values.clip(min=1e-12)"))
     assert study.plan() == {"fit": 75, **AGGREGATES}
 
 
