@@ -89,10 +89,11 @@ def evaluate(fit_path, inputs, row_path):
 def load(fit_path, inputs):
     """(about, network, cell) of a fit on disk."""
     state = read_record(fit_path)
-    about = json.loads(state.pop("about").item())
+    about = json.loads(state.pop("about").flat[-1])  # the last of several records says it
     cell = Cell(about, named(about["arch"], inputs))
     x, y = cell.pairs("train", about["N"]) if about["arch"] == "fc" else (None, None)  # the dual form needs them
-    state = {name: cell.where.put(np.array(value)) for name, value in state.items()}
+    if not getattr(cell.network, "MAPPED", False):
+        state = {name: cell.where.put(np.array(value)) for name, value in state.items()}
     return about, cell.network.restore(state, x, y, cell.spec, known=cell.known), cell
 
 

@@ -44,6 +44,12 @@ def fit(spec, inputs, outputs):
     cells.fit(spec, cells.named(spec["arch"], inputs), *outputs)
 
 
+def fit_fsdp(spec, inputs, outputs, checkpoints, checkpoint_minutes):
+    from koct import sharded
+
+    return sharded.fit(spec, inputs, *outputs, checkpoints, checkpoint_minutes)
+
+
 def evaluate(fit, inputs, out):
     from koct import cells
 
@@ -181,6 +187,7 @@ INPUTS = (
         "help": "the pool, and the known operator or Gram matrix if used",
     },
 )
+OUTPUTS = ("--outputs", {"nargs": 2, "metavar": ("ROW", "FIT"), "help": "where to write the row and the fit"})
 KNOWN = ("--known", {"nargs": "?", "metavar": "FILE", "help": "the sweep's known operator if it is on disk"})
 OUT = ("--out", {"metavar": "FILE", "help": "where to write"})
 
@@ -208,7 +215,18 @@ VERBS = {
         [
             SPEC,
             INPUTS,
-            ("--outputs", {"nargs": 2, "metavar": ("ROW", "FIT"), "help": "where to write the row and the fit"}),
+            OUTPUTS,
+        ],
+    ),
+    "fit-fsdp": (
+        fit_fsdp,
+        "fit and evaluate one cell of fc-fsdp; started by torchrun, one process per rank",
+        [
+            SPEC,
+            ("--inputs", {"nargs": "+", "metavar": "FILE", "help": "pool, row of fc, and the Gram matrix if used"}),
+            OUTPUTS,
+            ("--checkpoints", {"metavar": "FOLDER", "help": "where a checkpoint waits for the next run"}),
+            _optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=float, default=5.0),
         ],
     ),
     "evaluate": (evaluate, "evaluate a fit again", [_file("fit", "what `fit` wrote"), INPUTS, OUT]),

@@ -21,5 +21,9 @@ def fit(sweep, arch, N, seed):
     return f"results/fits/{sweep}/{arch}/N{N}_seed{seed}.npy"
 
 
+def checkpoints(sweep, arch, N, seed):
+    return f"results/checkpoints/{sweep}/{arch}/N{N}_seed{seed}"
+
+
 def untrained(sweep):
     return f"results/untrained/{sweep}.json"

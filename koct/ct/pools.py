@@ -39,7 +39,7 @@ def make(spec, seed, path):
 
 
 class Pool:
-    """A pool on disk. `x` and `y` give the first `count` (default: all) pairs of a part as flat rows."""
+    """A pool on disk. `x` and `y` give `count` (default: all) pairs of a part, from `first` on, as flat rows."""
 
     def __init__(self, path):
         self.path = path
@@ -48,24 +48,24 @@ class Pool:
         self.count = dict(zip(PARTS, held, strict=True))
         self.first = dict(zip(PARTS, np.cumsum([0, *held]).tolist(), strict=False))
 
-    def _chosen(self, part, count):
+    def _chosen(self, part, count, first):
         held = self.count[part]
-        count = held if count is None else count
-        if count > held:
+        end = held if count is None else first + count
+        if end > held:
             raise KoctError(
-                f"{self.path} holds {held} {part} pairs and {count} were asked for: make the pool larger or N smaller"
+                f"{self.path} holds {held} {part} pairs and {end} were asked for: make the pool larger or N smaller"
             )
-        return self.records[self.first[part] : self.first[part] + count]
+        return self.records[self.first[part] + first : self.first[part] + end]
 
-    def x(self, part, count=None):
-        chosen = self._chosen(part, count)
+    def x(self, part, count=None, first=0):
+        chosen = self._chosen(part, count, first)
         return np.array(chosen["x"]).reshape(len(chosen), -1)
 
-    def y(self, part, count=None):
-        chosen = self._chosen(part, count)
+    def y(self, part, count=None, first=0):
+        chosen = self._chosen(part, count, first)
         if "y" in chosen.dtype.names:
             return np.array(chosen["y"]).reshape(len(chosen), -1)
-        H = int(chosen["H"][0]) if len(chosen) else 0
+        H = int(self.records["H"][0])
         images = np.empty((len(chosen), H * H), chosen["x"].dtype)
         for image, rows in zip(images, chosen["ellipses"], strict=True):
             image[:] = rasterise(unpacked(rows), H, images.dtype).ravel()

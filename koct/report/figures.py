@@ -14,8 +14,8 @@ from koct.report.labels import METRICS, arch_label, sweep_label
 from koct.results import mean_over_seeds, per_seed, read
 from koct.risk.calibration import Calibration
 
-COLOURS = {"ko": "#0b6e4f", "fc": "#c8553d"}
-MARKERS = {"ko": "o", "fc": "s"}
+COLOURS = {"ko": "#0b6e4f", "fc": "#c8553d", "fc-fsdp": "#5b4b8a"}
+MARKERS = {"ko": "o", "fc": "s", "fc-fsdp": "^"}
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,

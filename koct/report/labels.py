@@ -8,7 +8,7 @@ METRICS = {
 
 
 def arch_label(arch):
-    return arch.upper()
+    return {"fc-fsdp": "FC (FSDP)"}.get(arch, arch.upper())
 
 
 def sweep_label(row):

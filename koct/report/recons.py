@@ -38,7 +38,7 @@ def recons(fits, pool, known, out):
 
 def _reconstruct(path, pool, known, count):
     """(about, images) of one fit. Nothing of its network outlives the call: FC holds its whole training set."""
-    arch = json.loads(read_record(path)["about"].item())["arch"]
+    arch = json.loads(read_record(path)["about"].flat[-1])["arch"]
     about, network, cell = load(path, [pool, known] if known and arch == "ko" else [pool])
     return about, get(network.predict(cell.where.put(cell.pool.x("test", count))))
 

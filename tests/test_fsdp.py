@@ -1,0 +1,309 @@
+"""The dense network trained under FSDP, with real torchrun on the CPU: it is the ridge, however it is run."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+from conftest import ROOT
+
+from koct import cells
+from koct.ct import pools
+from koct.errors import KoctError
+from koct.learn import shards
+from koct.sharded import Checkpoints, check_memory
+from koct.sweeps import study
+
+torch = pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
+
+ABOUT = {"sweep": "H32", "problem": "surrogate", "H": 32, "V": 40, "B": 32, "N": 64, "seed": 1}
+LAMBDAS = [1e-6, 1e-4, 1e-2, 1.0, 1e2]
+
+
+class Trial:
+    """The files of one cell, and how its job is started."""
+
+    def __init__(self, folder, **changes):
+        self.folder, self.about = folder, {**ABOUT, **changes}
+        pool = {"pool": {"train": 64, "val": 32, "test": 128}}
+        pools.make({**self.about, **pool}, 1, folder / "pool.npy")
+        ridge = {**self.about, "arch": "fc", "lambdas": LAMBDAS}
+        cells.fit(ridge, {"pool": folder / "pool.npy"}, folder / "fc.json", folder / "fc.npy")
+        self.ridge = json.loads((folder / "fc.json").read_text())
+
+    def command(self, ranks, iterations, name, pool="pool.npy", ridge="fc.json", **changes):
+        spec = {**self.about, "arch": "fc-fsdp", "fsdp": {"iterations": iterations}, **changes}
+        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks else []
+        files = ["--inputs", pool, ridge, "--outputs", f"{name}.json", f"{name}.npy"]
+        koct = ["-m", "koct", "fit-fsdp", "--spec", json.dumps(spec), *files, "--checkpoints", f"{name}-checkpoints"]
+        return [sys.executable, *torchrun, *koct]
+
+    def start(self, *arguments, **changes):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(self.command(*arguments, **changes), cwd=self.folder, env=environment, **how)
+
+    def run(self, ranks, iterations, name, **changes):
+        """(exit status, output) of a job."""
+        job = self.start(ranks, iterations, name, **changes)
+        output, _ = job.communicate(timeout=120)
+        return job.returncode, output
+
+    def row(self, name):
+        return json.loads((self.folder / f"{name}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Blocks of 27 rows and 61 samples: no number of ranks shares them equally."""
+    return Trial(tmp_path_factory.mktemp("small"), sweep="H9", H=9, V=8, B=9, N=61)
+
+
+ITERATIONS = 100
+ERRORS = ("val_mse", "mse", "rrmse_peak", "rrmse_norm")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(small):
+    """The output of a run on one rank."""
+    status, output = small.run(1, ITERATIONS, "undisturbed")
+    assert status == 0, output
+    return output
+
+
+def losses(output):
+    return np.array([float(loss) for loss in re.findall(r"iteration \d+ of \d+: loss (\S+), ", output)])
+
+
+def test_ranks_change_nothing(small, undisturbed):
+    status, output = small.run(2, ITERATIONS, "two")
+    assert status == 0, output
+    assert re.search(r"iteration 12 of 100: loss \S+, \d+ samples/s, \d+\.\d s left\n", output)
+    assert output.count("GiB per rank") == 1
+    assert len(losses(output)) == 50
+    assert losses(output)[-1] < losses(output)[0]
+    np.testing.assert_allclose(losses(output), losses(undisturbed), rtol=1e-5)
+    for error in ERRORS:
+        assert small.row("two")[error] == pytest.approx(small.row("undisturbed")[error], rel=1e-4)
+    assert small.row("two")["device"] == "cpu × 2"
+
+
+def test_the_fit_on_disk_is_the_matrix(small, undisturbed):
+    """Loaded again, it gives the row; it is the ridge's."""
+    about, network, cell = cells.load(small.folder / "undisturbed.npy", [small.folder / "pool.npy"])
+    assert isinstance(network.M, np.memmap)
+    assert network.M.shape == (3, 27, 72)
+    row = small.row("undisturbed")
+    assert row.keys() == small.ridge.keys()
+    assert row.items() > about.items()
+    for error, value in cell.errors(network, "test").items():
+        assert value == pytest.approx(row[error], rel=1e-9)
+
+    X, Y = cell.pool.x("train", 61), cell.pool.y("train", 61)
+    M = Y.T @ np.linalg.solve(X @ X.T + about["lam"] * np.eye(61), X)
+    np.testing.assert_allclose(network.M.reshape(81, 72), M, atol=1e-3 * np.abs(M).max())
+
+
+def test_training_ends_at_the_ridge(tmp_path):
+    trial = Trial(tmp_path)
+    status, output = trial.run(2, 60, "trained")
+    assert status == 0, output
+    row = trial.row("trained")
+    assert (row["lam"], row["p"]) == (trial.ridge["lam"], trial.ridge["p"])
+    for error in ERRORS:
+        assert row[error] == pytest.approx(trial.ridge[error], rel=0.01)
+
+
+# Interruptions
+
+
+def interrupted(trial, ranks, number):
+    """Start a job, send it a signal in mid-run; gives (exit status, output, the iteration after which it stopped)."""
+    job = trial.start(ranks, ITERATIONS, "disturbed")
+    seen = ""
+    for line in job.stdout:
+        seen += line
+        if " samples/s, " in line:
+            break
+    job.send_signal(number)
+    seen += job.communicate(timeout=60)[0]
+    stopped = re.search(rf"stopped by {number.name} after iteration (\d+); run again to go on", seen)
+    assert stopped, seen
+    return job.returncode, seen, int(stopped[1])
+
+
+def test_a_stopped_job_goes_on_with_other_ranks(small, undisturbed):
+    folder = small.folder / "disturbed-checkpoints"
+    status, output, first = interrupted(small, None, signal.SIGUSR1)  # without torchrun: one rank
+    assert status == 75
+    assert [path.name for path in folder.iterdir()] == [f"after-{first}"]
+    assert not (small.folder / "disturbed.json").exists()
+    status, output, second = interrupted(small, 2, signal.SIGTERM)
+    assert status != 0
+    assert f"resumed after iteration {first}\n" in output
+    assert [path.name for path in folder.iterdir()] == [f"after-{second}"]
+    status, output = small.run(None, ITERATIONS, "disturbed")
+    assert status == 0, output
+    assert f"resumed after iteration {second}\n" in output
+    for error in ERRORS:
+        assert small.row("disturbed")[error] == pytest.approx(small.row("undisturbed")[error], rel=1e-4)
+    assert not folder.exists()
+
+
+def test_the_checkpoint_of_another_fit_is_not_used(tmp_path, capsys):
+    rank = SimpleNamespace(rank=0)
+    for iteration in (5, 40):
+        (tmp_path / f"after-{iteration}").mkdir()
+        about = {"fit": {"lam": 1.0}, "iteration": iteration, "seconds": 1.5}
+        (tmp_path / f"after-{iteration}" / "fit.json").write_text(json.dumps(about))
+    (tmp_path / ".unfinished").mkdir()
+    assert Checkpoints(tmp_path, {"lam": 1.0}, rank, 300).last()[1]["iteration"] == 40
+    assert Checkpoints(tmp_path, {"lam": 2.0}, rank, 300).last() is None
+    assert "after-40 is of another fit and is not used" in capsys.readouterr().out
+    assert Checkpoints(tmp_path / "none", {"lam": 1.0}, rank, 300).last() is None
+
+
+# Memory
+
+
+def test_the_memory_foretold_is_the_memory_taken():
+    """Against the largest sum of tensors that torch's own profiler sees."""
+    H, V, B, N = 32, 40, 32, 512
+    done = subprocess.run(
+        [sys.executable, "-c", PROFILED.format(H=H, V=V, B=B, N=N)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert shards.needed(H, V, B, N, 1) == pytest.approx(int(done.stdout.split()[-1]), rel=0.3)
+
+
+PROFILED = """
+import torch
+from torch.profiler import profile
+from koct.learn.fsdp import Preconditioner, ShardedMatrix
+from koct.sharded import Ranks
+mesh = Ranks().mesh("cpu")
+peak = 0
+with profile(profile_memory=True) as seen:
+    x, y = torch.rand({N}, {V} * {B}), torch.rand({N}, {H} ** 2)
+    matrix = ShardedMatrix({H}, {V}, {B}, mesh)
+    preconditioner = Preconditioner(x, 1.0, {N})
+    for _ in range(3):
+        matrix.iterate(x, y, preconditioner, 1e-6, 0.5)
+total = 0
+for event in seen.profiler.kineto_results.events():
+    if event.name() == "[memory]":
+        total += event.nbytes()
+        peak = max(peak, total)
+print(peak)
+"""
+
+
+def test_blocks_tile_the_matrix():
+    for H, V, B in ((2, 1, 2), (9, 8, 9), (127, 60, 127), (256, 90, 256), (512, 180, 512), (250, 40, 250)):
+        rows = shards.block_rows(H, V, B)
+        assert H * H % rows == 0
+        assert 4 * rows * V * B <= max(shards.BLOCK, 4 * V * B)
+    assert shards.block_rows(256, 90, 256) == 2048
+
+
+@pytest.mark.parametrize(("N", "ranks"), [(64, 3), (5, 8), (7, 7), (2048, 16)])
+def test_shares_cover_the_samples(N, ranks):
+    shares = [shards.share(N, rank, ranks) for rank in range(ranks)]
+    assert [n for first, count in shares for n in range(first, first + count)] == list(range(N))
+
+
+def test_a_job_that_cannot_fit_says_how_many_ranks_would(capsys):
+    size = {"H": 512, "V": 180, "B": 512, "N": 2048}
+    with pytest.raises(KoctError, match=r"1 rank, needs (\S+) GiB per rank, 79.0 GiB there; (\d+) ranks") as caught:
+        check_memory(**size, ranks=1, available=79 * 2**30)
+    enough = int(re.search(r"(\d+) ranks with as much would do: raise fsdp.ranks to it", str(caught.value))[1])
+    assert enough == 3
+    check_memory(**size, ranks=enough, available=79 * 2**30)
+    assert re.fullmatch(r"needs \d+\.\d GiB per rank, 79\.0 GiB there\n", capsys.readouterr().out)
+    with pytest.raises(KoctError, match="no number of ranks would do"):
+        check_memory(**size, ranks=1, available=2**20)
+
+
+# What goes wrong
+
+
+def test_too_large_a_job_ends_at_once(small):
+    """Before any data are read."""
+    large = {"H": 4096, "V": 4096, "B": 4096}
+    (small.folder / "large-fc.json").write_text(json.dumps({**small.ridge, **large}))
+    status, output = small.run(None, 10, "large", ridge="large-fc.json", **large)
+    assert status == 2
+    assert re.search(r"koct: error: M does not fit: 1 rank, needs \d+\.\d GiB per rank, .* ranks .*would do", output)
+    status, output = small.run(None, 10, "large", **large)
+    assert status == 2
+    assert "koct: error: fc.json is the row of another cell (H, V, B differ): give that of fc" in output
+
+
+def test_data_that_are_not_finite_are_one_error(small):
+    """On the rank that does not print, too."""
+    pool = np.load(small.folder / "pool.npy")
+    pool["x"][60] = np.nan
+    np.save(small.folder / "broken.npy", pool)
+    status, output = small.run(2, 10, "broken", pool="broken.npy")
+    assert status != 0
+    assert output.count("koct: error: broken.npy has training samples that are not finite: delete it") == 1
+    assert len(re.findall(r"exitcode *: 2 ", output)) == 2  # what torchrun says of its two workers
+    assert not (small.folder / "broken.json").exists()
+    status, output = small.run(None, 10, "broken", pool="broken.npy")
+    assert status == 2
+    assert output.count("koct: error: ") == 1
+
+
+BAD = {
+    "no fsdp": ({"archs": ["fc-fsdp"]}, r"sweeps\.H8\.fsdp is missing; .* add fsdp: \{ranks: 2, iterations: 200\}"),
+    "no iterations": ({"fsdp": {"ranks": 2}}, r"sweeps\.H8\.fsdp\.iterations is missing; add it"),
+    "no ranks": ({"fsdp": {"ranks": 0, "iterations": 9}}, r"sweeps\.H8\.fsdp\.ranks = 0 must be at least 1"),
+    "odd": (
+        {"fsdp": {"ranks": 3, "iterations": 9, "nodes": 2}},
+        r"fsdp\.ranks = 3 cannot be shared equally .* = 2; make",
+    ),
+}
+
+
+@pytest.mark.parametrize(("entry", "message"), BAD.values(), ids=BAD)
+def test_a_bad_config_is_named_with_its_mend(entry, message):
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    config["sweeps"]["H8"].update(entry)
+    with pytest.raises(KoctError, match=message):
+        study(config)
+
+
+# Through the workflow
+
+
+def test_the_workflow_trains_and_other_ranks_refit_nothing(checkout):
+    done = checkout()
+    config = yaml.safe_load(done.path("config.yaml").read_text())
+    config["sweeps"]["H8"] |= {"archs": ["fc", "fc-fsdp"], "N": [4, 16], "seeds": [1]}
+    config["sweeps"]["H8"]["fsdp"] = {"ranks": 2, "iterations": 60}
+    config["studies"]["surrogate"] = ["H8"]
+    done.path("config.yaml").write_text(yaml.safe_dump(config))
+    cell = "results/cells/H8/fc-fsdp/N16_seed1.json"
+    done.snakemake(cell)
+    trained, ridge = (json.loads(done.path(path).read_text()) for path in (cell, cell.replace("fc-fsdp", "fc")))
+    for error in ERRORS:
+        assert trained[error] == pytest.approx(ridge[error], rel=0.05)
+    assert trained["device"] == "cpu × 2"
+    config["sweeps"]["H8"]["fsdp"] = {"ranks": 1, "iterations": 60, "checkpoint_minutes": 1}
+    done.path("config.yaml").write_text(yaml.safe_dump(config))
+    assert done.plan(cell) == {}
+    config["sweeps"]["H8"]["fsdp"]["iterations"] = 61
+    done.path("config.yaml").write_text(yaml.safe_dump(config))
+    assert done.plan(cell) == {"fit_fsdp": 1}
+    config["sweeps"]["H8"]["fsdp"] |= {"ranks": 4, "nodes": 2}
+    done.path("config.yaml").write_text(yaml.safe_dump(config))
+    assert done.plan(cell) == {"fit_fsdp_nodes": 1}
