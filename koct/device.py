@@ -55,7 +55,9 @@ def choose():
             raise KoctError("the fan-beam problem needs numba on the CPU: pip install 'koct[fanbeam]'")
     else:
         device = Device("cuda")
-    print(f"device: {device.label}" + (f" ({missing})" if missing else ""), flush=True)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # which a cluster sets to what the job was given
+    about = "; ".join(filter(None, [missing, visible and f"CUDA_VISIBLE_DEVICES={visible}"]))
+    print(f"device: {device.label}" + (f" ({about})" if about else ""), flush=True)
     return device
 
 

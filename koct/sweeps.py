@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from koct.errors import KoctError
+from koct.learn.shards import needed
 
 SCHEMA = Path(__file__).with_name("config.schema.json")
 LARGEST_RIDGE = 32768  # weights that are fitted in closed form: 8 GiB for their normal matrix
@@ -31,6 +32,7 @@ class Sweep:
     targets: tuple = ()
     tikhonov: float | None = None
     rays: str | None = None
+    fsdp: dict | None = None
 
     def pool_spec(self):
         """What a pool depends on, besides its seed."""
@@ -50,6 +52,8 @@ class Sweep:
 
     def fit_spec(self, arch):
         """What a fit depends on, besides its input files, N and the seed."""
+        if arch == "fc-fsdp":  # neither ranks nor checkpoints change its numbers
+            return {**self.row_spec(), "fsdp": {"iterations": self.fsdp["iterations"]}, "arch": arch}
         by_ridge = arch != "ko" or self.ko["solver"] == "ridge"
         options = (["lambdas"] if by_ridge else []) + (["ko"] if arch == "ko" else [])
         return {**self.row_spec(), **self._pick(*options), "arch": arch}
@@ -70,9 +74,68 @@ class Sweep:
         if self.problem == "surrogate":
             return 0
         N = N or self.pool["train"]
+        if arch == "fc-fsdp":
+            return self.rank_bytes(N) // 10**6
         pairs = 4 * N * (self.V * self.B + self.H**2)
         work = 4 * 8 * N**2 if arch == "fc" else 3 * 8 * (self.V * self.B) ** 2 if self.ko["solver"] == "ridge" else 0
         return 1500 + (pairs + work) // 10**6
+
+    def rank_bytes(self, N):
+        """Memory of a rank of fc-fsdp in bytes: 2.5 GB for Python, torch, CUDA and NCCL, and its arrays."""
+        return int(2.5e9) + needed(self.H, self.V, self.B, N or max(self.N), self.fsdp["ranks"])
+
+    def mem_mb(self, stage, N=0):
+        """Host memory of a fan-beam job in MB, on a GPU or without: 3 GB for Python, torch and CUDA, and its arrays.
+
+        Stages are pool, gram, known, untrained, recons and the architectures. Measured without a GPU at H = 512:
+        pool 0.3 GB, gram 1.6 GB, fc with N = 2048 4.3 GB.
+        """
+        size, train = self.V * self.B, self.pool["train"]
+        match stage:
+            case "pool" | "untrained":  # a few records at a time
+                held = 0
+            case "gram":
+                held = 2 * 4 * train * size + 3 * 8 * train**2
+            case "known":
+                held = 3 * 8 * size * (size + self.H**2 if self.problem == "surrogate" else size)
+            case "ko":
+                held = 6 * N * (size + self.H**2)
+                if self.ko["solver"] == "ridge":
+                    held += 8 * N * size + 3 * 8 * size**2
+            case "fc-fsdp":  # on GPUs much less; --mem is per node
+                held = self.fsdp["ranks"] // self.fsdp["nodes"] * self.rank_bytes(N)
+            case _:
+                held = 6 * (N or max(self.N)) * (size + self.H**2) + 4 * 8 * (N or max(self.N)) ** 2
+        return 3000 + held // 10**6
+
+    def minutes(self, stage, N=0):
+        """Time limit of a fan-beam job in minutes: two to start and three times what one CPU core takes.
+
+        Each case is operations by operations per second, as measured on a Neoverse N1: at H = 512 240 s for a pool,
+        24 s for its Gram matrix, 600 s for ko, 48 s for fc with N = 2048. A GPU takes 15 to 35 s for each.
+        """
+        size, pixels, train = self.V * self.B, self.H**2, self.pool["train"]
+        held_out = self.pool["val"] + self.pool["test"]
+        match stage:
+            case "pool":
+                seconds = (train + held_out) * size * 2 * self.H / 8.5e8
+            case "gram":
+                seconds = train**2 * size / 1.6e10
+            case "known":
+                seconds = self.V**2 * pixels / 3e7
+            case "untrained":
+                seconds = len(self.seeds) * held_out * self.V * pixels / 3.9e8
+            case "ko" if self.ko["solver"] == "ridge":
+                seconds = (len(self.lambdas) * size**3 / 3 + 2 * N * size**2) / 1e10
+            case "ko":
+                seconds = self.ko["iterations"] * self.ko["batch"] * self.V * pixels / 3.9e8
+            case "fc-fsdp":  # at the speed of a GPU; what is slower goes on from its checkpoint
+                work = 4 * (N or max(self.N)) * pixels * size * self.fsdp["iterations"]
+                seconds = 200 + work / (1e13 * self.fsdp["ranks"])
+            case _:
+                n = N or max(self.N)
+                seconds = (10 * n**3 + 2 * n * pixels * held_out * len(self.lambdas)) / 1.3e10
+        return 2 + math.ceil(3 * seconds / 60)
 
     def _pick(self, *keys):
         return {key: getattr(self, key) for key in keys}
@@ -98,6 +161,8 @@ def sweep(name, entry):
         ko.setdefault("toward", "zero")
     else:
         ko["lr"] = float(ko["lr"])
+    if entry.get("fsdp"):
+        entry["fsdp"] = {"checkpoint_minutes": 5, "nodes": 1, **entry["fsdp"]}
     return Sweep(name, **{**entry, "ko": ko})
 
 
@@ -235,11 +300,24 @@ def _problem_problems(name, entry):
             yield f"{name}.ko.{key} = {ko[key]!r} means nothing to the solver ridge; take it out"
     if solver != "ridge" and "toward" in ko:
         yield f"{name}.ko.toward = {ko['toward']!r} means nothing to the solver {solver}; take it out"
+    yield from _fsdp_problems(name, entry)
     size = entry["V"] * entry["B"]
     if "ko" in entry["archs"] and solver == "ridge" and size > LARGEST_RIDGE:
         yield (
             f"{name}.ko.solver = 'ridge' needs a matrix of {size}² numbers ({size**2 * 8 / 2**30:.0f} GiB); "
             "take adagrad, or fewer views or bins"
+        )
+
+
+def _fsdp_problems(name, entry):
+    """What goes with the architecture fc-fsdp."""
+    fsdp = entry.get("fsdp")
+    if "fc-fsdp" in entry["archs"] and fsdp is None:
+        yield f"{name}.fsdp is missing; the architecture fc-fsdp needs it: add fsdp: {{ranks: 2, iterations: 200}}"
+    if fsdp and fsdp["ranks"] % fsdp.get("nodes", 1):
+        yield (
+            f"{name}.fsdp.ranks = {fsdp['ranks']} cannot be shared equally by fsdp.nodes = {fsdp['nodes']}; "
+            "make ranks a multiple of nodes"
         )
 
 

@@ -14,6 +14,7 @@ rule fit:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
         sweep=SMALL,
+        arch="ko|fc",
     conda:
         "../envs/koct.yaml"
     params:
@@ -28,13 +29,17 @@ rule fit:
 use rule fit as fit_fanbeam with:
     wildcard_constraints:
         sweep=LARGE,
+        arch="ko|fc",
     resources:
         gpu_mb=gpu_mb,
+        gpu=gpus,
+        mem_mb=mem_mb(),
+        runtime=minutes(),
 
 
 rule untrained:
     input:
-        known=lambda wildcards: rules.known_operator.output if SWEEPS[wildcards.sweep].problem == "surrogate" else [],
+        known=rules.known_operator.output,
         pools=lambda wildcards: expand(rules.pool.output, sweep=wildcards.sweep, seed=SWEEPS[wildcards.sweep].seeds),
     output:
         paths.untrained("{sweep}"),
@@ -42,10 +47,10 @@ rule untrained:
         "results/logs/untrained/{sweep}.log",
     benchmark:
         "results/benchmarks/untrained/{sweep}.tsv"
+    wildcard_constraints:
+        sweep=SMALL,
     conda:
         "../envs/koct.yaml"
-    resources:
-        gpu_mb=gpu_mb,
     params:
         spec=untrained_spec,
         seeds=lambda wildcards: SWEEPS[wildcards.sweep].seeds,
@@ -54,3 +59,16 @@ rule untrained:
     shell:
         "python -m koct untrained --spec {params.spec:q} --seeds {params.seeds}"
         " --known {input.known} --out {output} > {log} 2>&1"
+
+
+use rule untrained as untrained_fanbeam with:
+    input:
+        known=[],
+        pools=lambda wildcards: expand(rules.pool.output, sweep=wildcards.sweep, seed=SWEEPS[wildcards.sweep].seeds),
+    wildcard_constraints:
+        sweep=LARGE,
+    resources:
+        gpu_mb=gpu_mb,
+        gpu=gpus,
+        mem_mb=mem_mb("untrained"),
+        runtime=minutes("untrained"),

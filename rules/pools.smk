@@ -25,6 +25,9 @@ use rule pool as pool_fanbeam with:
         sweep=LARGE,
     resources:
         gpu_mb=gpu_mb,
+        gpu=gpus,
+        mem_mb=mem_mb("pool"),
+        runtime=minutes("pool"),
 
 
 rule known_operator:
@@ -36,6 +39,9 @@ rule known_operator:
         "results/benchmarks/known/{sweep}.tsv"
     conda:
         "../envs/koct.yaml"
+    resources:
+        mem_mb=mem_mb("known"),
+        runtime=minutes("known"),
     params:
         spec=known_spec,
     message:
@@ -57,6 +63,9 @@ rule gram:
         "../envs/koct.yaml"
     resources:
         gpu_mb=gpu_mb,
+        gpu=gpus,
+        mem_mb=mem_mb("gram"),
+        runtime=minutes("gram"),
     params:
         spec=gram_spec,
     message:

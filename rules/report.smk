@@ -58,6 +58,9 @@ rule figure_recons:
         "../envs/koct.yaml"
     resources:
         gpu_mb=gpu_mb,
+        gpu=gpus,
+        mem_mb=mem_mb("recons"),
+        runtime=minutes("recons"),
     params:
         code=recons_code,
     message:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ["Snakefile", "rules", "envs", "profiles", "koct", "config.yaml"]
+PARTS = ["Snakefile", "rules", "envs", "profiles", "slurm", "koct", "config.yaml"]
 SMALL_FANBEAM = {
     "study": "small",
     "studies": {"small": ["F32", "F32-exact"]},
@@ -42,8 +42,11 @@ class Checkout:
         self.folder = Path(folder)
         for part in PARTS:
             source = ROOT / part
-            copy = shutil.copytree if source.is_dir() else shutil.copy
-            copy(source, self.folder / part)
+            if source.is_symlink():
+                (self.folder / part).symlink_to(source.readlink())
+            else:
+                copy = shutil.copytree if source.is_dir() else shutil.copy
+                copy(source, self.folder / part)
 
     def snakemake(self, *arguments, check=True):
         command = [Path(sys.executable).with_name("snakemake"), *map(str, arguments)]

@@ -239,7 +239,8 @@ def edited(small_fanbeam):
 
 
 def fits(jobs):
-    return {rule: count for rule, count in jobs.items() if rule in ("pool_fanbeam", "gram", "fit_fanbeam", "untrained")}
+    wanted = ("pool_fanbeam", "gram", "fit_fanbeam", "untrained_fanbeam")
+    return {rule: count for rule, count in jobs.items() if rule in wanted}
 
 
 def test_what_runs_again(small_fanbeam, edited):
@@ -251,7 +252,7 @@ def test_what_runs_again(small_fanbeam, edited):
     edited(lambda config: config["sweeps"]["F32"].update(lambdas=[1.0, 10.0]))
     assert fits(small_fanbeam.plan()) == {"fit_fanbeam": 12}
     edited(lambda config: config["sweeps"]["F32"].update(rays="exact"))
-    assert fits(small_fanbeam.plan()) == {"pool_fanbeam": 2, "gram": 2, "fit_fanbeam": 12, "untrained": 1}
+    assert fits(small_fanbeam.plan()) == {"pool_fanbeam": 2, "gram": 2, "fit_fanbeam": 12, "untrained_fanbeam": 1}
 
 
 def test_the_closed_form_beats_its_start_and_needs_few_samples(small_fanbeam):
@@ -327,7 +328,7 @@ def test_a_gpu_that_is_too_small(small_fanbeam, tmp_path, monkeypatch):
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(1e-6)
     try:
-        with pytest.raises(KoctError, match="out of GPU memory: .* a smaller gpu_mb"):
+        with pytest.raises(KoctError, match=r"out of GPU memory: .* a smaller gpu_mb"):
             cells.fit({**spec, "lambdas": [1.0]}, files, tmp_path / "row.json", tmp_path / "fit.npy")
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

@@ -1,0 +1,336 @@
+"""`snakemake --profile slurm` on a real SLURM: tests/cluster/slurm.sh starts one on any Debian machine."""
+
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT, SMALL_FANBEAM
+
+from koct import queue, sweeps
+from koct.errors import KoctError
+
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+SMALL = {
+    "study": "small",
+    "studies": {"small": ["H8", "F32"]},
+    "sweeps": {
+        "H8": {**CONFIG["sweeps"]["H8"], "N": [4, 8], "seeds": [1], "archs": ["ko"]},
+        "F32": {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1]},
+    },
+}
+PROFILE = ["--profile", "slurm", "--config", "study=small", "--slurm-init-seconds-before-status-checks", "1"]
+
+
+def slurm(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def answers():
+    try:
+        return bool(slurm("sinfo", "--noheader"))
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+cluster = pytest.mark.skipif(not answers(), reason="no SLURM answers here: run tests/cluster/slurm.sh start")
+
+
+def jobs(folder):
+    """What SLURM knows of a folder's jobs, by the rule and wildcards in their comments; of a repeated one the last."""
+    records = (dict(re.findall(r"(\S+?)=(\S*)", line)) for line in slurm("scontrol", "-do", "show", "job").splitlines())
+    return {job["Comment"].removeprefix("rule_"): job for job in records if job.get("WorkDir") == str(folder)}
+
+
+def until(condition, seconds=60):
+    """Wait until a function returns something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{condition.__name__} did not come true in {seconds} s")
+
+
+def small(checkout, config=SMALL):
+    made = checkout()
+    made.path("config.yaml").write_text(yaml.safe_dump(config))
+    return made
+
+
+def started(run, *arguments):
+    """snakemake on the cluster, in the background."""
+    with open(run.path("out.txt"), "a") as out:
+        command = [Path(sys.executable).with_name("snakemake"), *arguments, *PROFILE]
+        return subprocess.Popen(command, cwd=run.folder, stdout=out, stderr=out, start_new_session=True)
+
+
+def assert_same_results(first, second, names=("cells", "untrained", "curves", "calibration", "budget")):
+    for name in names:
+        tables = [pd.read_parquet(run.path(f"results/{name}.parquet")) for run in (first, second)]
+        one, two = (table.drop(columns="fit_seconds", errors="ignore") for table in tables)
+        pd.testing.assert_frame_equal(one, two, rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def local(checkout):
+    run = small(checkout)
+    run.snakemake()
+    return run
+
+
+@pytest.fixture(scope="module")
+def submitted(checkout):
+    """The small study through SLURM, undisturbed, and what was printed."""
+    run = small(checkout)
+    return run, run.snakemake(*PROFILE)
+
+
+# What is submitted
+
+
+@cluster
+def test_the_cluster_gives_the_bits_of_the_local_run(submitted, local):
+    run, done = submitted
+    assert_same_results(run, local)
+    assert "Study small: 2 sweeps, 6 cells, device auto." in done.stdout + done.stderr
+    assert run.path("results/fig_sweeps.pdf").exists()
+
+
+@cluster
+def test_partition_memory_time_and_gpus_are_what_the_formulas_say(submitted):
+    run, _ = submitted
+    sweep = sweeps.sweep("F32", SMALL["sweeps"]["F32"])
+    known = sweeps.sweep("H8", SMALL["sweeps"]["H8"])
+    on_gpu = {
+        "pool_fanbeam_wildcards_F32_1": ("pool", 0),
+        "gram_wildcards_F32_1": ("gram", 0),
+        "untrained_fanbeam_wildcards_F32": ("untrained", 0),
+        "figure_recons_wildcards_F32": ("recons", 0),
+        **{f"fit_fanbeam_wildcards_F32_{arch}_{N}_1": (arch, N) for arch in ("ko", "fc") for N in (4, 16)},
+    }
+    asked = {name: ("gpu", sweep.mem_mb(*job), sweep.minutes(*job), "gres:gpu:1", "1") for name, job in on_gpu.items()}
+    # groups: one core, the memory of the largest, the time of all
+    asked["pools_known_operator_pool"] = (
+        "cpu",
+        max(2000, known.mem_mb("known")),
+        1 + known.minutes("known"),
+        None,
+        "1",
+    )
+    asked["cells_fit_untrained"] = ("cpu", 2000, 3, None, "1")
+    summary = "summary_budget_calibrate_collect_figure_sweeps_table_budget_table_calibration_..."
+    asked[summary] = ("cpu", 2000, 8, None, "1")
+
+    def read(job):
+        memory = job["MinMemoryNode"]
+        mb = int(memory[:-1]) * {"M": 1, "G": 1024}[memory[-1]]
+        hours, minutes, seconds = map(int, job["TimeLimit"].split(":"))
+        return job["Partition"], mb, 60 * hours + minutes + seconds / 60, job.get("TresPerJob"), job["NumCPUs"]
+
+    found = {name: read(job) for name, job in jobs(run.folder).items()}
+    (long,) = (name for name in found if name.startswith("summary_"))
+    found[summary] = found.pop(long)
+    assert found == asked
+
+
+@cluster
+def test_a_job_sees_the_gpus_it_asked_for(submitted):
+    run, _ = submitted
+    for log in ("pools/F32/seed1.log", "grams/F32/seed1.log", "fits/F32/ko/N16_seed1.log", "fits/F32/fc/N4_seed1.log"):
+        assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
+
+
+@cluster
+def test_a_job_of_two_ranks_is_given_two_gpus(submitted):
+    pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
+    run, _ = submitted
+    path = run.path("config.yaml")
+    before = path.read_text()
+    wider = {**SMALL["sweeps"]["F32"], "archs": ["ko", "fc", "fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 5}}
+    path.write_text(yaml.safe_dump({**SMALL, "sweeps": {**SMALL["sweeps"], "F32": wider}}))
+    try:
+        run.snakemake("results/cells/F32/fc-fsdp/N16_seed1.json", *PROFILE)
+    finally:
+        path.write_text(before)
+    job = jobs(run.folder)["fit_fsdp_wildcards_F32_fc-fsdp_16_1"]
+    assert (job["Partition"], job["TresPerJob"], job["NumCPUs"]) == ("gpu", "gres:gpu:2", "2")
+    log = run.path("results/logs/fits/F32/fc-fsdp/N16_seed1.log").read_text()
+    assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d,\d\)$", log, re.M)
+
+
+@cluster
+def test_a_thousand_cells_are_26_submissions_and_their_pools_at_most_13(checkout):
+    """Really submitted, to a partition that is down: nothing runs. Pools: 40 in a submission as well, at most 500."""
+    many = {**SMALL["sweeps"]["H8"], "seeds": list(range(500))}
+    run = small(checkout, {**SMALL, "studies": {"small": ["H8"]}, "sweeps": {"H8": many}})
+    for name in ["known/H8", *(f"pools/H8/seed{seed}" for seed in many["seeds"])]:
+        path = run.path(f"results/{name}.npy")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    slurm("scontrol", "update", "PartitionName=cpu", "State=DOWN")
+    process = started(run)
+    try:
+        until(lambda: len(jobs(run.folder)) or process.poll() is not None)
+        count = lambda: slurm("squeue", "--noheader", "--format=%Z").split().count(str(run.folder))  # noqa: E731
+        before = -1
+        while before != (before := count()):
+            time.sleep(3)
+        assert before == math.ceil((1000 + 1) / 40)  # 1,000 cells and the untrained network
+        profile = (ROOT / "profiles/slurm/config.yaml").read_text()
+        assert "  pools: 40\n" in profile
+        assert before + math.ceil(500 / 40) + 1 <= 60  # and the summary
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        assert count() == 0  # an interrupted run takes its jobs with it
+    finally:
+        slurm("scontrol", "update", "PartitionName=cpu", "State=UP")
+        process.kill()
+
+
+# What goes wrong
+
+
+@cluster
+def test_killed_cancelled_and_timed_out_one_more_command_gives_the_same_results(checkout, local):
+    run, target = small(checkout), "results/cells.parquet"
+
+    # snakemake itself, by kill -9, with a job of it running
+    process = started(run, target)
+    until(lambda: any(job["JobState"] == "RUNNING" for job in jobs(run.folder).values()))
+    process.kill()
+    process.wait()
+    left = [job["JobId"] for job in jobs(run.folder).values() if job["JobState"] in ("RUNNING", "PENDING")]
+    assert left
+
+    # one cell by scancel, one that hangs by its time limit; without retries both fail
+    process = started(run, target, "--retries", "0")
+
+    def running(name):
+        return lambda: (job := jobs(run.folder).get(name)) and job["JobState"] == "RUNNING" and job["JobId"]
+
+    def hang(job):
+        """Stop the program of a cell, and let its job's time be over soon."""
+        mark = "results/fits/F32/ko/N4_seed1.npy"
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_text().split("\0")
+                if mark in words and "koct" in words and os.readlink(folder / "cwd") == str(run.folder):
+                    os.kill(int(folder.name), signal.SIGSTOP)
+                    slurm("scontrol", "update", f"JobId={job}", "EndTime=now+1seconds")
+                    return True
+            except OSError:
+                continue
+
+    def cancelled():
+        job = running("fit_fanbeam_wildcards_F32_ko_16_1")()
+        return job and (slurm("scancel", job) or job)
+
+    def hung():
+        job = running("fit_fanbeam_wildcards_F32_ko_4_1")()
+        return job and hang(job)
+
+    waiting = [cancelled, hung]
+
+    def all_disturbed():
+        waiting[:] = [disturb for disturb in waiting if not disturb()]
+        return not waiting
+
+    until(all_disturbed, 90)
+    assert process.wait(180) == 1
+    text = run.path("out.txt").read_text()
+    assert f"Cancelled {len(left)} job" in text
+    assert "'CANCELLED'" in text
+    assert "'TIMEOUT'" in text
+    assert not run.path("results/cells/F32/ko/N4_seed1.json").exists()
+    assert run.path("results/cells/F32/fc/N16_seed1.json").exists()  # the others went on
+
+    run.snakemake(target, *PROFILE)
+    assert_same_results(run, local, ["cells", "untrained"])
+    assert run.plan(target, *PROFILE) == {}
+
+
+def test_two_runs_in_one_folder_do_not_meet(tmp_path):
+    hold = "from koct.queue import take_lock; lock = take_lock(); print('held', flush=True); input()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", hold], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    with pytest.raises(KoctError, match=rf"another snakemake \(process {process.pid} on .*\) runs in this folder"):
+        queue.take_lock(tmp_path)
+    process.kill()
+    process.communicate()
+    assert queue.take_lock(tmp_path)  # however it ended
+
+
+# Where there is no SLURM
+
+
+def test_a_dry_run_needs_no_slurm(checkout, tmp_path, monkeypatch):
+    run = small(checkout)
+    for name in ("bash", "sh", "env", "which", "git", "uname"):
+        if shutil.which(name):
+            (tmp_path / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plan = run.plan("--profile", "slurm", "--config", "study=small")
+    assert plan["fit"] == 2
+    assert plan["fit_fanbeam"] == 4
+    done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=small", "device=cpu")
+    assert done.returncode == 0
+
+
+def test_a_plain_command_does_not_load_the_plugin(tmp_path):
+    """It would bring pandas, half a second at every start."""
+    ask = "import importlib.util, sys; print(importlib.util.find_spec('snakemake_executor_plugin_' + sys.argv[1][2:]))"
+    (tmp_path / "ask.py").write_text(ask)
+    environment = {key: value for key, value in os.environ.items() if key != "SNAKEMAKE_PROFILE"}
+
+    def found(*words):
+        command = [sys.executable, "ask.py", *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+        return done.stdout.strip() != "None"
+
+    assert found("--slurm")
+    environment["SNAKEMAKE_PROFILE"] = "profiles/slurm"
+    assert found("--slurm")
+    del environment["SNAKEMAKE_PROFILE"]
+    (tmp_path / "ask.py").write_text(ask.replace("sys.argv[1][2:]", "'slu' + 'rm'"))
+    assert not found()
+
+
+def test_requests_grow_with_the_cell():
+    sizes = [sweeps.sweep(name, CONFIG["sweeps"][name]) for name in ("H128", "H256", "H512")]
+    for stage, N in (("pool", 0), ("gram", 0), ("ko", 2048), ("fc", 2048), ("recons", 0)):
+        asked = [(sweep.mem_mb(stage, N), sweep.minutes(stage, N)) for sweep in sizes]
+        assert asked == sorted(asked)
+    largest = sizes[-1]
+    assert largest.mem_mb("fc", 4) < largest.mem_mb("fc", 2048) < 16_000
+    # what was measured on one CPU core fits, twice
+    for stage, N, seconds, mb in (
+        ("pool", 0, 240, 290),
+        ("gram", 0, 24, 1600),
+        ("ko", 2048, 600, 4300),
+        ("fc", 2048, 48, 4300),
+    ):
+        assert largest.minutes(stage, N) * 60 > 2 * seconds
+        assert largest.mem_mb(stage, N) > 1.5 * mb
+
+
+def test_the_table_of_sizes_is_made_of_the_formulas():
+    text = (ROOT / "docs/cluster.md").read_text()
+    for name in ("H128", "H256", "H512"):
+        sweep = sweeps.sweep(name, CONFIG["sweeps"][name])
+        row = [f"{sweep.mem_mb(s, N) / 1000:.1f} GB, {sweep.minutes(s, N)} min" for s, N in SIZES]
+        assert f"| {sweep.H} | {' | '.join(row)} |" in text
+
+
+SIZES = [("pool", 0), ("gram", 0), ("ko", 4), ("ko", 2048), ("fc", 4), ("fc", 2048)]
