@@ -1,5 +1,6 @@
 """`snakemake --profile slurm` on a real SLURM: tests/cluster/slurm.sh starts one on any Debian machine."""
 
+import json
 import math
 import os
 import re
@@ -150,22 +151,40 @@ def test_a_job_sees_the_gpus_it_asked_for(submitted):
         assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
 
 
+def with_fsdp(iterations):
+    wider = {**SMALL["sweeps"]["F32"], "archs": ["fc", "fc-fsdp"], "fsdp": {"ranks": 2, "iterations": iterations}}
+    return {**SMALL, "studies": {"small": ["F32"]}, "sweeps": {"F32": wider}}
+
+
+FSDP_ROW = "results/cells/F32/fc-fsdp/N16_seed1.json"
+FSDP_LOG = "results/logs/fits/F32/fc-fsdp/N16_seed1.log"
+FSDP_JOB = "fit_fsdp_wildcards_F32_fc-fsdp_16_1"
+
+
 @cluster
-def test_a_job_of_two_ranks_is_given_two_gpus(submitted):
+def test_a_cancelled_fsdp_cell_goes_on_from_its_checkpoint(checkout):
+    """Two ranks with two GPUs, cancelled in mid-run: submitted again, it ends as the local run does."""
     pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
-    run, _ = submitted
-    path = run.path("config.yaml")
-    before = path.read_text()
-    wider = {**SMALL["sweeps"]["F32"], "archs": ["ko", "fc", "fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 5}}
-    path.write_text(yaml.safe_dump({**SMALL, "sweeps": {**SMALL["sweeps"], "F32": wider}}))
-    try:
-        run.snakemake("results/cells/F32/fc-fsdp/N16_seed1.json", *PROFILE)
-    finally:
-        path.write_text(before)
-    job = jobs(run.folder)["fit_fsdp_wildcards_F32_fc-fsdp_16_1"]
+    run, local = (small(checkout, with_fsdp(1500)) for _ in range(2))
+    process = started(run, FSDP_ROW)
+    log = run.path(FSDP_LOG)
+
+    def under_way():
+        return log.exists() and re.search(r"^iteration \d+ of 1500", log.read_text(), re.M)
+
+    until(under_way, 120)
+    job = jobs(run.folder)[FSDP_JOB]
     assert (job["Partition"], job["TresPerJob"], job["NumCPUs"]) == ("gpu", "gres:gpu:2", "2")
-    log = run.path("results/logs/fits/F32/fc-fsdp/N16_seed1.log").read_text()
-    assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d,\d\)$", log, re.M)
+    slurm("scancel", job["JobId"])
+    assert process.wait(240) == 0  # the profile submits it again
+    text = log.read_text()
+    assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d,\d\)$", text, re.M)
+    assert 0 < int(re.search(r"^resumed after iteration (\d+)", text, re.M)[1]) < 1500
+    assert not re.search(r"^iteration 30 of 1500", text, re.M)  # its first line of progress: not from zero
+    local.snakemake(FSDP_ROW)
+    rows = [json.loads(which.path(FSDP_ROW).read_text()) for which in (run, local)]
+    for key in ("mse", "rrmse_peak", "rrmse_norm", "val_mse"):
+        assert rows[0][key] == pytest.approx(rows[1][key], rel=1e-4)
 
 
 @cluster
