@@ -72,7 +72,15 @@ def started(run, *arguments):
     """snakemake on the cluster, in the background."""
     with open(run.path("out.txt"), "a") as out:
         command = [Path(sys.executable).with_name("snakemake"), *arguments, *PROFILE]
-        return subprocess.Popen(command, cwd=run.folder, stdout=out, stderr=out, start_new_session=True)
+        # Ctrl-C must reach it even if these tests were started in the background, where SIGINT is ignored
+        return subprocess.Popen(
+            command,
+            cwd=run.folder,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
 
 
 def assert_same_results(first, second, names=("cells", "untrained", "curves", "calibration", "budget")):
@@ -212,7 +220,10 @@ def test_a_thousand_cells_are_26_submissions_and_their_pools_at_most_13(checkout
         until(lambda: count() == 0)  # an interrupted run takes its jobs with it
     finally:
         process.kill()
-        subprocess.run(["scancel", *(job["JobId"] for job in jobs(run.folder).values())], check=False)
+        listed = (line.split() for line in slurm("squeue", "--noheader", "--format=%A %Z").splitlines())
+        left = [job for job, folder in listed if folder == str(run.folder)]
+        if left:
+            slurm("scancel", *left)
         slurm("scontrol", "update", "PartitionName=cpu", "State=UP")
 
 
