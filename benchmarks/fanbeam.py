@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from koct.ct import known
 from koct.device import choose
-from koct.learn import gradient
+from koct.networks import gradient
+from koct.problems import known
 
 SIZES = {128: (60, 4), 256: (90, 1), 512: (180, 1)}  # H: views, batch
 PAIRS = 64

@@ -7,15 +7,15 @@ import time
 
 import numpy as np
 
-from koct import paths
-from koct.ct import PROBLEMS, known
-from koct.ct.pools import Pool
 from koct.device import failures_explained, get
 from koct.errors import KoctError
 from koct.files import map_array, read_record, write_array, write_record, write_text
-from koct.learn import ARCHS
-from koct.learn.linalg import gram_matrix
-from koct.learn.metrics import metrics
+from koct.metrics import metrics
+from koct.networks import ARCHS
+from koct.networks.linalg import gram_matrix
+from koct.problems import PROBLEMS, known
+from koct.problems.pools import Pool
+from koct.workflow import paths
 
 ABOUT = ("sweep", "problem", "H", "V", "B", "arch", "N", "seed")
 

@@ -27,13 +27,13 @@ def main(argv=None):
 
 
 def pool(spec, seed, out):
-    from koct.ct import pools
+    from koct.problems import pools
 
     pools.make(spec, seed, out)
 
 
 def known(spec, out):
-    from koct.ct import known
+    from koct.problems import known
 
     known.make(spec, out)
 
@@ -165,7 +165,7 @@ def compare(fresh, reference, tolerance):
 
 
 def config():
-    from koct.sweeps import document
+    from koct.workflow.sweeps import document
 
     print(document(), end="")
 

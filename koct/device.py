@@ -9,28 +9,29 @@ import ctypes
 import importlib.util
 import os
 
-import numpy as np
-
-from koct.ct.operators import is_torch
+from koct.arrays import is_torch
 from koct.errors import KoctError
 
 CHOICES = ("auto", "cpu", "cuda")
 
 
 class Device:
-    """Moves arrays to where they are computed with and back; `xp` is the module that computes there."""
+    """Moves arrays to where they are computed with."""
 
     def __init__(self, name):
         self.name = name
-        if name == "cpu":
-            self.xp, self.label = np, "cpu"
-        else:
+        self.label = name
+        if name == "cuda":
             import torch
 
-            self.xp, self.label = torch, torch.cuda.get_device_name()
+            self.label = torch.cuda.get_device_name()
 
     def put(self, array):
-        return array if self.name == "cpu" else self.xp.as_tensor(array, device="cuda")
+        if self.name == "cpu":
+            return array
+        import torch
+
+        return torch.as_tensor(array, device="cuda")
 
 
 CPU = Device("cpu")

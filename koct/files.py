@@ -56,12 +56,12 @@ def write_record(path, **fields):
 def record_writer(path, count, **fields):
     """Write `count` NumPy records piece by piece: `fields` are (dtype, shape) in the order in which a record has them.
 
-    Yields the file. A record can have 2 GiB at most, a file of them any size.
+    Yields the file and the dtype of a record. A record can have 2 GiB at most, a file of them any size.
     """
     dtype = np.dtype([(name, *kind) for name, kind in fields.items()])
     with whole(path) as aside, open(aside, "wb") as file:
         np.lib.format.write_array_header_2_0(file, {"descr": dtype.descr, "fortran_order": False, "shape": (count,)})
-        yield file
+        yield file, dtype
 
 
 def read_record(path):

@@ -2,9 +2,9 @@
 
 import json
 
-from koct.ct.fanbeam import Backprojector, FanBeam, RampFilter
-from koct.ct.parallel import projector
 from koct.files import write_text
+from koct.operators.fanbeam import Backprojector, FanBeam, RampFilter
+from koct.operators.parallel import projector
 from koct.risk.bound import fully_connected, operator_aware, structural_reference
 
 

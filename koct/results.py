@@ -13,11 +13,11 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 import koct
-from koct import paths
 from koct.errors import KoctError
 from koct.files import whole
 from koct.risk.calibration import calibrate
-from koct.sweeps import canonical, grid, sweep
+from koct.workflow import paths
+from koct.workflow.sweeps import canonical, grid, sweep
 
 COLUMNS = {
     "sweep": (pa.string(), "name of the sweep in config.yaml", ""),

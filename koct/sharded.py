@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
+from koct.arrays import is_torch
 from koct.cells import ABOUT, Cell
-from koct.ct.operators import is_torch
 from koct.device import failures_explained, get
 from koct.errors import KoctError
 from koct.files import map_array, record_writer, write_text
-from koct.learn import shards
-from koct.learn.fc_fsdp import Network, pixels
-from koct.learn.metrics import metrics
+from koct.metrics import metrics
+from koct.networks import shards
+from koct.networks.fc_fsdp import Network, pixels
 
 STOPPED = 75  # exit status (EX_TEMPFAIL) of a job that a signal ended after a checkpoint
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -117,7 +117,7 @@ class Job:
     """What training needs, made in the order in which it can fail: cheap checks first, memory before data."""
 
     def __init__(self, ranks, spec, inputs, checkpoints, checkpoint_minutes):
-        from koct.learn.fsdp import Preconditioner, ShardedMatrix
+        from koct.networks.fsdp import Preconditioner, ShardedMatrix
 
         self.ranks, self.spec, self.iterations = ranks, spec, spec["fsdp"]["iterations"]
         self.size = {key: spec[key] for key in ("H", "V", "B", "N")}
@@ -197,7 +197,7 @@ class Job:
         import torch
         import torch.distributed as dist
 
-        from koct.learn.fsdp import momentum
+        from koct.networks.fsdp import momentum
 
         done, before = self.checkpoints.resume(self.matrix.tensors())
         self.started -= before
@@ -246,7 +246,7 @@ class Job:
         else:
             images = {part: [] for part in parts}
             kinds = {"M": ("<f4", (rows, size)), "about": (f"S{ABOUT_BYTES}", ())}
-            with record_writer(fit_path, blocks, **kinds) as file:
+            with record_writer(fit_path, blocks, **kinds) as (file, _):
                 for number, block in enumerate(self.matrix.gathered(), 1):
                     on_host = block.cpu().numpy()
                     for part, x in parts.items():

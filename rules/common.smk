@@ -19,11 +19,11 @@ os.environ.update(
     PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]),
 )
 
-from koct import paths, queue, sweeps
-from koct.ct import PROBLEMS
+from koct.workflow import paths, queue, sweeps
+from koct.problems import PROBLEMS
 from koct.errors import KoctError
-from koct.learn import ARCHS
-from koct.sources import digest
+from koct.networks import ARCHS
+from koct.workflow.sources import digest
 
 try:
     STUDY = sweeps.study(config)
@@ -62,16 +62,16 @@ def spec(wanted, *modules):
 @asked_often
 def pool_spec(wildcards):
     sweep = SWEEPS[wildcards.sweep]
-    return spec(sweep.pool_spec(), "koct.ct.pools", PROBLEMS[sweep.problem])
+    return spec(sweep.pool_spec(), "koct.problems.pools", PROBLEMS[sweep.problem])
 
 
 def known_spec(wildcards):
     sweep = SWEEPS[wildcards.sweep]
-    return spec(sweep.known_spec(), "koct.ct.known", PROBLEMS[sweep.problem])
+    return spec(sweep.known_spec(), "koct.problems.known", PROBLEMS[sweep.problem])
 
 
 def gram_spec(wildcards):
-    return spec(SWEEPS[wildcards.sweep].gram_spec(), "koct.cells", "koct.learn.linalg")
+    return spec(SWEEPS[wildcards.sweep].gram_spec(), "koct.cells", "koct.networks.linalg")
 
 
 @functools.cache

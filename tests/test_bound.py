@@ -376,4 +376,4 @@ def test_the_estimator_loads_nothing_of_ct_and_nothing_heavy():
     code = "import sys, koct.risk.bound; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "koct.risk.bound" in loaded
-    assert not {"koct.ct", "torch", "matplotlib", "snakemake", "scipy", "yaml"} & set(loaded)
+    assert not {"koct.problems", "torch", "matplotlib", "snakemake", "scipy", "yaml"} & set(loaded)

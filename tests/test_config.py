@@ -7,10 +7,10 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from koct.ct import PROBLEMS
 from koct.errors import KoctError
-from koct.learn import ARCHS
-from koct.sweeps import SCHEMA, document, study
+from koct.networks import ARCHS
+from koct.problems import PROBLEMS
+from koct.workflow.sweeps import SCHEMA, document, study
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 BAD = {

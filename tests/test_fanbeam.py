@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from koct.ct.fanbeam import Backprojector, FanBeam, RampFilter
 from koct.errors import KoctError
+from koct.operators.fanbeam import Backprojector, FanBeam, RampFilter
 
 SIZES = [(8, 6, 8), (7, 5, 9), (16, 9, 15), (5, 4, 12), (12, 7, 5), (33, 10, 32), (1, 1, 1), (2, 1, 3)]
 # a short detector distance and wide bins: strong magnification, many pixels seen beyond the detector

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from koct.ct import known, pools
-from koct.ct.fanbeam import FanBeam, Projector, analytic_weights, fbp
-from koct.ct.fanbeam_problem import gram
-from koct.ct.phantoms import Ellipse, rasterise
 from koct.device import CPU
 from koct.errors import KoctError
+from koct.operators.fanbeam import FanBeam, Projector, analytic_weights, fbp
+from koct.problems import known, pools
+from koct.problems.fanbeam import gram
+from koct.problems.phantoms import Ellipse, rasterise
 
 SPEC = {
     "problem": "fanbeam",

@@ -14,11 +14,11 @@ import yaml
 from conftest import ROOT
 
 from koct import cells
-from koct.ct import pools
 from koct.errors import KoctError
-from koct.learn import shards
+from koct.networks import shards
+from koct.problems import pools
 from koct.sharded import Checkpoints, check_memory
-from koct.sweeps import study
+from koct.workflow.sweeps import study
 
 torch = pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
 
@@ -188,7 +188,7 @@ def test_the_memory_foretold_is_the_memory_taken():
 PROFILED = """
 import torch
 from torch.profiler import profile
-from koct.learn.fsdp import Preconditioner, ShardedMatrix
+from koct.networks.fsdp import Preconditioner, ShardedMatrix
 from koct.sharded import Ranks
 mesh = Ranks().mesh("cpu")
 peak = 0

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from koct.ct import known
-from koct.ct.streams import TorchStream
 from koct.device import CPU, Device
 from koct.errors import KoctError
-from koct.learn import gradient, ko
+from koct.networks import gradient, ko
+from koct.problems import known
+from koct.streams import TorchStream
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its optimisers are what training is compared with")
 
@@ -118,7 +118,7 @@ def test_gradient_descent_reaches_the_closed_form():
     """Without noise in the gradient and with a weak ridge both minimise the same sum of squares."""
     x, y = pairs(40)
     cpu = known.load(SPEC, None, CPU)
-    from koct.ct.fanbeam_problem import gram
+    from koct.problems.fanbeam import gram
 
     linear = known.Known(cpu.operator, cpu.weights, gram(SPEC)["gram"], nonnegative=False)
     spec = {"lambdas": [1e-3], "ko": {"solver": "ridge", "toward": "analytic"}}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from koct.ct.fanbeam import RAYS, Backprojector, FanBeam, Projector, RampFilter
+from koct.operators.fanbeam import RAYS, Backprojector, FanBeam, Projector, RampFilter
 
 torch = pytest.importorskip("torch", reason="torch is not installed: no tensors, no gradients")
 

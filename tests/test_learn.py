@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koct.ct.known import Known
-from koct.ct.operators import Matrix
 from koct.errors import KoctError
-from koct.learn import fc, ko
-from koct.learn.linalg import cholesky_solve
-from koct.learn.metrics import metrics
+from koct.metrics import metrics
+from koct.networks import fc, ko
+from koct.networks.linalg import cholesky_solve
+from koct.operators.algebra import Matrix
+from koct.problems.known import Known
 
 LAMBDAS = (1e-6, 1e-4, 1e-2, 1.0, 1e2)
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import rotate
 
-from koct.ct.operators import Diagonal, Matrix, Sparse
-from koct.ct.parallel import cosine_and_sine, projector, tikhonov_inverse, view_angles
+from koct.operators.algebra import Diagonal, Matrix, Sparse
+from koct.operators.parallel import cosine_and_sine, projector, tikhonov_inverse, view_angles
 
 
 def rotate_and_sum(image, V):

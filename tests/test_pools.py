@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from koct.ct import pools
-from koct.ct.parallel import projector
-from koct.ct.phantoms import Ellipse, rasterise
 from koct.errors import KoctError
 from koct.files import whole
+from koct.operators.parallel import projector
+from koct.problems import pools
+from koct.problems.phantoms import Ellipse, rasterise
 
 SPEC = {"problem": "surrogate", "H": 8, "V": 10, "B": 8, "pool": {"train": 12, "val": 3, "test": 5}}
 

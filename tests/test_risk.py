@@ -259,7 +259,7 @@ def test_missing_runs_are_left_out():
 def test_the_estimator_needs_neither_torch_nor_plots_nor_snakemake():
     code = (
         "import sys, koct.risk, koct.risk.pilot, koct.risk.bound, koct.risk.budget;"
-        "print([m for m in ('torch', 'matplotlib', 'snakemake', 'koct.ct', 'pandas') if m in sys.modules])"
+        "print([m for m in ('torch', 'matplotlib', 'snakemake', 'koct.problems', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

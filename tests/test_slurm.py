@@ -16,8 +16,8 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
-from koct import queue, sweeps
 from koct.errors import KoctError
+from koct.workflow import queue, sweeps
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SMALL = {
@@ -290,7 +290,7 @@ def test_killed_cancelled_and_timed_out_one_more_command_gives_the_same_results(
 
 
 def test_two_runs_in_one_folder_do_not_meet(tmp_path):
-    hold = "from koct.queue import take_lock; lock = take_lock(); print('held', flush=True); input()"
+    hold = "from koct.workflow.queue import take_lock; lock = take_lock(); print('held', flush=True); input()"
     process = subprocess.Popen(
         [sys.executable, "-c", hold], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

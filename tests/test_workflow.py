@@ -307,7 +307,7 @@ def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
 
 
 def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
-    edited("koct/learn/__init__.py", lambda text: text.replace("ARCHS = {", 'ARCHS = {"new": "koct.learn.ko", '))
+    edited("koct/learn/__init__.py", lambda text: text.replace("ARCHS = {", 'ARCHS = {"new": "koct.networks.ko", '))
     edited("koct/errors.py", lambda text: text + "\n# a remark\n")
     change_config(edited, lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
     assert study.plan() == {}

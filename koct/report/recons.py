@@ -6,11 +6,11 @@ import math
 import numpy as np
 
 from koct.cells import load
-from koct.ct.pools import Pool
 from koct.device import failures_explained, get
 from koct.errors import KoctError
 from koct.files import read_record
-from koct.learn.metrics import metrics
+from koct.metrics import metrics
+from koct.problems.pools import Pool
 from koct.report import figures
 from koct.report.labels import arch_label
 

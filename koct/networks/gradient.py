@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 
-from koct.ct.operators import is_torch
-from koct.ct.streams import TorchStream
+from koct.arrays import is_torch
 from koct.errors import KoctError
+from koct.streams import TorchStream
 
 REPORTS = 10  # lines of progress
 

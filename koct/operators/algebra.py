@@ -6,11 +6,6 @@ from functools import cached_property
 import numpy as np
 
 
-def is_torch(x):
-    """Whether x is a torch tensor, without importing torch."""
-    return type(x).__module__.partition(".")[0] == "torch"
-
-
 class Operator:
     """A real linear map from arrays of shape `domain` to arrays of shape `range`.
 

@@ -7,11 +7,11 @@ theory gives, Parker's times a cosine, are where learning starts.
 import numpy as np
 
 from koct import device
-from koct.ct.fanbeam import Backprojector, FanBeam, Projector, RampFilter, analytic_weights
-from koct.ct.known import Known
-from koct.ct.phantoms import draw_fanbeam, rasterise
-from koct.ct.pools import packed, unpacked
-from koct.ct.streams import TorchStream
+from koct.operators.fanbeam import Backprojector, FanBeam, Projector, RampFilter, analytic_weights
+from koct.problems.known import Known
+from koct.problems.phantoms import draw_fanbeam, rasterise
+from koct.problems.pools import packed, unpacked
+from koct.streams import TorchStream
 
 SELECT = "rrmse_peak"  # the validation error that chooses λ
 NONNEGATIVE = True  # the networks end in a ReLU
@@ -52,7 +52,7 @@ def known(spec, record, where):
 
 def gram(spec):
     """RᵀR of the known operator R as a dense (V·B, V·B) matrix."""
-    from koct.ct.gram import backprojection_gram
+    from koct.operators.normal import backprojection_gram
 
     g = geometry(spec)
     return {"gram": backprojection_gram(Backprojector(g), RampFilter(g.V, g.B))}

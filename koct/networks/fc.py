@@ -1,6 +1,6 @@
 """FC, the fully connected network: ŷ = M x with one dense learned matrix, fitted and applied in dual form."""
 
-from koct.learn.linalg import eigh, gram_matrix, product
+from koct.networks.linalg import eigh, gram_matrix, product
 
 
 class Network:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from koct.errors import KoctError
-from koct.learn.shards import needed
+from koct.networks.shards import needed
 
 SCHEMA = Path(__file__).with_name("config.schema.json")
 LARGEST_RIDGE = 32768  # weights that are fitted in closed form: 8 GiB for their normal matrix

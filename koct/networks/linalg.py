@@ -5,7 +5,7 @@ SciPy has more of it, but importing SciPy takes longer than a small fit.
 
 import numpy as np
 
-from koct.ct.operators import is_torch
+from koct.arrays import is_torch
 
 BLOCK = 2**24  # entries of a float32 array that are turned into float64 at a time
 

@@ -5,10 +5,10 @@ The known operator of its networks is the Tikhonov inverse A⁺ = (AᵀA + tikho
 
 import numpy as np
 
-from koct.ct.known import Known
-from koct.ct.operators import Matrix
-from koct.ct.parallel import projector, tikhonov_inverse
-from koct.ct.phantoms import draw_surrogate, rasterise
+from koct.operators.algebra import Matrix
+from koct.operators.parallel import projector, tikhonov_inverse
+from koct.problems.known import Known
+from koct.problems.phantoms import draw_surrogate, rasterise
 
 SELECT = "mse"  # the validation error that chooses λ
 NONNEGATIVE = False  # the networks of this study have no ReLU

@@ -5,9 +5,9 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: names of modules, messages, places of files. A new architecture refits no old one.
-INERT = {"koct.ct", "koct.learn", "koct.errors", "koct.paths"}
+INERT = {"koct.problems", "koct.networks", "koct.errors", "koct.workflow.paths"}
 
 
 @cache

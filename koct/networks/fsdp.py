@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
-from koct.learn.shards import MICRO_BATCH, block_rows, leading
+from koct.networks.shards import MICRO_BATCH, block_rows, leading
 
 SUBSPACE_ITERATIONS = 8
 POWER_ITERATIONS = 30

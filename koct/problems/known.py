@@ -4,9 +4,9 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from koct.ct import PROBLEMS
-from koct.ct.operators import Operator
 from koct.files import map_array, write_array, write_record
+from koct.operators.algebra import Operator
+from koct.problems import PROBLEMS
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from koct.ct.operators import Matrix, Sparse
+from koct.operators.algebra import Matrix, Sparse
 
 
 def view_angles(V):

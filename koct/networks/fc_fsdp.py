@@ -1,8 +1,8 @@
-"""FC trained by gradient: ŷ = M x as in `koct.learn.fc`, but with M itself, learned under FSDP (`koct.learn.fsdp`)."""
+"""FC trained by gradient: ŷ = M x as in `koct.networks.fc`, but with M itself, learned under FSDP."""
 
 import numpy as np
 
-from koct.ct.operators import is_torch
+from koct.arrays import is_torch
 from koct.errors import KoctError
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koct.ct.operators import Diagonal, Operator, is_torch
+from koct.arrays import is_torch
 from koct.errors import KoctError
+from koct.operators.algebra import Diagonal, Operator
 
 RAYS = ("printed", "exact")
 
@@ -72,6 +73,17 @@ class FanBeam:
         position += (self.B - 1) / 2
         return position, U
 
+    def taps(self, angle):
+        """How each pixel looks at a view that is padded by one zero before and two after: (left, weight, share).
+
+        Its value is weight · view[left] + share · (view[left + 1] − view[left]), with the weight (SI/U)² π/V.
+        """
+        position, U = self.onto_detector(angle)
+        position = np.clip(position + 1, 0, self.B + 1)
+        left = position.astype(np.int32)  # truncation is floor: nothing is negative
+        weight = (self.source_isocentre / U) ** 2 * (np.pi / self.V)
+        return left, weight, (position - left) * weight
+
 
 class Kernel(Operator):
     """An operator whose loops are compiled: Numba's for the CPU, Triton's for CUDA.
@@ -92,7 +104,7 @@ class Kernel(Operator):
 
     def _run(self, x, adjoint):
         if is_torch(x):
-            from koct.ct.autograd import Linear
+            from koct.operators.autograd import Linear
 
             return Linear.apply(x, self, adjoint)
         if x.dtype not in (np.float32, np.float64):
@@ -147,12 +159,12 @@ class Projector(Kernel):
         rays, count = self.samples()
         if device is None:
             return rays.astype(dtype), count
-        from koct.ct import kernels_cuda
+        from koct.operators import kernels_cuda
 
         return kernels_cuda.put(rays, dtype, device), count
 
     def _cpu(self, x, adjoint):
-        from koct.ct import kernels_cpu
+        from koct.operators import kernels_cpu
 
         H = self.geometry.H
         rays, count = self.table(x.dtype)
@@ -168,7 +180,7 @@ class Projector(Kernel):
         return np.ascontiguousarray(sinograms.T).reshape(-1, *self.range)
 
     def _cuda(self, x, adjoint):
-        from koct.ct import kernels_cuda
+        from koct.operators import kernels_cuda
 
         run = kernels_cuda.project_transposed if adjoint else kernels_cuda.project
         return run(x, *self.table(x.dtype, x.device), self.geometry)
@@ -187,18 +199,14 @@ class Backprojector(Kernel):
     def _table(self, dtype, device=None):
         g = self.geometry
         if device is not None:
-            from koct.ct import kernels_cuda
+            from koct.operators import kernels_cuda
 
             return kernels_cuda.backprojection_table(g, device)
         half = (g.V + 1) // 2  # the other views are mirror images
         shape = half, g.H, g.H
         left, weight, share = np.empty(shape, np.uint16), np.empty(shape, dtype), np.empty(shape, dtype)
         for view, angle in enumerate(g.angles[:half]):
-            position, U = g.onto_detector(angle)
-            position = np.clip(position + 1, 0, g.B + 1)  # in a view padded by one zero before and two after
-            left[view] = position  # truncation is floor: nothing is negative
-            weight[view] = (g.source_isocentre / U) ** 2 * (np.pi / g.V)
-            share[view] = (position - left[view]) * weight[view]
+            left[view], weight[view], share[view] = g.taps(angle)
         return left, weight, share
 
     def _cpu(self, x, adjoint):
@@ -210,7 +218,7 @@ class Backprojector(Kernel):
         return out
 
     def _gather(self, x, out):
-        from koct.ct import kernels_cpu
+        from koct.operators import kernels_cpu
 
         (n, V, B), H = x.shape, self.geometry.H
         half = (V + 1) // 2
@@ -224,7 +232,7 @@ class Backprojector(Kernel):
         np.add(image[..., 0], image[::-1, :, :, 1], out=out.transpose(1, 2, 0))
 
     def _scatter(self, y, out):
-        from koct.ct import kernels_cpu
+        from koct.operators import kernels_cpu
 
         (n, H, _), (V, B) = y.shape, self.domain
         half = (V + 1) // 2
@@ -239,7 +247,7 @@ class Backprojector(Kernel):
         out[:, : half - 1 : -1, ::-1] = bins[: V // 2, ..., 1].transpose(2, 0, 1)
 
     def _cuda(self, x, adjoint):
-        from koct.ct import kernels_cuda
+        from koct.operators import kernels_cuda
 
         run = kernels_cuda.backproject_transposed if adjoint else kernels_cuda.backproject
         return run(x, self.table(x.dtype, x.device), self.geometry)

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from koct.ct.kernels_cpu import COMPILE
+from koct.operators.kernels_cpu import COMPILE
 
 
 def backprojection_gram(back, ramp):
@@ -13,18 +13,12 @@ def backprojection_gram(back, ramp):
     """
     (V, B), g = back.domain, back.geometry
     K = ramp._matrix(np.zeros(0))
-    left, weight, share = np.empty((V, g.H**2), np.int32), np.empty((V, g.H**2)), np.empty((V, g.H**2))
-    for view, angle in enumerate(g.angles):
-        position, U = g.onto_detector(angle)
-        position = np.clip(position + 1, 0, B + 1).ravel()  # in a view padded by one bin before and two after
-        left[view] = position
-        weight[view] = ((g.source_isocentre / U) ** 2 * (np.pi / V)).ravel()
-        share[view] = (position - left[view]) * weight[view]
+    taps = [tuple(part.ravel() for part in g.taps(angle)) for angle in g.angles]
     gram = np.empty((V, B, V, B))
     block = np.empty((B + 3, B + 3))
     for v in range(V):
         for u in range(v + 1):
-            _pair(block, left[v], weight[v], share[v], left[u], weight[u], share[u])
+            _pair(block, *taps[v], *taps[u])
             gram[v, :, u] = K @ block[1 : B + 1, 1 : B + 1] @ K
             gram[u, :, v] = gram[v, :, u].T
         if v % 10 == 9 or v == V - 1:

@@ -7,14 +7,15 @@ neither takes it into memory.
 """
 
 import importlib
+import itertools
 import mmap
 
 import numpy as np
 
-from koct.ct import PROBLEMS
-from koct.ct.phantoms import Ellipse, rasterise
 from koct.errors import KoctError
-from koct.files import map_array, whole
+from koct.files import map_array, record_writer
+from koct.problems import PROBLEMS
+from koct.problems.phantoms import Ellipse, rasterise
 
 PARTS = ("train", "val", "test")
 
@@ -22,21 +23,16 @@ PARTS = ("train", "val", "test")
 def make(spec, seed, path):
     """Draw the pool of one seed: the parts train, val and test of its problem, one after the other."""
     problem = importlib.import_module(PROBLEMS[spec["problem"]])
-    counts = [spec["pool"][part] for part in PARTS]
-    written = 0
-    with whole(path) as aside, open(aside, "wb") as file:
-        for fields in problem.records(spec, seed):
-            length = len(fields["x"])
-            fields["counts"] = np.tile(np.array(counts, np.int32), (length, 1))
-            dtype = np.dtype([(name, value.dtype, value.shape[1:]) for name, value in fields.items()])
-            if not written:
-                header = {"descr": dtype.descr, "fortran_order": False, "shape": (sum(counts),)}
-                np.lib.format.write_array_header_2_0(file, header)
-            chunk = np.empty(length, dtype)
+    counts = np.array([spec["pool"][part] for part in PARTS], np.int32)
+    chunks = ({**fields, "counts": np.tile(counts, (len(fields["x"]), 1))} for fields in problem.records(spec, seed))
+    first = next(chunks)
+    kinds = {name: (value.dtype, value.shape[1:]) for name, value in first.items()}
+    with record_writer(path, int(counts.sum()), **kinds) as (file, dtype):
+        for fields in itertools.chain([first], chunks):
+            records = np.empty(len(fields["x"]), dtype)
             for name, value in fields.items():
-                chunk[name] = value
-            file.write(chunk.tobytes())
-            written += length
+                records[name] = value
+            file.write(records.tobytes())
 
 
 class Pool:

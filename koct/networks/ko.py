@@ -3,11 +3,11 @@
 import numpy as np
 
 from koct.errors import KoctError
-from koct.learn.linalg import cholesky_solve, double, like
+from koct.networks.linalg import cholesky_solve, double, like
 
 
 class Network:
-    """`known` is what `koct.ct.known` says of R; images that cannot be negative are cut off at zero."""
+    """`known` is what `koct.problems.known` says of R; images that cannot be negative are cut off at zero."""
 
     def __init__(self, w, known):
         self.w = w
@@ -30,7 +30,7 @@ class Network:
             toward = known.weights if options["toward"] == "analytic" else None
             yield from cls._ridge(x, y, spec["lambdas"], known, toward)
         else:
-            from koct.learn import gradient
+            from koct.networks import gradient
 
             chosen = gradient.batches(spec["seed"], len(x), options["batch"], options["iterations"])
             yield None, cls(gradient.train(known, x, y, chosen, options["solver"], options["lr"]), known)

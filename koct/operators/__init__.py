@@ -1,0 +1,1 @@
+"""Linear maps with exact adjoints: their algebra, projectors, filters, and the compiled loops behind them."""

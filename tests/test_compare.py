@@ -1,0 +1,117 @@
+"""A run against its reference: `koct compare`."""
+
+import re
+import shutil
+
+import pytest
+
+from koct import cli
+from koct.results import CELLS, CURVES, write
+
+
+def cell(sweep="H8", arch="ko", N=4, seed=1, problem="surrogate", mse=0.01, peak=0.1, norm=0.2):
+    about = {"sweep": sweep, "problem": problem, "H": 8, "V": 10, "B": 8, "arch": arch, "N": N, "seed": seed}
+    errors = {"val_mse": mse, "mse": mse, "rrmse_peak": peak, "rrmse_norm": norm}
+    return {**about, "lam": None, "p": 80, **errors, "fit_seconds": 0.1, "device": "cpu"}
+
+
+@pytest.fixture
+def compared(tmp_path, capsys):
+    """(status, text) of `koct compare` on two lists of cells."""
+
+    def compare(fresh, reference, *options):
+        for name, rows in (("fresh", fresh), ("reference", reference)):
+            write(rows, CELLS, tmp_path / f"{name}.parquet", {})
+        arguments = ["compare", str(tmp_path / "fresh.parquet"), str(tmp_path / "reference.parquet"), *options]
+        status = cli.main(arguments)
+        return status, capsys.readouterr().out
+
+    return compare
+
+
+def line_of(text, *names):
+    (line,) = (line.split() for line in text.splitlines() if line.split()[:2] == list(names))
+    return line[2:]
+
+
+def test_equal_runs_agree_exactly(study, tmp_path, capsys):
+    path = study.path("results/cells.parquet")
+    copy = shutil.copy(path, tmp_path / "copy.parquet")
+    assert cli.main(["compare", str(path), str(copy), "--tolerance", "0"]) == 0
+    text = capsys.readouterr().out
+    for sweep in ("H8", "H16", "H32"):
+        for arch in ("ko", "fc"):
+            assert line_of(text, sweep, arch) == ["25", "0", "0", "0", "0", "(mse)"]
+    assert "150 cells compared" in text
+    assert "missing" not in text
+
+
+def test_a_changed_cell_shows_in_its_line_and_in_the_mean_of_its_curve(compared):
+    grid = [{"N": N, "seed": seed} for N in (4, 8) for seed in (1, 2)]
+    reference = [cell(**point) for point in grid] + [cell(arch="fc", **point) for point in grid]
+    fresh = [
+        row | ({"mse": 0.0102} if (row["arch"], row["N"], row["seed"]) == ("fc", 8, 2) else {}) for row in reference
+    ]
+    status, text = compared(fresh, reference)
+    assert status == 1
+    assert line_of(text, "H8", "ko") == ["4", "0", "0", "0", "0", "(mse)"]
+    assert line_of(text, "H8", "fc") == ["4", "2.0e-02", "0", "0", "1.0e-02", "(mse)"]
+    assert "H8 fc by 0.01 at N = 8" in text
+    assert "H8 ko by" not in text
+    assert compared(fresh, reference, "--tolerance", "0.02")[0] == 0
+
+
+def test_fanbeam_curves_are_squared_means_of_the_relative_error(compared):
+    reference = [cell(problem="fanbeam", seed=seed, peak=0.1) for seed in (1, 2)]
+    fresh = [cell(problem="fanbeam", seed=seed, peak=peak, mse=9) for seed, peak in ((1, 0.1), (2, 0.12))]
+    status, text = compared(fresh, reference)
+    assert status == 1
+    assert line_of(text, "H8", "ko") == ["2", "9.0e+02", "2.0e-01", "0", "2.1e-01", "(rrmse_peak2)"]  # 1.1² − 1
+
+
+def test_cells_of_one_run_alone_are_named_and_do_not_matter(compared):
+    reference = [cell(), cell(seed=2), cell(N=1024), cell("H16"), cell("H16", seed=2)]
+    fresh = [cell(), cell(seed=3), cell(arch="fc")]
+    status, text = compared(fresh, reference)
+    assert status == 0
+    assert re.search(r"missing, only in .*reference\.parquet: H8 ko, 2 cells \(N = 4 seed 2; N = 1,024 seed 1\)", text)
+    assert re.search(r"missing, only in .*reference\.parquet: H16 ko, 2 cells \(all\)", text)
+    assert re.search(r"new, only in .*fresh\.parquet: H8 ko, 1 cell \(N = 4 seed 3\)", text)
+    assert re.search(r"new, only in .*fresh\.parquet: H8 fc, 1 cell \(all\)", text)
+    assert "1 cell compared" in text
+
+
+def test_seeds_of_one_run_alone_do_not_move_the_mean(compared):
+    assert compared([cell(seed=1)], [cell(seed=1), cell(seed=2, mse=5.0)])[0] == 0
+
+
+def test_runs_without_a_common_cell_do_not_agree(compared):
+    status, text = compared([cell("H8")], [cell("H16")])
+    assert status == 1
+    assert "no cell is in both files" in text
+
+
+def test_an_error_that_is_no_number_never_agrees(compared):
+    for value in (float("nan"), None):
+        assert compared([{**cell(), "mse": value}], [cell()], "--tolerance", "1e9")[0] == 1
+
+
+def test_wrong_files_are_named_with_a_mend(tmp_path, capsys):
+    good, text, other = tmp_path / "cells.parquet", tmp_path / "cells.csv", tmp_path / "curves.parquet"
+    twice, empty = tmp_path / "twice.parquet", tmp_path / "empty.parquet"
+    write([cell()], CELLS, good, {})
+    write([cell(), cell()], CELLS, twice, {})
+    write([], CELLS, empty, {})
+    text.write_text("sweep,arch\n")
+    write([{**cell(), "metric": "mse", "error_mean": 1.0, "error_std": None, "seeds": 1}], CURVES, other, {})
+    for path, why in (
+        (tmp_path / "none.parquet", "does not exist"),
+        (tmp_path, "is not a Parquet file"),
+        (text, "is not a Parquet file"),
+        (other, "lacks the column seed, mse, rrmse_peak, rrmse_norm"),
+        (twice, "holds a cell (sweep, arch, N, seed) twice"),
+        (empty, "holds no cell"),
+    ):
+        assert cli.main(["compare", str(good), str(path)]) == 2
+        assert f"{path} {why}" in capsys.readouterr().err
+    assert cli.main(["compare", str(good), str(good), "--tolerance", "nan"]) == 2
