@@ -10,7 +10,6 @@ configfile: "config.yaml"
 include: "rules/common.smk"
 include: "rules/pools.smk"
 include: "rules/cells.smk"
-include: "rules/fsdp.smk"
 include: "rules/results.smk"
 include: "rules/report.smk"
 
@@ -26,7 +25,7 @@ onstart:
 
 wildcard_constraints:
     sweep="|".join(map(re.escape, SWEEPS)),
-    arch="|".join(ARCHS),
+    arch="|".join(sorted({re.escape(arch.name) for sweep in STUDY for arch in sweep.archs + sweep.required})),
     N="[0-9]+",
     seed="[0-9]+",
 
@@ -43,7 +42,7 @@ rule all:
         rules.table_fullscale.output,
         rules.table_budget.output,
         rules.figure_sweeps.output,
-        expand(rules.figure_recons.output, sweep=[sweep.name for sweep in STUDY if sweep.problem == "fanbeam"]),
+        expand(rules.figure_recons.output, sweep=[sweep.name for sweep in STUDY if sweep.pictured]),
     localrule: True
     message:
         "the study is complete: see results/"

@@ -1,4 +1,4 @@
-"""How good are the budget planner's forecasts? Hidden points of real curves, and intervals on synthetic pilots.
+"""How accurate is the budget planner? Held-out points of real curves, and intervals on synthetic pilots.
 
 .venv/bin/python benchmarks/budget.py results/cells.parquet [--figure docs/fig_coverage.png]
 """
@@ -8,12 +8,12 @@ import argparse
 import numpy as np
 import pyarrow.parquet as pq
 
-from koct.results import per_seed
+from koct.metrics.curve import CurveMetric
 from koct.risk.budget import Forecast, Pilot
 from koct.risk.calibration import rate
 
 N = np.array([4, 8, 16, 32, 64, 128])
-TRUE_N = 256  # the target is the error there: twice the pilot's largest N
+TRUE_N = 256  # twice the pilot's largest N; the target is the true error at this N
 SEEDS, NOISE = 5, 0.2  # runs per N, and standard deviation of log error
 TRUTHS = {
     "floor + σ log N / N": lambda N: 0.002 + 0.06 * rate(N),
@@ -23,12 +23,12 @@ TRUTHS = {
 
 
 def out_of_sample(cells):
-    """One row per hidden point: the two largest N of every curve, foretold from the others."""
+    """One row per held-out point: the two largest N of every curve, predicted from the smaller ones."""
     rows = []
     for sweep, arch in sorted({(cell["sweep"], cell["arch"]) for cell in cells}):
         curve = [cell for cell in cells if (cell["sweep"], cell["arch"]) == (sweep, arch)]
-        metric = "mse" if curve[0]["problem"] == "surrogate" else "rrmse_peak2"
-        points = np.array([(cell["N"], per_seed(metric, cell), cell["seed"]) for cell in curve])
+        metric = CurveMetric("mse" if curve[0]["problem"] == "surrogate" else "rrmse_peak2")
+        points = np.array([(cell["N"], metric.of(cell), cell["seed"]) for cell in curve])
         sizes = np.unique(points[:, 0])
         pilot = Pilot.from_points(*points[points[:, 0] < sizes[-2]].T)
         forecasts = {"auto": Forecast(pilot), "paper": Forecast(pilot, law="paper")}
@@ -54,13 +54,13 @@ def out_of_sample(cells):
 
 
 def summary(rows):
-    """(median miss of the planner, of the paper's rule, share of covered points)."""
+    """(median relative error of the planner, of the paper's rule, share of points inside their intervals)."""
     median = [float(np.median(np.abs([row[key] for row in rows]))) for key in ("off", "paper_off")]
     return *median, float(np.mean([row["covered"] for row in rows]))
 
 
 def intervals(truth, draws):
-    """(low, high) of N for many synthetic pilots drawn from a law; inf for an open end."""
+    """Intervals of N for synthetic pilots drawn from a law, shape (draws, 2); inf for an open end."""
     curve = TRUTHS[truth]
     target = float(curve(np.array([float(TRUE_N)]))[0])
     ends = []
@@ -73,11 +73,12 @@ def intervals(truth, draws):
 
 
 def coverage(ends):
+    """Share of the intervals that contain the true N."""
     return float(np.mean((ends[:, 0] <= TRUE_N) & (ends[:, 1] >= TRUE_N)))
 
 
 def draw(ends_of, path):
-    """The intervals of 60 pilots of each law against the true N."""
+    """Draw the intervals of 60 pilots of each law and the true N."""
     from koct.report import figures
 
     with figures.styled():
@@ -112,7 +113,7 @@ def main():
             f" {row['paper_off']:>18.0%}   {'yes' if row['covered'] else 'no'}"
         )
     own, paper, covered = summary(rows)
-    print(f"median miss {own:.1%}, of the paper's rule {paper:.1%}; {covered:.0%} of the points covered\n")
+    print(f"median error {own:.1%}, of the paper's rule {paper:.1%}; {covered:.0%} of the points in their intervals\n")
 
     ends_of = {truth: intervals(truth, arguments.draws) for truth in TRUTHS}
     for truth, ends in ends_of.items():

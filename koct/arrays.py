@@ -1,6 +1,80 @@
 """What NumPy arrays and torch tensors have in common, without importing torch."""
 
+from __future__ import annotations
 
-def is_torch(x):
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+    Array: TypeAlias = np.ndarray | torch.Tensor
+    ArrayT = TypeVar("ArrayT", np.ndarray, torch.Tensor)  # NumPy in, NumPy out; torch in, torch out
+else:
+    Array = Any
+    ArrayT = TypeVar("ArrayT")
+
+
+def is_torch(x: object) -> TypeGuard[torch.Tensor]:
     """Whether x is a torch tensor."""
-    return type(x).__module__.partition(".")[0] == "torch"
+    torch = sys.modules.get("torch")  # without it there are no tensors
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def as_float(x: ArrayT, user: object) -> ArrayT:
+    """x itself if it is float32 or float64; in float64 if it holds integers or booleans.
+
+    Any other dtype is a TypeError that names `user`: complex numbers would lose their imaginary part, and nothing here
+    is written for half precision or for more than double precision.
+    """
+    array: Any = x  # which type checkers do not narrow
+    if is_torch(x):
+        import torch
+
+        if array.dtype in (torch.float32, torch.float64):
+            return array
+        if not (array.dtype.is_floating_point or array.dtype.is_complex):
+            return array.double()
+    elif isinstance(x, np.ndarray):
+        if array.dtype.kind in "biu":
+            return array.astype(np.float64)
+        if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8):
+            return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    else:
+        raise TypeError(f"{user} takes NumPy arrays and torch tensors, got {type(x).__name__}")
+    raise TypeError(f"{user} takes real numbers in float32 or float64, got {array.dtype}; convert them first")
+
+
+def without_autocast(x: Array) -> contextlib.AbstractContextManager[None]:
+    """A context in which torch does not lower the precision of operations on x by itself."""
+    if is_torch(x):
+        import torch
+
+        if torch.is_autocast_enabled(x.device.type):
+            return torch.autocast(x.device.type, enabled=False)
+    return contextlib.nullcontext()
+
+
+def like(array: Any, other: Any) -> Any:
+    """`array` in the precision and on the device of `other`."""
+    if is_torch(other):
+        import torch
+
+        return torch.as_tensor(array, dtype=other.dtype, device=other.device)
+    return np.asarray(array, other.dtype)
+
+
+def double(array: Any) -> Any:
+    """`array` in float64."""
+    return array.double() if is_torch(array) else np.asarray(array, float)
+
+
+def zeros_like(array: Any) -> Any:
+    return array.new_zeros(array.shape) if is_torch(array) else np.zeros_like(array)
+
+
+def copy(array: Any) -> Any:
+    return array.clone() if is_torch(array) else array.copy()

@@ -1,116 +1,214 @@
-"""One cell of the study, (sweep, arch, N, seed): read its pool, fit, evaluate, give one row."""
+"""One cell of the study, (sweep, arch, N, seed): read its pool, fit, choose λ, keep the fit."""
 
-import importlib
+from __future__ import annotations
+
 import json
 import math
 import time
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from koct.device import failures_explained, get
+from koct import device, metrics
+from koct.contracts import Array, Layer, Network, Part, Problem, Training
 from koct.errors import KoctError
-from koct.files import map_array, read_record, write_array, write_record, write_text
-from koct.metrics import metrics
-from koct.networks import ARCHS
-from koct.networks.linalg import gram_matrix
-from koct.problems import PROBLEMS, known
+from koct.files import Blocks, map_array, read_record, record_writer, write_array, write_record
 from koct.problems.pools import Pool
-from koct.workflow import paths
+from koct.registry import blamed, line_of
+from koct.study import Cell
 
-ABOUT = ("sweep", "problem", "H", "V", "B", "arch", "N", "seed")
-
-
-def named(arch, inputs):
-    """A cell's input files by name: the pool, then what its architecture reads besides."""
-    if len(inputs) > 2:
-        raise KoctError(f"a cell has one or two inputs, got {', '.join(inputs)}")
-    return dict(zip(("pool", "known" if arch == "ko" else "gram"), inputs, strict=False))
+LARGEST_RECORD = 2**31 - 1  # bytes that NumPy allows a record
 
 
-class Cell:
-    """What a fit and its evaluation share: the problem, the network's class, the device and the data on it."""
+class Data(Training):
+    """A cell's pairs and what its architecture needs, from the files in `inputs` (by name), each when asked for."""
 
-    def __init__(self, spec, files):
-        problem = importlib.import_module(PROBLEMS[spec["problem"]])
-        self.spec = {**spec, "nonnegative": problem.NONNEGATIVE}
-        self.select = problem.SELECT
-        self.network = importlib.import_module(ARCHS[spec["arch"]]).Network
-        self.where = problem.choose_device()
-        self.pool = Pool(files["pool"])
-        self.known = known.load(spec, files.get("known"), self.where) if spec["arch"] == "ko" else None
+    def __init__(self, cell: Cell, inputs: Mapping[str, str]):
+        self.cell, self.inputs = cell, inputs
+        self.x_shape, self.y_shape = cell.problem.x_shape, cell.problem.y_shape
+        self.N, self.seed, self.lambdas = cell.N, cell.seed, cell.lambdas
+        self.nonnegative = cell.problem.nonnegative
+        self.ranks, self.checkpoints, self.checkpoint_minutes = None, None, 5.0
 
-    def pairs(self, part, count=None):
-        return self.where.put(self.pool.x(part, count)), self.where.put(self.pool.y(part, count))
+    @cached_property
+    def device(self) -> device.Device:  # type: ignore[override]
+        return device.choose() if self.cell.problem.device == "auto" else device.CPU
 
-    def errors(self, network, part):
-        """The errors of a network on a part of the pool."""
-        predicted = get(network.predict(self.where.put(self.pool.x(part))))
-        return metrics(predicted, self.pool.y(part))
+    @cached_property
+    def pool(self) -> Pool:
+        return Pool(self.inputs["pool"], self.cell.problem)
+
+    @cached_property
+    def x(self) -> Array:  # type: ignore[override]
+        return self.device.put(self.read("x", "train", self.N))
+
+    @cached_property
+    def y(self) -> Array:  # type: ignore[override]
+        return self.device.put(self.read("y", "train", self.N))
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
+        problem = self.cell.problem
+        layers = tuple(problem.layers(read_shared(self.inputs.get("shared"))))
+        ends = (layers[0].operator.domain, layers[-1].operator.range) if layers else None
+        if ends != (problem.x_shape, problem.y_shape):
+            raise KoctError(
+                f"{line_of(problem, 'layers')}: the layers lead from {ends and ends[0]} to {ends and ends[1]}, "
+                f"and the shapes are {problem.x_shape} and {problem.y_shape}"
+            )
+        return layers
+
+    @cached_property
+    def normal(self) -> Array:  # type: ignore[override]
+        return self.device.put(np.array(map_array(self.inputs["normal"])))
+
+    @cached_property
+    def gram(self) -> Array | None:  # type: ignore[override]
+        if "gram" not in self.inputs:
+            return None
+        return self.device.put(np.array(map_array(self.inputs["gram"])[: self.N, : self.N]))
+
+    @cached_property
+    def required(self) -> Mapping[str, Any]:  # type: ignore[override]
+        path, wanted = self.inputs["row"], {**self.cell.about(), "arch": self.cell.arch.requires_cell}
+        try:
+            row = json.loads(Path(path).read_text(encoding="utf-8"))
+            wrong = [key for key, value in wanted.items() if row[key] != value]
+        except (ValueError, KeyError, TypeError):
+            raise KoctError(f"{path} is not a row of results: delete it and run snakemake again") from None
+        if wrong:
+            raise KoctError(
+                f"{path} is the row of another cell ({', '.join(wrong)} differ): give that of {wanted['arch']}"
+            )
+        return row
+
+    def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
+        return getattr(self.pool, name)(part, count, first)
+
+    def predict(self, network: Network, part: Part, count: int | None = None) -> np.ndarray:
+        """Flat images of a part of the pool, as a NumPy array."""
+        x = self.read("x", part, count)
+        predicted = device.get(network.predict(self.device.put(x)))
+        if np.shape(predicted) != (len(x), self.cell.problem.y_size):
+            arch = self.cell.arch
+            where = line_of(arch, "fit") if arch else line_of(self.cell.problem, "layers")
+            raise KoctError(
+                f"{where}: the network's predict gave an array of shape {np.shape(predicted)} "
+                f"for {len(x)} samples; give flat images, {(len(x), self.cell.problem.y_size)}"
+            )
+        return predicted
 
 
-@failures_explained()
-def fit(spec, files, row_path, fit_path):
-    """Fit a cell for every λ, keep the one with the smallest validation error, write the fit and its row."""
-    cell = Cell(spec, files)
-    x, y = cell.pairs("train", spec["N"])
-    gram = cell.where.put(np.array(map_array(files["gram"])[: len(x), : len(x)])) if "gram" in files else None
+def fit(data: Data) -> tuple[dict[str, Any], Network]:
+    """(about, network): fit a cell for every λ and keep the network with the smallest validation error."""
+    cell = data.cell
+    error = metrics.load(cell.problem.validation_metric).error
+    y = None
     started = time.perf_counter()
-    best = None
-    for lam, network in cell.network.fit(x, y, cell.spec, known=cell.known, gram=gram):
-        errors = cell.errors(network, "val")
-        score = errors[cell.select]
+    best: tuple[float, float | None, Network] | None = None
+    for lam, network in _fits(data):
+        y = data.read("y", "val") if y is None else y
+        score = error(data.predict(network, "val"), y)
         if lam is not None:
-            print(f"lambda {lam:g}: validation {cell.select} {score:.6g}", flush=True)
+            print(f"lambda {lam:g}: validation {cell.problem.validation_metric} {score:.6g}", flush=True)
         if math.isfinite(score) and (best is None or score < best[0]):
-            best = score, errors["mse"], lam, network
+            best = score, lam, network
     if best is None:
-        raise KoctError(f"no fit gave a finite validation error; lambdas are {spec.get('lambdas')}")
-    _, val_mse, lam, network = best
-    about = {
-        **{key: spec[key] for key in ABOUT},
+        tried = f"; lambdas are {list(cell.lambdas)}" if cell.lambdas else ""
+        raise KoctError(f"{line_of(cell.arch, 'fit')}: no fit gave a finite validation error{tried}")
+    _, lam, network = best
+    return describe(data, lam, network, time.perf_counter() - started), network
+
+
+def _fits(data: Data) -> Iterator[tuple[float | None, Network]]:
+    """What the architecture yields, if it is what the contract says."""
+    for fitted in data.cell.arch.fit(data):
+        ok = isinstance(fitted, tuple) and len(fitted) == 2 and isinstance(fitted[1], Network)
+        if not ok:
+            raise KoctError(
+                f"{line_of(data.cell.arch, 'fit')}: fit yielded {type(fitted).__name__}; "
+                "yield (lambda or None, a koct.contracts.Network)"
+            )
+        yield fitted
+
+
+def describe(data: Data, lam: float | None, network: Network, seconds: float) -> dict[str, Any]:
+    """What a fit file says about its fit."""
+    return {
+        "cell": data.cell.encode(),
         "lam": lam,
-        "p": network.parameters(spec["H"], spec["V"], spec["B"]),
-        "val_mse": val_mse,
-        "fit_seconds": time.perf_counter() - started,
-        "device": cell.where.label,
+        "p": int(network.parameters),
+        "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
+        "device": data.device.label,
     }
-    state = {name: get(value) for name, value in network.state().items()}
-    write_record(fit_path, about=json.dumps(about).encode(), **state)
-    write_text(row_path, json.dumps({**about, **cell.errors(network, "test")}, indent=1))
 
 
-@failures_explained()
-def evaluate(fit_path, inputs, row_path):
-    """Load a fit, evaluate it on the test part again, write its row."""
-    about, network, cell = load(fit_path, inputs)
-    write_text(row_path, json.dumps({**about, **cell.errors(network, "test")}, indent=1))
+def write_fit(path: str, about: dict[str, Any], network: Network, write: bool = True) -> None:
+    """Write what was learned and `about`; of several processes all go through the blocks, and one writes."""
+    state = network.state()
+    if not any(isinstance(value, Blocks) for value in state.values()):
+        arrays = {name: np.asarray(device.get(value)) for name, value in state.items()}
+        size = sum(array.nbytes for array in arrays.values())
+        if size > LARGEST_RECORD:
+            raise KoctError(
+                f"the network's state has {size / 2**30:.1f} GiB; give arrays over 2 GiB as koct.files.Blocks"
+            )
+        if write:
+            write_record(path, **arrays, about=json.dumps(about).encode())
+        return
+    ((name, blocks),) = state.items()
+    if not write:
+        for _ in blocks.blocks:
+            pass
+        return
+    text = json.dumps(about).encode()
+    kinds = {name: (blocks.dtype, blocks.shape), "about": (f"S{len(text)}", ())}
+    with record_writer(path, blocks.count, **kinds) as (file, _):
+        for block in blocks.blocks:
+            file.write(np.ascontiguousarray(device.get(block), blocks.dtype).data)
+            file.write(text)
 
 
-def load(fit_path, inputs):
-    """(about, network, cell) of a fit on disk."""
-    state = read_record(fit_path)
-    about = json.loads(state.pop("about").flat[-1])  # the last of several records says it
-    cell = Cell(about, named(about["arch"], inputs))
-    x, y = cell.pairs("train", about["N"]) if about["arch"] == "fc" else (None, None)  # the dual form needs them
-    if not getattr(cell.network, "MAPPED", False):
-        state = {name: cell.where.put(np.array(value)) for name, value in state.items()}
-    return about, cell.network.restore(state, x, y, cell.spec, known=cell.known), cell
+def read_fit(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(about, state) of a fit on disk; the state is mapped and not read."""
+    state = read_record(path)
+    try:
+        about = json.loads(state.pop("about").flat[-1])
+        about["cell"]
+    except (KeyError, ValueError, TypeError):
+        raise KoctError(f"{path} is not a fit: delete it and run snakemake again") from None
+    return about, state
 
 
-@failures_explained()
-def untrained(spec, seeds, files, path):
-    """Evaluate the operator-aware network before any learning on every seed's test part."""
-    rows = []
-    for seed in seeds:
-        cell = Cell({**spec, "arch": "ko"}, {**files, "pool": paths.pool(spec["sweep"], seed)})
-        about = {key: spec[key] for key in ("sweep", "problem", "H", "V", "B")}
-        rows.append({**about, "seed": seed, **cell.errors(cell.network.untrained(cell.known), "test")})
-    write_text(path, json.dumps(rows, indent=1))
+def write_shared(problem: Problem, path: str) -> None:
+    """Write what a problem computes once per sweep."""
+    with blamed(problem.source):
+        write_record(path, **problem.shared())
 
 
-@failures_explained()
-def gram(spec, pool, path):
-    """Write the Gram matrix of a pool's training sinograms; every cell uses a corner of it."""
-    problem = importlib.import_module(PROBLEMS[spec["problem"]])
-    x = problem.choose_device().put(Pool(pool).x("train"))
-    write_array(path, get(gram_matrix(x)))
+def read_shared(path: str | None) -> Mapping[str, Any]:
+    return read_record(path) if path else {}
+
+
+def write_normal(problem: Problem, shared: str | None, path: str) -> None:
+    """Write the normal matrix RᵀR of the known operator."""
+    from koct.operators import chain
+
+    with blamed(problem.source):
+        arrays = read_shared(shared)
+        normal = problem.normal_matrix(arrays)
+        if normal is None:
+            _, R = chain.split([layer.operator for layer in problem.layers(arrays)])
+            normal = chain.normal_matrix(R)
+    write_array(path, normal)
+
+
+def write_gram(problem: Problem, pool: str, path: str) -> None:
+    """Write the Gram matrix of a pool's training measurements; every cell uses a corner of it."""
+    from koct.networks.linalg import gram_matrix
+
+    place = device.choose() if problem.device == "auto" else device.CPU
+    write_array(path, device.get(gram_matrix(place.put(Pool(pool, problem).x("train")))))

@@ -27,45 +27,93 @@ def main(argv=None):
 
 
 def pool(spec, seed, out):
+    from koct import study
+    from koct.contracts import Sizes
     from koct.problems import pools
+    from koct.registry import blamed
 
-    pools.make(spec, seed, out)
+    problem = study.decode_problem(spec["problem"])
+    with blamed(problem.source):
+        pools.make(problem, seed, Sizes.build(spec["sizes"]), out)
 
 
 def known(spec, out):
-    from koct.problems import known
+    from koct import cells, study
 
-    known.make(spec, out)
-
-
-def fit(spec, inputs, outputs):
-    from koct import cells
-
-    cells.fit(spec, cells.named(spec["arch"], inputs), *outputs)
+    cells.write_shared(study.decode_problem(spec["problem"]), out)
 
 
-def fit_fsdp(spec, inputs, outputs, checkpoints, checkpoint_minutes):
-    from koct import sharded
+def normal(spec, inputs, out):
+    from koct import cells, study
 
-    return sharded.fit(spec, inputs, *outputs, checkpoints, checkpoint_minutes)
-
-
-def evaluate(fit, inputs, out):
-    from koct import cells
-
-    cells.evaluate(fit, inputs, out)
+    cells.write_normal(study.decode_problem(spec["problem"]), inputs[0] if inputs else None, out)
 
 
 def gram(spec, pool, out):
-    from koct import cells
+    from koct import cells, study
+    from koct.device import failures_explained
 
-    cells.gram(spec, pool, out)
+    with failures_explained():
+        cells.write_gram(study.decode_problem(spec["problem"]), pool, out)
 
 
-def untrained(spec, seeds, known, out):
-    from koct import cells
+def fit(spec, inputs, out, row):
+    """Fit and evaluate; without `row` the errors go into the fit file only, for `evaluate`."""
+    from koct import cells, evaluation
+    from koct.device import failures_explained
+    from koct.files import write_text
 
-    cells.untrained(spec, seeds, {"known": known} if known else {}, out)
+    data = _data(spec, inputs)
+    with failures_explained(), _blamed(data):
+        about, network = cells.fit(data)
+        errors = evaluation.errors(network, data)
+        cells.write_fit(out, evaluation.remember(about, errors), network)
+        if row:
+            write_text(row, evaluation.row(about, errors))
+
+
+def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):
+    from koct import distributed
+
+    data = _data(spec, inputs)
+    data.checkpoints, data.checkpoint_minutes = checkpoints, checkpoint_minutes
+    return distributed.fit(data, out)
+
+
+def _data(spec, inputs):
+    """The data of a cell: `inputs` are the files that the spec names."""
+    from koct.cells import Data
+    from koct.study import Cell
+
+    if len(inputs) != len(spec["inputs"]):
+        raise KoctError(f"this cell reads {', '.join(spec['inputs'])}; --inputs has {len(inputs)} files")
+    return Data(Cell.decode(spec), dict(zip(spec["inputs"], inputs, strict=True)))
+
+
+def _blamed(data):
+    from koct.registry import blamed
+
+    return blamed(data.cell.problem.source, data.cell.arch.source)
+
+
+def evaluate(fit, pool, shared, out):
+    from koct import evaluation
+    from koct.device import failures_explained
+
+    with failures_explained():
+        evaluation.evaluate(fit, _files(pool, shared), out)
+
+
+def _files(pool, shared):
+    return {"pool": pool, **({"shared": shared} if shared else {})}
+
+
+def untrained(spec, seeds, pools, shared, out):
+    from koct import evaluation, study
+    from koct.device import failures_explained
+
+    with failures_explained():
+        evaluation.untrained(spec["sweep"], study.decode_problem(spec["problem"]), seeds, pools, shared, out)
 
 
 def collect(study, cells, untrained):
@@ -92,16 +140,16 @@ def figure_sweeps(cells, curves, calibration, untrained, out):
     figures.sweeps(cells, curves, calibration, untrained, out)
 
 
-def figure_recons(fits, pool, known, out):
+def figure_recons(fits, pool, shared, out):
     from koct.report import recons
 
-    recons.recons(fits, pool, known, out)
+    recons.recons(fits, _files(pool, shared), out)
 
 
-def table_scaling(curves, calibration, rays, out):
+def table_scaling(curves, calibration, out):
     from koct.report import tables
 
-    tables.scaling(curves, calibration, rays, out)
+    tables.scaling(curves, calibration, out)
 
 
 def table_fullscale(out):
@@ -164,10 +212,13 @@ def compare(fresh, reference, tolerance):
     return 0 if agree else 1
 
 
-def config():
-    from koct.workflow.sweeps import document
+def config(file, schema):
+    from koct.workflow import docs
 
-    print(document(), end="")
+    if schema:
+        print(json.dumps(docs.schema(), indent=1))
+    else:
+        print(docs.document_file(file) if file else docs.document(), end="")
 
 
 def _json(text):
@@ -178,17 +229,9 @@ def _json(text):
 
 
 SPEC = ("--spec", {"type": _json, "metavar": "JSON", "help": "what the stage depends on, as the workflow passes it"})
-SEED = ("--seed", {"type": int, "help": "seed of the phantom pool"})
-INPUTS = (
-    "--inputs",
-    {
-        "nargs": "+",
-        "metavar": "FILE",
-        "help": "the pool, and the known operator or Gram matrix if used",
-    },
-)
-OUTPUTS = ("--outputs", {"nargs": 2, "metavar": ("ROW", "FIT"), "help": "where to write the row and the fit"})
-KNOWN = ("--known", {"nargs": "?", "metavar": "FILE", "help": "the sweep's known operator if it is on disk"})
+SEED = ("--seed", {"type": int, "help": "seed of the pool"})
+INPUTS = ("--inputs", {"nargs": "*", "metavar": "FILE", "help": "the files that the spec names under inputs"})
+POOL = ("--pool", {"metavar": "FILE", "help": "what `pool` wrote"})
 OUT = ("--out", {"metavar": "FILE", "help": "where to write"})
 
 
@@ -200,43 +243,39 @@ def _optional(name, help, **settings):
     return (name, {"required": False, "help": help, **settings})
 
 
+SHARED = _optional("--shared", "what `known` wrote, if the problem computes anything once per sweep", metavar="FILE")
+
 # verb: (function, what it does, its arguments)
 VERBS = {
-    "pool": (pool, "draw the phantom pool of one seed", [SPEC, SEED, OUT]),
-    "known": (known, "compute a sweep's known operator", [SPEC, OUT]),
-    "gram": (
-        gram,
-        "compute the Gram matrix of a pool's training sinograms",
-        [SPEC, _file("--pool", "what `pool` wrote"), OUT],
-    ),
+    "pool": (pool, "draw the pool of one seed", [SPEC, SEED, OUT]),
+    "known": (known, "compute what a problem shares among all cells of a sweep", [SPEC, OUT]),
+    "normal": (normal, "compute the normal matrix of a sweep's known operator", [SPEC, INPUTS, OUT]),
+    "gram": (gram, "compute the Gram matrix of a pool's training measurements", [SPEC, POOL, OUT]),
     "fit": (
         fit,
         "fit and evaluate one cell",
+        [SPEC, INPUTS, OUT, _optional("--row", "where to write the row of results", metavar="FILE")],
+    ),
+    "fit-torchrun": (
+        fit_torchrun,
+        "fit one cell with several processes; started by torchrun, once per rank",
         [
             SPEC,
             INPUTS,
-            OUTPUTS,
-        ],
-    ),
-    "fit-fsdp": (
-        fit_fsdp,
-        "fit and evaluate one cell of fc-fsdp; started by torchrun, one process per rank",
-        [
-            SPEC,
-            ("--inputs", {"nargs": "+", "metavar": "FILE", "help": "pool, row of fc, and the Gram matrix if used"}),
-            OUTPUTS,
+            OUT,
             ("--checkpoints", {"metavar": "FOLDER", "help": "where a checkpoint waits for the next run"}),
             _optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=float, default=5.0),
         ],
     ),
-    "evaluate": (evaluate, "evaluate a fit again", [_file("fit", "what `fit` wrote"), INPUTS, OUT]),
+    "evaluate": (evaluate, "write the row of a fit", [_file("fit", "what `fit` wrote"), POOL, SHARED, OUT]),
     "untrained": (
         untrained,
-        "evaluate the operator-aware network before any learning",
+        "evaluate the known layers of a problem before any learning",
         [
             SPEC,
             ("--seeds", {"type": int, "nargs": "+", "metavar": "SEED"}),
-            KNOWN,
+            ("--pools", {"nargs": "+", "metavar": "FILE", "help": "the pool of each seed"}),
+            SHARED,
             OUT,
         ],
     ),
@@ -277,11 +316,11 @@ VERBS = {
     ),
     "figure-recons": (
         figure_recons,
-        "test phantoms and their reconstructions, a row per architecture and a column per N",
+        "test images and their reconstructions, a row per architecture and a column per N",
         [
             ("--fits", {"nargs": "+", "metavar": "FILE", "help": "what `fit` wrote, of one sweep and seed"}),
-            _file("--pool", "the pool of that seed"),
-            KNOWN,
+            POOL,
+            SHARED,
             OUT,
         ],
     ),
@@ -291,7 +330,6 @@ VERBS = {
         [
             _file("--curves", "what `calibrate` wrote"),
             _file("--calibration", "what `calibrate` wrote"),
-            ("--rays", {"type": _json, "metavar": "JSON", "help": "printed, exact or null for each sweep"}),
             OUT,
         ],
     ),
@@ -345,7 +383,17 @@ VERBS = {
             ),
         ],
     ),
-    "config": (config, "print what every key of config.yaml means", []),
+    "config": (
+        config,
+        "print what every key of config.yaml means",
+        [
+            (
+                "file",
+                {"nargs": "?", "metavar": "FILE.py", "help": "a problem or architecture of your own: its options"},
+            ),
+            _optional("--schema", "print a JSON schema instead", action="store_true"),
+        ],
+    ),
 }
 
 

@@ -49,7 +49,7 @@ def choose():
         raise KoctError(f"device = {wanted!r} must be one of {', '.join(CHOICES)}")
     missing = None if wanted == "cpu" else _missing()
     if missing and wanted == "cuda":
-        raise KoctError(f"device = 'cuda' but {missing}: mend that, or set device to cpu or auto")
+        raise KoctError(f"device = 'cuda' but {missing}: fix that, or set device to cpu or auto")
     if wanted == "cpu" or missing:
         device = CPU
         if importlib.util.find_spec("numba") is None:
@@ -81,7 +81,7 @@ def _missing():
 
 @contextlib.contextmanager
 def failures_explained():
-    """Turn what a GPU or a small memory does to a job into one sentence and its mend."""
+    """Turn what a GPU or a small memory does to a job into one sentence and its fix."""
     try:
         yield
     except MemoryError as error:

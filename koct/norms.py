@@ -3,7 +3,8 @@
 import json
 
 from koct.files import write_text
-from koct.operators.fanbeam import Backprojector, FanBeam, RampFilter
+from koct.operators.fanbeam import Backprojector, FanBeam
+from koct.operators.filters import RampFilter
 from koct.operators.parallel import projector
 from koct.risk.bound import fully_connected, operator_aware, structural_reference
 

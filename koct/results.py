@@ -13,39 +13,39 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 import koct
+from koct import metrics
 from koct.errors import KoctError
-from koct.files import whole
+from koct.files import atomic_write
+from koct.metrics.curve import CurveMetric
 from koct.risk.calibration import calibrate
 from koct.workflow import paths
-from koct.workflow.sweeps import canonical, grid, sweep
 
 COLUMNS = {
     "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
     "problem": (pa.string(), "where pairs and the known operator come from", ""),
-    "H": (pa.int32(), "image height and width", "pixel"),
-    "V": (pa.int32(), "views", "1"),
-    "B": (pa.int32(), "detector bins", "1"),
+    "H": (pa.int32(), "image height and width; null if the problem has no such option", "pixel"),
+    "V": (pa.int32(), "views; null if the problem has no such option", "1"),
+    "B": (pa.int32(), "detector bins; null if the problem has no such option", "1"),
     "arch": (pa.string(), "architecture", ""),
     "N": (pa.int32(), "training samples", "1"),
-    "seed": (pa.int32(), "seed of the phantom pool", ""),
-    "lam": (pa.float64(), "ridge strength chosen by validation; null for a fit by gradient descent", "1"),
-    "p": (pa.int64(), "trainable parameters", "1"),
+    "seed": (pa.int32(), "seed of the pool", ""),
+    "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
+    "p": (pa.int64(), "learned parameters, counted", "1"),
     "val_mse": (pa.float64(), "validation mean squared error", "intensity^2"),
-    "mse": (pa.float64(), "test mean squared error over all pixels", "intensity^2"),
-    "rrmse_peak": (pa.float64(), "test RMSE / max|y|, averaged over phantoms", "1"),
-    "rrmse_norm": (pa.float64(), "test ||y - prediction|| / ||y||, averaged over phantoms", "1"),
     "fit_seconds": (pa.float64(), "wall time of the fit and the choice of lam", "s"),
     "device": (pa.string(), "what the fit was computed on", ""),
-    "metric": (pa.string(), "which error: mse, or the squared mean of rrmse_peak or rrmse_norm", ""),
+    "metric": (pa.string(), "which error: a metric, or with a 2 behind its name the square of its mean", ""),
     "error_mean": (pa.float64(), "the metric's mean over seeds", "that of the metric"),
     "error_std": (pa.float64(), "sample standard deviation over seeds; null for one seed", "that of the metric"),
     "seeds": (pa.int32(), "number of seeds", "1"),
     "floor": (pa.float64(), "smallest mean error of the curve", "that of the metric"),
     "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", "that of the metric"),
 }
+METRICS = list(metrics.names())
+COLUMNS |= {name: (pa.float64(), f"test {metrics.load(name).DESCRIPTION}", metrics.load(name).UNIT) for name in METRICS}
 COLUMNS |= {
     "target": (pa.float64(), "the mean error to reach", "that of the metric"),
-    "law": (pa.string(), "law of the curve that best foretold held-out larger N", ""),
+    "law": (pa.string(), "law of the curve that best predicted held-out larger N", ""),
     "n": (pa.int64(), "samples that reach the target; null if out of reach", "1"),
     "n_low": (pa.int64(), "lower end of the 90 % interval of n; null if out of reach", "1"),
     "n_high": (pa.int64(), "upper end of the 90 % interval of n; null if it has none", "1"),
@@ -58,8 +58,8 @@ COLUMNS |= {
     "reason": (pa.string(), "what to know about the answer", ""),
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
-CELLS += ["val_mse", "mse", "rrmse_peak", "rrmse_norm", "fit_seconds", "device"]
-UNTRAINED = ["sweep", "problem", "H", "V", "B", "seed", "mse", "rrmse_peak", "rrmse_norm"]
+CELLS += ["val_mse", *METRICS, "fit_seconds", "device"]
+UNTRAINED = ["sweep", "problem", "H", "V", "B", "seed", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
@@ -68,22 +68,37 @@ BUDGET += ["at", "error", "error_low", "error_high", "extrapolation", "reason"]
 
 def collect(study, path, untrained_path):
     """Gather the rows of a study, given as its canonical JSON, into cells.parquet and untrained.parquet."""
-    sweeps = [sweep(entry.pop("name"), entry) for entry in json.loads(study)]
-    origin = provenance(hashlib.sha256(canonical(sweeps).encode()).hexdigest())
-    write([_row(paths.cell(**cell)) for cell in grid(sweeps)], CELLS, path, origin)
-    untrained = [row for s in sweeps for row in _row(paths.untrained(s.name))]
+    sweeps = json.loads(study)
+    origin = {**provenance(hashlib.sha256(study.encode()).hexdigest()), **_names(sweeps)}
+    cells = (
+        {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed}
+        for sweep in sweeps
+        for arch in sweep["archs"]
+        for N in sweep["N"]
+        for seed in sweep["seeds"]
+    )
+    write([_row(paths.cell(**cell)) for cell in cells], CELLS, path, origin)
+    untrained = [row for sweep in sweeps if sweep["untrained"] for row in _row(paths.untrained(sweep["name"]))]
     write(untrained, UNTRAINED, untrained_path, origin)
 
 
-def aggregate(cells_path, metrics, curves_path, calibration_path):
-    """Curves over seeds and their calibration; `metrics` names each sweep's metric."""
+def _names(sweeps):
+    """What reports call things, for the schema metadata: the problem and metric of a sweep, the style of an arch."""
+    styles = ("label", "colour", "marker")
+    archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in sweeps for arch in sweep["archs"]}
+    about = {sweep["name"]: {key: sweep[key] for key in ("label", "metric")} for sweep in sweeps}
+    return {"koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(about)}
+
+
+def aggregate(cells_path, chosen, curves_path, calibration_path):
+    """Curves over seeds and their calibration; `chosen` names each sweep's metric."""
     cells, origin = read(cells_path)
     curves, calibrations = [], []
     for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
-        metric = metrics[sweep_name]
+        metric = CurveMetric(chosen[sweep_name])
         points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(grouped(rows, "N").items())]
         fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])
-        about = {**rows[0], "metric": metric}
+        about = {**rows[0], "metric": metric.name}
         curves += [{**about, **point} for point in points]
         calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
     write(curves, CURVES, curves_path, origin)
@@ -97,31 +112,20 @@ def budget(cells_path, wanted, path):
     cells, origin = read(cells_path)
     answers = []
     for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
-        metric = wanted[sweep_name]["metric"]
-        points = zip(*((row["N"], per_seed(metric, row), row["seed"]) for row in rows), strict=True)
+        metric = CurveMetric(wanted[sweep_name]["metric"])
+        points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
         for target in wanted[sweep_name]["targets"]:
             answer = forecast.required(target)
-            about = {**rows[0], "metric": metric, "reachable": answer.reachable}
+            about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
             answers.append({**about, **dataclasses.asdict(answer)})
     write(answers, BUDGET, path, origin)
 
 
-def per_seed(metric, row):
-    """A metric of one cell; a metric that ends in 2 is a squared relative error."""
-    return row[metric.removesuffix("2")] ** (2 if metric.endswith("2") else 1)
-
-
-def mean_over_seeds(metric, rows):
-    """A metric's mean over cells; a relative error is averaged first and squared then, as the paper does."""
-    mean = float(np.mean([row[metric.removesuffix("2")] for row in rows]))
-    return mean**2 if metric.endswith("2") else mean
-
-
 def _over_seeds(metric, rows):
     return {
-        "error_mean": mean_over_seeds(metric, rows),
-        "error_std": float(np.std([per_seed(metric, row) for row in rows], ddof=1)) if len(rows) > 1 else None,
+        "error_mean": metric.mean(rows),
+        "error_std": float(np.std([metric.of(row) for row in rows], ddof=1)) if len(rows) > 1 else None,
         "seeds": len(rows),
     }
 
@@ -143,8 +147,8 @@ def write(rows, columns, path, origin):
         lines = "\n".join(json.dumps({name: row[name] for name in columns}) for row in rows).encode()
         options = pa.json.ParseOptions(explicit_schema=schema)
         table = pa.json.read_json(io.BytesIO(lines), parse_options=options).cast(schema)
-    with whole(path) as aside:
-        pq.write_table(table, aside)
+    with atomic_write(path) as temporary:
+        pq.write_table(table, temporary)
 
 
 def read(path):

@@ -1,7 +1,9 @@
-# What every cell reads: phantom pools and known operators.
+# What every cell reads: pools, and what is computed once per sweep or seed.
 
 
 rule pool:
+    input:
+        own_files,
     output:
         paths.pool("{sweep}", "{seed}"),
     log:
@@ -9,7 +11,7 @@ rule pool:
     benchmark:
         "results/benchmarks/pools/{sweep}/seed{seed}.tsv"
     wildcard_constraints:
-        sweep=SMALL,
+        sweep=CHEAP_POOL,
     conda:
         "../envs/koct.yaml"
     params:
@@ -20,19 +22,21 @@ rule pool:
         "python -m koct pool --spec {params.spec:q} --seed {wildcards.seed} --out {output} > {log} 2>&1"
 
 
-use rule pool as pool_fanbeam with:
+use rule pool as pool_large with:
     wildcard_constraints:
-        sweep=LARGE,
+        sweep=LARGE_POOL,
     resources:
-        gpu_mb=gpu_mb,
+        gpu_mb=gpu_mb(sweep_cost(resources.pool)),
         gpu=gpus,
-        mem_mb=mem_mb("pool"),
-        runtime=minutes("pool"),
+        mem_mb=mem_mb(sweep_cost(resources.pool)),
+        runtime=minutes(sweep_cost(resources.pool)),
 
 
-rule known_operator:
+rule known:
+    input:
+        own_files,
     output:
-        paths.known("{sweep}"),
+        paths.shared("{sweep}"),
     log:
         "results/logs/known/{sweep}.log",
     benchmark:
@@ -40,14 +44,36 @@ rule known_operator:
     conda:
         "../envs/koct.yaml"
     resources:
-        mem_mb=mem_mb("known"),
-        runtime=minutes("known"),
+        mem_mb=mem_mb(sweep_cost(resources.shared)),
+        runtime=minutes(sweep_cost(resources.shared)),
     params:
-        spec=known_spec,
+        spec=problem_spec("koct.cells"),
     message:
         "known operator of {wildcards.sweep}"
     shell:
         "python -m koct known --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule normal:
+    input:
+        shared_input,
+    output:
+        paths.normal("{sweep}"),
+    log:
+        "results/logs/normal/{sweep}.log",
+    benchmark:
+        "results/benchmarks/normal/{sweep}.tsv"
+    conda:
+        "../envs/koct.yaml"
+    resources:
+        mem_mb=mem_mb(sweep_cost(resources.normal)),
+        runtime=minutes(sweep_cost(resources.normal)),
+    params:
+        spec=problem_spec("koct.cells"),
+    message:
+        "normal matrix of {wildcards.sweep}"
+    shell:
+        "python -m koct normal --spec {params.spec:q} --inputs {input} --out {output} > {log} 2>&1"
 
 
 rule gram:
@@ -62,12 +88,12 @@ rule gram:
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=gpu_mb,
+        gpu_mb=gpu_mb(sweep_cost(resources.gram)),
         gpu=gpus,
-        mem_mb=mem_mb("gram"),
-        runtime=minutes("gram"),
+        mem_mb=mem_mb(sweep_cost(resources.gram)),
+        runtime=minutes(sweep_cost(resources.gram)),
     params:
-        spec=gram_spec,
+        spec=problem_spec("koct.cells", "koct.networks.linalg", layers=False),
     message:
         "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
     shell:

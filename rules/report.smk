@@ -47,7 +47,7 @@ rule figure_recons:
     input:
         fits=recons_fits,
         pool=lambda wildcards: paths.pool(wildcards.sweep, SWEEPS[wildcards.sweep].seeds[0]),
-        known=lambda wildcards: rules.known_operator.output if SWEEPS[wildcards.sweep].problem == "surrogate" else [],
+        shared=shared_input,
     output:
         "results/fig_recons_{sweep}.png",
     log:
@@ -57,16 +57,17 @@ rule figure_recons:
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=gpu_mb,
+        gpu_mb=gpu_mb(sweep_cost(resources.recons)),
         gpu=gpus,
-        mem_mb=mem_mb("recons"),
-        runtime=minutes("recons"),
+        mem_mb=mem_mb(sweep_cost(resources.recons)),
+        runtime=minutes(sweep_cost(resources.recons)),
     params:
         code=recons_code,
+        shared=lambda wildcards, input: f"--shared {input.shared}" if input.shared else "",
     message:
         "figure {output}"
     shell:
-        "python -m koct figure-recons --fits {input.fits} --pool {input.pool} --known {input.known}"
+        "python -m koct figure-recons --fits {input.fits} --pool {input.pool} {params.shared}"
         " --out {output} > {log} 2>&1"
 
 
@@ -83,13 +84,12 @@ rule table_scaling:
     conda:
         "../envs/koct.yaml"
     params:
-        rays=json.dumps({sweep.name: sweep.rays for sweep in STUDY}),
         code=digest("koct.report.tables"),
     message:
         "table {output}"
     shell:
         "python -m koct table-scaling --curves {input.curves} --calibration {input.calibration}"
-        " --rays {params.rays:q} --out {output} > {log} 2>&1"
+        " --out {output} > {log} 2>&1"
 
 
 rule table_fullscale:

@@ -4,7 +4,7 @@
 rule collect:
     input:
         cells=CELLS,
-        untrained=expand(rules.untrained.output, sweep=SWEEPS),
+        untrained=[paths.untrained(sweep.name) for sweep in STUDY if sweep.problem.has_layers],
     output:
         cells="results/cells.parquet",
         untrained="results/untrained.parquet",
@@ -15,8 +15,8 @@ rule collect:
     conda:
         "../envs/koct.yaml"
     params:
-        study=sweeps.canonical(STUDY),
-        code=digest("koct.results"),
+        study=canonical(STUDY),
+        code=digest("koct.results", *metrics.modules()),
     message:
         "collect {output}"
     shell:

@@ -1,4 +1,4 @@
-"""The deep risk estimator: Theorem 1, Corollary 1 and Lemma 1 on random networks, the CT values, and network files."""
+"""The deep risk estimator: Theorem 1, Corollary 1 and Lemma 1 on random networks, CT networks, network files."""
 
 import math
 import re
@@ -62,7 +62,7 @@ def squared(difference):
 
 
 def rounding(before, layers, inputs):
-    """What rounding may add to a difference of two outputs, given what it added to that of the inputs."""
+    """Rounding error of a difference of two outputs, given the rounding error of the difference of the inputs."""
     size = max(np.sqrt(squared(x)).max() for x in inputs)
     steep = [np.linalg.norm(weights, 2) for _, weights, _ in layers]
     made = max(s * size + np.linalg.norm(shift) for s, (_, _, shift) in zip(steep, layers, strict=True))
@@ -82,21 +82,21 @@ def test_theorem_1_the_measured_error_never_exceeds_the_bound(drawn):
     measured = squared(ideal - actual)
     bound = network.bound_from_errors([e.mean() for e in errors])
     assert np.sqrt(measured.mean()) <= np.sqrt(bound) * (1 + 1e-9) + rounded
-    for i, one in enumerate(measured):  # Eq. pointwise: for every single input too
+    for i, one in enumerate(measured):  # Eq. pointwise: also for each input
         assert np.sqrt(one) <= np.sqrt(network.bound_from_errors([e[i] for e in errors])) * (1 + 1e-9) + rounded
     if len(true) == 1 and not known[0]:
         assert bound == measured.mean()
 
 
 def test_theorem_1_is_attained():
-    """Equal errors that point the same way at each of two scalar layers: (a+b)² = 2a² + 2b²."""
+    """Equal errors of the same sign at two scalar layers: (a + b)² = 2a² + 2b²."""
     network = Network([Layer("u1", 1.0, False), Layer("u2", 1.0, False)])
     assert network.bound_from_errors([0.25, 0.25]) == (0.5 + 0.5) ** 2
 
 
 @settings(deadline=None)
 @given(networks())
-def test_lemma_1_the_composition_is_no_steeper_than_the_product(drawn):
+def test_lemma_1_the_lipschitz_constant_is_at_most_the_product(drawn):
     true, _, known, x = drawn
     start, end, rounded = x, x[::-1], 0.0
     distance = np.sqrt(squared(start - end))
@@ -120,7 +120,7 @@ def test_amplifications_follow_the_recursion_of_the_proof(constants):
 
 
 @given(LIPSCHITZ)
-def test_amplifications_are_the_printed_equation(constants):
+def test_amplifications_match_the_published_equation(constants):
     L = len(constants)
     squares = np.square(constants)
     expected = [2.0 ** (L - 1 if k == 1 else L - k + 1) * math.prod(squares[k:]) for k in range(1, L + 1)]
@@ -161,12 +161,12 @@ def test_corollary_1_removes_exactly_one_term(network, N, data):
 
 
 @given(NETWORKS, st.integers(2, 10**9))
-def test_the_barron_form_is_the_error_form_with_assumption_2(network, N):
+def test_the_barron_form_equals_the_error_form_under_assumption_2(network, N):
     risks = {layer.name: layer.C**2 / layer.n + layer.kappa * layer.p * np.log(N) / N for layer in network.layers}
     assert network.bound(N) == pytest.approx(network.bound_from_errors(risks), rel=1e-12)
 
 
-def test_terms_by_hand():
+def test_terms_of_a_hand_computed_example():
     network = Network([Layer("a", 7.0, False, C=3.0, n=2, p=5, kappa=0.5), Layer("b", 2.0, True, C=9.0, p=9)])
     first, second = network.terms(10)
     assert first == (network.layers[0], 8.0, pytest.approx(36.0), pytest.approx(8 * 0.5 * 5 * math.log(10) / 10))
@@ -219,7 +219,7 @@ def test_the_structural_reference_is_the_ratio_of_slopes_at_equal_kappa(H, K, At
         ("known", "yes", "true or false"),
     ],
 )
-def test_a_bad_constant_is_named(key, value, rule):
+def test_a_bad_constant_names_the_key_the_value_and_its_fix(key, value, rule):
     constants = {"lipschitz": 1.0, "known": False, key: value}
     with pytest.raises(
         KoctError, match=rf"^layer 'W': {key} = {re.escape(repr(value))} must be {re.escape(rule)}.*; \w+"
@@ -227,13 +227,13 @@ def test_a_bad_constant_is_named(key, value, rule):
         Layer("W", **constants)
 
 
-def test_bad_networks_and_samples_are_named():
+def test_bad_networks_and_arguments_are_rejected():
     W, K = Layer("W", 1.0, False), Layer("K", 1.0, True)
-    with pytest.raises(KoctError, match="at least one layer"):
+    with pytest.raises(KoctError, match="layers is empty; give at least one layer"):
         Network([])
     with pytest.raises(KoctError, match="'W' is used twice"):
         Network([W, K, W])
-    with pytest.raises(KoctError, match="name = 3 must be text"):
+    with pytest.raises(KoctError, match="name = 3 must be a non-empty string"):
         Layer(3, 1.0, True)
     network = Network([W, K])
     for N in (1, 0, -5, math.nan, math.inf, "64"):
@@ -241,11 +241,11 @@ def test_bad_networks_and_samples_are_named():
             network.bound(N)
     with pytest.raises(KoctError, match="has no layer 'V'; its layers are W, K"):
         network.with_known("V")
-    with pytest.raises(KoctError, match="layer 'W': its error is missing"):
+    with pytest.raises(KoctError, match="layer 'W': error is missing"):
         network.bound_from_errors({"K": 0.0})
-    with pytest.raises(KoctError, match="errors has 'w'"):
+    with pytest.raises(KoctError, match="errors has an unknown layer 'w'"):
         network.bound_from_errors({"w": 0.0})
-    with pytest.raises(KoctError, match="1 values for 2 layers"):
+    with pytest.raises(KoctError, match="errors has length 1 but the network has 2 layers"):
         network.bound_from_errors([0.0])
     with pytest.raises(KoctError, match="layer 'W': error = -1"):
         network.bound_from_errors({"W": -1.0})
@@ -254,7 +254,7 @@ def test_bad_networks_and_samples_are_named():
     assert network.bound_from_errors({"W": 2.0}) == network.bound_from_errors([2.0, 77.0]) == 4.0
 
 
-def test_a_bound_that_leaves_the_floats_is_an_error_and_not_an_infinity():
+def test_overflow_is_an_error_not_infinity():
     steep = Network([Layer("a", 1.0, False), Layer("b", 1e200, True)])
     with pytest.raises(KoctError, match="layer 'a': A_l is too large"):
         steep.bound(10)
@@ -287,20 +287,20 @@ def test_a_network_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the key layers is missing"),
-        ("[1, 2]", "the key layers is missing"),
-        ("layer: []", "the key layers is missing"),
+        ("", "the key 'layers' is missing"),
+        ("[1, 2]", "the key 'layers' is missing"),
+        ("layer: []", "the key 'layers' is missing"),
         ("layers: []", r"layers = \[\] must be a list of at least one layer"),
         (
             "layers: [{name: W, lipschitz: 1, p: 1}]\nlayer: 3",
-            "'layer' is not a key of a network; did you mean 'layers'",
+            "unknown key 'layer'; did you mean 'layers'",
         ),
-        ("layers: [W]", "layer 1 = 'W' must be keys and values"),
+        ("layers: [W]", "layer 1 = 'W' must be a mapping"),
         (
             "layers: [{name: W, lipshitz: 1.0}]",
-            "layer 'W': 'lipshitz' is not a key of a layer; did you mean 'lipschitz'",
+            "layer 'W': unknown key 'lipshitz'; did you mean 'lipschitz'",
         ),
-        ("layers: [{name: W, lipschitz: 1.0, xyz: 1}]", "'xyz' is not a key of a layer; its keys are name, lipschitz"),
+        ("layers: [{name: W, lipschitz: 1.0, xyz: 1}]", "unknown key 'xyz'; valid keys are name, lipschitz"),
         ("layers: [{lipschitz: 1.0}]", "layer 1: name is missing"),
         ("layers: [{name: W}]", "layer 'W': lipschitz is missing"),
         ("layers: [{name: W, lipschitz: 1.0}]", "layer 'W': p is missing; .* or `known: true`"),
@@ -310,14 +310,14 @@ def test_a_network_file(tmp_path):
         ),
         ("layers: [{name: W, lipschitz: many, p: 1}]", "lipschitz = 'many' must be a number; give the layer's"),
         ("layers: [{name: W, lipschitz: -1, p: 1}]", "layer 'W': lipschitz = -1 must be at least 0"),
-        ("layers: [{name: on, lipschitz: 1, p: 1}]", "name = True must be text; put quotes"),
+        ("layers: [{name: on, lipschitz: 1, p: 1}]", "name = True must be a non-empty string; put it in quotes"),
         ("layers: [{name: W, lipschitz: 1, known: maybe}]", "known = 'maybe' must be true or false"),
         ("layers: [{name: W, lipschitz: 1, p: 1}, {name: W, lipschitz: 1, p: 1}]", "name = 'W' is used twice"),
-        ("layers: [\n  {name: W", "is not YAML at line 2, column 11: "),
-        ("layers: 2024-13-45", "is not YAML: month must be"),
+        ("layers: [\n  {name: W", "is not valid YAML at line 2, column 11: "),
+        ("layers: 2024-13-45", "is not valid YAML: month must be .*; fix the file"),
     ],
 )
-def test_a_bad_network_file_gives_one_line_that_names_it(tmp_path, text, message):
+def test_a_bad_network_file_is_a_one_line_error_that_names_it(tmp_path, text, message):
     path = tmp_path / "network.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(KoctError, match=message) as caught:
@@ -326,7 +326,7 @@ def test_a_bad_network_file_gives_one_line_that_names_it(tmp_path, text, message
     assert "\n" not in str(caught.value)
 
 
-def test_a_network_file_that_cannot_be_read(tmp_path):
+def test_an_unreadable_network_file(tmp_path):
     with pytest.raises(KoctError, match=r"absent\.yaml cannot be read: No such file"):
         read_network(tmp_path / "absent.yaml")
     with pytest.raises(KoctError, match="cannot be read: Is a directory"):
@@ -337,7 +337,7 @@ def test_a_network_file_that_cannot_be_read(tmp_path):
         read_network(path)
 
 
-def test_the_table_says_what_each_layer_costs_and_which_to_replace(tmp_path):
+def test_the_table_shows_each_layer_and_which_to_replace(tmp_path):
     path = tmp_path / "network.yaml"
     path.write_text(FILE, encoding="utf-8")
     network = read_network(path)
@@ -361,18 +361,18 @@ def test_the_table_says_what_each_layer_costs_and_which_to_replace(tmp_path):
         *("total", f"{W.approximation:.4g}", f"{W.estimation + net.estimation:.4g}", f"{bound:.4g}", "100", "%"),
     ]
     assert advice == (
-        f"With N = 1,000 samples the expected squared error is at most {bound:.4g}; replacing net by a known operator "
-        f"helps most: it takes away {100 * net.total / bound:.1f} % and leaves {W.total:.4g}."
+        f"With N = 1,000 samples the expected squared error is at most {bound:.4g}; replacing net with a known "
+        f"operator helps most: it removes {100 * net.total / bound:.1f} % of the bound and leaves {W.total:.4g}."
     )
     assert len({len(line) for line in (head, rule, *rows)}) == 1  # the last column is flush right
 
 
 def test_the_table_of_a_network_without_a_learned_layer():
     text = format_table(Network([Layer("K", 0.5, True)]), 2)
-    assert "at most 0: no layer is left whose replacement would help." in text
+    assert "at most 0, so replacing a layer cannot reduce it." in text
 
 
-def test_the_estimator_loads_nothing_of_ct_and_nothing_heavy():
+def test_the_estimator_imports_no_ct_code_and_no_heavy_packages():
     code = "import sys, koct.risk.bound; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "koct.risk.bound" in loaded

@@ -1,4 +1,4 @@
-"""The budget planner: any pilot file, real curves with hidden points, synthetic pilots with known answers."""
+"""The budget planner: pilot files, held-out points of real curves, synthetic pilots with known answers."""
 
 import json
 import re
@@ -33,32 +33,35 @@ def pilot(tmp_path):
 
 
 BAD = {
-    "one N only": ("N,error\n4,0.1\n4,0.2\n", "column N has the one value 4"),
+    "one N only": ("N,error\n4,0.1\n4,0.2\n", "column N has only the value 4"),
     "N below 2": ("N,error\n4,0.1\n1,0.2\n", "row 2, column N: '1' is below 2"),
-    "a broken N": ("N,error\n4,0.1\n8.5,0.2\n", "row 2, column N: '8.5' is not a whole number"),
+    "a fractional N": ("N,error\n4,0.1\n8.5,0.2\n", "row 2, column N: '8.5' is not an integer"),
     "NaN": ("N,error\n4,0.1\n8,nan\n", "row 2, column error: 'nan' is not a finite number"),
     "an empty cell": ("N,error\n4,0.1\n8,\n", "row 2, column error: '' is not a plain number"),
     "text": ("N,error\n4,0.1\n8,small\n", "row 2, column error: 'small' is not a plain number"),
     "negative error": ("N,error\n4,0.1\n8,-0.2\n", "row 2, column error: '-0.2' is not above zero"),
-    "missing column": ("N,loss\n4,0.1\n8,0.2\n", "column error is missing; it has N, loss"),
+    "missing column": ("N,loss\n4,0.1\n8,0.2\n", "column error is missing; the columns are N, loss"),
     "misspelt column": ("N,eror\n4,0.1\n8,0.2\n", "column error is missing; rename column 'eror'?"),
     "lower case": ("n,error\n4,0.1\n8,0.2\n", "column N is missing; rename column 'n'?"),
-    "the same run twice": ("N,seed,error\n4,1,0.1\n8,1,0.2\n8,1,0.3\n", "row 3, column seed: '1' was run before"),
+    "the same run twice": (
+        "N,seed,error\n4,1,0.1\n8,1,0.2\n8,1,0.3\n",
+        "row 3, column seed: '1' repeats an earlier run",
+    ),
     "underscores": ("N,error\n4,0.1\n1_000,0.2\n", "row 2, column N: '1_000' is not a plain number"),
-    "a column twice": ("N,N,error\n4,4,0.1\n8,8,0.2\n", "column N is there twice"),
+    "a column twice": ("N,N,error\n4,4,0.1\n8,8,0.2\n", "column N appears twice"),
     "a tiny error": ("N,error\n4,0.1\n8,1e-200\n", "row 2, column error: '1e-200' is too small"),
-    "a huge N": ("N,error\n4,0.1\n1e19,0.2\n", "row 2, column N: '1e19' is above 1e+15 samples"),
+    "a huge N": ("N,error\n4,0.1\n1e19,0.2\n", "row 2, column N: '1e19' is above 1e+15"),
     "an empty arch": ("arch,N,error\nko,4,0.1\n,8,0.2\n", "row 2, column arch: '' is empty"),
-    "an empty file": ("", "is empty"),
-    "no rows": ("N,error\n", "has column names but no rows"),
+    "an empty file": ("", "the file is empty"),
+    "no rows": ("N,error\n", "the file has a header but no rows"),
     "not UTF-8": (b"N,error\n4,0.1\n8,0.2\xff\n", "row 2, column 2 is not UTF-8 text"),
     "a ragged row": ("N,error\n4,0.1\n8,0.2,9\n", "Expected 2 columns, got 3"),
-    "broken Parquet": (b"PAR1 and nothing more", "is not a whole Parquet file"),
+    "invalid Parquet": (b"PAR1 and nothing else", "the file is not valid Parquet"),
 }
 
 
 @pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD)
-def test_a_bad_pilot_is_one_line_that_names_row_and_column(pilot, text, message):
+def test_a_bad_pilot_is_a_one_line_error_that_names_row_and_column(pilot, text, message):
     done = koct("budget", pilot(text), "--target", 0.05)
     assert done.returncode == 2
     assert message in done.stderr
@@ -68,10 +71,12 @@ def test_a_bad_pilot_is_one_line_that_names_row_and_column(pilot, text, message)
 
 def test_a_missing_file_and_a_bad_target(pilot):
     done = koct("budget", "nowhere.csv", "--target", 0.05)
-    assert (done.returncode, done.stderr) == (2, "koct: error: nowhere.csv cannot be read: No such file or directory\n")
+    assert done.returncode == 2
+    reason = "nowhere.csv cannot be read: No such file or directory; give the path of a pilot file"
+    assert done.stderr == f"koct: error: {reason}\n"
     done = koct("budget", pilot(GOOD), "--target", -1)
     assert done.returncode == 2
-    assert "target = -1.0 must be a positive error" in done.stderr
+    assert "target = -1.0 must be finite and above 0" in done.stderr
 
 
 def test_json_has_one_object_per_arch(pilot):
@@ -101,20 +106,20 @@ def test_other_separators_spaces_and_a_byte_order_mark_are_read(pilot):
         assert koct("budget", pilot(text), "--target", 0.08, "--json").stdout == plain
 
 
-def test_a_picture_of_unknown_kind_is_refused(pilot):
+def test_an_unknown_figure_format_is_rejected(pilot):
     for name in ("x", "x.foo", "/"):
         done = koct("budget", pilot(GOOD), "--target", 0.08, "--plot", name)
         assert done.returncode == 2
         assert "must end in .pdf, .png or .svg" in done.stderr
 
 
-def test_without_seeds_repeated_runs_are_seeds(pilot):
+def test_without_a_seed_column_repeated_runs_count_as_seeds(pilot):
     without = "\n".join(",".join(line.split(",")[i] for i in (0, 1, 3)) for line in GOOD.splitlines())
     with_seeds, unnamed = (koct("budget", pilot(text), "--target", 0.08, "--json").stdout for text in (GOOD, without))
     assert with_seeds == unnamed
 
 
-def test_a_million_rows_are_read_and_answered(pilot):
+def test_a_pilot_of_a_million_rows(pilot):
     rng = np.random.default_rng(0)
     N = np.repeat(2 ** np.arange(2, 12), 100_000)
     error = N**-0.5 * np.exp(rng.normal(size=len(N)) * 0.2)
@@ -125,7 +130,7 @@ def test_a_million_rows_are_read_and_answered(pilot):
     assert answer["n"] == pytest.approx(2500 * np.exp(0.04), rel=0.1)
 
 
-def test_the_studys_cells_are_a_pilot(study, tmp_path):
+def test_the_cells_of_a_study_are_a_valid_pilot(study, tmp_path):
     cells = study.path("results/cells.parquet")
     done = koct("budget", cells, "--target", 0.02, "--metric", "mse", "--sweep", "H32", "--plot", tmp_path / "plot.png")
     assert done.returncode == 0
@@ -135,7 +140,7 @@ def test_the_studys_cells_are_a_pilot(study, tmp_path):
     for arguments, message in (
         (["--metric", "mse"], "column sweep has 3 values; choose one with --sweep: H16, H32, H8"),
         (["--sweep", "H8"], "column error is missing; choose another with --metric: mse, rrmse_peak, rrmse_norm"),
-        (["--sweep", "H9", "--metric", "mse"], "column sweep has no 'H9'"),
+        (["--sweep", "H9", "--metric", "mse"], "column sweep has no value 'H9'"),
     ):
         done = koct("budget", cells, "--target", 0.02, *arguments)
         assert done.returncode == 2
@@ -152,13 +157,13 @@ def test_the_workflow_answers_every_configured_target(study):
     assert table.loc[~table["reachable"], "reason"].str.len().gt(0).all()
     cells = pd.read_parquet(study.path("results/cells.parquet"))
     inside = reached[(reached["n"] > 8) & (reached["n"] < 60)]
-    for row in inside.itertuples():  # where the pilot has data, the answer is between the right neighbours
+    for row in inside.itertuples():  # within the pilot's range, the answer lies between the neighbouring points
         curve = cells[(cells["sweep"] == row.sweep) & (cells["arch"] == row.arch)].groupby("N")["mse"].mean()
         assert curve[curve.index <= row.n].iloc[-1] > 0.75 * row.target
         assert curve[curve.index >= row.n].iloc[0] < 1.25 * row.target
 
 
-def test_hidden_points_of_the_surrogate_curves(study):
+def test_held_out_points_of_the_surrogate_curves(study):
     rows = benchmark.out_of_sample(pq.read_table(study.path("results/cells.parquet")).to_pylist())
     own, paper, covered = benchmark.summary(rows)
     assert len(rows) == 12
@@ -167,7 +172,7 @@ def test_hidden_points_of_the_surrogate_curves(study):
 
 
 @pytest.mark.parametrize("truth", benchmark.TRUTHS)
-def test_intervals_cover_the_true_number_of_samples(truth):
+def test_intervals_contain_the_true_number_of_samples(truth):
     assert 0.80 <= benchmark.coverage(benchmark.intervals(truth, 200)) <= 0.97
 
 

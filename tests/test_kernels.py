@@ -1,9 +1,12 @@
-"""The fan-beam operators on every device and in both precisions: adjoints, matrices, gradients, agreement."""
+"""Operators on torch tensors, on every device and in both precisions: adjoints, matrices, gradients, agreement."""
 
 import numpy as np
 import pytest
 
-from koct.operators.fanbeam import RAYS, Backprojector, FanBeam, Projector, RampFilter
+from koct.operators.algebra import Diagonal, Matrix
+from koct.operators.fanbeam import RAYS, Backprojector, FanBeam, Projector, analytic_weights, fbp
+from koct.operators.filters import RampFilter
+from koct.operators.parallel import projector, tikhonov_inverse
 
 torch = pytest.importorskip("torch", reason="torch is not installed: no tensors, no gradients")
 
@@ -24,7 +27,20 @@ TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 def operators(geometry):
     back, ramp = Backprojector(geometry), RampFilter(geometry.V, geometry.B)
-    return {"back": back, "ramp": ramp, "fbp": back @ ramp, **{rays: Projector(geometry, rays) for rays in RAYS}}
+    unweighted, rays = back @ ramp, {rays: Projector(geometry, rays) for rays in RAYS}
+    return {"back": back, "ramp": ramp, "unweighted": unweighted, "fbp": fbp(geometry), **rays}
+
+
+def stored(H, V):
+    """Operators that are stored as matrices or vectors."""
+    A = projector(H, V)
+    return {
+        "sparse": A,
+        "compressed": A.compressed(),
+        "inverse": tikhonov_inverse(A, 0.1),
+        "diagonal": Diagonal(np.random.default_rng(2).standard_normal((V, H))),
+        "tensor": Matrix(random((V, H), torch.float64, "cpu")),
+    }
 
 
 def random(shape, dtype, device, seed=0):
@@ -36,7 +52,7 @@ def random(shape, dtype, device, seed=0):
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_dot_test(geometry, dtype, device):
-    for A in operators(geometry).values():
+    for A in [*operators(geometry).values(), *stored(geometry.H, geometry.V).values()]:
         x, y = random((3, *A.domain), dtype, device), random((3, *A.range), dtype, device, 1)
         Ax, Aty = A(x).double(), A.T(y).double()
         assert Ax.dtype == torch.float64
@@ -49,7 +65,7 @@ def test_dot_test(geometry, dtype, device):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("geometry", [FanBeam(9, 5, 11), FanBeam(8, 4, 8)], ids=str)
 def test_the_matrix_from_basis_images_is_the_operator(geometry, device):
-    for A in operators(geometry).values():
+    for A in [*operators(geometry).values(), *stored(geometry.H, geometry.V).values()]:
         matrix = A(torch.eye(A.shape[1], dtype=torch.float64, device=device).reshape(-1, *A.domain))
         matrix = matrix.reshape(A.shape[1], -1).T
         x, y = random(A.domain, torch.float64, device), random(A.range, torch.float64, device, 1)
@@ -60,7 +76,7 @@ def test_the_matrix_from_basis_images_is_the_operator(geometry, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients(device):
-    for A in operators(FanBeam(6, 5, 7)).values():
+    for A in [*operators(FanBeam(6, 5, 7)).values(), *stored(6, 5).values()]:
         x = random((2, *A.domain), torch.float64, device).requires_grad_()
         # the adjoint of the projector on the GPU adds in no fixed order
         assert torch.autograd.gradcheck(A, x, nondet_tol=1e-12)
@@ -69,7 +85,7 @@ def test_gradients(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_batch_equals_its_single_results(device):
-    for A in operators(FanBeam(32, 20, 32)).values():
+    for A in [*operators(FanBeam(32, 20, 32)).values(), *stored(32, 20).values()]:
         for count in (1, 2, 5):
             x, y = random((count, *A.domain), torch.float32, device), random((count, *A.range), torch.float32, device)
             for operator, batch in ((A, x), (A.T, y)):
@@ -79,15 +95,105 @@ def test_a_batch_equals_its_single_results(device):
 
 
 def test_torch_on_the_cpu_is_numpy():
-    for A in operators(FanBeam(32, 20, 32)).values():
+    for A in [*operators(FanBeam(32, 20, 32)).values(), *stored(32, 20).values()]:
         x = random((2, *A.domain), torch.float64, "cpu")
         np.testing.assert_allclose(A(x).numpy(), A(x.numpy()), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float16, torch.bfloat16], ids=str)
+def test_complex_numbers_and_half_precision_are_refused(dtype, device):
+    for A in [*operators(FanBeam(8, 4, 8)).values(), *stored(8, 4).values()]:
+        with pytest.raises(TypeError, match=rf"takes real numbers in float32 or float64, got {dtype}"):
+            A(torch.ones(A.domain, dtype=dtype, device=device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_integers_and_booleans_are_converted_to_float64(device):
+    for A in [*operators(FanBeam(8, 4, 8)).values(), *stored(8, 4).values()]:
+        for dtype in (torch.int32, torch.bool):
+            x = (random(A.domain, torch.float64, device) > 0).to(dtype)
+            torch.testing.assert_close(A(x), A(x.double()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_autocast_does_not_lower_the_precision(device):
+    for A in [*operators(FanBeam(8, 4, 8)).values(), *stored(8, 4).values()]:
+        x = random((2, *A.domain), torch.float32, device)
+        expected = A(x)
+        with torch.autocast(device, torch.bfloat16):
+            torch.testing.assert_close(A(x), expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_operator_first_used_in_inference_mode_can_be_trained_through_later(device):
+    for A in [*operators(FanBeam(8, 4, 8)).values(), *stored(8, 4).values()]:
+        x = random((2, *A.domain), torch.float32, device)
+        with torch.inference_mode():
+            A(x)
+            A.T(A(x))
+        x.requires_grad_()
+        (gradient,) = torch.autograd.grad((A(x) ** 2).sum(), x)
+        torch.testing.assert_close(gradient, 2 * A.T(A(x)), rtol=1e-5, atol=1e-5 * float(gradient.abs().max()))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("place", [Diagonal, Matrix], ids=["diagonal", "matrix"])
+def test_gradients_flow_to_values_that_are_tensors(place, device):
+    values, x = random((3, 4), torch.float64, device), random((2, 3, 4), torch.float64, device, 1)
+    if place is Matrix:
+        x = x[:, 0]
+
+    def apply(values, x):
+        return place(values)(x)
+
+    arguments = values.requires_grad_(), x.requires_grad_()
+    assert torch.autograd.gradcheck(apply, arguments)
+    assert torch.autograd.gradgradcheck(apply, arguments)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_that_are_trained_are_never_taken_from_a_cache(device):
+    g = FanBeam(8, 6, 8)
+    weights = torch.tensor(analytic_weights(g), dtype=torch.float32, device=device, requires_grad=True)
+    A = Backprojector(g) @ RampFilter(g.V, g.B) @ Diagonal(weights)
+    for dtype in (torch.float64, torch.float32):
+        x = random((2, g.V, g.B), dtype, device)
+        for _ in range(2):
+            before = A(x)
+            (gradient,) = torch.autograd.grad((before**2).sum(), weights)
+            assert gradient.dtype == weights.dtype
+            assert gradient.abs().max() > 0
+            with torch.no_grad():
+                weights *= 2
+            assert A(x).dtype == dtype
+            torch.testing.assert_close(A(x), 2 * before, rtol=1e-5, atol=1e-5)
+            # NumPy has no gradients, but the same weights
+            array = A(x.cpu().numpy())
+            assert array.dtype == x.cpu().numpy().dtype
+            np.testing.assert_allclose(array, A(x).detach().cpu(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_operator_serves_every_kind_in_turn(device):
+    A = fbp(FanBeam(8, 6, 8))
+    x = np.random.default_rng(0).standard_normal((2, 6, 8))
+    expected = A(x)
+    for _ in range(2):
+        for dtype in (torch.float32, torch.float64):
+            tensor = torch.tensor(x, dtype=dtype, device=device)
+            assert A(tensor).dtype == dtype
+            assert A(tensor).device == tensor.device
+            np.testing.assert_allclose(A(tensor).cpu(), expected, rtol=0, atol=1e-5 * abs(expected).max())
+        assert A(x.astype(np.float32)).dtype == np.float32
+        np.testing.assert_array_equal(A(x), expected)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: nothing to compare the CPU with")
 @pytest.mark.parametrize("geometry", [*GEOMETRIES, FanBeam(128, 60, 128), FanBeam(512, 180, 512)], ids=str)
 def test_cpu_and_gpu_agree(geometry):
-    for name, A in operators(geometry).items():
+    small = geometry.H <= 33
+    for name, A in {**operators(geometry), **(stored(geometry.H, geometry.V) if small else {})}.items():
         x, y = random((2, *A.domain), torch.float32, "cpu"), random((2, *A.range), torch.float32, "cpu", 1)
         for operator, batch in ((A, x), (A.T, y)):
             here, there = operator(batch), operator(batch.cuda()).cpu()

@@ -1,12 +1,17 @@
 """Operators: laws that hold for every input."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import rotate
+from scipy.sparse import csr_array
 
-from koct.operators.algebra import Diagonal, Matrix, Sparse
+from koct.operators.algebra import Diagonal, Matrix, Operator, Sparse
+from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp
+from koct.operators.filters import RampFilter
 from koct.operators.parallel import cosine_and_sine, projector, tikhonov_inverse, view_angles
 
 
@@ -110,7 +115,7 @@ def test_batches_and_composition():
 
 def test_wrong_shapes_are_named():
     A = Matrix(np.ones((4, 5)))
-    with pytest.raises(ValueError, match=r"\(\.\.\., \(5,\)\), got \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"Matrix\(.*\) takes arrays of shape \(\.\.\., 5\), got \(2, 4\)"):
         A(np.ones((2, 4)))
     with pytest.raises(ValueError, match="cannot compose"):
         A @ A
@@ -123,3 +128,100 @@ def test_entries_with_the_same_place_add_up():
     expected = [[0, 3], [5, 0]]
     np.testing.assert_array_equal(A.dense().values, expected)
     np.testing.assert_array_equal(A.compressed().values.toarray(), expected)
+
+
+def each_class():
+    """An operator of every class; the domain of each is (6, 8)."""
+    rng = np.random.default_rng(5)
+    g, values = FanBeam(8, 6, 8), rng.standard_normal((7, 48))
+    sparse = Sparse(np.array([0, 6, 6]), np.array([47, 1, 2]), np.array([1.0, 2.0, 5.0]), domain=(6, 8), range=(7,))
+    return {
+        "Diagonal": Diagonal(rng.standard_normal((6, 8))),
+        "Matrix": Matrix(values, domain=(6, 8), range=(7,)),
+        "Sparse": sparse,
+        "compressed": sparse.compressed(),
+        "RampFilter": RampFilter(6, 8),
+        "Backprojector": Backprojector(g),
+        "Projector.T": Projector(g, "exact").T,
+        "fbp": fbp(g),
+    }
+
+
+@pytest.mark.parametrize("name", each_class())
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_precision_of_the_input_is_kept(name, dtype):
+    A = each_class()[name]
+    x, y = (np.random.default_rng(6).standard_normal((2, *shape)).astype(dtype) for shape in (A.domain, A.range))
+    for operator, batch in ((A, x), (A.T, y)):
+        out = operator(batch)
+        assert out.dtype == dtype
+        assert operator(batch).tobytes() == out.tobytes()  # the second call takes what the first has converted
+        expected = operator(batch.astype(np.float64))
+        np.testing.assert_allclose(out, expected, rtol=0, atol=8 * np.finfo(dtype).eps * abs(expected).max())
+
+
+@pytest.mark.parametrize("name", each_class())
+def test_integers_and_booleans_are_converted_to_float64(name):
+    A = each_class()[name]
+    for dtype in (np.int64, np.uint8, bool, ">f8"):
+        x = np.random.default_rng(7).integers(0, 2, (3, 6, 8)).astype(dtype)
+        np.testing.assert_array_equal(A(x), A(x.astype(np.float64)), strict=True)
+
+
+@pytest.mark.parametrize("name", each_class())
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "float16", "object"])
+def test_other_dtypes_are_refused(name, dtype):
+    A = each_class()[name]
+    for operator in (A, A.T):
+        with pytest.raises(TypeError, match=re.escape(repr(operator)) + f".*, got {np.dtype(dtype)}"):
+            operator(np.ones(operator.domain, dtype))
+
+
+def test_what_is_no_array_is_refused():
+    with pytest.raises(TypeError, match="takes NumPy arrays and torch tensors, got list"):
+        Diagonal(np.ones(2))([1.0, 2.0])
+
+
+def test_complex_values_are_refused():
+    for make in (Diagonal, Matrix, lambda values: Matrix(csr_array(values))):
+        with pytest.raises(TypeError, match="needs real values, got complex128"):
+            make(np.ones((2, 2)) * 1j)
+
+
+def test_a_matrix_in_double_precision_is_one_product():
+    """To the last bit: stored results were made with this product."""
+    rng = np.random.default_rng(8)
+    values, x, y = rng.standard_normal((40, 30)), rng.standard_normal((7, 5, 6)), rng.standard_normal((7, 40))
+    A = Matrix(values, domain=(5, 6), range=(40,))
+    np.testing.assert_array_equal(A(x), (values @ x.reshape(7, -1).T).T)
+    np.testing.assert_array_equal(A.T(y), (values.T @ y.reshape(7, -1).T).T.reshape(7, 5, 6))
+
+
+def test_stored_values_cannot_be_changed_through_an_operator():
+    weights = np.ones((2, 3))
+    for values in (Diagonal(weights).weights, Matrix(weights).values):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 2
+    D = Diagonal(weights)
+    weights[:] = 2
+    np.testing.assert_array_equal(D(np.ones((2, 3), np.float32)), 1)
+    np.testing.assert_array_equal(D(np.ones((2, 3))), 1)
+
+
+@pytest.mark.parametrize("name", each_class())
+def test_an_empty_batch(name):
+    A = each_class()[name]
+    assert A(np.ones((0, *A.domain))).shape == (0, *A.range)
+    assert A.T(np.ones((0, *A.range))).shape == (0, *A.domain)
+
+
+def test_repr_names_shapes_and_options():
+    g = FanBeam(128, 60, 128)
+    assert repr(Projector(g, "exact")) == "Projector((128, 128) -> (60, 128), rays='exact')"
+    assert repr(Projector(g, "exact").T) == "Projector((128, 128) -> (60, 128), rays='exact').T"
+    assert repr(RampFilter(4, 9, width=0.5)) == "RampFilter((4, 9) -> (4, 9), width=0.5)"
+    assert repr(projector(4, 5)) == "Sparse((4, 4) -> (5, 4))"
+    A = Backprojector(g) @ RampFilter(60, 128)
+    assert repr(A) == "Backprojector((60, 128) -> (128, 128)) @ RampFilter((60, 128) -> (60, 128))"
+    assert repr(A.T) == f"({A!r}).T"
+    assert repr(Operator((2,), (3, 4))) == "Operator((2,) -> (3, 4))"

@@ -1,33 +1,40 @@
-"""How far reconstructions are from the phantoms."""
+"""Errors of reconstructions. A metric is one file here: its function, its unit, its symbol.
 
-import numpy as np
+To add one, write `koct/metrics/NAME.py` with `error(predicted, y)` on flat NumPy arrays (n, size), and SYMBOL, UNIT and
+DESCRIPTION (and a SUBSCRIPT if it has one). Every result file then has a column NAME, and a sweep's `metric` may be
+NAME or, for the square of its mean over seeds, NAME2. Cells that are expensive to fit are only evaluated again.
+"""
 
-from koct.errors import KoctError
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+HELPERS = {"__init__", "curve", "relative"}
 
 
-def mse(predicted, y):
-    """Mean squared error over all pixels of all phantoms."""
-    return float(np.mean((predicted - y.astype(float)) ** 2))
+@cache
+def names() -> tuple[str, ...]:
+    """All metrics."""
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in HELPERS))
 
 
-def metrics(predicted, y):
-    """Three errors of a batch of flat images, by the names they have in every result file.
+def modules() -> list[str]:
+    return [f"{__name__}.{name}" for name in names()]
 
-    mse         mean squared error over all pixels
-    rrmse_peak  RMSE / max|y| of each phantom, averaged (what the paper prints for the fan-beam sweeps)
-    rrmse_norm  ‖ŷ − y‖ / ‖y‖ of each phantom, averaged (what the paper's text defines)
 
-    A phantom without any bright pixel has no relative error and is left out of the two averages.
-    """
-    y = y.astype(float)  # sums of float32 would lose digits
-    error = np.linalg.norm(predicted - y, axis=1)
-    seen = np.any(y != 0, axis=1)
-    if not seen.any():
-        raise KoctError("every phantom is empty, so relative errors are undefined: make the pool larger")
-    relative_to_peak = error[seen] / np.sqrt(y.shape[1]) / np.abs(y[seen]).max(axis=1)
-    relative_to_norm = error[seen] / np.linalg.norm(y[seen], axis=1)
-    return {
-        "mse": mse(predicted, y),
-        "rrmse_peak": float(np.mean(relative_to_peak)),
-        "rrmse_norm": float(np.mean(relative_to_norm)),
-    }
+def load(name: str) -> Any:
+    """The module of a metric."""
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def errors(predicted: Any, y: Any) -> dict[str, float]:
+    """Every metric of flat predictions (n, size), by name."""
+    return {name: load(name).error(predicted, y) for name in names()}
+
+
+def curve_metrics() -> list[str]:
+    """What the key `metric` of a sweep may be."""
+    return [name + power for name in names() for power in ("", "2")]

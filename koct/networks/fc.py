@@ -1,44 +1,68 @@
 """FC, the fully connected network: ŷ = M x with one dense learned matrix, fitted and applied in dual form."""
 
-from koct.networks.linalg import eigh, gram_matrix, product
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from koct.contracts import Architecture, Array, Cost, Network, Training, Workload
 
 
-class Network:
-    """M = Yᵀ D X for the training pairs X (N, V·B), Y (N, H²): the H²×VB matrix is never built.
+class FC(Architecture):
+    label = "FC"
+    colour = "#c8553d"
+    marker = "s"
+
+    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
+        return frozenset({"gram"})
+
+    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
+        """The ridge solution for each λ: argmin_M Σ_n ‖M x_n − y_n‖² + λ‖M‖².
+
+        Its dual is D = (XXᵀ + λI)⁻¹; one eigendecomposition of the N×N Gram matrix, all in float64, serves every λ.
+        """
+        from koct.networks.linalg import eigh, gram_matrix
+
+        values, vectors = eigh(gram_matrix(data.x) if data.gram is None else data.gram)
+        values = values.clip(min=0)  # rounding leaves tiny negative ones
+        for lam in data.lambdas:
+            yield lam, FCNetwork(vectors, 1 / (values + lam), data)
+
+    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
+        import numpy as np
+
+        return FCNetwork(*(data.device.put(np.array(state[name])) for name in ("vectors", "scale")), data)
+
+    def cost(self, work: Workload) -> Cost:
+        """Measured on one core of a Neoverse N1: N = 2,048 at H = 512 takes 48 s and 4.3 GB."""
+        n, pairs = work.N, work.N * (work.x_size + work.y_size)
+        operations = 7.7 * n**3 + 1.54 * n * work.y_size * work.sizes.held_out * work.lambdas
+        return Cost(operations, 6 * pairs + 32 * n**2, 4 * pairs + 32 * n**2)
+
+
+class FCNetwork(Network):
+    """M = Yᵀ D X for the training pairs X (N, x size), Y (N, y size): the matrix itself is never built.
 
     D = vectors · diag(scale) · vectorsᵀ; where images cannot be negative, predictions are cut off at zero.
     """
 
-    def __init__(self, vectors, scale, x, y, nonnegative):
+    def __init__(self, vectors: Array, scale: Array, data: Training):
         self.vectors, self.scale = vectors, scale
-        self.x, self.y = x, y
-        self.nonnegative = nonnegative
+        self.x, self.y = data.x, data.y
+        self.nonnegative = data.nonnegative
 
-    @staticmethod
-    def parameters(H, V, B):
-        return H * H * V * B
+    @property
+    def parameters(self) -> int:
+        """Entries of M."""
+        return self.y.shape[1] * self.x.shape[1]
 
-    @classmethod
-    def fit(cls, x, y, spec, known=None, gram=None):
-        """Yield (λ, the ridge solution) for each λ: argmin_M Σ_n ‖M x_n − y_n‖² + λ‖M‖².
+    def predict(self, x: Array) -> Array:
+        from koct.networks.linalg import product
 
-        Its dual is D = (XXᵀ + λI)⁻¹; one eigendecomposition of the N×N Gram matrix, all in float64, serves every λ.
-        `gram` is that matrix if it is known already.
-        """
-        values, vectors = eigh(gram_matrix(x) if gram is None else gram)
-        values = values.clip(min=0)  # rounding leaves tiny negative ones
-        for lam in spec["lambdas"]:
-            yield lam, cls(vectors, 1 / (values + lam), x, y, spec["nonnegative"])
-
-    def predict(self, x):
         dual = ((product(x, self.x.T) @ self.vectors) * self.scale) @ self.vectors.T
         image = product(dual, self.y)
         return image.clip(min=0) if self.nonnegative else image
 
-    def state(self):
-        """What a file needs to hold for `restore`; the training pairs stay in the pool."""
+    def state(self) -> Mapping[str, Array]:
+        """The training pairs stay in the pool."""
         return {"vectors": self.vectors, "scale": self.scale}
-
-    @classmethod
-    def restore(cls, state, x, y, spec, known=None):
-        return cls(state["vectors"], state["scale"], x, y, spec["nonnegative"])

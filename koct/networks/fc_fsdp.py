@@ -1,50 +1,93 @@
-"""FC trained by gradient: ŷ = M x as in `koct.networks.fc`, but with M itself, learned under FSDP."""
+"""FC trained by gradient: ŷ = M x as in the dual form, but with M itself in memory, sharded over ranks by FSDP."""
 
-import numpy as np
+from __future__ import annotations
 
-from koct.arrays import is_torch
-from koct.errors import KoctError
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from koct.contracts import Array, Cost, Network, TorchrunArchitecture, Training, Workload, option
+from koct.networks import shards
 
 
-class Network:
-    """M as blocks of rows (blocks, rows, V·B), in memory or mapped; a prediction looks at one after the other."""
+class FcFsdp(TorchrunArchitecture):
+    section = "fsdp"
+    label = "FC (FSDP)"
+    colour = "#5b4b8a"
+    marker = "^"
+    requires_cell = "fc"  # its λ
 
-    MAPPED = True  # `restore` wants what the file holds as it is: M may be larger than memory
+    iterations: int = option(
+        "steps of the preconditioned, accelerated gradient method, each over all N samples; 100 to 200 reach the "
+        "error of the ridge",
+        minimum=1,
+    )
 
-    def __init__(self, M, nonnegative):
-        self.M = M
-        self.nonnegative = nonnegative
+    @property
+    def uses_lambdas(self) -> bool:
+        return False
 
-    @staticmethod
-    def parameters(H, V, B):
-        return H * H * V * B
+    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
+        return frozenset({"gram"})
 
-    @classmethod
-    def fit(cls, x, y, spec, known=None, gram=None):
-        raise KoctError("fc-fsdp is fitted by several processes: start `koct fit-fsdp` with torchrun")
+    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
+        """The minimum of the ridge's objective with the λ of the ridge's cell."""
+        from koct.networks.descent import Descent
 
-    def predict(self, x):
-        parts = [pixels(block, x, self.nonnegative) for block in self.M]
+        descent = Descent(data, float(data.required["lam"]), self.iterations)
+        descent.train()
+        yield descent.lam, Trained(descent)
+
+    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
+        return Dense(state["M"], data.nonnegative)
+
+    def cost(self, work: Workload) -> Cost:
+        """Of one rank, at the speed of a GPU; what is slower continues from its checkpoint."""
+        memory = 2.5e9 + shards.needed(work.y_size, work.x_size, work.N, self.ranks)  # torch, CUDA and NCCL first
+        flops = 4 * work.N * work.y_size * work.x_size * self.iterations
+        return Cost(2e12 + 1e-3 * flops / self.ranks, memory, memory)
+
+
+class Trained(Network):
+    """The result of a descent, sharded; it is gathered block by block when it is written."""
+
+    def __init__(self, descent: Any):
+        self.descent = descent
+        self.fit_seconds = descent.seconds
+
+    @property
+    def parameters(self) -> int:
+        rows, columns = self.descent.matrix.blocks[0].weight.shape
+        return len(self.descent.matrix.blocks) * rows * columns
+
+    def predict(self, x: Array) -> Array:
+        raise NotImplementedError("a sharded matrix predicts once it is written and restored")
+
+    def state(self) -> Mapping[str, Any]:
+        from koct.files import Blocks
+
+        matrix = self.descent.matrix
+        return {"M": Blocks(len(matrix.blocks), tuple(matrix.blocks[0].weight.shape), matrix.gathered())}
+
+
+class Dense(Network):
+    """M as blocks of rows (blocks, rows, x size), mapped; a prediction looks at one after the other."""
+
+    def __init__(self, M: Any, nonnegative: bool):
+        self.M, self.nonnegative = M, nonnegative
+
+    def predict(self, x: Array) -> Array:
+        import numpy as np
+
+        from koct.arrays import is_torch, like
+
+        images = [x @ like(np.array(block), x).T if is_torch(x) else x @ block.T for block in self.M]
         if is_torch(x):
             import torch
 
-            return torch.cat(parts, dim=1)
-        return np.concatenate(parts, axis=1)
+            image = torch.cat(images, dim=1)
+        else:
+            image = np.concatenate(images, axis=1)
+        return image.clip(min=0) if self.nonnegative else image
 
-    def state(self):
+    def state(self) -> Mapping[str, Any]:
         return {"M": self.M}
-
-    @classmethod
-    def restore(cls, state, x, y, spec, known=None):
-        return cls(state["M"], spec["nonnegative"])
-
-
-def pixels(block, x, nonnegative):
-    """The pixels that some rows of M give for the samples x; `block` is an array in memory or mapped."""
-    if is_torch(x):
-        import torch
-
-        block = torch.as_tensor(np.array(block), device=x.device) if not is_torch(block) else block
-        block = block.to(x.dtype)
-    image = x @ block.T
-    return image.clip(min=0) if nonnegative else image

@@ -37,13 +37,13 @@ class ShardedMatrix:
     iterate is the result.
     """
 
-    def __init__(self, H, V, B, mesh):
-        self.rows = block_rows(H, V, B)
+    def __init__(self, rows, columns, mesh):
+        self.rows = block_rows(rows, columns)
         self.mesh = mesh
         device = torch.device(mesh.device_type, torch.cuda.current_device() if mesh.device_type == "cuda" else None)
         self.blocks, self.iterates = [], []
-        for _ in range(H * H // self.rows):  # one after the other: each is whole for a moment
-            block = fully_shard(Rows(self.rows, V * B, device), mesh=mesh, reshard_after_forward=False)
+        for _ in range(rows // self.rows):  # one after the other: each is whole for a moment
+            block = fully_shard(Rows(self.rows, columns, device), mesh=mesh, reshard_after_forward=False)
             block.set_force_sum_reduction_for_comms(True)  # gloo has no other kind
             block.set_gradient_divide_factor(1.0)  # the objective is a sum over samples, so its gradient is one too
             self.blocks.append(block)

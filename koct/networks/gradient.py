@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from koct.arrays import is_torch
+from koct.arrays import copy, is_torch, like, zeros_like
 from koct.errors import KoctError
 from koct.streams import TorchStream
 
@@ -25,7 +25,7 @@ class Adagrad:
     """Steps over the root of the sum of all squared gradients so far."""
 
     def __init__(self, w, lr, eps=1e-10):
-        self.lr, self.eps, self.squares = lr, eps, 0 * w
+        self.lr, self.eps, self.squares = lr, eps, zeros_like(w)
 
     def step(self, w, g):
         self.squares += g * g
@@ -37,18 +37,19 @@ class Adam:
 
     def __init__(self, w, lr, betas=(0.9, 0.999), eps=1e-8):
         self.lr, self.betas, self.eps = lr, betas, eps
-        self.mean, self.square = 0 * w, 0 * w
-        self.forgotten = [0 * w[:1] + 1, 0 * w[:1] + 1]  # β₁ᵗ and β₂ᵗ, kept with the weights so that a graph can replay
+        self.mean, self.square = zeros_like(w), zeros_like(w)
+        # β₁ᵗ and β₂ᵗ, kept beside the weights so that a CUDA graph can replay the step
+        self.powers = [zeros_like(w[:1]) + 1, zeros_like(w[:1]) + 1]
 
     def step(self, w, g):
         for beta, power, running, new in zip(
-            self.betas, self.forgotten, (self.mean, self.square), (g, g * g), strict=True
+            self.betas, self.powers, (self.mean, self.square), (g, g * g), strict=True
         ):
             power *= beta
             running *= beta
             running += (1 - beta) * new
         mean, square = (
-            running / (1 - power) for running, power in zip((self.mean, self.square), self.forgotten, strict=True)
+            running / (1 - power) for running, power in zip((self.mean, self.square), self.powers, strict=True)
         )
         w -= self.lr * (mean / (square**0.5 + self.eps))
 
@@ -66,11 +67,11 @@ def batches(seed, N, batch, iterations):
 def loss_and_gradient(known, w, x, y):
     """Mean squared error of a batch, and its gradient with respect to w."""
     image = known.reconstruct(w * x)
-    rest = image - y
-    loss = (rest * rest).mean()
+    residual = image - y
+    loss = (residual * residual).mean()
     if known.nonnegative:
-        rest = rest * (image > 0)
-    return loss, (x * known.adjoint(rest)).sum(0) * (2 / (y.shape[0] * y.shape[1]))
+        residual = residual * (image > 0)
+    return loss, (x * known.adjoint(residual)).sum(0) * (2 / (y.shape[0] * y.shape[1]))
 
 
 def train(known, x, y, chosen, solver, lr):
@@ -78,7 +79,7 @@ def train(known, x, y, chosen, solver, lr):
 
     Ends with an error as soon as a loss is not finite. Prints the mean loss since the last line, and the time left.
     """
-    w = known.weights + 0 * x[0]
+    w = copy(like(known.analytic, x))
     optimiser = SOLVERS[solver](w, lr)
     report = max(1, len(chosen) // REPORTS)
     run = _run_on_cuda if is_torch(x) else _run_on_cpu

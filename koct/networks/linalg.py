@@ -5,18 +5,9 @@ SciPy has more of it, but importing SciPy takes longer than a small fit.
 
 import numpy as np
 
-from koct.arrays import is_torch
+from koct.arrays import double, is_torch
 
 BLOCK = 2**24  # entries of a float32 array that are turned into float64 at a time
-
-
-def double(array):
-    return array.double() if is_torch(array) else np.asarray(array, float)
-
-
-def like(array, other):
-    """`array` in the precision of `other`."""
-    return array.to(other.dtype) if is_torch(array) else array.astype(other.dtype)
 
 
 def _blocks(length, width):

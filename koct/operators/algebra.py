@@ -1,54 +1,83 @@
-"""Linear operators as objects: apply to a batch, exact adjoint, composition, norm."""
+"""Linear operators as objects: application to batches, exact adjoints, composition, norms.
+
+Every operator takes NumPy arrays and torch tensors in float32 or float64, and returns the same kind: NumPy or torch,
+dtype and device. Integers and booleans are converted to float64; complex numbers and half precision are refused.
+torch can differentiate through every operator, any number of times.
+"""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from koct.arrays import Array, ArrayT, as_float, is_torch, without_autocast
+from koct.operators.constant import Constant
+
+if TYPE_CHECKING:
+    import torch
+
+    from koct.operators.autograd import Compiled
 
 
 class Operator:
     """A real linear map from arrays of shape `domain` to arrays of shape `range`.
 
     Leading axes are a batch: `A(x)` maps (..., *domain) to (..., *range). `A.T` is the exact adjoint.
-    Subclasses give `_apply` and `_adjoint` on (batch, *domain) and (batch, *range).
+    Subclasses define `_apply` on (batch, *domain) and `_adjoint` on (batch, *range).
     """
 
-    def __init__(self, domain, range):
+    def __init__(self, domain: Iterable[int], range: Iterable[int]) -> None:
         self.domain = tuple(domain)
         self.range = tuple(range)
 
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self._options().items())
+        return f"{type(self).__name__}({self.domain} -> {self.range}{options})"
+
+    def _options(self) -> dict[str, object]:
+        """What `repr` shows beside the shapes."""
+        return {}
+
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         """(rows, columns) of the matrix of this operator."""
         return math.prod(self.range), math.prod(self.domain)
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayT) -> ArrayT:
+        x = as_float(x, self)
         split = x.ndim - len(self.domain)
         if split < 0 or tuple(x.shape[split:]) != self.domain:
-            raise ValueError(f"{type(self).__name__} takes arrays of shape (..., {self.domain}), got {tuple(x.shape)}")
-        out = self._apply(x.reshape(-1, *self.domain))
+            expected = ", ".join(["...", *map(str, self.domain)])
+            raise ValueError(f"{self} takes arrays of shape ({expected}), got {tuple(x.shape)}")
+        with without_autocast(x):
+            out = self._apply(x.reshape(-1, *self.domain))
         return out.reshape(*x.shape[:split], *self.range)
 
     @property
-    def T(self):
+    def T(self) -> Operator:
+        """The exact adjoint, from arrays of shape `range` to arrays of shape `domain`."""
         return Adjoint(self)
 
-    def __matmul__(self, other):
+    def __matmul__(self, other: Operator) -> Composition:
         return Composition(self, other)
 
-    def matrix(self):
-        """The dense matrix, column by column from basis vectors."""
+    def matrix(self) -> np.ndarray:
+        """The dense matrix in float64, column by column from basis vectors."""
         basis = np.eye(self.shape[1]).reshape(-1, *self.domain)
         return self(basis).reshape(self.shape[1], self.shape[0]).T
 
-    def norm(self, tol=1e-10, max_iterations=10_000):
-        """Largest singular value by power iteration on AᵀA.
+    def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
+        """The largest singular value, by power iteration on AᵀA.
 
         Stops when the estimate grows by less than `tol` (relative); the estimate never exceeds the norm.
         """
         return self._power_iteration(np.random.default_rng(0).standard_normal(self.domain), tol, max_iterations)
 
-    def _power_iteration(self, v, tol, max_iterations):
+    def _power_iteration(self, v: np.ndarray, tol: float, max_iterations: int) -> float:
         v = v / np.linalg.norm(v)
         estimate = 0.0
         for _ in range(max_iterations):
@@ -62,102 +91,172 @@ class Operator:
             v /= np.linalg.norm(v)
         raise ArithmeticError(f"the norm did not settle to {tol:g} in {max_iterations} power iterations")
 
-    def _apply(self, x):
+    def _apply(self, x: ArrayT) -> ArrayT:
         raise NotImplementedError
 
-    def _adjoint(self, y):
+    def _adjoint(self, y: ArrayT) -> ArrayT:
         raise NotImplementedError
 
 
 class Adjoint(Operator):
-    """The adjoint of another operator."""
+    """The adjoint of the operator `of`: from arrays of shape `of.range` to arrays of shape `of.domain`."""
 
-    def __init__(self, of):
+    def __init__(self, of: Operator) -> None:
         super().__init__(of.range, of.domain)
         self.of = of
 
+    def __repr__(self) -> str:
+        return f"({self.of!r}).T" if isinstance(self.of, Composition) else f"{self.of!r}.T"
+
     @property
-    def T(self):
+    def T(self) -> Operator:
         return self.of
 
-    def _apply(self, x):
+    def _apply(self, x: ArrayT) -> ArrayT:
         return self.of._adjoint(x)
 
-    def _adjoint(self, y):
+    def _adjoint(self, y: ArrayT) -> ArrayT:
         return self.of._apply(y)
 
 
 class Composition(Operator):
-    """`outer @ inner`."""
+    """`outer @ inner`, first `inner` and then `outer`: from arrays of shape `inner.domain` to `outer.range`."""
 
-    def __init__(self, outer, inner):
+    def __init__(self, outer: Operator, inner: Operator) -> None:
         if outer.domain != inner.range:
-            raise ValueError(f"cannot compose: outer takes {outer.domain}, inner gives {inner.range}")
+            raise ValueError(f"cannot compose: {outer} takes shape {outer.domain}, {inner} gives {inner.range}")
         super().__init__(inner.domain, outer.range)
         self.outer, self.inner = outer, inner
 
-    def _apply(self, x):
+    def __repr__(self) -> str:
+        return f"{self.outer!r} @ {self.inner!r}"
+
+    def _apply(self, x: ArrayT) -> ArrayT:
         return self.outer._apply(self.inner._apply(x))
 
-    def _adjoint(self, y):
+    def _adjoint(self, y: ArrayT) -> ArrayT:
         return self.inner._adjoint(self.outer._adjoint(y))
 
 
 class Diagonal(Operator):
-    """Entrywise multiplication by `weights`."""
+    """Entrywise multiplication by `weights`; domain and range are the shape of the weights.
 
-    def __init__(self, weights):
+    NumPy weights are copied. A torch tensor is used as it is, so that it can be trained: gradients flow back to it.
+    """
+
+    def __init__(self, weights: Array) -> None:
         super().__init__(weights.shape, weights.shape)
-        self.weights = weights
+        self._constant = Constant(weights if is_torch(weights) else np.array(weights), type(self).__name__)
 
-    def _apply(self, x):
-        return self.weights * x
+    @property
+    def weights(self) -> Any:
+        """The weights; read-only if they are a NumPy array."""
+        return self._constant.values
 
-    def _adjoint(self, y):
-        return self.weights * y
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return self._constant.like(x) * x
+
+    def _adjoint(self, y: ArrayT) -> ArrayT:
+        return self._constant.like(y) * y
+
+
+def run_compiled(operator: Compiled, x: ArrayT, adjoint: bool) -> ArrayT:
+    """`operator`, or its adjoint, on a batch of any kind; torch can differentiate through it."""
+    if is_torch(x):
+        from koct.operators.autograd import Linear
+
+        return Linear.apply(x, operator, adjoint)
+    array: Any = x
+    result: Any = operator._cpu(array, adjoint)
+    return result
 
 
 class Matrix(Operator):
-    """An operator stored as a matrix, dense or SciPy sparse."""
+    """An operator given by its matrix (rows, columns): a NumPy array, a SciPy sparse matrix, or a dense torch tensor.
 
-    def __init__(self, values, domain=None, range=None):
-        super().__init__(domain or values.shape[1:], range or values.shape[:1])
-        if values.shape != self.shape:
-            raise ValueError(f"a matrix of shape {values.shape} cannot map {self.domain} to {self.range}")
-        self.values = values
+    `domain` and `range` are shapes with as many entries as the matrix has columns and rows; without them they are
+    (columns,) and (rows,). The values must not change afterwards, except those of a torch tensor.
+    """
 
-    def _apply(self, x):
-        return (self.values @ x.reshape(len(x), -1).T).T.reshape(-1, *self.range)
+    def __init__(
+        self, values: Any, domain: tuple[int, ...] | None = None, range: tuple[int, ...] | None = None
+    ) -> None:
+        super().__init__(values.shape[1:] if domain is None else domain, values.shape[:1] if range is None else range)
+        if tuple(values.shape) != self.shape:
+            raise ValueError(f"a matrix of shape {tuple(values.shape)} cannot map {self.domain} to {self.range}")
+        self._sparse = hasattr(values, "tocsr")
+        if self._sparse and values.dtype.kind not in "biuf":
+            raise TypeError(f"{type(self).__name__} needs real values, got {values.dtype}")
+        self._constant = None if self._sparse else Constant(values, type(self).__name__)
+        self.values: Any = values if self._constant is None else self._constant.values
+        self._converted: dict[object, Any] = {}  # of a sparse matrix
 
-    def _adjoint(self, y):
-        return (self.values.T @ y.reshape(len(y), -1).T).T.reshape(-1, *self.domain)
+    def _apply(self, x: ArrayT) -> ArrayT:
+        if self._constant is None:
+            return run_compiled(self, x, adjoint=False)
+        values = self._constant.like(x)
+        return (values @ x.reshape(len(x), self.shape[1]).T).T.reshape(-1, *self.range)
+
+    def _adjoint(self, y: ArrayT) -> ArrayT:
+        if self._constant is None:
+            return run_compiled(self, y, adjoint=True)
+        values = self._constant.like(y)
+        return (values.T @ y.reshape(len(y), self.shape[0]).T).T.reshape(-1, *self.domain)
+
+    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
+        """The product with the sparse matrix, by SciPy."""
+        if x.dtype not in self._converted:
+            self._converted[x.dtype] = self.values.astype(x.dtype, copy=False)
+        values = self._converted[x.dtype]
+        values, shape = (values.T, self.domain) if adjoint else (values, self.range)
+        return (values @ x.reshape(len(x), values.shape[1]).T).T.reshape(-1, *shape)
+
+    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
+        """The product with the sparse matrix, by cuSPARSE."""
+        from koct.operators.autograd import compressed_rows
+
+        shape = self.domain if adjoint else self.range
+        if not len(x):
+            return x.new_zeros(0, *shape)
+        key = x.dtype, x.device, adjoint
+        if key not in self._converted:
+            self._converted[key] = compressed_rows(self.values.T if adjoint else self.values, x.dtype, x.device)
+        return (self._converted[key] @ x.reshape(len(x), -1).T).T.reshape(-1, *shape)
 
 
 class Sparse(Operator):
-    """An operator given by the entries of its matrix; entries with the same place add up."""
+    """An operator given by the entries of its matrix: `weights[k]` in row `rows[k]` and column `columns[k]`.
 
-    SMALL = 2**21  # as dense as this (16 MiB) a product is done before SciPy is imported
+    Rows and columns count the entries of arrays of shape `range` and `domain` in C order; entries at the same place
+    add up.
+    """
 
-    def __init__(self, rows, columns, weights, domain, range):
+    SMALL = 2**21  # entries, 16 MiB: up to here a dense product takes less time than importing SciPy
+
+    def __init__(
+        self, rows: np.ndarray, columns: np.ndarray, weights: np.ndarray, domain: Iterable[int], range: Iterable[int]
+    ) -> None:
         super().__init__(domain, range)
         self.rows, self.columns, self.weights = rows, columns, weights
 
     @cached_property
-    def stored(self):
-        """The matrix that does the work: dense if small, else compressed rows."""
+    def stored(self) -> Matrix:
+        """The matrix that computes the products: dense if it is small, otherwise in compressed rows."""
         return self.dense() if math.prod(self.shape) <= self.SMALL else self.compressed()
 
-    def dense(self):
+    def dense(self) -> Matrix:
+        """The same operator as a dense matrix in float64."""
         flat = np.bincount(self.rows * self.shape[1] + self.columns, self.weights, math.prod(self.shape))
         return Matrix(flat.reshape(self.shape), self.domain, self.range)
 
-    def compressed(self):
+    def compressed(self) -> Matrix:
+        """The same operator as a SciPy matrix in compressed rows."""
         from scipy.sparse import csr_array
 
         return Matrix(csr_array((self.weights, (self.rows, self.columns)), self.shape), self.domain, self.range)
 
-    def _apply(self, x):
+    def _apply(self, x: ArrayT) -> ArrayT:
         return self.stored._apply(x)
 
-    def _adjoint(self, y):
+    def _adjoint(self, y: ArrayT) -> ArrayT:
         return self.stored._adjoint(y)

@@ -1,141 +1,56 @@
-"""Fan-beam geometry and its operators: forward projection, weighted backprojection, ramp filter, analytic weights.
+"""Fan-beam operators: forward projection, weighted backprojection, filtered backprojection (FBP), analytic weights.
 
-Every operator takes NumPy arrays and torch tensors, float32 or float64, on the CPU or on a GPU, and gives back the
-same kind; torch can differentiate through all of them. Keep apart: `Projector.T`, the exact adjoint of the forward
-projection, and `Backprojector`, the pixel-driven backprojection of FBP, which has an adjoint of its own.
+Do not confuse `Projector.T`, the exact adjoint of the forward projection, with `Backprojector`, the pixel-driven
+backprojection of FBP, which has an adjoint of its own. `algebra` says which kinds of arrays operators take.
 """
 
+from __future__ import annotations
+
 import math
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from koct.arrays import is_torch
 from koct.errors import KoctError
 from koct.operators.algebra import Diagonal, Operator
+from koct.operators.compiled import Kernel
+from koct.operators.filters import RampFilter
+from koct.operators.geometry import FanBeam
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["RAYS", "Backprojector", "FanBeam", "Projector", "analytic_weights", "fbp"]
 
 RAYS = ("printed", "exact")
 
 
-@dataclass(frozen=True)
-class FanBeam:
-    """A flat detector of B bins and a source that turns over the half circle in V views, both ends included.
-
-    Lengths are in mm. The image is H × H pixels, (x, y) = (column, row), and its half width `radius` is what
-    the detector sees at the isocentre.
-    """
-
-    H: int
-    V: int
-    B: int
-    source_isocentre: float = 1000.0
-    source_detector: float = 1500.0
-    bin: float = 1.0
-
-    def __post_init__(self):
-        for key in ("H", "V", "B"):
-            if getattr(self, key) < 1:
-                raise KoctError(f"{key} = {getattr(self, key)!r} must be at least 1; give a whole number")
-        for key in ("source_isocentre", "source_detector", "bin"):
-            if not 0 < getattr(self, key) < math.inf:
-                raise KoctError(f"{key} = {getattr(self, key)!r} must be a length above 0; give it in mm")
-        if math.sqrt(2) * self.radius >= self.source_isocentre:
-            raise KoctError(
-                f"source_isocentre = {self.source_isocentre!r} puts the source inside the image, whose corners are "
-                f"{math.sqrt(2) * self.radius:.4g} from the centre; take fewer bins or a larger source_detector"
-            )
-
-    @property
-    def radius(self):
-        return 0.5 * self.B * self.bin * self.source_isocentre / self.source_detector
-
-    @property
-    def angles(self):
-        return np.linspace(0, np.pi, self.V)
-
-    @property
-    def pixels(self):
-        """Centres of the pixels, the same along x and y."""
-        return np.linspace(-self.radius, self.radius, self.H)
-
-    @property
-    def bins(self):
-        """Centres of the bins along the detector."""
-        return (np.arange(self.B) - (self.B - 1) / 2) * self.bin
-
-    def onto_detector(self, angle):
-        """Where each pixel is seen from the source: detector position in bins, and distance U along the axis."""
-        x, y = self.pixels[None, :], self.pixels[:, None]
-        c, s = np.cos(angle), np.sin(angle)
-        U = (self.source_isocentre + x * s) - y * c
-        position = x * (c * self.source_detector / self.bin) + y * (s * self.source_detector / self.bin)
-        position /= U
-        position += (self.B - 1) / 2
-        return position, U
-
-    def taps(self, angle):
-        """How each pixel looks at a view that is padded by one zero before and two after: (left, weight, share).
-
-        Its value is weight · view[left] + share · (view[left + 1] − view[left]), with the weight (SI/U)² π/V.
-        """
-        position, U = self.onto_detector(angle)
-        position = np.clip(position + 1, 0, self.B + 1)
-        left = position.astype(np.int32)  # truncation is floor: nothing is negative
-        weight = (self.source_isocentre / U) ** 2 * (np.pi / self.V)
-        return left, weight, (position - left) * weight
-
-
-class Kernel(Operator):
-    """An operator whose loops are compiled: Numba's for the CPU, Triton's for CUDA.
-
-    Subclasses give `_cpu` and `_cuda` on batches of arrays or CUDA tensors, both with a flag for the adjoint.
-    """
-
-    def __init__(self, geometry, domain, range):
-        super().__init__(domain, range)
-        self.geometry = geometry
-        self._tables = {}
-
-    def _apply(self, x):
-        return self._run(x, adjoint=False)
-
-    def _adjoint(self, y):
-        return self._run(y, adjoint=True)
-
-    def _run(self, x, adjoint):
-        if is_torch(x):
-            from koct.operators.autograd import Linear
-
-            return Linear.apply(x, self, adjoint)
-        if x.dtype not in (np.float32, np.float64):
-            x = x.astype(float)
-        return self._cpu(x, adjoint)
-
-    def table(self, *key):
-        """`_table(*key)`, made once."""
-        if key not in self._tables:
-            self._tables[key] = self._table(*key)
-        return self._tables[key]
-
-
 class Projector(Kernel):
-    """A, the forward projection from (H, H) images to (V, B) sinograms: bilinear samples along every ray, summed.
+    """A, the forward projection from (H, H) images to (V, B) sinograms: bilinear samples, summed along every ray.
 
-    rays = "printed": 2H samples on the whole way from the source to the detector, which made the printed numbers
-    although neighbours are several pixels apart. rays = "exact": a line integral, in steps of half a pixel.
+    A sinogram is in the unit of the image times mm. rays = "printed": 2H samples from the source to the detector, the
+    sampling behind the printed numbers, although neighbouring samples are several pixels apart. rays = "exact": the
+    line integral, in steps of half a pixel.
     """
 
-    def __init__(self, geometry, rays):
+    def __init__(self, geometry: FanBeam, rays: str) -> None:
         super().__init__(geometry, (geometry.H, geometry.H), (geometry.V, geometry.B))
         if rays not in RAYS:
             raise KoctError(f"rays = {rays!r} must be one of {', '.join(RAYS)}")
         self.rays = rays
 
-    def samples(self):
-        """(rays, count): row and column of each ray's first sample, in pixels, the steps, a sample's weight."""
+    def _options(self) -> dict[str, object]:
+        return {"rays": self.rays}
+
+    def samples(self) -> tuple[np.ndarray, int]:
+        """The (V·B, 5) table of rays, and how many samples each ray has.
+
+        A ray is the row and column of its first sample, the steps in both directions to the next sample, all in pixels,
+        and the weight of a sample in mm.
+        """
         g = self.geometry
         pixel = 2 * g.radius / max(g.H - 1, 1)
-        reach = math.sqrt(2) * (g.radius + pixel)  # nothing farther from the isocentre touches a pixel
+        reach = math.sqrt(2) * (g.radius + pixel)  # samples farther from the isocentre touch no pixel
         c, s = np.cos(g.angles)[:, None], np.sin(g.angles)[:, None]
         source = -g.source_isocentre * s, g.source_isocentre * c
         along = g.source_detector * s + g.bins * c, g.bins * s - g.source_detector * c
@@ -151,25 +66,25 @@ class Projector(Kernel):
             step = pixel / 2 / length
             start = g.source_isocentre / length - (count - 1) / 2 * step
             weight = np.full((g.V, g.B), pixel / 2)
-        x, y = ((at + start * way + g.radius) / pixel for at, way in zip(source, along, strict=True))
+        x, y = ((origin + start * way + g.radius) / pixel for origin, way in zip(source, along, strict=True))
         dx, dy = (step * way / pixel for way in along)
         return np.stack([y, x, dy, dx, weight], axis=-1).reshape(-1, 5), count
 
-    def _table(self, dtype, device=None):
+    def _table(self, dtype: Any, device: Any) -> tuple[Any, int]:
         rays, count = self.samples()
         if device is None:
             return rays.astype(dtype), count
         from koct.operators import kernels_cuda
 
-        return kernels_cuda.put(rays, dtype, device), count
+        return kernels_cuda.to_device(rays, dtype, device), count
 
-    def _cpu(self, x, adjoint):
+    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
         from koct.operators import kernels_cpu
 
         H = self.geometry.H
         rays, count = self.table(x.dtype)
         if adjoint:
-            sinograms = np.ascontiguousarray(x.reshape(len(x), -1).T)
+            sinograms = np.ascontiguousarray(x.reshape(len(x), len(rays)).T)
             images = np.empty((H + 2, H + 2, len(x)), x.dtype)
             kernels_cpu.project_transposed(sinograms, images, rays, count, H)
             return np.ascontiguousarray(images[1:-1, 1:-1].transpose(2, 0, 1))
@@ -179,24 +94,26 @@ class Projector(Kernel):
         kernels_cpu.project(images, sinograms, rays, count, H)
         return np.ascontiguousarray(sinograms.T).reshape(-1, *self.range)
 
-    def _cuda(self, x, adjoint):
+    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
         from koct.operators import kernels_cuda
 
         run = kernels_cuda.project_transposed if adjoint else kernels_cuda.project
-        return run(x, *self.table(x.dtype, x.device), self.geometry)
+        rays, count = self.table(x.dtype, x.device)
+        return run(x, rays, count, self.geometry)
 
 
 class Backprojector(Kernel):
-    """Aᵀ of the fan-beam network: pixel-driven, from (V, B) sinograms to (H, H) images, weight (SI/U)² π/V.
+    """Aᵀ of the fan-beam network: pixel-driven backprojection from (V, B) sinograms to (H, H) images.
 
-    Linear interpolation between bin centres, a bin beyond the detector being zero. It is not the adjoint of a
-    forward projector; its own adjoint `.T` is exact.
+    Every view is interpolated linearly between the centres of its bins, with zeros beyond the detector, and weighted by
+    (SI/U)² π/V, which has no unit: SI and U are the distances from the source to the isocentre and to the pixel, along
+    the central ray. It is not the adjoint of a forward projector; its own adjoint `.T` is exact.
     """
 
-    def __init__(self, geometry):
+    def __init__(self, geometry: FanBeam) -> None:
         super().__init__(geometry, (geometry.V, geometry.B), (geometry.H, geometry.H))
 
-    def _table(self, dtype, device=None):
+    def _table(self, dtype: Any, device: Any) -> tuple[Any, ...]:
         g = self.geometry
         if device is not None:
             from koct.operators import kernels_cuda
@@ -209,15 +126,15 @@ class Backprojector(Kernel):
             left[view], weight[view], share[view] = g.taps(angle)
         return left, weight, share
 
-    def _cpu(self, x, adjoint):
-        """Two images at a time, each with its mirror image: four lanes; a last odd one has two."""
+    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
+        """Two images at a time, each with its mirror image, make four lanes; a single last image makes two."""
         out = np.empty((len(x), *(self.domain if adjoint else self.range)), x.dtype)
         run = self._scatter if adjoint else self._gather
         for first in range(0, len(x), 2):
             run(x[first : first + 2], out[first : first + 2])
         return out
 
-    def _gather(self, x, out):
+    def _gather(self, x: np.ndarray, out: np.ndarray) -> None:
         from koct.operators import kernels_cpu
 
         (n, V, B), H = x.shape, self.geometry.H
@@ -231,7 +148,7 @@ class Backprojector(Kernel):
         kernels_cpu.gather(views.reshape(half, -1), image.reshape(H, -1), *self.table(x.dtype), 2 * n)
         np.add(image[..., 0], image[::-1, :, :, 1], out=out.transpose(1, 2, 0))
 
-    def _scatter(self, y, out):
+    def _scatter(self, y: np.ndarray, out: np.ndarray) -> None:
         from koct.operators import kernels_cpu
 
         (n, H, _), (V, B) = y.shape, self.domain
@@ -246,75 +163,36 @@ class Backprojector(Kernel):
         out[:, :half] = bins[..., 0].transpose(2, 0, 1)
         out[:, : half - 1 : -1, ::-1] = bins[: V // 2, ..., 1].transpose(2, 0, 1)
 
-    def _cuda(self, x, adjoint):
+    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
         from koct.operators import kernels_cuda
 
         run = kernels_cuda.backproject_transposed if adjoint else kernels_cuda.backproject
         return run(x, self.table(x.dtype, x.device), self.geometry)
 
-    def norm(self, tol=1e-6, max_iterations=1000):
-        """Largest singular value by power iteration as in `Operator.norm`, but from the constant sinogram.
+    def norm(self, tol: float = 1e-6, max_iterations: int = 1000) -> float:
+        """The largest singular value by power iteration as in `Operator.norm`, but from the constant sinogram.
 
-        No entry is negative, so neither is the leading singular vector: the start is close to it, and no
-        iterate can be orthogonal to it.
+        The matrix has no negative entry, so neither has its leading singular vector: the constant sinogram is close to
+        it and cannot be orthogonal to it.
         """
         return self._power_iteration(np.ones(self.domain), tol, max_iterations)
 
 
-class RampFilter(Operator):
-    """K, the ramp filter of every view; self-adjoint.
+def fbp(geometry: FanBeam) -> Operator:
+    """Filtered backprojection, from (V, B) line integrals to (H, H) images.
 
-    Without a `width` it is that of the network: the unpadded spectrum times |frequency| in cycles per bin, a circular
-    convolution that loses the mean of a view. With the width of a bin at the isocentre it is that of FBP: a linear
-    convolution, in cycles per mm.
+    In theory it inverts the `Projector` with rays = "exact": sinograms are in the unit of the image times mm.
     """
-
-    def __init__(self, V, B, width=None):
-        super().__init__((V, B), (V, B))
-        self.width = width
-        self._matrices = {}
-
-    def _apply(self, x):
-        return x @ self._matrix(x)
-
-    _adjoint = _apply
-
-    def _matrix(self, x):
-        """The filter as a symmetric matrix of the kind of x: for a few hundred bins as fast as FFTs."""
-        key = (x.dtype, x.device) if is_torch(x) else x.dtype
-        if key not in self._matrices:
-            lag = np.abs(np.subtract.outer(np.arange(self.domain[1]), np.arange(self.domain[1])))
-            matrix = self._wave()[lag]
-            self._matrices[key] = x.new_tensor(matrix) if is_torch(x) else matrix.astype(x.dtype)
-        return self._matrices[key]
-
-    def _wave(self):
-        """The filtered unit pulse: its value at the pulse, one bin away, two, and so on."""
-        B = self.domain[1]
-        if self.width is None:
-            return np.fft.irfft(np.fft.rfftfreq(B), B) if B > 1 else np.zeros(1)
-        lag = np.arange(1, B)
-        return np.concatenate([[1 / 4], np.where(lag % 2, -1 / (np.pi * lag) ** 2, 0)]) / self.width
-
-    def norm(self, tol=1e-10, max_iterations=10_000):
-        """The largest |frequency| of the circular filter, exactly; power iteration for the other."""
-        if self.width is not None:
-            return super().norm(tol, max_iterations)
-        return float(np.abs(np.fft.fftfreq(self.domain[1])).max())
-
-
-def fbp(geometry):
-    """Filtered backprojection, from line integrals to images: in theory the inverse of the exact `Projector`."""
     g = geometry
     ramp = RampFilter(g.V, g.B, width=g.bin * g.source_isocentre / g.source_detector)
     return Backprojector(g) @ ramp @ Diagonal(analytic_weights(g))
 
 
-def analytic_weights(geometry):
-    """(V, B): Parker's weights for the half circle, times the cosine of the fan angle; where training starts."""
+def analytic_weights(geometry: FanBeam) -> np.ndarray:
+    """(V, B): Parker's weights for the half circle times the cosine of the fan angle, from which training starts."""
     g = geometry
     beta, gamma = g.angles[:, None], np.arctan2(g.bins, g.source_detector)[None, :]
-    overscan = 0.0  # angular range beyond the half circle
+    overscan = 0.0  # angular range beyond the half circle, in radians
     with np.errstate(divide="ignore", invalid="ignore"):
         rising = np.sin(np.pi / 4 * beta / (overscan - gamma)) ** 2
         falling = np.sin(np.pi / 4 * (np.pi + 2 * overscan - beta) / (overscan + gamma)) ** 2

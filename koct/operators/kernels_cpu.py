@@ -1,17 +1,20 @@
 """The fan-beam loops for the CPU, compiled by Numba for one thread: more than twice as fast as SciPy's sparse products.
 
-Two things make them fast. Views β and π − β see mirror images of each other, so one entry of the table of taps serves
-two views (a half and its mirror image, side by side in memory). And what lies side by side is computed side by side:
-the helpers below read all their values before they write any, which is what lets LLVM use vector instructions.
+Two things make them fast. The views at angles β and π − β are mirror images of each other, so one entry of the table
+of taps serves both; their data lie side by side in memory. And the helpers below read all their values before they
+write any, so that LLVM can use vector instructions for values that lie side by side ("lanes").
 """
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+from typing import Any
 
 import numba
 import numpy as np
 from numba import njit
 
-numba.config.SLP_VECTORIZE = 1
-COMPILE = {"cache": True, "fastmath": True, "error_model": "numpy"}
-ONE, TWO, THREE, FOUR = map(np.uint64, (1, 2, 3, 4))  # unsigned: a signed index is first checked for being negative
+numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
+COMPILE: dict[str, Any] = {"cache": True, "fastmath": True, "error_model": "numpy"}
+ONE, TWO, THREE, FOUR = map(np.uint64, (1, 2, 3, 4))  # unsigned: signed indices are first checked for their sign
 
 
 @njit(**COMPILE)
@@ -62,10 +65,10 @@ def _put4(to, left, right, w, s, image, m):
 
 @njit(**COMPILE)
 def gather(views, image, left, weight, share, lanes):
-    """image[i, j] = Σ over views of weight · view[left] + share · step[left], for 2 or 4 lanes.
+    """image[i, j] = Σ over views of weight · view[left] + share · difference[left], for 2 or 4 lanes.
 
-    views (V, B + 3, 2, lanes) holds each bin and the step to the next one; image is (H, H, lanes); both are given
-    with the trailing axes flattened. left, weight, share are (V, H, H).
+    views (V, B + 3, 2, lanes) holds each bin and the difference from it to the next one; image is (H, H, lanes); both
+    are given with the trailing axes flattened. left, weight and share are (V, H, H).
     """
     V, H, _ = left.shape
     image[:] = 0
@@ -87,7 +90,7 @@ def gather(views, image, left, weight, share, lanes):
 def scatter(image, views, left, weight, share, lanes):
     """The transpose of `gather`; views are (V, 2, B + 3, 2, lanes).
 
-    The two halves of a row add to copies of their own: neighbours would have to wait for each other's sums.
+    The two halves of a row are added to separate copies of a view, so that one sum need not wait for the other.
     """
     V, H, _ = left.shape
     half = H // 2
@@ -129,9 +132,10 @@ def _inside(start, step, H, samples):
 
 @njit(**COMPILE)
 def project(images, sinograms, rays, samples, H):
-    """Sum bilinear samples along every ray; images (H + 2, H + 2, batch) have a frame of zeros.
+    """Sum bilinear samples along every ray; images (H + 2, H + 2, batch) have a border of zeros.
 
-    rays (V·B, 5) are the first sample's row and column in pixels, the steps to the next, and the weight of a sample.
+    rays (V·B, 5) holds the row and column of a ray's first sample and the steps to the next one, in pixels, and the
+    weight of a sample; sinograms are (V·B, batch).
     """
     batch = sinograms.shape[1]
     T = images.dtype.type
@@ -158,7 +162,7 @@ def project(images, sinograms, rays, samples, H):
 
 @njit(**COMPILE)
 def project_transposed(sinograms, images, rays, samples, H):
-    """The transpose of `project`; what falls on the frame is to be thrown away."""
+    """The transpose of `project`; the caller discards the border of the images."""
     batch = sinograms.shape[1]
     T = images.dtype.type
     images[:] = 0

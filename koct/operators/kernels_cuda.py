@@ -1,44 +1,49 @@
-"""The fan-beam loops for CUDA, written in Triton, which torch brings along.
+"""The fan-beam loops for CUDA, written in Triton, which is installed with torch.
 
-Nothing is stored but a few numbers per view or ray: a pixel's place on the detector is computed where it is needed.
-A sparse matrix would have to be read from memory in every iteration instead, 1.5 GB of it at H = 512. Every sum has a
-fixed order, so the same input gives the same bits; the one exception is `project_transposed`, which no training uses.
+Only a few numbers are stored for every view or ray: the position of a pixel on the detector is computed where it is
+needed. A stored sparse matrix would have to be read from memory in every iteration, 1.5 GB at H = 512. Every sum has a
+fixed order, so the same input gives the same bits; the only exception is `project_transposed`, which no training uses.
 """
+# Triton interprets the annotations of its kernels, so they have no type hints.
+# mypy: allow-untyped-defs, allow-incomplete-defs
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 
+from koct.operators.geometry import FanBeam
+
 BLOCK = 128
-SEGMENTS = 8  # parts of an image whose sums are taken at the same time by `backproject_transposed`
+SEGMENTS = 8  # parts of an image that `backproject_transposed` sums at the same time
 
 
-def put(array, dtype, device):
+def to_device(array: np.ndarray, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A NumPy array as a contiguous tensor."""
     return torch.as_tensor(np.ascontiguousarray(array), dtype=dtype, device=device)
 
 
-def backprojection_table(geometry, device):
-    """(views, whether every line is walked from end to end): what the kernels need to find a pixel on the detector.
+def backprojection_table(geometry: FanBeam, device: torch.device) -> tuple[torch.Tensor, bool]:
+    """What the kernels need to find pixels on the detector: a (V, 6) table, and whether to visit every pixel of a line.
 
-    A line of the detector runs more along x or more along y; `across` is the image axis that it runs along and
-    `along` the other one, both counted in pixels from the centre. A pixel's place, in bins from the centre, is
-    (across·A + along·B)/U with U = 1 + across·C + along·D. A view's row is A, B, C, D, whether the axes are swapped,
-    and π/V. Places are differences of large numbers, so they are found in float64; everything else is in the
-    precision of the data.
+    The detector of a view runs more along x or more along y: `across` is the coordinate along that image axis and
+    `along` the one along the other axis, both in pixels from the centre. A pixel is seen (across·A + along·B)/U bins
+    from the centre of the detector, with U = 1 + across·C + along·D. The row of a view is A, B, C, D, whether the axes
+    are swapped, and π/V. Positions are differences of large numbers, so they are computed in float64; everything else
+    is computed in the precision of the data.
     """
     g = geometry
     pixel = 2 * g.radius / max(g.H - 1, 1)
     c, s = np.cos(g.angles), np.sin(g.angles)
     swapped = abs(s) > abs(c)
     A, B, C, D = np.where(swapped, [s, c, -c, s], [c, s, s, -c])
-    # the place moves in one direction along every line, and every ray crosses every line
+    # whether the position moves in one direction along every line, and whether every ray crosses every line
     moves = (abs(A) * g.source_isocentre - g.radius * abs(A * D - B * C)).min() > 0
     crosses = (g.source_detector / g.bin * abs(A) - (g.B + 1) / 2 * abs(C)).min() > 0
     scale = pixel / g.source_isocentre
-    views = [A * scale * g.source_detector / g.bin, B * scale * g.source_detector / g.bin, C * scale, D * scale]
-    views = np.stack([*views, swapped, np.full(g.V, np.pi / g.V)], axis=1)
-    return put(views, torch.float64, device), not (moves and crosses)
+    columns = [A * scale * g.source_detector / g.bin, B * scale * g.source_detector / g.bin, C * scale, D * scale]
+    views = np.stack([*columns, swapped, np.full(g.V, np.pi / g.V)], axis=1)
+    return to_device(views, torch.float64, device), not (moves and crosses)
 
 
 @triton.jit
@@ -69,7 +74,7 @@ def _gather(x, out, views, V, B, H, BLOCK: tl.constexpr):
 
 @triton.jit
 def _scatter(images, out, views, batch, V, B, H, LINES, ALL: tl.constexpr, BLOCK: tl.constexpr):
-    """For every bin of a view, walk over the image line by line and add the pixels that touch the bin."""
+    """For every bin of a view, visit the image line by line and add up the pixels that touch the bin."""
     T: tl.constexpr = images.dtype.element_ty
     v, bins = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     image, segment = (tl.program_id(2) % batch).to(tl.int64), tl.program_id(2) // batch
@@ -91,7 +96,7 @@ def _scatter(images, out, views, batch, V, B, H, LINES, ALL: tl.constexpr, BLOCK
             first = tl.zeros([BLOCK], dtype=tl.int32)
             count = H
         else:
-            # where on the line the bins before and after this one are seen; what is lost by rounding hardly touches
+            # where the line meets the bins before and after this one; a pixel lost to rounding hardly touches the bin
             shift, slope = -rest.to(T), (1 + along * D).to(T)
             one, two = (shift - slope) * before + middle, (shift + slope) * after + middle
             first = tl.ceil(tl.minimum(one, two) - 1e-3).to(tl.int32)
@@ -110,7 +115,8 @@ def _scatter(images, out, views, batch, V, B, H, LINES, ALL: tl.constexpr, BLOCK
     tl.store(out + ((segment * batch + image) * V + v) * B + bins, total * tl.load(view + 5).to(T), mask=exists)
 
 
-def backproject(x, table, geometry):
+def backproject(x: torch.Tensor, table: tuple[torch.Tensor, bool], geometry: FanBeam) -> torch.Tensor:
+    """`Backprojector` on contiguous sinograms (batch, V, B)."""
     (views, _), g = table, geometry
     out = x.new_empty(len(x), g.H, g.H)
     if len(x):
@@ -118,14 +124,15 @@ def backproject(x, table, geometry):
     return out
 
 
-def backproject_transposed(y, table, geometry):
-    (views, everything), g = table, geometry
-    both = torch.stack([y, y.transpose(1, 2)])
+def backproject_transposed(y: torch.Tensor, table: tuple[torch.Tensor, bool], geometry: FanBeam) -> torch.Tensor:
+    """The transpose of `backproject`, on images (batch, H, H)."""
+    (views, every_pixel), g = table, geometry
+    images = torch.stack([y, y.transpose(1, 2)])
     parts = y.new_empty(SEGMENTS, len(y), g.V, g.B)
     if len(y):
         grid = g.V, triton.cdiv(g.B, BLOCK), len(y) * SEGMENTS
         sizes = len(y), g.V, g.B, g.H, triton.cdiv(g.H, SEGMENTS)
-        _scatter[grid](both, parts, views, *sizes, ALL=everything, BLOCK=BLOCK)
+        _scatter[grid](images, parts, views, *sizes, ALL=every_pixel, BLOCK=BLOCK)
     return parts.sum(0)
 
 
@@ -178,7 +185,8 @@ def _project_transposed(sinograms, out, rays, count, samples, H, BLOCK: tl.const
         tl.atomic_add(at + H + 1, v * u * value, mask=below & east)
 
 
-def project(x, rays, samples, geometry):
+def project(x: torch.Tensor, rays: torch.Tensor, samples: int, geometry: FanBeam) -> torch.Tensor:
+    """`Projector` on contiguous images (batch, H, H); `rays` and `samples` are what `Projector.samples` returns."""
     g = geometry
     out = x.new_empty(len(x), g.V, g.B)
     if len(x):
@@ -186,7 +194,8 @@ def project(x, rays, samples, geometry):
     return out
 
 
-def project_transposed(y, rays, samples, geometry):
+def project_transposed(y: torch.Tensor, rays: torch.Tensor, samples: int, geometry: FanBeam) -> torch.Tensor:
+    """The transpose of `project`, on contiguous sinograms (batch, V, B)."""
     g = geometry
     out = y.new_zeros(len(y), g.H, g.H)
     if len(y):

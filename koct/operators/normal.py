@@ -1,33 +1,46 @@
-"""The Gram matrix RᵀR of filtered backprojection R = Aᵀ K, dense: what the closed-form fit of its weights needs."""
+"""The normal matrix RᵀR of filtered backprojection R = Aᵀ K, dense, for the closed-form fit of its weights."""
+
+from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
+from koct.operators.fanbeam import Backprojector
+from koct.operators.filters import RampFilter
 from koct.operators.kernels_cpu import COMPILE
 
 
-def backprojection_gram(back, ramp):
-    """K (Aᵀ)ᵀ Aᵀ K in float64, pair of views by pair of views.
+def backprojection_normal(back: Backprojector, ramp: RampFilter) -> np.ndarray:
+    """RᵀR for R = `back` @ `ramp`: a (V·B, V·B) matrix in float64, computed for one pair of views after the other.
 
-    A pixel touches two bins of each view, so a block of B² entries comes from one walk over the pixels.
+    A pixel touches two bins of each view, so one pass over the pixels gives all B² entries of a pair.
     """
     (V, B), g = back.domain, back.geometry
-    K = ramp._matrix(np.zeros(0))
+    K = ramp.view_matrix
     taps = [tuple(part.ravel() for part in g.taps(angle)) for angle in g.angles]
-    gram = np.empty((V, B, V, B))
+    normal = np.empty((V, B, V, B))
     block = np.empty((B + 3, B + 3))
     for v in range(V):
         for u in range(v + 1):
             _pair(block, *taps[v], *taps[u])
-            gram[v, :, u] = K @ block[1 : B + 1, 1 : B + 1] @ K
-            gram[u, :, v] = gram[v, :, u].T
+            normal[v, :, u] = K @ block[1 : B + 1, 1 : B + 1] @ K
+            normal[u, :, v] = normal[v, :, u].T
         if v % 10 == 9 or v == V - 1:
-            print(f"Gram matrix: {v + 1} of {V} views", flush=True)
-    return gram.reshape(V * B, V * B)
+            print(f"normal matrix: {v + 1} of {V} views", flush=True)
+    return normal.reshape(V * B, V * B)
 
 
 @njit(**COMPILE)
-def _pair(block, left, weight, share, left2, weight2, share2):
+def _pair(
+    block: np.ndarray,
+    left: np.ndarray,
+    weight: np.ndarray,
+    share: np.ndarray,
+    left2: np.ndarray,
+    weight2: np.ndarray,
+    share2: np.ndarray,
+) -> None:
+    """block[i, j] = Σ over pixels of how much bin i of one view and bin j of another each add to the pixel."""
     block[:] = 0
     for p in range(len(left)):
         i, j = left[p], left2[p]

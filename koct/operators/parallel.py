@@ -1,30 +1,32 @@
-"""Parallel-beam projection by rotating the image and summing its rows, as one sparse matrix."""
+"""Parallel-beam projection as one sparse matrix: rotate the image and add up its rows."""
+
+from __future__ import annotations
 
 import numpy as np
 
 from koct.operators.algebra import Matrix, Sparse
 
 
-def view_angles(V):
-    """V equally spaced angles in degrees over the half circle, its end left out."""
+def view_angles(V: int) -> np.ndarray:
+    """(V,): equally spaced angles over the half circle without its end, in degrees."""
     return np.linspace(0, 180, V, endpoint=False)
 
 
-def cosine_and_sine(degrees):
+def cosine_and_sine(degrees: float) -> tuple[float, float]:
     """Cosine and sine, exact at multiples of 90°."""
-    quarters, rest = divmod(degrees, 90)
-    c, s = np.cos(np.deg2rad(rest)), np.sin(np.deg2rad(rest))
+    quarters, remainder = divmod(degrees, 90)
+    c, s = np.cos(np.deg2rad(remainder)), np.sin(np.deg2rad(remainder))
     return [(c, s), (-s, c), (-c, -s), (s, -c)][int(quarters) % 4]
 
 
-def projector(H, V):
-    """The operator A from (H, H) images to (V, H) sinograms.
+def projector(H: int, V: int) -> Sparse:
+    """The operator A from (H, H) images to (V, H) sinograms; lengths are in pixels.
 
-    A view is the image rotated bilinearly about its centre and summed along the first axis; samples beyond
-    the pixel centres of the border are zero. Sine and cosine are exact at multiples of 90°, where a
-    rounding error would push whole border rows out of the image.
+    A view is the image, rotated about its centre with bilinear interpolation and summed along its first axis; samples
+    outside the centres of the border pixels are zero. Sine and cosine are exact at multiples of 90°, where a rounding
+    error would push whole border rows out of the image.
     """
-    i, j = np.divmod(np.arange(H * H), H)  # the rotated image's pixels
+    i, j = np.divmod(np.arange(H * H), H)  # the pixels of the rotated image
     centre = np.full(2, (H - 1) / 2)
     rows, columns, weights = [], [], []
     for view, angle in enumerate(view_angles(V)):
@@ -35,20 +37,19 @@ def projector(H, V):
         inside = (at[0] >= 0) & (at[0] <= H - 1) & (at[1] >= 0) & (at[1] <= H - 1)
         at = [a[inside] for a in at]
         low = [np.floor(a).astype(int) for a in at]
-        part = [a - f for a, f in zip(at, low, strict=True)]
+        fraction = [a - f for a, f in zip(at, low, strict=True)]
         row = view * H + j[inside]
         for di, dj in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            weight = (part[0] if di else 1 - part[0]) * (part[1] if dj else 1 - part[1])
+            weight = (fraction[0] if di else 1 - fraction[0]) * (fraction[1] if dj else 1 - fraction[1])
             keep = weight > 0
             rows.append(row[keep])
             columns.append(((low[0] + di) * H + low[1] + dj)[keep])
             weights.append(weight[keep])
-    entries = (np.concatenate(part) for part in (rows, columns, weights))
-    return Sparse(*entries, domain=(H, H), range=(V, H))
+    return Sparse(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), domain=(H, H), range=(V, H))
 
 
-def tikhonov_inverse(A, strength):
-    """The regularised inverse (AᵀA + strength·I)⁻¹ Aᵀ of a sparse operator, dense."""
+def tikhonov_inverse(A: Sparse, strength: float) -> Matrix:
+    """The regularised inverse (AᵀA + strength·I)⁻¹ Aᵀ of A as a dense matrix: from A's range to its domain."""
     matrix = A.dense().values
     normal = matrix.T @ matrix
     normal[np.diag_indices_from(normal)] += strength

@@ -1,6 +1,1 @@
-"""Tomography: geometry, operators, phantoms, pools. Knows nothing of learning.
-
-A problem is a module that draws the records of a pool and says what its networks know; see `koct.problems.surrogate`.
-"""
-
-PROBLEMS = {"surrogate": "koct.problems.surrogate", "fanbeam": "koct.problems.fanbeam"}
+"""Problems, one file each: where pairs come from and what is known of them. Phantoms and pools stand beside them."""

@@ -56,3 +56,16 @@ def rasterise(ellipses, H, dtype=float):
         inside = ((c * x + s * y) / e.axes[0]) ** 2 + ((c * y - s * x) / e.axes[1]) ** 2 <= 1
         image[rows, columns][inside] += e.amplitude
     return np.minimum(image, 1.5, out=image)  # amplitudes are positive
+
+
+def pack(ellipses, most):
+    """Ellipses as rows (amplitude, x, y, a, b, angle), filled up with zeros to `most` rows."""
+    rows = np.zeros((most, 6), np.float32)
+    for row, e in zip(rows, ellipses, strict=False):
+        row[:] = e.amplitude, *e.centre, *e.axes, e.angle
+    return rows
+
+
+def unpack(rows):
+    """The ellipses of `pack`."""
+    return [Ellipse(a, (x, y), axes, angle) for a, x, y, *axes, angle in rows.tolist() if a]

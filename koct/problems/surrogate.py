@@ -1,41 +1,75 @@
 """The parallel-beam surrogate problem: noise-free sinograms of random ellipses, small enough for a laptop.
 
-The known operator of its networks is the Tikhonov inverse A⁺ = (AᵀA + tikhonov·I)⁻¹ Aᵀ of the projector A.
+Its known chain is the Tikhonov inverse A⁺ = (AᵀA + tikhonov·I)⁻¹ Aᵀ of the projector A, behind weights of one.
 """
 
-import numpy as np
+from __future__ import annotations
 
-from koct.operators.algebra import Matrix
-from koct.operators.parallel import projector, tikhonov_inverse
-from koct.problems.known import Known
-from koct.problems.phantoms import draw_surrogate, rasterise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-SELECT = "mse"  # the validation error that chooses λ
-NONNEGATIVE = False  # the networks of this study have no ReLU
+from koct.contracts import Chunk, Cost, Layer, Problem, Sizes, option
 
 
-def records(spec, seed):
-    """Yield the records of train, val and test, all from one random stream."""
-    rng = np.random.default_rng(seed)
-    A = projector(spec["H"], spec["V"])
-    for part in ("train", "val", "test"):
-        phantoms = np.stack([rasterise(draw_surrogate(rng), spec["H"]) for _ in range(spec["pool"][part])])
-        yield {"x": A(phantoms), "y": phantoms}
+class Surrogate(Problem):
+    pictured = False  # a few pixels are no picture
 
+    H: int = option("image height and width in pixels", minimum=2)
+    V: int = option("number of views, equally spaced over 180°", minimum=1)
+    B: int = option("number of detector bins, equal to `H`", minimum=2)
+    tikhonov: float = option("strength t of the known operator (AᵀA + tI)⁻¹Aᵀ, such as 0.1", above=0, pairs=False)
 
-def known(spec, record, where):
-    """The operator that follows the learned weights; in theory they are all one."""
-    return Known(Matrix(record["operator"]), np.ones(record["operator"].shape[1]), gram=record["gram"])
+    @property
+    def x_shape(self) -> tuple[int, int]:
+        return self.V, self.B
 
+    @property
+    def y_shape(self) -> tuple[int, int]:
+        return self.H, self.H
 
-def gram(spec):
-    """R and RᵀR as dense matrices."""
-    R = tikhonov_inverse(projector(spec["H"], spec["V"]), spec["tikhonov"]).values
-    return {"operator": R, "gram": R.T @ R}
+    def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
+        if self.B != self.H:
+            yield f"B = {self.B} must equal H = {self.H} for this problem; set B to it"
 
+    def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
+        """All parts from one random stream."""
+        import numpy as np
 
-def choose_device():
-    """A laptop's CPU is all that these sizes need."""
-    from koct.device import CPU
+        from koct.operators.parallel import projector
+        from koct.problems.phantoms import draw_surrogate, rasterise
 
-    return CPU
+        rng = np.random.default_rng(seed)
+        A = projector(self.H, self.V)
+        parts: tuple[Literal["train", "val", "test"], ...] = ("train", "val", "test")
+        for part in parts:
+            count = getattr(sizes, part)
+            phantoms = np.stack([rasterise(draw_surrogate(rng), self.H) for _ in range(count)])
+            yield part, A(phantoms), phantoms
+
+    def shared(self) -> Mapping[str, Any]:
+        from koct.operators.parallel import projector, tikhonov_inverse
+
+        return {"inverse": tikhonov_inverse(projector(self.H, self.V), self.tikhonov).values}
+
+    def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
+        import numpy as np
+
+        from koct.operators.algebra import Diagonal, Matrix
+
+        inverse = Matrix(shared["inverse"], self.x_shape, self.y_shape)
+        return Layer("weights", Diagonal(np.ones(self.x_shape))), Layer("Tikhonov inverse", inverse)
+
+    def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
+        return shared["inverse"].T @ shared["inverse"]
+
+    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
+        x, y = self.x_size, self.y_size
+        match stage:
+            case "pool":
+                return Cost(sizes.total * (1e6 + 20 * self.V * y), 16 * sizes.total * (x + y))
+            case "shared":
+                return Cost(y**3 + 2 * x * y**2, 3 * 8 * y * (x + y))
+            case "normal":
+                return Cost(x * x * y, 8 * x * (x + y))
+            case "layers":
+                return Cost(x * y, 8 * x * y)

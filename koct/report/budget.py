@@ -1,19 +1,29 @@
-"""How many samples: the answers of the budget planner as text, as JSON and as a picture."""
+"""Report the budget planner's answers as text, as JSON or as a figure."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from os import PathLike
 
 import numpy as np
 
 from koct.errors import KoctError
-from koct.risk.budget import LEVEL, Answer, Forecast
+from koct.risk.budget import LEVEL, Answer, Forecast, Pilot
 from koct.risk.calibration import Calibration, calibrate, two_factors
 from koct.risk.laws import LAWS
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One architecture's forecast, its answer, and the paper's calibration of the same points."""
+    """The forecast for one architecture.
+
+    Attributes
+    ----------
+    arch : name of the architecture
+    forecast : the forecast from its pilot
+    answer : how many samples it needs for the target
+    calibration : the paper's calibration of the same points
+    """
 
     arch: str
     forecast: Forecast
@@ -21,18 +31,18 @@ class Plan:
     calibration: Calibration
 
 
-def plans(pilots, target, law="auto", assurance=None):
-    """A plan for every architecture of a pilot, the one that needs fewest samples first."""
+def plans(pilots: Mapping[str, Pilot], target: float, law: str = "auto", assurance: float | None = None) -> list[Plan]:
+    """A plan for every architecture, sorted by the number of samples it needs."""
     result = []
     for stream, (arch, pilot) in enumerate(pilots.items()):
-        forecast = Forecast(pilot, law, seed=stream)  # with random numbers of its own: a ratio must not cancel them
+        forecast = Forecast(pilot, law, seed=stream)  # independent random numbers, so that they do not cancel in ratios
         answer = forecast.required(target, assurance)
         result.append(Plan(arch, forecast, answer, calibrate(pilot.N, pilot.mean)))
     return sorted(result, key=lambda plan: np.inf if plan.answer.n is None else plan.answer.n)
 
 
-def as_json(result, **about):
-    """A list with one object per architecture."""
+def as_json(result: Sequence[Plan], **about: object) -> str:
+    """A JSON list with one object per architecture; `about` is added to each."""
     return json.dumps(
         [
             {
@@ -51,9 +61,9 @@ def as_json(result, **about):
     )
 
 
-def as_text(result, target, assurance=None):
-    """A table, the ratio between architectures, and a plain sentence for each."""
-    head = ["arch", "law", "N", f"{LEVEL:.0%} interval".replace("%", " %"), "error there"]
+def as_text(result: Sequence[Plan], target: float, assurance: float | None = None) -> str:
+    """A table, one sentence per architecture, and the ratios between architectures."""
+    head = ["arch", "law", "N", f"{LEVEL:.0%} interval".replace("%", " %"), "predicted error"]
     rows = [head]
     for plan in result:
         answer = plan.answer
@@ -68,53 +78,60 @@ def as_text(result, target, assurance=None):
     return "\n".join(lines) + "\n"
 
 
-def _count(n):
+def _count(n: int | None) -> str:
     return "out of reach" if n is None else f"{n:,}"
 
 
-def _interval(answer):
-    low = "out of reach" if answer.n_low is None else f"{answer.n_low:,}"
-    return low if answer.n_low is None else f"{low} to {'?' if answer.n_high is None else f'{answer.n_high:,}'}"
+def _interval(answer: Answer) -> str:
+    if answer.n_low is None:
+        return "out of reach"
+    return f"{answer.n_low:,} to {'?' if answer.n_high is None else f'{answer.n_high:,}'}"
 
 
-def _sentence(plan, target, assurance):
+def _sentence(plan: Plan, target: float, assurance: float | None) -> str:
     answer = plan.answer
-    what = "a mean error of" if assurance is None else f"in {100 * assurance:g} % of runs an error of"
+    goal = f"a mean error of {target:g}"
+    if assurance is not None:
+        goal = f"an error of {target:g} in {100 * assurance:g} % of runs"
     if not answer.reachable:
-        text = f"{plan.arch} is not expected to reach {what} {target:g}"
+        text = f"{plan.arch} is not expected to reach {goal}"
     elif answer.n_high is None:
-        text = f"{plan.arch} should reach {what} {target:g} with about {answer.n:,} samples, but may never do so"
+        text = f"{plan.arch} should reach {goal} with about {answer.n:,} samples, but may never do so"
     else:
         text = (
-            f"{plan.arch} should reach {what} {target:g} with about {answer.n:,} samples "
+            f"{plan.arch} should reach {goal} with about {answer.n:,} samples "
             f"(between {answer.n_low:,} and {answer.n_high:,})"
         )
     return text + (f": {answer.reason}." if answer.reason else ".")
 
 
-def _compare(first, other, target, assurance):
-    """How many times the samples of `first` the other needs, by the laws and by the paper's two factors."""
+def _compare(first: Plan, other: Plan, target: float, assurance: float | None) -> list[str]:
+    """How many times as many samples `other` needs as `first`, by the laws and by the paper's two factors."""
     if first.answer.n is None:
-        return [f"{other.arch} against {first.arch}: neither reaches {target:g}, so there is no ratio."]
+        return [f"{other.arch} versus {first.arch}: neither reaches {target:g}, so the ratio is undefined."]
     if other.answer.n is None:
-        lines = [f"{other.arch} against {first.arch}: {other.arch} does not reach {target:g}, so the ratio has no end."]
+        lines = [
+            f"{other.arch} versus {first.arch}: {other.arch} does not reach {target:g}, so the ratio is unbounded."
+        ]
     else:
         ratio, low, high = _ratio(first, other, target, assurance)
-        high = "?" if high is None else f"{high:.3g}"
-        lines = [f"{other.arch} needs {ratio:.3g} times the samples of {first.arch} (between {low:.3g} and {high})."]
+        upper = "?" if high is None else f"{high:.3g}"
+        lines = [
+            f"{other.arch} needs {ratio:.3g} times as many samples as {first.arch} (between {low:.3g} and {upper})."
+        ]
     try:
         factors = two_factors(first.calibration, other.calibration, target, (first.arch, other.arch))
     except KoctError as error:
-        return [*lines, f"The paper's two factors do not exist here: {error}."]
+        return [*lines, f"The paper's two factors are undefined here: {error}."]
     return [
         *lines,
-        f"By the paper's rule for the mean, N / log N of {other.arch} over {first.arch}: structural "
+        f"By the paper's rule for the mean error, the ratio of N / log N ({other.arch} to {first.arch}): structural "
         f"{factors.structural:.3g} × approximation {factors.approximation:.3g} = {factors.product:.3g}.",
     ]
 
 
-def _ratio(first, other, target, assurance):
-    """(ratio, low, high) of the samples of two architectures; high is None if it has no end."""
+def _ratio(first: Plan, other: Plan, target: float, assurance: float | None) -> tuple[float, float, float | None]:
+    """(ratio, low, high) of the samples of two architectures; high is None if the interval has no upper end."""
     top, bottom = (plan.forecast.samples(target, assurance) for plan in (other, first))
     reached = np.isfinite(bottom)
     ratios = top[reached] / bottom[reached]
@@ -123,16 +140,18 @@ def _ratio(first, other, target, assurance):
     return float(ratios[0]), float(low), float(high) if np.isfinite(high) else None
 
 
-def check_format(path):
-    """Say at once that a picture cannot be written in the format that its name asks for."""
+def check_format(path: str | PathLike[str]) -> None:
+    """Fail early if a figure cannot be written in the format of its file name."""
     if not str(path).endswith((".pdf", ".png", ".svg")):
-        raise KoctError(f"--plot {path}: the name must end in .pdf, .png or .svg")
+        raise KoctError(f"--plot {path}: the file name must end in .pdf, .png or .svg")
 
 
-def plot(result, target, path, metric="error"):
-    """Points, law, interval and target, all architectures in one panel."""
+def plot(result: Sequence[Plan], target: float, path: str | PathLike[str], metric: str = "error") -> None:
+    """Plot points, laws, intervals and target, with all architectures in one panel."""
     from koct.report import figures
+    from koct.report.labels import Names
 
+    names = Names()
     with figures.styled():
         figure, axes = figures.panels(1, 1, size=(3.4, 2.5), right=0.5, legend=0)
         axis = axes[0, 0]
@@ -141,9 +160,8 @@ def plot(result, target, path, metric="error"):
             last = max(4 * pilot.N[-1], 1.5 * (answer.n or 0))
             N = np.geomspace(pilot.N[0], last, 200)
             error, low, high = plan.forecast.predict(N)
-            marker, colour = figures.MARKERS.get(plan.arch, "D"), figures.COLOURS.get(plan.arch)
-            (line,) = axis.plot(pilot.N, pilot.mean, marker, color=colour)
-            colour = line.get_color()
+            colour = names.colour(plan.arch)
+            axis.plot(pilot.N, pilot.mean, names.marker(plan.arch), color=colour)
             axis.plot(pilot.N, pilot.errors[:100].T, "_", color=colour, alpha=0.5, markersize=5, markeredgewidth=0.7)
             axis.plot(N, error, color=colour, label=plan.arch)
             axis.fill_between(N, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -1,24 +1,28 @@
 """A fresh run against a reference: how far its cells and its curves are from the same ones there."""
 
+import json
 import math
 
 import pyarrow as pa
 
 from koct.errors import KoctError
-from koct.results import grouped, mean_over_seeds, read
+from koct.metrics.curve import CurveMetric
+from koct.results import grouped, read
 
 KEY = ("sweep", "arch", "N", "seed")
 ERRORS = ("mse", "rrmse_peak", "rrmse_norm")
-METRICS = {"surrogate": "mse", "fanbeam": "rrmse_peak2"}  # what the curves of a problem are made of
+DEFAULT = "mse"  # the metric of a sweep if neither file says it
 
 
 def compare(fresh_path, reference_path, tolerance):
     """(text, agree): a line per (sweep, arch), and whether no curve differs by more than `tolerance`, relatively."""
     if not tolerance >= 0:
         raise KoctError(f"--tolerance {tolerance:g} must be zero or more")
-    fresh, reference = _cells(fresh_path), _cells(reference_path)
+    fresh, origin = _cells(fresh_path)
+    reference, other = _cells(reference_path)
+    sweeps = {**json.loads(other.get("koct.sweeps", "{}")), **json.loads(origin.get("koct.sweeps", "{}"))}
     pairs = [{**row, "reference": reference[key]} for key, row in fresh.items() if key in reference]
-    lines, apart = _differences(pairs, tolerance)
+    lines, apart = _differences(pairs, sweeps, tolerance)
     lines += _only_in(reference, fresh, f"missing, only in {reference_path}")
     lines += _only_in(fresh, reference, f"new, only in {fresh_path}")
     if not pairs:
@@ -39,12 +43,12 @@ def difference(value, reference):
     return abs(value - reference) / abs(reference) if reference else math.inf
 
 
-def _differences(pairs, tolerance):
+def _differences(pairs, sweeps, tolerance):
     """The table of largest relative differences as lines, and the curves that are further apart than `tolerance`."""
     rows, apart = [["sweep", "arch", "cells", *ERRORS, "curve"]], []
     for (sweep, arch), group in grouped(pairs, "sweep", "arch").items():
         largest = [max(difference(pair[name], pair["reference"][name]) for pair in group) for name in ERRORS]
-        metric = METRICS.get(group[0]["problem"], "mse")
+        metric = sweeps.get(sweep, {}).get("metric", DEFAULT)
         curve, N = max((_mean_difference(metric, same), N) for (N,), same in grouped(group, "N").items())
         rows.append([sweep, arch, str(len(group)), *map(_short, largest), f"{_short(curve)} ({metric})"])
         if curve > tolerance:
@@ -64,17 +68,17 @@ def _short(value):
 
 def _mean_difference(metric, pairs):
     """Of the mean over the seeds that both runs have."""
-    name = metric.removesuffix("2")
-    if any(row[name] is None for pair in pairs for row in (pair, pair["reference"])):
+    metric = CurveMetric(metric)
+    if any(row[metric.column] is None for pair in pairs for row in (pair, pair["reference"])):
         return math.inf
-    return difference(mean_over_seeds(metric, pairs), mean_over_seeds(metric, [pair["reference"] for pair in pairs]))
+    return difference(metric.mean(pairs), metric.mean([pair["reference"] for pair in pairs]))
 
 
 def _only_in(these, others, what):
     """A line for every (sweep, arch) of which these have cells that the others lack."""
     curves = {key[:2] for key in others}
-    rest = [row for key, row in these.items() if key not in others]
-    for (sweep, arch), group in grouped(rest, "sweep", "arch").items():
+    missing = [row for key, row in these.items() if key not in others]
+    for (sweep, arch), group in grouped(missing, "sweep", "arch").items():
         names = "all"
         if (sweep, arch) in curves:
             seeds = {N: ", ".join(str(row["seed"]) for row in same) for (N,), same in grouped(group, "N").items()}
@@ -83,9 +87,9 @@ def _only_in(these, others, what):
 
 
 def _cells(path):
-    """The rows of a cells.parquet by their key."""
+    """(rows of a cells.parquet by their key, its metadata)."""
     try:
-        rows, _ = read(path)
+        rows, origin = read(path)
     except FileNotFoundError:
         raise KoctError(f"{path} does not exist; `snakemake results/cells.parquet` makes the cells of a run") from None
     except (OSError, pa.ArrowInvalid):
@@ -98,4 +102,4 @@ def _cells(path):
     cells = {tuple(row[name] for name in KEY): row for row in rows}
     if len(cells) < len(rows):
         raise KoctError(f"{path} holds a cell (sweep, arch, N, seed) twice; make it again with snakemake")
-    return cells
+    return cells, origin

@@ -9,13 +9,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from koct.files import whole
-from koct.report.labels import METRICS, arch_label, sweep_label
-from koct.results import mean_over_seeds, per_seed, read
+from koct.files import atomic_write
+from koct.metrics.curve import CurveMetric
+from koct.report.labels import Names, sweep_label
+from koct.results import read
 from koct.risk.calibration import Calibration
 
-COLOURS = {"ko": "#0b6e4f", "fc": "#c8553d", "fc-fsdp": "#5b4b8a"}
-MARKERS = {"ko": "o", "fc": "s", "fc-fsdp": "^"}
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -37,14 +36,14 @@ def styled():
 
 def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
     """Error against N, a panel per sweep: every seed, their mean, the calibrated bound, the untrained network."""
-    cells, _ = read(cells_path)
+    cells, origin = read(cells_path)
     curves, _ = read(curves_path)
     calibrations, _ = read(calibration_path)
     untrained, _ = read(untrained_path)
-    names = {}
+    names, by_metric = Names(origin), {}
     for row in curves:
-        names.setdefault(row["metric"], {}).setdefault(row["sweep"])
-    lines = [line for group in names.values() for line in _lines(list(group))]
+        by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
+    lines = [line for group in by_metric.values() for line in _lines(list(group))]
     columns = max(map(len, lines))
     hole = len(lines[-1]) < columns  # a place for the legend
     entries = 2 * len({row["arch"] for row in curves}) + 1
@@ -58,8 +57,8 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
             shown |= zip(line, row, strict=False)
         for name, axis in shown.items():
             tables = (cells, curves, calibrations, untrained)
-            _sweep_panel(axis, *([row for row in table if row["sweep"] == name] for table in tables))
-        for group in names.values():
+            _sweep_panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
+        for group in by_metric.values():
             _share_limits([shown[name] for name in group])
         handles = {}
         for axis in shown.values():
@@ -93,24 +92,24 @@ def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, b
     return figure, axes
 
 
-def _sweep_panel(axis, cells, curves, calibrations, untrained):
-    metric = curves[0]["metric"]
+def _sweep_panel(axis, names, cells, curves, calibrations, untrained):
+    metric = CurveMetric(curves[0]["metric"])
     for fitted in calibrations:
         arch = fitted["arch"]
         points = [row for row in curves if row["arch"] == arch]
         N = np.array([row["N"] for row in points])
         mean = np.array([row["error_mean"] for row in points])
-        (line,) = axis.plot(N, mean, color=COLOURS.get(arch), marker=MARKERS.get(arch, "D"), label=arch_label(arch))
-        colour = line.get_color()
-        seeds = [(row["N"], per_seed(metric, row)) for row in cells if row["arch"] == arch]
+        colour = names.colour(arch)
+        axis.plot(N, mean, color=colour, marker=names.marker(arch), label=names.arch(arch))
+        seeds = [(row["N"], metric.of(row)) for row in cells if row["arch"] == arch]
         axis.plot(
             *zip(*seeds, strict=True), "_", color=colour, alpha=0.6, markersize=5, markeredgewidth=0.7, zorder=1.9
         )
         fine = np.geomspace(N[0], N[-1], 200)
         bound = Calibration(fitted["floor"], fitted["sigma"]).predict(fine)
-        axis.plot(fine, bound, "--", color=colour, linewidth=0.9, label=f"{arch_label(arch)} calibrated bound")
-    reference = mean_over_seeds(metric, untrained)
-    axis.axhline(reference, color="0.35", linestyle=":", linewidth=1, label="untrained", zorder=1)
+        axis.plot(fine, bound, "--", color=colour, linewidth=0.9, label=f"{names.arch(arch)} calibrated bound")
+    if untrained:
+        axis.axhline(metric.mean(untrained), color="0.35", linestyle=":", linewidth=1, label="untrained", zorder=1)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.set_xticks(N, _tick_labels(N, axis))
@@ -120,7 +119,7 @@ def _sweep_panel(axis, cells, curves, calibrations, untrained):
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
     axis.set_title(sweep_label(curves[0]))
     axis.set_xlabel("training samples $N$")
-    axis.set_ylabel(f"test {METRICS[metric]}", labelpad=2)
+    axis.set_ylabel(f"test {metric.label}", labelpad=2)
 
 
 def _tick_labels(N, axis):
@@ -148,7 +147,7 @@ def _share_limits(axes):
 def save(figure, paths, dpi=300):
     """Write the figure to every path, the same bytes each time."""
     for path in paths:
-        with whole(path) as aside:
+        with atomic_write(path) as temporary:
             metadata = {"CreationDate": None} if str(path).endswith(".pdf") else {}
-            figure.savefig(aside, format=str(path).rsplit(".", 1)[1], dpi=dpi, metadata=metadata)
+            figure.savefig(temporary, format=str(path).rsplit(".", 1)[1], dpi=dpi, metadata=metadata)
     plt.close(figure)

@@ -1,22 +1,62 @@
-"""How things are called where a reader sees them."""
+"""What things are called, and how they are drawn, where a reader sees them."""
 
-METRICS = {
-    "mse": "MSE",
-    "rrmse_peak2": r"rRMSE$^2_{\mathrm{peak}}$",
-    "rrmse_norm2": r"rRMSE$^2_{\mathrm{norm}}$",
-}
+import itertools
+import json
+
+PALETTE = ("#0b6e4f", "#c8553d", "#5b4b8a", "#d79b00", "#2f6db3", "#8a5a44")
+MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
-def arch_label(arch):
-    return {"fc-fsdp": "FC (FSDP)"}.get(arch, arch.upper())
+class Names:
+    """Labels, colours and markers, from the metadata of a result file; without them, names and a palette."""
+
+    def __init__(self, origin=None):
+        origin = origin or {}
+        self.archs = json.loads(origin.get("koct.archs", "{}"))
+        self.sweeps = json.loads(origin.get("koct.sweeps", "{}"))
+        taken = {arch["colour"] for arch in self.archs.values()}
+        self._colours = itertools.cycle([colour for colour in PALETTE if colour not in taken] or PALETTE)
+        self._markers = itertools.cycle(MARKERS)
+        self._given = {}
+
+    @classmethod
+    def of(cls, archs):
+        """For architectures themselves."""
+        styles = {arch.name: {key: getattr(arch, key) for key in ("label", "colour", "marker")} for arch in archs}
+        return cls({"koct.archs": json.dumps(styles)})
+
+    def arch(self, name):
+        return self.archs.get(name, {}).get("label") or name.upper()
+
+    def colour(self, name):
+        return self._style(name)[0]
+
+    def marker(self, name):
+        return self._style(name)[1]
+
+    def _style(self, name):
+        if name not in self._given:
+            own = self.archs.get(name, {})
+            next_colour, next_marker = next(self._colours), next(self._markers)
+            self._given[name] = own.get("colour") or next_colour, own.get("marker") or next_marker
+        return self._given[name]
+
+    def problem(self, sweep, default):
+        """The operating point of a sweep in words."""
+        return self.sweeps.get(sweep, {}).get("label") or default
 
 
 def sweep_label(row):
-    """`$H = 8$` for the sweep H8; what its name says beyond that follows in brackets."""
-    rest = row["sweep"].removeprefix(f"H{row['H']}").strip("-_. ")
-    return f"$H = {row['H']}$" + (f" ({rest})" if rest else "")
+    """`$H = 8$` for the sweep H8; what its name says beyond that follows in brackets. Without H, the name."""
+    if row["H"] is None:
+        return row["sweep"]
+    remainder = row["sweep"].removeprefix(f"H{row['H']}").strip("-_. ")
+    return f"$H = {row['H']}$" + (f" ({remainder})" if remainder else "")
 
 
-def point_label(problem, rays=None):
-    """An operating point in words."""
-    return {"fanbeam": "fan beam"}.get(problem, problem) + (", exact rays" if rays == "exact" else "")
+def escaped(text):
+    """Text for LaTeX; what stands between dollars is left alone."""
+    parts = text.split("$")
+    for i in range(0, len(parts), 2):
+        parts[i] = "".join(f"\\{letter}" if letter in "_&%#" else letter for letter in parts[i])
+    return "$".join(parts)

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from koct.errors import KoctError
 from koct.files import write_text
-from koct.report.labels import METRICS, arch_label, point_label, sweep_label
+from koct.metrics.curve import CurveMetric
+from koct.report.labels import Names, escaped, sweep_label
 from koct.results import grouped, read
 from koct.risk.crossing import order
 
@@ -15,16 +15,18 @@ PRINTED = json.loads(Path(__file__).with_name("printed.json").read_text(encoding
 
 def calibration(calibration_path, out):
     """The paper's Table 2: floor and sigma of every architecture, a row per sweep."""
-    rows, _ = read(calibration_path)
+    rows, origin = read(calibration_path)
+    names = Names(origin)
     archs = list(dict.fromkeys(row["arch"] for row in rows))
     by_sweep = {}
     for row in rows:
         by_sweep.setdefault(row["sweep"], {})[row["arch"]] = row
-    heads = [f"${symbol}_{{\\mathrm{{{arch_label(a)}}}}}$" for a in archs for symbol in (r"\mathrm{floor}", r"\sigma")]
+    symbols = (r"\mathrm{floor}", r"\sigma")
+    heads = [f"${symbol}_{{\\mathrm{{{escaped(names.arch(arch))}}}}}$" for arch in archs for symbol in symbols]
     body = []
     for fitted in by_sweep.values():
         first = next(iter(fitted.values()))
-        cells = [sweep_label(first).replace("_", r"\_"), METRICS[first["metric"]]]
+        cells = [escaped(sweep_label(first)), CurveMetric(first["metric"]).label]
         for arch in archs:
             cells += [power_of_ten(fitted[arch][key]) if arch in fitted else "--" for key in ("floor", "sigma")]
         body.append(" & ".join(cells) + r" \\")
@@ -39,20 +41,20 @@ def calibration(calibration_path, out):
     )
 
 
-def scaling(curves_path, calibration_path, rays, out):
-    """The paper's Table 3: a row per sweep, and which network has the smaller error where; `rays` are each sweep's."""
+def scaling(curves_path, calibration_path, out):
+    """The paper's Table 3: a row per sweep, and which network has the smaller error where."""
     curves, _ = read(curves_path)
-    calibrations, _ = read(calibration_path)
+    calibrations, origin = read(calibration_path)
+    names = Names(origin)
     points = []
     for (name,), fitted in grouped(calibrations, "sweep").items():
-        if name not in rays:
-            raise KoctError(f"--rays says nothing of the sweep {name}; give printed, exact or null for each sweep")
-        point = [point_label(fitted[0]["problem"], rays[name]), *(f"${fitted[0][key]}$" for key in ("H", "V", "B"))]
-        points.append((name, point, _versus(fitted, [row for row in curves if row["sweep"] == name])))
+        size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
+        point = [escaped(names.problem(name, fitted[0]["problem"])), *size]
+        points.append((name, point, _versus(fitted, [row for row in curves if row["sweep"] == name], names)))
     body = []
     for name, point, versus in points:
         if sum(point == other for _, other, _ in points) > 1:  # two sweeps of one operating point: say which
-            point = [f"{point[0]} ({name})".replace("_", r"\_"), *point[1:]]
+            point = [f"{point[0]} ({escaped(name)})", *point[1:]]
         ratio, result = versus  # the result is set ragged, where \\ would end its line and not the row
         body.append(" & ".join([*point, ratio, rf"\raggedright {result}"]) + r" \tabularnewline")
     write(
@@ -66,19 +68,19 @@ def scaling(curves_path, calibration_path, rays, out):
     )
 
 
-def _versus(fitted, curves):
+def _versus(fitted, curves, names):
     """Parameter ratio and outcome of a sweep with both networks."""
     p = {row["arch"]: row["p"] for row in fitted}
     ko, fc = ({row["N"]: row["error_mean"] for row in curves if row["arch"] == arch} for arch in PAIR)
     N = sorted(ko.keys() & fc.keys())
     if not N:
         return ["--", "--"]
-    return [count(p["fc"] // p["ko"], 999_999), outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]))]
+    return [count(p["fc"] // p["ko"], 999_999), outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]), names)]
 
 
-def outcome(stretches):
+def outcome(stretches, names=None):
     """The order of the curves of KO and FC in words: who is below where."""
-    names = [arch_label(arch) for arch in PAIR]
+    names = [(names or Names()).arch(arch) for arch in PAIR]
     parts = []
     for i, stretch in enumerate(stretches):
         first, last = (f"{n:,}".replace(",", "{,}") for n in (stretch.first, stretch.last))
@@ -150,21 +152,19 @@ def structural(norms_path, out):
 
 def budget(budget_path, out):
     """How many samples reach each target, with the 90 % interval."""
-    rows, _ = read(budget_path)
+    rows, origin = read(budget_path)
+    names = Names(origin)
     body = []
     for row in rows:
         n = "out of reach" if row["n"] is None else count(row["n"], 999_999)
         low = "--" if row["n_low"] is None else count(row["n_low"], 999_999)
         high = r"$\infty$" if row["n_high"] is None else count(row["n_high"], 999_999)
         interval = "--" if row["n_low"] is None else f"{low} to {high}"
-        sweep = sweep_label(row).replace("_", r"\_")
-        law = row["law"].replace("_", r"\_")
-        body.append(
-            f"{sweep} & {power_of_ten(row['target'])} & {arch_label(row['arch'])} & {law} & {n} & {interval} " + r"\\"
-        )
+        target, arch = power_of_ten(row["target"]), escaped(names.arch(row["arch"]))
+        body.append(" & ".join([escaped(sweep_label(row)), target, arch, escaped(row["law"]), n, interval]) + r" \\")
     write(
         out,
-        caption=r"Samples that reach a target mean error: the law that best foretells held-out larger $N$, "
+        caption=r"Samples that reach a target mean error: the law that best predicts held-out larger $N$, "
         r"its answer, and a $90\,\%$ interval from a bootstrap over seeds.",
         label="tab:budget",
         columns="@{}llllrr@{}",
@@ -193,7 +193,7 @@ def memory(size):
 
 
 def write(path, caption, label, columns, head, body):
-    """A whole table float; the document that inputs it needs the package booktabs."""
+    """A complete table float; the document that inputs it needs the package booktabs."""
     lines = [
         "% Made by koct; needs \\usepackage{booktabs}.",
         r"\begin{table}[t]",

@@ -1,4 +1,4 @@
-"""The risk estimator. Knows nothing of tomography: any layered network, any learning curve.
+"""The risk estimator. It is independent of tomography: it takes any layered network and any learning curve.
 
 from koct.risk import Forecast, Pilot
 forecast = Forecast(Pilot.from_points(N, error, seed))

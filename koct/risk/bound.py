@@ -1,4 +1,4 @@
-"""The deep risk estimator (Theorem 1) of a layered network of known and learned layers.
+"""The deep risk estimator (Theorem 1) for a network of known and learned layers.
 
 from koct.risk.bound import Layer, Network
 network = Network([Layer("W", lipschitz=1.0, known=False, C=0.1, n=64, p=80), Layer("K", lipschitz=0.5, known=True)])
@@ -8,19 +8,37 @@ network.bound(N=1000), network.with_known("W").bound(N=1000)
 import difflib
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import NamedTuple
+from os import PathLike
+from typing import NamedTuple, Protocol, cast
 
 from koct.errors import KoctError
+
+
+class HasNorm(Protocol):
+    """An operator that can compute its own norm."""
+
+    def norm(self) -> float:
+        """The operator norm."""
 
 
 @dataclass(frozen=True)
 class Layer:
     """A layer u_l: its Lipschitz constant and, if it is learned, the constants of its risk (Assumption 2).
 
-    The risk of a learned layer is C²/n + kappa p log N / N; that of a known one is zero whatever its constants.
+    The risk of a learned layer is C²/n + kappa p log N / N. The risk of a known layer is zero, whatever its constants.
+
+    Parameters
+    ----------
+    name : a name that is unique in the network
+    lipschitz : the Lipschitz constant; for a linear layer, its operator norm
+    known : True for a known operator, False for a learned layer
+    C : complexity constant of the approximation term; 0 if the layer has no approximation error
+    n : approximation width
+    p : number of trainable parameters
+    kappa : constant of the estimation term
     """
 
     name: str
@@ -31,23 +49,34 @@ class Layer:
     p: float = 1
     kappa: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise KoctError(f"layer {self.name!r}: name = {self.name!r} must be text; put quotes around it")
+            raise KoctError(f"layer {self.name!r}: name = {self.name!r} must be a non-empty string; put it in quotes")
         if not isinstance(self.known, bool):
-            raise KoctError(f"layer {self.name!r}: known = {self.known!r} must be true or false; write one of them")
-        for key, least, mend in (
-            ("lipschitz", 0, "give the layer's Lipschitz constant, for a linear layer its norm"),
-            ("C", 0, "give the layer's complexity, 0 if it can be learned without a rest"),
+            raise KoctError(
+                f"layer {self.name!r}: known = {self.known!r} must be true or false; "
+                f"set it to true for a known operator, to false for a learned layer"
+            )
+        for key, minimum, fix in (
+            ("lipschitz", 0, "give the layer's Lipschitz constant (for a linear layer, its operator norm)"),
+            ("C", 0, "give the layer's complexity constant, or 0 if it has no approximation error"),
             ("n", 1, "give the layer's approximation width"),
-            ("p", 1, "give the number of its trainable parameters"),
+            ("p", 1, "give the number of trainable parameters"),
         ):
-            _check(f"layer {self.name!r}: {key}", getattr(self, key), least, mend)
-        _check(f"layer {self.name!r}: kappa", self.kappa, 0, "give the constant of its estimation term", strict=True)
+            _check(f"layer {self.name!r}: {key}", getattr(self, key), minimum, fix)
+        _check(f"layer {self.name!r}: kappa", self.kappa, 0, "give the constant of the estimation term", strict=True)
 
 
 class Term(NamedTuple):
-    """What one layer adds to the bound: A_l C²/n and A_l kappa p log N / N, both zero if it is known."""
+    """What one layer contributes to the bound; both parts are zero for a known layer.
+
+    Attributes
+    ----------
+    layer : the layer
+    A_l : its amplification
+    approximation : A_l C²/n
+    estimation : A_l kappa p log N / N
+    """
 
     layer: Layer
     A_l: float
@@ -55,57 +84,62 @@ class Term(NamedTuple):
     estimation: float
 
     @property
-    def total(self):
+    def total(self) -> float:
         return self.approximation + self.estimation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Network:
-    """The layers u_1 … u_L, the first one applied first."""
+    """A composition of layers.
 
-    layers: tuple
+    Parameters
+    ----------
+    layers : the layers u_1 … u_L; the first one is applied first
+    """
 
-    def __post_init__(self):
-        object.__setattr__(self, "layers", tuple(self.layers))
+    layers: tuple[Layer, ...]
+
+    def __init__(self, layers: Iterable[Layer]) -> None:
+        object.__setattr__(self, "layers", tuple(layers))
         if not self.layers:
-            raise KoctError("layers is empty; a network needs at least one layer")
+            raise KoctError("layers is empty; give at least one layer")
         names = [layer.name for layer in self.layers]
         for name in names:
             if names.count(name) > 1:
-                raise KoctError(f"layer {name!r}: name = {name!r} is used twice; give every layer its own name")
+                raise KoctError(f"layer {name!r}: name = {name!r} is used twice; give each layer a unique name")
 
-    def amplifications(self):
+    def amplifications(self) -> list[float]:
         """A_l of every layer (Eq. Al): how much of a squared error made at layer l can reach the output."""
         found = []
         A_l = 2.0
         for layer in reversed(self.layers):
             found.append(_finite(A_l, f"layer {layer.name!r}: A_l"))
             A_l *= 2 * float(layer.lipschitz) * float(layer.lipschitz)
-        found[-1] /= 2  # no error comes in with the input, so nothing is added, or doubled, at the first layer
+        found[-1] /= 2  # the input carries no error, so the first layer needs no factor 2 for a sum of two errors
         return found[::-1]
 
-    def lipschitz(self):
-        """The Lipschitz constant of the composition is at most this product (Lemma 1)."""
+    def lipschitz(self) -> float:
+        """An upper bound on the Lipschitz constant of the composition: the product over the layers (Lemma 1)."""
         return _finite(math.prod(float(layer.lipschitz) for layer in self.layers), "the network's Lipschitz constant")
 
-    def bound_from_errors(self, errors):
+    def bound_from_errors(self, errors: Mapping[str, float] | Collection[float]) -> float:
         """Theorem 1 from measured layer errors: the sum of A_l · mean ‖e_l‖² over the learned layers.
 
-        `errors` holds mean-square errors, by layer name or in the order of the layers; e_l is measured on the
-        inputs that layer l gets inside the network, as in the proof. A known layer contributes zero.
+        `errors` holds mean-square errors, either keyed by layer name or in the order of the layers. As in the proof,
+        e_l is measured on the inputs that layer l receives inside the network. Known layers contribute zero.
         """
-        errors = self._by_name(errors)
+        by_name = self._by_name(errors)
         total = 0.0
         for layer, A_l in zip(self.layers, self.amplifications(), strict=True):
             if layer.known:
                 continue
-            if layer.name not in errors:
-                raise KoctError(f"layer {layer.name!r}: its error is missing; measure it, or call the layer known")
-            _check(f"layer {layer.name!r}: error", errors[layer.name], 0, "give a mean-square error")
-            total += A_l * float(errors[layer.name])
+            if layer.name not in by_name:
+                raise KoctError(f"layer {layer.name!r}: error is missing; measure it, or make the layer known")
+            _check(f"layer {layer.name!r}: error", by_name[layer.name], 0, "give a mean-square error")
+            total += A_l * float(by_name[layer.name])
         return _finite(total, "the bound")
 
-    def terms(self, N):
+    def terms(self, N: float) -> list[Term]:
         """The terms of the bound for N training samples, one per layer (Theorem 1, Barron form)."""
         _check("N", N, 2, "give the number of training samples")
         rate = math.log(N) / N
@@ -117,35 +151,46 @@ class Network:
             terms.append(Term(layer, A_l, _finite(approximation, where), _finite(estimation, where)))
         return terms
 
-    def bound(self, N):
-        """The bound on the expected squared error after N training samples (Theorem 1, Barron form)."""
+    def bound(self, N: float) -> float:
+        """The bound on the expected squared error after training on N samples (Theorem 1, Barron form)."""
         return _finite(sum(term.total for term in self.terms(N)), "the bound")
 
-    def with_known(self, name):
-        """The network with that layer known: exactly its term leaves the bound (Corollary 1)."""
+    def with_known(self, name: str) -> "Network":
+        """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
         if name not in [layer.name for layer in self.layers]:
-            raise KoctError(f"the network has no layer {name!r}; {self._mend(name)}")
+            raise KoctError(f"the network has no layer {name!r}; {self._suggest_layer(name)}")
         return Network(replace(layer, known=True) if layer.name == name else layer for layer in self.layers)
 
-    def _by_name(self, errors):
+    def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> Mapping[str, float]:
         names = [layer.name for layer in self.layers]
         if isinstance(errors, Mapping):
             for name in errors:
                 if name not in names:
-                    raise KoctError(f"errors has {name!r}, which is no layer of the network; {self._mend(name)}")
+                    raise KoctError(f"errors has an unknown layer {name!r}; {self._suggest_layer(name)}")
             return errors
         if len(errors) != len(names):
-            raise KoctError(f"errors has {len(errors)} values for {len(names)} layers; give one per layer, or a dict")
+            raise KoctError(
+                f"errors has length {len(errors)} but the network has {len(names)} layers; "
+                f"give one error per layer, or a dict keyed by layer name"
+            )
         return dict(zip(names, errors, strict=True))
 
-    def _mend(self, name):
+    def _suggest_layer(self, name: str) -> str:
         return _suggest(name, [layer.name for layer in self.layers], "its layers are")
 
 
-def operator_aware(filter, backprojection, p, lipschitz=1.0, **constants):
-    """The network ReLU(Aᵀ K W x) with only W learned (Eq. fbp); C, n and kappa of W may follow.
+def operator_aware(
+    filter: HasNorm | float,
+    backprojection: HasNorm | float,
+    p: float,
+    lipschitz: HasNorm | float = 1.0,
+    **constants: float,
+) -> Network:
+    """The network ReLU(Aᵀ K W x) with only W learned (Eq. fbp).
 
-    The known K and Aᵀ are anything with a `norm()`, or their norms; `lipschitz` is that of W, which no A_l needs.
+    The known operators K (`filter`) and Aᵀ (`backprojection`) are objects with a `norm()` method, or their norms.
+    `p` is the number of parameters of W, `lipschitz` its Lipschitz constant (no A_l depends on it), and `constants`
+    are its C, n and kappa.
     """
     return Network(
         [
@@ -157,70 +202,70 @@ def operator_aware(filter, backprojection, p, lipschitz=1.0, **constants):
     )
 
 
-def fully_connected(p, lipschitz=1.0, **constants):
-    """The network ReLU(M x) with M one dense learned matrix; C, n and kappa of M may follow."""
+def fully_connected(p: float, lipschitz: HasNorm | float = 1.0, **constants: float) -> Network:
+    """The network ReLU(M x) with one dense learned matrix M of `p` parameters; `constants` are its C, n and kappa."""
     return Network([Layer("M", _norm(lipschitz), known=False, p=p, **constants), Layer("ReLU", 1.0, known=True)])
 
 
-def structural_reference(H, filter_norm, backprojection_norm):
+def structural_reference(H: float, filter_norm: float, backprojection_norm: float) -> float:
     """H² / (4 ‖K‖² ‖Aᵀ‖²): the structural-sparsity factor sigma_FC / sigma_KO at equal kappa (Eq. ct-structural)."""
     for key, value in (("H", H), ("filter_norm", filter_norm), ("backprojection_norm", backprojection_norm)):
-        _check(key, value, 0, "give a size or a norm above zero", strict=True)
+        _check(key, value, 0, "give a positive size or norm", strict=True)
     return float(H / (2 * filter_norm * backprojection_norm)) ** 2
 
 
-def read_network(path):
-    """A network from a YAML file with one key `layers`: a list of mappings, their keys those of `Layer`.
+def read_network(path: str | PathLike[str]) -> Network:
+    """Read a network from a YAML file with the single key `layers`: a list of mappings with the fields of `Layer`.
 
-    `known` is false where it is left out, and a learned layer must say its p.
+    `known` defaults to false, and `p` is required for a learned layer.
     """
     content = _read_yaml(path)
     if not isinstance(content, dict) or "layers" not in content:
-        raise KoctError(f"{path}: the key layers is missing; write `layers:` and a list of layers below it")
+        raise KoctError(f"{path}: the key 'layers' is missing; add `layers:` followed by a list of layers")
     for key in content:
         if key != "layers":
-            raise KoctError(f"{path}: {key!r} is not a key of a network; {_suggest(key, ['layers'], 'its key is')}")
+            raise KoctError(f"{path}: unknown key {key!r}; {_suggest(key, ['layers'], 'the only key is')}")
     entries = content["layers"]
     if not isinstance(entries, list) or not entries:
-        raise KoctError(f"{path}: layers = {entries!r} must be a list of at least one layer; write one per line")
+        raise KoctError(f"{path}: layers = {entries!r} must be a list of at least one layer; write one layer per line")
     try:
         return Network(_layer(number, entry) for number, entry in enumerate(entries, 1))
     except KoctError as error:
         raise KoctError(f"{path}: {error}") from None
 
 
-def format_table(network, N):
-    """The bound layer by layer as plain text, and which layer to replace by a known operator first."""
+def format_table(network: Network, N: float) -> str:
+    """The bound layer by layer as a plain-text table, followed by which layer to replace first."""
     terms, total = network.terms(N), network.bound(N)
     rows = [["layer", "kind", "Lipschitz", "A_l", "approximation", "estimation", "term", "share", "bound if known"]]
-    for layer, A_l, approximation, estimation in terms:
-        constants = [layer.name, "known" if layer.known else "learned", f"{float(layer.lipschitz):.4g}", f"{A_l:.4g}"]
+    for term in terms:
+        layer = term.layer
+        constants = [layer.name, "known" if layer.known else "learned", f"{float(layer.lipschitz):.4g}"]
+        constants.append(f"{term.A_l:.4g}")
         if layer.known:
             rows.append([*constants, "0", "0", "0", "0 %", "-"])
             continue
-        term = approximation + estimation
-        share = f"{term / total * 100:.1f} %" if total else "-"
-        numbers = (approximation, estimation, term, network.with_known(layer.name).bound(N))
-        numbers = [f"{value:.4g}" for value in numbers]
-        rows.append([*constants, *numbers[:3], share, numbers[3]])
+        share = f"{term.total / total * 100:.1f} %" if total else "-"
+        parts = [f"{value:.4g}" for value in (term.approximation, term.estimation, term.total)]
+        rows.append([*constants, *parts, share, f"{network.with_known(layer.name).bound(N):.4g}"])
     sums = (sum(term.approximation for term in terms), sum(term.estimation for term in terms), total)
     rows.append(["total", "", "", "", *(f"{value:.4g}" for value in sums), "100 %" if total else "-", ""])
     return _align(rows) + "\n\n" + _advice(network, N, terms, total) + "\n"
 
 
-def _advice(network, N, terms, total):
+def _advice(network: Network, N: float, terms: list[Term], total: float) -> str:
     head = f"With N = {N:,} samples the expected squared error is at most {total:.4g}"
     if not total:
-        return f"{head}: no layer is left whose replacement would help."
+        return f"{head}, so replacing a layer cannot reduce it."
     best = max(terms, key=lambda term: term.total)
     left = network.with_known(best.layer.name).bound(N)
     return (
-        f"{head}; replacing {best.layer.name} by a known operator helps most: "
-        f"it takes away {best.total / total * 100:.1f} % and leaves {left:.4g}."
+        f"{head}; replacing {best.layer.name} with a known operator helps most: "
+        f"it removes {best.total / total * 100:.1f} % of the bound and leaves {left:.4g}."
     )
 
 
-def _align(rows):
+def _align(rows: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -233,11 +278,11 @@ def _align(rows):
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
 
 
-def _read_yaml(path):
+def _read_yaml(path: str | PathLike[str]) -> object:
     try:
         import yaml
     except ImportError:
-        raise KoctError(f"{path}: reading it needs PyYAML; install it with `pip install pyyaml`") from None
+        raise KoctError(f"{path}: reading YAML requires PyYAML; install it with `pip install pyyaml`") from None
     try:
         with open(path, encoding="utf-8") as file:
             return yaml.safe_load(file)
@@ -249,56 +294,57 @@ def _read_yaml(path):
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise KoctError(f"{path} is not YAML{where}: {what}; mend the text there") from None
+        raise KoctError(f"{path} is not valid YAML{where}: {what}; fix the file") from None
 
 
-def _layer(number, entry):
-    """One entry of `layers`, checked for its keys; `Layer` checks the values."""
+def _layer(number: int, entry: object) -> Layer:
+    """One entry of `layers` with its keys checked; `Layer` checks the values."""
     if not isinstance(entry, dict):
-        raise KoctError(f"layer {number} = {entry!r} must be keys and values, like {{name: W, lipschitz: 1.0, p: 80}}")
-    called = f"layer {entry.get('name', number)!r}"
+        raise KoctError(f"layer {number} = {entry!r} must be a mapping, such as {{name: W, lipschitz: 1.0, p: 80}}")
+    label = f"layer {entry.get('name', number)!r}"
     keys = [field.name for field in fields(Layer)]
     for key in entry:
         if key not in keys:
-            raise KoctError(f"{called}: {key!r} is not a key of a layer; {_suggest(key, keys, 'its keys are')}")
+            raise KoctError(f"{label}: unknown key {key!r}; {_suggest(key, keys, 'valid keys are')}")
     for key in ("name", "lipschitz"):
         if key not in entry:
-            raise KoctError(f"{called}: {key} is missing; every layer has one, add it")
+            raise KoctError(f"{label}: {key} is missing; add it, every layer needs one")
     entry = {"known": False, **entry}
     if entry["known"] is False and "p" not in entry:
-        raise KoctError(f"{called}: p is missing; add the number of trainable parameters, or `known: true`")
+        raise KoctError(f"{label}: p is missing; add the number of trainable parameters, or `known: true`")
     return Layer(**entry)
 
 
-def _check(what, value, least, mend, strict=False):
-    """A finite number that is at least, or if strict above, `least`."""
+def _check(what: str, value: object, minimum: float, fix: str, strict: bool = False) -> None:
+    """Require a finite number that is at least `minimum`, or above it if `strict`."""
     if not isinstance(value, Real) or isinstance(value, bool):
         if _reads_as_number(value):
-            mend = "YAML reads 1e-6 as text: write 1.0e-6, without quotes"
-        raise KoctError(f"{what} = {value!r} must be a number; {mend}")
-    if not abs(value) <= sys.float_info.max:
-        raise KoctError(f"{what} = {value!r} must be finite; {mend}")
-    if value < least or (strict and value == least):
-        raise KoctError(f"{what} = {value!r} must be {'above' if strict else 'at least'} {least}; {mend}")
+            fix = "YAML reads 1e-6 as a string: write 1.0e-6, without quotes"
+        raise KoctError(f"{what} = {value!r} must be a number; {fix}")
+    number = cast("float", value)
+    if not abs(number) <= sys.float_info.max:
+        raise KoctError(f"{what} = {value!r} must be finite; {fix}")
+    if number < minimum or (strict and number == minimum):
+        raise KoctError(f"{what} = {value!r} must be {'above' if strict else 'at least'} {minimum}; {fix}")
 
 
-def _reads_as_number(value):
+def _reads_as_number(value: object) -> bool:
     try:
         return isinstance(value, str) and math.isfinite(float(value))
     except ValueError:
         return False
 
 
-def _finite(value, what):
+def _finite(value: float, what: str) -> float:
     if not math.isfinite(value):
-        raise KoctError(f"{what} is too large for a float; scale the layers so that their constants are nearer to 1")
+        raise KoctError(f"{what} is too large for a float; rescale the layers so that their constants are closer to 1")
     return value
 
 
-def _norm(operator):
+def _norm(operator: HasNorm | float) -> float:
     return operator.norm() if hasattr(operator, "norm") else operator
 
 
-def _suggest(name, known, otherwise):
+def _suggest(name: object, known: list[str], otherwise: str) -> str:
     near = difflib.get_close_matches(str(name), known, 1)
     return f"did you mean {near[0]!r}?" if near else f"{otherwise} {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""From pilot runs to the number of samples that reaches a target error, with an honest interval.
+"""From pilot runs to the number of samples that reaches a target error, with a 90 % interval.
 
 from koct.risk.budget import Forecast, Pilot
 forecast = Forecast(Pilot.from_points(N, error, seed))
@@ -9,42 +9,53 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
-from koct.risk.laws import LAWS
+from koct.risk.laws import LAWS, FloatArray, Law, Parameters
 
 LEVEL = 0.9  # of every interval
 REPLICATES = 400
-FAR = 4  # beyond this many times the largest N of the pilot an answer is called an extrapolation
-FARTHEST = 1e6  # beyond this many times the largest N the answer is "out of reach"
+EXTRAPOLATION_RATIO = 4  # an answer above this many times the pilot's largest N is called an extrapolation
+MAX_RATIO = 1e6  # a target that needs more than this many times the pilot's largest N is out of reach
 
-BORROWED = 4  # the spread of all N together counts as much as this many runs of each
-LEAST_SPREAD = 0.01  # of log mean error: no curve is known better than to a per cent
-ASSUMED_SPREAD = 0.1  # of log error, when no N was run twice
-UNTESTED_DRIFT = 0.1  # of log error per doubling, when the pilot is too small to show how laws miss
-MOST_SPLITS = 8  # of a pilot into smaller N and held-out larger ones
+POOLED_RUNS = 4  # the spread pooled over all N counts as this many runs at each N
+MIN_SPREAD = 0.01  # of the log mean error: no point of a curve is taken as known to better than one per cent
+ASSUMED_SPREAD = 0.1  # of the log error, when no N has repeated runs
+UNTESTED_DRIFT = 0.1  # of the log error per doubling of N, when the pilot is too small for held-out tests
+MAX_SPLITS = 8  # of a pilot into smaller N and held-out larger ones
+
+Misses = list[tuple[int, FloatArray]]  # (split, log prediction errors, shape (n_curves, n_sizes − split))
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """Errors of pilot runs: `errors[s, k]` is run s at `N[k]`, NaN where there is none. Seeds are the rows."""
+    """The errors of pilot runs.
 
-    N: np.ndarray
-    errors: np.ndarray
+    Parameters
+    ----------
+    N : increasing sample sizes, shape (n_sizes,)
+    errors : `errors[s, k]` is the error of seed s at `N[k]`, NaN where there is no run; shape (n_seeds, n_sizes)
+    """
+
+    N: FloatArray
+    errors: FloatArray
 
     @classmethod
-    def from_points(cls, N, error, seed=None):
-        """From one row per run; without seeds, the i-th run of each N counts as seed i."""
+    def from_points(cls, N: ArrayLike, error: ArrayLike, seed: ArrayLike | None = None) -> "Pilot":
+        """From one entry per run, each argument of shape (n_runs,); without seeds, the i-th run at each N is seed i."""
         N, error = np.asarray(N, dtype=float), np.asarray(error, dtype=float)
         if N.shape != error.shape or N.ndim != 1:
-            raise KoctError(f"N and error must be lists of one length, got {N.shape} and {error.shape}")
-        if not np.all((N >= 2) & (np.round(N) == N)):
-            raise KoctError("every N must be a whole number from 2 on")
-        if not np.all((error > 0) & np.isfinite(error)):
-            raise KoctError("every error must be a finite number above zero")
+            raise KoctError(
+                f"N and error must be 1-D and of equal length; they have shapes {N.shape} and {error.shape}"
+            )
+        if not np.all(valid := (N >= 2) & (np.round(N) == N)):
+            raise KoctError(f"N = {N[~valid][0]:.16g} must be an integer of at least 2; correct or remove the run")
+        if not np.all(valid := (error > 0) & np.isfinite(error)):
+            raise KoctError(f"error = {error[~valid][0]:g} must be finite and above 0; correct or remove the run")
         sizes, column = np.unique(N, return_inverse=True)
         if len(sizes) < 2:
-            raise KoctError(f"a pilot needs runs at two N at least, it has N = {sizes[0]:.0f} only")
+            raise KoctError(f"N = {sizes[0]:.0f} in every run; a pilot needs runs at two or more N")
         if seed is None:
             order = np.argsort(column, kind="stable")
             first = np.searchsorted(column[order], np.arange(len(sizes)))
@@ -53,44 +64,54 @@ class Pilot:
         else:
             _, row = np.unique(np.asarray(seed).astype(str), return_inverse=True)
             if len(np.unique(row * len(sizes) + column)) < len(row):
-                raise KoctError("a seed was run twice at the same N; keep one of the runs")
+                raise KoctError("seed has two runs at the same N; keep one of them")
         errors = np.full((row.max() + 1, len(sizes)), np.nan)
         errors[row, column] = error
         return cls(sizes, errors)
 
     @property
-    def mean(self):
+    def mean(self) -> FloatArray:
+        """The mean error at each N."""
         return np.nanmean(self.errors, axis=0)
 
     @property
-    def runs(self):
-        """How many runs each N has."""
+    def runs(self) -> NDArray[np.int_]:
+        """The number of runs at each N."""
         return np.sum(~np.isnan(self.errors), axis=0)
 
     @property
-    def freedom(self):
-        """Degrees of freedom of the spread: runs beyond the first of their N."""
+    def degrees_of_freedom(self) -> int:
+        """Degrees of freedom of the spread: the number of runs beyond the first at each N."""
         return int(np.sum(self.runs - 1))
 
-    def spread(self):
-        """Standard deviation of log error from run to run at each N, the N lending each other strength."""
-        if not self.freedom:
+    def spread(self) -> FloatArray:
+        """Standard deviation of the log error between runs at each N, shrunk towards the value pooled over all N."""
+        if not self.degrees_of_freedom:
             return np.full(len(self.N), ASSUMED_SPREAD)
         log = np.log(self.errors)
         square = np.nansum((log - np.nanmean(log, axis=0)) ** 2, axis=0)
-        pooled = square.sum() / self.freedom
-        return np.sqrt((square + BORROWED * pooled) / (self.runs - 1 + BORROWED))
+        pooled = square.sum() / self.degrees_of_freedom
+        return np.sqrt((square + POOLED_RUNS * pooled) / (self.runs - 1 + POOLED_RUNS))
 
-    def log_variance(self):
-        """Variance of log mean error at each N."""
-        return np.maximum(self.spread() ** 2 / self.runs, LEAST_SPREAD**2)
+    def log_variance(self) -> FloatArray:
+        """Variance of the log mean error at each N."""
+        return np.maximum(self.spread() ** 2 / self.runs, MIN_SPREAD**2)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What `Forecast.required` says; `n_low`, `n_high` and the errors at `at` are ends of 90 % intervals.
+    """The result of `Forecast.required`; all intervals are 90 % intervals.
 
-    `n` is None when the law does not reach the target, `n_high` when the interval has no upper end.
+    Attributes
+    ----------
+    target : the error to reach
+    law : name of the law
+    n : the number of samples required; None if the target is out of reach
+    n_low, n_high : interval of `n`; None for an end that is out of reach
+    at : the N of the predicted error: `n`, or the pilot's largest N if `n` is None
+    error, error_low, error_high : predicted mean error at `at`, and its interval
+    extrapolation : `n` divided by the pilot's largest N; None if `n` is None
+    reason : remarks on the answer, such as why the target is out of reach; may be empty
     """
 
     target: float
@@ -106,22 +127,34 @@ class Answer:
     reason: str
 
     @property
-    def reachable(self):
+    def reachable(self) -> bool:
         return self.n is not None
 
 
 class Forecast:
-    """A pilot's learning curve, continued.
+    """A learning curve fitted to a pilot and extrapolated.
 
-    The law is the one that best foretells each next N of the pilot from the smaller ones (`law_` its name, `scores_`
-    the mean squared log miss of each), unless one is given. Intervals come from a bootstrap over seeds, since pools are
-    nested and the runs of one seed belong together; each replicate follows one of the laws that the pilot leaves
-    plausible, and beyond the pilot it drifts by as much as that law missed held-out points by more than noise explains.
+    By default the law is the one that best predicts each next N of the pilot from the smaller ones. Intervals come
+    from a bootstrap over seeds: the pools of a seed are nested, so its runs are not independent and are resampled
+    together. Each replicate follows one of the laws that the pilot leaves plausible. Beyond the pilot it also drifts,
+    by as much as that law missed held-out points in excess of noise.
+
+    Parameters
+    ----------
+    pilot : the pilot runs
+    law : "auto", or a key of `koct.risk.laws.LAWS`
+    replicates : number of bootstrap replicates
+    seed : seed of the bootstrap's random numbers
+
+    Attributes
+    ----------
+    law_ : name of the law
+    scores_ : mean squared log error of each law's predictions of the next N; None if the pilot has only two N
     """
 
-    def __init__(self, pilot, law="auto", replicates=REPLICATES, seed=0):
+    def __init__(self, pilot: Pilot, law: str = "auto", replicates: int = REPLICATES, seed: int = 0) -> None:
         if law != "auto" and law not in LAWS:
-            raise KoctError(f"law = {law!r} is not known; choose auto, {', '.join(LAWS)}")
+            raise KoctError(f"law = {law!r} is unknown; choose one of auto, {', '.join(LAWS)}")
         self.pilot = pilot
         self._given = law != "auto"
         self._rng = np.random.default_rng(seed)
@@ -129,18 +162,18 @@ class Forecast:
         weights = 1 / pilot.log_variance()
         misses = _held_out(pilot.N, self._curves, weights)
         names = list(LAWS)
-        self.scores_ = misses and {
-            name: float(np.mean([miss[0, 0] ** 2 for _, miss in misses[name]])) for name in names
-        }
+        self.scores_: dict[str, float] | None = None
+        if misses is not None:
+            self.scores_ = {name: float(np.mean([miss[0, 0] ** 2 for _, miss in misses[name]])) for name in names}
         if self._given:
             chosen = np.full(len(self._curves), names.index(law))
-        elif misses is None:
+        elif misses is None or self.scores_ is None:
             chosen = np.full(len(self._curves), names.index("power"))
         else:
             chosen = self._rng.choice(len(names), size=len(self._curves), p=_plausibility(misses))
             chosen[0] = np.argmin([self.scores_[name] for name in names])
         self.law_ = names[chosen[0]]
-        self._groups = [
+        self._groups: list[tuple[Law, NDArray[np.intp], Parameters]] = [
             (LAWS[name], members, LAWS[name].fit(pilot.N, self._curves[members], weights))
             for i, name in enumerate(names)
             if len(members := np.flatnonzero(chosen == i))
@@ -150,31 +183,41 @@ class Forecast:
         self._drifts[0] = 0
         self._spreads = _spread_factors(pilot, len(self._curves), self._rng)
 
-    def predict(self, N):
-        """(error, low, high) at each N ≥ 2."""
+    def __repr__(self) -> str:
+        N = self.pilot.N
+        return (
+            f"Forecast(law_={self.law_!r}, N={N[0]:.0f}..{N[-1]:.0f}, runs={self.pilot.runs.sum()}, "
+            f"replicates={len(self._curves) - 1})"
+        )
+
+    def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(error, low, high) at each N ≥ 2, each of shape (n,); `low` and `high` are the ends of the interval."""
         N = np.atleast_1d(np.asarray(N, dtype=float))
-        if not np.all(N >= 2):
-            raise KoctError("a curve can be foretold for N from 2 on")
+        if not np.all(valid := N >= 2):
+            raise KoctError(f"N = {N[~valid][0]:g} must be at least 2; choose a larger N")
         curves = self._evaluate(N)
         low, high = np.quantile(curves[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
         return curves[0], np.minimum(low, curves[0]), np.maximum(high, curves[0])
 
-    def required(self, target, assurance=None):
-        """The samples that bring the mean error down to `target` or, with `assurance`, that share of single runs."""
+    def required(self, target: float, assurance: float | None = None) -> Answer:
+        """The number of samples that brings the error down to `target`.
+
+        Without `assurance` this is the mean error; with it, that share of single runs has to reach the target.
+        """
         N = self.samples(target, assurance)
         low, high = np.quantile(N[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
-        n, low, high = (_whole(value) for value in (N[0], min(low, N[0]), max(high, N[0])))
+        n, n_low, n_high = (_whole(value) for value in (N[0], min(low, N[0]), max(high, N[0])))
         largest = int(self.pilot.N[-1])
         at = largest if n is None else n
         error, error_low, error_high = (float(values[0]) for values in self.predict([at]))
         ratio = None if n is None else n / largest
         reason = self._reason(target / self._margins(assurance)[0], n, ratio)
-        return Answer(target, self.law_, n, low, high, at, error, error_low, error_high, ratio, reason)
+        return Answer(target, self.law_, n, n_low, n_high, at, error, error_low, error_high, ratio, reason)
 
-    def samples(self, target, assurance=None):
-        """The real N of the forecast (first) and of every replicate; inf where the target is out of reach."""
+    def samples(self, target: float, assurance: float | None = None) -> FloatArray:
+        """The real N of the forecast (first) and of every replicate, shape (1 + replicates,); inf if out of reach."""
         if not (target > 0 and math.isfinite(target)):
-            raise KoctError(f"target = {target!r} must be a positive error")
+            raise KoctError(f"target = {target!r} must be finite and above 0; choose a positive error")
         aims = target / self._margins(assurance)
         N = np.empty(len(self._curves))
         for law, members, theta in self._groups:
@@ -182,43 +225,44 @@ class Forecast:
         smallest, largest = self.pilot.N[0], self.pilot.N[-1]
         drifting = np.flatnonzero((largest < N) & (self._drifts != 0))
         if len(drifting):
-            grid = np.geomspace(largest, FARTHEST * largest, 2000)
+            grid = np.geomspace(largest, MAX_RATIO * largest, 2000)
             reached = self._evaluate(grid)[drifting] <= aims[drifting, None]
             N[drifting] = np.where(reached.any(axis=1), grid[np.argmax(reached, axis=1)], np.inf)
-        return np.where(FARTHEST * largest < N, np.inf, np.maximum(N, smallest))
+        return np.where(MAX_RATIO * largest < N, np.inf, np.maximum(N, smallest))
 
-    def _margins(self, assurance):
-        """By what factor each curve's mean must lie below the target so that a share of the runs reaches it."""
+    def _margins(self, assurance: float | None) -> FloatArray:
+        """The factor by which each curve's mean must lie below the target for that share of runs to reach it."""
         if assurance is None:
             return np.ones(len(self._curves))
         if not 0 < assurance < 1:
-            raise KoctError(f"assurance = {assurance!r} must be between 0 and 1, like 0.9")
-        if not self.pilot.freedom:
-            raise KoctError("assurance needs several runs at one N at least: add seeds to the pilot")
+            raise KoctError(f"assurance = {assurance!r} must be between 0 and 1, for example 0.9")
+        if not self.pilot.degrees_of_freedom:
+            raise KoctError(f"assurance = {assurance!r} needs repeated runs at one N or more; add seeds to the pilot")
         from scipy.special import ndtri
 
         spread = self.pilot.spread()[-1] * self._spreads
         return np.exp(ndtri(assurance) * spread - spread**2 / 2)
 
-    def _reason(self, aim, n, ratio):
-        said = []
+    def _reason(self, aim: float, n: int | None, ratio: float | None) -> str:
+        remarks = []
         if self.scores_ is None:
-            said.append("the pilot has two N only, so no law could be tested on held-out points")
-        if not self.pilot.freedom:
-            said.append(f"no N was run twice, so a noise of {ASSUMED_SPREAD:.0%} is assumed".replace("%", " %"))
-        if n is None and self.law_ != "last":
-            said.append(f"the curve is not foretold to come down to {aim:.3g}")
-        elif n is None:
-            better = "" if self._given else "no law foretold the next N better than the last error, and "
-            said.append(f"{better}the last error is above {aim:.3g}")
+            remarks.append("the pilot has only two N, so no law could be tested on held-out points")
+        if not self.pilot.degrees_of_freedom:
+            remarks.append(f"no N has repeated runs, so {ASSUMED_SPREAD:.0%} noise is assumed".replace("%", " %"))
+        if n is None or ratio is None:
+            if self.law_ != "last":
+                remarks.append(f"the predicted curve does not fall to {aim:.3g}")
+            else:
+                better = "" if self._given else "no law predicted the next N better than the last error, and "
+                remarks.append(f"{better}the last error is above {aim:.3g}")
         elif n <= self.pilot.N[0]:
-            said.append("already reached at the smallest N of the pilot")
-        elif ratio > FAR:
-            said.append(f"{ratio:.0f} times the largest N of the pilot: an extrapolation")
-        return "; ".join(said)
+            remarks.append("already reached at the smallest N of the pilot")
+        elif ratio > EXTRAPOLATION_RATIO:
+            remarks.append(f"{ratio:.0f} times the largest N of the pilot: an extrapolation")
+        return "; ".join(remarks)
 
-    def _evaluate(self, N):
-        """The error of every curve at each N, drift included."""
+    def _evaluate(self, N: FloatArray) -> FloatArray:
+        """The error of every curve at each N, including drift; shape (n_curves, n)."""
         curves = np.empty((len(self._curves), len(N)))
         for law, members, theta in self._groups:
             curves[members] = law.predict(theta, N)
@@ -226,8 +270,11 @@ class Forecast:
         return curves * np.exp(self._drifts[:, None] * beyond)
 
 
-def _replicates(pilot, count, rng):
-    """Mean curves of pilots resampled by seed, spread out to what that many runs really tell."""
+# "np.random.Generator" is quoted below because NumPy would import numpy.random to evaluate it.
+
+
+def _replicates(pilot: Pilot, count: int, rng: "np.random.Generator") -> FloatArray:
+    """Mean curves of pilots resampled by seed, widened to the uncertainty that so few runs leave."""
     from scipy.special import ndtri, stdtrit
 
     seeds = len(pilot.errors)
@@ -238,32 +285,33 @@ def _replicates(pilot, count, rng):
         weight = np.bincount(rng.integers(0, seeds, seeds), minlength=seeds)
         with np.errstate(invalid="ignore", divide="ignore"):
             curves[i] = (weight @ filled) / (weight @ seen)
-    off = np.log(np.where(np.isnan(curves), pilot.mean, curves) / pilot.mean)
-    # the bootstrap of a few blocks is too narrow: by the bias of its variance, and by not knowing that variance
+    deviation = np.log(np.where(np.isnan(curves), pilot.mean, curves) / pilot.mean)
+    # A bootstrap over few seeds is too narrow: its variance is biased low, and is itself uncertain (Student's t).
     upper = (1 + LEVEL) / 2
     if seeds > 1:
-        off *= np.sqrt(seeds / (seeds - 1)) * stdtrit(seeds - 1, upper) / ndtri(upper)
-    # and an N with few runs, or with runs that happen to agree, is not known better than the others' spread allows
-    unknown = stdtrit(pilot.freedom, upper) / ndtri(upper) if pilot.freedom else 1.0
-    lacking = np.maximum(0, pilot.log_variance() * unknown**2 - off.var(axis=0))
-    return pilot.mean * np.exp(off + np.sqrt(lacking) * rng.standard_normal(off.shape))
+        deviation *= np.sqrt(seeds / (seeds - 1)) * stdtrit(seeds - 1, upper) / ndtri(upper)
+    # An N with few runs, or with runs that agree by chance, is no better known than the pooled spread allows.
+    freedom = pilot.degrees_of_freedom
+    widening = stdtrit(freedom, upper) / ndtri(upper) if freedom else 1.0
+    lacking = np.maximum(0, pilot.log_variance() * widening**2 - deviation.var(axis=0))
+    return pilot.mean * np.exp(deviation + np.sqrt(lacking) * rng.standard_normal(deviation.shape))
 
 
-def _spread_factors(pilot, count, rng):
-    """How far the run-to-run spread of each curve may be from its estimate; 1 for the first."""
-    freedom = max(1, pilot.freedom)
+def _spread_factors(pilot: Pilot, count: int, rng: "np.random.Generator") -> FloatArray:
+    """Random ratios of the true spread between runs to its estimate, one per curve; 1 for the first."""
+    freedom = max(1, pilot.degrees_of_freedom)
     factors = np.sqrt(freedom / rng.chisquare(freedom, count))
     factors[0] = 1
     return factors
 
 
-def _held_out(N, curves, weights):
-    """How each law, fitted to the smaller N, misses the larger ones: (split, log misses of each curve) by law."""
-    first = min(3, len(N) - 1)  # three points for the three numbers of a law, if there are so many
+def _held_out(N: FloatArray, curves: FloatArray, weights: FloatArray) -> dict[str, Misses] | None:
+    """By how much each law, fitted to the smaller N, misses the larger ones; None if there are only two N."""
+    first = min(3, len(N) - 1)  # three points for a law's three parameters, if the pilot has enough
     if first < 2:
         return None
-    splits = np.unique(np.linspace(first, len(N) - 1, min(MOST_SPLITS, len(N) - first)).astype(int))
-    misses = {}
+    splits = np.unique(np.linspace(first, len(N) - 1, min(MAX_SPLITS, len(N) - first)).astype(int)).tolist()
+    misses: dict[str, Misses] = {}
     for name, law in LAWS.items():
         misses[name] = []
         for split in splits:
@@ -272,25 +320,26 @@ def _held_out(N, curves, weights):
     return misses
 
 
-def _plausibility(misses):
-    """How plausible each law is: its chances of the next N, given the smaller ones, multiplied up over the pilot."""
+def _plausibility(misses: dict[str, Misses]) -> FloatArray:
+    """The probability of each law: its likelihood of each next N given the smaller ones, multiplied over the pilot."""
     evidence = []
     for each in misses.values():
         next_miss = np.stack([miss[:, 0] for _, miss in each])
-        variance = next_miss[:, 1:].var(axis=1) + LEAST_SPREAD**2
+        variance = next_miss[:, 1:].var(axis=1) + MIN_SPREAD**2
         evidence.append(-0.5 * np.sum(next_miss[:, 0] ** 2 / variance + np.log(variance)))
     weight = np.exp(np.array(evidence) - np.max(evidence))
     return weight / weight.sum()
 
 
-def _drift(N, misses):
-    """How far a law strays per doubling of N beyond its data, noise taken off (standard deviation of log error)."""
-    squares = []
+def _drift(N: FloatArray, misses: Misses) -> float:
+    """Standard deviation of a law's log error per doubling of N beyond its data, with the noise subtracted."""
+    squares: list[float] = []
     for split, miss in misses:
         doublings = np.log2(N[split:] / N[split - 1])
         squares += list((miss[0] ** 2 - miss[1:].var(axis=0)) / doublings**2)
-    return float(np.sqrt(max(0.0, np.mean(squares))))
+    return float(np.sqrt(max(0.0, float(np.mean(squares)))))
 
 
-def _whole(n):
+def _whole(n: float) -> int | None:
+    """`n` rounded up to an integer; None if it is infinite."""
     return None if not np.isfinite(n) else int(np.ceil(n - 1e-9))

@@ -3,26 +3,27 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
 
-SMALLEST_N = 3  # log N / N falls from N = e on
+SMALLEST_N = 3  # log N / N decreases for N ≥ e
 
 
-def rate(N):
-    """log N / N, natural logarithm."""
+def rate(N: ArrayLike) -> NDArray[np.float64]:
+    """log N / N (natural logarithm), in the shape of `N`."""
     N = np.asarray(N, dtype=float)
     return np.log(N) / N
 
 
-def solve_rate(c):
-    """The N ≥ e with N / log N = c, in closed form N = −c·W₋₁(−1/c); NaN where c < e, which no N solves."""
+def solve_rate(c: ArrayLike) -> NDArray[np.float64]:
+    """The N ≥ e with N / log N = c, in closed form N = −c·W₋₁(−1/c); NaN where c < e, which has no solution."""
     from scipy.special import lambertw
 
     c = np.asarray(c, dtype=float)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         log_N = np.where(c > np.e, -lambertw(-1 / c, k=-1).real, np.where(c == np.e, 1.0, np.nan))
-        for _ in range(2):  # Newton on log N − log log N = log c: for c so large that 1/c has few digits left
+        for _ in range(2):  # Newton steps on log N − log log N = log c restore the digits lost where 1/c is tiny
             step = (log_N - np.log(log_N) - np.log(c)) * log_N / (log_N - 1)
             log_N = np.where(log_N > 1.001, log_N - step, log_N)
         return np.exp(log_N)
@@ -30,10 +31,14 @@ def solve_rate(c):
 
 @dataclass(frozen=True)
 class Required:
-    """How many samples a target takes: `n` solves bound(n) = target, `samples` is the whole number to draw.
+    """How many samples a target requires.
 
-    Without a solution `n` is None and `reason` says why: the target is out of reach (`samples` is None too), or every
-    N reaches it.
+    Attributes
+    ----------
+    target : the error to reach
+    n : the solution of bound(n) = target; None if there is none
+    samples : the number of samples to draw; None if the target is out of reach
+    reason : why there is no solution: the target is out of reach, or every N reaches it; otherwise empty
     """
 
     target: float
@@ -42,22 +47,29 @@ class Required:
     reason: str = ""
 
     @property
-    def reachable(self):
+    def reachable(self) -> bool:
         return self.samples is not None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Two numbers that turn the theorem into a predictor: `floor` and `sigma`."""
+    """The two numbers that turn the theorem into a predictor, error ≈ floor + sigma · log N / N.
+
+    Parameters
+    ----------
+    floor : the error that remains however large N is
+    sigma : the slope on log N / N
+    """
 
     floor: float
     sigma: float
 
-    def predict(self, N):
+    def predict(self, N: ArrayLike) -> NDArray[np.float64]:
+        """The calibrated bound, in the shape of `N`."""
         return self.floor + self.sigma * rate(N)
 
-    def required(self, target):
-        """The samples that bring the calibrated bound down to `target`."""
+    def required(self, target: float) -> Required:
+        """The number of samples that brings the calibrated bound down to `target`."""
         if not target > self.floor:
             reason = f"the target {target:g} is not above the floor {self.floor:g}: no N reaches it on this curve"
             return Required(target, None, None, reason)
@@ -69,32 +81,48 @@ class Calibration:
         return Required(target, n, max(SMALLEST_N, int(np.ceil(n))))
 
 
-def calibrate(N, error):
-    """The paper's rule: floor is the smallest mean error, sigma the no-intercept slope of the rest on log N / N."""
+def calibrate(N: ArrayLike, error: ArrayLike) -> Calibration:
+    """Calibrate by the paper's rule from mean errors, shape (n_sizes,), at sample sizes `N` of the same shape.
+
+    The floor is the smallest mean error; sigma is the no-intercept slope of the remainder on log N / N.
+    """
     t, error = rate(N), np.asarray(error, dtype=float)
     if len(t) < 2:
-        raise ValueError("a calibration needs at least two N")
+        raise ValueError(f"N has length {len(t)}; a calibration needs at least two sizes")
     floor = error.min()
     return Calibration(float(floor), float(t @ (error - floor) / (t @ t)))
 
 
 @dataclass(frozen=True)
 class Factors:
-    """The two factors of Prop. 1 for a target, and their product (N_FC / log N_FC) / (N_KO / log N_KO)."""
+    """The two factors of Prop. 1 for one target; their product is (N_FC / log N_FC) / (N_KO / log N_KO).
+
+    Attributes
+    ----------
+    structural : the structural-sparsity factor, sigma_FC / sigma_KO
+    approximation : the approximation-budget factor, (target − floor_KO) / (target − floor_FC)
+    """
 
     structural: float
     approximation: float
 
     @property
-    def product(self):
+    def product(self) -> float:
         return self.structural * self.approximation
 
 
-def two_factors(known, dense, target, names=("operator-aware", "dense")):
-    """Structural-sparsity and approximation-budget factor of the dense network against the operator-aware one."""
+def two_factors(
+    known: Calibration, dense: Calibration, target: float, names: tuple[str, str] = ("operator-aware", "dense")
+) -> Factors:
+    """The factors of the dense network relative to the operator-aware (`known`) one; `names` go into messages."""
     for name, curve in zip(names, (known, dense), strict=True):
         if not target > curve.floor:
-            raise KoctError(f"target = {target:g} is not above the {name} network's floor {curve.floor:g}; raise it")
+            raise KoctError(
+                f"target = {target:g} is not above the {name} network's floor {curve.floor:g}; choose a larger target"
+            )
     if known.sigma <= 0:
-        raise KoctError(f"the {names[0]} network's curve is flat (sigma = 0): the structural factor is not defined")
+        raise KoctError(
+            f"sigma = {known.sigma:g} of the {names[0]} network must be above 0 for the structural factor; "
+            f"use a pilot whose error decreases with N"
+        )
     return Factors(dense.sigma / known.sigma, (target - known.floor) / (target - dense.floor))

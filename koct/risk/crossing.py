@@ -1,27 +1,37 @@
-"""Where two learning curves change order."""
+"""Where two learning curves cross."""
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Neighbouring N, from `first` to `last`, with one order: `below` is the lower curve (0 or 1), None where equal."""
+    """A run of consecutive sample sizes over which the order of two curves does not change.
+
+    Attributes
+    ----------
+    first, last : the smallest and the largest N of the stretch
+    below : which curve is lower, 0 or 1; None where they are equal
+    """
 
     first: int
     last: int
     below: int | None
 
 
-def order(N, error, other):
-    """The order of two curves over N, as stretches: one alone if it never changes, else each new one is a crossing."""
+def order(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> list[Stretch]:
+    """Split N into stretches of constant order; curves that never cross give a single stretch.
+
+    `N`, `error` (curve 0) and `other` (curve 1) have shape (n_sizes,), in any order of N.
+    """
     N, error, other = np.asarray(N), np.asarray(error, dtype=float), np.asarray(other, dtype=float)
     if not len(N) or N.shape != error.shape or N.shape != other.shape or len(set(N.tolist())) < len(N):
-        raise ValueError("two curves need one error each for every N, and every N once")
+        raise ValueError("both curves need one error for every N, and each N may appear only once")
     if not np.isfinite([error, other]).all():
-        raise ValueError("two curves can be compared only where both errors are finite")
-    found = []
+        raise ValueError("both curves must be finite at every N; leave out the N where one is not")
+    found: list[Stretch] = []
     for i in np.argsort(N):
         n, below = int(N[i]), None if error[i] == other[i] else int(other[i] < error[i])
         if found and found[-1].below == below:

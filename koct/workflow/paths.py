@@ -1,29 +1,33 @@
 """Where the files of a study lie; with wildcards in braces for values, the patterns that Snakemake needs."""
 
 
-def pool(sweep, seed):
+def pool(sweep: str, seed: int | str) -> str:
     return f"results/pools/{sweep}/seed{seed}.npy"
 
 
-def known(sweep):
+def shared(sweep: str) -> str:
     return f"results/known/{sweep}.npy"
 
 
-def gram(sweep, seed):
+def normal(sweep: str) -> str:
+    return f"results/normal/{sweep}.npy"
+
+
+def gram(sweep: str, seed: int | str) -> str:
     return f"results/grams/{sweep}/seed{seed}.npy"
 
 
-def cell(sweep, arch, N, seed):
+def cell(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
     return f"results/cells/{sweep}/{arch}/N{N}_seed{seed}.json"
 
 
-def fit(sweep, arch, N, seed):
+def fit(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
     return f"results/fits/{sweep}/{arch}/N{N}_seed{seed}.npy"
 
 
-def checkpoints(sweep, arch, N, seed):
+def checkpoints(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
     return f"results/checkpoints/{sweep}/{arch}/N{N}_seed{seed}"
 
 
-def untrained(sweep):
+def untrained(sweep: str) -> str:
     return f"results/untrained/{sweep}.json"

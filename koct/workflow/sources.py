@@ -1,27 +1,39 @@
-"""Which of the package's modules a stage is made of, so that a change to one reruns just the stages that use it."""
+"""Which modules a stage is made of, so that a change to one of them reruns just the stages that use it.
+
+A module is a dotted name of this package or the path of a user's own file. What counts is its syntax tree: comments,
+docstrings and layout rerun nothing.
+"""
+
+from __future__ import annotations
 
 import ast
 import hashlib
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-# What cannot change a number: names of modules, messages, places of files. A new architecture refits no old one.
-INERT = {"koct.problems", "koct.networks", "koct.errors", "koct.workflow.paths"}
+# What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
+INERT = {"koct.errors", "koct.options", "koct.registry", "koct.study", "koct.workflow.paths"}
+# And neither can these parts of a problem or an architecture.
+INERT_PARTS = {"cost", "check", "label", "colour", "marker", "pictured", "section"}
 
 
 @cache
-def digest(*modules):
-    """A short hash of the text of `modules` and of every koct module that they import, directly or not."""
+def digest(*modules: str) -> str:
+    """A short hash of the code of `modules` and of every module of koct, or of their own folder, that they import."""
     total = hashlib.sha256()
     for module in sorted(reached(modules) - INERT):
-        total.update(f"{module}\0".encode() + _path(module).read_bytes() + b"\0")
+        total.update(f"{_name(module)}\0{_read(module).hash}\0".encode())
     return total.hexdigest()[:16]
 
 
-def reached(modules):
-    """The names of `modules` and of all koct modules that they import, also inside functions."""
-    found, todo = set(), list(modules)
+def reached(modules: Iterable[str]) -> set[str]:
+    """`modules` and all that they import, also inside functions."""
+    found: set[str] = set()
+    todo = list(modules)
     while todo:
         module = todo.pop()
         if module not in found:
@@ -30,19 +42,102 @@ def reached(modules):
     return found
 
 
-@cache
-def _imports(module):
-    names = set()
-    for node in ast.walk(ast.parse(_path(module).read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return sorted(name for name in names if name.startswith("koct.") and _path(name))
+def _name(module: str) -> str:
+    """A user's file goes by its name alone: a moved folder reruns nothing."""
+    return Path(module).name if module.endswith(".py") else module
+
+
+@dataclass(frozen=True)
+class Module:
+    """What is read from a module's syntax tree."""
+
+    hash: str
+    imports: frozenset[str]  # every name in an import statement, also inside functions
 
 
 @cache
-def _path(module):
+def _read(module: str) -> Module:
+    path = _path(module)
+    assert path is not None
+    words: list[str] = []
+    imports: set[str] = set()
+    _walk(ast.parse(path.read_bytes(), str(path)), words, imports)
+    text = " ".join(words).encode("utf-8", "surrogatepass")
+    return Module(hashlib.sha256(text).hexdigest(), frozenset(imports))
+
+
+def _walk(node: ast.AST, words: list[str], imports: set[str]) -> None:
+    """Write a syntax tree as words that are the same in every version of Python: what is empty is left out."""
+    words.append(type(node).__name__)
+    if isinstance(node, ast.Import):
+        imports.update(alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        imports.add(node.module)
+        imports.update(f"{node.module}.{alias.name}" for alias in node.names)
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
+            if not isinstance(value, ast.expr_context):
+                words.append(name)
+                _walk(value, words, imports)
+        elif isinstance(value, list):
+            for item in _body(node, value) if name == "body" else value:
+                if isinstance(item, ast.AST):
+                    _walk(item, words, imports)
+                else:
+                    words.append(repr(item))
+        elif value is not None:
+            words += name, repr(value)
+    words.append("end")
+
+
+def _body(node: ast.AST, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements without the docstring and, in a problem or an architecture, without what cannot change a number."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and statements:
+        first = statements[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            statements = statements[1:]
+    if isinstance(node, ast.ClassDef) and any(_names_contract(base) for base in node.bases):
+        statements = [statement for statement in statements if not _defines(statement) <= INERT_PARTS]
+    return statements
+
+
+def _names_contract(base: ast.expr) -> bool:
+    return isinstance(base, ast.Name) and base.id.endswith(("Problem", "Architecture"))
+
+
+def _defines(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.FunctionDef):
+        return {statement.name}
+    if isinstance(statement, ast.Assign):
+        return {target.id if isinstance(target, ast.Name) else "" for target in statement.targets}
+    return {""}
+
+
+@cache
+def _imports(module: str) -> list[str]:
+    """The modules of koct, and of a user's own folder, that a module imports."""
+    names = _read(module).imports
+    found = [name for name in names if name.startswith("koct.") and _path(name)]
+    if module.endswith(".py"):
+        found += [str(path) for name in names for path in _beside(Path(module).parent, name)]
+    return sorted(found)
+
+
+def _beside(folder: Path, name: str) -> Iterator[Path]:
+    """The files of a user's own folder that an import of `name` runs; a package runs its __init__ files too."""
+    parts = name.split(".")
+    if parts[0] in sys.stdlib_module_names or parts[0] == "koct":
+        return
+    for depth in range(1, len(parts) + 1):
+        stem = folder.joinpath(*parts[:depth])
+        yield from (path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file())
+
+
+@cache
+def _path(module: str) -> Path | None:
     """The file of a module or package; None if `module` is a name inside one."""
+    if module.endswith(".py"):
+        return Path(module)
     stem = PACKAGE.joinpath(*module.split(".")[1:])
     return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Start `python -m koct ARGUMENTS` once per rank with torchrun:  fsdp.sh NODES RANKS ARGUMENTS...
+# Start `python -m koct ARGUMENTS` once per rank with torchrun:  torchrun.sh NODES RANKS ARGUMENTS...
 set -eu
 nodes=$1
 ranks=$2

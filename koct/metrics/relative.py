@@ -1,0 +1,15 @@
+"""What relative errors share: an empty image has none, and is left out of their averages."""
+
+import numpy as np
+
+from koct.errors import KoctError
+
+
+def not_empty(predicted: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(norms of the residuals, images) of the images that have a pixel other than zero; (n,) and (n, size), float64."""
+    y = y.astype(float)  # sums of float32 would lose digits
+    residual = np.linalg.norm(predicted - y, axis=1)
+    seen = np.any(y != 0, axis=1)
+    if not seen.any():
+        raise KoctError("every image is empty, so relative errors are undefined: make the pool larger")
+    return residual[seen], y[seen]

@@ -1,0 +1,14 @@
+"""‖ŷ − y‖ / ‖y‖ of each image, averaged over images: what the paper's text defines."""
+
+import numpy as np
+
+from koct.metrics.relative import not_empty
+
+SYMBOL, SUBSCRIPT = "rRMSE", "norm"
+UNIT = "1"
+DESCRIPTION = "||y - prediction|| / ||y||, averaged over images"
+
+
+def error(predicted: np.ndarray, y: np.ndarray) -> float:
+    residual, y = not_empty(predicted, y)
+    return float(np.mean(residual / np.linalg.norm(y, axis=1)))

@@ -1,0 +1,14 @@
+"""RMSE / max|y| of each image, averaged over images: what the paper prints for the fan-beam sweeps."""
+
+import numpy as np
+
+from koct.metrics.relative import not_empty
+
+SYMBOL, SUBSCRIPT = "rRMSE", "peak"
+UNIT = "1"
+DESCRIPTION = "RMSE / max|y|, averaged over images"
+
+
+def error(predicted: np.ndarray, y: np.ndarray) -> float:
+    residual, y = not_empty(predicted, y)
+    return float(np.mean(residual / np.sqrt(y.shape[1]) / np.abs(y).max(axis=1)))

@@ -1,0 +1,266 @@
+"""Options: typed, described and checked. A class declares them once; schema, docs and error messages follow from that.
+
+class Blur(Configured):
+    width: float = option("standard deviation of the blur in pixels", above=0)
+    edges: Literal["zero", "wrap"] = option("what lies beyond the image", default="zero")
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, dataclass_transform
+
+REQUIRED: Any = object()  # the default of an option that has none
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: what values it takes, what it means, and what depends on it.
+
+    `minimum` and `maximum` are inclusive, `above` is not; for a list they hold for every item, and `items` is its
+    least length. `pairs` and `result` say whether another value gives other training pairs and other results at all.
+    """
+
+    name: str
+    kind: Any
+    description: str
+    default: Any = REQUIRED
+    minimum: float | None = None
+    above: float | None = None
+    maximum: float | None = None
+    items: int = 0
+    pairs: bool = True
+    result: bool = True
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+def option(
+    description: str,
+    *,
+    default: Any = REQUIRED,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    items: int = 0,
+    pairs: bool = True,
+    result: bool = True,
+) -> Any:
+    """Declare an option of a `Configured` class; see `Option` for the arguments."""
+    limits = {"minimum": minimum, "above": above, "maximum": maximum, "items": items}
+    about = {"description": description, "pairs": pairs, "result": result, **limits}
+    missing = dataclasses.MISSING if default is REQUIRED else default
+    return dataclasses.field(default=missing, metadata={"koct": about}, kw_only=True)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+class Configured:
+    """A class whose options come from config.yaml: a frozen dataclass, one keyword argument per option."""
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+    @classmethod
+    @cache
+    def options(cls) -> dict[str, Option]:
+        """The options by name."""
+        kinds = typing.get_type_hints(cls)
+        found = {}
+        for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+            if "koct" not in field.metadata:
+                raise TypeError(f'the option {field.name} has no description: write {field.name} = option("...")')
+            default = REQUIRED if field.default is dataclasses.MISSING else field.default
+            found[field.name] = Option(field.name, kinds[field.name], default=default, **field.metadata["koct"])
+        return found
+
+    @classmethod
+    def build(cls, values: Mapping[str, Any]) -> typing.Self:
+        """An instance from checked values as YAML or JSON gives them."""
+        return cls(**{name: convert(cls.options()[name].kind, value) for name, value in values.items()})
+
+    def values(self) -> dict[str, Any]:
+        """The options as JSON can hold them."""
+        return {name: plain(getattr(self, name)) for name in self.options()}
+
+
+def convert(kind: Any, value: Any) -> Any:
+    """A checked value in the type of its option: 1 is 1.0 where a float is wanted, a list becomes a tuple."""
+    kind = _not_none(kind)
+    if value is None:
+        return None
+    if kind is float:
+        return float(value)
+    if _is_list(kind):
+        return tuple(convert(_item(kind), item) for item in value)
+    if _is_configured(kind):
+        return kind.build(value)
+    return value
+
+
+def plain(value: Any) -> Any:
+    """The reverse of `convert`."""
+    if isinstance(value, Configured):
+        return value.values()
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _not_none(kind: Any) -> Any:
+    """T of `T | None`."""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return next(part for part in typing.get_args(kind) if part is not type(None))
+    return kind
+
+
+def _is_list(kind: Any) -> bool:
+    return typing.get_origin(kind) in (tuple, list)
+
+
+def _item(kind: Any) -> Any:
+    return typing.get_args(kind)[0]
+
+
+def _is_configured(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Configured)
+
+
+# Checking
+
+
+def check(options: Mapping[str, Option], values: Any, path: Sequence[str | int]) -> Iterator[str]:
+    """A sentence for everything that is wrong with a mapping of options: the key, the value and the fix."""
+    if not isinstance(values, Mapping):
+        yield f"{dotted(path)} = {values!r} must be a mapping of keys to values"
+        return
+    for name in values:
+        if name not in options:
+            yield unknown([*path, name], list(options))
+    for name, wanted in options.items():
+        if name in values:
+            yield from check_value(wanted, wanted.kind, values[name], [*path, name])
+        elif wanted.required:
+            yield f"{dotted([*path, name])} is missing; add it: {wanted.description}"
+
+
+def check_value(wanted: Option, kind: Any, value: Any, path: Sequence[str | int]) -> Iterator[str]:
+    """What is wrong with one value."""
+    key, kind = dotted(path), _not_none(kind)
+    if value is None and not wanted.required and wanted.default is None:
+        return
+    if _is_configured(kind):
+        yield from check(kind.options(), value, path)
+    elif _is_list(kind):
+        if not isinstance(value, list | tuple):
+            yield f"{key} = {value!r} must be a list, like [1, 2]"
+            return
+        if len(value) < wanted.items:
+            yield f"{key} = {value!r} must have at least {wanted.items} value{'s' if wanted.items > 1 else ''}"
+        if len({repr(item) for item in value}) < len(value):
+            yield f"{key} = {value!r} has a value twice; remove one"
+        for i, item in enumerate(value):
+            yield from check_value(wanted, _item(kind), item, [*path, i])
+    elif typing.get_origin(kind) is Literal:
+        if value not in typing.get_args(kind):
+            yield f"{key} = {value!r} must be one of {', '.join(map(str, typing.get_args(kind)))}"
+    elif not _FITS[kind](value):
+        hint = " (YAML reads 1e-6 as text: write 1.0e-6)" if kind is float and isinstance(value, str) else ""
+        yield f"{key} = {value!r} must be {_KINDS[kind]}{hint}"
+    elif wanted.minimum is not None and value < wanted.minimum:
+        yield f"{key} = {value!r} must be at least {wanted.minimum}"
+    elif wanted.above is not None and value <= wanted.above:
+        yield f"{key} = {value!r} must be greater than {wanted.above}"
+    elif wanted.maximum is not None and value > wanted.maximum:
+        yield f"{key} = {value!r} must be at most {wanted.maximum}"
+
+
+_KINDS = {int: "a whole number", float: "a finite number", str: "text", bool: "true or false"}
+_FITS = {  # stricter than YAML: 8.0 is not a whole number, and neither .nan nor .inf is a number
+    int: lambda value: type(value) is int,
+    float: lambda value: type(value) in (int, float) and math.isfinite(value),
+    str: lambda value: isinstance(value, str),
+    bool: lambda value: type(value) is bool,
+}
+
+
+def supported(kind: Any) -> None:
+    """Raise a TypeError for a type that no option can have."""
+    kind = _not_none(kind)
+    if _is_list(kind):
+        supported(_item(kind))
+    elif not (_is_configured(kind) or typing.get_origin(kind) is Literal or kind in _FITS):
+        raise TypeError(f"an option cannot be {kind!r}: use int, float, str, bool, Literal or a tuple of one of them")
+
+
+def unknown(path: Sequence[str | int], known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(path[-1]), known, 1)
+    fix = f"did you mean '{near[0]}'?" if near else f"known keys are {', '.join(known)}"
+    return f"{dotted(path)} is not a key of the config; {fix}"
+
+
+def dotted(path: Sequence[str | int]) -> str:
+    """A path of keys and places as one writes it: sweeps.H8.N[1]."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "the config"
+
+
+# Schema and docs
+
+
+def schema(options: Mapping[str, Option], closed: bool = True) -> dict[str, Any]:
+    """JSON schema of a mapping of options; `closed` allows no other keys."""
+    properties = {name: {**_schema(o, o.kind), "description": o.description} for name, o in options.items()}
+    required = [name for name, o in options.items() if o.required]
+    found = {"type": "object", "properties": properties, "required": required}
+    return {**found, "additionalProperties": False} if closed else found
+
+
+def _schema(wanted: Option, kind: Any) -> dict[str, Any]:
+    kind = _not_none(kind)
+    if _is_configured(kind):
+        return schema(kind.options())
+    if _is_list(kind):
+        items = _schema(wanted, _item(kind))
+        return {"type": "array", "minItems": wanted.items, "uniqueItems": True, "items": items}
+    if typing.get_origin(kind) is Literal:
+        return {"enum": list(typing.get_args(kind))}
+    names = {int: "integer", float: "number", str: "string", bool: "boolean"}
+    limits = {"minimum": wanted.minimum, "exclusiveMinimum": wanted.above, "maximum": wanted.maximum}
+    return {"type": names[kind], **{name: limit for name, limit in limits.items() if limit is not None}}
+
+
+def table(options: Mapping[str, Option], prefix: str = "") -> Iterator[str]:
+    """Markdown rows: key, value, meaning."""
+    for name, o in options.items():
+        default = "" if o.required or o.default in (None, ()) else f" Default: `{plain(o.default)}`."
+        yield f"| `{prefix}{name}` | {_in_words(o, o.kind)} | {_sentence(o.description)}{default} |"
+        kind = _not_none(o.kind)
+        if _is_configured(kind):
+            yield from table(kind.options(), f"{prefix}{name}.")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _in_words(wanted: Option, kind: Any) -> str:
+    kind = _not_none(kind)
+    if _is_configured(kind):
+        return "mapping"
+    if _is_list(kind):
+        return f"list of: {_in_words(wanted, _item(kind))}"
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(f"`{value}`" for value in typing.get_args(kind))
+    limits = {"≥": wanted.minimum, ">": wanted.above, "≤": wanted.maximum}
+    signs = [f"{sign} {limit}" for sign, limit in limits.items() if limit is not None]
+    return " ".join([{int: "integer", float: "number", str: "text", bool: "true or false"}[kind], *signs])

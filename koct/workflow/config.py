@@ -1,0 +1,266 @@
+"""config.yaml: what its keys mean, what is wrong with it, and the study that it describes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from koct import metrics, registry
+from koct.contracts import Architecture, Problem, Sizes
+from koct.errors import KoctError
+from koct.options import Configured, Option, check, check_value, dotted, option, unknown
+from koct.study import Sweep, encode_curve
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Top(Configured):
+    """The keys of config.yaml beside `studies` and `sweeps`."""
+
+    study: str = option("the study to run; also `snakemake --config study=NAME`")
+    device: Literal["auto", "cpu", "cuda"] = option(
+        "what problems that can use a GPU compute on: `auto` takes the GPU if there is one, and every log names it; "
+        "changing it runs nothing again, since the numbers agree to rounding",
+        default="auto",
+    )
+
+
+class Grid(Configured):
+    """The keys that every sweep has, whatever its problem."""
+
+    problem: str = option("where pairs come from: a problem of koct (below), or a Python file of your own")
+    pool: Sizes = option("pairs drawn per seed")
+    N: tuple[int, ...] = option(
+        "training-set sizes, at least two of them and none above `pool.train`", items=2, minimum=2
+    )
+    seeds: tuple[int, ...] = option(
+        "seeds of the pools; errors are averaged over them", items=1, minimum=0, maximum=2**31 - 1
+    )
+    archs: tuple[str, ...] = option(
+        "architectures to fit: those of koct (below), or Python files of your own; the options of each stand under a "
+        "key of its own in the sweep",
+        items=1,
+    )
+    lambdas: tuple[float, ...] = option(
+        "regularisation strengths; the validation pairs choose one for each cell", items=1, above=0
+    )
+    metric: str = option("the error of curves, calibration and figures: a metric, or the square of its mean over seeds")
+    targets: tuple[float, ...] = option(
+        "errors for which `budget.parquet` says how many samples reach them", default=(), above=0
+    )
+
+
+def read(config: Mapping[str, Any]) -> list[Sweep]:
+    """The sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config."""
+    wrong = list(dict.fromkeys(_check_top(config)))
+    if not wrong:
+        chosen = config["studies"][config["study"]]
+        for name, entry in config["sweeps"].items():
+            wrong += _check_sweep(name, entry, name in chosen)
+    if wrong:
+        raise KoctError("config: " + "\nconfig: ".join(dict.fromkeys(wrong)))
+    return [build(name, config["sweeps"][name]) for name in config["studies"][config["study"]]]
+
+
+def build(name: str, entry: Mapping[str, Any]) -> Sweep:
+    """A checked entry of `sweeps`."""
+    grid = Grid.build({key: value for key, value in entry.items() if key in Grid.options()})
+    problem = registry.problem(grid.problem)
+    archs = [registry.architecture(source) for source in grid.archs]
+    required = [
+        registry.architecture(arch.requires_cell)
+        for arch in archs
+        if arch.requires_cell and arch.requires_cell not in grid.archs
+    ]
+    return Sweep(
+        name,
+        problem.build({key: value for key, value in entry.items() if key in problem.options()}),
+        grid.pool,
+        grid.N,
+        grid.seeds,
+        tuple(arch.build(entry.get(section(arch)) or {}) for arch in archs),
+        tuple(arch.build(entry.get(section(arch)) or {}) for arch in dict.fromkeys(required)),
+        grid.lambdas,
+        grid.metric,
+        grid.targets,
+    )
+
+
+def section(arch: type[Architecture]) -> str:
+    """The key of an architecture's options in a sweep."""
+    return arch.section or arch.name
+
+
+def canonical(sweeps: Sequence[Sweep]) -> str:
+    """The study as one JSON text: the same for the same study whatever the config's layout."""
+    return json.dumps([_canonical(sweep) for sweep in sweeps], sort_keys=True, separators=(",", ":"))
+
+
+def _canonical(sweep: Sweep) -> dict[str, Any]:
+    return {
+        "name": sweep.name,
+        "label": sweep.problem.label,
+        "pool": sweep.sizes.values(),
+        "N": sweep.N,
+        "seeds": sweep.seeds,
+        "metric": sweep.metric,
+        "targets": sweep.targets,
+        "untrained": sweep.problem.has_layers,
+        "archs": [
+            {
+                **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
+                "name": arch.name,
+                "label": arch.label or arch.name.upper(),
+                "colour": arch.colour,
+                "marker": arch.marker,
+            }
+            for arch in sweep.archs
+        ],
+    }
+
+
+# What is wrong
+
+
+def _check_top(config: Mapping[str, Any]) -> Iterator[str]:
+    mappings = ("studies", "sweeps")
+    options = dict(Top.options())
+    for name in config:
+        if name not in options and name not in mappings:
+            yield unknown([name], [*options, *mappings])
+    for name, wanted in options.items():
+        if name in config:
+            yield from check_value(wanted, wanted.kind, config[name], [name])
+        elif wanted.required:
+            yield f"{name} is missing; add it: {wanted.description}"
+    complete = True
+    for name in mappings:
+        if not isinstance(config.get(name), Mapping):
+            yield f"{name} = {config.get(name)!r} must be a mapping of keys to values"
+            complete = False
+        elif not config[name]:
+            yield f"{name} is empty; give it at least one entry"
+    if complete:
+        yield from _check_names(config)
+
+
+def _check_names(config: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("studies", "sweeps"):
+        for name in config[key]:
+            if not isinstance(name, str):
+                yield f"{key}: the name {name!r} must be text; put quotes around it"
+    for name in config["sweeps"]:
+        if isinstance(name, str) and not NAME.fullmatch(name):
+            yield f"sweeps: the name {name!r} may have letters, digits, '.', '_' and '-' only; rename it"
+    listed = Option("", tuple[str, ...], "", items=1)
+    for name, chosen in config["studies"].items():
+        yield from check_value(listed, listed.kind, chosen, ["studies", name])
+        for sweep in chosen if isinstance(chosen, list | tuple) else []:
+            if isinstance(sweep, str) and sweep not in config["sweeps"]:
+                known = ", ".join(map(str, config["sweeps"]))
+                yield f"studies.{name} has {sweep!r}, which is not under sweeps; known sweeps are {known}"
+    if isinstance(config.get("study"), str) and config["study"] not in config["studies"]:
+        known = ", ".join(map(str, config["studies"]))
+        yield f"study = {config['study']!r} is not under studies; known studies are {known}"
+
+
+def _check_sweep(name: str, entry: Any, chosen: bool) -> list[str]:
+    """What is wrong with a sweep; outside the study, a user's file is not loaded, and its sweep not checked."""
+    path = ["sweeps", name]
+    if not isinstance(entry, Mapping):
+        return [f"{dotted(path)} = {entry!r} must be a mapping of keys to values"]
+    sources = [entry.get("problem"), *(entry["archs"] if isinstance(entry.get("archs"), list | tuple) else [])]
+    if not chosen and any(isinstance(source, str) and registry.is_file(source) for source in sources):
+        return []
+    wrong: list[str] = []
+    problem = _loaded(registry.problem, entry.get("problem"), [*path, "problem"], wrong)
+    archs = [_loaded(registry.architecture, source, [*path, "archs", i], wrong) for i, source in enumerate(sources[1:])]
+    options = dict(Grid.options())
+    if problem:
+        wrong += _collisions(problem.options(), options, problem.source)
+        options |= problem.options()
+    sections = {section(arch): arch for arch in archs if arch}
+    names = [arch.name for arch in archs if arch]
+    wrong += [f"{dotted(path)}.archs has the name {twice!r} twice" for twice in names if names.count(twice) > 1]
+    for source in {arch.requires_cell for arch in archs if arch and arch.requires_cell}:
+        sections.setdefault(section(registry.architecture(source)), registry.architecture(source))
+    for key, arch in sections.items():
+        wrong += _collisions({key: None}, options, arch.source)
+    if problem and all(archs):  # else nobody knows which other keys there may be
+        known = [*options, *sections]
+        others = [key for key in entry if key not in known]
+        spare = (
+            {section(arch): arch for arch in map(registry.architecture, registry.shipped(Architecture))}
+            if others
+            else {}
+        )
+        sections |= {key: spare[key] for key in others if key in spare}  # options of one that the grid leaves out
+        wrong += [unknown([*path, str(key)], known) for key in others if key not in spare]
+    given = {key: value for key, value in entry.items() if key in options}
+    wrong += check(options, given, path)
+    for key, arch in sections.items():
+        if key in entry or any(option.required for option in arch.options().values()):
+            values = entry.get(key)
+            if key not in entry:
+                wrong.append(_missing_section([*path, key], arch))
+            else:
+                wrong += check(arch.options(), values if values is not None else {}, [*path, key])
+    return wrong or list(_check_together(name, entry))
+
+
+def _missing_section(path: Sequence[str | int], arch: type[Architecture]) -> str:
+    needed = [option.name for option in arch.options().values() if option.required]
+    example = ", ".join(f"{key}: ..." for key in needed)
+    return f"{dotted(path)} is missing; the architecture {arch.name} needs it: add {path[-1]}: {{{example}}}"
+
+
+def _loaded(load: Any, source: Any, path: Sequence[str | int], wrong: list[str]) -> Any:
+    """The class that a source names; None, and a sentence in `wrong`, if there is none."""
+    if not isinstance(source, str):
+        return None
+    try:
+        return load(source)
+    except KoctError as error:
+        wrong.append(
+            f"{dotted(path)} = {source!r} {error}" if str(error).startswith("must") else f"{dotted(path)}: {error}"
+        )
+        return None
+
+
+def _collisions(names: Mapping[str, Any], others: Mapping[str, Any], source: str) -> list[str]:
+    return [
+        f"{source}: the option {name!r} is a key of every sweep already; rename it" for name in names if name in others
+    ]
+
+
+def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    """What no key shows by itself."""
+    sweep = build(name, entry)
+    for N in sweep.N:
+        if sweep.sizes.train < N:
+            yield (
+                f"sweeps.{name}.N = {N} is above sweeps.{name}.pool.train = {sweep.sizes.train}; "
+                "make the pool larger or remove this N"
+            )
+    if sweep.metric not in metrics.curve_metrics():
+        yield f"sweeps.{name}.metric = {sweep.metric!r} must be one of {', '.join(metrics.curve_metrics())}"
+    with registry.blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
+        for text in sweep.problem.check(sweep.seeds, sweep.sizes):
+            yield f"sweeps.{name}.{text}"
+        for arch in sweep.archs + sweep.required:
+            for text in arch.check(sweep.problem):
+                yield f"sweeps.{name}.{section(type(arch))}.{text}"
+        for shape in (sweep.problem.x_shape, sweep.problem.y_shape):
+            if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
+                yield f"sweeps.{name}: {sweep.problem.source} has the shape {shape!r}; give a tuple of whole numbers"
+        for path in sweep.problem.files():
+            yield from _check_file(name, sweep.problem, path)
+
+
+def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
+    import os
+
+    if not isinstance(path, str) or not os.path.exists(path):
+        yield f"sweeps.{name}: {problem.source} reads {path!r}, which does not exist; correct the path"

@@ -1,0 +1,69 @@
+"""docs/config.md and a JSON schema of config.yaml, made from the options of sweeps, problems and architectures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koct import metrics, options, registry
+from koct.contracts import Architecture, Problem
+from koct.workflow.config import Grid, Top, section
+
+HEAD = ["| key | value | meaning |", "|---|---|---|"]
+
+
+def document() -> str:
+    """docs/config.md."""
+    lines = ["# config.yaml", "", "Printed by `koct config`, from the options that the code declares.", "", *HEAD]
+    lines += options.table(Top.options())
+    lines += ["| `studies` | mapping | A study is a name for a list of sweeps. |"]
+    lines += ["| `sweeps` | mapping | Every sweep by its name (letters, digits, `.`, `_`, `-`; it is a folder name). |"]
+    lines += options.table(Grid.options(), "sweeps.NAME.")
+    lines += ["", f"Metrics: {', '.join(f'`{name}`' for name in metrics.names())}; a 2 behind the name stands for the "]
+    lines[-1] += "square of its mean over seeds, such as `rrmse_peak2`."
+    for name in registry.shipped(Problem):
+        lines += ["", f"## The problem `{name}`", "", *_of_file(registry.problem(name), "sweeps.NAME.")]
+    for name in registry.shipped(Architecture):
+        arch = registry.architecture(name)
+        lines += ["", f"## The architecture `{name}`", "", *_of_file(arch, f"sweeps.NAME.{section(arch)}.")]
+    return "\n".join(lines) + "\n"
+
+
+def document_file(source: str) -> str:
+    """The options of a user's own problem or architecture."""
+    found: type[Problem] | type[Architecture]
+    if "(Problem)" in open(source, encoding="utf-8").read():  # noqa: SIM115
+        found, prefix = registry.problem(source), "sweeps.NAME."
+    else:
+        found = registry.architecture(source)
+        prefix = f"sweeps.NAME.{section(found)}."
+    return "\n".join(_of_file(found, prefix)) + "\n"
+
+
+def _of_file(found: type[Problem] | type[Architecture], prefix: str) -> list[str]:
+    import sys
+
+    about = (sys.modules[found.__module__].__doc__ or "").strip().partition("\n")[0]
+    rows = list(options.table(found.options(), prefix))
+    return [about, "", *HEAD, *rows] if rows else [about, "", "It has no options."]
+
+
+def schema() -> dict[str, Any]:
+    """JSON schema of config.yaml, for editors; files of a user's own may have any option."""
+    sweep = options.schema(Grid.options(), closed=False)
+    sweep["properties"]["metric"]["enum"] = metrics.curve_metrics()
+    for name in registry.shipped(Architecture):
+        arch = registry.architecture(name)
+        sweep["properties"][section(arch)] = options.schema(arch.options())
+    sweep["allOf"] = [
+        {
+            "if": {"properties": {"problem": {"const": name}}},
+            "then": options.schema(registry.problem(name).options(), closed=False),
+        }
+        for name in registry.shipped(Problem)
+    ]
+    top = options.schema(Top.options())
+    names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
+    top["properties"]["studies"] = {"type": "object", "minProperties": 1, "additionalProperties": names}
+    top["properties"]["sweeps"] = {"type": "object", "minProperties": 1, "additionalProperties": sweep}
+    top["required"] += ["studies", "sweeps"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "config.yaml", **top}

@@ -1,0 +1,116 @@
+"""From the cost of a job to what it asks of a scheduler, and to the rule that runs it.
+
+A job is cheap if it takes a core a few seconds and no GPU: cheap jobs travel together and ask for nothing special. All
+others ask for memory, time and a GPU by their size. Memory and time are enough with a GPU and without one.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+from koct.contracts import Architecture, Cost, TorchrunArchitecture
+from koct.study import Sweep
+
+SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
+CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
+UNKNOWN = Cost(operations=1140 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hour and 8 GB for what does not say
+BASE_MB = 3000  # Python, torch and CUDA
+BASE_GPU_MB = 1500
+
+
+def pool(sweep: Sweep) -> Cost:
+    return _known(sweep.problem.cost("pool", sweep.sizes))
+
+
+def shared(sweep: Sweep) -> Cost:
+    return _known(sweep.problem.cost("shared", sweep.sizes))
+
+
+def normal(sweep: Sweep) -> Cost:
+    found = sweep.problem.cost("normal", sweep.sizes)
+    if found is None:  # every column of the matrix goes through the layers and back
+        size = sweep.problem.x_size
+        layers = sweep.workload(sweep.archs[0], 0).layers
+        found = Cost(2 * size * layers.operations, 16 * size**2)
+    return found
+
+
+def gram(sweep: Sweep) -> Cost:
+    """Two copies of the measurements, one in blocks of float64, and the matrix."""
+    size, train = sweep.problem.x_size, sweep.sizes.train
+    return Cost(0.625 * train**2 * size, 8 * train * size + 24 * train**2, 4 * train * (size + sweep.problem.y_size))
+
+
+def fit(sweep: Sweep, arch: Architecture, N: int) -> Cost:
+    return _known(arch.cost(sweep.workload(arch, N)))
+
+
+def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
+    """A network is restored, from its training pairs if need be, and predicts; loading takes longer than computing."""
+    work = sweep.workload(arch, N)
+    pairs = (N + sweep.sizes.held_out) * (work.x_size + work.y_size)
+    operations = 1e11 + sweep.sizes.held_out * (work.layers.operations + 4 * N * (work.x_size + work.y_size))
+    return Cost(operations, 12 * pairs + 32 * N**2, 8 * pairs + 32 * N**2)
+
+
+def untrained(sweep: Sweep) -> Cost:
+    work = sweep.workload(sweep.archs[0], 0)
+    pairs = sweep.sizes.held_out * (work.x_size + work.y_size)
+    return Cost(len(sweep.seeds) * sweep.sizes.held_out * work.layers.operations, 0, 4 * pairs)
+
+
+def recons(sweep: Sweep) -> Cost:
+    """All fits of a seed, one after the other."""
+    costs = [evaluate(sweep, arch, N) for arch in sweep.archs for N in sweep.N]
+    return Cost(
+        sum(cost.operations for cost in costs),
+        max(cost.host_bytes for cost in costs),
+        max(cost.gpu_bytes for cost in costs),
+    )
+
+
+def _known(cost: Cost | None) -> Cost:
+    return UNKNOWN if cost is None else cost
+
+
+# What runs where
+
+
+def on_gpu(sweep: Sweep, device: str) -> bool:
+    """Whether jobs of this sweep ask a cluster for a GPU."""
+    return sweep.problem.device == "auto" and device != "cpu"
+
+
+def cheap(sweep: Sweep, cost: Cost) -> bool:
+    small = cost.operations <= CHEAP.operations and cost.host_bytes <= CHEAP.host_bytes
+    return small and sweep.problem.device == "cpu"
+
+
+@cache
+def fit_class(sweep: Sweep, arch: Architecture) -> str:
+    """Which rule fits the cells of a curve: cheap, large, torchrun or torchrun_nodes."""
+    if isinstance(arch, TorchrunArchitecture):
+        return "torchrun" if arch.nodes == 1 else "torchrun_nodes"
+    return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.N))) else "large"
+
+
+@cache
+def shares_gram(sweep: Sweep) -> bool:
+    """Whether the Gram matrix of a pool is worth a job of its own."""
+    return not cheap(sweep, gram(sweep))
+
+
+def mem_mb(cost: Cost, processes: int = 1) -> int:
+    """Host memory in MB."""
+    return BASE_MB + int(processes * cost.host_bytes // 10**6)
+
+
+def gpu_mb(cost: Cost) -> int:
+    """Memory of each GPU in MB, a generous estimate."""
+    return BASE_GPU_MB + int(cost.gpu_bytes // 10**6)
+
+
+def minutes(cost: Cost) -> int:
+    """Time limit: two minutes to start and three times what one CPU core takes."""
+    return 2 + math.ceil(3 * cost.operations / SPEED / 60)
