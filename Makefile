@@ -16,6 +16,7 @@ setup: $(VENV)/installed
 lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 	$(VENV)/bin/snakefmt --check --diff Snakefile rules
 	$(VENV)/bin/snakemake --lint
 

@@ -1,10 +1,10 @@
-"""The command line: one verb per stage. Each verb imports only what it needs, since start-up is most of a small job."""
+"""The command line: one verb per stage of the workflow, and verbs for people."""
 
 import argparse
 import json
 import sys
 
-from koct import __version__
+from koct import __version__, verbs
 from koct.errors import KoctError
 
 
@@ -24,201 +24,6 @@ def main(argv=None):
     except OSError as error:
         print(f"koct: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
-
-
-def pool(spec, seed, out):
-    from koct import study
-    from koct.contracts import Sizes
-    from koct.problems import pools
-    from koct.registry import blamed
-
-    problem = study.decode_problem(spec["problem"])
-    with blamed(problem.source):
-        pools.make(problem, seed, Sizes.build(spec["sizes"]), out)
-
-
-def known(spec, out):
-    from koct import cells, study
-
-    cells.write_shared(study.decode_problem(spec["problem"]), out)
-
-
-def normal(spec, inputs, out):
-    from koct import cells, study
-
-    cells.write_normal(study.decode_problem(spec["problem"]), inputs[0] if inputs else None, out)
-
-
-def gram(spec, pool, out):
-    from koct import cells, study
-    from koct.device import failures_explained
-
-    with failures_explained():
-        cells.write_gram(study.decode_problem(spec["problem"]), pool, out)
-
-
-def fit(spec, inputs, out, row):
-    """Fit and evaluate; without `row` the errors go into the fit file only, for `evaluate`."""
-    from koct import cells, evaluation
-    from koct.device import failures_explained
-    from koct.files import write_text
-
-    data = _data(spec, inputs)
-    with failures_explained(), _blamed(data):
-        about, network = cells.fit(data)
-        errors = evaluation.errors(network, data)
-        cells.write_fit(out, evaluation.remember(about, errors), network)
-        if row:
-            write_text(row, evaluation.row(about, errors))
-
-
-def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):
-    from koct import distributed
-
-    data = _data(spec, inputs)
-    data.checkpoints, data.checkpoint_minutes = checkpoints, checkpoint_minutes
-    return distributed.fit(data, out)
-
-
-def _data(spec, inputs):
-    """The data of a cell: `inputs` are the files that the spec names."""
-    from koct.cells import Data
-    from koct.study import Cell
-
-    if len(inputs) != len(spec["inputs"]):
-        raise KoctError(f"this cell reads {', '.join(spec['inputs'])}; --inputs has {len(inputs)} files")
-    return Data(Cell.decode(spec), dict(zip(spec["inputs"], inputs, strict=True)))
-
-
-def _blamed(data):
-    from koct.registry import blamed
-
-    return blamed(data.cell.problem.source, data.cell.arch.source)
-
-
-def evaluate(fit, pool, shared, out):
-    from koct import evaluation
-    from koct.device import failures_explained
-
-    with failures_explained():
-        evaluation.evaluate(fit, _files(pool, shared), out)
-
-
-def _files(pool, shared):
-    return {"pool": pool, **({"shared": shared} if shared else {})}
-
-
-def untrained(spec, seeds, pools, shared, out):
-    from koct import evaluation, study
-    from koct.device import failures_explained
-
-    with failures_explained():
-        evaluation.untrained(spec["sweep"], study.decode_problem(spec["problem"]), seeds, pools, shared, out)
-
-
-def collect(study, cells, untrained):
-    from koct import results
-
-    results.collect(study, cells, untrained)
-
-
-def calibrate(cells, metrics, curves, calibration):
-    from koct import results
-
-    results.aggregate(cells, metrics, curves, calibration)
-
-
-def table_calibration(calibration, out):
-    from koct.report import tables
-
-    tables.calibration(calibration, out)
-
-
-def figure_sweeps(cells, curves, calibration, untrained, out):
-    from koct.report import figures
-
-    figures.sweeps(cells, curves, calibration, untrained, out)
-
-
-def figure_recons(fits, pool, shared, out):
-    from koct.report import recons
-
-    recons.recons(fits, _files(pool, shared), out)
-
-
-def table_scaling(curves, calibration, out):
-    from koct.report import tables
-
-    tables.scaling(curves, calibration, out)
-
-
-def table_fullscale(out):
-    from koct.report import tables
-
-    tables.fullscale(out)
-
-
-def norms(out):
-    from koct import norms
-    from koct.report.tables import PRINTED
-
-    norms.compute(PRINTED["operating_points"], out)
-
-
-def table_structural(norms, out):
-    from koct.report import tables
-
-    tables.structural(norms, out)
-
-
-def budgets(cells, wanted, out):
-    from koct import results
-
-    results.budget(cells, wanted, out)
-
-
-def table_budget(budgets, out):
-    from koct.report import tables
-
-    tables.budget(budgets, out)
-
-
-def bound(network, samples):
-    from koct.risk.bound import format_table, read_network
-
-    print(format_table(read_network(network), samples), end="")
-
-
-def budget(pilot, target, metric, sweep, law, assurance, plot, json):
-    from koct.report import budget as report
-    from koct.risk.pilot import read_pilots
-
-    if plot:
-        report.check_format(plot)
-    plans = report.plans(read_pilots(pilot, metric, sweep), target, law, assurance)
-    if plot:
-        report.plot(plans, target, plot, metric or "error")
-    if json:
-        print(report.as_json(plans, assurance=assurance, metric=metric or "error", sweep=sweep))
-    else:
-        print(report.as_text(plans, target, assurance), end="")
-
-
-def compare(fresh, reference, tolerance):
-    from koct.report.compare import compare
-
-    text, agree = compare(fresh, reference, tolerance)
-    print(text, end="")
-    return 0 if agree else 1
-
-
-def config(file, schema):
-    from koct.workflow import docs
-
-    if schema:
-        print(json.dumps(docs.schema(), indent=1))
-    else:
-        print(docs.document_file(file) if file else docs.document(), end="")
 
 
 def _json(text):
@@ -247,17 +52,17 @@ SHARED = _optional("--shared", "what `known` wrote, if the problem computes anyt
 
 # verb: (function, what it does, its arguments)
 VERBS = {
-    "pool": (pool, "draw the pool of one seed", [SPEC, SEED, OUT]),
-    "known": (known, "compute what a problem shares among all cells of a sweep", [SPEC, OUT]),
-    "normal": (normal, "compute the normal matrix of a sweep's known operator", [SPEC, INPUTS, OUT]),
-    "gram": (gram, "compute the Gram matrix of a pool's training measurements", [SPEC, POOL, OUT]),
+    "pool": (verbs.pool, "draw the pool of one seed", [SPEC, SEED, OUT]),
+    "known": (verbs.known, "compute what a problem shares among all cells of a sweep", [SPEC, OUT]),
+    "normal": (verbs.normal, "compute the normal matrix of a sweep's known operator", [SPEC, INPUTS, OUT]),
+    "gram": (verbs.gram, "compute the Gram matrix of a pool's training measurements", [SPEC, POOL, OUT]),
     "fit": (
-        fit,
+        verbs.fit,
         "fit and evaluate one cell",
         [SPEC, INPUTS, OUT, _optional("--row", "where to write the row of results", metavar="FILE")],
     ),
     "fit-torchrun": (
-        fit_torchrun,
+        verbs.fit_torchrun,
         "fit one cell with several processes; started by torchrun, once per rank",
         [
             SPEC,
@@ -267,9 +72,9 @@ VERBS = {
             _optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=float, default=5.0),
         ],
     ),
-    "evaluate": (evaluate, "write the row of a fit", [_file("fit", "what `fit` wrote"), POOL, SHARED, OUT]),
+    "evaluate": (verbs.evaluate, "write the row of a fit", [_file("fit", "what `fit` wrote"), POOL, SHARED, OUT]),
     "untrained": (
-        untrained,
+        verbs.untrained,
         "evaluate the known layers of a problem before any learning",
         [
             SPEC,
@@ -280,7 +85,7 @@ VERBS = {
         ],
     ),
     "collect": (
-        collect,
+        verbs.collect,
         "gather the rows of a study into Parquet",
         [
             ("--study", {"metavar": "JSON", "help": "the study's sweeps"}),
@@ -289,7 +94,7 @@ VERBS = {
         ],
     ),
     "calibrate": (
-        calibrate,
+        verbs.calibrate,
         "curves over seeds, and their floor and sigma",
         [
             _file("cells", "what `collect` wrote"),
@@ -299,12 +104,12 @@ VERBS = {
         ],
     ),
     "table-calibration": (
-        table_calibration,
+        verbs.table_calibration,
         "the calibration table in LaTeX",
         [_file("calibration", "what `calibrate` wrote"), OUT],
     ),
     "figure-sweeps": (
-        figure_sweeps,
+        verbs.figure_sweeps,
         "error against N, a panel per sweep",
         [
             _file("--cells", "what `collect` wrote"),
@@ -315,7 +120,7 @@ VERBS = {
         ],
     ),
     "figure-recons": (
-        figure_recons,
+        verbs.figure_recons,
         "test images and their reconstructions, a row per architecture and a column per N",
         [
             ("--fits", {"nargs": "+", "metavar": "FILE", "help": "what `fit` wrote, of one sweep and seed"}),
@@ -325,7 +130,7 @@ VERBS = {
         ],
     ),
     "table-scaling": (
-        table_scaling,
+        verbs.table_scaling,
         "the table of operating points and outcomes in LaTeX",
         [
             _file("--curves", "what `calibrate` wrote"),
@@ -333,15 +138,15 @@ VERBS = {
             OUT,
         ],
     ),
-    "table-fullscale": (table_fullscale, "the table of parameters and memory in LaTeX", [OUT]),
-    "norms": (norms, "compute the operator norms of the paper's operating points", [OUT]),
+    "table-fullscale": (verbs.table_fullscale, "the table of parameters and memory in LaTeX", [OUT]),
+    "norms": (verbs.norms, "compute the operator norms of the paper's operating points", [OUT]),
     "table-structural": (
-        table_structural,
+        verbs.table_structural,
         "the table of norms and matched-kappa references in LaTeX",
         [_file("norms", "what `norms` wrote"), OUT],
     ),
     "budgets": (
-        budgets,
+        verbs.budgets,
         "how many samples reach every configured target",
         [
             _file("cells", "what `collect` wrote"),
@@ -349,9 +154,13 @@ VERBS = {
             OUT,
         ],
     ),
-    "table-budget": (table_budget, "the table of budgets in LaTeX", [_file("budgets", "what `budgets` wrote"), OUT]),
+    "table-budget": (
+        verbs.table_budget,
+        "the table of budgets in LaTeX",
+        [_file("budgets", "what `budgets` wrote"), OUT],
+    ),
     "bound": (
-        bound,
+        verbs.bound,
         "the risk bound of a layered network, layer by layer",
         [
             ("network", {"metavar": "NETWORK.yaml", "help": "its layers; docs/how-many-samples.md shows one"}),
@@ -359,7 +168,7 @@ VERBS = {
         ],
     ),
     "budget": (
-        budget,
+        verbs.budget,
         "how many samples reach a target error, from pilot runs",
         [
             _file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed and arch"),
@@ -373,7 +182,7 @@ VERBS = {
         ],
     ),
     "compare": (
-        compare,
+        verbs.compare,
         "compare the cells of a run with those of a reference; exit status 1 if their curves differ",
         [
             _file("fresh", "cells.parquet of the run"),
@@ -384,7 +193,7 @@ VERBS = {
         ],
     ),
     "config": (
-        config,
+        verbs.config,
         "print what every key of config.yaml means",
         [
             (

@@ -1,13 +1,17 @@
-"""Where a job computes: on the GPU with torch when there is one, else on the CPU with NumPy.
+"""What a job computes on: the GPU with torch if there is one, else the CPU with NumPy.
 
-The numbers agree to rounding, so the choice is no part of what a job depends on: it comes from the environment
+The numbers agree to rounding, so no job depends on the choice: it comes from the environment
 variable KOCT_DEVICE, which the workflow sets to `device` of config.yaml.
 """
+
+from __future__ import annotations
 
 import contextlib
 import ctypes
 import importlib.util
 import os
+from collections.abc import Iterator
+from typing import Any
 
 from koct.arrays import is_torch
 from koct.errors import KoctError
@@ -16,9 +20,9 @@ CHOICES = ("auto", "cpu", "cuda")
 
 
 class Device:
-    """Moves arrays to where they are computed with."""
+    """A device, `cpu` or `cuda`; `label` is what results call it."""
 
-    def __init__(self, name):
+    def __init__(self, name: str):
         self.name = name
         self.label = name
         if name == "cuda":
@@ -26,7 +30,8 @@ class Device:
 
             self.label = torch.cuda.get_device_name()
 
-    def put(self, array):
+    def put(self, array: Any) -> Any:
+        """A NumPy array on this device."""
         if self.name == "cpu":
             return array
         import torch
@@ -37,12 +42,12 @@ class Device:
 CPU = Device("cpu")
 
 
-def get(array):
+def get(array: Any) -> Any:
     """An array of any device as a NumPy array."""
     return array.cpu().numpy() if is_torch(array) else array
 
 
-def choose():
+def choose() -> Device:
     """The device that KOCT_DEVICE asks for; says which it is, and why if it is not the GPU."""
     wanted = os.environ.get("KOCT_DEVICE", "auto")
     if wanted not in CHOICES:
@@ -50,19 +55,14 @@ def choose():
     missing = None if wanted == "cpu" else _missing()
     if missing and wanted == "cuda":
         raise KoctError(f"device = 'cuda' but {missing}: fix that, or set device to cpu or auto")
-    if wanted == "cpu" or missing:
-        device = CPU
-        if importlib.util.find_spec("numba") is None:
-            raise KoctError("the fan-beam problem needs numba on the CPU: pip install 'koct[fanbeam]'")
-    else:
-        device = Device("cuda")
+    device = CPU if wanted == "cpu" or missing else Device("cuda")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # which a cluster sets to what the job was given
     about = "; ".join(filter(None, [missing, visible and f"CUDA_VISIBLE_DEVICES={visible}"]))
     print(f"device: {device.label}" + (f" ({about})" if about else ""), flush=True)
     return device
 
 
-def _missing():
+def _missing() -> str | None:
     """What keeps us from using a GPU; found out without importing torch where there is none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -80,7 +80,7 @@ def _missing():
 
 
 @contextlib.contextmanager
-def failures_explained():
+def failures_explained() -> Iterator[None]:
     """Turn what a GPU or a small memory does to a job into one sentence and its fix."""
     try:
         yield

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from koct import cells, metrics
-from koct.arrays import Array
-from koct.contracts import Network, Problem
+from koct.contracts import Array, Network, Problem
 from koct.files import write_text
 from koct.registry import blamed
 from koct.study import Cell, about

@@ -22,7 +22,7 @@ from koct.errors import KoctError
 from koct.options import supported
 
 PACKAGE = Path(__file__).parent
-FOLDERS = {Problem: "problems", Architecture: "networks"}
+FOLDERS: dict[type, str] = {Problem: "problems", Architecture: "networks"}
 
 Contract = typing.TypeVar("Contract", Problem, Architecture)
 
@@ -77,8 +77,9 @@ def _load(source: str, kind: type[Contract]) -> type[Contract]:
         )
     if is_file(source):
         _complete(classes[0], source)
-    classes[0].name, classes[0].source = name, source
-    return classes[0]
+    found: type[Contract] = classes[0]
+    found.name, found.source = name, source
+    return found
 
 
 def _classes(module: ModuleType, kind: type) -> list[type]:
@@ -168,5 +169,5 @@ def _shown(filename: str, folders: dict[str, str]) -> str:
 def line_of(component: Problem | Architecture, method: str) -> str:
     """`mine/cnn.py, line 12`: where a component defines a method."""
     function = inspect.unwrap(getattr(type(component), method))
-    function = function.fget if isinstance(function, property) else function
-    return f"{type(component).source}, line {function.__code__.co_firstlineno}"
+    line = function.__code__.co_firstlineno
+    return f"{type(component).source}, line {line}"

@@ -4,31 +4,34 @@ The fan-beam study is defined by that stream. Torch's generator is the Mersenne 
 which NumPy has too; a test compares both number by number.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
 import numpy as np
 
 
 class TorchStream:
     """Draws what `torch.rand` and `torch.randint` would, call by call."""
 
-    BLOCK = 4096  # raw words are drawn ahead: one call of NumPy for each would take longer than all the rest
+    BLOCK = 4096  # raw words are drawn ahead: one call of NumPy for each would dominate the time
 
-    def __init__(self, seed):
-        state = np.random.RandomState(seed & 0xFFFFFFFF).get_state()
+    def __init__(self, seed: int):
         self._bits = np.random.MT19937()
-        self._bits.state = {"bit_generator": "MT19937", "state": {"key": state[1], "pos": state[2]}}
-        self._words = iter(())
+        self._bits.state = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)
+        self._words: Iterator[int] = iter(())
 
-    def _word(self):
+    def _word(self) -> int:
         """The next 32 random bits."""
         for word in self._words:
             return word
         self._words = iter(self._bits.random_raw(self.BLOCK).tolist())
         return next(self._words)
 
-    def rand(self):
+    def rand(self) -> np.float32:
         """The one number of `torch.rand(1)`, a float32."""
         return np.float32((self._word() & 0xFFFFFF) / 2**24)
 
-    def randint(self, low, high):
+    def randint(self, low: int, high: int) -> int:
         """The one number of `torch.randint(low, high, (1,))`."""
         return low + self._word() % (high - low)

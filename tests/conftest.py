@@ -1,4 +1,4 @@
-"""A copy of the repository to run the real workflow in."""
+"""A copy of the repository to run the real workflow in, and training data without files."""
 
 import re
 import shutil
@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from koct.contracts import Training
+from koct.device import CPU
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ["Snakefile", "rules", "envs", "profiles", "slurm", "koct", "config.yaml"]
@@ -33,6 +36,20 @@ SMALL_FANBEAM = {
     },
 }
 SMALL_FANBEAM["sweeps"]["F32-exact"] = {**SMALL_FANBEAM["sweeps"]["F32"], "rays": "exact"}
+
+
+class Pairs(Training):
+    """Training data from arrays in memory; what else a fit asks for is given by name."""
+
+    nonnegative = False
+    gram = None
+    device = CPU
+    seed = 1
+
+    def __init__(self, x, y, **others):
+        self.x, self.y, self.N = x, y, len(x)
+        for name, value in others.items():
+            setattr(self, name, value)
 
 
 class Checkout:

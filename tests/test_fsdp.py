@@ -13,36 +13,45 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from koct import cells
+from koct import cells, cli, evaluation, registry
+from koct.contracts import Sizes
 from koct.errors import KoctError
+from koct.files import write_text
 from koct.networks import shards
+from koct.networks.checkpoints import Checkpoints
+from koct.networks.ranks import Ranks
 from koct.problems import pools
-from koct.sharded import Checkpoints, check_memory
-from koct.workflow.sweeps import study
+from koct.study import Cell
+from koct.workflow.config import read
 
 torch = pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
 
-ABOUT = {"sweep": "H32", "problem": "surrogate", "H": 32, "V": 40, "B": 32, "N": 64, "seed": 1}
-LAMBDAS = [1e-6, 1e-4, 1e-2, 1.0, 1e2]
+from koct.networks.descent import check_memory  # noqa: E402  # imports torch
+
+LAMBDAS = (1e-6, 1e-4, 1e-2, 1.0, 1e2)
+SURROGATE = registry.problem("surrogate")
+FC, FSDP = registry.architecture("fc"), registry.architecture("fc-fsdp")
 
 
 class Trial:
     """The files of one cell, and how its job is started."""
 
-    def __init__(self, folder, **changes):
-        self.folder, self.about = folder, {**ABOUT, **changes}
-        pool = {"pool": {"train": 64, "val": 32, "test": 128}}
-        pools.make({**self.about, **pool}, 1, folder / "pool.npy")
-        ridge = {**self.about, "arch": "fc", "lambdas": LAMBDAS}
-        cells.fit(ridge, {"pool": folder / "pool.npy"}, folder / "fc.json", folder / "fc.npy")
+    def __init__(self, folder, sweep="H32", H=32, V=40, B=32, N=64):
+        self.folder, self.sweep, self.N = folder, sweep, N
+        self.problem = SURROGATE(H=H, V=V, B=B, tikhonov=0.1)
+        pools.make(self.problem, 1, Sizes(train=64, val=32, test=128), folder / "pool.npy")
+        data = cells.Data(Cell(sweep, self.problem, FC(), N, 1, LAMBDAS), {"pool": folder / "pool.npy"})
+        about, network = cells.fit(data)
+        write_text(folder / "fc.json", evaluation.row(about, evaluation.errors(network, data)))
         self.ridge = json.loads((folder / "fc.json").read_text())
 
-    def command(self, ranks, iterations, name, pool="pool.npy", ridge="fc.json", **changes):
-        spec = {**self.about, "arch": "fc-fsdp", "fsdp": {"iterations": iterations}, **changes}
+    def command(self, ranks, iterations, name, pool="pool.npy", ridge="fc.json", problem=None):
+        arch = FSDP(ranks=ranks or 1, iterations=iterations)
+        spec = Cell(self.sweep, problem or self.problem, arch, self.N, 1, ()).encode()
+        spec["inputs"] = ["pool", "row"]
         torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks else []
-        files = ["--inputs", pool, ridge, "--outputs", f"{name}.json", f"{name}.npy"]
-        koct = ["-m", "koct", "fit-fsdp", "--spec", json.dumps(spec), *files, "--checkpoints", f"{name}-checkpoints"]
-        return [sys.executable, *torchrun, *koct]
+        files = ["--inputs", pool, ridge, "--out", f"{name}.npy", "--checkpoints", f"{name}-checkpoints"]
+        return [sys.executable, *torchrun, "-m", "koct", "fit-torchrun", "--spec", json.dumps(spec), *files]
 
     def start(self, *arguments, **changes):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -56,6 +65,9 @@ class Trial:
         return job.returncode, output
 
     def row(self, name):
+        """What `koct evaluate` says of a fit."""
+        fit, pool, row = (str(self.folder / file) for file in (f"{name}.npy", "pool.npy", f"{name}.json"))
+        assert cli.main(["evaluate", fit, "--pool", pool, "--out", row]) == 0
         return json.loads((self.folder / f"{name}.json").read_text())
 
 
@@ -96,16 +108,19 @@ def test_ranks_change_nothing(small, undisturbed):
 
 def test_the_fit_on_disk_is_the_matrix(small, undisturbed):
     """Loaded again, it gives the row; it is the ridge's."""
-    about, network, cell = cells.load(small.folder / "undisturbed.npy", [small.folder / "pool.npy"])
+    about, network, data = evaluation.load(small.folder / "undisturbed.npy", {"pool": small.folder / "pool.npy"})
     assert isinstance(network.M, np.memmap)
     assert network.M.shape == (3, 27, 72)
     row = small.row("undisturbed")
     assert row.keys() == small.ridge.keys()
-    assert row.items() > about.items()
-    for error, value in cell.errors(network, "test").items():
+    fitted = {key: about[key] for key in ("lam", "p", "fit_seconds", "device")}
+    assert row.items() > {**data.cell.about(), **fitted}.items()
+    for error, value in evaluation.errors(network, data).items():
         assert value == pytest.approx(row[error], rel=1e-9)
+    predicted = data.pool.x("test") @ network.M.reshape(81, 72).T
+    assert row["mse"] == pytest.approx(np.mean((predicted - data.pool.y("test")) ** 2), rel=1e-6)
 
-    X, Y = cell.pool.x("train", 61), cell.pool.y("train", 61)
+    X, Y = data.pool.x("train", 61), data.pool.y("train", 61)
     M = Y.T @ np.linalg.solve(X @ X.T + about["lam"] * np.eye(61), X)
     np.testing.assert_allclose(network.M.reshape(81, 72), M, atol=1e-3 * np.abs(M).max())
 
@@ -133,17 +148,17 @@ def interrupted(trial, ranks, number):
             break
     job.send_signal(number)
     seen += job.communicate(timeout=60)[0]
-    stopped = re.search(rf"stopped by {number.name} after iteration (\d+); run again to go on", seen)
+    stopped = re.search(rf"stopped by {number.name} after iteration (\d+); run again to continue", seen)
     assert stopped, seen
     return job.returncode, seen, int(stopped[1])
 
 
-def test_a_stopped_job_goes_on_with_other_ranks(small, undisturbed):
+def test_a_stopped_job_continues_with_other_ranks(small, undisturbed):
     folder = small.folder / "disturbed-checkpoints"
     status, output, first = interrupted(small, None, signal.SIGUSR1)  # without torchrun: one rank
     assert status == 75
     assert [path.name for path in folder.iterdir()] == [f"after-{first}"]
-    assert not (small.folder / "disturbed.json").exists()
+    assert not (small.folder / "disturbed.npy").exists()
     status, output, second = interrupted(small, 2, signal.SIGTERM)
     assert status != 0
     assert f"resumed after iteration {first}\n" in output
@@ -172,7 +187,7 @@ def test_the_checkpoint_of_another_fit_is_not_used(tmp_path, capsys):
 # Memory
 
 
-def test_the_memory_foretold_is_the_memory_taken():
+def test_the_predicted_memory_is_the_memory_taken():
     """Against the largest sum of tensors that torch's own profiler sees."""
     H, V, B, N = 32, 40, 32, 512
     done = subprocess.run(
@@ -182,19 +197,19 @@ def test_the_memory_foretold_is_the_memory_taken():
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert shards.needed(H, V, B, N, 1) == pytest.approx(int(done.stdout.split()[-1]), rel=0.3)
+    assert shards.needed(H * H, V * B, N, 1) == pytest.approx(int(done.stdout.split()[-1]), rel=0.3)
 
 
 PROFILED = """
 import torch
 from torch.profiler import profile
 from koct.networks.fsdp import Preconditioner, ShardedMatrix
-from koct.sharded import Ranks
+from koct.networks.ranks import Ranks
 mesh = Ranks().mesh("cpu")
 peak = 0
 with profile(profile_memory=True) as seen:
     x, y = torch.rand({N}, {V} * {B}), torch.rand({N}, {H} ** 2)
-    matrix = ShardedMatrix({H}, {V}, {B}, mesh)
+    matrix = ShardedMatrix({H} ** 2, {V} * {B}, mesh)
     preconditioner = Preconditioner(x, 1.0, {N})
     for _ in range(3):
         matrix.iterate(x, y, preconditioner, 1e-6, 0.5)
@@ -209,20 +224,20 @@ print(peak)
 
 def test_blocks_tile_the_matrix():
     for H, V, B in ((2, 1, 2), (9, 8, 9), (127, 60, 127), (256, 90, 256), (512, 180, 512), (250, 40, 250)):
-        rows = shards.block_rows(H, V, B)
+        rows = shards.block_rows(H * H, V * B)
         assert H * H % rows == 0
         assert 4 * rows * V * B <= max(shards.BLOCK, 4 * V * B)
-    assert shards.block_rows(256, 90, 256) == 2048
+    assert shards.block_rows(256**2, 90 * 256) == 2048
 
 
 @pytest.mark.parametrize(("N", "ranks"), [(64, 3), (5, 8), (7, 7), (2048, 16)])
 def test_shares_cover_the_samples(N, ranks):
-    shares = [shards.share(N, rank, ranks) for rank in range(ranks)]
+    shares = [Ranks.share(SimpleNamespace(rank=rank, size=ranks), N) for rank in range(ranks)]
     assert [n for first, count in shares for n in range(first, first + count)] == list(range(N))
 
 
 def test_a_job_that_cannot_fit_says_how_many_ranks_would(capsys):
-    size = {"H": 512, "V": 180, "B": 512, "N": 2048}
+    size = {"rows": 512**2, "columns": 180 * 512, "N": 2048}
     with pytest.raises(KoctError, match=r"1 rank, needs (\S+) GiB per rank, 79.0 GiB there; (\d+) ranks") as caught:
         check_memory(**size, ranks=1, available=79 * 2**30)
     enough = int(re.search(r"(\d+) ranks with as much would do: raise fsdp.ranks to it", str(caught.value))[1])
@@ -239,13 +254,20 @@ def test_a_job_that_cannot_fit_says_how_many_ranks_would(capsys):
 def test_too_large_a_job_ends_at_once(small):
     """Before any data are read."""
     large = {"H": 4096, "V": 4096, "B": 4096}
+    problem = SURROGATE(**large, tikhonov=0.1)
     (small.folder / "large-fc.json").write_text(json.dumps({**small.ridge, **large}))
-    status, output = small.run(None, 10, "large", ridge="large-fc.json", **large)
+    status, output = small.run(None, 10, "large", ridge="large-fc.json", problem=problem)
     assert status == 2
     assert re.search(r"koct: error: M does not fit: 1 rank, needs \d+\.\d GiB per rank, .* ranks .*would do", output)
-    status, output = small.run(None, 10, "large", **large)
-    assert status == 2
-    assert "koct: error: fc.json is the row of another cell (H, V, B differ): give that of fc" in output
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_the_row_of_another_cell_is_one_error(small, ranks):
+    problem = SURROGATE(H=4096, V=4096, B=4096, tikhonov=0.1)
+    status, output = small.run(ranks, 10, "other", problem=problem)
+    assert status == 2 if ranks is None else status != 0
+    assert output.count("koct: error: fc.json is the row of another cell (H, V, B differ): give that of fc") == 1
+    assert output.count("koct: error: ") == 1
 
 
 def test_data_that_are_not_finite_are_one_error(small):
@@ -253,18 +275,21 @@ def test_data_that_are_not_finite_are_one_error(small):
     pool = np.load(small.folder / "pool.npy")
     pool["x"][60] = np.nan
     np.save(small.folder / "broken.npy", pool)
-    status, output = small.run(2, 10, "broken", pool="broken.npy")
+    status, output = small.run(2, 10, "unwritten", pool="broken.npy")
     assert status != 0
     assert output.count("koct: error: broken.npy has training samples that are not finite: delete it") == 1
     assert len(re.findall(r"exitcode *: 2 ", output)) == 2  # what torchrun says of its two workers
-    assert not (small.folder / "broken.json").exists()
-    status, output = small.run(None, 10, "broken", pool="broken.npy")
+    assert not (small.folder / "unwritten.npy").exists()
+    status, output = small.run(None, 10, "unwritten", pool="broken.npy")
     assert status == 2
     assert output.count("koct: error: ") == 1
 
 
 BAD = {
-    "no fsdp": ({"archs": ["fc-fsdp"]}, r"sweeps\.H8\.fsdp is missing; .* add fsdp: \{ranks: 2, iterations: 200\}"),
+    "no fsdp": (
+        {"archs": ["fc-fsdp"]},
+        r"sweeps\.H8\.fsdp is missing; .* add fsdp: \{ranks: \.\.\., iterations: \.\.\.\}",
+    ),
     "no iterations": ({"fsdp": {"ranks": 2}}, r"sweeps\.H8\.fsdp\.iterations is missing; add it"),
     "no ranks": ({"fsdp": {"ranks": 0, "iterations": 9}}, r"sweeps\.H8\.fsdp\.ranks = 0 must be at least 1"),
     "odd": (
@@ -275,11 +300,11 @@ BAD = {
 
 
 @pytest.mark.parametrize(("entry", "message"), BAD.values(), ids=BAD)
-def test_a_bad_config_is_named_with_its_mend(entry, message):
+def test_a_bad_config_is_named_with_its_fix(entry, message):
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     config["sweeps"]["H8"].update(entry)
     with pytest.raises(KoctError, match=message):
-        study(config)
+        read(config)
 
 
 # Through the workflow
@@ -303,7 +328,7 @@ def test_the_workflow_trains_and_other_ranks_refit_nothing(checkout):
     assert done.plan(cell) == {}
     config["sweeps"]["H8"]["fsdp"]["iterations"] = 61
     done.path("config.yaml").write_text(yaml.safe_dump(config))
-    assert done.plan(cell) == {"fit_fsdp": 1}
+    assert done.plan(cell) == {"fit_torchrun": 1, "evaluate": 1}
     config["sweeps"]["H8"]["fsdp"] |= {"ranks": 4, "nodes": 2}
     done.path("config.yaml").write_text(yaml.safe_dump(config))
-    assert done.plan(cell) == {"fit_fsdp_nodes": 1}
+    assert done.plan(cell) == {"fit_torchrun_nodes": 1, "evaluate": 1}

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from conftest import Pairs
 
+from koct.arrays import like
 from koct.device import CPU, Device
 from koct.errors import KoctError
-from koct.networks import gradient, ko
-from koct.problems import known
+from koct.networks import gradient
+from koct.networks.known import Known
+from koct.networks.ko import KO
+from koct.problems.fanbeam import FanBeamProblem
 from koct.streams import TorchStream
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its optimisers are what training is compared with")
@@ -14,7 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: its optimis
 CUDA = pytest.param(
     "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
 )
-SPEC = {"problem": "fanbeam", "H": 16, "V": 10, "B": 16}
+PROBLEM = FanBeamProblem(H=16, V=10, B=16, rays="printed")
 OPTIMISERS = {
     "sgd": torch.optim.SGD,
     "adagrad": lambda parameters, lr: torch.optim.Adagrad(parameters, lr=lr, eps=1e-10),
@@ -25,6 +29,10 @@ OPTIMISERS = {
 @pytest.fixture(params=["cpu", CUDA])
 def where(request):
     return CPU if request.param == "cpu" else Device("cuda")
+
+
+def network(nonnegative=True):
+    return Known(PROBLEM.layers({}), nonnegative)
 
 
 def pairs(count=6, seed=0):
@@ -55,14 +63,13 @@ def test_batches_are_the_stated_ones():
 
 
 def test_loss_and_gradient_are_torchs(where):
-    learned = known.load(SPEC, None, where)
+    known = network()
     x, y = map(where.put, pairs())
-    w = learned.weights + 0.1
-    loss, g = gradient.loss_and_gradient(learned, w, x, y)
-    cpu = known.load(SPEC, None, CPU)
-    leaf = torch.from_numpy(cpu.weights + np.float32(0.1)).double().requires_grad_()
+    w = like(known.analytic, x) + 0.1
+    loss, g = gradient.loss_and_gradient(known, w, x, y)
     a, b = (torch.from_numpy(array).double() for array in pairs())
-    image = torch.relu(cpu.operator((leaf * a).reshape(-1, 10, 16))).reshape(len(a), -1)
+    leaf = torch.from_numpy(like(known.analytic, pairs()[0]) + np.float32(0.1)).double().requires_grad_()
+    image = torch.relu(known.R((leaf * a).reshape(-1, 10, 16))).reshape(len(a), -1)
     expected = ((image - b) ** 2).mean()
     expected.backward()
     assert (image == 0).any()  # the ReLU matters
@@ -73,19 +80,19 @@ def test_loss_and_gradient_are_torchs(where):
 @pytest.mark.parametrize("solver", gradient.SOLVERS)
 def test_training_is_that_of_torch(solver, where):
     x, y = pairs()
-    chosen = gradient.batches(1, len(x), 4, 120)  # more than one recorded graph, and a rest
-    learned = known.load(SPEC, None, where)
-    w = gradient.train(learned, where.put(x), where.put(y), chosen, solver, 1e-2)
-    cpu = known.load(SPEC, None, CPU)
-    leaf = torch.from_numpy(cpu.weights.copy()).requires_grad_()
+    chosen = gradient.batches(1, len(x), 4, 120)  # more than one recorded graph, and a remainder
+    known = network()
+    w = gradient.train(known, where.put(x), where.put(y), chosen, solver, 1e-2)
+    start = torch.from_numpy(like(known.analytic, x))
+    leaf = start.clone().requires_grad_()
     optimiser = OPTIMISERS[solver]([leaf], lr=1e-2)
     for rows in chosen:
         optimiser.zero_grad()
         weighted = (leaf * torch.from_numpy(x[rows])).reshape(-1, 10, 16)
-        image = torch.relu(cpu.operator(weighted)).reshape(len(rows), -1)
+        image = torch.relu(known.R(weighted)).reshape(len(rows), -1)
         ((image - torch.from_numpy(y[rows])) ** 2).mean().backward()
         optimiser.step()
-    moved = float((leaf.detach() - torch.from_numpy(cpu.weights)).norm())
+    moved = float((leaf.detach() - start).norm())
     assert moved > 1e-3
     assert np.linalg.norm(numpy_of(w) - leaf.detach().numpy()) < 1e-2 * moved
 
@@ -93,14 +100,13 @@ def test_training_is_that_of_torch(solver, where):
 def test_training_repeats_itself_bit_by_bit(where):
     x, y = map(where.put, pairs())
     chosen = gradient.batches(1, len(x), 4, 80)
-    learned = known.load(SPEC, None, where)
-    first, second = (numpy_of(gradient.train(learned, x, y, chosen, "adagrad", 2e-2)) for _ in range(2))
+    first, second = (numpy_of(gradient.train(network(), x, y, chosen, "adagrad", 2e-2)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
 def test_progress_is_printed_with_loss_and_time_left(where, capsys):
     x, y = map(where.put, pairs())
-    gradient.train(known.load(SPEC, None, where), x, y, gradient.batches(1, len(x), 1, 200), "adagrad", 2e-2)
+    gradient.train(network(), x, y, gradient.batches(1, len(x), 1, 200), "adagrad", 2e-2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("iteration 200 of 200: loss ")
     assert len(lines) >= 4
@@ -108,21 +114,18 @@ def test_progress_is_printed_with_loss_and_time_left(where, capsys):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy says it too
-def test_a_diverged_fit_names_the_iteration_and_the_mend(where):
+def test_a_diverged_fit_names_the_iteration_and_the_fix(where):
     x, y = map(where.put, pairs())
     with pytest.raises(KoctError, match=r"diverged: the loss of iteration \d+ is not finite; lower ko.lr = 1e\+30"):
-        gradient.train(known.load(SPEC, None, where), x, y, gradient.batches(1, len(x), 4, 200), "sgd", 1e30)
+        gradient.train(network(), x, y, gradient.batches(1, len(x), 4, 200), "sgd", 1e30)
 
 
 def test_gradient_descent_reaches_the_closed_form():
     """Without noise in the gradient and with a weak ridge both minimise the same sum of squares."""
     x, y = pairs(40)
-    cpu = known.load(SPEC, None, CPU)
-    from koct.problems.fanbeam import gram
-
-    linear = known.Known(cpu.operator, cpu.weights, gram(SPEC)["gram"], nonnegative=False)
-    spec = {"lambdas": [1e-3], "ko": {"solver": "ridge", "toward": "analytic"}}
-    ((_, closed),) = ko.Network.fit(x, y, spec, linear)
+    linear = network(nonnegative=False)
+    data = Pairs(x, y, layers=PROBLEM.layers({}), normal=PROBLEM.normal_matrix({}), lambdas=(1e-3,))
+    ((_, closed),) = KO(solver="ridge", toward="analytic").fit(data)
     chosen = np.tile(np.arange(40), (3000, 1))
     w = gradient.train(linear, x, y, chosen, "adam", 1e-2)
 
@@ -130,4 +133,4 @@ def test_gradient_descent_reaches_the_closed_form():
         return float(np.mean((linear.reconstruct(w * x) - y) ** 2))
 
     assert loss(w) == pytest.approx(loss(closed.w), rel=1e-3)
-    assert loss(w) < 0.95 * loss(cpu.weights)
+    assert loss(w) < 0.95 * loss(like(linear.analytic, x))

@@ -1,19 +1,26 @@
-"""Phantoms and pools: the stated random stream, nested prefixes, files that hold all or nothing."""
+"""Phantoms and pools: the stated random stream, nested prefixes, checked pairs, files that hold all or nothing."""
+
+import re
+import textwrap
 
 import numpy as np
 import pytest
 
+from koct import registry
+from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.files import whole
+from koct.files import atomic_write
 from koct.operators.parallel import projector
 from koct.problems import pools
 from koct.problems.phantoms import Ellipse, rasterise
+from koct.problems.surrogate import Surrogate
 
-SPEC = {"problem": "surrogate", "H": 8, "V": 10, "B": 8, "pool": {"train": 12, "val": 3, "test": 5}}
+PROBLEM = Surrogate(H=8, V=10, B=8, tikhonov=0.1)
+SIZES = Sizes(train=12, val=3, test=5)
 
 
 def read(path, part, count=None):
-    pool = pools.Pool(path)
+    pool = pools.Pool(path, PROBLEM)
     return pool.x(part, count), pool.y(part, count)
 
 
@@ -31,9 +38,9 @@ def reference_phantom(rng, H):
 
 
 def test_a_pool_is_one_random_stream_of_train_val_and_test(tmp_path):
-    pools.make(SPEC, 3, tmp_path / "pool.npy")
+    pools.make(PROBLEM, 3, SIZES, tmp_path / "pool.npy")
     rng = np.random.default_rng(3)
-    for part, count in SPEC["pool"].items():
+    for part, count in SIZES.values().items():
         x, y = read(tmp_path / "pool.npy", part)
         expected = np.stack([reference_phantom(rng, 8) for _ in range(count)])
         np.testing.assert_array_equal(y, expected.reshape(count, -1))
@@ -41,7 +48,7 @@ def test_a_pool_is_one_random_stream_of_train_val_and_test(tmp_path):
 
 
 def test_prefixes_are_nested(tmp_path):
-    pools.make(SPEC, 1, tmp_path / "pool.npy")
+    pools.make(PROBLEM, 1, SIZES, tmp_path / "pool.npy")
     all_x, all_y = read(tmp_path / "pool.npy", "train")
     for count in (1, 4, 12):
         x, y = read(tmp_path / "pool.npy", "train", count)
@@ -49,8 +56,8 @@ def test_prefixes_are_nested(tmp_path):
         np.testing.assert_array_equal(y, all_y[:count])
 
 
-def test_more_pairs_than_there_are_is_an_error_with_its_mend(tmp_path):
-    pools.make(SPEC, 1, tmp_path / "pool.npy")
+def test_more_pairs_than_there_are_is_an_error_with_its_fix(tmp_path):
+    pools.make(PROBLEM, 1, SIZES, tmp_path / "pool.npy")
     with pytest.raises(KoctError, match="holds 12 train pairs and 13 were asked for: make the pool larger"):
         read(tmp_path / "pool.npy", "train", 13)
 
@@ -73,7 +80,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     path.write_text("old")
 
     def interrupted():
-        with whole(path) as aside, open(aside, "w") as file:
+        with atomic_write(path) as temporary, open(temporary, "w") as file:
             file.write("half of the n")
             raise KeyboardInterrupt
 
@@ -81,3 +88,101 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
         interrupted()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+# Pairs of a user's own, which are checked
+
+OWN = """
+import numpy as np
+
+from koct.contracts import Problem
+
+
+class Own(Problem):
+    x_shape = (2,)
+    y_shape = (3, 2)
+
+    def pairs(self, seed, sizes):
+        x, y = np.ones((20, 2)), np.ones((20, 3, 2))
+{pairs}
+"""
+GOOD = """
+yield "train", x[:5], y[:5]
+yield "train", x[:7], y[:7]
+yield "val", x[:3], y[:3]
+yield "test", x[:5], y[:5]
+"""
+BAD_PAIRS = {
+    "too few train": (
+        GOOD.replace("x[:7], y[:7]", "x[:6], y[:6]"),
+        "pairs gave 11 train pairs and sizes.train asks for 12",
+    ),
+    "too many train": (
+        GOOD.replace("x[:7], y[:7]", "x[:8], y[:8]"),
+        "pairs gave 13 train pairs and sizes.train asks for 12",
+    ),
+    "too few val": (GOOD.replace("x[:3], y[:3]", "x[:2], y[:2]"), "pairs gave 2 val pairs and sizes.val asks for 3"),
+    "no val": (GOOD.replace('yield "val"', '0, "val"'), "pairs gave 0 val pairs and sizes.val asks for 3"),
+    "too few test": (
+        GOOD.replace('"test", x[:5], y[:5]', '"test", x[:4], y[:4]'),
+        "pairs gave 4 test pairs and sizes.test asks for 5",
+    ),
+    "too many test": (
+        GOOD.replace('"test", x[:5], y[:5]', '"test", x, y'),
+        "pairs gave 20 test pairs and sizes.test asks for 5",
+    ),
+    "no test": (GOOD.replace('yield "test"', '0, "test"'), "pairs gave 0 test pairs and sizes.test asks for 5"),
+    "nothing": ("yield from ()", "pairs gave 0 train pairs and sizes.train asks for 12"),
+    "shape of x": ("x = x[:, :1]" + GOOD, "x has shape (1,), and x_shape says (2,)"),
+    "shape of y": ("y = y.reshape(20, 6)" + GOOD, "y has shape (6,), and y_shape says (3, 2)"),
+    "NaN in x": ("x[6, 1] = np.nan" + GOOD, "x of train pair 11 (seed 4) is not finite"),
+    "infinite y": ("y[4, 2, 0] = np.inf" + GOOD, "y of train pair 4 (seed 4) is not finite"),
+    "complex x": ("x = x + 1j" + GOOD, "x is complex; give real and imaginary part as two real channels"),
+    "text as y": ("y = np.full((20, 3, 2), 'a')" + GOOD, "y has the type <U1; give real numbers"),
+    "order": (
+        GOOD + 'yield "train", x[:1], y[:1]',
+        "pairs gave 'train' after 'test'; the parts are train, val, test, in this order",
+    ),
+    "val after test": (
+        GOOD.replace("val", "?").replace("test", "val").replace("?", "test"),
+        "pairs gave 0 val pairs and sizes.val asks for 3",
+    ),
+    "unknown part": (
+        GOOD.replace("val", "validation"),
+        "pairs gave 'validation' after 'train'; the parts are train, val, test, in this order",
+    ),
+    "lengths": (GOOD.replace("x[:7], y[:7]", "x[:7], y[:6]"), "7 x and 6 y came together; give one y for every x"),
+    "kinds of x": (GOOD.replace("x[:7]", "x[:7].astype(np.float32)"), "all must be of one kind"),
+    "kinds of y": (
+        GOOD.replace('"test", x[:5], y[:5]', '"test", x[:5], y[:5].astype(np.float32)'),
+        "all must be of one kind",
+    ),
+}
+
+
+def make_own(tmp_path, statements):
+    """Make a pool of a problem with these statements in `pairs`; gives the file, the line of `pairs`, the pool."""
+    file, out = tmp_path / "own.py", tmp_path / "pools" / "own.npy"
+    file.write_text(OWN.format(pairs=textwrap.indent(statements, " " * 8)))
+    problem = registry.problem(str(file))()
+    line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if "def pairs" in text)
+    return problem, f"{file}, line {line}: ", out
+
+
+def test_good_pairs_of_a_users_own_make_a_pool(tmp_path):
+    problem, _, out = make_own(tmp_path, GOOD)
+    pools.make(problem, 4, SIZES, out)
+    pool = pools.Pool(out, problem)
+    assert pool.count == SIZES.values()
+    assert pool.x("train").shape == (12, 2)
+    assert pool.y("test").shape == (5, 6)
+
+
+@pytest.mark.parametrize(("statements", "message"), BAD_PAIRS.values(), ids=BAD_PAIRS)
+def test_bad_pairs_are_one_sentence_with_file_and_line(tmp_path, statements, message):
+    problem, where, out = make_own(tmp_path, statements)
+    with pytest.raises(KoctError, match="^" + re.escape(where)) as caught:
+        pools.make(problem, 4, SIZES, out)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not out.parent.exists() or not list(out.parent.iterdir())  # not even half a pool

@@ -31,7 +31,8 @@ class FC(Architecture):
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         import numpy as np
 
-        return FCNetwork(*(data.device.put(np.array(state[name])) for name in ("vectors", "scale")), data)
+        vectors, scale = (data.device.put(np.array(state[name])) for name in ("vectors", "scale"))
+        return FCNetwork(vectors, scale, data)
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core of a Neoverse N1: N = 2,048 at H = 512 takes 48 s and 4.3 GB."""

@@ -81,13 +81,14 @@ class Dense(Network):
         from koct.arrays import is_torch, like
 
         images = [x @ like(np.array(block), x).T if is_torch(x) else x @ block.T for block in self.M]
-        if is_torch(x):
-            import torch
-
-            image = torch.cat(images, dim=1)
-        else:
-            image = np.concatenate(images, axis=1)
+        image: Any = np.concatenate(images, axis=1) if not is_torch(x) else _concatenated(images)
         return image.clip(min=0) if self.nonnegative else image
 
     def state(self) -> Mapping[str, Any]:
         return {"M": self.M}
+
+
+def _concatenated(images: list[Any]) -> Any:
+    import torch
+
+    return torch.cat(images, dim=1)

@@ -42,7 +42,7 @@ class ShardedMatrix:
         self.mesh = mesh
         device = torch.device(mesh.device_type, torch.cuda.current_device() if mesh.device_type == "cuda" else None)
         self.blocks, self.iterates = [], []
-        for _ in range(rows // self.rows):  # one after the other: each is whole for a moment
+        for _ in range(rows // self.rows):  # one after the other: each is unsharded for a moment
             block = fully_shard(Rows(self.rows, columns, device), mesh=mesh, reshard_after_forward=False)
             block.set_force_sum_reduction_for_comms(True)  # gloo has no other kind
             block.set_gradient_divide_factor(1.0)  # the objective is a sum over samples, so its gradient is one too
@@ -88,7 +88,7 @@ class ShardedMatrix:
         return weights | {f"iterate.{i}": iterate for i, iterate in enumerate(self.iterates)}
 
     def gathered(self):
-        """The blocks of the result, one after the other, whole on every rank."""
+        """The blocks of the result, one after the other, unsharded on every rank."""
         for iterate in self.iterates:
             yield iterate.full_tensor()
 

@@ -32,13 +32,13 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
-        get = os.environ.get
-        self.rank, self.size = int(get("RANK", 0)), int(get("WORLD_SIZE", 1))
-        self.local, self.local_size = int(get("LOCAL_RANK", 0)), int(get("LOCAL_WORLD_SIZE", 1))
+        env = os.environ
+        self.rank, self.size = int(env.get("RANK", 0)), int(env.get("WORLD_SIZE", 1))
+        self.local, self.local_size = int(env.get("LOCAL_RANK", 0)), int(env.get("LOCAL_WORLD_SIZE", 1))
         if torch.cuda.is_available() and self.local < torch.cuda.device_count():
             torch.cuda.set_device(self.local)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        store = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+        store: dict[str, Any] = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
         dist.init_process_group(backend, **store)
         self.signal = 0
         for number in SIGNALS:

@@ -8,9 +8,15 @@ write any, so that LLVM can use vector instructions for values that lie side by 
 
 from typing import Any
 
-import numba
 import numpy as np
-from numba import njit
+
+from koct.errors import KoctError
+
+try:
+    import numba
+    from numba import njit
+except ImportError:
+    raise KoctError("projecting on the CPU needs numba: pip install 'koct[fanbeam]'") from None
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 COMPILE: dict[str, Any] = {"cache": True, "fastmath": True, "error_model": "numpy"}

@@ -91,18 +91,18 @@ def _scatter(images, out, views, batch, V, B, H, LINES, ALL: tl.constexpr, BLOCK
     total = tl.zeros([BLOCK], dtype=T)
     for line in range(segment * LINES, tl.minimum(segment * LINES + LINES, H)):
         along = (line - middle).to(tl.float64)
-        rest = along * rise - bin
+        offset = along * rise - bin
         if ALL:
             first = tl.zeros([BLOCK], dtype=tl.int32)
             count = H
         else:
             # where the line meets the bins before and after this one; a pixel lost to rounding hardly touches the bin
-            shift, slope = -rest.to(T), (1 + along * D).to(T)
+            shift, slope = -offset.to(T), (1 + along * D).to(T)
             one, two = (shift - slope) * before + middle, (shift + slope) * after + middle
             first = tl.ceil(tl.minimum(one, two) - 1e-3).to(tl.int32)
             count = tl.max(tl.where(exists, tl.floor(tl.maximum(one, two) + 1e-3).to(tl.int32) - first, -1)) + 1
         across = first.to(tl.float64) - middle
-        distance = (across * step + rest).to(T)
+        distance = (across * step + offset).to(T)
         U = (1 + across * C + along * D).to(T)
         row = images + line * H
         for k in range(count):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from koct.operators.fanbeam import Backprojector
 from koct.operators.filters import RampFilter
-from koct.operators.kernels_cpu import COMPILE
+from koct.operators.kernels_cpu import COMPILE, njit
 
 
 def backprojection_normal(back: Backprojector, ramp: RampFilter) -> np.ndarray:

@@ -6,9 +6,13 @@ Its known chain is FBP: weights that theory gives (Parker's times a cosine), ram
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from koct.contracts import Chunk, Cost, Layer, Part, Problem, Sizes, option
+
+if TYPE_CHECKING:
+    from koct.problems.phantoms import Ellipse
+    from koct.streams import TorchStream
 
 HELD_OUT: dict[Part, int] = {"val": 20001, "test": 10001}  # seeds of random streams, the same for every training pool
 MOST_ELLIPSES = 6
@@ -56,7 +60,7 @@ class FanBeamProblem(Problem):
 
         from koct import device
         from koct.operators.fanbeam import Projector
-        from koct.problems.phantoms import draw_fanbeam, pack
+        from koct.problems.phantoms import pack
         from koct.streams import TorchStream
 
         place = device.choose()
@@ -67,7 +71,7 @@ class FanBeamProblem(Problem):
             held = getattr(sizes, part)
             for first in range(0, held, CHUNK):
                 count = min(CHUNK, held - first)
-                ellipses = np.stack([pack(draw_fanbeam(stream), MOST_ELLIPSES) for _ in range(count)])
+                ellipses = np.stack([pack(draw(stream), MOST_ELLIPSES) for _ in range(count)])
                 yield part, device.get(A(place.put(self.decode(ellipses)))), ellipses
             print(f"{part}: {held} phantoms", flush=True)
 
@@ -117,3 +121,20 @@ class FanBeamProblem(Problem):
                 return Cost(333 * self.V**2 * self.y_size, 3 * 8 * self.x_size**2)
             case "layers":
                 return Cost(TAP * self.V * self.y_size)
+
+
+def draw(stream: TorchStream) -> list[Ellipse]:
+    """Three to six ellipses, in the order that made the printed numbers; all in float32."""
+    import numpy as np
+
+    from koct.problems.phantoms import Ellipse
+
+    return [
+        Ellipse(
+            amplitude=stream.rand() * 0.8 + 0.2,
+            centre=(stream.rand() - 0.5, stream.rand() - 0.5),
+            axes=(stream.rand() * 0.32 + 0.08, stream.rand() * 0.32 + 0.08),
+            angle=stream.rand() * np.pi,
+        )
+        for _ in range(stream.randint(3, 7))
+    ]

@@ -6,9 +6,14 @@ Its known chain is the Tikhonov inverse A⁺ = (AᵀA + tikhonov·I)⁻¹ Aᵀ o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from koct.contracts import Chunk, Cost, Layer, Problem, Sizes, option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from koct.problems.phantoms import Ellipse
 
 
 class Surrogate(Problem):
@@ -36,14 +41,14 @@ class Surrogate(Problem):
         import numpy as np
 
         from koct.operators.parallel import projector
-        from koct.problems.phantoms import draw_surrogate, rasterise
+        from koct.problems.phantoms import rasterise
 
         rng = np.random.default_rng(seed)
         A = projector(self.H, self.V)
         parts: tuple[Literal["train", "val", "test"], ...] = ("train", "val", "test")
         for part in parts:
             count = getattr(sizes, part)
-            phantoms = np.stack([rasterise(draw_surrogate(rng), self.H) for _ in range(count)])
+            phantoms = np.stack([rasterise(draw(rng), self.H) for _ in range(count)])
             yield part, A(phantoms), phantoms
 
     def shared(self) -> Mapping[str, Any]:
@@ -73,3 +78,20 @@ class Surrogate(Problem):
                 return Cost(x * x * y, 8 * x * (x + y))
             case "layers":
                 return Cost(x * y, 8 * x * y)
+
+
+def draw(rng: np.random.Generator) -> list[Ellipse]:
+    """One to four ellipses, in the order that made the printed numbers."""
+    import numpy as np
+
+    from koct.problems.phantoms import Ellipse
+
+    return [
+        Ellipse(
+            amplitude=rng.uniform(0.2, 1),
+            centre=tuple(rng.uniform(-0.5, 0.5, 2)),
+            axes=tuple(rng.uniform(0.08, 0.4, 2)),
+            angle=rng.uniform(0, np.pi),
+        )
+        for _ in range(rng.integers(1, 5))
+    ]

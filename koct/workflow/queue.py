@@ -1,9 +1,12 @@
 """One run at a time in a folder, and what a crashed one left in SLURM's queue."""
 
+from __future__ import annotations
+
 import fcntl
 import os
 import subprocess
 import time
+from typing import IO
 
 from koct.errors import KoctError
 
@@ -12,7 +15,7 @@ PREFIX = "koct_"  # of job names: slurm-jobname-prefix in profiles/slurm
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"
 
 
-def take_lock(folder="."):
+def take_lock(folder: str | os.PathLike[str] = ".") -> IO[str] | None:
     """An open file that keeps other runs out until its process ends, however it ends; None where files cannot lock."""
     path = os.path.join(folder, LOCK)
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -31,7 +34,7 @@ def take_lock(folder="."):
     return file
 
 
-def cancel_leftovers(folder="."):
+def cancel_leftovers(folder: str | os.PathLike[str] = ".") -> list[str]:
     """Cancel what an earlier run of this folder left in the queue and wait until it is gone; returns the job ids.
 
     Nobody waits for these jobs, and each begins by deleting what this run is about to make.
@@ -49,11 +52,12 @@ def cancel_leftovers(folder="."):
     return ids
 
 
-def _mine():
+def _mine() -> list[tuple[str, str]]:
     """(id, folder) of my jobs of this workflow that are not over."""
     ask = ["squeue", "--noheader", "--me", f"--states={LEFT}", "--format=%j %A %Z"]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return [tuple(line.split(" ", 2)[1:]) for line in done.stdout.splitlines() if line.startswith(PREFIX)]
+    lines = (line.split(" ", 2) for line in done.stdout.splitlines() if line.startswith(PREFIX))
+    return [(job, workdir) for _, job, workdir in lines]
