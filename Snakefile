@@ -24,8 +24,8 @@ onstart:
 
 
 wildcard_constraints:
-    sweep="|".join(map(re.escape, SWEEPS)),
-    arch="|".join(sorted({re.escape(arch.name) for sweep in STUDY for arch in sweep.archs + sweep.required})),
+    sweep=jobs.names,
+    arch=jobs.archs,
     N="[0-9]+",
     seed="[0-9]+",
 
@@ -33,7 +33,7 @@ wildcard_constraints:
 rule all:
     default_target: True
     input:
-        CELLS,  # by name, so that a deleted one is made again
+        jobs.cells,  # by name, so that a deleted one is made again
         rules.collect.output,
         rules.calibrate.output,
         rules.budget.output,
@@ -42,7 +42,7 @@ rule all:
         rules.table_fullscale.output,
         rules.table_budget.output,
         rules.figure_sweeps.output,
-        expand(rules.figure_recons.output, sweep=[sweep.name for sweep in STUDY if sweep.pictured]),
+        expand(rules.figure_recons.output, sweep=[sweep.name for sweep in jobs.study if sweep.pictured]),
     localrule: True
     message:
         "the study is complete: see results/"

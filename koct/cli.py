@@ -59,7 +59,11 @@ VERBS = {
     "fit": (
         verbs.fit,
         "fit and evaluate one cell",
-        [SPEC, INPUTS, OUT, _optional("--row", "where to write the row of results", metavar="FILE")],
+        [
+            SPEC,
+            INPUTS,
+            ("--outputs", {"nargs": "+", "metavar": "FILE", "help": "where to write the row (if wanted), and the fit"}),
+        ],
     ),
     "fit-torchrun": (
         verbs.fit_torchrun,

@@ -7,6 +7,7 @@ which NumPy has too; a test compares both number by number.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ class TorchStream:
 
     def __init__(self, seed: int):
         self._bits = np.random.MT19937()
-        self._bits.state = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)
+        state: Any = np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)
+        self._bits.state = state
         self._words: Iterator[int] = iter(())
 
     def _word(self) -> int:

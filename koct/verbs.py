@@ -36,8 +36,8 @@ def gram(spec, pool, out):
         cells.write_gram(study.decode_problem(spec["problem"]), pool, out)
 
 
-def fit(spec, inputs, out, row):
-    """Fit and evaluate; without `row` the errors go into the fit file only, for `evaluate`."""
+def fit(spec, inputs, outputs):
+    """Fit and evaluate. `outputs` are the row and the fit; if only the fit, it keeps the errors for `evaluate`."""
     from koct import cells, evaluation
     from koct.device import failures_explained
     from koct.files import write_text
@@ -46,9 +46,9 @@ def fit(spec, inputs, out, row):
     with failures_explained(), _blamed(data):
         about, network = cells.fit(data)
         errors = evaluation.errors(network, data)
-        cells.write_fit(out, evaluation.remember(about, errors), network)
-        if row:
-            write_text(row, evaluation.row(about, errors))
+        cells.write_fit(outputs[-1], evaluation.remember(about, errors), network)
+        if len(outputs) > 1:
+            write_text(outputs[0], evaluation.row(about, errors))
 
 
 def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):

@@ -4,7 +4,7 @@
 rule fit:
     input:
         pool=rules.pool.output,
-        extra=extra_input,
+        extra=asked_often(jobs.extra_input),
     output:
         row=paths.cell("{sweep}", "{arch}", "{N}", "{seed}"),
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
@@ -13,22 +13,22 @@ rule fit:
     benchmark:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
-        sweep=curves("cheap"),
+        sweep=jobs.curves("cheap"),
     conda:
         "../envs/koct.yaml"
     params:
-        spec=fit_spec,
+        spec=asked_often(jobs.fit_spec),
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
         # few fields: Snakemake formats this line three times for every job of a dry run
-        "python -m koct fit --spec {params.spec:q} --inputs {input} --row {output.row} --out {output.fit} > {log} 2>&1"
+        "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 rule fit_large:
     input:
         pool=rules.pool.output,
-        extra=extra_input,
+        extra=jobs.extra_input,
     output:
         paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
     log:
@@ -36,27 +36,27 @@ rule fit_large:
     benchmark:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
-        sweep=curves("large"),
+        sweep=jobs.curves("large"),
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=gpu_mb(fit_cost),
-        gpu=gpus,
-        mem_mb=mem_mb(fit_cost),
-        runtime=minutes(fit_cost),
+        gpu_mb=jobs.gpu_mb(jobs.fit_cost),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.fit_cost),
+        runtime=jobs.minutes(jobs.fit_cost),
     params:
-        spec=fit_spec,
+        spec=jobs.fit_spec,
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
-        "python -m koct fit --spec {params.spec:q} --inputs {input} --out {output} > {log} 2>&1"
+        "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 # Several processes, started by torchrun: one per GPU (or core), on one node or several.
 rule fit_torchrun:
     input:
         pool=rules.pool.output,
-        extra=extra_input,
+        extra=jobs.extra_input,
     output:
         paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
     log:
@@ -64,20 +64,20 @@ rule fit_torchrun:
     benchmark:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
-        sweep=curves("torchrun"),
+        sweep=jobs.curves("torchrun"),
     conda:
         "../envs/koct.yaml"
-    threads: launch("ranks")
+    threads: jobs.launch("ranks")
     resources:
         nodes=1,
-        ranks=launch("ranks"),
-        checkpoint_minutes=launch("checkpoint_minutes"),
-        gpu_mb=gpu_mb(fit_cost),
-        gpu=rank_gpus,
-        mem_mb=rank_mem_mb,
-        runtime=minutes(fit_cost),
+        ranks=jobs.launch("ranks"),
+        checkpoint_minutes=jobs.launch("checkpoint_minutes"),
+        gpu_mb=jobs.gpu_mb(jobs.fit_cost),
+        gpu=jobs.rank_gpus,
+        mem_mb=jobs.rank_mem_mb,
+        runtime=jobs.minutes(jobs.fit_cost),
     params:
-        spec=fit_spec,
+        spec=jobs.fit_spec,
         # no output: Snakemake deletes outputs before a job starts, and a job continues from its checkpoint
         checkpoints=lambda wildcards: paths.checkpoints(**wildcards),
     message:
@@ -90,19 +90,19 @@ rule fit_torchrun:
 
 use rule fit_torchrun as fit_torchrun_nodes with:
     wildcard_constraints:
-        sweep=curves("torchrun_nodes"),
-    threads: ranks_per_node
+        sweep=jobs.curves("torchrun_nodes"),
+    threads: jobs.ranks_per_node
     resources:
-        nodes=launch("nodes"),
-        ranks=launch("ranks"),
-        checkpoint_minutes=launch("checkpoint_minutes"),
-        gpu_mb=gpu_mb(fit_cost),
-        gpu=rank_gpus,
-        mem_mb=rank_mem_mb,
-        runtime=minutes(fit_cost),
+        nodes=jobs.launch("nodes"),
+        ranks=jobs.launch("ranks"),
+        checkpoint_minutes=jobs.launch("checkpoint_minutes"),
+        gpu_mb=jobs.gpu_mb(jobs.fit_cost),
+        gpu=jobs.rank_gpus,
+        mem_mb=jobs.rank_mem_mb,
+        runtime=jobs.minutes(jobs.fit_cost),
         # one task per node, started by rules/torchrun.sh itself: the SLURM plugin then leaves its own srun out
         mpi="srun",
-        tasks=launch("nodes"),
+        tasks=jobs.launch("nodes"),
         tasks_per_gpu=0,
 
 
@@ -110,7 +110,7 @@ rule evaluate:
     input:
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
         pool=rules.pool.output,
-        shared=shared_input,
+        shared=jobs.shared_input,
     output:
         paths.cell("{sweep}", "{arch}", "{N}", "{seed}"),
     log:
@@ -118,17 +118,17 @@ rule evaluate:
     benchmark:
         "results/benchmarks/evaluations/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
-        sweep=curves("large", "torchrun", "torchrun_nodes"),
+        sweep=jobs.curves("large", "torchrun", "torchrun_nodes"),
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=gpu_mb(evaluate_cost),
-        gpu=gpus,
-        mem_mb=mem_mb(evaluate_cost),
-        runtime=minutes(evaluate_cost),
+        gpu_mb=jobs.gpu_mb(jobs.evaluate_cost),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.evaluate_cost),
+        runtime=jobs.minutes(jobs.evaluate_cost),
     params:
-        code=EVALUATION,
-        shared=lambda wildcards, input: f"--shared {input.shared}" if input.shared else "",
+        code=jobs.evaluation,
+        shared=shared_option,
     message:
         "evaluate {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
@@ -137,8 +137,8 @@ rule evaluate:
 
 rule untrained:
     input:
-        pools=seed_pools,
-        shared=shared_input,
+        pools=jobs.pools,
+        shared=jobs.shared_input,
     output:
         paths.untrained("{sweep}"),
     log:
@@ -146,13 +146,13 @@ rule untrained:
     benchmark:
         "results/benchmarks/untrained/{sweep}.tsv"
     wildcard_constraints:
-        sweep=CHEAP_UNTRAINED,
+        sweep=jobs.cheap(resources.untrained),
     conda:
         "../envs/koct.yaml"
     params:
-        spec=problem_spec("koct.evaluation", *metrics.modules()),
-        seeds=lambda wildcards: SWEEPS[wildcards.sweep].seeds,
-        shared=lambda wildcards, input: f"--shared {input.shared}" if input.shared else "",
+        spec=jobs.problem_spec("koct.evaluation", *metrics.modules()),
+        seeds=jobs.seeds,
+        shared=shared_option,
     message:
         "untrained network of {wildcards.sweep}"
     shell:
@@ -162,9 +162,9 @@ rule untrained:
 
 use rule untrained as untrained_large with:
     wildcard_constraints:
-        sweep=LARGE_UNTRAINED,
+        sweep=jobs.large(resources.untrained),
     resources:
-        gpu_mb=gpu_mb(sweep_cost(resources.untrained)),
-        gpu=gpus,
-        mem_mb=mem_mb(sweep_cost(resources.untrained)),
-        runtime=minutes(sweep_cost(resources.untrained)),
+        gpu_mb=jobs.gpu_mb(jobs.cost(resources.untrained)),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.cost(resources.untrained)),
+        runtime=jobs.minutes(jobs.cost(resources.untrained)),

@@ -3,7 +3,7 @@
 
 rule pool:
     input:
-        own_files,
+        jobs.own_files,
     output:
         paths.pool("{sweep}", "{seed}"),
     log:
@@ -11,11 +11,11 @@ rule pool:
     benchmark:
         "results/benchmarks/pools/{sweep}/seed{seed}.tsv"
     wildcard_constraints:
-        sweep=CHEAP_POOL,
+        sweep=jobs.cheap(resources.pool),
     conda:
         "../envs/koct.yaml"
     params:
-        spec=pool_spec,
+        spec=jobs.pool_spec,
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
@@ -24,17 +24,17 @@ rule pool:
 
 use rule pool as pool_large with:
     wildcard_constraints:
-        sweep=LARGE_POOL,
+        sweep=jobs.large(resources.pool),
     resources:
-        gpu_mb=gpu_mb(sweep_cost(resources.pool)),
-        gpu=gpus,
-        mem_mb=mem_mb(sweep_cost(resources.pool)),
-        runtime=minutes(sweep_cost(resources.pool)),
+        gpu_mb=jobs.gpu_mb(jobs.cost(resources.pool)),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.cost(resources.pool)),
+        runtime=jobs.minutes(jobs.cost(resources.pool)),
 
 
 rule known:
     input:
-        own_files,
+        jobs.own_files,
     output:
         paths.shared("{sweep}"),
     log:
@@ -44,10 +44,10 @@ rule known:
     conda:
         "../envs/koct.yaml"
     resources:
-        mem_mb=mem_mb(sweep_cost(resources.shared)),
-        runtime=minutes(sweep_cost(resources.shared)),
+        mem_mb=jobs.mem_mb(jobs.cost(resources.shared)),
+        runtime=jobs.minutes(jobs.cost(resources.shared)),
     params:
-        spec=problem_spec("koct.cells"),
+        spec=jobs.problem_spec("koct.cells"),
     message:
         "known operator of {wildcards.sweep}"
     shell:
@@ -56,7 +56,7 @@ rule known:
 
 rule normal:
     input:
-        shared_input,
+        jobs.shared_input,
     output:
         paths.normal("{sweep}"),
     log:
@@ -66,10 +66,10 @@ rule normal:
     conda:
         "../envs/koct.yaml"
     resources:
-        mem_mb=mem_mb(sweep_cost(resources.normal)),
-        runtime=minutes(sweep_cost(resources.normal)),
+        mem_mb=jobs.mem_mb(jobs.cost(resources.normal)),
+        runtime=jobs.minutes(jobs.cost(resources.normal)),
     params:
-        spec=problem_spec("koct.cells"),
+        spec=jobs.problem_spec("koct.cells"),
     message:
         "normal matrix of {wildcards.sweep}"
     shell:
@@ -88,12 +88,12 @@ rule gram:
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=gpu_mb(sweep_cost(resources.gram)),
-        gpu=gpus,
-        mem_mb=mem_mb(sweep_cost(resources.gram)),
-        runtime=minutes(sweep_cost(resources.gram)),
+        gpu_mb=jobs.gpu_mb(jobs.cost(resources.gram)),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.cost(resources.gram)),
+        runtime=jobs.minutes(jobs.cost(resources.gram)),
     params:
-        spec=problem_spec("koct.cells", "koct.networks.linalg", layers=False),
+        spec=jobs.problem_spec("koct.cells", "koct.networks.linalg", layers=False),
     message:
         "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
     shell:

@@ -45,9 +45,9 @@ rule figure_sweeps:
 
 rule figure_recons:
     input:
-        fits=recons_fits,
-        pool=lambda wildcards: paths.pool(wildcards.sweep, SWEEPS[wildcards.sweep].seeds[0]),
-        shared=shared_input,
+        fits=jobs.first_fits,
+        pool=jobs.first_pool,
+        shared=jobs.shared_input,
     output:
         "results/fig_recons_{sweep}.png",
     log:
@@ -57,13 +57,13 @@ rule figure_recons:
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=gpu_mb(sweep_cost(resources.recons)),
-        gpu=gpus,
-        mem_mb=mem_mb(sweep_cost(resources.recons)),
-        runtime=minutes(sweep_cost(resources.recons)),
+        gpu_mb=jobs.gpu_mb(jobs.cost(resources.recons)),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.cost(resources.recons)),
+        runtime=jobs.minutes(jobs.cost(resources.recons)),
     params:
-        code=recons_code,
-        shared=lambda wildcards, input: f"--shared {input.shared}" if input.shared else "",
+        code=jobs.recons_code,
+        shared=shared_option,
     message:
         "figure {output}"
     shell:

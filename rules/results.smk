@@ -3,8 +3,8 @@
 
 rule collect:
     input:
-        cells=CELLS,
-        untrained=[paths.untrained(sweep.name) for sweep in STUDY if sweep.problem.has_layers],
+        cells=jobs.cells,
+        untrained=jobs.untrained(),
     output:
         cells="results/cells.parquet",
         untrained="results/untrained.parquet",
@@ -15,7 +15,7 @@ rule collect:
     conda:
         "../envs/koct.yaml"
     params:
-        study=canonical(STUDY),
+        study=jobs.canonical,
         code=digest("koct.results", *metrics.modules()),
     message:
         "collect {output}"
@@ -37,7 +37,7 @@ rule calibrate:
     conda:
         "../envs/koct.yaml"
     params:
-        metrics=json.dumps({sweep.name: sweep.metric for sweep in STUDY}),
+        metrics=jobs.metric_of_sweeps(),
         code=digest("koct.results"),
     message:
         "calibrate {output}"
@@ -58,7 +58,7 @@ rule budget:
     conda:
         "../envs/koct.yaml"
     params:
-        wanted=json.dumps({sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in STUDY}),
+        wanted=jobs.targets_of_sweeps(),
         code=digest("koct.results"),
     message:
         "budget {output}"
