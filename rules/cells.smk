@@ -48,6 +48,7 @@ rule fit_large:
         spec=jobs.fit_spec,
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
+        " ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
     shell:
         "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
@@ -82,6 +83,7 @@ rule fit_torchrun:
         checkpoints=lambda wildcards: paths.checkpoints(**wildcards),
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}, on {resources.ranks} ranks"
+        " ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
     shell:
         "sh $KOCT_TORCHRUN {resources.nodes} {resources.ranks}"
         " fit-torchrun --spec {params.spec:q} --inputs {input} --out {output}"
@@ -168,3 +170,5 @@ use rule untrained as untrained_large with:
         gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.cost(resources.untrained)),
         runtime=jobs.minutes(jobs.cost(resources.untrained)),
+    message:
+        "untrained network of {wildcards.sweep} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"

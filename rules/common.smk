@@ -22,10 +22,11 @@ os.environ.update(
 
 from koct import metrics
 from koct.errors import KoctError
-from koct.workflow import paths, queue, resources
+from koct.workflow import paths, queue, resources, terminal
 from koct.workflow.jobs import Jobs
 from koct.workflow.sources import digest
 
+terminal.calm(workflow)
 try:
     jobs = Jobs(config)
 except KoctError as error:
@@ -50,8 +51,8 @@ def shared_option(wildcards, input):
 
 def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
-    what = f"{len(jobs.study)} sweeps, {len(jobs.cells)} cells, device {jobs.device}"
-    logger.info(f"Study {config['study']}: {what}.")
+    sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
+    logger.info(f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}.")
     if workflow.local_exec and not workflow.execution_settings.lock:
         return
     try:

@@ -30,6 +30,8 @@ use rule pool as pool_large with:
         gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.cost(resources.pool)),
         runtime=jobs.minutes(jobs.cost(resources.pool)),
+    message:
+        "pool of {wildcards.sweep}, seed {wildcards.seed} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
 
 
 rule known:
@@ -95,6 +97,6 @@ rule gram:
     params:
         spec=jobs.problem_spec("koct.cells", "koct.networks.linalg", layers=False),
     message:
-        "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
+        "Gram matrix of {wildcards.sweep}, seed {wildcards.seed} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
     shell:
         "python -m koct gram --spec {params.spec:q} --pool {input} --out {output} > {log} 2>&1"

@@ -1,0 +1,178 @@
+"""What a run shows on the terminal: little, but every failure, and all that Snakemake says to those who ask for it."""
+
+import io
+import logging
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from koct.workflow import queue, terminal
+
+COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)
+ONE_JOB = ["--force", "results/table_fullscale.tex"]
+
+
+def small(checkout):
+    run = checkout()
+    config = yaml.safe_load(run.path("config.yaml").read_text())
+    config["sweeps"]["H8"].update(N=[4, 8], seeds=[1])
+    config["studies"]["surrogate"] = ["H8"]
+    run.path("config.yaml").write_text(yaml.safe_dump(config))
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(checkout):
+    """A small study, and what running it printed."""
+    run = small(checkout)
+    return run, run.snakemake()
+
+
+def test_a_plain_run_prints_one_short_line_for_each_job(finished):
+    _, done = finished
+    lines = done.stderr.splitlines()
+    counted = [line for line in lines if COUNT.match(line)]
+    jobs = len(counted)
+    assert done.stdout == ""
+    assert [line.partition("]")[0] for line in counted] == [f"[{i:2}/{jobs}" for i in range(1, jobs + 1)]
+    assert {f"fit {arch} of H8, N = {N}, seed 1" for arch in ("ko", "fc") for N in (4, 8)} <= {
+        line.partition("] ")[2] for line in counted
+    }
+    assert len(lines) <= jobs + 15
+    assert max(map(len, lines)) <= 200
+    assert COUNT.search(done.stderr).start() > done.stderr.index("Study surrogate: 1 sweeps, 4 cells")
+
+
+def test_the_end_says_where_the_results_and_the_complete_log_are(finished):
+    _, done = finished
+    result, log, time = done.stderr.splitlines()[-3:]
+    assert re.fullmatch(r"\[(\d+)/\1\] the study is complete: see results/", result)
+    assert time.startswith("Elapsed time: ")
+    complete = Path(log.removeprefix("Complete log(s): ")).read_text()
+    for told in ("SNAKEMAKE", "Job stats:", "Select jobs", "Reason: Missing output files: results/pools/H8/seed1.npy"):
+        assert told in complete
+    assert not COUNT.search(complete)
+
+
+def test_a_second_run_says_that_nothing_is_left(finished):
+    run, _ = finished
+    done = run.snakemake()
+    assert "Nothing to be done" in done.stderr
+    assert len(done.stderr.splitlines()) <= 3
+
+
+def test_a_failure_is_told_in_full_and_its_command_once(checkout):
+    broken = small(checkout)
+    broken.snakemake("results/pools/H8/seed1.npy")
+    pool = broken.path("results/pools/H8/seed1.npy")
+    pool.write_bytes(pool.read_bytes()[:1000])
+    done = broken.snakemake("results/cells/H8/fc/N4_seed1.json", check=False)
+    assert done.returncode == 1
+    log = "results/logs/fits/H8/fc/N4_seed1.log"
+    for told in (
+        "returned non-zero exit status 2",
+        "Error in rule fit:",
+        "message: fit fc of H8, N = 4, seed 1",
+        f"log: {log}",
+        f"Logfile {log}:",
+        "koct: error: results/pools/H8/seed1.npy is not",
+        "Exiting because a job execution failed",
+        "WorkflowError:\nAt least one job did not complete successfully.",
+    ):
+        assert told in done.stderr
+    assert done.stderr.count("python -m koct fit") == 1
+
+
+def test_errors_of_the_workflow_itself_are_told(finished):
+    run, _ = finished
+    assert "No rule to produce nothing" in run.snakemake("nothing", check=False).stderr
+    with queue.take_lock(run.folder):
+        done = run.snakemake(*ONE_JOB, check=False)
+    assert re.search(r"WorkflowError.*\nanother snakemake \(process \d+ on .*\) runs in this folder", done.stderr)
+
+
+@pytest.mark.parametrize("flag", ["--quiet=host", "--verbose", "--printshellcmds", "--debug-dag"])
+def test_who_says_how_much_to_print_gets_what_snakemake_prints(finished, flag):
+    run, _ = finished
+    told = run.snakemake(flag, *ONE_JOB).stderr
+    assert "Building DAG of jobs..." in told
+    assert "Finished jobid: 0 (Rule: table_fullscale)" in told
+    assert not COUNT.search(told)
+
+
+def test_a_quiet_run_is_as_quiet_as_snakemake_makes_it(finished):
+    run, _ = finished
+    told = run.snakemake("--quiet", "all", "--", *ONE_JOB[1:]).stderr
+    assert len(told.splitlines()) == 1  # of the profile
+
+
+def test_a_dry_run_is_snakemakes_own_without_endless_lists(checkout):
+    told = checkout().snakemake("--dry-run").stdout
+    assert told.count("Job stats:\n") == 2
+    assert told.count("\nReason: ") == int(re.search(r"^total +(\d+)$", told, re.M)[1])
+    assert "\nReason: Missing output files: results/pools/H8/seed1.npy\n" in told
+    assert "\nReasons:\n" in told
+    assert re.search(r"see results/\nReason: Input files updated by another job: (\S+, ){5}and \d+ more\n", told)
+    assert max(map(len, told.splitlines())) < 600
+    assert not COUNT.search(told)
+
+
+def test_a_terminal_shows_one_line_that_is_rewritten(finished):
+    run, _ = finished
+    ours, theirs = pty.openpty()
+    command = [Path(sys.executable).with_name("snakemake"), *ONE_JOB]
+    process = subprocess.Popen(command, cwd=run.folder, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    told = b""
+    try:
+        while part := os.read(ours, 4096):
+            told += part
+    except OSError:  # Linux ends a terminal so
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    line = "\r[{}/1] table results/table_fullscale.tex\033[K"
+    assert line.format(0) + line.format(1) + "\r\n" in told.decode()
+
+
+def workflow_of_snakemake(name="DefaultStreamHandler", main=True, dryrun=False):
+    """As much of a workflow as `calm` looks at."""
+    printer = logging.StreamHandler(io.StringIO())
+    printer.name = name
+    logger = logging.Logger("snakemake")
+    logger.addHandler(printer)
+    flags = dict.fromkeys(["quiet", "verbose", "printshellcmds", "debug_dag", "log_handler_settings"])
+    return SimpleNamespace(
+        output_settings=SimpleNamespace(**flags, dryrun=dryrun),
+        logger_manager=SimpleNamespace(logger=logger),
+        is_main_process=main,
+        printer=printer,
+    )
+
+
+@pytest.mark.parametrize("changed", [{"name": "another"}, {"main": False}])
+def test_a_jobs_own_snakemake_and_an_unknown_one_stay_as_they_are(changed):
+    workflow = workflow_of_snakemake(**changed)
+    terminal.calm(workflow)
+    assert workflow.logger_manager.logger.handlers == [workflow.printer]
+    terminal.calm(object())
+
+
+@pytest.mark.parametrize("dryrun", [False, True])
+def test_a_record_unlike_those_we_know_is_printed_as_it_is(dryrun):
+    workflow = workflow_of_snakemake(dryrun=dryrun)
+    terminal.calm(workflow)
+    logger = workflow.logger_manager.logger
+    assert logger.handlers != [workflow.printer]
+    for event in ("JOB_INFO", "JOB_ERROR", "PROGRESS", "NEW"):
+        logger.error(f"a new {event}", extra={"event": SimpleNamespace(name=event)})
+    logger.warning("a warning")
+    told = workflow.printer.stream.getvalue().splitlines()
+    assert told == ["a new JOB_INFO", "a new JOB_ERROR", "a new PROGRESS", "a new NEW", "a warning"]

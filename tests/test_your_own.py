@@ -1,0 +1,202 @@
+"""The example of docs/your-own.md, run through Snakemake from a folder outside the package: koct is not edited."""
+
+import json
+import shutil
+
+import matplotlib.cbook
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT
+
+from koct.contracts import Workload
+from koct.registry import architecture
+from koct.workflow import config, resources
+
+pytest.importorskip("torch", reason="torch is not installed: the example's CNN needs it")
+
+AGGREGATES = {"collect": 1, "calibrate": 1, "budget": 1, "figure_recons": 1, "figure_sweeps": 1}
+AGGREGATES |= {"table_calibration": 1, "table_scaling": 1, "table_budget": 1}
+
+
+class Own:
+    """A checkout, and beside it a folder of the user's with a problem, a network, a photograph and a config."""
+
+    def __init__(self, checkout, folder):
+        self.checkout, self.folder = checkout, folder
+        for name in ("deconvolution.py", "cnn.py"):
+            shutil.copy(ROOT / "docs/your-own" / name, folder)
+        photo = matplotlib.cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
+        shutil.copy(photo, folder / "photo.jpg")
+        overlay = yaml.safe_load((ROOT / "docs/your-own/config.yaml").read_text())
+        overlay["sweeps"]["photo"] |= {
+            "problem": str(folder / "deconvolution.py"),
+            "images": str(folder / "photo.jpg"),
+            "archs": ["ko", "fc", str(folder / "cnn.py")],
+            "cnn": {"channels": 4, "iterations": 20},
+            "H": 12,
+            "pool": {"train": 16, "val": 8, "test": 8},
+            "N": [4, 16],
+            "seeds": [1],
+        }
+        self.write(overlay)
+
+    def write(self, overlay):
+        (self.folder / "own.yaml").write_text(yaml.safe_dump(overlay))
+
+    def change(self, **entries):
+        overlay = yaml.safe_load((self.folder / "own.yaml").read_text())
+        overlay["sweeps"]["photo"] |= entries
+        self.write(overlay)
+
+    def snakemake(self, *arguments, **settings):
+        return self.checkout.snakemake(*arguments, "--configfile", self.folder / "own.yaml", **settings)
+
+    def plan(self, *arguments):
+        return self.checkout.plan(*arguments, "--configfile", self.folder / "own.yaml")
+
+
+@pytest.fixture(scope="module")
+def own(checkout, tmp_path_factory):
+    made = Own(checkout(), tmp_path_factory.mktemp("mine"))
+    made.snakemake()
+    return made
+
+
+@pytest.fixture
+def edited(own):
+    """Change files of the user's folder for one test."""
+    before = {}
+
+    def edit(name, change):
+        path = own.folder / name
+        before.setdefault(path, path.read_text())
+        path.write_text(change(before[path]))
+
+    yield edit
+    for path, text in before.items():
+        path.write_text(text)
+
+
+def test_the_grid_is_fitted_and_counted(own):
+    cells = pd.read_parquet(own.checkout.path("results/cells.parquet"))
+    assert len(cells) == 3 * 2
+    assert set(cells["problem"]) == {"deconvolution"}
+    assert set(cells["H"]) == {12}
+    assert cells[["V", "B"]].isna().all(axis=None)
+    p = cells.groupby("arch")["p"].first()
+    convolutions = (9 + 1) * 4 + (9 * 4 + 1) * 4 + (9 * 4 + 1)
+    assert p.to_dict() == {"ko": 144, "fc": 144 * 144, "cnn": convolutions}
+    assert cells["mse"].between(1e-5, 0.1).all()
+    untrained = pd.read_parquet(own.checkout.path("results/untrained.parquet"))
+    assert len(untrained) == 1
+    for name in ("fig_recons_photo.png", "fig_sweeps.pdf", "table_calibration.tex"):
+        assert own.checkout.path(f"results/{name}").stat().st_size > 500
+    assert "CNN" in own.checkout.path("results/table_calibration.tex").read_text()
+
+
+def test_a_restored_network_is_the_fitted_one(own, tmp_path, monkeypatch):
+    """Evaluated again from its file, the CNN has the errors of its row."""
+    monkeypatch.setenv("KOCT_EVALUATION", "another")
+    row = tmp_path / "row.json"
+    cell = "photo/cnn/N16_seed1"
+    pool = "results/pools/photo/seed1.npy"
+    own.checkout.koct("evaluate", f"results/fits/{cell}.npy", "--pool", pool, "--out", row)
+    original = own.checkout.path(f"results/cells/{cell}.json")
+    again, original = (json.loads(path.read_text()) for path in (row, original))
+    assert again.keys() == original.keys()
+    for key in ("mse", "rrmse_peak", "rrmse_norm", "val_mse"):
+        assert again[key] == pytest.approx(original[key], rel=1e-5)
+
+
+def test_nothing_runs_again_by_itself(own, edited):
+    assert own.plan() == {}
+    edited("cnn.py", lambda text: '"""Another docstring."""\n# and a comment\n' + text.split('"""', 2)[2])
+    edited("deconvolution.py", lambda text: text.replace("    def pairs", "    # a comment\n    def pairs"))
+    assert own.plan() == {}
+
+
+def test_the_code_of_a_network_refits_it_alone(own, edited):
+    edited("cnn.py", lambda text: text.replace("manual_seed(1000 * data.seed + 7)", "manual_seed(data.seed)"))
+    assert own.plan() == {"fit": 2, **AGGREGATES}
+
+
+def test_the_code_of_a_problem_runs_everything_of_it(own, edited):
+    edited("deconvolution.py", lambda text: text.replace("default_rng([seed, number])", "default_rng([number, seed])"))
+    assert own.plan() == {"pool": 1, "normal": 1, "fit": 6, "untrained": 1, **AGGREGATES}
+
+
+def test_a_module_beside_it_counts_too(own, edited):
+    (own.folder / "helper.py").write_text("SEED = 7\n")
+    edited(
+        "cnn.py", lambda text: text.replace("* data.seed + 7", "* data.seed + SEED") + "\n\nfrom helper import SEED\n"
+    )
+    own.snakemake("results/cells/photo/cnn/N4_seed1.json")
+    assert "fit" not in own.plan("results/cells/photo/cnn/N4_seed1.json")
+    (own.folder / "helper.py").write_text("SEED = 8\n")
+    assert own.plan("results/cells/photo/cnn/N4_seed1.json") == {"fit": 1}
+    edited("cnn.py", lambda text: text)
+    own.snakemake()
+
+
+def test_a_file_that_the_problem_reads_is_an_input(own):
+    photo = own.folder / "photo.jpg"
+    before = photo.read_bytes()
+    try:
+        photo.write_bytes(before[:-2] + b"\xff\xd9")
+        photo.write_bytes(before + b"\0")
+        assert own.plan()["pool"] == 1
+    finally:
+        photo.write_bytes(before)
+        own.snakemake("--touch")
+
+
+def test_options_and_deleted_rows(own, edited):
+    edited("own.yaml", lambda text: text)
+    own.change(cnn={"channels": 4, "iterations": 21})
+    assert own.plan() == {"fit": 2, **AGGREGATES}
+    own.change(cnn={"channels": 4, "iterations": 20}, lambdas=[0.1])
+    assert own.plan() == {"fit": 6, **AGGREGATES}
+    own.change(lambdas=[0.01, 1.0, 100.0], wiener=0.02)  # changes the layers and not the pairs
+    assert own.plan() == {"normal": 1, "fit": 4, "untrained": 1, **AGGREGATES}
+    own.change(wiener=0.01, N=[4, 8, 16])
+    assert own.plan() == {"fit": 3, **AGGREGATES}
+    own.change(N=[4, 16])
+    row = own.checkout.path("results/cells/photo/cnn/N4_seed1.json")
+    text = row.read_text()
+    row.unlink()
+    try:
+        assert own.plan()["fit"] == 1
+    finally:
+        row.write_text(text)
+        own.snakemake("--touch")
+
+
+def test_a_cluster_is_asked_for_what_they_cost(own, edited):
+    """A CNN of many iterations is a job of its own, with the time and memory of its own formula, on the CPU."""
+    edited("own.yaml", lambda text: text)
+    own.change(cnn={"channels": 64, "iterations": 50_000})
+    arguments = ["--profile", "slurm", "--config", "study=photo", "--configfile", own.folder / "own.yaml"]
+    assert own.checkout.plan(*arguments) == {"fit_large": 2, "evaluate": 2, **AGGREGATES}
+    done = own.checkout.snakemake("results/cells/photo/cnn/N16_seed1.json", "--dry-run", *arguments)
+    entry = yaml.safe_load((own.folder / "own.yaml").read_text())["sweeps"]["photo"]
+    sweep = config.build("photo", entry)
+    arch = architecture(str(own.folder / "cnn.py"))(channels=64, iterations=50_000, batch=8, lr=0.003)
+    work = sweep.workload(arch, 16)
+    assert isinstance(work, Workload)
+    cost = arch.cost(work)
+    asked = f"({resources.mem_mb(cost)} MB, {resources.minutes(cost)} min, 0 GPU)"
+    assert f"fit cnn of photo, N = 16, seed 1 {asked}" in done.stdout + done.stderr
+
+
+def test_a_mistake_is_named_like_any_other(own, edited):
+    edited("own.yaml", lambda text: text)
+    own.change(blur=-1, cnn={"chanels": 8})
+    done = own.snakemake(check=False)
+    assert done.returncode == 1
+    assert "config: sweeps.photo.blur = -1 must be greater than 0" in done.stderr
+    assert "sweeps.photo.cnn.chanels is not a key of the config; did you mean 'channels'?" in done.stderr
+    own.change(blur=1.2, cnn={}, images="nowhere.jpg")
+    done = own.snakemake(check=False)
+    assert done.returncode == 1
+    assert "reads 'nowhere.jpg', which does not exist" in done.stderr
