@@ -1,6 +1,6 @@
 """koct: how many training samples a network needs, and how many a known operator saves.
 
-The conductor: says which cell needs which file. All computing happens in the package `koct`.
+Says which cell needs which file. All computing happens in the package `koct`.
 """
 
 
