@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from koct import device, metrics
+from koct.blame import blamed, line_of
+from koct.cell import Cell
 from koct.contracts import Array, Layer, Network, Part, Problem, Training
 from koct.errors import KoctError
 from koct.files import Blocks, map_array, read_record, record_writer, write_array, write_record
 from koct.problems.pools import Pool
-from koct.registry import blamed, line_of
-from koct.study import Cell
+from koct.registry import architecture
 
 LARGEST_RECORD = 2**31 - 1  # bytes that NumPy allows a record
 
@@ -51,15 +52,7 @@ class Data(Training):
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
-        problem = self.cell.problem
-        layers = tuple(problem.layers(read_shared(self.inputs.get("shared"))))
-        ends = (layers[0].operator.domain, layers[-1].operator.range) if layers else None
-        if ends != (problem.x_shape, problem.y_shape):
-            raise KoctError(
-                f"{line_of(problem, 'layers')}: the layers lead from {ends and ends[0]} to {ends and ends[1]}, "
-                f"and the shapes are {problem.x_shape} and {problem.y_shape}"
-            )
-        return layers
+        return checked_layers(self.cell.problem, read_shared(self.inputs.get("shared")))
 
     @cached_property
     def normal(self) -> Array:  # type: ignore[override]
@@ -73,16 +66,16 @@ class Data(Training):
 
     @cached_property
     def required(self) -> Mapping[str, Any]:  # type: ignore[override]
-        path, wanted = self.inputs["row"], {**self.cell.about(), "arch": self.cell.arch.requires_cell}
+        path, arch = self.inputs["row"], architecture(self.cell.arch.requires_cell)
+        wanted = {**self.cell.about(), "arch": arch.name}
         try:
-            row = json.loads(Path(path).read_text(encoding="utf-8"))
+            with open(path, encoding="utf-8") as file:
+                row = json.load(file)
             wrong = [key for key, value in wanted.items() if row[key] != value]
         except (ValueError, KeyError, TypeError):
             raise KoctError(f"{path} is not a row of results: delete it and run snakemake again") from None
         if wrong:
-            raise KoctError(
-                f"{path} is the row of another cell ({', '.join(wrong)} differ): give that of {wanted['arch']}"
-            )
+            raise KoctError(f"{path} is the row of another cell ({', '.join(wrong)} differ): give that of {arch.name}")
         return row
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
@@ -100,6 +93,25 @@ class Data(Training):
                 f"for {len(x)} samples; give flat images, {(len(x), self.cell.problem.y_size)}"
             )
         return predicted
+
+
+def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, ...]:
+    """A problem's known layers, if they lead from its x to its y."""
+    layers = tuple(problem.layers(shared))
+    where = line_of(problem, "layers")
+    for inner, outer in itertools.pairwise(layers):
+        if inner.operator.range != outer.operator.domain:
+            raise KoctError(
+                f"{where}: the layer {inner.name!r} gives shape {inner.operator.range}, "
+                f"and {outer.name!r} behind it takes {outer.operator.domain}"
+            )
+    ends = (layers[0].operator.domain, layers[-1].operator.range) if layers else None
+    if ends != (problem.x_shape, problem.y_shape):
+        raise KoctError(
+            f"{where}: the layers lead from {ends and ends[0]} to {ends and ends[1]}, "
+            f"and the shapes are {problem.x_shape} and {problem.y_shape}"
+        )
+    return layers
 
 
 def fit(data: Data) -> tuple[dict[str, Any], Network]:
@@ -125,7 +137,10 @@ def fit(data: Data) -> tuple[dict[str, Any], Network]:
 
 def _fits(data: Data) -> Iterator[tuple[float | None, Network]]:
     """What the architecture yields, if it is what the contract says."""
-    for fitted in data.cell.arch.fit(data):
+    given = data.cell.arch.fit(data)
+    if not isinstance(given, Iterable):
+        raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(given).__name__}; yield instead")
+    for fitted in given:
         ok = isinstance(fitted, tuple) and len(fitted) == 2 and isinstance(fitted[1], Network)
         if not ok:
             raise KoctError(
@@ -139,7 +154,7 @@ def describe(data: Data, lam: float | None, network: Network, seconds: float) ->
     """What a fit file says about its fit."""
     return {
         "cell": data.cell.encode(),
-        "lam": lam,
+        "lam": None if lam is None else float(lam),
         "p": int(network.parameters),
         "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
         "device": data.device.label,
@@ -166,7 +181,7 @@ def write_fit(path: str, about: dict[str, Any], network: Network, write: bool = 
         return
     text = json.dumps(about).encode()
     kinds = {name: (blocks.dtype, blocks.shape), "about": (f"S{len(text)}", ())}
-    with record_writer(path, blocks.count, **kinds) as (file, _):
+    with record_writer(path, blocks.length, **kinds) as (file, _):
         for block in blocks.blocks:
             file.write(np.ascontiguousarray(device.get(block), blocks.dtype).data)
             file.write(text)
@@ -201,7 +216,7 @@ def write_normal(problem: Problem, shared: str | None, path: str) -> None:
         arrays = read_shared(shared)
         normal = problem.normal_matrix(arrays)
         if normal is None:
-            _, R = chain.split([layer.operator for layer in problem.layers(arrays)])
+            _, R = chain.split([layer.operator for layer in checked_layers(problem, arrays)])
             normal = chain.normal_matrix(R)
     write_array(path, normal)
 

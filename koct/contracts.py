@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from koct.options import Configured, option
 
@@ -54,8 +53,7 @@ class Sizes(Configured):
         return self.train + self.held_out
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """What a job takes: the source of its memory, time limit and place in the queue.
 
     `operations` are counted so that one CPU core does 10¹⁰ of them in a second: a multiply-add in a large matrix
@@ -68,8 +66,7 @@ class Cost:
     gpu_bytes: float = 0.0
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """A named layer of the known chain; `operator` is a `koct.operators.algebra.Operator`."""
 
     name: str
@@ -161,8 +158,7 @@ class Problem(Configured, ABC):
         return type(self).shared is not Problem.shared
 
 
-@dataclass(frozen=True)
-class Workload:
+class Workload(NamedTuple):
     """The sizes from which an architecture reckons its cost."""
 
     x_size: int

@@ -44,7 +44,7 @@ CPU = Device("cpu")
 
 def get(array: Any) -> Any:
     """An array of any device as a NumPy array."""
-    return array.cpu().numpy() if is_torch(array) else array
+    return array.detach().cpu().numpy() if is_torch(array) else array
 
 
 def choose() -> Device:

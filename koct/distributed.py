@@ -8,10 +8,10 @@ import sys
 import time
 
 from koct import cells
+from koct.blame import blamed
 from koct.device import failures_explained
 from koct.errors import KoctError
 from koct.networks.ranks import Agreed, Interrupted, Ranks
-from koct.registry import blamed
 
 INTERRUPTED = 75  # exit status (EX_TEMPFAIL) of a job that a signal ended after a checkpoint
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def map_array(path: str | os.PathLike[str]) -> Any:
         raise KoctError(f"{path} is not a complete NumPy file: delete it and run snakemake again") from None
 
 
-def write_record(path: str | os.PathLike[str], **fields: Any) -> None:
+def write_record(path: str | os.PathLike[str], /, **fields: Any) -> None:
     """Write named arrays as one NumPy record: unlike in an archive, each can be mapped into memory alone."""
     fields = {name: np.asarray(value) for name, value in fields.items()}
     dtype = np.dtype([(name, value.dtype, value.shape) for name, value in fields.items()])
@@ -79,11 +78,10 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {name: record[name] for name in record.dtype.names}
 
 
-@dataclass
-class Blocks:
-    """An array that is too large to hold: `count` blocks of one shape, produced one after the other."""
+class Blocks(NamedTuple):
+    """An array that is too large to hold: `length` blocks of one shape, produced one after the other."""
 
-    count: int
+    length: int
     shape: tuple[int, ...]
     blocks: Iterable[Any]
     dtype: str = "<f4"

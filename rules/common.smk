@@ -49,6 +49,14 @@ def shared_option(wildcards, input):
     return f"--shared {input.shared}" if input.shared else ""
 
 
+def compile_package():
+    """Where Python may not cache bytecode, every job would compile the package again: 30 ms of its 150."""
+    if sys.dont_write_bytecode:
+        import compileall
+
+        compileall.compile_dir(os.path.join(workflow.basedir, "koct"), quiet=2)
+
+
 def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"

@@ -8,8 +8,8 @@ NAME or, for the square of its mean over seeds, NAME2. Cells that are expensive 
 from __future__ import annotations
 
 import importlib
+import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 HELPERS = {"__init__", "curve", "relative"}
@@ -18,7 +18,8 @@ HELPERS = {"__init__", "curve", "relative"}
 @cache
 def names() -> tuple[str, ...]:
     """All metrics."""
-    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in HELPERS))
+    files = (name.removesuffix(".py") for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
+    return tuple(sorted(name for name in files if name not in HELPERS))
 
 
 def modules() -> list[str]:

@@ -33,7 +33,9 @@ class FcFsdp(TorchrunArchitecture):
         """The minimum of the ridge's objective with the λ of the ridge's cell."""
         from koct.networks.descent import Descent
 
-        descent = Descent(data, float(data.required["lam"]), self.iterations)
+        with data.ranks.together():
+            lam = float(data.required["lam"])
+        descent = Descent(data, lam, self.iterations)
         descent.train()
         yield descent.lam, Trained(descent)
 

@@ -21,7 +21,7 @@ class Agreed(KoctError):
     """An error that every rank knows of."""
 
 
-class Interrupted(Exception):
+class Interrupted(BaseException):
     """A signal ended the fit after a checkpoint; run again to continue."""
 
 

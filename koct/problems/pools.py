@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import itertools
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from koct.blame import line_of
 from koct.contracts import Part, Problem, Sizes
 from koct.errors import KoctError
 from koct.files import map_array, record_writer
-from koct.registry import line_of
 
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 
@@ -46,7 +46,13 @@ def _checked(problem: Problem, seed: int, sizes: Sizes) -> Iterator[tuple[Any, A
             raise KoctError(f"{where}: pairs gave {seen} {part} pairs and sizes.{part} asks for {held}")
 
     kinds = None
-    for name, x, y in problem.pairs(seed, sizes):
+    given = problem.pairs(seed, sizes)
+    if not isinstance(given, Iterable):
+        raise KoctError(f"{where}: pairs returned {type(given).__name__}; yield (part, x, y)")
+    for chunk in given:
+        if not isinstance(chunk, tuple) or len(chunk) != 3:
+            raise KoctError(f"{where}: pairs yielded {type(chunk).__name__}; yield (part, x, y)")
+        name, x, y = chunk
         if name not in PARTS[PARTS.index(part) :]:
             raise KoctError(
                 f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test, in this order"
@@ -71,6 +77,8 @@ def _checked(problem: Problem, seed: int, sizes: Sizes) -> Iterator[tuple[Any, A
         if now != kinds:
             raise KoctError(f"{where}: a chunk of {now} came after chunks of {kinds}; all must be of one kind")
         seen += len(x)
+        if seen > getattr(sizes, part):
+            ended()  # at once: pairs that never end would fill the disk
         if len(x):
             yield x, y
     for _ in PARTS[PARTS.index(part) :]:

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from koct import metrics, registry
+from koct.blame import blamed
+from koct.cell import encode_curve
 from koct.contracts import Architecture, Problem, Sizes
 from koct.errors import KoctError
 from koct.options import Configured, Option, check, check_value, dotted, option, unknown
-from koct.study import Sweep, encode_curve
+from koct.workflow.sweep import Sweep
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -246,15 +248,22 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
             )
     if sweep.metric not in metrics.curve_metrics():
         yield f"sweeps.{name}.metric = {sweep.metric!r} must be one of {', '.join(metrics.curve_metrics())}"
-    with registry.blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
+    with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
+        for shape in (sweep.problem.x_shape, sweep.problem.y_shape):
+            if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
+                yield f"sweeps.{name}: {sweep.problem.source} has the shape {shape!r}; give a tuple of whole numbers"
+                return  # nothing else can be checked
+        for key, known in (("device", ("cpu", "auto")), ("validation_metric", metrics.names())):
+            value = getattr(sweep.problem, key)
+            if value not in known:
+                source = sweep.problem.source
+                yield f"sweeps.{name}: {source} has {key} = {value!r}; it must be one of {', '.join(known)}"
         for text in sweep.problem.check(sweep.seeds, sweep.sizes):
             yield f"sweeps.{name}.{text}"
         for arch in sweep.archs + sweep.required:
             for text in arch.check(sweep.problem):
-                yield f"sweeps.{name}.{section(type(arch))}.{text}"
-        for shape in (sweep.problem.x_shape, sweep.problem.y_shape):
-            if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
-                yield f"sweeps.{name}: {sweep.problem.source} has the shape {shape!r}; give a tuple of whole numbers"
+                separator = "." if text.split(maxsplit=1)[0] in arch.options() else ": "
+                yield f"sweeps.{name}.{section(type(arch))}{separator}{text}"
         for path in sweep.problem.files():
             yield from _check_file(name, sweep.problem, path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from koct import metrics, options, registry
@@ -30,18 +31,12 @@ def document() -> str:
 
 def document_file(source: str) -> str:
     """The options of a user's own problem or architecture."""
-    found: type[Problem] | type[Architecture]
-    if "(Problem)" in open(source, encoding="utf-8").read():  # noqa: SIM115
-        found, prefix = registry.problem(source), "sweeps.NAME."
-    else:
-        found = registry.architecture(source)
-        prefix = f"sweeps.NAME.{section(found)}."
+    found = registry.either(source)
+    prefix = f"sweeps.NAME.{section(found)}." if issubclass(found, Architecture) else "sweeps.NAME."
     return "\n".join(_of_file(found, prefix)) + "\n"
 
 
 def _of_file(found: type[Problem] | type[Architecture], prefix: str) -> list[str]:
-    import sys
-
     about = (sys.modules[found.__module__].__doc__ or "").strip().partition("\n")[0]
     rows = list(options.table(found.options(), prefix))
     return [about, "", *HEAD, *rows] if rows else [about, "", "It has no options."]

@@ -13,11 +13,12 @@ from functools import cache
 from typing import Any
 
 from koct import metrics
+from koct.cell import encode_curve, encode_problem
 from koct.contracts import Architecture, Cost, Problem
 from koct.registry import module_of
-from koct.study import Sweep, encode_curve, encode_problem
 from koct.workflow import config, paths, resources
 from koct.workflow.sources import digest
+from koct.workflow.sweep import Sweep
 
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text

@@ -10,7 +10,7 @@ import math
 from functools import cache
 
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
-from koct.study import Sweep
+from koct.workflow.sweep import Sweep
 
 SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)

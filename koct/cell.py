@@ -1,19 +1,17 @@
-"""What one passes around: a sweep of the study, a cell of a sweep, and how a job is told of them."""
+"""A cell of the study, and how a job is told of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from koct import registry
-from koct.contracts import Architecture, Cost, Problem, Sizes, Workload
+from koct.contracts import Architecture, Problem
 
 GEOMETRY = ("H", "V", "B")  # columns of the results; null where a problem has no such option
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One fit: an architecture on a problem, with the first N training pairs of the pool of a seed."""
 
     sweep: str
@@ -37,7 +35,7 @@ class Cell:
         return cls(
             spec["sweep"],
             decode_problem(spec["problem"]),
-            arch.build(_with_unset(arch, spec["arch"]["options"])),
+            arch.from_values(spec["arch"]["options"]),
             spec["N"],
             spec["seed"],
             tuple(spec["lambdas"]),
@@ -71,49 +69,5 @@ def encode_problem(problem: Problem, layers: bool) -> dict[str, Any]:
 
 
 def decode_problem(spec: Mapping[str, Any]) -> Problem:
-    found = registry.problem(spec["source"])
-    return found.build(_with_unset(found, spec["options"]))
-
-
-def _with_unset(cls: type[Problem] | type[Architecture], options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that a job was not told of, since it has no use for them, are None."""
-    return {**dict.fromkeys(cls.options()), **options}
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """One sweep: a problem with its options, and the grid of cells on it.
-
-    `archs` are those of the grid, `required` those whose cells they read.
-    """
-
-    name: str
-    problem: Problem
-    sizes: Sizes
-    N: tuple[int, ...]
-    seeds: tuple[int, ...]
-    archs: tuple[Architecture, ...]
-    required: tuple[Architecture, ...]
-    lambdas: tuple[float, ...]
-    metric: str
-    targets: tuple[float, ...]
-
-    @property
-    def pictured(self) -> bool:
-        """Whether a figure shows its reconstructions."""
-        return self.problem.pictured and len(self.problem.y_shape) == 2
-
-    def arch(self, name: str) -> Architecture:
-        return next(arch for arch in self.archs + self.required if arch.name == name)
-
-    def grid(self) -> Iterator[dict[str, Any]]:
-        """sweep, arch, N and seed of every cell, as wildcard values."""
-        for arch in self.archs:
-            for N in self.N:
-                for seed in self.seeds:
-                    yield {"sweep": self.name, "arch": arch.name, "N": N, "seed": seed}
-
-    def workload(self, arch: Architecture, N: int) -> Workload:
-        layers = self.problem.cost("layers", self.sizes) or Cost(self.problem.x_size * self.problem.y_size)
-        count = len(self.lambdas) if arch.uses_lambdas else 1
-        return Workload(self.problem.x_size, self.problem.y_size, N, self.sizes, count, layers)
+    return registry.problem(spec["source"]).from_values(spec["options"])
