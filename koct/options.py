@@ -111,6 +111,9 @@ class Configured:
         for name, kind in kinds.items():
             if name not in cls._declared and typing.get_origin(kind) is not ClassVar:
                 raise TypeError(f'the option {name} has no description: write {name} = option("...")')
+        for name in cls._declared:
+            if name not in kinds:
+                raise TypeError(f"the option {name} has no type: write {name}: float = option(...)")
         return {name: Option(name, kinds[name], **declared.settings) for name, declared in cls._declared.items()}
 
     @classmethod

@@ -200,3 +200,58 @@ def test_a_mistake_is_named_like_any_other(own, edited):
     done = own.snakemake(check=False)
     assert done.returncode == 1
     assert "reads 'nowhere.jpg', which does not exist" in done.stderr
+
+
+PLAIN = '''
+"""Linear pairs with noise: nothing is known."""
+
+from koct.contracts import Cost, Problem, option
+
+
+class Plain(Problem):
+    size: int = option("numbers of x", minimum=1)
+
+    @property
+    def x_shape(self):
+        return (self.size,)
+
+    @property
+    def y_shape(self):
+        return (3,)
+
+    def pairs(self, seed, sizes):
+        import numpy as np
+
+        rng = np.random.default_rng(seed)
+        M = np.random.default_rng(0).standard_normal((self.size, 3))
+        for part in ("train", "val", "test"):
+            x = rng.standard_normal((getattr(sizes, part), self.size))
+            yield part, x, x @ M + 0.1 * rng.standard_normal((len(x), 3))
+
+    def cost(self, stage, sizes):
+        return Cost()
+'''
+
+
+def test_a_problem_that_knows_nothing_runs_to_the_end(checkout, tmp_path):
+    """No layers, no untrained network, no picture, no H, V or B: tables and figure all the same."""
+    (tmp_path / "plain.py").write_text(PLAIN)
+    run = checkout()
+    entry = {"problem": str(tmp_path / "plain.py"), "size": 8, "archs": ["fc"], "N": [4, 32], "seeds": [1, 2]}
+    entry |= {"pool": {"train": 32, "val": 8, "test": 64}, "lambdas": [0.01, 1.0], "metric": "mse", "targets": [0.02]}
+    config = {"study": "mine", "studies": {"mine": ["plain"]}, "sweeps": {"plain": entry}}
+    run.path("config.yaml").write_text(yaml.safe_dump(config))
+    run.snakemake()
+    cells = pd.read_parquet(run.path("results/cells.parquet"))
+    assert cells[["H", "V", "B"]].isna().all(axis=None)
+    assert set(cells["p"]) == {8 * 3}
+    assert cells.query("N == 32")["mse"].mean() == pytest.approx(0.01 * (1 + 8 / 24), rel=0.3)  # least squares
+    assert pd.read_parquet(run.path("results/untrained.parquet")).empty
+    assert run.path("results/fig_sweeps.png").stat().st_size > 1000
+    assert not list(run.path("results").glob("fig_recons*"))
+    assert "plain & -- & -- & --" in run.path("results/table_scaling.tex").read_text()
+    entry["archs"] = ["ko"]
+    run.path("config.yaml").write_text(yaml.safe_dump(config))
+    done = run.snakemake(check=False)
+    assert done.returncode == 1
+    assert "sweeps.plain.ko: the problem plain has no known layers" in done.stderr

@@ -1,0 +1,390 @@
+"""Problems and architectures in files of a user's own: how they are loaded, and what goes wrong in them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from koct import cli, registry
+from koct.blame import blamed
+from koct.cell import Cell
+from koct.contracts import Sizes
+from koct.errors import KoctError
+from koct.networks.ranks import Interrupted
+from koct.problems import pools
+from koct.workflow.config import read
+
+SIZES = Sizes(train=4, val=3, test=3)
+PROBLEM = '''"""Two numbers in, three out."""
+
+import numpy as np
+
+from koct.contracts import Layer, Problem, option
+
+
+class Own(Problem):
+    noise: float = option("standard deviation of the noise", default=0.0, minimum=0)
+
+    @property
+    def x_shape(self):
+        return (2,)
+
+    @property
+    def y_shape(self):
+        return (3,)
+
+    def pairs(self, seed, sizes):
+        rng = np.random.default_rng(seed)
+        for part in ("train", "val", "test"):
+            x = rng.random((getattr(sizes, part), 2))
+            yield part, x, x @ np.arange(6.0).reshape(2, 3)
+'''
+ARCH = '''"""A matrix by least squares."""
+
+import numpy as np
+
+from koct.contracts import Architecture, Network
+
+
+class Own(Architecture):
+    def fit(self, data):
+        for lam in data.lambdas:
+            normal = data.x.T @ data.x + lam * np.eye(2)
+            yield lam, OwnNetwork(np.linalg.solve(normal, data.x.T @ data.y))
+
+    def restore(self, state, data):
+        return OwnNetwork(state["matrix"])
+
+
+class OwnNetwork(Network):
+    def __init__(self, matrix):
+        self.matrix = matrix
+
+    def predict(self, x):
+        return x @ self.matrix
+
+    def state(self):
+        return {"matrix": self.matrix}
+'''
+
+
+def written(folder, name, text, old="", new=""):
+    """The path of a file with this text, in which `new` takes the place of `old`."""
+    assert old in text
+    path = folder / name
+    path.write_text(text.replace(old, new, 1) if old else text)
+    return str(path)
+
+
+def line(path, text):
+    """`path, line N`: where a file has this text."""
+    lines = Path(path).read_text().splitlines()
+    return f"{path}, line {next(i for i, found in enumerate(lines, 1) if text in found)}"
+
+
+def one_sentence(error):
+    """The text of an error that is one line, and no traceback."""
+    text = str(error).removeprefix("koct: error: ").strip()
+    assert "\n" not in text
+    assert "Traceback" not in text
+    return text
+
+
+# Loading
+
+
+def test_files_of_ones_own_are_loaded_and_named_by_their_stem(tmp_path):
+    problem = registry.problem(written(tmp_path, "blur.py", PROBLEM))
+    arch = registry.architecture(written(tmp_path, "matrix.py", ARCH))
+    assert (problem.name, problem.source) == ("blur", str(tmp_path / "blur.py"))
+    assert (arch.name, arch.source) == ("matrix", str(tmp_path / "matrix.py"))
+    assert problem.build({"noise": 1}).noise == 1.0
+    assert registry.problem(str(tmp_path / "blur.py")) is problem
+
+
+DESCRIBED = 'option("standard deviation of the noise", default=0.0, minimum=0)'
+IN_A_FILE = {  # what is wrong: (what stands in the place of what, the line that is named, message)
+    "import": ("import numpy as np", "import no_such_module", "import no_such", "ModuleNotFoundError: No module named"),
+    "name": ("Layer, Problem", "Lair, Problem", "Lair", "ImportError: cannot import name 'Lair'"),
+    "syntax": ("(self, seed, sizes):", "(self, seed, sizes)", "def pairs", "SyntaxError: expected ':'"),
+    "exception": ("class Own(Problem):", "1 / 0\n\n\nclass Own(Problem):", "1 / 0", "ZeroDivisionError: division by"),
+    "no y_shape": ("def y_shape", "def y_form", "class Own", "class Own lacks y_shape; koct/contracts.py says what"),
+    "no pairs": ("def pairs", "def couples", "class Own", "class Own lacks pairs; koct/contracts.py says what"),
+    "dict": ("noise: float", "noise: dict", "class Own", "an option cannot be <class 'dict'>: use int, float, str"),
+    "complex": ("noise: float", "noise: complex | None", "class Own", "an option cannot be <class 'complex'>: use"),
+    "two types": ("noise: float", "noise: int | str", "class Own", "an option cannot be int | str"),
+    "no option": (DESCRIBED, "0.0", "class Own", "the option noise has no description: write noise = option"),
+    "no type": ("noise: float =", "noise =", "class Own", "the option noise has no type"),
+    "no description": (DESCRIBED, "option()", "option()", "missing 1 required positional argument: 'description'"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "place", "message"), IN_A_FILE.values(), ids=IN_A_FILE)
+def test_a_file_that_cannot_be_used_is_one_sentence_with_its_line(tmp_path, old, new, place, message):
+    path = written(tmp_path, "own.py", PROBLEM, old, new)
+    with pytest.raises(KoctError) as caught:
+        registry.problem(path)
+    assert one_sentence(caught.value).startswith(line(path, place) + ": ")
+    assert message in str(caught.value)
+
+
+def test_an_architecture_without_a_method_is_one_sentence_with_its_line(tmp_path):
+    path = written(tmp_path, "own.py", ARCH, "def restore", "def reload")
+    with pytest.raises(KoctError) as caught:
+        registry.architecture(path)
+    assert one_sentence(caught.value).startswith(f"{line(path, 'class Own(')}: class Own lacks restore; ")
+
+
+def test_a_file_has_one_class_and_exists(tmp_path):
+    two = written(tmp_path, "two.py", PROBLEM + "\n\nclass Other(Own):\n    pass\n")
+    none = written(tmp_path, "none.py", ARCH)
+    for path, message in (
+        (two, f"{two} must define one subclass of Problem, and defines 2"),
+        (none, f"{none} must define one subclass of Problem, and defines none"),
+        (f"{tmp_path}/no.py", f"{tmp_path}/no.py does not exist (looked in {os.getcwd()}); correct the path"),
+        ("fan-beam", "must be one of fanbeam, surrogate, or a Python file of your own"),
+    ):
+        with pytest.raises(KoctError) as caught:
+            registry.problem(path)
+        assert one_sentence(caught.value).startswith(message)
+
+
+def test_a_file_can_import_from_its_own_folder(tmp_path):
+    (tmp_path / "helper_beside.py").write_text("SHAPE = (3,)\n")
+    (tmp_path / "helpers_beside").mkdir()
+    (tmp_path / "helpers_beside" / "deep.py").write_text("def shape():\n    return (2,)\n")
+    text = PROBLEM.replace("return (2,)", "from helpers_beside.deep import shape\n\n        return shape()")
+    path = written(tmp_path, "own.py", "from helper_beside import SHAPE\n" + text, "return (3,)", "return SHAPE")
+    problem = registry.problem(path)()
+    assert (problem.x_shape, problem.y_shape) == ((2,), (3,))
+
+
+def test_a_mistake_in_a_helper_names_the_helper(tmp_path):
+    (tmp_path / "broken_beside.py").write_text("a = 1\nb = = 2\n")
+    path = written(tmp_path, "own.py", "import broken_beside\n" + PROBLEM)
+    with pytest.raises(KoctError) as caught:
+        registry.problem(path)
+    assert one_sentence(caught.value).startswith(f"{tmp_path / 'broken_beside.py'}, line 2: SyntaxError: ")
+
+
+def test_helpers_of_one_name_in_two_folders_are_not_confused(tmp_path):
+    """Each file has its own helper, or is refused; it never silently gets the other's."""
+    found = []
+    for size in (2, 5):
+        folder = tmp_path / f"of{size}"
+        folder.mkdir()
+        (folder / "same_name.py").write_text(f"SHAPE = ({size},)\n")
+        text = "from same_name import SHAPE\n" + PROBLEM
+        try:
+            found.append((size, registry.problem(written(folder, "own.py", text, "return (2,)", "return SHAPE"))()))
+        except KoctError as error:
+            assert "same_name" in one_sentence(error)  # noqa: PT017
+    assert found
+    for size, problem in found:
+        assert problem.x_shape == (size,)
+
+
+@pytest.mark.parametrize("name", ["own.py", "random.py"])
+def test_a_file_named_like_a_standard_module_does_not_break_python(tmp_path, name):
+    """Even where the folder is the working folder: the workflow sets PYTHONSAFEPATH."""
+    (tmp_path / "random.py").write_text("raise SystemExit('the wrong random')\n")
+    (tmp_path / "secrets.py").write_text("raise SystemExit('the wrong secrets')\n")
+    written(tmp_path, name, PROBLEM)
+    spec = {"problem": {"source": name, "options": {"noise": 0.0}}, "sizes": SIZES.values()}
+    command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec), "--seed", "1", "--out", "pool.npy"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "pool.npy").exists()
+
+
+# Pools and fits
+
+
+@pytest.fixture
+def fit(tmp_path, capsys):
+    """Fit a cell by `koct fit` with files of a user's own; gives the exit status and what it printed as an error."""
+
+    def run(problem, arch, lambdas=(1e-6, 1.0)):
+        cell = Cell("S", registry.problem(problem)(), registry.architecture(arch)(), 4, 1, lambdas)
+        pools.make(cell.problem, 1, SIZES, tmp_path / "pool.npy")
+        spec = json.dumps({**cell.encode(), "inputs": ["pool"]})
+        files = ["--inputs", str(tmp_path / "pool.npy")]
+        files += ["--outputs", str(tmp_path / "row.json"), str(tmp_path / "fit.npy")]
+        status = cli.main(["fit", "--spec", spec, *files])
+        return status, capsys.readouterr().err
+
+    return run
+
+
+def test_a_network_of_ones_own_is_fitted_and_evaluated(tmp_path, fit):
+    status, error = fit(written(tmp_path, "own.py", PROBLEM), written(tmp_path, "matrix.py", ARCH))
+    assert (status, error) == (0, "")
+    row = json.loads((tmp_path / "row.json").read_text())
+    assert row["mse"] < 1e-8
+    about = {"sweep": "S", "problem": "own", "H": None, "V": None, "B": None, "arch": "matrix", "N": 4, "seed": 1}
+    assert row.items() > {**about, "lam": 1e-6, "p": 6}.items()
+
+
+def test_scalars_of_numpy_tensors_of_torch_and_states_of_any_name_are_taken(tmp_path, fit):
+    pytest.importorskip("torch", reason="torch is not installed: no tensors")
+    tensors = "import torch\n\n        return torch.tensor(x) @ torch.tensor(self.matrix, requires_grad=True)"
+    text = ARCH.replace("yield lam,", "yield np.float32(lam),").replace(f"return {APPLIED}", tensors)
+    path = written(tmp_path, "matrix.py", text.replace('"matrix"', '"path"'))
+    status, error = fit(written(tmp_path, "own.py", PROBLEM), path, (1.0,))
+    assert (status, error) == (0, "")
+
+
+SOLVED = "yield lam, OwnNetwork(np.linalg.solve(normal, data.x.T @ data.y))"
+APPLIED = "x @ self.matrix"
+IN_A_FIT = {
+    "shape": (APPLIED, "x", "def fit", "predict gave an array of shape (3, 2) for 3 samples; give flat images, (3, 3)"),
+    "no prediction": (f"return {APPLIED}", "pass", "def fit", "predict gave an array of shape () for 3 samples"),
+    "NaN": (
+        APPLIED,
+        f"np.nan * {APPLIED}",
+        "def fit",
+        "no fit gave a finite validation error; lambdas are [1e-06, 1.0]",
+    ),
+    "no tuple": ("yield lam, OwnNetwork", "yield OwnNetwork", "def fit", "fit yielded OwnNetwork; yield (lambda or"),
+    "no network": (
+        SOLVED,
+        "yield lam, normal",
+        "def fit",
+        "fit yielded tuple; yield (lambda or None, a koct.contracts",
+    ),
+    "no fit": (SOLVED, "yield from ()", "def fit", "no fit gave a finite validation error"),
+    "returned": (SOLVED, "return None", "def fit", "fit returned NoneType"),
+    "exception in fit": (SOLVED, "yield ValueError.odd", "ValueError.odd", "AttributeError: type object 'ValueError'"),
+    "exception in predict": (APPLIED, "x @ self.vector", "self.vector", "AttributeError: 'OwnNetwork' object has no"),
+    "exception in state": ('{"matrix": self.matrix}', "1 / 0", "1 / 0", "ZeroDivisionError: division by zero"),
+    "unknown data": ("data.x.T @ data.x ", "data.sinograms ", "data.sinograms", "AttributeError: 'Data' object has no"),
+    "not needed": ("data.x.T @ data.x ", "data.normal ", "data.normal", "KeyError: 'normal'"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "place", "message"), IN_A_FIT.values(), ids=IN_A_FIT)
+def test_what_goes_wrong_in_a_fit_is_one_sentence_with_its_line(tmp_path, fit, old, new, place, message):
+    path = written(tmp_path, "matrix.py", ARCH, old, new)
+    status, error = fit(written(tmp_path, "own.py", PROBLEM), path)
+    assert status == 2
+    assert one_sentence(error).startswith(line(path, place) + ": ")
+    assert message in error
+    assert not (tmp_path / "fit.npy").exists()
+    assert not (tmp_path / "row.json").exists()
+
+
+@pytest.mark.parametrize("state", ["None", "[1.0]", '{"matrix": 1.0}', '{"about": self.matrix}'])
+def test_a_state_that_cannot_be_written_is_one_sentence_with_the_file(tmp_path, fit, state):
+    path = written(tmp_path, "matrix.py", ARCH, '{"matrix": self.matrix}', state)
+    status, error = fit(written(tmp_path, "own.py", PROBLEM), path)
+    assert status == 2
+    assert path in one_sentence(error)
+
+
+def test_a_traceback_is_shown_to_who_asks_for_it(tmp_path, fit, monkeypatch):
+    monkeypatch.setenv("KOCT_TRACEBACK", "1")
+    path = written(tmp_path, "matrix.py", ARCH, "x @ self.matrix", "x @ self.vector")
+    with pytest.raises(AttributeError, match="vector"):
+        fit(written(tmp_path, "own.py", PROBLEM), path)
+
+
+def test_an_interruption_is_no_mistake_of_the_file_it_passes_through(tmp_path):
+    stopped = "from koct.networks.ranks import Interrupted\n\n        raise Interrupted"
+    path = written(tmp_path, "own.py", ARCH, "for lam in data.lambdas:", f"{stopped}\n        for lam in data.lambdas:")
+    with pytest.raises(Interrupted), blamed(path):
+        next(registry.architecture(path)().fit(None))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [("return None", "pairs returned NoneType"), ("yield 1, 2", "pairs yielded")]
+)
+def test_pairs_that_are_no_triples_are_one_sentence_with_their_line(tmp_path, capsys, given, message):
+    path = written(tmp_path, "own.py", PROBLEM.partition("        rng =")[0] + f"        {given}\n")
+    spec = json.dumps({"problem": {"source": path, "options": {"noise": 0.0}}, "sizes": SIZES.values()})
+    assert cli.main(["pool", "--spec", spec, "--seed", "1", "--out", str(tmp_path / "pool.npy")]) == 2
+    assert one_sentence(capsys.readouterr().err).startswith(f"{line(path, 'def pairs')}: {message}")
+
+
+# Layers
+
+LAYERS = """
+    def layers(self, shared):
+        from koct.operators.algebra import Diagonal, Matrix
+
+        weights = Diagonal(np.ones(2))
+        return [Layer("weights", weights), Layer("first", Matrix(np.ones((5, 2)))), Layer("second", Matrix(LAST))]
+"""
+GRADIENT = {"solver": "sgd", "lr": 0.1, "iterations": 1, "batch": 1}
+
+
+def fit_ko(tmp_path, source):
+    """The exit status of `koct fit` of KO on a problem of a user's own."""
+    problem = registry.problem(source)()
+    pools.make(problem, 1, SIZES, tmp_path / "pool.npy")
+    spec = Cell("S", problem, registry.architecture("ko")(**GRADIENT), 4, 1, ()).encode()
+    files = ["--inputs", str(tmp_path / "pool.npy"), "--outputs", str(tmp_path / "fit.npy")]
+    return cli.main(["fit", "--spec", json.dumps({**spec, "inputs": ["pool"]}), *files])
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((4, 5), "the layers lead from (2,) to (4,), and the shapes are (2,) and (3,)"),
+        ((3, 6), "the layer 'first' gives shape (5,), and 'second' behind it takes (6,)"),
+    ],
+)
+def test_layers_whose_shapes_do_not_fit_are_one_sentence_with_their_line(tmp_path, capsys, shape, message):
+    good = written(tmp_path, "good.py", PROBLEM + LAYERS.replace("LAST", "np.ones((3, 5))"))
+    assert fit_ko(tmp_path, good) == 0
+    path = written(tmp_path, "own.py", PROBLEM + LAYERS.replace("LAST", f"np.ones({shape})"))
+    capsys.readouterr()
+    assert fit_ko(tmp_path, path) == 2
+    assert one_sentence(capsys.readouterr().err) == f"{line(path, 'def layers')}: {message}"
+
+
+def test_layers_that_are_not_there_are_not_looked_for_in_koct(tmp_path, capsys):
+    """The file has no method `layers`: the line is that of its class."""
+    path = written(tmp_path, "own.py", PROBLEM)
+    assert fit_ko(tmp_path, path) == 2
+    assert one_sentence(capsys.readouterr().err).startswith(line(path, "class Own") + ": ")
+
+
+# The config
+
+
+def config(problem, archs):
+    grid = {"pool": SIZES.values(), "N": [2, 4], "seeds": [1], "lambdas": [1.0], "metric": "mse"}
+    sweep = {"problem": problem, "archs": archs, "ko": GRADIENT, **grid}
+    return {"study": "s", "studies": {"s": ["S"]}, "sweeps": {"S": sweep}}
+
+
+def test_ko_is_refused_for_a_problem_without_layers(tmp_path):
+    path = written(tmp_path, "own.py", PROBLEM)
+    (found,) = registry.architecture("ko")(**GRADIENT).check(registry.problem(path)())
+    assert found == "the problem own has no known layers to learn with; take another architecture"
+    with pytest.raises(KoctError) as caught:
+        read(config(path, ["ko"]))
+    assert one_sentence(caught.value) == f"config: sweeps.S.ko: {found}"
+    known = written(tmp_path, "known.py", PROBLEM + LAYERS.replace("LAST", "np.ones((3, 5))"))
+    assert read(config(known, ["ko"]))[0].archs[0].name == "ko"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("return (2,)", "return 2", "has the shape 2; give a tuple of whole numbers"),
+        ("return (3,)", "return [3]", r"has the shape \[3\]; give a tuple of whole numbers"),
+        ("    noise", '    device = "gpu"\n    noise', "device = 'gpu'; it must be one of cpu, auto"),
+        ("    noise", '    validation_metric = "psnr"\n    noise', "validation_metric = 'psnr'; it must be one of mse"),
+    ],
+)
+def test_a_problem_that_says_what_cannot_be_is_refused(tmp_path, old, new, message):
+    path = written(tmp_path, "own.py", PROBLEM + LAYERS.replace("LAST", "np.ones((3, 5))"), old, new)
+    with pytest.raises(KoctError, match=message) as caught:
+        read(config(path, ["ko"]))
+    assert path in one_sentence(caught.value)
