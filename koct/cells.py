@@ -14,12 +14,12 @@ import numpy as np
 
 from koct import device, metrics
 from koct.blame import blamed, line_of
-from koct.cell import Cell
 from koct.contracts import Array, Layer, Network, Part, Problem, Training
 from koct.errors import KoctError
 from koct.files import Blocks, map_array, read_record, record_writer, write_array, write_record
 from koct.problems.pools import Pool
 from koct.registry import architecture
+from koct.spec import Cell
 
 LARGEST_RECORD = 2**31 - 1  # bytes that NumPy allows a record
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from koct import cells, metrics
 from koct.blame import blamed
-from koct.cell import Cell, about
 from koct.contracts import Array, Network, Problem
 from koct.files import write_text
+from koct.spec import Cell, about
 
 # The hash of this module and of the metrics, which the workflow puts into the environment of its jobs. A fit evaluates
 # itself while its network is in memory, and keeps the errors with this hash; only if that has changed since does a

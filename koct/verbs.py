@@ -6,34 +6,37 @@ from koct.errors import KoctError
 
 
 def pool(spec, seed, out):
-    from koct import cell
     from koct.blame import blamed
     from koct.contracts import Sizes
     from koct.problems import pools
+    from koct.spec import decode_problem
 
-    problem = cell.decode_problem(spec["problem"])
+    problem = decode_problem(spec["problem"])
     with blamed(problem.source):
         pools.make(problem, seed, Sizes.build(spec["sizes"]), out)
 
 
 def known(spec, out):
-    from koct import cell, cells
+    from koct import cells
+    from koct.spec import decode_problem
 
-    cells.write_shared(cell.decode_problem(spec["problem"]), out)
+    cells.write_shared(decode_problem(spec["problem"]), out)
 
 
 def normal(spec, inputs, out):
-    from koct import cell, cells
+    from koct import cells
+    from koct.spec import decode_problem
 
-    cells.write_normal(cell.decode_problem(spec["problem"]), inputs[0] if inputs else None, out)
+    cells.write_normal(decode_problem(spec["problem"]), inputs[0] if inputs else None, out)
 
 
 def gram(spec, pool, out):
-    from koct import cell, cells
+    from koct import cells
     from koct.device import failures_explained
+    from koct.spec import decode_problem
 
     with failures_explained():
-        cells.write_gram(cell.decode_problem(spec["problem"]), pool, out)
+        cells.write_gram(decode_problem(spec["problem"]), pool, out)
 
 
 def fit(spec, inputs, outputs):
@@ -61,8 +64,8 @@ def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):
 
 def _data(spec, inputs):
     """The data of a cell: `inputs` are the files that the spec names."""
-    from koct.cell import Cell
     from koct.cells import Data
+    from koct.spec import Cell
 
     if len(inputs) != len(spec["inputs"]):
         raise KoctError(f"this cell reads {', '.join(spec['inputs'])}; --inputs has {len(inputs)} files")
@@ -88,11 +91,12 @@ def _files(pool, shared):
 
 
 def untrained(spec, seeds, pools, shared, out):
-    from koct import cell, evaluation
+    from koct import evaluation
     from koct.device import failures_explained
+    from koct.spec import decode_problem
 
     with failures_explained():
-        evaluation.untrained(spec["sweep"], cell.decode_problem(spec["problem"]), seeds, pools, shared, out)
+        evaluation.untrained(spec["sweep"], decode_problem(spec["problem"]), seeds, pools, shared, out)
 
 
 def collect(study, cells, untrained):

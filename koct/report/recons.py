@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from koct import metrics
-from koct.cell import Cell
 from koct.cells import read_fit
 from koct.device import failures_explained
 from koct.errors import KoctError
@@ -14,6 +13,7 @@ from koct.metrics.curve import CurveMetric
 from koct.problems.pools import Pool
 from koct.report import figures
 from koct.report.labels import Names
+from koct.spec import Cell
 
 SHOWN = 2  # images: the first ones of the test part
 SIZE = 0.92  # width of a picture in inches

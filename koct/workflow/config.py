@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from koct import metrics, registry
 from koct.blame import blamed
-from koct.cell import encode_curve
 from koct.contracts import Architecture, Problem, Sizes
 from koct.errors import KoctError
 from koct.options import Configured, Option, check, check_value, dotted, option, unknown
+from koct.spec import encode_curve
 from koct.workflow.sweep import Sweep
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any
 
 from koct import metrics
-from koct.cell import encode_curve, encode_problem
 from koct.contracts import Architecture, Cost, Problem
 from koct.registry import module_of
+from koct.spec import encode_curve, encode_problem
 from koct.workflow import config, paths, resources
 from koct.workflow.sources import digest
 from koct.workflow.sweep import Sweep

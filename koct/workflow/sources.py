@@ -16,7 +16,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
-INERT = {"koct.blame", "koct.errors", "koct.options", "koct.own_files", "koct.registry", "koct.cell"}
+INERT = {"koct.blame", "koct.errors", "koct.options", "koct.own_files", "koct.registry", "koct.spec"}
 INERT |= {"koct.workflow.paths"}
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"cost", "check", "label", "colour", "marker", "pictured", "section"}
