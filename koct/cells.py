@@ -56,7 +56,9 @@ class Data(Training):
 
     @cached_property
     def normal(self) -> Array:  # type: ignore[override]
-        return self.device.put(np.array(map_array(self.inputs["normal"])))
+        if "normal" in self.inputs:
+            return self.device.put(np.array(map_array(self.inputs["normal"])))
+        return self.device.put(normal_matrix(self.cell.problem, read_shared(self.inputs.get("shared"))))
 
     @cached_property
     def gram(self) -> Array | None:  # type: ignore[override]
@@ -210,15 +212,20 @@ def read_shared(path: str | None) -> Mapping[str, Any]:
 
 def write_normal(problem: Problem, shared: str | None, path: str) -> None:
     """Write the normal matrix RᵀR of the known operator."""
+    with blamed(problem.source):
+        normal = normal_matrix(problem, read_shared(shared))
+    write_array(path, normal)
+
+
+def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:
+    """That of the problem itself, or that of its layers multiplied out."""
     from koct.operators import chain
 
-    with blamed(problem.source):
-        arrays = read_shared(shared)
-        normal = problem.normal_matrix(arrays)
-        if normal is None:
-            _, R = chain.split([layer.operator for layer in checked_layers(problem, arrays)])
-            normal = chain.normal_matrix(R)
-    write_array(path, normal)
+    normal = problem.normal_matrix(shared)
+    if normal is None:
+        _, R = chain.split([layer.operator for layer in checked_layers(problem, shared)])
+        normal = chain.normal_matrix(R)
+    return normal
 
 
 def write_gram(problem: Problem, pool: str, path: str) -> None:

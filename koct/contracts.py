@@ -129,7 +129,10 @@ class Problem(Configured, ABC):
         return ()
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
-        """RᵀR, dense, for the product R of all layers behind the weights; None: multiply R out, column by column."""
+        """RᵀR, dense, for the product R of all layers behind the weights; None: multiply R out, column by column.
+
+        If it costs next to nothing, every fit that needs it computes it; else one job does so for all of them.
+        """
         return None
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost | None:

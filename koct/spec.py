@@ -53,7 +53,7 @@ def encode_curve(sweep: str, problem: Problem, arch: Architecture, lambdas: tupl
     options = {name: value for name, value in arch.values().items() if arch.options()[name].result}
     return {
         "sweep": sweep,
-        "problem": encode_problem(problem, layers="layers" in arch.needs()),
+        "problem": encode_problem(problem, layers=bool(arch.needs() & {"layers", "normal"})),
         "arch": {"source": arch.source, "options": options},
         "lambdas": list(lambdas) if arch.uses_lambdas else [],
     }

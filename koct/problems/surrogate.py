@@ -54,7 +54,8 @@ class Surrogate(Problem):
     def shared(self) -> Mapping[str, Any]:
         from koct.operators.parallel import projector, tikhonov_inverse
 
-        return {"inverse": tikhonov_inverse(projector(self.H, self.V), self.tikhonov).values}
+        R = tikhonov_inverse(projector(self.H, self.V), self.tikhonov).values
+        return {"inverse": R, "normal": R.T @ R}
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
         import numpy as np
@@ -65,7 +66,7 @@ class Surrogate(Problem):
         return Layer("weights", Diagonal(np.ones(self.x_shape))), Layer("Tikhonov inverse", inverse)
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
-        return shared["inverse"].T @ shared["inverse"]
+        return shared["normal"]
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         x, y = self.x_size, self.y_size
@@ -73,9 +74,9 @@ class Surrogate(Problem):
             case "pool":
                 return Cost(sizes.total * (1e6 + 20 * self.V * y), 16 * sizes.total * (x + y))
             case "shared":
-                return Cost(y**3 + 2 * x * y**2, 3 * 8 * y * (x + y))
+                return Cost(y**3 + 2 * x * y**2 + x * x * y, 3 * 8 * y * (x + y))
             case "normal":
-                return Cost(x * x * y, 8 * x * (x + y))
+                return Cost()
             case "layers":
                 return Cost(x * y, 8 * x * y)
 

@@ -130,9 +130,9 @@ class Jobs:
         """The files of a fit by name, with wildcards in them."""
         needs = arch.needs()
         found = {"pool": paths.pool("{sweep}", "{seed}")}
-        if "layers" in needs and sweep.problem.has_shared:
+        if needs & {"layers", "normal"} and sweep.problem.has_shared:
             found["shared"] = paths.shared("{sweep}")
-        if "normal" in needs:
+        if "normal" in needs and resources.shares_normal(sweep):
             found["normal"] = paths.normal("{sweep}")
         if "gram" in needs and resources.shares_gram(sweep):
             found["gram"] = paths.gram("{sweep}", "{seed}")

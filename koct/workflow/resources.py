@@ -15,6 +15,7 @@ from koct.workflow.sweep import Sweep
 SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
 UNKNOWN = Cost(operations=1140 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hour and 8 GB for what does not say
+INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
 
@@ -93,6 +94,12 @@ def fit_class(sweep: Sweep, arch: Architecture) -> str:
     if isinstance(arch, TorchrunArchitecture):
         return "torchrun" if arch.nodes == 1 else "torchrun_nodes"
     return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.N))) else "large"
+
+
+@cache
+def shares_normal(sweep: Sweep) -> bool:
+    """Whether the normal matrix is worth a job of its own; else every fit computes it."""
+    return normal(sweep).operations > INSTANT
 
 
 @cache
