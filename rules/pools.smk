@@ -3,7 +3,7 @@
 
 rule pool:
     input:
-        jobs.own_files,
+        asked_often(jobs.own_files),
     output:
         paths.pool("{sweep}", "{seed}"),
     log:
@@ -15,7 +15,7 @@ rule pool:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=jobs.pool_spec,
+        spec=asked_often(jobs.pool_spec),
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
