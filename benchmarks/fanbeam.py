@@ -19,7 +19,8 @@ import torch.nn.functional as F
 
 from koct.device import choose
 from koct.networks import gradient
-from koct.problems import known
+from koct.networks.known import Known
+from koct.problems.fanbeam import FanBeamProblem
 
 SIZES = {128: (60, 4), 256: (90, 1), 512: (180, 1)}  # H: views, batch
 PAIRS = 64
@@ -93,14 +94,14 @@ def main():
         B, iterations = H, 5000 if cuda else 200
         x = rng.random((PAIRS, V * B), dtype=np.float32)
         y = rng.random((PAIRS, H * H), dtype=np.float32)
-        learned = known.load({"problem": "fanbeam", "H": H, "V": V, "B": B}, None, where)
+        known = Known(FanBeamProblem(H=H, V=V, B=B, rays="printed").layers({}), nonnegative=True)
         chosen = gradient.batches(1, PAIRS, batch, iterations)
         pairs = where.put(x), where.put(y)
         times = []
         for rows in (chosen[:60], chosen, chosen, chosen):  # the first compiles
             with open(os.devnull, "w") as quiet, contextlib.redirect_stdout(quiet):
                 started = time.perf_counter()
-                gradient.train(learned, *pairs, rows, "adagrad", 2e-2)
+                gradient.train(known, *pairs, rows, "adagrad", 2e-2)
                 times.append((time.perf_counter() - started) / len(rows))
         ours = statistics.median(times[1:])
         tensors = [torch.as_tensor(array).reshape(PAIRS, *shape) for array, shape in ((x, (V, B)), (y, (H, H)))]

@@ -68,17 +68,22 @@ class Data(Training):
 
     @cached_property
     def required(self) -> Mapping[str, Any]:  # type: ignore[override]
-        path, arch = self.inputs["row"], architecture(self.cell.arch.requires_cell)
-        wanted = {**self.cell.about(), "arch": arch.name}
-        try:
-            with open(path, encoding="utf-8") as file:
-                row = json.load(file)
-            wrong = [key for key, value in wanted.items() if row[key] != value]
-        except (ValueError, KeyError, TypeError):
-            raise KoctError(f"{path} is not a row of results: delete it and run snakemake again") from None
+        path, arch = self.inputs["required"], architecture(self.cell.arch.requires_cell)
+        about, _ = read_fit(path)
+        found, wanted = about["cell"], self.cell.encode()
+        wrong = [key for key in ("sweep", "N", "seed") if found[key] != wanted[key]]
+        wrong += [
+            what
+            for what, cls in (("problem", self.cell.problem), ("arch", arch))
+            if found[what]["source"] != cls.source
+        ]
+        options, others = found["problem"]["options"], wanted["problem"]["options"]
+        wrong += [name for name in options.keys() & others.keys() if options[name] != others[name]]
         if wrong:
-            raise KoctError(f"{path} is the row of another cell ({', '.join(wrong)} differ): give that of {arch.name}")
-        return row
+            raise KoctError(
+                f"{path} is the fit of another cell ({', '.join(sorted(wrong))} differ): give that of {arch.name}"
+            )
+        return about
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
         return getattr(self.pool, name)(part, count, first)

@@ -186,7 +186,7 @@ class Training:
     layers: Sequence[Layer]  # the problem's known layers
     normal: Array  # RᵀR of the layers behind the weights
     gram: Array | None  # the Gram matrix of x (N, N), float64; None where it is cheap to compute
-    required: Mapping[str, Any]  # the row of the cell that `requires_cell` names
+    required: Mapping[str, Any]  # what the fit that `requires_cell` names says of itself: lam, p, fit_seconds, device
     device: Any  # `device.name` is "cpu" or "cuda", `device.put(array)` moves a NumPy array there
     ranks: Any  # for an architecture started by torchrun: the processes, as `koct.networks.ranks.Ranks`,
     checkpoints: str | None  # a folder that outlives an interrupted job,
@@ -230,7 +230,7 @@ class Architecture(Configured, ABC):
     marker: ClassVar[str] = ""
 
     launch: ClassVar[Literal["process", "torchrun"]] = "process"
-    requires_cell: ClassVar[str] = ""  # another architecture whose row of the same sweep, N and seed it reads
+    requires_cell: ClassVar[str] = ""  # another architecture whose fit of the same sweep, N and seed it reads
 
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
         """What a fit uses besides the pairs: the known layers, their normal matrix, the Gram matrix of x."""

@@ -108,6 +108,7 @@ use rule fit_torchrun as fit_torchrun_nodes with:
         tasks_per_gpu=0,
 
 
+# Mostly there is nothing to compute, since a fit keeps its errors: on a cluster these jobs ask for no GPU.
 rule evaluate:
     input:
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
@@ -125,7 +126,6 @@ rule evaluate:
         "../envs/koct.yaml"
     resources:
         gpu_mb=jobs.gpu_mb(jobs.evaluate_cost),
-        gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.evaluate_cost),
         runtime=jobs.minutes(jobs.evaluate_cost),
     params:

@@ -1,5 +1,6 @@
 """A run against its reference: `koct compare`."""
 
+import json
 import re
 import shutil
 
@@ -19,9 +20,10 @@ def cell(sweep="H8", arch="ko", N=4, seed=1, problem="surrogate", mse=0.01, peak
 def compared(tmp_path, capsys):
     """(status, text) of `koct compare` on two lists of cells."""
 
-    def compare(fresh, reference, *options):
+    def compare(fresh, reference, *options, metric=None):
+        origin = {"koct.sweeps": json.dumps({"H8": {"label": "", "metric": metric}})} if metric else {}
         for name, rows in (("fresh", fresh), ("reference", reference)):
-            write(rows, CELLS, tmp_path / f"{name}.parquet", {})
+            write(rows, CELLS, tmp_path / f"{name}.parquet", origin if name == "fresh" else {})
         arguments = ["compare", str(tmp_path / "fresh.parquet"), str(tmp_path / "reference.parquet"), *options]
         status = cli.main(arguments)
         return status, capsys.readouterr().out
@@ -61,10 +63,11 @@ def test_a_changed_cell_shows_in_its_line_and_in_the_mean_of_its_curve(compared)
     assert compared(fresh, reference, "--tolerance", "0.02")[0] == 0
 
 
-def test_fanbeam_curves_are_squared_means_of_the_relative_error(compared):
+def test_curves_are_made_of_the_metric_that_their_sweep_names(compared):
+    """The square of a relative error's mean here; a reference without metadata is compared by that of the run."""
     reference = [cell(problem="fanbeam", seed=seed, peak=0.1) for seed in (1, 2)]
     fresh = [cell(problem="fanbeam", seed=seed, peak=peak, mse=9) for seed, peak in ((1, 0.1), (2, 0.12))]
-    status, text = compared(fresh, reference)
+    status, text = compared(fresh, reference, metric="rrmse_peak2")
     assert status == 1
     assert line_of(text, "H8", "ko") == ["2", "9.0e+02", "2.0e-01", "0", "2.1e-01", "(rrmse_peak2)"]  # 1.1² − 1
 
@@ -96,7 +99,7 @@ def test_an_error_that_is_no_number_never_agrees(compared):
         assert compared([{**cell(), "mse": value}], [cell()], "--tolerance", "1e9")[0] == 1
 
 
-def test_wrong_files_are_named_with_a_mend(tmp_path, capsys):
+def test_wrong_files_are_named_with_a_fix(tmp_path, capsys):
     good, text, other = tmp_path / "cells.parquet", tmp_path / "cells.csv", tmp_path / "curves.parquet"
     twice, empty = tmp_path / "twice.parquet", tmp_path / "empty.parquet"
     write([cell()], CELLS, good, {})

@@ -5,27 +5,30 @@ import json
 import math
 import mmap
 import os
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from conftest import SMALL_FANBEAM
 
-from koct.device import CPU
+from koct import cells, cli
+from koct.contracts import Sizes
 from koct.errors import KoctError
+from koct.networks.known import Known
 from koct.operators.fanbeam import FanBeam, Projector, analytic_weights, fbp
-from koct.problems import known, pools
-from koct.problems.fanbeam import gram
+from koct.problems import pools
+from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.phantoms import Ellipse, rasterise
+from koct.workflow.config import read
 
-SPEC = {
-    "problem": "fanbeam",
-    "rays": "printed",
-    "H": 24,
-    "V": 10,
-    "B": 24,
-    "pool": {"train": 40, "val": 3, "test": 5},
-}
+PROBLEM = FanBeamProblem(H=24, V=10, B=24, rays="printed")
+SIZES = Sizes(train=40, val=3, test=5)
+
+
+def known(problem):
+    return Known(problem.layers({}), problem.nonnegative)
 
 
 def chords(geometry, ellipse):
@@ -86,8 +89,8 @@ def test_fbp_of_an_analytic_phantom():
         return 10 * np.log10(truth.max() ** 2 / np.mean((image - truth) ** 2))
 
     assert psnr(fbp(geometry)(sinogram)) > 36
-    network = known.load({"problem": "fanbeam", "H": 256, "V": 720, "B": 256}, None, CPU)
-    image = network.operator(analytic_weights(geometry) * sinogram) * 1.5  # its ramp is in cycles per bin
+    network = known(FanBeamProblem(H=256, V=720, B=256, rays="exact"))
+    image = network.R(analytic_weights(geometry) * sinogram) * 1.5  # its ramp is in cycles per bin
     assert 25 < psnr(image) < 31  # and circular
 
 
@@ -106,15 +109,25 @@ def test_weights_of_a_ray_and_its_opposite_add_up():
                 assert parker[v, b] + other == pytest.approx(1, abs=2e-3)
 
 
-def test_the_gram_matrix_is_that_of_the_operator():
-    R = known.load(SPEC, None, CPU).operator.matrix()
-    np.testing.assert_allclose(gram(SPEC)["gram"], R.T @ R, rtol=1e-10, atol=1e-12)
+class Plain(FanBeamProblem):
+    """The same problem without a fast way to its normal matrix."""
+
+    def normal_matrix(self, shared):
+        return None
+
+
+def test_the_normal_matrix_is_that_of_the_operator(tmp_path):
+    R = known(PROBLEM).R.matrix()
+    np.testing.assert_allclose(PROBLEM.normal_matrix({}), R.T @ R, rtol=1e-10, atol=1e-12)
+    for problem in (PROBLEM, Plain(**PROBLEM.values())):
+        cells.write_normal(problem, None, tmp_path / "normal.npy")
+        np.testing.assert_allclose(np.load(tmp_path / "normal.npy"), R.T @ R, rtol=1e-10, atol=1e-12)
 
 
 def test_phantoms_come_from_the_stated_streams(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed: its stream is the reference")
-    pools.make(SPEC, 3, tmp_path / "pool.npy")
-    pool = pools.Pool(tmp_path / "pool.npy")
+    pools.make(PROBLEM, 3, SIZES, tmp_path / "pool.npy")
+    pool = pools.Pool(tmp_path / "pool.npy", PROBLEM)
     A = Projector(FanBeam(24, 10, 24), "printed")
     for part, seed, count in (("train", 4, 40), ("val", 20001, 3), ("test", 10001, 5)):
         generator = torch.Generator().manual_seed(seed)
@@ -138,10 +151,10 @@ def test_phantoms_come_from_the_stated_streams(tmp_path):
 
 
 def test_a_pool_is_small_and_a_prefix_of_it_smaller(tmp_path):
-    pools.make(SPEC, 1, tmp_path / "pool.npy")
+    pools.make(PROBLEM, 1, SIZES, tmp_path / "pool.npy")
     record = 4 * 10 * 24 + 4 * 6 * 6 + 4 + 12
     assert (tmp_path / "pool.npy").stat().st_size < 48 * record + 512
-    pool = pools.Pool(tmp_path / "pool.npy")
+    pool = pools.Pool(tmp_path / "pool.npy", PROBLEM)
     assert isinstance(pool.records, np.memmap)
     np.testing.assert_array_equal(pool.x("train", 4), pool.x("train")[:4])
     np.testing.assert_array_equal(pool.y("train", 4), pool.y("train")[:4])
@@ -152,7 +165,8 @@ def test_a_pool_is_small_and_a_prefix_of_it_smaller(tmp_path):
 def test_a_cell_touches_its_prefix_and_not_the_pool(tmp_path):
     """Of a pool of a gigabyte that is not in memory, four pairs bring in what the kernel reads ahead, no more."""
     path, count = tmp_path / "pool.npy", 20_000
-    pools.make({**SPEC, "H": 64, "V": 200, "B": 64, "pool": {"train": 4, "val": 1, "test": 1}}, 1, path)
+    problem = FanBeamProblem(H=64, V=200, B=64, rays="printed")
+    pools.make(problem, 1, Sizes(train=4, val=1, test=1), path)
     records = np.load(path)
     records["counts"] = count - 2, 1, 1
     with open(path, "wb") as file:
@@ -165,7 +179,7 @@ def test_a_cell_touches_its_prefix_and_not_the_pool(tmp_path):
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     before = resident(path)
-    pool = pools.Pool(path)
+    pool = pools.Pool(path, problem)
     np.testing.assert_array_equal(pool.x("train", 4), records["x"][:4].reshape(4, -1))
     assert pool.y("train", 4).any(axis=1).all()
     assert path.stat().st_size > 1e9
@@ -185,6 +199,8 @@ def resident(path):
 
 # A small sweep, really run
 
+F32 = FanBeamProblem(H=32, V=20, B=32, rays="printed")
+
 
 def test_a_small_sweep_learns(small_fanbeam):
     cells = pd.read_parquet(small_fanbeam.path("results/cells.parquet"))
@@ -202,7 +218,7 @@ def test_a_small_sweep_learns(small_fanbeam):
 
 def test_a_fit_by_the_workflow_is_the_fit_by_hand(small_fanbeam):
     """FC of one cell, written out as a primal ridge with the stated choice of λ."""
-    pool = pools.Pool(small_fanbeam.path("results/pools/F32/seed2.npy"))
+    pool = pools.Pool(small_fanbeam.path("results/pools/F32/seed2.npy"), F32)
     x, y = pool.x("train", 16).astype(float), pool.y("train", 16).astype(float)
     errors = {}
     for lam in (1e-4, 1e-2, 1.0, 1e2, 1e4):
@@ -220,7 +236,7 @@ def test_a_fit_by_the_workflow_is_the_fit_by_hand(small_fanbeam):
 
 
 def test_the_gram_matrix_is_shared(small_fanbeam):
-    pool = pools.Pool(small_fanbeam.path("results/pools/F32/seed1.npy"))
+    pool = pools.Pool(small_fanbeam.path("results/pools/F32/seed1.npy"), F32)
     x = pool.x("train").astype(float)
     np.testing.assert_allclose(np.load(small_fanbeam.path("results/grams/F32/seed1.npy")), x @ x.T, rtol=1e-12)
 
@@ -247,7 +263,7 @@ def edited(small_fanbeam):
 
 
 def fits(jobs):
-    wanted = ("pool_fanbeam", "gram", "fit_fanbeam", "untrained_fanbeam")
+    wanted = ("pool_large", "gram", "fit_large", "evaluate", "untrained_large")
     return {rule: count for rule, count in jobs.items() if rule in wanted}
 
 
@@ -256,11 +272,17 @@ def test_what_runs_again(small_fanbeam, edited):
     edited(lambda config: config.update(device="cpu"))
     assert small_fanbeam.plan() == {}
     edited(lambda config: config["sweeps"]["F32"].update(ko={**config["sweeps"]["F32"]["ko"], "iterations": 100}))
-    assert fits(small_fanbeam.plan()) == {"fit_fanbeam": 6}
+    assert fits(small_fanbeam.plan()) == {"fit_large": 6, "evaluate": 6}
     edited(lambda config: config["sweeps"]["F32"].update(lambdas=[1.0, 10.0]))
-    assert fits(small_fanbeam.plan()) == {"fit_fanbeam": 12}
+    assert fits(small_fanbeam.plan()) == {"fit_large": 12, "evaluate": 12}
     edited(lambda config: config["sweeps"]["F32"].update(rays="exact"))
-    assert fits(small_fanbeam.plan()) == {"pool_fanbeam": 2, "gram": 2, "fit_fanbeam": 12, "untrained_fanbeam": 1}
+    assert fits(small_fanbeam.plan()) == {
+        "pool_large": 2,
+        "gram": 2,
+        "fit_large": 12,
+        "evaluate": 12,
+        "untrained_large": 1,
+    }
 
 
 def test_the_closed_form_beats_its_start_and_needs_few_samples(small_fanbeam):
@@ -289,6 +311,20 @@ def test_the_closed_form_beats_its_start_and_needs_few_samples(small_fanbeam):
 # What goes wrong
 
 
+@pytest.mark.parametrize(("seed", "part"), [(10000, "test"), (20000, "val")])
+def test_a_seed_that_would_train_on_held_out_phantoms_is_refused(seed, part):
+    wrong, other = (list(PROBLEM.pairs(number, Sizes(train=3, val=3, test=3))) for number in (seed, 1))
+    trained, held_out = wrong[0][2], {name: y for name, _, y in other}[part]
+    np.testing.assert_array_equal(trained, held_out)  # which is why
+    sweep = {**SMALL_FANBEAM["sweeps"]["F32"], "seeds": [1, seed]}
+    config = {**SMALL_FANBEAM, "sweeps": {**SMALL_FANBEAM["sweeps"], "F32": sweep}}
+    message = rf"sweeps\.F32\.seeds has {seed}, whose training phantoms are the {part} phantoms .*; take another seed"
+    with pytest.raises(KoctError, match=message):
+        read(config)
+    sweep["seeds"] = [seed - 1, seed + 1]
+    assert read(config)[0].seeds == (seed - 1, seed + 1)
+
+
 def test_a_diverged_cell_ends_alone(small_fanbeam, checkout):
     broken = checkout()
     broken.path("config.yaml").write_text(small_fanbeam.path("config.yaml").read_text())
@@ -302,7 +338,7 @@ def test_a_diverged_cell_ends_alone(small_fanbeam, checkout):
     done = broken.snakemake("--keep-going", check=False)
     assert done.returncode == 1
     assert "koct: error: the fit diverged" in done.stderr
-    assert "lower ko.lr = 1e+30" in done.stderr
+    assert "lower lr = 1e+30" in done.stderr
     assert len(list(broken.path("results/cells/F32/fc").glob("*.json"))) == 2
     assert not list(broken.path("results/cells/F32").glob("ko/*.json"))
 
@@ -313,7 +349,7 @@ def test_a_gpu_that_is_not_there(small_fanbeam, monkeypatch):
     monkeypatch.setattr(device, "_missing", lambda: "there is no NVIDIA driver")
     monkeypatch.setenv("KOCT_DEVICE", "cuda")
     with pytest.raises(
-        KoctError, match="device = 'cuda' but there is no NVIDIA driver: mend that, or set device to cpu"
+        KoctError, match="device = 'cuda' but there is no NVIDIA driver: fix that, or set device to cpu"
     ):
         device.choose()
     monkeypatch.setenv("KOCT_DEVICE", "gpu")
@@ -323,23 +359,24 @@ def test_a_gpu_that_is_not_there(small_fanbeam, monkeypatch):
     assert device.choose() is device.CPU
 
 
-def test_a_gpu_that_is_too_small(small_fanbeam, tmp_path, monkeypatch):
+def test_a_gpu_that_is_too_small(small_fanbeam, tmp_path, monkeypatch, capsys):
     torch = pytest.importorskip("torch", reason="torch is not installed: no GPU could be too small")
     if not torch.cuda.is_available():
         pytest.skip("no GPU that torch can use: none can be too small")
-    from koct import cells
-
+    spec = {"sweep": "F32", "N": 64, "seed": 1, "lambdas": [1.0], "inputs": ["pool", "gram"]}
+    spec["problem"] = {"source": "fanbeam", "options": F32.values()}
+    spec["arch"] = {"source": "fc", "options": {}}
     monkeypatch.chdir(small_fanbeam.folder)
     monkeypatch.setenv("KOCT_DEVICE", "cuda")
-    spec = {"sweep": "F32", "problem": "fanbeam", "H": 32, "V": 20, "B": 32, "arch": "fc", "N": 64, "seed": 1}
-    files = {"pool": "results/pools/F32/seed1.npy", "gram": "results/grams/F32/seed1.npy"}
+    files = ["--inputs", "results/pools/F32/seed1.npy", "results/grams/F32/seed1.npy"]
+    files += ["--outputs", str(tmp_path / "row.json"), str(tmp_path / "fit.npy")]
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(1e-6)
     try:
-        with pytest.raises(KoctError, match=r"out of GPU memory: .* a smaller gpu_mb"):
-            cells.fit({**spec, "lambdas": [1.0]}, files, tmp_path / "row.json", tmp_path / "fit.npy")
+        assert cli.main(["fit", "--spec", json.dumps(spec), *files]) == 2
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
+    assert re.search(r"koct: error: out of GPU memory: .* a smaller gpu_mb", capsys.readouterr().err)
     assert not any(tmp_path.iterdir())
 
 

@@ -16,12 +16,11 @@ from conftest import ROOT
 from koct import cells, cli, evaluation, registry
 from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.files import write_text
 from koct.networks import shards
 from koct.networks.checkpoints import Checkpoints
 from koct.networks.ranks import Ranks
 from koct.problems import pools
-from koct.study import Cell
+from koct.spec import Cell
 from koct.workflow.config import read
 
 torch = pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
@@ -42,13 +41,14 @@ class Trial:
         pools.make(self.problem, 1, Sizes(train=64, val=32, test=128), folder / "pool.npy")
         data = cells.Data(Cell(sweep, self.problem, FC(), N, 1, LAMBDAS), {"pool": folder / "pool.npy"})
         about, network = cells.fit(data)
-        write_text(folder / "fc.json", evaluation.row(about, evaluation.errors(network, data)))
-        self.ridge = json.loads((folder / "fc.json").read_text())
+        cells.write_fit(folder / "fc.npy", about, network)
+        self.about, self.network = about, network
+        self.ridge = json.loads(evaluation.row(about, evaluation.errors(network, data)))
 
-    def command(self, ranks, iterations, name, pool="pool.npy", ridge="fc.json", problem=None):
+    def command(self, ranks, iterations, name, pool="pool.npy", ridge="fc.npy", problem=None):
         arch = FSDP(ranks=ranks or 1, iterations=iterations)
         spec = Cell(self.sweep, problem or self.problem, arch, self.N, 1, ()).encode()
-        spec["inputs"] = ["pool", "row"]
+        spec["inputs"] = ["pool", "required"]
         torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks else []
         files = ["--inputs", pool, ridge, "--out", f"{name}.npy", "--checkpoints", f"{name}-checkpoints"]
         return [sys.executable, *torchrun, "-m", "koct", "fit-torchrun", "--spec", json.dumps(spec), *files]
@@ -255,18 +255,19 @@ def test_too_large_a_job_ends_at_once(small):
     """Before any data are read."""
     large = {"H": 4096, "V": 4096, "B": 4096}
     problem = SURROGATE(**large, tikhonov=0.1)
-    (small.folder / "large-fc.json").write_text(json.dumps({**small.ridge, **large}))
-    status, output = small.run(None, 10, "large", ridge="large-fc.json", problem=problem)
+    cell = {**small.about["cell"], "problem": {"source": "surrogate", "options": large}}
+    cells.write_fit(small.folder / "large-fc.npy", {**small.about, "cell": cell}, small.network)
+    status, output = small.run(None, 10, "large", ridge="large-fc.npy", problem=problem)
     assert status == 2
     assert re.search(r"koct: error: M does not fit: 1 rank, needs \d+\.\d GiB per rank, .* ranks .*would do", output)
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_the_row_of_another_cell_is_one_error(small, ranks):
+def test_the_fit_of_another_cell_is_one_error(small, ranks):
     problem = SURROGATE(H=4096, V=4096, B=4096, tikhonov=0.1)
     status, output = small.run(ranks, 10, "other", problem=problem)
     assert status == 2 if ranks is None else status != 0
-    assert output.count("koct: error: fc.json is the row of another cell (H, V, B differ): give that of fc") == 1
+    assert output.count("koct: error: fc.npy is the fit of another cell (B, H, V differ): give that of fc") == 1
     assert output.count("koct: error: ") == 1
 
 
@@ -293,7 +294,7 @@ BAD = {
     "no iterations": ({"fsdp": {"ranks": 2}}, r"sweeps\.H8\.fsdp\.iterations is missing; add it"),
     "no ranks": ({"fsdp": {"ranks": 0, "iterations": 9}}, r"sweeps\.H8\.fsdp\.ranks = 0 must be at least 1"),
     "odd": (
-        {"fsdp": {"ranks": 3, "iterations": 9, "nodes": 2}},
+        {"archs": ["fc", "fc-fsdp"], "fsdp": {"ranks": 3, "iterations": 9, "nodes": 2}},
         r"fsdp\.ranks = 3 cannot be shared equally .* = 2; make",
     ),
 }

@@ -116,7 +116,7 @@ def test_progress_is_printed_with_loss_and_time_left(where, capsys):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy says it too
 def test_a_diverged_fit_names_the_iteration_and_the_fix(where):
     x, y = map(where.put, pairs())
-    with pytest.raises(KoctError, match=r"diverged: the loss of iteration \d+ is not finite; lower ko.lr = 1e\+30"):
+    with pytest.raises(KoctError, match=r"diverged: the loss of iteration \d+ is not finite; lower lr = 1e\+30"):
         gradient.train(network(), x, y, gradient.batches(1, len(x), 4, 200), "sgd", 1e30)
 
 

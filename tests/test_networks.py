@@ -21,7 +21,7 @@ from koct.networks.linalg import cholesky_solve
 from koct.operators.algebra import Diagonal, Matrix
 from koct.operators.chain import normal_matrix
 from koct.problems import pools
-from koct.study import Cell
+from koct.spec import Cell
 
 LAMBDAS = (1e-6, 1e-4, 1e-2, 1.0, 1e2)
 
@@ -182,8 +182,8 @@ def fitted(tmp_path, monkeypatch):
     spec = Cell("H8", problem, registry.architecture("ko")(), 16, 1, LAMBDAS).encode()
     spec["inputs"] = ["pool", "shared", "normal"]
     monkeypatch.setenv("KOCT_EVALUATION", "today")
-    files = ["--inputs", pool, shared, normal, "--out", str(tmp_path / "fit.npy"), "--row", str(tmp_path / "row.json")]
-    assert cli.main(["fit", "--spec", json.dumps(spec), *files]) == 0
+    outputs = ["--outputs", str(tmp_path / "row.json"), str(tmp_path / "fit.npy")]
+    assert cli.main(["fit", "--spec", json.dumps(spec), "--inputs", pool, shared, normal, *outputs]) == 0
     return tmp_path
 
 
@@ -272,7 +272,7 @@ def test_errors_that_a_fit_has_kept_need_no_torch(fitted, monkeypatch):
     cell = Cell("H8", problem, registry.architecture(str(fitted / "mean.py"))(), 16, 1, ())
     pool, fit, row = (str(fitted / name) for name in ("pool.npy", "mean.npy", "mean.json"))
     spec = json.dumps({**cell.encode(), "inputs": ["pool"]})
-    assert cli.main(["fit", "--spec", spec, "--inputs", pool, "--out", fit]) == 0
+    assert cli.main(["fit", "--spec", spec, "--inputs", pool, "--outputs", fit]) == 0
 
     def evaluate():
         command = [sys.executable, "-c", WITHOUT_TORCH, "evaluate", fit, "--pool", pool, "--out", row]

@@ -11,11 +11,11 @@ from conftest import ROOT
 
 from koct import cli, registry
 from koct.blame import blamed
-from koct.cell import Cell
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.networks.ranks import Interrupted
 from koct.problems import pools
+from koct.spec import Cell
 from koct.workflow.config import read
 
 SIZES = Sizes(train=4, val=3, test=3)

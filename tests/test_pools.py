@@ -132,6 +132,10 @@ BAD_PAIRS = {
         "pairs gave 20 test pairs and sizes.test asks for 5",
     ),
     "no test": (GOOD.replace('yield "test"', '0, "test"'), "pairs gave 0 test pairs and sizes.test asks for 5"),
+    "endless": (  # which is noticed before the disk is full
+        "for _ in range(1000):\n    yield 'train', x, y",
+        "pairs gave 20 train pairs and sizes.train asks for 12",
+    ),
     "nothing": ("yield from ()", "pairs gave 0 train pairs and sizes.train asks for 12"),
     "shape of x": ("x = x[:, :1]" + GOOD, "x has shape (1,), and x_shape says (2,)"),
     "shape of y": ("y = y.reshape(20, 6)" + GOOD, "y has shape (6,), and y_shape says (3, 2)"),

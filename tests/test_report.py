@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from test_workflow import compiles
 
-from koct import cli
 from koct.files import read_record
-from koct.operators.fanbeam import Backprojector, FanBeam, RampFilter
+from koct.operators.fanbeam import Backprojector, FanBeam
+from koct.operators.filters import RampFilter
+from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.pools import Pool
 from koct.report import figures, recons, tables
+from koct.report.labels import Names
 from koct.results import CALIBRATION, CURVES, read, write
 from koct.risk.crossing import Stretch, order
 
@@ -72,9 +74,10 @@ def test_the_outcome_in_words(ko, fc, text):
 # The table of operating points
 
 
-def made_up_curves(folder, sweeps):
+def made_up_curves(folder, sweeps, labels):
     """curves.parquet and calibration.parquet of sweeps {(name, problem, H): {arch: errors at N = 4, 1024}}."""
     curves, fitted = [], []
+    origin = {"koct.sweeps": json.dumps({name: {"label": label, "metric": "mse"} for name, label in labels.items()})}
     for (name, problem, H), archs in sweeps.items():
         for arch, errors in archs.items():
             about = {"sweep": name, "problem": problem, "H": H, "V": 60, "B": H, "arch": arch, "metric": "mse"}
@@ -82,8 +85,8 @@ def made_up_curves(folder, sweeps):
             fitted.append({**about, "p": p, "floor": min(errors), "sigma": 1.0})
             for N, error in zip((4, 1024), errors, strict=True):
                 curves.append({**about, "N": N, "error_mean": error, "error_std": None, "seeds": 1})
-    write(curves, CURVES, folder / "curves.parquet", {})
-    write(fitted, CALIBRATION, folder / "calibration.parquet", {})
+    write(curves, CURVES, folder / "curves.parquet", origin)
+    write(fitted, CALIBRATION, folder / "calibration.parquet", origin)
     return folder / "curves.parquet", folder / "calibration.parquet"
 
 
@@ -100,8 +103,9 @@ def test_the_table_of_operating_points(tmp_path):
         ("B", "fanbeam", 512): {"ko": [1, 1], "fc": [3, 2]},
         ("C_1", "fanbeam", 512): {"ko": [1, 1]},
     }
-    paths = made_up_curves(tmp_path, sweeps)
-    tables.scaling(*paths, {"H8": None, "A": "printed", "B": "exact", "C_1": "exact"}, tmp_path / "scaling.tex")
+    printed, exact = (FanBeamProblem(H=512, V=60, B=512, rays=rays).label for rays in ("printed", "exact"))
+    paths = made_up_curves(tmp_path, sweeps, {"H8": "surrogate", "A": printed, "B": exact, "C_1": exact})
+    tables.scaling(*paths, tmp_path / "scaling.tex")
     table = (tmp_path / "scaling.tex").read_text()
     assert rows_of(table) == [
         ["surrogate", "$8$", "$60$", "$8$", "$64$", "KO below FC at every $N$"],
@@ -119,11 +123,12 @@ def test_the_table_of_operating_points(tmp_path):
     compiles([table], tmp_path)
 
 
-def test_a_sweep_without_rays_is_an_error_and_not_a_wrong_row(tmp_path, capsys):
-    curves, calibration = made_up_curves(tmp_path, {("A", "fanbeam", 8): {"ko": [1, 1], "fc": [2, 2]}})
-    arguments = ["--curves", curves, "--calibration", calibration, "--rays", "{}", "--out", tmp_path / "scaling.tex"]
-    assert cli.main(["table-scaling", *map(str, arguments)]) == 2
-    assert "--rays says nothing of the sweep A" in capsys.readouterr().err
+def test_a_sweep_without_a_label_goes_by_its_problem_and_says_nothing_of_rays(tmp_path):
+    paths = made_up_curves(tmp_path, {("A", "fanbeam", 8): {"ko": [1, 1], "fc": [2, 2]}}, {})
+    tables.scaling(*paths, tmp_path / "scaling.tex")
+    ((point, *size, ratio, outcome),) = rows_of((tmp_path / "scaling.tex").read_text())
+    assert (point, size, ratio) == ("fanbeam", ["$8$", "$60$", "$8$"], "$64$")
+    assert outcome == "KO below FC at every $N$"
 
 
 def test_the_printed_outcomes_of_the_surrogate_come_out(study, tmp_path):
@@ -159,10 +164,10 @@ def panels_of(monkeypatch, tmp_path, sweeps, N):
         for arch in ("ko", "fc"):
             about = {"sweep": name, "problem": "", "H": 8, "V": 8, "B": 8, "arch": arch, "metric": metric, "seed": 1}
             errors = {"mse": 0.1 + i, "rrmse_peak": 0.1 + i, "rrmse_norm": 0.1}
-            rest = {"lam": None, "p": 1, "val_mse": 0.1, "fit_seconds": 0.1, "device": "cpu"}
+            others = {"lam": None, "p": 1, "val_mse": 0.1, "fit_seconds": 0.1, "device": "cpu"}
             untrained.append({**about, **errors})
             fitted.append({**about, "p": 1, "floor": 0.1, "sigma": 1.0})
-            cells += [{**about, **errors, **rest, "N": n} for n in N]
+            cells += [{**about, **errors, **others, "N": n} for n in N]
             curves += [{**about, "N": n, "error_mean": 0.1 + i, "error_std": None, "seeds": 1} for n in N]
     tables = {"cells": cells, "curves": curves, "calibration": fitted, "untrained": untrained}
     for name, rows in tables.items():
@@ -211,13 +216,13 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tm
 
 # Reconstructions
 
-SIZES = (32, 3, 2, 2)  # H, number of N, of archs, of phantoms
+SIZES = ((32, 32), 3, 2, 2)  # shape, number of N, of archs, of phantoms
 
 
 def picture(image, sheet, x, y):
     """One picture of the figure, its whole dots undone: every pixel is one flat square."""
-    grey = image[y : y + sheet.side, x : x + sheet.side, 0]
-    step = sheet.side // 32
+    grey = image[y : y + sheet.down, x : x + sheet.across, 0]
+    step = sheet.down // 32
     squares = grey.reshape(32, step, 32, step).swapaxes(1, 2).reshape(32, 32, -1)
     assert np.ptp(squares, axis=2).max() == 0
     return squares[:, :, 0]
@@ -226,7 +231,8 @@ def picture(image, sheet, x, y):
 @pytest.fixture
 def drawn(small_fanbeam):
     """The pool of the first seed and the figure of a sweep that the workflow made."""
-    pool = Pool(small_fanbeam.path("results/pools/F32-exact/seed1.npy"))
+    problem = FanBeamProblem(H=32, V=20, B=32, rays="exact")
+    pool = Pool(small_fanbeam.path("results/pools/F32-exact/seed1.npy"), problem)
     return pool, imread(small_fanbeam.path("results/fig_recons_F32-exact.png")), recons.Sheet(*SIZES)
 
 
@@ -261,12 +267,12 @@ def test_the_figure_shows_what_the_networks_of_the_first_seed_make_of_them(small
 
 def test_the_numbers_under_the_pictures_are_rmse_over_the_peak(monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
-    phantoms = rng.uniform(0, 1.4, (2, 64))
-    made = {(arch, N): rng.uniform(0, 1, (2, 64)) for arch in ("ko", "fc") for N in (1024, 4)}
+    phantoms = rng.uniform(0, 1.4, (2, 8, 8))
+    made = {(arch, N): rng.uniform(0, 1, (2, 8, 8)) for arch in ("ko", "fc") for N in (1024, 4)}
     texts = []
     plain = recons.Sheet.text
     monkeypatch.setattr(recons.Sheet, "text", lambda *a, **style: (texts.append(a[4]), plain(*a, **style)))
-    recons.draw(phantoms, made, tmp_path / "out.png")
+    recons.draw(phantoms, made, "rrmse_peak", Names(), tmp_path / "out.png")
     assert [text for text in texts if text.startswith("$N")] == ["$N = 4$", "$N = 1{,}024$"]
     expected = [
         f"{np.sqrt(np.mean((made[arch, N][k] - phantoms[k]) ** 2)) / phantoms[k].max():.3f}"
@@ -277,22 +283,25 @@ def test_the_numbers_under_the_pictures_are_rmse_over_the_peak(monkeypatch, tmp_
     assert [text for text in texts if re.fullmatch(r"\d\.\d{3}", text)] == expected
 
 
-@pytest.mark.parametrize("H", [8, 128, 256, 300, 512])
-def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_room(H):
-    sheet = recons.Sheet(H, 6, 2, 2)
-    assert sheet.side % H == 0
+@pytest.mark.parametrize("shape", [(8, 8), (128, 128), (256, 256), (300, 300), (512, 512), (16, 48), (48, 16)])
+def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_width(shape):
+    sheet = recons.Sheet(shape, 6, 2, 2)
+    assert sheet.down % shape[0] == 0
+    assert sheet.down // shape[0] == sheet.across // shape[1]
+    assert sheet.across % shape[1] == 0
     assert sheet.dpi >= 300
-    assert sheet.side / sheet.dpi == pytest.approx(recons.SIZE)
+    assert sheet.across / sheet.dpi == pytest.approx(recons.SIZE)
 
 
 def test_one_network_and_one_phantom_are_a_figure_too(tmp_path):
-    recons.draw(np.ones((1, 64)), {("ko", 4): np.zeros((1, 64))}, tmp_path / "out.png")
-    assert imread(tmp_path / "out.png").shape[1] == recons.Sheet(8, 1, 1, 1).width
+    made = {("ko", 4): np.zeros((1, 8, 8))}
+    recons.draw(np.ones((1, 8, 8)), made, "rrmse_peak", Names(), tmp_path / "out.png")
+    assert imread(tmp_path / "out.png").shape[1] == recons.Sheet((8, 8), 1, 1, 1).width
 
 
 def test_fits_of_two_seeds_are_refused(small_fanbeam, tmp_path):
     fits = [f"results/fits/F32/ko/N4_seed{seed}.npy" for seed in (1, 2)]
-    arguments = ["--pool", "results/pools/F32/seed1.npy", "--known", "--out", tmp_path / "out.png"]
+    arguments = ["--pool", "results/pools/F32/seed1.npy", "--out", tmp_path / "out.png"]
     done = small_fanbeam.koct("figure-recons", "--fits", *fits, *arguments, check=False)
     assert done.returncode == 2
     assert "--fits has ko with N = 4 twice" in done.stderr
@@ -303,9 +312,9 @@ def test_the_figure_of_a_sweep_asks_for_its_first_seed_alone(checkout):
     fresh = checkout()
     fresh.path("config.yaml").write_text(yaml.safe_dump(SMALL_FANBEAM))
     assert fresh.plan("results/fig_recons_F32.png") == {
-        "pool_fanbeam": 1,
+        "pool_large": 1,
         "gram": 1,
-        "fit_fanbeam": 6,
+        "fit_large": 6,
         "figure_recons": 1,
     }
     assert fresh.plan()["figure_recons"] == 2

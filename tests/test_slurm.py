@@ -15,9 +15,11 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
+from test_requests import MEAN, request
 
 from koct.errors import KoctError
-from koct.workflow import queue, sweeps
+from koct.workflow import queue, resources
+from koct.workflow.config import build
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SMALL = {
@@ -118,25 +120,23 @@ def test_the_cluster_gives_the_bits_of_the_local_run(submitted, local):
 @cluster
 def test_partition_memory_time_and_gpus_are_what_the_formulas_say(submitted):
     run, _ = submitted
-    sweep = sweeps.sweep("F32", SMALL["sweeps"]["F32"])
-    known = sweeps.sweep("H8", SMALL["sweeps"]["H8"])
+    sweep, known = (build(name, SMALL["sweeps"][name]) for name in ("F32", "H8"))
     on_gpu = {
-        "pool_fanbeam_wildcards_F32_1": ("pool", 0),
-        "gram_wildcards_F32_1": ("gram", 0),
-        "untrained_fanbeam_wildcards_F32": ("untrained", 0),
-        "figure_recons_wildcards_F32": ("recons", 0),
-        **{f"fit_fanbeam_wildcards_F32_{arch}_{N}_1": (arch, N) for arch in ("ko", "fc") for N in (4, 16)},
+        "pool_large_wildcards_F32_1": resources.pool(sweep),
+        "gram_wildcards_F32_1": resources.gram(sweep),
+        "untrained_large_wildcards_F32": resources.untrained(sweep),
+        "figure_recons_wildcards_F32": resources.recons(sweep),
     }
-    asked = {name: ("gpu", sweep.mem_mb(*job), sweep.minutes(*job), "gres:gpu:1", "1") for name, job in on_gpu.items()}
+    for arch in sweep.archs:
+        on_gpu |= {f"fit_large_wildcards_F32_{arch.name}_{N}_1": resources.fit(sweep, arch, N) for N in sweep.N}
+    asked = {name: ("gpu", *request(cost), "gres:gpu:1", "1") for name, cost in on_gpu.items()}
     # groups: one core, the memory of the largest, the time of all
-    asked["pools_known_operator_pool"] = (
-        "cpu",
-        max(2000, known.mem_mb("known")),
-        1 + known.minutes("known"),
-        None,
-        "1",
-    )
+    memory, minutes = request(resources.shared(known))
+    asked["pools_known_pool"] = ("cpu", max(2000, memory), 1 + minutes, None, "1")
     asked["cells_fit_untrained"] = ("cpu", 2000, 3, None, "1")
+    evaluations = [request(resources.evaluate(sweep, arch, N)) for arch in sweep.archs for N in sweep.N]
+    memory, minutes = zip(*evaluations, strict=True)
+    asked["evaluations_evaluate"] = ("cpu", max(memory), sum(minutes), None, "1")
     summary = "summary_budget_calibrate_collect_figure_sweeps_table_budget_table_calibration_..."
     asked[summary] = ("cpu", 2000, 8, None, "1")
 
@@ -159,6 +159,26 @@ def test_a_job_sees_the_gpus_it_asked_for(submitted):
         assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
 
 
+@cluster
+def test_a_large_problem_for_the_cpu_shares_a_run_with_one_for_the_gpu(checkout):
+    """An architecture that does not say its cost is large; here it is quick."""
+    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mean.py"]}
+    sweeps = {"own": own, "F32": {**SMALL["sweeps"]["F32"], "archs": ["fc"]}}
+    run = small(checkout, {**SMALL, "studies": {"small": list(sweeps)}, "sweeps": sweeps})
+    run.path("mine").mkdir()
+    run.path("mine/mean.py").write_text(MEAN)
+    run.snakemake("results/cells.parquet", *PROFILE)
+    found = {
+        (name.partition("_wildcards_")[0], "own" in name): (job["Partition"], job.get("TresPerJob"))
+        for name, job in jobs(run.folder).items()
+    }
+    assert found["fit_large", True] == ("cpu", None)
+    assert found["fit_large", False] == found["pool_large", False] == ("gpu", "gres:gpu:1")
+    assert {place for (name, _), place in found.items() if name.startswith("evaluations")} == {("cpu", None)}
+    cells = pd.read_parquet(run.path("results/cells.parquet"))
+    assert set(zip(cells["sweep"], cells["arch"], strict=True)) == {("own", "mean"), ("F32", "fc")}
+
+
 def with_fsdp(iterations):
     wider = {**SMALL["sweeps"]["F32"], "archs": ["fc", "fc-fsdp"], "fsdp": {"ranks": 2, "iterations": iterations}}
     return {**SMALL, "studies": {"small": ["F32"]}, "sweeps": {"F32": wider}}
@@ -166,11 +186,11 @@ def with_fsdp(iterations):
 
 FSDP_ROW = "results/cells/F32/fc-fsdp/N16_seed1.json"
 FSDP_LOG = "results/logs/fits/F32/fc-fsdp/N16_seed1.log"
-FSDP_JOB = "fit_fsdp_wildcards_F32_fc-fsdp_16_1"
+FSDP_JOB = "fit_torchrun_wildcards_F32_fc-fsdp_16_1"
 
 
 @cluster
-def test_a_cancelled_fsdp_cell_goes_on_from_its_checkpoint(checkout):
+def test_a_cancelled_fsdp_cell_continues_from_its_checkpoint(checkout):
     """Two ranks with two GPUs, cancelled in mid-run: submitted again, it ends as the local run does."""
     pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
     run, local = (small(checkout, with_fsdp(300)) for _ in range(2))
@@ -262,11 +282,11 @@ def test_killed_cancelled_and_timed_out_one_more_command_gives_the_same_results(
                 continue
 
     def cancelled():
-        job = running("fit_fanbeam_wildcards_F32_ko_16_1")()
+        job = running("fit_large_wildcards_F32_ko_16_1")()
         return job and (slurm("scancel", job) or job)
 
     def hung():
-        job = running("fit_fanbeam_wildcards_F32_ko_4_1")()
+        job = running("fit_large_wildcards_F32_ko_4_1")()
         return job and hang(job)
 
     waiting = [cancelled, hung]
@@ -282,7 +302,8 @@ def test_killed_cancelled_and_timed_out_one_more_command_gives_the_same_results(
     assert "'CANCELLED'" in text
     assert "'TIMEOUT'" in text
     assert not run.path("results/cells/F32/ko/N4_seed1.json").exists()
-    assert run.path("results/cells/F32/fc/N16_seed1.json").exists()  # the others went on
+    assert run.path("results/fits/F32/fc/N16_seed1.npy").exists()  # the others went on
+    assert run.path("results/cells/H8/ko/N8_seed1.json").exists()
 
     run.snakemake(target, *PROFILE)
     assert_same_results(run, local, ["cells", "untrained"])
@@ -313,7 +334,7 @@ def test_a_dry_run_needs_no_slurm(checkout, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     plan = run.plan("--profile", "slurm", "--config", "study=small")
     assert plan["fit"] == 2
-    assert plan["fit_fanbeam"] == 4
+    assert plan["fit_large"] == plan["evaluate"] == 4
     done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=small", "device=cpu")
     assert done.returncode == 0
 
@@ -335,32 +356,3 @@ def test_a_plain_command_does_not_load_the_plugin(tmp_path):
     del environment["SNAKEMAKE_PROFILE"]
     (tmp_path / "ask.py").write_text(ask.replace("sys.argv[1][2:]", "'slu' + 'rm'"))
     assert not found()
-
-
-def test_requests_grow_with_the_cell():
-    sizes = [sweeps.sweep(name, CONFIG["sweeps"][name]) for name in ("H128", "H256", "H512")]
-    for stage, N in (("pool", 0), ("gram", 0), ("ko", 2048), ("fc", 2048), ("recons", 0)):
-        asked = [(sweep.mem_mb(stage, N), sweep.minutes(stage, N)) for sweep in sizes]
-        assert asked == sorted(asked)
-    largest = sizes[-1]
-    assert largest.mem_mb("fc", 4) < largest.mem_mb("fc", 2048) < 16_000
-    # what was measured on one CPU core fits, twice
-    for stage, N, seconds, mb in (
-        ("pool", 0, 240, 290),
-        ("gram", 0, 24, 1600),
-        ("ko", 2048, 600, 4300),
-        ("fc", 2048, 48, 4300),
-    ):
-        assert largest.minutes(stage, N) * 60 > 2 * seconds
-        assert largest.mem_mb(stage, N) > 1.5 * mb
-
-
-def test_the_table_of_sizes_is_made_of_the_formulas():
-    text = (ROOT / "docs/cluster.md").read_text()
-    for name in ("H128", "H256", "H512"):
-        sweep = sweeps.sweep(name, CONFIG["sweeps"][name])
-        row = [f"{sweep.mem_mb(s, N) / 1000:.1f} GB, {sweep.minutes(s, N)} min" for s, N in SIZES]
-        assert f"| {sweep.H} | {' | '.join(row)} |" in text
-
-
-SIZES = [("pool", 0), ("gram", 0), ("ko", 4), ("ko", 2048), ("fc", 4), ("fc", 2048)]

@@ -1,4 +1,4 @@
-"""The workflow itself, really run: its numbers, its files, and what a change makes it run again."""
+"""The workflow itself, really run: its numbers and its files."""
 
 import json
 import re
@@ -76,8 +76,8 @@ def test_the_untrained_network_is_recorded_for_every_seed(study):
 def test_a_fit_is_a_file_that_can_be_evaluated_again(study, tmp_path):
     for arch in ("ko", "fc"):
         row = tmp_path / f"{arch}.json"
-        inputs = ["results/pools/H16/seed2.npy"] + ["results/known/H16.npy"] * (arch == "ko")
-        study.koct("evaluate", f"results/fits/H16/{arch}/N16_seed2.npy", "--inputs", *inputs, "--out", row)
+        inputs = ["--pool", "results/pools/H16/seed2.npy"] + ["--shared", "results/known/H16.npy"] * (arch == "ko")
+        study.koct("evaluate", f"results/fits/H16/{arch}/N16_seed2.npy", *inputs, "--out", row)
         original = study.path(f"results/cells/H16/{arch}/N16_seed2.json")
         assert json.loads(row.read_text()) == json.loads(original.read_text())
 
@@ -206,117 +206,7 @@ def test_the_readme_shows_the_numbers_that_come_out(study):
         assert [cell.strip() for cell in cells.split("|")] == expected
 
 
-# What runs again
-
-AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
-AGGREGATES |= {"budget": 1, "table_budget": 1}
-
-
-@pytest.fixture
-def edited(study):
-    """Change files of the study's checkout for one test."""
-    before = {}
-
-    def edit(name, change):
-        path = study.path(name)
-        before.setdefault(path, path.read_text())
-        path.write_text(change(before[path]))
-
-    yield edit
-    for path, text in before.items():
-        path.write_text(text)
-
-
-def change_config(edited, change):
-    def apply(text):
-        config = yaml.safe_load(text)
-        change(config)
-        return yaml.safe_dump(config)
-
-    edited("config.yaml", apply)
-
-
-def test_nothing_runs_when_nothing_changed(study):
-    assert study.plan() == {}
-
-
-def test_a_touched_file_runs_nothing(study, edited):
-    edited("koct/learn/ko.py", lambda text: text)
-    edited("config.yaml", lambda text: text + "\n# a remark\n")
-    assert study.plan() == {}
-
-
-def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
-    row = study.path("results/cells/H16/ko/N8_seed3.json")
-    text = row.read_text()
-    row.unlink()
-    try:
-        assert study.plan() == {"fit": 1, **AGGREGATES}
-    finally:
-        row.write_text(text)
-        study.snakemake("--touch")
-
-
-def test_a_new_N_runs_its_cells_alone(study, edited):
-    change_config(edited, lambda config: config["sweeps"]["H8"].update(N=[4, 8, 16, 32, 64, 128]))
-    assert study.plan() == {"fit": 10, **AGGREGATES}
-
-
-def test_a_new_seed_runs_its_pool_and_cells_alone(study, edited):
-    change_config(edited, lambda config: config["sweeps"]["H8"].update(seeds=[1, 2, 3, 4, 5, 6]))
-    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **AGGREGATES}
-
-
-def test_a_new_sweep_runs_alone(study, edited):
-    def add(config):
-        config["sweeps"]["H12"] = {**config["sweeps"]["H8"], "H": 12, "V": 15, "B": 12}
-        config["studies"]["surrogate"].append("H12")
-
-    change_config(edited, add)
-    assert study.plan() == {"pool": 5, "known_operator": 1, "fit": 50, "untrained": 1, **AGGREGATES}
-
-
-def test_a_new_lambda_grid_refits_and_keeps_the_pools(study, edited):
-    change_config(edited, lambda config: config["sweeps"]["H8"].update(lambdas=[1e-3, 1.0]))
-    assert study.plan() == {"fit": 50, **AGGREGATES}
-
-
-def test_another_known_operator_refits_ko_alone(study, edited):
-    change_config(edited, lambda config: config["sweeps"]["H8"].update(tikhonov=0.2))
-    assert study.plan() == {"known_operator": 1, "fit": 25, "untrained": 1, **AGGREGATES}
-
-
-def test_another_metric_recalibrates_and_fits_nothing(study, edited):
-    change_config(edited, lambda config: config["sweeps"]["H8"].update(metric="rrmse_norm2"))
-    assert study.plan() == AGGREGATES
-
-
-def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
-    edited("koct/report/figures.py", lambda text: text.replace("training samples", "samples"))
-    assert study.plan() == {"figure_sweeps": 1}
-
-
-def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
-    edited("koct/learn/fc.py", lambda text: text.replace("values.clip(min=0)", "values.clip(min=1e-12)"))
-    assert study.plan() == {"fit": 75, **AGGREGATES}
-
-
-def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
-    edited("koct/learn/metrics.py", lambda text: text + "\n# changed\n")
-    assert study.plan() == {"fit": 150, "untrained": 3, **AGGREGATES}
-
-
-def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
-    edited("koct/learn/__init__.py", lambda text: text.replace("ARCHS = {", 'ARCHS = {"new": "koct.networks.ko", '))
-    edited("koct/errors.py", lambda text: text + "\n# a remark\n")
-    change_config(edited, lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
-    assert study.plan() == {}
-
-
-def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
-    edited("koct/ct/phantoms.py", lambda text: text.replace("1.5", "1.6"))
-    jobs = study.plan()
-    assert (jobs["pool"], jobs["fit"]) == (15, 150)
+# How it runs
 
 
 def test_one_target_builds_just_what_it_needs(checkout):
@@ -345,7 +235,7 @@ def test_a_failing_cell_says_why_and_leaves_the_others(checkout):
     known.write_bytes(known.read_bytes()[:1000])
     done = broken.snakemake("--keep-going", check=False)
     assert done.returncode == 1
-    assert "results/known/H8.npy is not a whole NumPy file: delete it and run snakemake again" in done.stderr
+    assert "results/known/H8.npy is not a complete NumPy file: delete it and run snakemake again" in done.stderr
     assert len(list(broken.path("results/cells/H8/fc").glob("*.json"))) == 2
     assert not broken.path("results/cells/H8/ko").exists() or not any(broken.path("results/cells/H8/ko").iterdir())
     assert not broken.path("results/cells.parquet").exists()

@@ -87,7 +87,7 @@ def train(known, x, y, chosen, solver, lr):
     for done, losses in run(known, w, x, y, chosen, optimiser, report):
         if not np.isfinite(losses).all():
             bad = done - len(losses) + int(np.argmin(np.isfinite(losses))) + 1
-            raise KoctError(f"the fit diverged: the loss of iteration {bad} is not finite; lower ko.lr = {lr:g}")
+            raise KoctError(f"the fit diverged: the loss of iteration {bad} is not finite; lower lr = {lr:g}")
         left = (time.perf_counter() - started) * (len(chosen) / done - 1)
         print(f"iteration {done} of {len(chosen)}: loss {losses.mean():.6g}, {left:.1f} s left", flush=True)
     return w

@@ -137,7 +137,7 @@ class Jobs:
         if "gram" in needs and resources.shares_gram(sweep):
             found["gram"] = paths.gram("{sweep}", "{seed}")
         if arch.requires_cell:
-            found["row"] = paths.cell("{sweep}", sweep.arch(arch.requires_cell).name, "{N}", "{seed}")
+            found["required"] = paths.fit("{sweep}", sweep.arch(arch.requires_cell).name, "{N}", "{seed}")
         return found
 
     def extra_input(self, wildcards: Wildcards) -> list[str]:

@@ -25,21 +25,19 @@ INERT_PARTS = {"cost", "check", "label", "colour", "marker", "pictured", "sectio
 @cache
 def digest(*modules: str) -> str:
     """A short hash of the code of `modules` and of every module of koct, or of their own folder, that they import."""
-    total = hashlib.sha256()
-    for module in sorted(reached(modules) - INERT):
-        total.update(f"{_name(module)}\0{_read(module).hash}\0".encode())
-    return total.hexdigest()[:16]
+    found = sorted(f"{_name(module)} {_read(module).hash}" for module in reached(modules) - INERT)
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
 
 
 def reached(modules: Iterable[str]) -> set[str]:
     """`modules` and all that they import, also inside functions."""
     found: set[str] = set()
-    todo = list(modules)
+    todo = [(module, str(Path(module).parent)) for module in modules]
     while todo:
-        module = todo.pop()
+        module, folder = todo.pop()
         if module not in found:
             found.add(module)
-            todo += _imports(module)
+            todo += ((other, folder) for other in _imports(module, folder))
     return found
 
 
@@ -53,7 +51,7 @@ class Module:
     """What is read from a module's syntax tree."""
 
     hash: str
-    imports: frozenset[str]  # every name in an import statement, also inside functions
+    imports: frozenset[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
 
 
 @cache
@@ -61,20 +59,21 @@ def _read(module: str) -> Module:
     path = _path(module)
     assert path is not None
     words: list[str] = []
-    imports: set[str] = set()
+    imports: set[tuple[int, str]] = set()
     _walk(ast.parse(path.read_bytes(), str(path)), words, imports)
     text = " ".join(words).encode("utf-8", "surrogatepass")
     return Module(hashlib.sha256(text).hexdigest(), frozenset(imports))
 
 
-def _walk(node: ast.AST, words: list[str], imports: set[str]) -> None:
+def _walk(node: ast.AST, words: list[str], imports: set[tuple[int, str]]) -> None:
     """Write a syntax tree as words that are the same in every version of Python: what is empty is left out."""
     words.append(type(node).__name__)
     if isinstance(node, ast.Import):
-        imports.update(alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        imports.add(node.module)
-        imports.update(f"{node.module}.{alias.name}" for alias in node.names)
+        imports.update((0, alias.name) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        before = f"{node.module}." if node.module else ""
+        imports.add((node.level, before.removesuffix(".")))
+        imports.update((node.level, before + alias.name) for alias in node.names)
     for name in node._fields:
         value = getattr(node, name, None)
         if isinstance(value, ast.AST):
@@ -116,23 +115,26 @@ def _defines(statement: ast.stmt) -> set[str]:
 
 
 @cache
-def _imports(module: str) -> list[str]:
-    """The modules of koct, and of a user's own folder, that a module imports."""
+def _imports(module: str, folder: str) -> list[str]:
+    """The modules of koct, and of the user's `folder`, that a module imports."""
     names = _read(module).imports
-    found = [name for name in names if name.startswith("koct.") and _path(name)]
+    found = [name for level, name in names if not level and name.startswith("koct.") and _path(name)]
     if module.endswith(".py"):
-        found += [str(path) for name in names for path in _beside(Path(module).parent, name)]
+        for level, name in names:
+            start = Path(module).parents[level - 1] if level else Path(folder)
+            found += map(str, _beside(start, name, level))
     return sorted(found)
 
 
-def _beside(folder: Path, name: str) -> Iterator[Path]:
-    """The files of a user's own folder that an import of `name` runs; a package runs its __init__ files too."""
-    parts = name.split(".")
-    if parts[0] in sys.stdlib_module_names or parts[0] == "koct":
+def _beside(folder: Path, name: str, level: int) -> Iterator[Path]:
+    """The files of a user's folder that an import of `name` runs; a package runs its __init__ files too."""
+    parts = name.split(".") if name else []
+    if not level and (parts[0] in sys.stdlib_module_names or parts[0] == "koct"):
         return
-    for depth in range(1, len(parts) + 1):
+    for depth in range(0 if level else 1, len(parts) + 1):
         stem = folder.joinpath(*parts[:depth])
-        yield from (path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file())
+        files = (stem.with_suffix(".py"), stem / "__init__.py") if depth else (stem / "__init__.py",)
+        yield from (path for path in files if path.is_file())
 
 
 @cache

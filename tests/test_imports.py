@@ -1,0 +1,103 @@
+"""Who imports whom in the package, and how long its files are."""
+
+import ast
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+KOCT = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "koct").rglob("*.py"))
+}
+
+
+def imported(path):
+    """(module, at module level) of every import; what only a type checker reads is left out."""
+
+    def walk(node, top):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                yield from ((alias.name, top) for alias in child.names)
+            if isinstance(child, ast.ImportFrom):
+                assert not child.level, f"{path} has a relative import"
+                deeper = [f"{child.module}.{alias.name}" for alias in child.names]
+                yield from ((name if name in KOCT else child.module, top) for name in deeper)
+            yield from walk(child, top and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+    return set(walk(ast.parse(path.read_text()), True))
+
+
+def cycle(graph):
+    """Some modules that import each other, in order; empty if there are none."""
+    done = set()
+
+    def visit(module, path):
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module not in done:
+            for other in sorted(graph.get(module, ())):
+                if found := visit(other, [*path, module]):
+                    return found
+            done.add(module)
+        return []
+
+    return next(filter(None, (visit(module, []) for module in sorted(graph))), [])
+
+
+IMPORTS = {module: imported(path) for module, path in KOCT.items()}
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {module: {name for name, top in found if top} for module, found in IMPORTS.items()}
+    assert cycle(graph) == []
+    graph["koct.errors"] = {"koct.cli"}
+    assert cycle(graph)[0] == cycle(graph)[-1]
+
+
+def test_planning_a_run_imports_nothing_heavy():
+    """The workflow imports these modules, and every problem and architecture, at every start."""
+    planning = ["koct.contracts", "koct.options", "koct.registry", "koct.spec", "koct.blame", "koct.own_files"]
+    planning += [name for name in IMPORTS if name.startswith("koct.workflow")]
+    assert len(planning) > 13
+    for module in planning:
+        for name in (name for name, top in IMPORTS[module] if top):
+            assert name.split(".")[0] in {"koct", *sys.stdlib_module_names}, f"{module} imports {name}"
+    code = f"""
+import sys, {", ".join(planning)}
+from koct.contracts import Architecture, Problem
+from koct.registry import architecture, problem, shipped
+list(map(problem, shipped(Problem))), list(map(architecture, shipped(Architecture)))
+print({{"numpy", "scipy", "torch", "numba", "pyarrow", "yaml", "matplotlib"}} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("part", "others"),
+    [("operators", {"koct.arrays", "koct.errors"}), ("risk", {"koct.errors"})],
+)
+def test_operators_and_risk_stand_alone(part, others):
+    for module, found in IMPORTS.items():
+        if module.startswith(f"koct.{part}"):
+            ours = {name for name, _ in found if name.startswith("koct") and not name.startswith(f"koct.{part}")}
+            assert ours <= others, module
+
+
+def test_problems_and_networks_know_nothing_of_what_uses_them():
+    for module, found in IMPORTS.items():
+        if module.startswith(("koct.problems", "koct.networks")):
+            using = re.compile(r"koct\.(cells|evaluation|distributed|cli|results|workflow|report)\b")
+            assert not [name for name, _ in found if using.match(name)], module
+
+
+def test_no_file_is_longer_than_400_lines():
+    files = [path for folder in ("koct", "rules", "tests") for path in (ROOT / folder).rglob("*")]
+    texts = [path for path in files if path.suffix in {".py", ".smk", ".sh"}]
+    assert len(texts) > 80
+    assert {path.name: n for path in texts if (n := len(path.read_text().splitlines())) > 400} == {}

@@ -1,0 +1,176 @@
+"""What jobs ask a cluster for, as a dry run with the SLURM profile shows it; needs no SLURM."""
+
+import re
+
+import pytest
+import yaml
+from conftest import ROOT, SMALL_FANBEAM
+
+from koct.workflow import resources
+from koct.workflow.config import build
+
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+LARGE = {**CONFIG["sweeps"]["H8"], "H": 64, "V": 80, "B": 64, "N": [4, 8], "seeds": [1]}  # for the CPU alone
+FANBEAM = {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1]}
+SWEEPS = {"H64": LARGE, "F32": FANBEAM}
+MEAN = '''"""The mean image of the training set, whatever is measured; it does not say what it costs."""
+
+from koct.contracts import Architecture, Network
+
+
+class Mean(Architecture):
+    def fit(self, data):
+        yield None, MeanNetwork(data.y.mean(axis=0))
+
+    def restore(self, state, data):
+        return MeanNetwork(state["image"])
+
+
+class MeanNetwork(Network):
+    def __init__(self, image):
+        self.image = image
+
+    def predict(self, x):
+        return x[:, :1] * 0 + self.image
+
+    def state(self):
+        return {"image": self.image}
+'''
+
+
+def request(cost):
+    """(MB, minutes)"""
+    return resources.mem_mb(cost), resources.minutes(cost)
+
+
+def costs(name):
+    """What the jobs of a sweep cost, by stage and N."""
+    sweep = build(name, CONFIG["sweeps"][name])
+    found = {stage: getattr(resources, stage)(sweep) for stage in ("pool", "gram", "untrained", "recons")}
+    for stage in (resources.fit, resources.evaluate):
+        found |= {(stage.__name__, arch.name, N): stage(sweep, arch, N) for arch in sweep.archs for N in sweep.N}
+    return found
+
+
+def test_requests_grow_with_the_cell():
+    sizes = [costs(name) for name in ("H128", "H256", "H512")]
+    assert len(sizes[0]) == 4 + 2 * 2 * 6
+    for job in sizes[0]:
+        asked = [request(size[job]) for size in sizes]
+        assert asked == sorted(asked)
+    largest = sizes[-1]
+    for stage in ("fit", "evaluate"):
+        small, large = (resources.mem_mb(largest[stage, "fc", N]) for N in (4, 2048))
+        assert small < large < 16_000
+    # what was measured on one CPU core fits, twice
+    for job, seconds, mb in (
+        ("pool", 240, 290),
+        ("gram", 24, 1600),
+        (("fit", "ko", 2048), 600, 4300),
+        (("fit", "fc", 2048), 48, 4300),
+    ):
+        assert resources.minutes(largest[job]) * 60 > 2 * seconds
+        assert resources.mem_mb(largest[job]) > 1.5 * mb
+
+
+def test_the_table_of_sizes_is_made_of_the_formulas():
+    text = (ROOT / "docs/cluster.md").read_text()
+    jobs = ["pool", "gram", *(("fit", arch, N) for arch in ("ko", "fc") for N in (4, 2048))]
+    for name in ("H128", "H256", "H512"):
+        asked = [request(costs(name)[job]) for job in jobs]
+        row = [f"{mb / 1000:.1f} GB, {minutes} min" for mb, minutes in asked]
+        assert f"| {name[1:]} | {' | '.join(row)} |" in text
+
+
+# What a dry run shows
+
+
+def planned(checkout, sweeps, *arguments):
+    """What a dry run shows of every job, by its first output file."""
+    run = checkout()
+    run.path("config.yaml").write_text(yaml.safe_dump({"study": "s", "studies": {"s": list(sweeps)}, "sweeps": sweeps}))
+    run.path("mine").mkdir()
+    run.path("mine/mean.py").write_text(MEAN)
+    for path in run.path("rules").glob("*.smk"):  # a job with a message of its own shows nothing else
+        path.write_text(re.sub(r'    message:\n(        ".*"\n)+', "", path.read_text()))
+    done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=s", *arguments)
+    texts = re.split(r"^ *(?:local)?rule \w+:$", done.stdout, flags=re.M)[1:]
+    jobs = [dict(re.findall(r"^ +(input|output|resources): (.*)$", text, re.M)) for text in texts]
+    found = {job["output"].split(",")[0].removeprefix("results/"): job for job in jobs if "output" in job}
+    assert len(found) > 10
+    return found
+
+
+def asked(checkout, sweeps, *arguments):
+    """(partition, MB, minutes, GPUs) of every job of a dry run."""
+    found = {}
+    for output, job in planned(checkout, sweeps, *arguments).items():
+        values = dict(re.findall(r"(\w+)=([^,]+)", job["resources"]))
+        memory, minutes, gpus = (int(values.get(key, 0)) for key in ("mem_mb", "runtime", "gpu"))
+        found[output] = values["slurm_partition"], memory, minutes, gpus
+    return found
+
+
+def expected(name, partition, gpus):
+    """The large jobs of a sweep."""
+    sweep = build(name, SWEEPS[name])
+    found = {}
+    for arch in sweep.archs:
+        for N in sweep.N if resources.fit_class(sweep, arch) == "large" else ():
+            cell = f"{name}/{arch.name}/N{N}_seed1"
+            found[f"fits/{cell}.npy"] = (partition, *request(resources.fit(sweep, arch, N)), gpus)
+            found[f"cells/{cell}.json"] = ("cpu", *request(resources.evaluate(sweep, arch, N)), 0)
+    return found
+
+
+def test_large_jobs_go_where_their_problem_computes(checkout):
+    """One study of both: a problem for the CPU alone asks for no GPU, however large it is."""
+    found = asked(checkout, SWEEPS)
+    on_cpu, on_gpu = expected("H64", "cpu", 0), expected("F32", "gpu", 1)
+    assert sorted(on_cpu) == [f"cells/H64/ko/N{N}_seed1.json" for N in (4, 8)] + [
+        f"fits/H64/ko/N{N}_seed1.npy" for N in (4, 8)
+    ]
+    assert len(on_gpu) == 8
+    fanbeam = build("F32", FANBEAM)
+    on_gpu["pools/F32/seed1.npy"] = ("gpu", *request(resources.pool(fanbeam)), 1)
+    on_gpu["grams/F32/seed1.npy"] = ("gpu", *request(resources.gram(fanbeam)), 1)
+    on_gpu["untrained/F32.json"] = ("gpu", *request(resources.untrained(fanbeam)), 1)
+    on_gpu["fig_recons_F32.png"] = ("gpu", *request(resources.recons(fanbeam)), 1)
+    assert {output: found[output] for output in on_cpu | on_gpu} == on_cpu | on_gpu
+    others = {output: request for output, request in found.items() if output not in on_cpu | on_gpu}
+    assert {(partition, gpus) for partition, _, _, gpus in others.values()} == {("cpu", 0)}
+    assert others["cells/H64/fc/N4_seed1.json"] == ("cpu", 2000, 1, 0)  # a cheap fit asks for nothing special
+    H64 = build("H64", LARGE)
+    assert others["known/H64.npy"] == ("cpu", *request(resources.shared(H64)), 0)
+    assert "normal/H64.npy" not in found  # it comes with the known operator
+    assert request(resources.fit(H64, H64.arch("ko"), 8)) > (3500, 3)  # it is large
+
+
+def test_a_normal_matrix_is_computed_on_the_cpu(checkout):
+    ridge = {**FANBEAM, "archs": ["ko"], "ko": {"solver": "ridge"}}
+    found = asked(checkout, {"F32": ridge})
+    assert found["normal/F32.npy"] == ("cpu", *request(resources.normal(build("F32", ridge))), 0)
+    assert found["fits/F32/ko/N4_seed1.npy"][0] == "gpu"
+
+
+def test_without_gpus_everything_goes_to_the_cpu_partition(checkout):
+    found = asked(checkout, SWEEPS, "device=cpu")
+    assert {(partition, gpus) for partition, _, _, gpus in found.values()} == {("cpu", 0)}
+    assert found["fits/F32/ko/N16_seed1.npy"] == expected("F32", "cpu", 0)["fits/F32/ko/N16_seed1.npy"]
+
+
+@pytest.mark.parametrize(("name", "place"), [("H64", ("cpu", 0)), ("F32", ("gpu", 1))])
+def test_an_architecture_that_does_not_say_its_cost_gets_an_hour_and_8_gb(checkout, name, place):
+    found = asked(checkout, {name: {**SWEEPS[name], "archs": ["mine/mean.py"]}})
+    partition, gpus = place
+    assert found[f"fits/{name}/mean/N4_seed1.npy"] == (partition, 8000, 59, gpus)
+
+
+def test_a_fit_that_reads_another_cell_waits_for_its_fit_alone(checkout):
+    """And not for its row, which is evaluated in a group with others, and again for every new metric."""
+    sweep = {**FANBEAM, "archs": ["fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 10}}
+    found = planned(checkout, {"F32": sweep})
+    inputs = found["fits/F32/fc-fsdp/N16_seed1.npy"]["input"].split(", ")
+    assert "results/fits/F32/fc/N16_seed1.npy" in inputs
+    assert not [path for path in inputs if path.startswith("results/cells")]
+    assert not [output for output in found if output.startswith("cells/F32/fc/")]  # nobody asks for these rows

@@ -1,0 +1,222 @@
+"""What a change makes the workflow run again, and what it does not."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import Checkout
+
+from koct import evaluation
+
+AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
+AGGREGATES |= {"budget": 1, "table_budget": 1}
+
+
+class Edits:
+    """Changes of a checkout's files that can be taken back."""
+
+    def __init__(self, checkout):
+        self.checkout, self.before = checkout, {}
+
+    def __call__(self, name, change):
+        path = self.checkout.path(name)
+        self.before.setdefault(path, path.read_text() if path.exists() else None)
+        text = change(self.before[path])
+        if path.suffix == ".py":
+            compile(text, name, "exec")
+        path.write_text(text)
+
+    def replace(self, name, old, new):
+        assert old in self.checkout.path(name).read_text(), f"{name} has no {old!r}"
+        self(name, lambda text: text.replace(old, new))
+
+    def config(self, change):
+        def apply(text):
+            config = yaml.safe_load(text)
+            change(config)
+            return yaml.safe_dump(config)
+
+        self("config.yaml", apply)
+
+    def undo(self):
+        for path, text in self.before.items():
+            path.unlink() if text is None else path.write_text(text)
+
+
+@pytest.fixture
+def edited(study):
+    """Change files of the study's checkout for one test."""
+    edits = Edits(study)
+    yield edits
+    edits.undo()
+
+
+@pytest.fixture
+def edited_fanbeam(small_fanbeam):
+    """The same for the fan-beam study."""
+    edits = Edits(small_fanbeam)
+    yield edits
+    edits.undo()
+
+
+def fitted(checkout):
+    """Architectures that a dry run would fit."""
+    return set(re.findall(r"fit (\S+) of \S+, N = ", checkout.snakemake("--dry-run").stdout))
+
+
+def test_nothing_runs_when_nothing_changed(study, small_fanbeam):
+    assert study.plan() == {}
+    assert small_fanbeam.plan() == {}
+
+
+def test_a_touched_file_runs_nothing(study, edited):
+    edited("koct/networks/ko.py", lambda text: text)
+    edited("config.yaml", lambda text: text + "\n# a remark\n")
+    assert study.plan() == {}
+
+
+def test_a_comment_in_any_module_runs_nothing(study, small_fanbeam, edited, edited_fanbeam):
+    names = [str(path.relative_to(study.folder)) for path in study.path("koct").rglob("*.py")]
+    assert len(names) > 60
+    for name in names:
+        for edit in (edited, edited_fanbeam):
+            edit(name, lambda text: f"# a remark\n{text}\n\n# another one\n")
+    assert study.plan() == {}
+    assert small_fanbeam.plan() == {}
+
+
+def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
+    row = study.path("results/cells/H16/ko/N8_seed3.json")
+    text = row.read_text()
+    row.unlink()
+    try:
+        assert study.plan() == {"fit": 1, **AGGREGATES}
+    finally:
+        row.write_text(text)
+        study.snakemake("--touch")
+
+
+def test_a_new_N_runs_its_cells_alone(study, edited):
+    edited.config(lambda config: config["sweeps"]["H8"].update(N=[4, 8, 16, 32, 64, 128]))
+    assert study.plan() == {"fit": 10, **AGGREGATES}
+
+
+def test_a_new_seed_runs_its_pool_and_cells_alone(study, edited):
+    edited.config(lambda config: config["sweeps"]["H8"].update(seeds=[1, 2, 3, 4, 5, 6]))
+    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **AGGREGATES}
+
+
+def test_a_new_sweep_runs_alone(study, edited):
+    def add(config):
+        config["sweeps"]["H12"] = {**config["sweeps"]["H8"], "H": 12, "V": 15, "B": 12}
+        config["studies"]["surrogate"].append("H12")
+
+    edited.config(add)
+    assert study.plan() == {"pool": 5, "known": 1, "fit": 50, "untrained": 1, **AGGREGATES}
+
+
+def test_a_new_lambda_grid_refits_and_keeps_the_pools(study, edited):
+    edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-3, 1.0]))
+    assert study.plan() == {"fit": 50, **AGGREGATES}
+
+
+def test_another_known_operator_refits_ko_alone(study, edited):
+    edited.config(lambda config: config["sweeps"]["H8"].update(tikhonov=0.2))
+    assert study.plan() == {"known": 1, "fit": 25, "untrained": 1, **AGGREGATES}
+    assert fitted(study) == {"ko"}
+
+
+def test_another_metric_recalibrates_and_fits_nothing(study, edited):
+    edited.config(lambda config: config["sweeps"]["H8"].update(metric="rrmse_norm2"))
+    assert study.plan() == AGGREGATES
+
+
+def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
+    edited.replace("koct/report/figures.py", "training samples", "samples")
+    assert study.plan() == {"figure_sweeps": 1}
+
+
+FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)")
+
+
+def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
+    edited.replace(*FC_CHANGE)
+    assert study.plan() == {"fit": 75, **AGGREGATES}
+    assert fitted(study) == {"fc"}
+
+
+def test_a_change_to_one_large_fit_refits_and_evaluates_the_cells_that_use_it(small_fanbeam, edited_fanbeam):
+    edited_fanbeam.replace(*FC_CHANGE)
+    assert small_fanbeam.plan() == {"fit_large": 12, "evaluate": 12, "figure_recons": 2, **AGGREGATES}
+    assert fitted(small_fanbeam) == {"fc"}
+
+
+def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
+    edited.replace("koct/metrics/mse.py", "** 2", "** 2.0")
+    assert study.plan() == {"fit": 150, "untrained": 3, **AGGREGATES}
+
+
+def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
+    ko = study.path("koct/networks/ko.py").read_text()
+    edited("koct/networks/new.py", lambda _: ko)
+    edited("koct/errors.py", lambda text: text + "\n\nREMARK = 'another message'\n")
+    edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
+    assert study.plan() == {}
+    edited.config(lambda config: config["sweeps"]["H8"].update(archs=["ko", "fc", "new"]))
+    assert study.plan() == {"fit": 25, **AGGREGATES}  # but it can be fitted
+
+
+def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
+    edited.replace("koct/problems/phantoms.py", "1.5", "1.6")
+    jobs = study.plan()
+    assert (jobs["pool"], jobs["fit"]) == (15, 150)
+
+
+# A new metric
+
+MAE = '''"""Mean absolute error over all pixels of all images."""
+
+import numpy as np
+
+SYMBOL = "MAE"
+UNIT = "intensity"
+DESCRIPTION = "mean absolute error over all pixels"
+
+
+def error(predicted: np.ndarray, y: np.ndarray) -> float:
+    return float(np.mean(np.abs(predicted - y.astype(float))))
+'''
+
+
+def test_a_new_metric_evaluates_large_fits_and_fits_nothing(small_fanbeam, tmp_path):
+    """Over a copy of the finished study: planned, and really run."""
+    run = Checkout.__new__(Checkout)
+    run.folder = tmp_path / "study"
+    shutil.copytree(small_fanbeam.folder, run.folder, symlinks=True)
+    before = pd.read_parquet(run.path("results/cells.parquet"))
+    fits = {path: path.stat().st_mtime_ns for path in run.path("results/fits").rglob("*.npy")}
+    run.path("koct/metrics/mae.py").write_text(MAE)
+    assert run.plan() == {"evaluate": 24, "untrained_large": 2, **AGGREGATES}  # no fit_large, no pool_large
+    run.snakemake()
+    assert {path: path.stat().st_mtime_ns for path in run.path("results/fits").rglob("*.npy")} == fits
+    cells = pd.read_parquet(run.path("results/cells.parquet"))
+    pd.testing.assert_frame_equal(cells.drop(columns="mae"), before, rtol=0, atol=0)
+    for arch in ("ko", "fc"):
+        path = run.path(f"results/fits/F32/{arch}/N16_seed2.npy")
+        _, network, data = evaluation.load(str(path), {"pool": str(run.path("results/pools/F32/seed2.npy"))})
+        expected = np.abs(network.predict(data.read("x", "test")) - data.read("y", "test").astype(float)).mean()
+        row = cells.query(f"sweep == 'F32' and arch == '{arch}' and N == 16 and seed == 2")
+        assert row["mae"].item() == pytest.approx(expected, rel=1e-12)
+    untrained = json.loads(run.path("results/untrained/F32.json").read_text())
+    assert all(0 < row["mae"] < 1 for row in untrained)
+    assert run.plan() == {}
+
+
+def test_a_new_metric_may_be_the_metric_of_a_sweep(small_fanbeam, edited_fanbeam):
+    edited_fanbeam("koct/metrics/mae.py", lambda _: MAE)
+    edited_fanbeam.config(lambda config: config["sweeps"]["F32"].update(metric="mae2"))
+    assert small_fanbeam.plan()["evaluate"] == 24
