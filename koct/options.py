@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, dataclass_transform
 
@@ -203,7 +203,7 @@ def check_value(wanted: Option, kind: Any, value: Any, path: Sequence[str | int]
             return
         if len(value) < wanted.items:
             yield f"{key} = {value!r} must have at least {wanted.items} value{'s' if wanted.items > 1 else ''}"
-        if len({repr(item) for item in value}) < len(value):
+        if len({item if isinstance(item, Hashable) else repr(item) for item in value}) < len(value):
             yield f"{key} = {value!r} has a value twice; remove one"
         for i, item in enumerate(value):
             yield from check_value(wanted, _item(kind), item, [*path, i])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from koct import metrics, options, registry
 from koct.contracts import Architecture, Problem
-from koct.workflow.config import Grid, Top, section
+from koct.workflow.config import NAME, Grid, Top, section
 
 HEAD = ["| key | value | meaning |", "|---|---|---|"]
 
@@ -43,22 +44,39 @@ def _of_file(found: type[Problem] | type[Architecture], prefix: str) -> list[str
 
 
 def schema() -> dict[str, Any]:
-    """JSON schema of config.yaml, for editors; files of a user's own may have any option."""
+    """JSON schema of config.yaml, for editors; beside files of a user's own, a sweep may have any key."""
+    archs = {name: registry.architecture(name) for name in registry.shipped(Architecture)}
+    sections = {section(arch): options.schema(arch.options()) for arch in archs.values()}
     sweep = options.schema(Grid.options(), closed=False)
-    sweep["properties"]["metric"]["enum"] = metrics.curve_metrics()
-    for name in registry.shipped(Architecture):
-        arch = registry.architecture(name)
-        sweep["properties"][section(arch)] = options.schema(arch.options())
+    keys = sweep["properties"]
+    keys |= sections
+    keys["metric"]["enum"] = metrics.curve_metrics()
+    keys["problem"] |= _one_of(registry.shipped(Problem))
+    keys["archs"]["items"] |= _one_of(archs)
     sweep["allOf"] = [
-        {
-            "if": {"properties": {"problem": {"const": name}}},
-            "then": options.schema(registry.problem(name).options(), closed=False),
-        }
-        for name in registry.shipped(Problem)
+        _if_problem(name, list(archs), [*Grid.options(), *sections]) for name in registry.shipped(Problem)
     ]
     top = options.schema(Top.options())
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
     top["properties"]["studies"] = {"type": "object", "minProperties": 1, "additionalProperties": names}
-    top["properties"]["sweeps"] = {"type": "object", "minProperties": 1, "additionalProperties": sweep}
+    top["properties"]["sweeps"] = {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"pattern": f"^{NAME.pattern}$"},
+        "additionalProperties": sweep,
+    }
     top["required"] += ["studies", "sweeps"]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "config.yaml", **top}
+
+
+def _one_of(names: Iterable[str]) -> dict[str, Any]:
+    return {"anyOf": [{"enum": list(names)}, {"pattern": r"\.py$"}]}
+
+
+def _if_problem(name: str, archs: list[str], keys: list[str]) -> dict[str, Any]:
+    """What holds for a sweep of a problem of koct: its options, and no unknown key if its archs are koct's too."""
+    found = registry.problem(name).options()
+    shipped = {"properties": {"archs": {"items": {"enum": archs}}}}
+    closed = {"if": shipped, "then": {"propertyNames": {"enum": [*keys, *found]}}}
+    is_it = {"properties": {"problem": {"const": name}}, "required": ["problem"]}
+    return {"if": is_it, "then": {**options.schema(found, closed=False), **closed}}
