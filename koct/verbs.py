@@ -1,6 +1,7 @@
 """What the verbs of the command line do. Each imports only what it needs, since start-up is most of a small job."""
 
 import json
+import os
 
 from koct.errors import KoctError
 
@@ -82,6 +83,8 @@ def evaluate(fit, pool, shared, out):
     from koct import evaluation
     from koct.device import failures_explained
 
+    if os.environ.get("KOCT_DEVICE") == "cuda":  # on a cluster these jobs have no GPU
+        os.environ["KOCT_DEVICE"] = "auto"
     with failures_explained():
         evaluation.evaluate(fit, _files(pool, shared), out)
 
