@@ -48,7 +48,7 @@ def fit(sweep: Sweep, arch: Architecture, N: int) -> Cost:
 
 
 def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
-    """A network is restored, from its training pairs if need be, and predicts; a large matrix is read block by block."""
+    """A network is restored, from its training pairs if need be, and predicts; a dense matrix is read from disk."""
     work = sweep.workload(arch, N)
     pairs = (N + sweep.sizes.held_out) * (work.x_size + work.y_size)
     dense = work.x_size * work.y_size if isinstance(arch, TorchrunArchitecture) else 0  # one that may fit no memory
