@@ -9,7 +9,7 @@ study: setup
 	$(VENV)/bin/snakemake
 
 test: setup $(VENV)/torch
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
 
 setup: $(VENV)/installed
 

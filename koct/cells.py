@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -52,10 +52,12 @@ class Data(Training):
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
+        self._declared("layers")
         return checked_layers(self.cell.problem, read_shared(self.inputs.get("shared")))
 
     @cached_property
     def normal(self) -> Array:  # type: ignore[override]
+        self._declared("normal")
         if "normal" in self.inputs:
             return self.device.put(np.array(map_array(self.inputs["normal"])))
         return self.device.put(normal_matrix(self.cell.problem, read_shared(self.inputs.get("shared"))))
@@ -84,6 +86,12 @@ class Data(Training):
                 f"{path} is the fit of another cell ({', '.join(sorted(wrong))} differ): give that of {arch.name}"
             )
         return about
+
+    def _declared(self, name: Literal["layers", "normal"]) -> None:
+        """Refuse what the architecture uses and has not said it needs: it would not run again when that changes."""
+        arch = self.cell.arch
+        if arch and name not in arch.needs():
+            raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
         return getattr(self.pool, name)(part, count, first)

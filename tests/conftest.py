@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import settings
 
 from koct.contracts import Training
 from koct.device import CPU
+
+settings.register_profile("koct", deadline=None)  # a busy machine is no error
+settings.load_profile("koct")
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ["Snakefile", "rules", "envs", "profiles", "slurm", "koct", "config.yaml"]
@@ -112,3 +116,9 @@ def small_fanbeam(checkout):
     done.path("config.yaml").write_text(yaml.safe_dump(SMALL_FANBEAM))
     done.snakemake()
     return done
+
+
+def pytest_collection_modifyitems(items):
+    """The files that take longest come first, so that no worker is left with one of them at the end."""
+    slow = ("test_slurm", "test_your_own", "test_budget", "test_reruns")
+    items.sort(key=lambda item: slow.index(item.path.stem) if item.path.stem in slow else len(slow))

@@ -263,7 +263,12 @@ IN_A_FIT = {
     "exception in predict": (APPLIED, "x @ self.vector", "self.vector", "AttributeError: 'OwnNetwork' object has no"),
     "exception in state": ('{"matrix": self.matrix}', "1 / 0", "1 / 0", "ZeroDivisionError: division by zero"),
     "unknown data": ("data.x.T @ data.x ", "data.sinograms ", "data.sinograms", "AttributeError: 'Data' object has no"),
-    "not needed": ("data.x.T @ data.x ", "data.normal ", "data.normal", "KeyError: 'normal'"),
+    "not needed": (
+        "data.x.T @ data.x ",
+        "data.normal ",
+        "def fit",
+        "data.normal is used, and needs() does not name it",
+    ),
 }
 
 

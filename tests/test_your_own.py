@@ -123,7 +123,7 @@ def test_the_code_of_a_network_refits_it_alone(own, edited):
 
 def test_the_code_of_a_problem_runs_everything_of_it(own, edited):
     edited("deconvolution.py", lambda text: text.replace("default_rng([seed, number])", "default_rng([number, seed])"))
-    assert own.plan() == {"pool": 1, "normal": 1, "fit": 6, "untrained": 1, **AGGREGATES}
+    assert own.plan() == {"pool": 1, "fit": 6, "untrained": 1, **AGGREGATES}
 
 
 def test_a_module_beside_it_counts_too(own, edited):
@@ -158,7 +158,7 @@ def test_options_and_deleted_rows(own, edited):
     own.change(cnn={"channels": 4, "iterations": 20}, lambdas=[0.1])
     assert own.plan() == {"fit": 6, **AGGREGATES}
     own.change(lambdas=[0.01, 1.0, 100.0], wiener=0.02)  # changes the layers and not the pairs
-    assert own.plan() == {"normal": 1, "fit": 4, "untrained": 1, **AGGREGATES}
+    assert own.plan() == {"fit": 4, "untrained": 1, **AGGREGATES}
     own.change(wiener=0.01, N=[4, 8, 16])
     assert own.plan() == {"fit": 3, **AGGREGATES}
     own.change(N=[4, 16])
