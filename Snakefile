@@ -4,6 +4,9 @@ Says which cell needs which file. All computing happens in the package `koct`.
 """
 
 
+include: "rules/config.smk"
+
+
 configfile: "config.yaml"
 
 

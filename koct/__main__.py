@@ -3,15 +3,19 @@
 import gc
 import os
 import resource
-import sys
 
 gc.set_threshold(100_000)  # imports make many objects and no garbage
 
-from koct.cli import main  # noqa: E402
+try:
+    from koct.cli import main
 
-status = main()
+    status = main()
+except KeyboardInterrupt:  # at the imports: `main` hears of any other
+    from koct.failures import ended
+
+    status = ended(KeyboardInterrupt())
 if os.environ.get("RANK", "0") == "0":  # one of torchrun's processes speaks for all
-    print(f"koct: peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB", file=sys.stderr)
-sys.stdout.flush()
-sys.stderr.flush()
+    from koct.failures import say
+
+    say(f"koct: peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
 os._exit(status)  # every file is closed: nothing is left that the interpreter would have to tear down

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,10 +15,11 @@ from koct import device, metrics
 from koct.blame import blamed, line_of
 from koct.contracts import Array, Layer, Network, Part, Problem, Training
 from koct.errors import KoctError
-from koct.files import Blocks, map_array, read_record, record_writer, write_array, write_record
+from koct.files import Blocks, read_array, read_record, record_writer, write_array, write_record
 from koct.problems.pools import Pool
 from koct.registry import architecture
-from koct.spec import Cell
+from koct.spec import Cell, encode_problem, same_values
+from koct.stamps import Stamp, again, combined, made_from
 
 LARGEST_RECORD = 2**31 - 1  # bytes that NumPy allows a record
 
@@ -40,7 +40,7 @@ class Data(Training):
 
     @cached_property
     def pool(self) -> Pool:
-        return Pool(self.inputs["pool"], self.cell.problem)
+        return Pool(self.inputs["pool"], self.cell.problem, self.cell.seed)
 
     @cached_property
     def x(self) -> Array:  # type: ignore[override]
@@ -53,20 +53,27 @@ class Data(Training):
     @cached_property
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
         self._declared("layers")
-        return checked_layers(self.cell.problem, read_shared(self.inputs.get("shared")))
+        return checked_layers(self.cell.problem, self.shared)
+
+    @cached_property
+    def shared(self) -> Mapping[str, Any]:
+        """What the problem computes once per sweep."""
+        return read_shared(self.inputs.get("shared"), self.cell.problem)
 
     @cached_property
     def normal(self) -> Array:  # type: ignore[override]
         self._declared("normal")
         if "normal" in self.inputs:
-            return self.device.put(np.array(map_array(self.inputs["normal"])))
-        return self.device.put(normal_matrix(self.cell.problem, read_shared(self.inputs.get("shared"))))
+            matrix = read_matrix(self.inputs["normal"], self.cell.problem, layers=True)
+            return self.device.put(np.array(matrix))
+        return self.device.put(normal_matrix(self.cell.problem, self.shared))
 
     @cached_property
     def gram(self) -> Array | None:  # type: ignore[override]
         if "gram" not in self.inputs:
             return None
-        return self.device.put(np.array(map_array(self.inputs["gram"])[: self.N, : self.N]))
+        matrix = read_matrix(self.inputs["gram"], self.cell.problem, layers=False, pool=self.pool)
+        return self.device.put(np.array(matrix[: self.N, : self.N]))
 
     @cached_property
     def required(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -83,7 +90,8 @@ class Data(Training):
         wrong += [name for name in options.keys() & others.keys() if options[name] != others[name]]
         if wrong:
             raise KoctError(
-                f"{path} is the fit of another cell ({', '.join(sorted(wrong))} differ): give that of {arch.name}"
+                f"{path} is the fit of another cell ({', '.join(sorted(wrong))} differ), and not that of {arch.name}; "
+                f"{again(path)}"
             )
         return about
 
@@ -108,6 +116,10 @@ class Data(Training):
                 f"for {len(x)} samples; give flat images, {(len(x), self.cell.problem.y_size)}"
             )
         return predicted
+
+    def stamp(self, spec: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> Stamp:
+        """Of what is made from these files."""
+        return Stamp(spec, made_from(*self.inputs.values()), about or {})
 
 
 def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, ...]:
@@ -144,10 +156,17 @@ def fit(data: Data) -> tuple[dict[str, Any], Network]:
         if math.isfinite(score) and (best is None or score < best[0]):
             best = score, lam, network
     if best is None:
-        tried = f"; lambdas are {list(cell.lambdas)}" if cell.lambdas else ""
-        raise KoctError(f"{line_of(cell.arch, 'fit')}: no fit gave a finite validation error{tried}")
+        raise KoctError(f"{line_of(cell.arch, 'fit')}: no fit gave a finite validation error{_why(data)}")
     _, lam, network = best
     return describe(data, lam, network, time.perf_counter() - started), network
+
+
+def _why(data: Data) -> str:
+    """What may be the matter with a fit whose errors are not finite."""
+    for name in ("x", "y"):
+        if not np.isfinite(data.read(name, "train", data.N)).all():
+            return f"; {name} of the training pairs is not finite, so the fault is in the data"
+    return f"; lambdas are {list(data.cell.lambdas)}" if data.cell.lambdas else ""
 
 
 def _fits(data: Data) -> Iterator[tuple[float | None, Network]]:
@@ -168,16 +187,16 @@ def _fits(data: Data) -> Iterator[tuple[float | None, Network]]:
 def describe(data: Data, lam: float | None, network: Network, seconds: float) -> dict[str, Any]:
     """What a fit file says about its fit."""
     return {
-        "cell": data.cell.encode(),
         "lam": None if lam is None else float(lam),
         "p": int(network.parameters),
         "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
         "device": data.device.label,
+        "pool": data.pool.stamp.content,
     }
 
 
-def write_fit(path: str, about: dict[str, Any], network: Network, write: bool = True) -> None:
-    """Write what was learned and `about`; of several processes all go through the blocks, and one writes."""
+def write_fit(path: str, stamp: Stamp, network: Network, write: bool = True) -> None:
+    """Write what was learned; of several processes all go through the blocks, and one writes."""
     state = network.state()
     if not any(isinstance(value, Blocks) for value in state.values()):
         arrays = {name: np.asarray(device.get(value)) for name, value in state.items()}
@@ -186,48 +205,80 @@ def write_fit(path: str, about: dict[str, Any], network: Network, write: bool = 
             raise KoctError(
                 f"the network's state has {size / 2**30:.1f} GiB; give arrays over 2 GiB as koct.files.Blocks"
             )
+        for name, array in arrays.items():
+            _check_finite(name, array)
         if write:
-            write_record(path, **arrays, about=json.dumps(about).encode())
+            write_record(path, stamp, **arrays)
         return
     ((name, blocks),) = state.items()
     if not write:
         for _ in blocks.blocks:
             pass
         return
-    text = json.dumps(about).encode()
-    kinds = {name: (blocks.dtype, blocks.shape), "about": (f"S{len(text)}", ())}
-    with record_writer(path, blocks.length, **kinds) as (file, _):
+    with record_writer(path, stamp, blocks.length, **{name: (blocks.dtype, blocks.shape)}) as (file, _):
         for block in blocks.blocks:
-            file.write(np.ascontiguousarray(device.get(block), blocks.dtype).data)
-            file.write(text)
+            array = np.ascontiguousarray(device.get(block), blocks.dtype)
+            _check_finite(name, array)
+            file.write(array.data)
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise KoctError(f"the fit is not finite: {name}, which was learned, has entries that are no numbers")
 
 
 def read_fit(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(about, state) of a fit on disk; the state is mapped and not read."""
-    state = read_record(path)
-    try:
-        about = json.loads(state.pop("about").flat[-1])
-        about["cell"]
-    except (KeyError, ValueError, TypeError):
-        raise KoctError(f"{path} is not a fit: delete it and run snakemake again") from None
-    return about, state
+    """(about, state) of a fit on disk; the state is mapped, its checksum checked."""
+    state, stamp = read_record(path)
+    return about_fit(path, stamp), state
 
 
-def write_shared(problem: Problem, path: str) -> None:
+def about_fit(path: str, stamp: Stamp) -> dict[str, Any]:
+    """What a fit's stamp says about it, its cell included."""
+    if not {"lam", "p", "fit_seconds", "device", "pool"} <= stamp.about.keys():
+        raise KoctError(f"{path} is not a fit; {again(path)}")
+    return {**stamp.about, "cell": stamp.spec}
+
+
+def write_shared(problem: Problem, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Write what a problem computes once per sweep."""
     with blamed(problem.source):
-        write_record(path, **problem.shared())
+        write_record(path, Stamp(spec or {"problem": encode_problem(problem, layers=True)}), **problem.shared())
 
 
-def read_shared(path: str | None) -> Mapping[str, Any]:
-    return read_record(path) if path else {}
+def read_shared(path: str | None, problem: Problem) -> Mapping[str, Any]:
+    """What a problem computes once per sweep, from the file that holds it; nothing without one."""
+    if path is None:
+        return {}
+    shared, stamp = read_record(path)
+    _check_problem(path, stamp, problem, layers=True)
+    return shared
 
 
-def write_normal(problem: Problem, shared: str | None, path: str) -> None:
+def write_normal(problem: Problem, shared: str | None, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Write the normal matrix RᵀR of the known operator."""
     with blamed(problem.source):
-        normal = normal_matrix(problem, read_shared(shared))
-    write_array(path, normal)
+        normal = normal_matrix(problem, read_shared(shared, problem))
+    spec = spec or {"problem": encode_problem(problem, layers=True)}
+    write_array(path, normal, Stamp(spec, made_from(*([shared] if shared else []))))
+
+
+def read_matrix(path: str, problem: Problem, layers: bool, pool: Pool | None = None) -> np.ndarray:
+    """A matrix of numbers of this problem and, if given, of this pool."""
+    matrix, stamp = read_array(path)
+    _check_problem(path, stamp, problem, layers)
+    if pool is not None and stamp.inputs != combined([pool.stamp.content]):
+        raise KoctError(f"{path} was not made from {pool.path}; {again(path)}")
+    if matrix.ndim != 2 or matrix.dtype.kind != "f":
+        raise KoctError(f"{path} does not hold a matrix; {again(path)}")
+    return matrix
+
+
+def _check_problem(path: str, stamp: Stamp, problem: Problem, layers: bool) -> None:
+    """Refuse what was made for another problem."""
+    wanted = encode_problem(problem, layers)
+    if not same_values(stamp.spec.get("problem"), wanted):
+        raise KoctError(f"{path} belongs to another problem, or to one with other options; {again(path)}")
 
 
 def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:
@@ -241,9 +292,11 @@ def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:
     return normal
 
 
-def write_gram(problem: Problem, pool: str, path: str) -> None:
+def write_gram(problem: Problem, pool: str, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Write the Gram matrix of a pool's training measurements; every cell uses a corner of it."""
     from koct.networks.linalg import gram_matrix
 
+    spec = spec or {"problem": encode_problem(problem, layers=False)}
     place = device.choose() if problem.device == "auto" else device.CPU
-    write_array(path, device.get(gram_matrix(place.put(Pool(pool, problem).x("train")))))
+    matrix = gram_matrix(place.put(Pool(pool, problem, spec.get("seed")).x("train")))
+    write_array(path, device.get(matrix), Stamp(spec, made_from(pool)))

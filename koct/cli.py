@@ -2,39 +2,138 @@
 
 import argparse
 import json
+import os
 import sys
 
-from koct import __version__, verbs
+from koct import __version__, failures, verbs
 from koct.errors import KoctError
 
 
 def main(argv=None):
-    """The exit status: 0, or 1 where a verb's answer is no, or 2 after an error."""
+    """The exit status: 0, 1 where a verb's answer is no, or one of `koct.failures`."""
+    failures.show_anything()
     argv = sys.argv[1:] if argv is None else argv
-    parser = _parser(argv[0] if argv and argv[0] in VERBS else None)
-    arguments = vars(parser.parse_args(argv))
-    run = arguments.pop("run")
+    written = {}
     try:
-        return run(**arguments) or 0
-    except KoctError as error:
-        print(f"koct: error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        return 1
-    except OSError as error:
-        print(f"koct: error: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+        arguments = _parse(argv)
+        verb = arguments.pop("verb")
+        read, written = _files(verb, arguments)
+        _check_files(read, written)
+        if arguments.get("spec") is not None:
+            from koct.told import told
+
+            arguments["spec"] = told(arguments["spec"], "--spec")
+            _guard(verb, arguments["spec"])
+        status = _run(VERBS[verb][0], arguments)
+        return failures.unwritten() or status
+    except (Exception, KeyboardInterrupt) as error:
+        return failures.ended(error, written)
+
+
+def _parse(argv):
+    try:
+        return vars(_parser(argv[0] if argv and argv[0] in VERBS else None).parse_args(argv))
+    except SystemExit:  # a mistake, or a question: its answer is printed
+        if status := failures.unwritten():
+            raise SystemExit(status) from None
+        raise
+
+
+def _run(function, arguments):
+    try:
+        return function(**arguments) or 0
+    except SystemExit as end:
+        raise KoctError(f"a Python file of yours ended the command with sys.exit({end.code!r}); remove that") from None
+
+
+# The arguments of a verb that it writes to; others that are files, it reads.
+OUTPUTS = {"collect": ("cells", "untrained"), "calibrate": ("curves", "calibration")}
+
+
+def _files(verb, arguments):
+    """({path: argument} that a verb reads, the same that it writes)."""
+    read, written = {}, {}
+    for name, settings in VERBS[verb][2]:
+        if settings.get("metavar") in ("FILE", "NETWORK.yaml", "FILE.py"):
+            key = name.lstrip("-").replace("-", "_")
+            given = arguments[key] if isinstance(arguments[key], list) else [arguments[key]]
+            kind = written if key in OUTPUTS.get(verb, ("out", "outputs", "plot")) else read
+            for path in given:
+                if path in kind and kind is written:
+                    raise KoctError(f"{name} {path}: the command writes this file twice; give another name")
+                if path is not None:
+                    kind[path] = name
+    return read, written
+
+
+def _check_files(read, written):
+    """Refuse, before anything is computed, names that no file can have and places where none can be written."""
+    for path, name in (read | written).items():
+        try:
+            usable = bool(path) and b"\0" not in path.encode()
+        except UnicodeEncodeError:
+            usable = False
+        if not usable:
+            raise KoctError(f"{name} {path!r} is not the name of a file; give one in UTF-8")
+    inputs = {os.path.realpath(path): name for path, name in read.items()}
+    for path, name in written.items():
+        real = os.path.realpath(path)
+        if real in inputs:
+            raise KoctError(f"{name} {path}: the command reads this file as {inputs[real]}; give another name")
+        if os.path.isdir(real) or path.endswith("/"):
+            raise KoctError(f"{name} {path} is a folder; give the path of a file")
+        folder = os.path.dirname(real)
+        while not os.path.lexists(folder):
+            folder = os.path.dirname(folder)
+        if not os.path.isdir(folder):
+            raise KoctError(f"{name} {path}: {folder} is not a folder; choose another place")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise KoctError(f"{name} {path}: nothing can be written to {folder}; choose another place")
+
+
+def _guard(verb, spec):
+    """Before a job of the workflow starts, and before it writes: is its code still what was planned?"""
+    if spec and "code" in spec:
+        from koct import stamps
+        from koct.workflow.planned import Guard
+
+        stamps.guard = Guard(verb, spec)
+        stamps.guard()
 
 
 def _json(text):
     try:
-        return json.loads(text)
-    except ValueError as error:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("is not a JSON object")
+    return found
+
+
+def _number(text):
+    try:
+        return float(text)
+    except ValueError:
+        comma = ": write decimals with a point, like 0.05" if "," in text else ""
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number{comma}") from None
+
+
+def _positive(text):
+    value = _number(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not above zero and finite")
+    return value
+
+
+def _whole(text):
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number, or has too many digits") from None
 
 
 SPEC = ("--spec", {"type": _json, "metavar": "JSON", "help": "what the stage depends on, as the workflow passes it"})
-SEED = ("--seed", {"type": int, "help": "seed of the pool"})
 INPUTS = ("--inputs", {"nargs": "*", "metavar": "FILE", "help": "the files that the spec names under inputs"})
 POOL = ("--pool", {"metavar": "FILE", "help": "what `pool` wrote"})
 OUT = ("--out", {"metavar": "FILE", "help": "where to write"})
@@ -48,11 +147,12 @@ def _optional(name, help, **settings):
     return (name, {"required": False, "help": help, **settings})
 
 
+REPORT = _optional("--spec", "what the stage depends on, as the workflow passes it", type=_json, metavar="JSON")
 SHARED = _optional("--shared", "what `known` wrote, if the problem computes anything once per sweep", metavar="FILE")
 
 # verb: (function, what it does, its arguments)
 VERBS = {
-    "pool": (verbs.pool, "draw the pool of one seed", [SPEC, SEED, OUT]),
+    "pool": (verbs.pool, "draw the pool of one seed", [SPEC, OUT]),
     "known": (verbs.known, "compute what a problem shares among all cells of a sweep", [SPEC, OUT]),
     "normal": (verbs.normal, "compute the normal matrix of a sweep's known operator", [SPEC, INPUTS, OUT]),
     "gram": (verbs.gram, "compute the Gram matrix of a pool's training measurements", [SPEC, POOL, OUT]),
@@ -73,16 +173,19 @@ VERBS = {
             INPUTS,
             OUT,
             ("--checkpoints", {"metavar": "FOLDER", "help": "where a checkpoint waits for the next run"}),
-            _optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=float, default=5.0),
+            _optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=_positive, default=5.0),
         ],
     ),
-    "evaluate": (verbs.evaluate, "write the row of a fit", [_file("fit", "what `fit` wrote"), POOL, SHARED, OUT]),
+    "evaluate": (
+        verbs.evaluate,
+        "write the row of a fit",
+        [_file("fit", "what `fit` wrote"), REPORT, POOL, SHARED, OUT],
+    ),
     "untrained": (
         verbs.untrained,
         "evaluate the known layers of a problem before any learning",
         [
             SPEC,
-            ("--seeds", {"type": int, "nargs": "+", "metavar": "SEED"}),
             ("--pools", {"nargs": "+", "metavar": "FILE", "help": "the pool of each seed"}),
             SHARED,
             OUT,
@@ -92,7 +195,7 @@ VERBS = {
         verbs.collect,
         "gather the rows of a study into Parquet",
         [
-            ("--study", {"metavar": "JSON", "help": "the study's sweeps"}),
+            SPEC,
             _file("--cells", "where to write the cells"),
             _file("--untrained", "where to write the untrained networks' errors"),
         ],
@@ -102,7 +205,7 @@ VERBS = {
         "curves over seeds, and their floor and sigma",
         [
             _file("cells", "what `collect` wrote"),
-            ("--metrics", {"type": _json, "metavar": "JSON", "help": "the metric of each sweep"}),
+            SPEC,
             _file("--curves", "where to write the curves"),
             _file("--calibration", "where to write floor and sigma"),
         ],
@@ -110,7 +213,7 @@ VERBS = {
     "table-calibration": (
         verbs.table_calibration,
         "the calibration table in LaTeX",
-        [_file("calibration", "what `calibrate` wrote"), OUT],
+        [_file("calibration", "what `calibrate` wrote"), REPORT, OUT],
     ),
     "figure-sweeps": (
         verbs.figure_sweeps,
@@ -120,6 +223,7 @@ VERBS = {
             _file("--curves", "what `calibrate` wrote"),
             _file("--calibration", "what `calibrate` wrote"),
             _file("--untrained", "what `collect` wrote"),
+            REPORT,
             ("--out", {"nargs": "+", "metavar": "FILE", "help": "where to write; the ending says the format"}),
         ],
     ),
@@ -130,6 +234,7 @@ VERBS = {
             ("--fits", {"nargs": "+", "metavar": "FILE", "help": "what `fit` wrote, of one sweep and seed"}),
             POOL,
             SHARED,
+            REPORT,
             OUT,
         ],
     ),
@@ -139,36 +244,37 @@ VERBS = {
         [
             _file("--curves", "what `calibrate` wrote"),
             _file("--calibration", "what `calibrate` wrote"),
+            REPORT,
             OUT,
         ],
     ),
-    "table-fullscale": (verbs.table_fullscale, "the table of parameters and memory in LaTeX", [OUT]),
-    "norms": (verbs.norms, "compute the operator norms of the paper's operating points", [OUT]),
+    "table-fullscale": (verbs.table_fullscale, "the table of parameters and memory in LaTeX", [REPORT, OUT]),
+    "norms": (verbs.norms, "compute the operator norms of the paper's operating points", [REPORT, OUT]),
     "table-structural": (
         verbs.table_structural,
         "the table of norms and matched-kappa references in LaTeX",
-        [_file("norms", "what `norms` wrote"), OUT],
+        [_file("norms", "what `norms` wrote"), REPORT, OUT],
     ),
     "budgets": (
         verbs.budgets,
         "how many samples reach every configured target",
         [
             _file("cells", "what `collect` wrote"),
-            ("--wanted", {"type": _json, "metavar": "JSON", "help": "metric and targets of each sweep"}),
+            SPEC,
             OUT,
         ],
     ),
     "table-budget": (
         verbs.table_budget,
         "the table of budgets in LaTeX",
-        [_file("budgets", "what `budgets` wrote"), OUT],
+        [_file("budgets", "what `budgets` wrote"), REPORT, OUT],
     ),
     "bound": (
         verbs.bound,
         "the risk bound of a layered network, layer by layer",
         [
             ("network", {"metavar": "NETWORK.yaml", "help": "its layers; docs/how-many-samples.md shows one"}),
-            ("--samples", {"type": int, "metavar": "N", "help": "training samples"}),
+            ("--samples", {"type": _whole, "metavar": "N", "help": "training samples"}),
         ],
     ),
     "budget": (
@@ -176,11 +282,11 @@ VERBS = {
         "how many samples reach a target error, from pilot runs",
         [
             _file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed and arch"),
-            ("--target", {"type": float, "metavar": "E", "help": "the error to reach"}),
+            ("--target", {"type": _number, "metavar": "E", "help": "the error to reach"}),
             _optional("--metric", "the error's column, with a 2 at its end its square (default: error)"),
             _optional("--sweep", "take the rows with this value in the column sweep"),
             _optional("--law", "auto (default), power, rate, paper or last", default="auto"),
-            _optional("--assurance", "reach the target in this share of runs, like 0.9", type=float, metavar="P"),
+            _optional("--assurance", "reach the target in this share of runs, like 0.9", type=_number, metavar="P"),
             _optional("--plot", "draw points, law, interval and target (.pdf, .png)", metavar="FILE"),
             _optional("--json", "print a list with one object per arch", action="store_true"),
         ],
@@ -192,7 +298,7 @@ VERBS = {
             _file("fresh", "cells.parquet of the run"),
             _file("reference", "cells.parquet to compare with"),
             _optional(
-                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=float, default=0.005
+                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=_number, default=0.005
             ),
         ],
     ),
@@ -210,15 +316,22 @@ VERBS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """A mistake is one sentence."""
+
+    def error(self, message):
+        self.exit(failures.MISTAKE, f"koct: error: {message[:1000]}; `{self.prog} --help` shows what to write\n")
+
+
 def _parser(only=None):
     """The parser of all verbs, or of the one that was asked for, which starts sooner."""
-    parser = argparse.ArgumentParser(prog="koct", description="How many training samples does a network need?")
+    parser = _Parser(prog="koct", description="How many training samples does a network need?")
     parser.add_argument("--version", action="version", version=f"koct {__version__}")
     commands = parser.add_subparsers(metavar="VERB", required=True)
     for verb in [only] if only else VERBS:
-        run, does, arguments = VERBS[verb]
+        _, does, arguments = VERBS[verb]
         command = commands.add_parser(verb, help=does, description=does)
-        command.set_defaults(run=run)
+        command.set_defaults(verb=verb)
         for name, settings in arguments:
             command.add_argument(name, **({"required": True} if name.startswith("-") else {}) | settings)
     return parser

@@ -275,6 +275,13 @@ class TorchrunArchitecture(Architecture):
     checkpoint_minutes: int = option("time between checkpoints", default=5, minimum=1, result=False)
 
     def check(self, problem: Problem) -> Iterable[str]:
+        from importlib.util import find_spec
+
+        if find_spec("torch") is None:
+            yield (
+                f"the architecture {self.name} needs torch, which is not installed; "
+                f"install it (pip install 'koct[torch]'), or remove {self.source} from archs"
+            )
         if self.ranks % self.nodes:
             yield (
                 f"ranks = {self.ranks} cannot be shared equally by nodes = {self.nodes}; make ranks a multiple of nodes"

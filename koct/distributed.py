@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from koct import cells
 from koct.blame import blamed
@@ -16,7 +18,7 @@ from koct.networks.ranks import Agreed, Interrupted, Ranks
 INTERRUPTED = 75  # exit status (EX_TEMPFAIL) of a job that a signal ended after a checkpoint
 
 
-def fit(data: cells.Data, fit_path: str) -> int:
+def fit(data: cells.Data, fit_path: str, spec: Mapping[str, Any]) -> int:
     """Fit a cell with all ranks and write it; returns the exit status."""
     try:
         import torch  # noqa: F401
@@ -27,7 +29,7 @@ def fit(data: cells.Data, fit_path: str) -> int:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the process ends
     try:
         with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
-            _fit(data, ranks, fit_path)
+            _fit(data, ranks, fit_path, spec)
     except Interrupted:
         ranks.end()
         return INTERRUPTED
@@ -40,14 +42,14 @@ def fit(data: cells.Data, fit_path: str) -> int:
     return 0
 
 
-def _fit(data: cells.Data, ranks: Ranks, fit_path: str) -> None:
+def _fit(data: cells.Data, ranks: Ranks, fit_path: str, spec: Mapping[str, Any]) -> None:
     data.ranks = ranks
     started = time.perf_counter()
     ((lam, network),) = data.cell.arch.fit(data)
     about = cells.describe(data, lam, network, time.perf_counter() - started)
     if ranks.size > 1:
         about["device"] += f" × {ranks.size}"
-    cells.write_fit(fit_path, about, network, write=ranks.rank == 0)
+    cells.write_fit(fit_path, data.stamp(spec, about), network, write=ranks.rank == 0)
     ranks.gather(None)  # nobody leaves before rank 0 has written
     if ranks.rank == 0 and data.checkpoints:
         shutil.rmtree(data.checkpoints, ignore_errors=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from koct import cells, metrics
+from koct import cells, metrics, stamps
 from koct.blame import blamed
-from koct.contracts import Array, Network, Problem
-from koct.files import write_text
-from koct.spec import Cell, about
+from koct.contracts import Array, Network
+from koct.errors import KoctError
+from koct.files import write_json
+from koct.spec import Cell, about, decode_problem, same_values
+from koct.stamps import Stamp, again, made_from
 
 # The hash of this module and of the metrics, which the workflow puts into the environment of its jobs. A fit evaluates
 # itself while its network is in memory, and keeps the errors with this hash; only if that has changed since does a
@@ -22,37 +24,53 @@ CODE = "KOCT_EVALUATION"
 def errors(network: Network, data: cells.Data) -> dict[str, float]:
     """Every metric on the test pairs, and `val_mse`."""
     validation = metrics.load("mse").error(data.predict(network, "val"), data.read("y", "val"))
-    return {"val_mse": validation, **metrics.errors(data.predict(network, "test"), data.read("y", "test"))}
+    return _finite({"val_mse": validation, **metrics.errors(data.predict(network, "test"), data.read("y", "test"))})
+
+
+def _finite(found: dict[str, float]) -> dict[str, float]:
+    for name, value in found.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
+    return found
 
 
 def remember(about: dict[str, Any], found: Mapping[str, float]) -> dict[str, Any]:
-    """What a fit file says about its fit, with its errors and the code that computed them."""
+    """What a fit's stamp says about its fit, with its errors and the code that computed them."""
     return {**about, "errors": found, "evaluation": os.environ.get(CODE)}
 
 
-def row(about: Mapping[str, Any], found: Mapping[str, float]) -> str:
-    """The row of a cell as JSON."""
+def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], found: Mapping[str, float]) -> None:
+    """Write the row of a cell."""
     fitted = {key: about[key] for key in ("lam", "p", "fit_seconds", "device")}
-    return json.dumps({**Cell.decode(about["cell"]).about(), **fitted, **found}, indent=1)
+    write_json(path, {**cell.about(), **fitted, **found}, stamp)
 
 
-def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str) -> None:
-    """Write the row of a fit on disk."""
-    about, _ = cells.read_fit(fit_path)
-    found = about.get("errors")
-    if not found or about["evaluation"] is None or about["evaluation"] != os.environ.get(CODE):
-        _, network, data = load(fit_path, inputs)
+def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapping[str, Any] | None = None) -> None:
+    """Write the row of a fit on disk, which must be that of the cell in `spec`."""
+    about, network, data = load(fit_path, inputs)
+    if spec and not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
+        raise KoctError(f"{fit_path} is not the fit of the cell that was asked for; {again(fit_path)}")
+    found, code = about.get("errors"), (spec or {}).get("evaluation") or os.environ.get(CODE)
+    if not found or code is None or about.get("evaluation") != code:
         with blamed(data.cell.problem.source, data.cell.arch.source):
-            found = errors(network, data)
-    write_text(row_path, row(about, found))
+            found = errors(network(), data)
+    stamp = Stamp(spec or about["cell"], made_from(fit_path, *inputs.values()))
+    write_row(row_path, stamp, data.cell, about, _finite(found))
 
 
-def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Network, cells.Data]:
-    """(about, network, data) of a fit on disk."""
-    about, state = cells.read_fit(fit_path)
+def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[[], Network], cells.Data]:
+    """(about, network, data) of a fit on disk; the network is restored when it is called."""
+    about = cells.about_fit(fit_path, stamps.read(fit_path))
     data = cells.Data(Cell.decode(about["cell"]), inputs)
-    with blamed(data.cell.problem.source, data.cell.arch.source):
-        return about, data.cell.arch.restore(state, data), data
+    if about["pool"] != data.pool.stamp.content:
+        raise KoctError(f"{fit_path} was not fitted to the pairs of {data.pool.path}; {again(fit_path)}")
+
+    def network() -> Network:
+        _, state = cells.read_fit(fit_path)
+        with blamed(data.cell.problem.source, data.cell.arch.source):
+            return data.cell.arch.restore(state, data)
+
+    return about, network, data
 
 
 class Untrained(Network):
@@ -72,15 +90,13 @@ class Untrained(Network):
         return {}
 
 
-def untrained(
-    sweep: str, problem: Problem, seeds: Sequence[int], pools: Sequence[str], shared: str | None, path: str
-) -> None:
+def untrained(spec: Mapping[str, Any], pools: Sequence[str], shared: str | None, path: str) -> None:
     """Evaluate the known layers alone, before any learning, on every seed's test pairs."""
-    rows = []
-    for seed, pool in zip(seeds, pools, strict=True):
+    sweep, problem, rows = spec["sweep"], decode_problem(spec["problem"]), []
+    for seed, pool in zip(spec["seeds"], pools, strict=True):
         cell = Cell(sweep, problem, None, 0, seed, ())  # type: ignore[arg-type]  # no architecture: nothing is learned
         with blamed(problem.source):
             data = cells.Data(cell, {"pool": pool, **({"shared": shared} if shared else {})})
             found = metrics.errors(data.predict(Untrained(data), "test"), data.read("y", "test"))
-        rows.append({**about(sweep, problem), "seed": seed, **found})
-    write_text(path, json.dumps(rows, indent=1))
+        rows.append({**about(sweep, problem), "seed": seed, **_finite(found)})
+    write_json(path, {"rows": rows}, Stamp(spec, made_from(*pools, *([shared] if shared else []))))

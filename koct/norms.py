@@ -1,12 +1,11 @@
 """The operator norms that the bound of the CT networks needs, computed for every operating point of the paper."""
 
-import json
-
-from koct.files import write_text
+from koct.files import write_json
 from koct.operators.fanbeam import Backprojector, FanBeam
 from koct.operators.filters import RampFilter
 from koct.operators.parallel import projector
 from koct.risk.bound import fully_connected, operator_aware, structural_reference
+from koct.stamps import Stamp
 
 
 def operators(H, V, B, beam):
@@ -21,7 +20,7 @@ def networks(H, V, B, beam, **constants):
     return operator_aware(K, At, p=V * B, **constants), fully_connected(p=H * H * V * B, **constants)
 
 
-def compute(points, path):
+def compute(points, path, spec=None):
     """Write the norms and the matched-κ reference (Eq. ct-structural) of every operating point."""
     rows = []
     for point in points:
@@ -29,4 +28,4 @@ def compute(points, path):
         norms = {"filter_norm": K.norm(), "backprojection_norm": At.norm(tol=1e-6)}
         rows.append({**point, **norms, "reference": structural_reference(point["H"], *norms.values())})
         print(f"H = {point['H']}:", ", ".join(f"{name} {value:.6g}" for name, value in norms.items()), flush=True)
-    write_text(path, json.dumps(rows, indent=1))
+    write_json(path, {"points": rows}, Stamp(spec or {}))

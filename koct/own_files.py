@@ -24,16 +24,24 @@ _HELPERS: dict[str, Path] = {}  # the folder of every module that a user's file 
 @cache
 def import_file(source: str) -> ModuleType:
     """Import a user's file; what it imports from its own folder is found there, but hides nothing of Python's own."""
-    path = Path(source).resolve()
-    if not path.is_file():
-        raise KoctError(f"{source} does not exist (looked in {os.getcwd()}); correct the path")
+    try:
+        path = Path(source).resolve()
+        found = path.is_file()
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, or links in a circle
+        raise KoctError(f"{source!r} is not the path of a file; correct it") from None
+    if not found:
+        what = "is not a file" if path.exists() else f"does not exist (looked in {os.getcwd()})"
+        raise KoctError(f"{source} {what}; correct the path")
     folder = str(path.parent)
     if folder not in sys.path:
         installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
         places = [i for i, entry in enumerate(sys.path) if entry in installed] or [len(sys.path)]
         sys.path.insert(places[0], folder)
-    with blamed(source):
-        _claim(source, path)
+    try:
+        with blamed(source):
+            _claim(source, path)
+    except (RecursionError, MemoryError):
+        raise KoctError(f"{source}: Python cannot read an expression that nests so deeply; simplify it") from None
     spec = importlib.util.spec_from_file_location(f"koct_file_{path.stem}_{zlib.crc32(bytes(path)):x}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -42,6 +50,12 @@ def import_file(source: str) -> ModuleType:
     try:
         with blamed(source):
             spec.loader.exec_module(module)
+    except SystemExit as end:
+        del sys.modules[spec.name]
+        raise KoctError(
+            f"{source} ends the program with sys.exit({end.code!r}) when it is imported; "
+            f'put that under `if __name__ == "__main__":`'
+        ) from None
     except BaseException:
         del sys.modules[spec.name]
         raise
@@ -66,17 +80,20 @@ def _claim(source: str, path: Path) -> None:
 def check_class(cls: type, source: str) -> None:
     """Refuse a class that lacks a method, or whose options cannot be checked."""
     missing = sorted(cls.__abstractmethods__)  # type: ignore[attr-defined]
-    line = inspect.getsourcelines(cls)[1]
+    try:
+        where = f"{source}, line {inspect.getsourcelines(cls)[1]}"
+    except (OSError, TypeError):
+        raise KoctError(f"{source}: class {cls.__name__} must be written as a class statement") from None
     if missing:
         raise KoctError(
-            f"{source}, line {line}: class {cls.__name__} lacks {' and '.join(missing)}; "
+            f"{where}: class {cls.__name__} lacks {' and '.join(missing)}; "
             f"koct/contracts.py says what each of them does"
         )
     try:
         for option in cls.options().values():  # type: ignore[attr-defined]
             supported(option.kind)
-    except (TypeError, NameError) as error:
-        raise KoctError(f"{source}, line {line}: class {cls.__name__}: {error}") from None
+    except Exception as error:  # annotations are evaluated, and may hold anything
+        raise KoctError(f"{where}: class {cls.__name__}: {error or type(error).__name__}") from None
 
 
 def place(error: Exception, sources: list[str]) -> str | None:

@@ -31,7 +31,12 @@ def either(source: str) -> type[Problem] | type[Architecture]:
     """What a user's own file defines."""
     from koct.own_files import import_file
 
-    return problem(source) if _classes(import_file(source), Problem) else architecture(source)
+    if not is_file(source):
+        raise KoctError(f"{source} is not a Python file of your own: its name must end in .py")
+    module = import_file(source)
+    if not _classes(module, Problem) and not _classes(module, Architecture):
+        raise KoctError(f"{source} must define one subclass of Problem or of Architecture: see docs/your-own.md")
+    return problem(source) if _classes(module, Problem) else architecture(source)
 
 
 def is_file(source: str) -> bool:
@@ -67,7 +72,8 @@ def _load(source: str, kind: type[Contract]) -> type[Contract]:
         name, classes = os.path.basename(source).removesuffix(".py"), _classes(import_file(source), kind)
     else:
         name, path = source, os.path.join(PACKAGE, FOLDERS[kind], f"{source.replace('-', '_')}.py")
-        classes = _classes(importlib.import_module(module_of(source, kind)), kind) if os.path.isfile(path) else []
+        known_name = source.replace("-", "_").isidentifier() and os.path.isfile(path)
+        classes = _classes(importlib.import_module(module_of(source, kind)), kind) if known_name else []
         if not classes:
             known = ", ".join(shipped(kind))
             raise KoctError(f"must be one of {known}, or a Python file of your own (a path that ends in .py)")

@@ -1,9 +1,11 @@
 """The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet."""
 
+import contextlib
 import dataclasses
-import hashlib
 import io
+import itertools
 import json
+import math
 import subprocess
 from pathlib import Path
 
@@ -15,10 +17,13 @@ import pyarrow.parquet as pq
 import koct
 from koct import metrics
 from koct.errors import KoctError
-from koct.files import atomic_write
+from koct.files import atomic_write, read_json
 from koct.metrics.curve import CurveMetric
 from koct.risk.calibration import calibrate
+from koct.stamps import VOLATILE, Stamp, Unstamped, again, check, checksum_of, combined, made_from
 from koct.workflow import paths
+
+STAMP = "koct.stamp"  # key of the schema metadata
 
 COLUMNS = {
     "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
@@ -66,20 +71,57 @@ BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_lo
 BUDGET += ["at", "error", "error_low", "error_high", "extrapolation", "reason"]
 
 
-def collect(study, path, untrained_path):
-    """Gather the rows of a study, given as its canonical JSON, into cells.parquet and untrained.parquet."""
-    sweeps = json.loads(study)
-    origin = {**provenance(hashlib.sha256(study.encode()).hexdigest()), **_names(sweeps)}
-    cells = (
-        {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed}
-        for sweep in sweeps
-        for arch in sweep["archs"]
-        for N in sweep["N"]
-        for seed in sweep["seeds"]
-    )
-    write([_row(paths.cell(**cell)) for cell in cells], CELLS, path, origin)
-    untrained = [row for sweep in sweeps if sweep["untrained"] for row in _row(paths.untrained(sweep["name"]))]
-    write(untrained, UNTRAINED, untrained_path, origin)
+def collect(spec, path, untrained_path):
+    """Gather the rows of a study into cells.parquet and untrained.parquet, if each is that of the cell asked for.
+
+    `spec` has the `sweeps`, each with its `archs`, and `config`, a hash; those have the `spec` of their curve.
+    """
+    sweeps = spec["sweeps"]
+    origin = {**provenance(spec["config"]), **_names(sweeps)}
+    rows, contents = [], []
+    for sweep in sweeps:
+        for arch in sweep["archs"]:
+            for N, seed in itertools.product(sweep["N"], sweep["seeds"]):
+                place = paths.cell(sweep["name"], arch["name"], N, seed)
+                row, stamp = read_json(place)
+                _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
+                _check_spec(place, stamp, arch["spec"])
+                rows.append(row)
+                contents.append(stamp.content)
+    untrained = []
+    for sweep in sweeps:
+        if sweep["untrained"]:
+            place = paths.untrained(sweep["name"])
+            found, stamp = read_json(place)
+            _check_spec(place, stamp, sweep["untrained"])
+            untrained += found["rows"]
+            contents.append(stamp.content)
+    write(rows, CELLS, path, origin, Stamp(spec, combined(contents)))
+    write(untrained, UNTRAINED, untrained_path, origin, Stamp(spec, combined(contents)))
+
+
+def _check_row(path, row, stamp, cell):
+    """Refuse the row of another cell, and one without proper errors."""
+    wrong = [key for key, value in cell.items() if row.get(key) != value]
+    wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
+    missing = [name for name in CELLS if name not in row]
+    if wrong or missing:
+        what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
+        raise KoctError(f"{path} {what}; {again(path)}")
+    for name in ("val_mse", *METRICS):
+        if not (isinstance(row[name], int | float) and math.isfinite(row[name]) and row[name] >= 0):
+            raise KoctError(f"{path} has {name} = {row[name]}, which is no error; {again(path)}")
+
+
+def _check_spec(path, stamp, wanted):
+    """Refuse what was made with other options or other code than those asked for, which `wanted` is a hash of."""
+    if curve_hash(stamp.spec) != wanted:
+        raise KoctError(f"{path} was made with other options or other code than those of this study; {again(path)}")
+
+
+def curve_hash(spec):
+    """Of what the cells of a curve share."""
+    return checksum_of({key: value for key, value in spec.items() if key not in ("N", "seed")})
 
 
 def _names(sweeps):
@@ -90,36 +132,44 @@ def _names(sweeps):
     return {"koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(about)}
 
 
-def aggregate(cells_path, chosen, curves_path, calibration_path):
-    """Curves over seeds and their calibration; `chosen` names each sweep's metric."""
+def aggregate(cells_path, spec, curves_path, calibration_path):
+    """Curves over seeds and their calibration; `spec` names each sweep's metric under `metrics`."""
     cells, origin = read(cells_path)
     curves, calibrations = [], []
     for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
-        metric = CurveMetric(chosen[sweep_name])
+        metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
         points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(grouped(rows, "N").items())]
         fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])
         about = {**rows[0], "metric": metric.name}
         curves += [{**about, **point} for point in points]
         calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
-    write(curves, CURVES, curves_path, origin)
-    write(calibrations, CALIBRATION, calibration_path, origin)
+    stamp = Stamp(spec, made_from(cells_path))
+    write(curves, CURVES, curves_path, origin, stamp)
+    write(calibrations, CALIBRATION, calibration_path, origin, stamp)
 
 
-def budget(cells_path, wanted, path):
-    """How many samples reach each target; `wanted` gives each sweep's metric and targets."""
+def budget(cells_path, spec, path):
+    """How many samples reach each target; `spec` gives each sweep's metric and targets under `wanted`."""
     from koct.risk.budget import Forecast, Pilot
 
     cells, origin = read(cells_path)
     answers = []
     for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
-        metric = CurveMetric(wanted[sweep_name]["metric"])
+        wanted = _of_sweep(cells_path, spec["wanted"], sweep_name)
+        metric = CurveMetric(wanted["metric"])
         points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
-        for target in wanted[sweep_name]["targets"]:
+        for target in wanted["targets"]:
             answer = forecast.required(target)
             about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
             answers.append({**about, **dataclasses.asdict(answer)})
-    write(answers, BUDGET, path, origin)
+    write(answers, BUDGET, path, origin, Stamp(spec, made_from(cells_path)))
+
+
+def _of_sweep(path, settings, sweep):
+    if sweep not in settings:
+        raise KoctError(f"{path} has the sweep {sweep}, which the spec does not name; collect the cells again")
+    return settings[sweep]
 
 
 def _over_seeds(metric, rows):
@@ -135,39 +185,39 @@ def provenance(config_sha256):
     return {"koct.version": koct.__version__, "koct.commit": _commit(), "koct.config_sha256": config_sha256}
 
 
-def write(rows, columns, path, origin):
-    """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units and provenance."""
+def write(rows, columns, path, origin, stamp):
+    """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units, provenance and a stamp."""
+    rows = [{name: row[name] for name in columns} for row in rows]
+    lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
+    stamp = stamp._replace(content=checksum_of(lasting))
     fields = []
     for name in columns:
         kind, description, unit = COLUMNS[name]
         fields.append(pa.field(name, kind, metadata={"description": description, "unit": unit}))
-    schema = pa.schema(fields, metadata=origin)
+    schema = pa.schema(fields, metadata={**origin, STAMP: stamp.text()})
     table = schema.empty_table()
     if rows:  # by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists
-        lines = "\n".join(json.dumps({name: row[name] for name in columns}) for row in rows).encode()
+        lines = "\n".join(json.dumps(row) for row in rows).encode()
         options = pa.json.ParseOptions(explicit_schema=schema)
         table = pa.json.read_json(io.BytesIO(lines), parse_options=options).cast(schema)
-    with atomic_write(path) as temporary:
+    with atomic_write(path, stamp) as temporary:
         pq.write_table(table, temporary)
 
 
 def read(path):
-    """(rows, provenance) of a Parquet file that `write` made."""
-    table = pq.ParquetFile(path).read()  # read_table would import pandas
-    origin = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-    return table.to_pylist(), {key: value for key, value in origin.items() if key.startswith("koct.")}
-
-
-def _row(path):
+    """(rows, provenance) of a Parquet file that `write` made; one of an older koct has no stamp and is read too."""
     try:
-        row = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not row or not isinstance(row, dict | list):
-            raise ValueError
-        return row
+        with contextlib.suppress(Unstamped):
+            check(path)
+        table = pq.ParquetFile(path).read()  # read_table would import pandas
     except FileNotFoundError:
-        raise KoctError(f"{path} is missing; `snakemake {path}` makes it") from None
-    except ValueError:
-        raise KoctError(f"{path} is not a row of results; delete it and run snakemake again") from None
+        raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
+    except (pa.ArrowException, OSError):
+        raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
+    metadata = (table.schema.metadata or {}).items()
+    origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata}
+    kept = {key: value for key, value in origin.items() if key.startswith("koct.") and key != STAMP}
+    return table.to_pylist(), kept
 
 
 def grouped(rows, *keys):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from koct import registry
 from koct.contracts import Architecture, Problem
+from koct.errors import KoctError
+from koct.options import check_value, unknown
+from koct.told import told
 
 GEOMETRY = ("H", "V", "B")  # columns of the results; null where a problem has no such option
 
@@ -31,15 +35,10 @@ class Cell(NamedTuple):
 
     @classmethod
     def decode(cls, spec: Mapping[str, Any]) -> Cell:
-        arch = registry.architecture(spec["arch"]["source"])
-        return cls(
-            spec["sweep"],
-            decode_problem(spec["problem"]),
-            arch.from_values(spec["arch"]["options"]),
-            spec["N"],
-            spec["seed"],
-            tuple(spec["lambdas"]),
-        )
+        spec = told(spec, "the cell")
+        arch: Architecture = _decode(registry.architecture, "arch", spec["arch"])
+        problem = decode_problem(spec["problem"])
+        return cls(spec["sweep"], problem, arch, spec["N"], spec["seed"], tuple(spec["lambdas"]))
 
 
 def about(sweep: str, problem: Problem) -> dict[str, Any]:
@@ -70,4 +69,29 @@ def encode_problem(problem: Problem, layers: bool) -> dict[str, Any]:
 
 def decode_problem(spec: Mapping[str, Any]) -> Problem:
     """Options that a job was not told of, since it has no use for them, are None."""
-    return registry.problem(spec["source"]).from_values(spec["options"])
+    problem: Problem = _decode(registry.problem, "problem", spec)
+    return problem
+
+
+def _decode(load: Callable[[str], Any], key: str, spec: Mapping[str, Any]) -> Any:
+    """An instance of what a spec names, if it has the options that are given, and is given those that it needs."""
+    source, given = spec["source"], spec["options"]
+    try:
+        found = load(source)
+    except KoctError as error:
+        raise KoctError(f"{key}.source = {source!r} {error}" if str(error).startswith("must") else str(error)) from None
+    options = found.options()
+    wrong = [unknown([key, name], list(options)) for name in given if name not in options]
+    for name, wanted in options.items():
+        if name in given:
+            wrong += check_value(wanted, wanted.kind, given[name], [key, name])
+        elif wanted.pairs and wanted.result:
+            wrong.append(f"{key}.{name} is missing; add it: {wanted.description}")
+    if wrong:
+        raise KoctError("; ".join(wrong))
+    return found.from_values(given)
+
+
+def same_values(found: Any, wanted: Any) -> bool:
+    """Whether two values are the same in JSON, where a tuple is a list."""
+    return json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True)

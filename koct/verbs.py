@@ -6,7 +6,7 @@ import os
 from koct.errors import KoctError
 
 
-def pool(spec, seed, out):
+def pool(spec, out):
     from koct.blame import blamed
     from koct.contracts import Sizes
     from koct.problems import pools
@@ -14,21 +14,21 @@ def pool(spec, seed, out):
 
     problem = decode_problem(spec["problem"])
     with blamed(problem.source):
-        pools.make(problem, seed, Sizes.build(spec["sizes"]), out)
+        pools.make(problem, spec["seed"], Sizes.build(spec["sizes"]), out, spec)
 
 
 def known(spec, out):
     from koct import cells
     from koct.spec import decode_problem
 
-    cells.write_shared(decode_problem(spec["problem"]), out)
+    cells.write_shared(decode_problem(spec["problem"]), out, spec)
 
 
 def normal(spec, inputs, out):
     from koct import cells
     from koct.spec import decode_problem
 
-    cells.write_normal(decode_problem(spec["problem"]), inputs[0] if inputs else None, out)
+    cells.write_normal(decode_problem(spec["problem"]), inputs[0] if inputs else None, out, spec)
 
 
 def gram(spec, pool, out):
@@ -37,22 +37,21 @@ def gram(spec, pool, out):
     from koct.spec import decode_problem
 
     with failures_explained():
-        cells.write_gram(decode_problem(spec["problem"]), pool, out)
+        cells.write_gram(decode_problem(spec["problem"]), pool, out, spec)
 
 
 def fit(spec, inputs, outputs):
     """Fit and evaluate. `outputs` are the row and the fit; if only the fit, it keeps the errors for `evaluate`."""
     from koct import cells, evaluation
     from koct.device import failures_explained
-    from koct.files import write_text
 
     data = _data(spec, inputs)
     with failures_explained(), _blamed(data):
         about, network = cells.fit(data)
         errors = evaluation.errors(network, data)
-        cells.write_fit(outputs[-1], evaluation.remember(about, errors), network)
+        cells.write_fit(outputs[-1], data.stamp(spec, evaluation.remember(about, errors)), network)
         if len(outputs) > 1:
-            write_text(outputs[0], evaluation.row(about, errors))
+            evaluation.write_row(outputs[0], data.stamp(spec), data.cell, about, errors)
 
 
 def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):
@@ -60,7 +59,7 @@ def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):
 
     data = _data(spec, inputs)
     data.checkpoints, data.checkpoint_minutes = checkpoints, checkpoint_minutes
-    return distributed.fit(data, out)
+    return distributed.fit(data, out, spec)
 
 
 def _data(spec, inputs):
@@ -79,94 +78,93 @@ def _blamed(data):
     return blamed(data.cell.problem.source, data.cell.arch.source)
 
 
-def evaluate(fit, pool, shared, out):
+def evaluate(fit, spec, pool, shared, out):
     from koct import evaluation
     from koct.device import failures_explained
 
     if os.environ.get("KOCT_DEVICE") == "cuda":  # on a cluster these jobs have no GPU
         os.environ["KOCT_DEVICE"] = "auto"
     with failures_explained():
-        evaluation.evaluate(fit, _files(pool, shared), out)
+        evaluation.evaluate(fit, _files(pool, shared), out, spec)
 
 
 def _files(pool, shared):
     return {"pool": pool, **({"shared": shared} if shared else {})}
 
 
-def untrained(spec, seeds, pools, shared, out):
+def untrained(spec, pools, shared, out):
     from koct import evaluation
     from koct.device import failures_explained
-    from koct.spec import decode_problem
 
     with failures_explained():
-        evaluation.untrained(spec["sweep"], decode_problem(spec["problem"]), seeds, pools, shared, out)
+        evaluation.untrained(spec, pools, shared, out)
 
 
-def collect(study, cells, untrained):
+def collect(spec, cells, untrained):
     from koct import results
 
-    results.collect(study, cells, untrained)
+    results.collect(spec, cells, untrained)
 
 
-def calibrate(cells, metrics, curves, calibration):
+def calibrate(cells, spec, curves, calibration):
     from koct import results
 
-    results.aggregate(cells, metrics, curves, calibration)
+    results.aggregate(cells, spec, curves, calibration)
 
 
-def table_calibration(calibration, out):
+def table_calibration(calibration, spec, out):
     from koct.report import tables
 
-    tables.calibration(calibration, out)
+    tables.calibration(calibration, out, spec)
 
 
-def figure_sweeps(cells, curves, calibration, untrained, out):
+def figure_sweeps(cells, curves, calibration, untrained, spec, out):
     from koct.report import figures
 
-    figures.sweeps(cells, curves, calibration, untrained, out)
+    figures.sweeps(cells, curves, calibration, untrained, out, spec)
 
 
-def figure_recons(fits, pool, shared, out):
+def figure_recons(fits, pool, shared, spec, out):
     from koct.report import recons
 
-    recons.recons(fits, _files(pool, shared), out)
+    recons.recons(fits, _files(pool, shared), out, spec)
 
 
-def table_scaling(curves, calibration, out):
+def table_scaling(curves, calibration, spec, out):
     from koct.report import tables
 
-    tables.scaling(curves, calibration, out)
+    tables.scaling(curves, calibration, out, spec)
 
 
-def table_fullscale(out):
+def table_fullscale(spec, out):
     from koct.report import tables
 
-    tables.fullscale(out)
+    tables.fullscale(out, spec)
 
 
-def norms(out):
+def norms(spec, out):
     from koct import norms
     from koct.report.tables import PRINTED
 
-    norms.compute(PRINTED["operating_points"], out)
+    norms.compute(PRINTED["operating_points"], out, spec)
 
 
-def table_structural(norms, out):
+def table_structural(norms, spec, out):
     from koct.report import tables
 
-    tables.structural(norms, out)
+    tables.structural(norms, out, spec)
 
 
-def budgets(cells, wanted, out):
+def budgets(cells, spec, out):
     from koct import results
 
-    results.budget(cells, wanted, out)
+    results.budget(cells, spec, out)
 
 
-def table_budget(budgets, out):
+def table_budget(budgets, spec, out):
     from koct.report import tables
 
-    tables.budget(budgets, out)
+    tables.budget(budgets, out, spec)
 
 
 def bound(network, samples):

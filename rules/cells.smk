@@ -129,12 +129,13 @@ rule evaluate:
         mem_mb=jobs.mem_mb(jobs.evaluate_cost),
         runtime=jobs.minutes(jobs.evaluate_cost),
     params:
-        code=jobs.evaluation,
+        spec=jobs.row_spec,
         shared=shared_option,
     message:
         "evaluate {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
-        "python -m koct evaluate {input.fit} --pool {input.pool} {params.shared} --out {output} > {log} 2>&1"
+        "python -m koct evaluate {input.fit} --spec {params.spec:q} --pool {input.pool} {params.shared} --out {output}"
+        " > {log} 2>&1"
 
 
 rule untrained:
@@ -152,13 +153,12 @@ rule untrained:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=jobs.problem_spec("koct.evaluation", *metrics.modules()),
-        seeds=jobs.seeds,
+        spec=jobs.untrained_spec,
         shared=shared_option,
     message:
         "untrained network of {wildcards.sweep}"
     shell:
-        "python -m koct untrained --spec {params.spec:q} --seeds {params.seeds} --pools {input.pools} {params.shared}"
+        "python -m koct untrained --spec {params.spec:q} --pools {input.pools} {params.shared}"
         " --out {output} > {log} 2>&1"
 
 

@@ -3,16 +3,11 @@
 
 import gc
 import inspect
-import os
-import sys
-
-from snakemake.exceptions import WorkflowError
 
 gc.set_threshold(1_000_000)  # a DAG is many objects and no garbage: looking for it takes an eighth of a large dry run
 
-# The package beside the Snakefile is the one that runs, with the Python that runs Snakemake; a job imports nothing from
-# the working folder by accident.
-sys.path.insert(0, workflow.basedir)
+# Jobs run the package beside the Snakefile with the Python that runs Snakemake, and import nothing from the working
+# folder by accident.
 os.environ.update(
     PYTHONPATH=os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")])),
     PYTHONSAFEPATH="1",
@@ -20,15 +15,16 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct import metrics
-from koct.errors import KoctError
-from koct.workflow import paths, queue, resources, terminal
+from koct.workflow import limits, paths, queue, resources, stale, targets, terminal
 from koct.workflow.jobs import Jobs
-from koct.workflow.sources import digest
 
 terminal.calm(workflow)
+stale.watch(workflow, logger)
 try:
     jobs = Jobs(config)
+    if workflow.is_main_process:
+        limits.check(jobs.study, config, local=workflow.resource_settings.nodes is None)
+        targets.check(sys.argv, jobs.sweeps, config)
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
@@ -62,8 +58,6 @@ def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
     logger.info(f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}.")
-    if workflow.local_exec and not workflow.execution_settings.lock:
-        return
     try:
         workflow.koct_lock = queue.take_lock()
     except KoctError as error:
@@ -72,3 +66,4 @@ def greet():
         left = queue.cancel_leftovers()
         if left:
             logger.info(f"Cancelled {len(left)} jobs that an earlier run left in the queue.")
+    queue.remove_temporaries()

@@ -19,7 +19,7 @@ rule pool:
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
-        "python -m koct pool --spec {params.spec:q} --seed {wildcards.seed} --out {output} > {log} 2>&1"
+        "python -m koct pool --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 use rule pool as pool_large with:
@@ -49,7 +49,7 @@ rule known:
         mem_mb=jobs.mem_mb(jobs.cost(resources.shared)),
         runtime=jobs.minutes(jobs.cost(resources.shared)),
     params:
-        spec=jobs.problem_spec("koct.cells"),
+        spec=jobs.problem_spec("known"),
     message:
         "known operator of {wildcards.sweep}"
     shell:
@@ -71,7 +71,7 @@ rule normal:
         mem_mb=jobs.mem_mb(jobs.cost(resources.normal)),
         runtime=jobs.minutes(jobs.cost(resources.normal)),
     params:
-        spec=jobs.problem_spec("koct.cells"),
+        spec=jobs.problem_spec("normal"),
     message:
         "normal matrix of {wildcards.sweep}"
     shell:
@@ -95,7 +95,7 @@ rule gram:
         mem_mb=jobs.mem_mb(jobs.cost(resources.gram)),
         runtime=jobs.minutes(jobs.cost(resources.gram)),
     params:
-        spec=jobs.problem_spec("koct.cells", "koct.networks.linalg", layers=False),
+        spec=jobs.gram_spec,
     message:
         "Gram matrix of {wildcards.sweep}, seed {wildcards.seed} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
     shell:

@@ -5,7 +5,7 @@ rule table_calibration:
     input:
         rules.calibrate.output.calibration,
     output:
-        "results/table_calibration.tex",
+        update("results/table_calibration.tex"),
     log:
         "results/logs/table_calibration.log",
     benchmark:
@@ -13,11 +13,11 @@ rule table_calibration:
     conda:
         "../envs/koct.yaml"
     params:
-        code=digest("koct.report.tables"),
+        spec=jobs.report_spec("table-calibration"),
     message:
         "table {output}"
     shell:
-        "python -m koct table-calibration {input} --out {output} > {log} 2>&1"
+        "python -m koct table-calibration {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule figure_sweeps:
@@ -27,7 +27,7 @@ rule figure_sweeps:
         calibration=rules.calibrate.output.calibration,
         untrained=rules.collect.output.untrained,
     output:
-        multiext("results/fig_sweeps", ".pdf", ".png"),
+        update(multiext("results/fig_sweeps", ".pdf", ".png")),
     log:
         "results/logs/figure_sweeps.log",
     benchmark:
@@ -35,12 +35,12 @@ rule figure_sweeps:
     conda:
         "../envs/koct.yaml"
     params:
-        code=digest("koct.report.figures"),
+        spec=jobs.report_spec("figure-sweeps"),
     message:
         "figure {output}"
     shell:
         "python -m koct figure-sweeps --cells {input.cells} --curves {input.curves}"
-        " --calibration {input.calibration} --untrained {input.untrained} --out {output} > {log} 2>&1"
+        " --calibration {input.calibration} --untrained {input.untrained} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule figure_recons:
@@ -49,7 +49,7 @@ rule figure_recons:
         pool=jobs.first_pool,
         shared=jobs.shared_input,
     output:
-        "results/fig_recons_{sweep}.png",
+        update("results/fig_recons_{sweep}.png"),
     log:
         "results/logs/figure_recons_{sweep}.log",
     benchmark:
@@ -62,13 +62,13 @@ rule figure_recons:
         mem_mb=jobs.mem_mb(jobs.cost(resources.recons)),
         runtime=jobs.minutes(jobs.cost(resources.recons)),
     params:
-        code=jobs.recons_code,
+        spec=jobs.recons_spec,
         shared=shared_option,
     message:
         "figure {output}"
     shell:
         "python -m koct figure-recons --fits {input.fits} --pool {input.pool} {params.shared}"
-        " --out {output} > {log} 2>&1"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_scaling:
@@ -76,7 +76,7 @@ rule table_scaling:
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
     output:
-        "results/table_scaling.tex",
+        update("results/table_scaling.tex"),
     log:
         "results/logs/table_scaling.log",
     benchmark:
@@ -84,17 +84,17 @@ rule table_scaling:
     conda:
         "../envs/koct.yaml"
     params:
-        code=digest("koct.report.tables"),
+        spec=jobs.report_spec("table-scaling"),
     message:
         "table {output}"
     shell:
         "python -m koct table-scaling --curves {input.curves} --calibration {input.calibration}"
-        " --out {output} > {log} 2>&1"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_fullscale:
     output:
-        "results/table_fullscale.tex",
+        update("results/table_fullscale.tex"),
     log:
         "results/logs/table_fullscale.log",
     benchmark:
@@ -102,18 +102,18 @@ rule table_fullscale:
     conda:
         "../envs/koct.yaml"
     params:
-        code=digest("koct.report.tables"),
+        spec=jobs.report_spec("table-fullscale"),
     message:
         "table {output}"
     shell:
-        "python -m koct table-fullscale --out {output} > {log} 2>&1"
+        "python -m koct table-fullscale --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_budget:
     input:
         rules.budget.output,
     output:
-        "results/table_budget.tex",
+        update("results/table_budget.tex"),
     log:
         "results/logs/table_budget.log",
     benchmark:
@@ -121,18 +121,18 @@ rule table_budget:
     conda:
         "../envs/koct.yaml"
     params:
-        code=digest("koct.report.tables"),
+        spec=jobs.report_spec("table-budget"),
     message:
         "table {output}"
     shell:
-        "python -m koct table-budget {input} --out {output} > {log} 2>&1"
+        "python -m koct table-budget {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_structural:
     input:
         rules.norms.output,
     output:
-        "results/table_structural.tex",
+        update("results/table_structural.tex"),
     log:
         "results/logs/table_structural.log",
     benchmark:
@@ -140,8 +140,8 @@ rule table_structural:
     conda:
         "../envs/koct.yaml"
     params:
-        code=digest("koct.report.tables"),
+        spec=jobs.report_spec("table-structural"),
     message:
         "table {output}"
     shell:
-        "python -m koct table-structural {input} --out {output} > {log} 2>&1"
+        "python -m koct table-structural {input} --spec {params.spec:q} --out {output} > {log} 2>&1"

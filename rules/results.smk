@@ -6,8 +6,9 @@ rule collect:
         cells=jobs.cells,
         untrained=jobs.untrained(),
     output:
-        cells="results/cells.parquet",
-        untrained="results/untrained.parquet",
+        # kept until there are new ones
+        cells=update("results/cells.parquet"),
+        untrained=update("results/untrained.parquet"),
     log:
         "results/logs/collect.log",
     benchmark:
@@ -15,12 +16,11 @@ rule collect:
     conda:
         "../envs/koct.yaml"
     params:
-        study=jobs.canonical,
-        code=digest("koct.results", *metrics.modules()),
+        spec=jobs.study_spec(),
     message:
         "collect {output}"
     shell:
-        "python -m koct collect --study {params.study:q}"
+        "python -m koct collect --spec {params.spec:q}"
         " --cells {output.cells} --untrained {output.untrained} > {log} 2>&1"
 
 
@@ -28,8 +28,8 @@ rule calibrate:
     input:
         rules.collect.output.cells,
     output:
-        curves="results/curves.parquet",
-        calibration="results/calibration.parquet",
+        curves=update("results/curves.parquet"),
+        calibration=update("results/calibration.parquet"),
     log:
         "results/logs/calibrate.log",
     benchmark:
@@ -37,12 +37,11 @@ rule calibrate:
     conda:
         "../envs/koct.yaml"
     params:
-        metrics=jobs.metric_of_sweeps(),
-        code=digest("koct.results"),
+        spec=jobs.calibration_spec(),
     message:
         "calibrate {output}"
     shell:
-        "python -m koct calibrate {input} --metrics {params.metrics:q}"
+        "python -m koct calibrate {input} --spec {params.spec:q}"
         " --curves {output.curves} --calibration {output.calibration} > {log} 2>&1"
 
 
@@ -50,7 +49,7 @@ rule budget:
     input:
         rules.collect.output.cells,
     output:
-        "results/budget.parquet",
+        update("results/budget.parquet"),
     log:
         "results/logs/budget.log",
     benchmark:
@@ -58,12 +57,11 @@ rule budget:
     conda:
         "../envs/koct.yaml"
     params:
-        wanted=jobs.targets_of_sweeps(),
-        code=digest("koct.results"),
+        spec=jobs.budget_spec(),
     message:
         "budget {output}"
     shell:
-        "python -m koct budgets {input} --wanted {params.wanted:q} --out {output} > {log} 2>&1"
+        "python -m koct budgets {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 # On request: `snakemake results/table_structural.tex`. The norms take 15 s, most of it for H = 512.
@@ -77,8 +75,8 @@ rule norms:
     conda:
         "../envs/koct.yaml"
     params:
-        code=digest("koct.norms"),
+        spec=jobs.report_spec("norms"),
     message:
         "operator norms {output}"
     shell:
-        "python -m koct norms --out {output} > {log} 2>&1"
+        "python -m koct norms --spec {params.spec:q} --out {output} > {log} 2>&1"

@@ -287,8 +287,8 @@ def test_a_network_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the key 'layers' is missing"),
-        ("[1, 2]", "the key 'layers' is missing"),
+        ("", "must have keys at its top level"),
+        ("[1, 2]", "must have keys at its top level"),
         ("layer: []", "the key 'layers' is missing"),
         ("layers: []", r"layers = \[\] must be a list of at least one layer"),
         (
@@ -314,7 +314,12 @@ def test_a_network_file(tmp_path):
         ("layers: [{name: W, lipschitz: 1, known: maybe}]", "known = 'maybe' must be true or false"),
         ("layers: [{name: W, lipschitz: 1, p: 1}, {name: W, lipschitz: 1, p: 1}]", "name = 'W' is used twice"),
         ("layers: [\n  {name: W", "is not valid YAML at line 2, column 11: "),
-        ("layers: 2024-13-45", "is not valid YAML: month must be .*; fix the file"),
+        ("layers: 2024-13-45", "line 1: layers = 2024-13-45 cannot be read as timestamp: month must be .*; correct it"),
+        (
+            "layers:\n  - {name: W, lipschitz: 1, p: 1, p: 2}",
+            r"line 2: layers\[0\]\.p is there twice, first in line 2; remove one of them",
+        ),
+        ("layers: [{name: W, lipschitz: 1, p: 010}]", r"line 1: layers\[0\]\.p is 010, .* reads as 8; write 10"),
     ],
 )
 def test_a_bad_network_file_is_a_one_line_error_that_names_it(tmp_path, text, message):

@@ -8,6 +8,7 @@ import pytest
 
 from koct import cli
 from koct.results import CELLS, CURVES, write
+from koct.stamps import Stamp
 
 
 def cell(sweep="H8", arch="ko", N=4, seed=1, problem="surrogate", mse=0.01, peak=0.1, norm=0.2):
@@ -23,7 +24,7 @@ def compared(tmp_path, capsys):
     def compare(fresh, reference, *options, metric=None):
         origin = {"koct.sweeps": json.dumps({"H8": {"label": "", "metric": metric}})} if metric else {}
         for name, rows in (("fresh", fresh), ("reference", reference)):
-            write(rows, CELLS, tmp_path / f"{name}.parquet", origin if name == "fresh" else {})
+            write(rows, CELLS, tmp_path / f"{name}.parquet", origin if name == "fresh" else {}, Stamp({}))
         arguments = ["compare", str(tmp_path / "fresh.parquet"), str(tmp_path / "reference.parquet"), *options]
         status = cli.main(arguments)
         return status, capsys.readouterr().out
@@ -102,11 +103,11 @@ def test_an_error_that_is_no_number_never_agrees(compared):
 def test_wrong_files_are_named_with_a_fix(tmp_path, capsys):
     good, text, other = tmp_path / "cells.parquet", tmp_path / "cells.csv", tmp_path / "curves.parquet"
     twice, empty = tmp_path / "twice.parquet", tmp_path / "empty.parquet"
-    write([cell()], CELLS, good, {})
-    write([cell(), cell()], CELLS, twice, {})
-    write([], CELLS, empty, {})
+    write([cell()], CELLS, good, {}, Stamp({}))
+    write([cell(), cell()], CELLS, twice, {}, Stamp({}))
+    write([], CELLS, empty, {}, Stamp({}))
     text.write_text("sweep,arch\n")
-    write([{**cell(), "metric": "mse", "error_mean": 1.0, "error_std": None, "seeds": 1}], CURVES, other, {})
+    write([{**cell(), "metric": "mse", "error_mean": 1.0, "error_std": None, "seeds": 1}], CURVES, other, {}, Stamp({}))
     for path, why in (
         (tmp_path / "none.parquet", "does not exist"),
         (tmp_path, "is not a Parquet file"),

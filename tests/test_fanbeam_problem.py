@@ -13,7 +13,7 @@ import pytest
 import yaml
 from conftest import SMALL_FANBEAM
 
-from koct import cells, cli
+from koct import cells, cli, stamps
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.networks.known import Known
@@ -23,7 +23,7 @@ from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.phantoms import Ellipse, rasterise
 from koct.workflow.config import read
 
-PROBLEM = FanBeamProblem(H=24, V=10, B=24, rays="printed")
+PROBLEM = FanBeamProblem(H=32, V=10, B=32, rays="printed")
 SIZES = Sizes(train=40, val=3, test=5)
 
 
@@ -167,14 +167,16 @@ def test_a_cell_touches_its_prefix_and_not_the_pool(tmp_path):
     path, count = tmp_path / "pool.npy", 20_000
     problem = FanBeamProblem(H=64, V=200, B=64, rays="printed")
     pools.make(problem, 1, Sizes(train=4, val=1, test=1), path)
-    records = np.load(path)
+    records, stamp = np.load(path), stamps.read(path)
     records["counts"] = count - 2, 1, 1
+    records["checksum"] = pools._checksums(records)
     with open(path, "wb") as file:
         header = {"descr": records.dtype.descr, "fortran_order": False, "shape": (count,)}
         np.lib.format.write_array_header_2_0(file, header)
         start = file.tell()
         file.write(records.tobytes())
-        file.truncate(start + count * records.itemsize)  # the others are holes
+        file.seek(start + count * records.itemsize)  # the others are holes
+        file.write(stamp.text().encode())
         file.flush()
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

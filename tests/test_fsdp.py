@@ -13,9 +13,10 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from koct import cells, cli, evaluation, registry
+from koct import cells, cli, evaluation, registry, stamps
 from koct.contracts import Sizes
 from koct.errors import KoctError
+from koct.files import read_json, write_array
 from koct.networks import shards
 from koct.networks.checkpoints import Checkpoints
 from koct.networks.ranks import Ranks
@@ -41,9 +42,9 @@ class Trial:
         pools.make(self.problem, 1, Sizes(train=64, val=32, test=128), folder / "pool.npy")
         data = cells.Data(Cell(sweep, self.problem, FC(), N, 1, LAMBDAS), {"pool": folder / "pool.npy"})
         about, network = cells.fit(data)
-        cells.write_fit(folder / "fc.npy", about, network)
-        self.about, self.network = about, network
-        self.ridge = json.loads(evaluation.row(about, evaluation.errors(network, data)))
+        self.stamp, self.network = data.stamp(data.cell.encode(), about), network
+        cells.write_fit(folder / "fc.npy", self.stamp, network)
+        self.ridge = {"lam": about["lam"], "p": about["p"], **evaluation.errors(network, data)}
 
     def command(self, ranks, iterations, name, pool="pool.npy", ridge="fc.npy", problem=None):
         arch = FSDP(ranks=ranks or 1, iterations=iterations)
@@ -68,7 +69,7 @@ class Trial:
         """What `koct evaluate` says of a fit."""
         fit, pool, row = (str(self.folder / file) for file in (f"{name}.npy", "pool.npy", f"{name}.json"))
         assert cli.main(["evaluate", fit, "--pool", pool, "--out", row]) == 0
-        return json.loads((self.folder / f"{name}.json").read_text())
+        return read_json(self.folder / f"{name}.json")[0]
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +109,12 @@ def test_ranks_change_nothing(small, undisturbed):
 
 def test_the_fit_on_disk_is_the_matrix(small, undisturbed):
     """Loaded again, it gives the row; it is the ridge's."""
-    about, network, data = evaluation.load(small.folder / "undisturbed.npy", {"pool": small.folder / "pool.npy"})
+    about, restored, data = evaluation.load(small.folder / "undisturbed.npy", {"pool": small.folder / "pool.npy"})
+    network = restored()
     assert isinstance(network.M, np.memmap)
     assert network.M.shape == (3, 27, 72)
     row = small.row("undisturbed")
-    assert row.keys() == small.ridge.keys()
+    assert row.keys() > small.ridge.keys()
     fitted = {key: about[key] for key in ("lam", "p", "fit_seconds", "device")}
     assert row.items() > {**data.cell.about(), **fitted}.items()
     for error, value in evaluation.errors(network, data).items():
@@ -255,8 +257,8 @@ def test_too_large_a_job_ends_at_once(small):
     """Before any data are read."""
     large = {"H": 4096, "V": 4096, "B": 4096}
     problem = SURROGATE(**large, tikhonov=0.1)
-    cell = {**small.about["cell"], "problem": {"source": "surrogate", "options": large}}
-    cells.write_fit(small.folder / "large-fc.npy", {**small.about, "cell": cell}, small.network)
+    cell = {**small.stamp.spec, "problem": {"source": "surrogate", "options": large}}
+    cells.write_fit(small.folder / "large-fc.npy", small.stamp._replace(spec=cell), small.network)
     status, output = small.run(None, 10, "large", ridge="large-fc.npy", problem=problem)
     assert status == 2
     assert re.search(r"koct: error: M does not fit: 1 rank, needs \d+\.\d GiB per rank, .* ranks .*would do", output)
@@ -267,7 +269,7 @@ def test_the_fit_of_another_cell_is_one_error(small, ranks):
     problem = SURROGATE(H=4096, V=4096, B=4096, tikhonov=0.1)
     status, output = small.run(ranks, 10, "other", problem=problem)
     assert status == 2 if ranks is None else status != 0
-    assert output.count("koct: error: fc.npy is the fit of another cell (B, H, V differ): give that of fc") == 1
+    assert output.count("koct: error: fc.npy is the fit of another cell (B, H, V differ), and not that of fc; ") == 1
     assert output.count("koct: error: ") == 1
 
 
@@ -275,10 +277,11 @@ def test_data_that_are_not_finite_are_one_error(small):
     """On the rank that does not print, too."""
     pool = np.load(small.folder / "pool.npy")
     pool["x"][60] = np.nan
-    np.save(small.folder / "broken.npy", pool)
+    pool["checksum"] = pools._checksums(pool)
+    write_array(small.folder / "broken.npy", pool, stamps.read(small.folder / "pool.npy"))
     status, output = small.run(2, 10, "unwritten", pool="broken.npy")
     assert status != 0
-    assert output.count("koct: error: broken.npy has training samples that are not finite: delete it") == 1
+    assert output.count("koct: error: broken.npy has training samples that are not finite; `rm broken.npy") == 1
     assert len(re.findall(r"exitcode *: 2 ", output)) == 2  # what torchrun says of its two workers
     assert not (small.folder / "unwritten.npy").exists()
     status, output = small.run(None, 10, "unwritten", pool="broken.npy")

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: its optimis
 CUDA = pytest.param(
     "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
 )
-PROBLEM = FanBeamProblem(H=16, V=10, B=16, rays="printed")
+PROBLEM = FanBeamProblem(H=16, V=10, B=16, rays="exact")
 OPTIMISERS = {
     "sgd": torch.optim.SGD,
     "adagrad": lambda parameters, lr: torch.optim.Adagrad(parameters, lr=lr, eps=1e-10),

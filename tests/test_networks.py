@@ -1,6 +1,7 @@
 """Fits against slower solvers that cannot be wrong in the same way, and the errors of fits on disk."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from koct import cells, cli, evaluation, metrics, registry
 from koct.contracts import Layer, Network, Sizes
 from koct.errors import KoctError
+from koct.files import read_json, read_record, write_record
 from koct.networks.fc import FC
 from koct.networks.fc_fsdp import Dense
 from koct.networks.ko import KO
@@ -191,31 +193,57 @@ def evaluated(folder, shared="shared.npy"):
     """The row that `koct evaluate` writes."""
     files = ["--pool", str(folder / "pool.npy"), "--shared", str(folder / shared), "--out", str(folder / "again.json")]
     assert cli.main(["evaluate", str(folder / "fit.npy"), *files]) == 0
-    return json.loads((folder / "again.json").read_text())
+    return read_json(folder / "again.json")[0]
 
 
-def forget_network(folder):
+def change_network(folder):
     """Change what was learned, and nothing else in the file of the fit."""
-    record = np.lib.format.open_memmap(folder / "fit.npy", mode="r+")
+    state, stamp = read_record(folder / "fit.npy")
+    write_record(folder / "fit.npy", stamp, w=state["w"] * 1.5)
+
+
+def test_a_fit_whose_weights_were_changed_is_refused(fitted, monkeypatch, capsys):
+    record = np.lib.format.open_memmap(fitted / "fit.npy", mode="r+")
     record["w"] *= 1.5
     record.flush()
+    monkeypatch.setenv("KOCT_EVALUATION", "tomorrow")
+    out = str(fitted / "again.json")
+    files = ["--pool", str(fitted / "pool.npy"), "--shared", str(fitted / "shared.npy"), "--out", out]
+    assert cli.main(["evaluate", str(fitted / "fit.npy"), *files]) == 2
+    assert "fit.npy is damaged: its checksum is wrong; `rm " in capsys.readouterr().err
+    assert not os.path.exists(out)
+
+
+def test_a_fit_is_not_evaluated_on_the_pool_of_another_seed(fitted, capsys):
+    problem = registry.problem("surrogate")(H=8, V=10, B=8, tikhonov=0.1)
+    pools.make(problem, 2, Sizes(train=16, val=8, test=8), fitted / "pool.npy")
+    files = ["--pool", str(fitted / "pool.npy"), "--out", str(fitted / "again.json")]
+    assert cli.main(["evaluate", str(fitted / "fit.npy"), *files]) == 2
+    assert "pool.npy is the pool of another seed than the cell's; `rm " in capsys.readouterr().err
+
+
+def test_a_fit_is_not_evaluated_on_other_pairs_of_its_seed(fitted, capsys):
+    problem = registry.problem("surrogate")(H=8, V=10, B=8, tikhonov=0.1)
+    pools.make(problem, 1, Sizes(train=17, val=8, test=8), fitted / "pool.npy")
+    files = ["--pool", str(fitted / "pool.npy"), "--out", str(fitted / "again.json")]
+    assert cli.main(["evaluate", str(fitted / "fit.npy"), *files]) == 2
+    assert "fit.npy was not fitted to the pairs of " in capsys.readouterr().err
 
 
 def test_errors_that_a_fit_has_kept_are_not_computed_again(fitted, monkeypatch):
-    row = json.loads((fitted / "row.json").read_text())
-    forget_network(fitted)
-    (fitted / "shared.npy").unlink()  # nor is anything else read
-    monkeypatch.setattr(cells, "Data", None)
+    row, _ = read_json(fitted / "row.json")
+    change_network(fitted)
+    monkeypatch.setattr(cells, "read_record", None)  # nor is anything else read
     assert evaluated(fitted) == row
 
 
 @pytest.mark.parametrize("now", ["tomorrow", None])
 def test_errors_of_other_code_are_computed_again_and_are_the_same(fitted, monkeypatch, now):
-    row = json.loads((fitted / "row.json").read_text())
+    row, _ = read_json(fitted / "row.json")
     monkeypatch.setenv("KOCT_EVALUATION", now) if now else monkeypatch.delenv("KOCT_EVALUATION")
     again = evaluated(fitted)
     assert again == row
-    forget_network(fitted)
+    change_network(fitted)
     for error in ERRORS:
         assert evaluated(fitted)[error] != row[error]  # so they do come from the network
 
@@ -223,12 +251,12 @@ def test_errors_of_other_code_are_computed_again_and_are_the_same(fitted, monkey
 def test_a_fit_outside_the_workflow_is_evaluated_every_time(fitted, monkeypatch):
     """Without a hash nobody knows which code computed its errors."""
     about, _ = cells.read_fit(fitted / "fit.npy")
-    row = json.loads((fitted / "row.json").read_text())
+    row, _ = read_json(fitted / "row.json")
     monkeypatch.delenv("KOCT_EVALUATION")
-    network = evaluation.load(fitted / "fit.npy", {name: fitted / f"{name}.npy" for name in ("pool", "shared")})[1]
+    state, stamp = read_record(fitted / "fit.npy")
     wrong = evaluation.remember(about, dict.fromkeys(about["errors"], 99.0))
     assert wrong["evaluation"] is None
-    cells.write_fit(fitted / "fit.npy", wrong, network)
+    write_record(fitted / "fit.npy", stamp._replace(about=wrong), w=state["w"])
     assert evaluated(fitted) == row
 
 

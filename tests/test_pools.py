@@ -103,43 +103,46 @@ class Own(Problem):
     y_shape = (3, 2)
 
     def pairs(self, seed, sizes):
-        x, y = np.ones((20, 2)), np.ones((20, 3, 2))
+        x, y = np.arange(40.0).reshape(20, 2), np.arange(120.0).reshape(20, 3, 2)
 {pairs}
 """
 GOOD = """
 yield "train", x[:5], y[:5]
-yield "train", x[:7], y[:7]
-yield "val", x[:3], y[:3]
-yield "test", x[:5], y[:5]
+yield "train", x[5:12], y[5:12]
+yield "val", x[12:15], y[12:15]
+yield "test", x[15:], y[15:]
 """
 BAD_PAIRS = {
     "too few train": (
-        GOOD.replace("x[:7], y[:7]", "x[:6], y[:6]"),
-        "pairs gave 11 train pairs and sizes.train asks for 12",
+        GOOD.replace("x[5:12], y[5:12]", "x[5:11], y[5:11]"),
+        "pairs gave 11 train pairs and pool.train asks for 12",
     ),
     "too many train": (
-        GOOD.replace("x[:7], y[:7]", "x[:8], y[:8]"),
-        "pairs gave 13 train pairs and sizes.train asks for 12",
+        GOOD.replace("x[5:12], y[5:12]", "x[5:13], y[5:13]"),
+        "pairs gave 13 train pairs and pool.train asks for 12",
     ),
-    "too few val": (GOOD.replace("x[:3], y[:3]", "x[:2], y[:2]"), "pairs gave 2 val pairs and sizes.val asks for 3"),
-    "no val": (GOOD.replace('yield "val"', '0, "val"'), "pairs gave 0 val pairs and sizes.val asks for 3"),
+    "too few val": (
+        GOOD.replace("x[12:15], y[12:15]", "x[12:14], y[12:14]"),
+        "pairs gave 2 val pairs and pool.val asks for 3",
+    ),
+    "no val": (GOOD.replace('yield "val"', '0, "val"'), "pairs gave 0 val pairs and pool.val asks for 3"),
     "too few test": (
-        GOOD.replace('"test", x[:5], y[:5]', '"test", x[:4], y[:4]'),
-        "pairs gave 4 test pairs and sizes.test asks for 5",
+        GOOD.replace('"test", x[15:], y[15:]', '"test", x[16:], y[16:]'),
+        "pairs gave 4 test pairs and pool.test asks for 5",
     ),
     "too many test": (
-        GOOD.replace('"test", x[:5], y[:5]', '"test", x, y'),
-        "pairs gave 20 test pairs and sizes.test asks for 5",
+        GOOD.replace('"test", x[15:], y[15:]', '"test", x, y'),
+        "pairs gave 20 test pairs and pool.test asks for 5",
     ),
-    "no test": (GOOD.replace('yield "test"', '0, "test"'), "pairs gave 0 test pairs and sizes.test asks for 5"),
+    "no test": (GOOD.replace('yield "test"', '0, "test"'), "pairs gave 0 test pairs and pool.test asks for 5"),
     "endless": (  # which is noticed before the disk is full
         "for _ in range(1000):\n    yield 'train', x, y",
-        "pairs gave 20 train pairs and sizes.train asks for 12",
+        "pairs gave 20 train pairs and pool.train asks for 12",
     ),
-    "nothing": ("yield from ()", "pairs gave 0 train pairs and sizes.train asks for 12"),
+    "nothing": ("yield from ()", "pairs gave 0 train pairs and pool.train asks for 12"),
     "shape of x": ("x = x[:, :1]" + GOOD, "x has shape (1,), and x_shape says (2,)"),
     "shape of y": ("y = y.reshape(20, 6)" + GOOD, "y has shape (6,), and y_shape says (3, 2)"),
-    "NaN in x": ("x[6, 1] = np.nan" + GOOD, "x of train pair 11 (seed 4) is not finite"),
+    "NaN in x": ("x[11, 1] = np.nan" + GOOD, "x of train pair 11 (seed 4) is not finite"),
     "infinite y": ("y[4, 2, 0] = np.inf" + GOOD, "y of train pair 4 (seed 4) is not finite"),
     "complex x": ("x = x + 1j" + GOOD, "x is complex; give real and imaginary part as two real channels"),
     "text as y": ("y = np.full((20, 3, 2), 'a')" + GOOD, "y has the type <U1; give real numbers"),
@@ -149,16 +152,29 @@ BAD_PAIRS = {
     ),
     "val after test": (
         GOOD.replace("val", "?").replace("test", "val").replace("?", "test"),
-        "pairs gave 0 val pairs and sizes.val asks for 3",
+        "pairs gave 0 val pairs and pool.val asks for 3",
     ),
     "unknown part": (
         GOOD.replace("val", "validation"),
         "pairs gave 'validation' after 'train'; the parts are train, val, test, in this order",
     ),
-    "lengths": (GOOD.replace("x[:7], y[:7]", "x[:7], y[:6]"), "7 x and 6 y came together; give one y for every x"),
-    "kinds of x": (GOOD.replace("x[:7]", "x[:7].astype(np.float32)"), "all must be of one kind"),
+    "lengths": (
+        GOOD.replace("x[5:12], y[5:12]", "x[5:12], y[5:11]"),
+        "7 x and 6 y came together; give one y for every x",
+    ),
+    "kinds of x": (GOOD.replace("x[5:12]", "x[5:12].astype(np.float32)"), "all must be of one kind"),
+    "all zero x": ("x *= 0" + GOOD, "x of all train pairs is 0 everywhere; nothing can be learned from it"),
+    "constant y": ("y[15:] = 7" + GOOD, "y of all test pairs is 7 everywhere; nothing can be learned from it"),
+    "test on what was learned": (
+        "x[16] = x[3]" + GOOD,
+        "x of train pair 3 and of test pair 1 is the same; the parts must be disjoint",
+    ),
+    "validate on the test": (
+        "x[14] = x[15]" + GOOD,
+        "x of val pair 2 and of test pair 0 is the same; the parts must be disjoint",
+    ),
     "kinds of y": (
-        GOOD.replace('"test", x[:5], y[:5]', '"test", x[:5], y[:5].astype(np.float32)'),
+        GOOD.replace('"test", x[15:], y[15:]', '"test", x[15:], y[15:].astype(np.float32)'),
         "all must be of one kind",
     ),
 }

@@ -22,6 +22,7 @@ from koct.report import figures, recons, tables
 from koct.report.labels import Names
 from koct.results import CALIBRATION, CURVES, read, write
 from koct.risk.crossing import Stretch, order
+from koct.stamps import Stamp
 
 # Where two curves change order
 
@@ -85,8 +86,8 @@ def made_up_curves(folder, sweeps, labels):
             fitted.append({**about, "p": p, "floor": min(errors), "sigma": 1.0})
             for N, error in zip((4, 1024), errors, strict=True):
                 curves.append({**about, "N": N, "error_mean": error, "error_std": None, "seeds": 1})
-    write(curves, CURVES, folder / "curves.parquet", origin)
-    write(fitted, CALIBRATION, folder / "calibration.parquet", origin)
+    write(curves, CURVES, folder / "curves.parquet", origin, Stamp({}))
+    write(fitted, CALIBRATION, folder / "calibration.parquet", origin, Stamp({}))
     return folder / "curves.parquet", folder / "calibration.parquet"
 
 
@@ -171,7 +172,7 @@ def panels_of(monkeypatch, tmp_path, sweeps, N):
             curves += [{**about, "N": n, "error_mean": 0.1 + i, "error_std": None, "seeds": 1} for n in N]
     tables = {"cells": cells, "curves": curves, "calibration": fitted, "untrained": untrained}
     for name, rows in tables.items():
-        write(rows, [key for key in rows[0] if key != "fit_seconds"], tmp_path / f"{name}.parquet", {})
+        write(rows, [key for key in rows[0] if key != "fit_seconds"], tmp_path / f"{name}.parquet", {}, Stamp({}))
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, out: drawn.append(figure))
     figures.sweeps(*(tmp_path / f"{name}.parquet" for name in tables), [])
@@ -251,7 +252,7 @@ def test_the_figure_shows_what_the_networks_of_the_first_seed_make_of_them(small
     g = FanBeam(32, 20, 32)
     fbp = Backprojector(g) @ RampFilter(20, 32)
     for j, N in enumerate((4, 16, 64)):
-        w = read_record(small_fanbeam.path(f"results/fits/F32-exact/ko/N{N}_seed1.npy"))["w"]
+        w = read_record(small_fanbeam.path(f"results/fits/F32-exact/ko/N{N}_seed1.npy"))[0]["w"]
         lam = json.loads(small_fanbeam.path(f"results/cells/F32-exact/fc/N{N}_seed1.json").read_text())["lam"]
         X, Y = pool.x("train", N).astype(float), pool.y("train", N).astype(float)
         images = {

@@ -168,6 +168,7 @@ def test_an_architecture_that_does_not_say_its_cost_gets_an_hour_and_8_gb(checko
 
 def test_a_fit_that_reads_another_cell_waits_for_its_fit_alone(checkout):
     """And not for its row, which is evaluated in a group with others, and again for every new metric."""
+    pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
     sweep = {**FANBEAM, "archs": ["fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 10}}
     found = planned(checkout, {"F32": sweep})
     inputs = found["fits/F32/fc-fsdp/N16_seed1.npy"]["input"].split(", ")

@@ -19,6 +19,7 @@ from koct.networks import shards
 from koct.networks.checkpoints import Checkpoints
 from koct.networks.fsdp import Preconditioner, ShardedMatrix, momentum
 from koct.networks.ranks import SIGNALS, Agreed, Interrupted, Ranks
+from koct.stamps import again
 
 REPORTS = 50  # lines of progress
 CHUNK = 64  # samples read at a time
@@ -98,9 +99,7 @@ def read_share(data: Any, name: Literal["x", "y"], ranks: Ranks, device: str) ->
         if chunk.shape[1] != width:
             raise KoctError(f"{data.pool.path} has {chunk.shape[1]} numbers per {name}, not {width}: delete it")
         if not np.isfinite(chunk).all():
-            raise KoctError(
-                f"{data.pool.path} has training samples that are not finite: delete it and run snakemake again"
-            )
+            raise KoctError(f"{data.pool.path} has training samples that are not finite; {again(data.pool.path)}")
         held[start : start + len(chunk)] = torch.as_tensor(chunk)
     return held
 

@@ -47,12 +47,22 @@ class FanBeamProblem(Problem):
         return "fan beam" + (", exact rays" if self.rays == "exact" else "")
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
+        from koct.problems import sampling
+
         for part, stream in HELD_OUT.items():
             if stream - 1 in seeds:
                 yield (
                     f"seeds has {stream - 1}, whose training phantoms are the {part} phantoms of every seed; "
                     "take another seed"
                 )
+        if self.B > sampling.MOST_BINS:
+            yield f"B = {self.B} makes the image so wide that the source lies in it; take at most {sampling.MOST_BINS}"
+        elif self.rays == "printed" and not sampling.sees_an_ellipse(self.H, self.V, self.B):
+            yield (
+                f"rays = 'printed' takes a sample every {sampling.DETECTOR / (2 * self.H - 1):.3g} mm at H = {self.H}, "
+                f"and none of them meets an ellipse in an image of {2 * sampling.radius(self.B):.3g} mm: all sinograms "
+                "would be zero; set rays to exact, or make H and B larger, such as 32"
+            )
 
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         """Phantoms are stored as ellipses; validation and test phantoms are the same for all seeds."""

@@ -1,38 +1,103 @@
 """Pools on disk: one NumPy file per seed, one record per pair, so that any prefix is read alone.
 
-A record is x and y, y as its problem stores it; the training pairs come first, then those for validation and for the
-test. Every record also says how many there are of each, so that nobody has to look through the file. It is written as
-it is drawn and mapped when it is read: neither takes it into memory.
+A record is x and y, y as its problem stores it, and a checksum of both; the training pairs come first, then those for
+validation and for the test. Every record also says how many there are of each, so that nobody has to look through the
+file. It is written as it is drawn and mapped when it is read: neither takes it into memory.
 """
 
 from __future__ import annotations
 
 import itertools
 import mmap
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from koct import stamps
 from koct.blame import line_of
 from koct.contracts import Part, Problem, Sizes
 from koct.errors import KoctError
 from koct.files import map_array, record_writer
+from koct.spec import encode_problem, same_values
+from koct.stamps import Stamp, again
 
 PARTS: tuple[Part, ...] = ("train", "val", "test")
+MOST_FLAT = (
+    0.75  # share of measurements that may be one number everywhere: at few pixels some phantoms fall between them
+)
 
 
-def make(problem: Problem, seed: int, sizes: Sizes, path: str) -> None:
-    """Draw the pool of one seed, checking every pair."""
+def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str, Any] | None = None) -> None:
+    """Draw the pool of one seed, checking every pair; `spec` is what its stamp says."""
+    wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": sizes.values()}
     counts = np.array([getattr(sizes, part) for part in PARTS], np.int32)
+    seen = _Seen(problem, sizes)
     chunks = _checked(problem, seed, sizes)
     first = next(chunks)
     kinds = {name: (value.dtype, value.shape[1:]) for name, value in zip("xy", first, strict=True)}
-    with record_writer(path, int(counts.sum()), **kinds, counts=(counts.dtype, counts.shape)) as (file, dtype):
+    kinds |= {"counts": (counts.dtype, counts.shape), "checksum": (np.uint32, ())}
+    with record_writer(path, Stamp(spec or wanted), int(counts.sum()), **kinds) as (file, dtype):
         for x, y in itertools.chain([first], chunks):
             records = np.empty(len(x), dtype)
             records["x"], records["y"], records["counts"] = x, y, counts
+            records["checksum"] = _checksums(records)
+            seen.add(x, y)
             file.write(records.tobytes())
+        seen.check()
+
+
+def _checksums(records: np.ndarray) -> list[int]:
+    """The CRC-32 of every record but its last four bytes, which hold it."""
+    view, size = np.ascontiguousarray(records).view(np.uint8).data, records.itemsize
+    return [zlib.crc32(view[first : first + size - 4]) for first in range(0, len(view), size)]
+
+
+class _Seen:
+    """What is wrong with pairs although each is fine: all the same, or some of them both to learn from and to test."""
+
+    def __init__(self, problem: Problem, sizes: Sizes):
+        self.where = line_of(problem, "pairs")
+        self.parts = [part for part in PARTS for _ in range(getattr(sizes, part))]
+        self.count = 0
+        self.ranges: dict[tuple[Part, str], tuple[float, float]] = {}
+        self.first: dict[int, int] = {}  # the hash of a measurement, and which it was
+        self.flat = dict.fromkeys(PARTS, 0)  # how many measurements are one number everywhere
+
+    def add(self, x: np.ndarray, y: np.ndarray) -> None:
+        part = self.parts[self.count]
+        low, high = (reduce(x.reshape(len(x), -1), axis=1) for reduce in (np.min, np.max))
+        for name, a, b in (("x", low.min(), high.max()), ("y", y.min(), y.max())):
+            before = self.ranges.get((part, name), (a, b))
+            self.ranges[part, name] = min(before[0], a), max(before[1], b)
+        self.flat[part] += int(np.sum(low == high))
+        for i in np.flatnonzero(low != high):  # an empty image may well come twice
+            first = self.first.setdefault(hash(x[i].tobytes()), self.count + int(i))
+            if self.parts[first] != part:
+                raise KoctError(
+                    f"{self.where}: x of {self._name(first)} and of {self._name(self.count + int(i))} is the same; "
+                    "the parts must be disjoint"
+                )
+        self.count += len(x)
+
+    def _name(self, i: int) -> str:
+        part = self.parts[i]
+        return f"{part} pair {i - self.parts.index(part)}"
+
+    def check(self) -> None:
+        for (part, name), (low, high) in self.ranges.items():
+            if low == high:
+                raise KoctError(
+                    f"{self.where}: {name} of all {part} pairs is {low:g} everywhere; nothing can be learned from it"
+                )
+        for part, count in self.flat.items():
+            held = self.parts.count(part)
+            if count > MOST_FLAT * held:
+                raise KoctError(
+                    f"{self.where}: x of {count} of the {held} {part} pairs is one number everywhere; little can be "
+                    "learned from such measurements"
+                )
 
 
 def _checked(problem: Problem, seed: int, sizes: Sizes) -> Iterator[tuple[Any, Any]]:
@@ -43,7 +108,7 @@ def _checked(problem: Problem, seed: int, sizes: Sizes) -> Iterator[tuple[Any, A
     def ended() -> None:
         held = getattr(sizes, part)
         if seen != held:
-            raise KoctError(f"{where}: pairs gave {seen} {part} pairs and sizes.{part} asks for {held}")
+            raise KoctError(f"{where}: pairs gave {seen} {part} pairs and pool.{part} asks for {held}")
 
     kinds = None
     given = problem.pairs(seed, sizes)
@@ -102,13 +167,32 @@ def _real(array: Any, what: str) -> np.ndarray:
 class Pool:
     """A pool on disk. `x` and `y` give `count` (default: all) pairs of a part, from `first` on, as flat rows."""
 
-    def __init__(self, path: str, problem: Problem):
+    def __init__(self, path: str, problem: Problem, seed: int | None = None):
         self.path, self.problem = path, problem
+        self.stamp = stamps.read(path)
+        self._check_spec(seed)
         self.records = map_array(path)
+        if self.records.dtype.names != ("x", "y", "counts", "checksum") or self.records.ndim != 1:
+            raise self.damaged("it holds no pairs")
         self.records._mmap.madvise(mmap.MADV_RANDOM)  # or the kernel reads ahead, by megabytes for four small pairs
-        held = self.records["counts"][0].tolist()
+        held = self.records["counts"][:1].ravel().tolist()
+        if len(held) != len(PARTS) or sum(held) != len(self.records) or min(held) < 0:
+            raise self.damaged("it does not hold as many pairs as it says")
         self.count = dict(zip(PARTS, held, strict=True))
         self.first = dict(zip(PARTS, np.cumsum([0, *held]).tolist(), strict=False))
+        self.checked = np.zeros(len(self.records), bool)  # whose checksum is known to be right
+
+    def damaged(self, why: str) -> KoctError:
+        return stamps.Damaged(f"{self.path} is damaged: {why}; {again(self.path)}")
+
+    def _check_spec(self, seed: int | None) -> None:
+        """Refuse the pool of another problem or seed."""
+        spec, wanted = self.stamp.spec, {"problem": encode_problem(self.problem, layers=False), "seed": seed}
+        wrong = [key for key, value in wanted.items() if value is not None and not same_values(spec.get(key), value)]
+        if spec and wrong:
+            raise KoctError(
+                f"{self.path} is the pool of another {' and '.join(wrong)} than the cell's; {again(self.path)}"
+            )
 
     def _chosen(self, part: Part, count: int | None, first: int) -> np.ndarray:
         held = self.count[part]
@@ -119,7 +203,13 @@ class Pool:
             )
         chosen = slice(self.first[part] + first, self.first[part] + end)
         self._fetch(chosen)
-        return self.records[chosen]
+        records = self.records[chosen]
+        if not self.checked[chosen].all():
+            wrong = np.flatnonzero(records["checksum"] != np.array(_checksums(records), np.uint32))
+            if len(wrong):
+                raise self.damaged(f"the checksum of its {part} pair {first + wrong[0]} is wrong")
+            self.checked[chosen] = True
+        return records
 
     def _fetch(self, chosen: slice) -> None:
         """Have the kernel read just these records, at the speed of the disk."""

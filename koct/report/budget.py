@@ -135,6 +135,8 @@ def _ratio(first: Plan, other: Plan, target: float, assurance: float | None) -> 
     top, bottom = (plan.forecast.samples(target, assurance) for plan in (other, first))
     reached = np.isfinite(bottom)
     ratios = top[reached] / bottom[reached]
+    if len(ratios) == 1:  # no replicate of `first` reaches the target
+        return float(ratios[0]), float(ratios[0]), None
     low, high = np.quantile(ratios[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf")
     low, high = min(low, ratios[0]), max(high, ratios[0])
     return float(ratios[0]), float(low), float(high) if np.isfinite(high) else None
@@ -163,15 +165,22 @@ def plot(result: Sequence[Plan], target: float, path: str | PathLike[str], metri
             colour = names.colour(plan.arch)
             axis.plot(pilot.N, pilot.mean, names.marker(plan.arch), color=colour)
             axis.plot(pilot.N, pilot.errors[:100].T, "_", color=colour, alpha=0.5, markersize=5, markeredgewidth=0.7)
-            axis.plot(N, error, color=colour, label=plan.arch)
+            axis.plot(N, error, color=colour, label=_literal(plan.arch))
             axis.fill_between(N, low, high, color=colour, alpha=0.15, linewidth=0)
             if answer.reachable:
                 axis.plot([answer.n], [target], "*", color=colour, markersize=8, zorder=4)
-            axis.annotate(f" {plan.arch}", (N[-1], error[-1]), color=colour, va="center", annotation_clip=False)
+            axis.annotate(
+                f" {_literal(plan.arch)}", (N[-1], error[-1]), color=colour, va="center", annotation_clip=False
+            )
         axis.axhline(target, color="0.3", linestyle=":", linewidth=1)
         axis.text(1, target, " target", color="0.3", va="bottom", transform=axis.get_yaxis_transform())
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlabel("training samples $N$")
-        axis.set_ylabel(metric)
+        axis.set_ylabel(_literal(metric))
         figures.save(figure, [path])
+
+
+def _literal(name: str) -> str:
+    """A name as text of a figure, where dollars would enclose a formula."""
+    return name.replace("$", r"\$")

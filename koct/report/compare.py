@@ -1,13 +1,14 @@
 """A fresh run against a reference: how far its cells and its curves are from the same ones there."""
 
-import json
 import math
+import os
 
-import pyarrow as pa
-
+from koct import metrics
 from koct.errors import KoctError
 from koct.metrics.curve import CurveMetric
-from koct.results import grouped, read
+from koct.report import inputs
+from koct.report.labels import described
+from koct.results import grouped
 
 KEY = ("sweep", "arch", "N", "seed")
 ERRORS = ("mse", "rrmse_peak", "rrmse_norm")
@@ -20,7 +21,7 @@ def compare(fresh_path, reference_path, tolerance):
         raise KoctError(f"--tolerance {tolerance:g} must be zero or more")
     fresh, origin = _cells(fresh_path)
     reference, other = _cells(reference_path)
-    sweeps = {**json.loads(other.get("koct.sweeps", "{}")), **json.loads(origin.get("koct.sweeps", "{}"))}
+    sweeps = {**described(other, "koct.sweeps"), **described(origin, "koct.sweeps")}
     pairs = [{**row, "reference": reference[key]} for key, row in fresh.items() if key in reference]
     lines, apart = _differences(pairs, sweeps, tolerance)
     lines += _only_in(reference, fresh, f"missing, only in {reference_path}")
@@ -48,7 +49,12 @@ def _differences(pairs, sweeps, tolerance):
     rows, apart = [["sweep", "arch", "cells", *ERRORS, "curve"]], []
     for (sweep, arch), group in grouped(pairs, "sweep", "arch").items():
         largest = [max(difference(pair[name], pair["reference"][name]) for pair in group) for name in ERRORS]
-        metric = sweeps.get(sweep, {}).get("metric", DEFAULT)
+        metric = sweeps.get(sweep, {}).get("metric") or DEFAULT
+        if metric not in metrics.curve_metrics():
+            raise KoctError(
+                f"the sweep {sweep} was made with the metric {metric!r}, which this koct does not have: "
+                f"it has {', '.join(metrics.curve_metrics())}"
+            )
         curve, N = max((_mean_difference(metric, same), N) for (N,), same in grouped(group, "N").items())
         rows.append([sweep, arch, str(len(group)), *map(_short, largest), f"{_short(curve)} ({metric})"])
         if curve > tolerance:
@@ -69,9 +75,13 @@ def _short(value):
 def _mean_difference(metric, pairs):
     """Of the mean over the seeds that both runs have."""
     metric = CurveMetric(metric)
-    if any(row[metric.column] is None for pair in pairs for row in (pair, pair["reference"])):
+    values = [row.get(metric.column) for pair in pairs for row in (pair, pair["reference"])]
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
         return math.inf
-    return difference(metric.mean(pairs), metric.mean([pair["reference"] for pair in pairs]))
+    try:
+        return difference(metric.mean(pairs), metric.mean([pair["reference"] for pair in pairs]))
+    except OverflowError:  # the square of a huge number
+        return math.inf
 
 
 def _only_in(these, others, what):
@@ -88,17 +98,9 @@ def _only_in(these, others, what):
 
 def _cells(path):
     """(rows of a cells.parquet by their key, its metadata)."""
-    try:
-        rows, origin = read(path)
-    except FileNotFoundError:
-        raise KoctError(f"{path} does not exist; `snakemake results/cells.parquet` makes the cells of a run") from None
-    except (OSError, pa.ArrowInvalid):
-        raise KoctError(f"{path} is not a Parquet file; give the cells.parquet of a run") from None
-    if not rows:
-        raise KoctError(f"{path} holds no cell; give the cells.parquet of a run")
-    missing = [name for name in (*KEY, "problem", *ERRORS) if name not in rows[0]]
-    if missing:
-        raise KoctError(f"{path} lacks the column {', '.join(missing)}; give the cells.parquet of a run")
+    if not os.path.exists(path):
+        raise KoctError(f"{path} does not exist; `snakemake results/cells.parquet` makes the cells of a run")
+    rows, origin = inputs.rows(path, (*KEY, "problem"), loose=ERRORS, advice="give the cells.parquet of a run")
     cells = {tuple(row[name] for name in KEY): row for row in rows}
     if len(cells) < len(rows):
         raise KoctError(f"{path} holds a cell (sweep, arch, N, seed) twice; make it again with snakemake")

@@ -9,12 +9,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import NullLocator
 
+from koct.errors import KoctError
 from koct.files import atomic_write
 from koct.metrics.curve import CurveMetric
+from koct.report import inputs
 from koct.report.labels import Names, sweep_label
-from koct.results import read
 from koct.risk.calibration import Calibration
+from koct.stamps import Stamp, again, made_from
 
+FORMATS = (".pdf", ".png", ".svg")
+MOST_SWEEPS = 100
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -29,17 +33,27 @@ STYLE = {
 }
 
 
+def check_format(path):
+    """Fail early if a figure cannot be written in the format of its file name."""
+    if not str(path).endswith(FORMATS):
+        raise KoctError(f"{path}: the name of a figure must end in .pdf, .png or .svg")
+
+
 def styled():
     """The look of every figure, as a context."""
     return plt.rc_context(STYLE)
 
 
-def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
+def sweeps(cells_path, curves_path, calibration_path, untrained_path, out, spec=None):
     """Error against N, a panel per sweep: every seed, their mean, the calibrated bound, the untrained network."""
-    cells, origin = read(cells_path)
-    curves, _ = read(curves_path)
-    calibrations, _ = read(calibration_path)
-    untrained, _ = read(untrained_path)
+    for path in out:
+        check_format(path)
+    curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    errors = {CurveMetric(row["metric"]).column for row in curves}
+    cells, origin = inputs.rows(cells_path, ("sweep", "arch", "N", *errors))
+    calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
+    untrained, _ = inputs.rows(untrained_path, ("sweep", *errors), empty=True)
+    _check_complete({cells_path: cells, curves_path: curves, calibration_path: calibrations})
     names, by_metric = Names(origin), {}
     for row in curves:
         by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
@@ -68,7 +82,18 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, out):
             axes[-1, len(lines[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
         else:
             figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=abreast, frameon=False)
-        save(figure, out)
+        save(figure, out, Stamp(spec or {}, made_from(cells_path, curves_path, calibration_path, untrained_path)))
+
+
+def _check_complete(tables):
+    """Every curve needs its rows in each of the files."""
+    found = {path: {(row["sweep"], row["arch"]) for row in rows} for path, rows in tables.items()}
+    if len({sweep for keys in found.values() for sweep, _ in keys}) > MOST_SWEEPS:
+        raise KoctError(f"{', '.join(map(str, found))} have more than {MOST_SWEEPS} sweeps, too many for a figure")
+    for path, keys in found.items():
+        for other, others in found.items():
+            if lacking := sorted(others - keys):
+                raise KoctError(f"{path} lacks {' '.join(lacking[0])}, which {other} has; {again(path)}")
 
 
 def _lines(names, most=3):
@@ -144,10 +169,15 @@ def _share_limits(axes):
         axis.set_ylim(min(low), max(high))
 
 
-def save(figure, paths, dpi=300):
+def save(figure, paths, stamp=None, dpi=300):
     """Write the figure to every path, the same bytes each time."""
     for path in paths:
-        with atomic_write(path) as temporary:
+        check_format(path)
+        with atomic_write(path, stamp) as temporary:
             metadata = {"CreationDate": None} if str(path).endswith(".pdf") else {}
-            figure.savefig(temporary, format=str(path).rsplit(".", 1)[1], dpi=dpi, metadata=metadata)
+            try:
+                figure.savefig(temporary, format=str(path).rsplit(".", 1)[1], dpi=dpi, metadata=metadata)
+            except ValueError as error:  # a formula between dollars that is none, or a figure that is too large
+                reason = str(error).strip().splitlines()[-1]
+                raise KoctError(f"{path} cannot be drawn: {reason}; look at the names of sweeps and networks") from None
     plt.close(figure)

@@ -3,6 +3,8 @@
 import itertools
 import json
 
+from koct.errors import KoctError
+
 PALETTE = ("#0b6e4f", "#c8553d", "#5b4b8a", "#d79b00", "#2f6db3", "#8a5a44")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
@@ -12,9 +14,9 @@ class Names:
 
     def __init__(self, origin=None):
         origin = origin or {}
-        self.archs = json.loads(origin.get("koct.archs", "{}"))
-        self.sweeps = json.loads(origin.get("koct.sweeps", "{}"))
-        taken = {arch["colour"] for arch in self.archs.values()}
+        self.archs = described(origin, "koct.archs")
+        self.sweeps = described(origin, "koct.sweeps")
+        taken = {arch.get("colour") for arch in self.archs.values()}
         self._colours = itertools.cycle([colour for colour in PALETTE if colour not in taken] or PALETTE)
         self._markers = itertools.cycle(MARKERS)
         self._given = {}
@@ -39,11 +41,39 @@ class Names:
             own = self.archs.get(name, {})
             next_colour, next_marker = next(self._colours), next(self._markers)
             self._given[name] = own.get("colour") or next_colour, own.get("marker") or next_marker
+            _check_style(name, *self._given[name])
         return self._given[name]
 
     def problem(self, sweep, default):
         """The operating point of a sweep in words."""
         return self.sweeps.get(sweep, {}).get("label") or default
+
+
+def described(origin, key):
+    """{name: {word: text}} in the metadata of a result file: what it says of architectures or of sweeps."""
+    try:
+        found = json.loads(origin.get(key, "{}"))
+        entries = list(found.values())
+        words = [text for entry in entries for text in entry.values()]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise KoctError(f"the metadata {key} is not what koct writes") from None
+    if not all(isinstance(text, str | None) for text in words):
+        raise KoctError(f"the metadata {key} is not what koct writes")
+    return found
+
+
+def _check_style(name, colour, marker):
+    from matplotlib.colors import is_color_like
+    from matplotlib.markers import MarkerStyle
+
+    if not is_color_like(colour):
+        raise KoctError(f"the colour {colour!r} of {name} is unknown to Matplotlib; write it like '#0b6e4f'")
+    try:
+        MarkerStyle(marker)
+    except ValueError:
+        raise KoctError(
+            f"the marker {marker!r} of {name} is unknown to Matplotlib; write one like 'o' or 's'"
+        ) from None
 
 
 def sweep_label(row):

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from koct import metrics
-from koct.cells import read_fit
+from koct import metrics, stamps
+from koct.cells import about_fit
 from koct.device import failures_explained
 from koct.errors import KoctError
 from koct.evaluation import load
@@ -14,6 +14,7 @@ from koct.problems.pools import Pool
 from koct.report import figures
 from koct.report.labels import Names
 from koct.spec import Cell
+from koct.stamps import Stamp, made_from
 
 SHOWN = 2  # images: the first ones of the test part
 SIZE = 0.92  # width of a picture in inches
@@ -21,10 +22,10 @@ RESOLUTION = 300  # dots per inch, at least
 
 
 @failures_explained()
-def recons(fits, inputs, out):
+def recons(fits, inputs, out, spec=None):
     """Draw the first test images and their reconstructions by the fits of one sweep and seed."""
-    first = Cell.decode(read_fit(fits[0])[0]["cell"])
-    pool = Pool(inputs["pool"], first.problem)
+    first = Cell.decode(about_fit(fits[0], stamps.read(fits[0]))["cell"])
+    pool = Pool(inputs["pool"], first.problem, first.seed)
     truth = pool.y("test", min(SHOWN, pool.count["test"])).reshape(-1, *first.problem.y_shape)
     made, styles = {}, {}
     for path in fits:
@@ -34,16 +35,17 @@ def recons(fits, inputs, out):
         made[arch.name, N] = images.reshape(truth.shape)
         styles[arch.name] = arch
         print(f"{arch.name}, N = {N}: {path}", flush=True)
-    draw(truth, made, first.problem.validation_metric, Names.of(styles.values()), out)
+    stamp = Stamp(spec or {}, made_from(*fits, *inputs.values()))
+    draw(truth, made, first.problem.validation_metric, Names.of(styles.values()), out, stamp)
 
 
 def _reconstruct(path, inputs, count):
     """(architecture, N, images) of one fit. Nothing of its network outlives the call: it may hold its training set."""
     _, network, data = load(path, inputs)
-    return data.cell.arch, data.N, data.predict(network, "test", count)
+    return data.cell.arch, data.N, data.predict(network(), "test", count)
 
 
-def draw(truth, made, metric, names, out):
+def draw(truth, made, metric, names, out, stamp=None):
     """Each image once, beside it a row per architecture and a column per N of images `made[arch, N]`."""
     archs = list(dict.fromkeys(arch for arch, _ in made))
     samples = sorted({N for _, N in made})
@@ -58,7 +60,7 @@ def draw(truth, made, metric, names, out):
             _draw_image(
                 figure, sheet, k, image, {key: images[k] for key, images in made.items()}, archs, samples, metric, names
             )
-        figures.save(figure, [out], dpi=sheet.dpi)
+        figures.save(figure, [out], stamp, dpi=sheet.dpi)
 
 
 def _draw_image(figure, sheet, k, image, made, archs, samples, metric, names):

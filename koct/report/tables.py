@@ -3,19 +3,22 @@
 import json
 from pathlib import Path
 
+from koct.errors import KoctError
 from koct.files import write_text
 from koct.metrics.curve import CurveMetric
+from koct.report import inputs
 from koct.report.labels import Names, escaped, sweep_label
-from koct.results import grouped, read
+from koct.results import grouped
 from koct.risk.crossing import order
+from koct.stamps import Stamp, again, made_from
 
 PAIR = ("ko", "fc")  # the two networks of the paper
 PRINTED = json.loads(Path(__file__).with_name("printed.json").read_text(encoding="utf-8"))
 
 
-def calibration(calibration_path, out):
+def calibration(calibration_path, out, spec=None):
     """The paper's Table 2: floor and sigma of every architecture, a row per sweep."""
-    rows, origin = read(calibration_path)
+    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
     names = Names(origin)
     archs = list(dict.fromkeys(row["arch"] for row in rows))
     by_sweep = {}
@@ -32,6 +35,7 @@ def calibration(calibration_path, out):
         body.append(" & ".join(cells) + r" \\")
     write(
         out,
+        Stamp(spec or {}, made_from(calibration_path)),
         caption=r"Calibration factors $\mathrm{floor}$ and $\sigma$ of the bound "
         r"$\mathrm{floor} + \sigma \log N / N$, fitted on each sweep.",
         label="tab:calibration",
@@ -41,16 +45,23 @@ def calibration(calibration_path, out):
     )
 
 
-def scaling(curves_path, calibration_path, out):
+def scaling(curves_path, calibration_path, out, spec=None):
     """The paper's Table 3: a row per sweep, and which network has the smaller error where."""
-    curves, _ = read(curves_path)
-    calibrations, origin = read(calibration_path)
+    curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "error_mean"))
+    calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
     names = Names(origin)
     points = []
     for (name,), fitted in grouped(calibrations, "sweep").items():
         size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
         point = [escaped(names.problem(name, fitted[0]["problem"])), *size]
-        points.append((name, point, _versus(fitted, [row for row in curves if row["sweep"] == name], names)))
+        curve = [row for row in curves if row["sweep"] == name]
+        lacking = {row["arch"] for row in curve} - {row["arch"] for row in fitted}
+        if lacking:
+            raise KoctError(
+                f"{calibration_path} lacks {name} {', '.join(sorted(lacking))}, which {curves_path} has; "
+                f"{again(calibration_path)}"
+            )
+        points.append((name, point, _versus(fitted, curve, names)))
     body = []
     for name, point, versus in points:
         if sum(point == other for _, other, _ in points) > 1:  # two sweeps of one operating point: say which
@@ -59,6 +70,7 @@ def scaling(curves_path, calibration_path, out):
         body.append(" & ".join([*point, ratio, rf"\raggedright {result}"]) + r" \tabularnewline")
     write(
         out,
+        Stamp(spec or {}, made_from(curves_path, calibration_path)),
         caption=r"Operating points, the parameter ratio $p_{\mathrm{FC}} / p_{\mathrm{KO}} = H^2$, "
         r"and which network has the smaller mean test error at the $N$ of the sweep.",
         label="tab:scaling",
@@ -101,7 +113,7 @@ def outcome(stretches, names=None):
     return "; ".join(parts)
 
 
-def fullscale(out):
+def fullscale(out, spec=None):
     """The paper's Table 1: parameters and memory of both networks at every image size."""
     points = PRINTED["operating_points"]
     p_ko = [point["V"] * point["B"] for point in points]
@@ -118,6 +130,7 @@ def fullscale(out):
     ]
     write(
         out,
+        Stamp(spec or {}, made_from()),
         caption=r"Trainable parameters and memory of the operator-aware (KO) and the fully connected (FC) network. "
         r"Adam state: $16$ bytes a parameter for weights, gradient and two moments.",
         label="tab:fullscale",
@@ -127,12 +140,10 @@ def fullscale(out):
     )
 
 
-def structural(norms_path, out):
+def structural(norms_path, out, spec=None):
     """Computed operator norms and the matched-κ reference of Eq. ct-structural."""
-    with open(norms_path, encoding="utf-8") as file:
-        points = json.load(file)
     body = []
-    for point in points:
+    for point in inputs.norms(norms_path):
         numbers = (f"{point[key]:.4g}" for key in ("filter_norm", "backprojection_norm"))
         size = (point[key] for key in ("H", "V", "B"))
         cells = [point["beam"], *(f"${value}$" for value in (*size, *numbers)), count(point["H"] ** 2, 9999)]
@@ -141,6 +152,7 @@ def structural(norms_path, out):
         body.append(" & ".join(cells) + r" \\")
     write(
         out,
+        Stamp(spec or {}, made_from(norms_path)),
         caption=r"Operator norms by power iteration and the matched-$\kappa$ reference "
         r"$H^2 / (4 \|K\|^2 \|A^\top\|^2)$ of the structural-sparsity factor.",
         label="tab:structural",
@@ -150,9 +162,10 @@ def structural(norms_path, out):
     )
 
 
-def budget(budget_path, out):
+def budget(budget_path, out, spec=None):
     """How many samples reach each target, with the 90 % interval."""
-    rows, origin = read(budget_path)
+    columns, nullable = ("sweep", "arch", "target", "law"), ("H", "n", "n_low", "n_high")
+    rows, origin = inputs.rows(budget_path, columns, nullable, empty=True)
     names = Names(origin)
     body = []
     for row in rows:
@@ -164,6 +177,7 @@ def budget(budget_path, out):
         body.append(" & ".join([escaped(sweep_label(row)), target, arch, escaped(row["law"]), n, interval]) + r" \\")
     write(
         out,
+        Stamp(spec or {}, made_from(budget_path)),
         caption=r"Samples that reach a target mean error: the law that best predicts held-out larger $N$, "
         r"its answer, and a $90\,\%$ interval from a bootstrap over seeds.",
         label="tab:budget",
@@ -192,7 +206,7 @@ def memory(size):
     return f"${value:.{digits}f}$ {unit}"
 
 
-def write(path, caption, label, columns, head, body):
+def write(path, stamp, caption, label, columns, head, body):
     """A complete table float; the document that inputs it needs the package booktabs."""
     lines = [
         "% Made by koct; needs \\usepackage{booktabs}.",
@@ -211,4 +225,4 @@ def write(path, caption, label, columns, head, body):
         r"\end{tabular}",
         r"\end{table}",
     ]
-    write_text(path, "\n".join(lines) + "\n")
+    write_text(path, "\n".join(lines) + "\n", stamp)

@@ -14,6 +14,7 @@ from numbers import Real
 from os import PathLike
 from typing import NamedTuple, Protocol, cast
 
+from koct import strict_yaml
 from koct.errors import KoctError
 
 
@@ -219,8 +220,8 @@ def read_network(path: str | PathLike[str]) -> Network:
 
     `known` defaults to false, and `p` is required for a learned layer.
     """
-    content = _read_yaml(path)
-    if not isinstance(content, dict) or "layers" not in content:
+    content = strict_yaml.load(path)
+    if "layers" not in content:
         raise KoctError(f"{path}: the key 'layers' is missing; add `layers:` followed by a list of layers")
     for key in content:
         if key != "layers":
@@ -276,25 +277,6 @@ def _align(rows: list[list[str]]) -> str:
         lines.append("  ".join(cells).rstrip())
     rule = "-" * max(map(len, lines))
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
-
-
-def _read_yaml(path: str | PathLike[str]) -> object:
-    try:
-        import yaml
-    except ImportError:
-        raise KoctError(f"{path}: reading YAML requires PyYAML; install it with `pip install pyyaml`") from None
-    try:
-        with open(path, encoding="utf-8") as file:
-            return yaml.safe_load(file)
-    except UnicodeDecodeError:
-        raise KoctError(f"{path} is not UTF-8 text; save it as UTF-8") from None
-    except OSError as error:
-        raise KoctError(f"{path} cannot be read: {error.strerror}; give the path of a network file") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise KoctError(f"{path} is not valid YAML{where}: {what}; fix the file") from None
 
 
 def _layer(number: int, entry: object) -> Layer:

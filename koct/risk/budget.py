@@ -23,6 +23,10 @@ POOLED_RUNS = 4  # the spread pooled over all N counts as this many runs at each
 MIN_SPREAD = 0.01  # of the log mean error: no point of a curve is taken as known to better than one per cent
 ASSUMED_SPREAD = 0.1  # of the log error, when no N has repeated runs
 UNTESTED_DRIFT = 0.1  # of the log error per doubling of N, when the pilot is too small for held-out tests
+MIN_ERROR, MAX_ERROR = 1e-60, 1e60  # of a run, and of a target: the laws then stay far from the ends of float64
+MAX_CHANGE = 100.0  # of a log error, in a bootstrap replicate or by drift
+MAX_SIZES = 500  # different N of a pilot
+MAX_TABLE = 10_000_000  # seeds times different N: what fits into memory several times
 MAX_SPLITS = 8  # of a pilot into smaller N and held-out larger ones
 
 Misses = list[tuple[int, FloatArray]]  # (split, log prediction errors, shape (n_curves, n_sizes − split))
@@ -49,13 +53,23 @@ class Pilot:
             raise KoctError(
                 f"N and error must be 1-D and of equal length; they have shapes {N.shape} and {error.shape}"
             )
+        if not len(N):
+            raise KoctError("N is empty; a pilot needs runs at two or more N")
         if not np.all(valid := (N >= 2) & (np.round(N) == N)):
             raise KoctError(f"N = {N[~valid][0]:.16g} must be an integer of at least 2; correct or remove the run")
         if not np.all(valid := (error > 0) & np.isfinite(error)):
             raise KoctError(f"error = {error[~valid][0]:g} must be finite and above 0; correct or remove the run")
+        if not np.all(valid := (error >= MIN_ERROR) & (error <= MAX_ERROR)):
+            raise KoctError(
+                f"error = {error[~valid][0]:g} is too small or too large to compute with; rescale the errors"
+            )
         sizes, column = np.unique(N, return_inverse=True)
         if len(sizes) < 2:
             raise KoctError(f"N = {sizes[0]:.0f} in every run; a pilot needs runs at two or more N")
+        if len(sizes) > MAX_SIZES:
+            raise KoctError(
+                f"N has {len(sizes):,} different values, and a pilot at most {MAX_SIZES}; keep some of them"
+            )
         if seed is None:
             order = np.argsort(column, kind="stable")
             first = np.searchsorted(column[order], np.arange(len(sizes)))
@@ -65,6 +79,11 @@ class Pilot:
             _, row = np.unique(np.asarray(seed).astype(str), return_inverse=True)
             if len(np.unique(row * len(sizes) + column)) < len(row):
                 raise KoctError("seed has two runs at the same N; keep one of them")
+        if (row.max() + 1) * len(sizes) > MAX_TABLE:
+            raise KoctError(
+                f"seed has {row.max() + 1:,} different values at {len(sizes):,} different N, too many to compute with; "
+                f"number the runs at each N from 1"
+            )
         errors = np.full((row.max() + 1, len(sizes)), np.nan)
         errors[row, column] = error
         return cls(sizes, errors)
@@ -152,6 +171,7 @@ class Forecast:
     scores_ : mean squared log error of each law's predictions of the next N; None if the pilot has only two N
     """
 
+    @np.errstate(all="ignore")  # here and below: what overflows is out of reach, and comes out as infinite
     def __init__(self, pilot: Pilot, law: str = "auto", replicates: int = REPLICATES, seed: int = 0) -> None:
         if law != "auto" and law not in LAWS:
             raise KoctError(f"law = {law!r} is unknown; choose one of auto, {', '.join(LAWS)}")
@@ -190,6 +210,7 @@ class Forecast:
             f"replicates={len(self._curves) - 1})"
         )
 
+    @np.errstate(all="ignore")
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(error, low, high) at each N ≥ 2, each of shape (n,); `low` and `high` are the ends of the interval."""
         N = np.atleast_1d(np.asarray(N, dtype=float))
@@ -199,6 +220,7 @@ class Forecast:
         low, high = np.quantile(curves[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
         return curves[0], np.minimum(low, curves[0]), np.maximum(high, curves[0])
 
+    @np.errstate(all="ignore")
     def required(self, target: float, assurance: float | None = None) -> Answer:
         """The number of samples that brings the error down to `target`.
 
@@ -214,10 +236,13 @@ class Forecast:
         reason = self._reason(target / self._margins(assurance)[0], n, ratio)
         return Answer(target, self.law_, n, n_low, n_high, at, error, error_low, error_high, ratio, reason)
 
+    @np.errstate(all="ignore")
     def samples(self, target: float, assurance: float | None = None) -> FloatArray:
         """The real N of the forecast (first) and of every replicate, shape (1 + replicates,); inf if out of reach."""
         if not (target > 0 and math.isfinite(target)):
             raise KoctError(f"target = {target!r} must be finite and above 0; choose a positive error")
+        if not MIN_ERROR <= target <= MAX_ERROR:
+            raise KoctError(f"target = {target!r} is too small or too large to compute with; choose another error")
         aims = target / self._margins(assurance)
         N = np.empty(len(self._curves))
         for law, members, theta in self._groups:
@@ -267,7 +292,7 @@ class Forecast:
         for law, members, theta in self._groups:
             curves[members] = law.predict(theta, N)
         beyond = np.maximum(0, np.log2(N / self.pilot.N[-1]))
-        return curves * np.exp(self._drifts[:, None] * beyond)
+        return curves * np.exp(np.clip(self._drifts[:, None] * beyond, -MAX_CHANGE, MAX_CHANGE))
 
 
 # "np.random.Generator" is quoted below because NumPy would import numpy.random to evaluate it.
@@ -294,7 +319,8 @@ def _replicates(pilot: Pilot, count: int, rng: "np.random.Generator") -> FloatAr
     freedom = pilot.degrees_of_freedom
     widening = stdtrit(freedom, upper) / ndtri(upper) if freedom else 1.0
     lacking = np.maximum(0, pilot.log_variance() * widening**2 - deviation.var(axis=0))
-    return pilot.mean * np.exp(deviation + np.sqrt(lacking) * rng.standard_normal(deviation.shape))
+    deviation += np.sqrt(lacking) * rng.standard_normal(deviation.shape)
+    return pilot.mean * np.exp(np.clip(deviation, -MAX_CHANGE, MAX_CHANGE))
 
 
 def _spread_factors(pilot: Pilot, count: int, rng: "np.random.Generator") -> FloatArray:

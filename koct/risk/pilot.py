@@ -1,9 +1,11 @@
 """Read a pilot study: a CSV or Parquet file with columns N and error and, optionally, seed and arch."""
 
+import csv
 import difflib
-from csv import reader as csv_lines
+import re
+from collections import Counter
+from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -13,9 +15,27 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
-from koct.risk.budget import Pilot
+from koct.risk.budget import MAX_ERROR, MIN_ERROR, Pilot
 
 LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
+
+# Far above any pilot, and small enough for a laptop's memory and patience.
+LARGEST_FILE = 2**28  # bytes
+MOST_ROWS = 3_000_000
+MOST_COLUMNS = 10_000
+MOST_ARCHS = 64
+LONGEST_NAME = 100  # letters of an arch, a seed or a sweep
+
+OTHER_FORMATS = {  # by the bytes that a file begins with
+    b"PK\x03\x04": "is a spreadsheet (xlsx, ods) or a zip archive; save it as CSV",
+    b"\xd0\xcf\x11\xe0": "is a spreadsheet (xls); save it as CSV",
+    b"\x1f\x8b": "is compressed (gzip); unpack it first",
+    b"\xfd7zXZ": "is compressed (xz); unpack it first",
+    b"\x28\xb5\x2f\xfd": "is compressed (zstd); unpack it first",
+    b"\xff\xfe": "is UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "is UTF-16 text; save it as UTF-8",
+    b"ARROW1\0": "is an Arrow file; write it as Parquet or CSV",
+}
 
 
 def read_pilots(path: str | PathLike[str], metric: str | None = None, sweep: str | None = None) -> dict[str, Pilot]:
@@ -24,7 +44,7 @@ def read_pilots(path: str | PathLike[str], metric: str | None = None, sweep: str
     `metric` names the column with the error; if there is no such column but it ends in 2, it stands for the square of
     the column without the 2. `sweep` selects the rows with that value in the column sweep.
     """
-    table = _Table(path)
+    table = _Table(path, ["N", "error", "seed", "arch", "sweep", *((metric, metric[:-1]) if metric else ())])
     if "sweep" in table.names:
         table.keep_sweep(sweep)
     elif sweep is not None:
@@ -34,6 +54,8 @@ def read_pilots(path: str | PathLike[str], metric: str | None = None, sweep: str
     seed = table.texts("seed") if "seed" in table.names else None
     arch = table.texts("arch") if "arch" in table.names else np.full(len(N), "pilot", dtype=object)
     names, arch_index = np.unique(arch.astype(str), return_inverse=True)
+    if len(names) > MOST_ARCHS:
+        table.fail(f"column arch has {len(names):,} different values, and at most {MOST_ARCHS} are compared; keep some")
     if seed is not None:
         table.check_unique(arch_index, N, seed)
     pilots = {}
@@ -41,29 +63,57 @@ def read_pilots(path: str | PathLike[str], metric: str | None = None, sweep: str
         rows = arch_index == i
         if len(np.unique(N[rows])) < 2:
             table.fail(f"column N has only the value {N[rows][0]} for arch {name}; a pilot needs runs at two or more N")
-        pilots[str(name)] = Pilot.from_points(N[rows], error[rows], None if seed is None else seed[rows])
+        try:
+            pilots[str(name)] = Pilot.from_points(N[rows], error[rows], None if seed is None else seed[rows])
+        except KoctError as reason:
+            table.fail(str(reason))
     return pilots
 
 
 class _Table:
     """The columns of a file, each checked when it is requested; messages name the file, the row and the column."""
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], wanted: Sequence[str]) -> None:
         self.path = path
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise KoctError(f"{path} cannot be read: {error.strerror}; give the path of a pilot file") from None
-        if not data.strip():
-            self.fail("the file is empty; it needs a header line and one row per run")
-        self.table = self._parquet() if data.startswith(b"PAR1") else self._csv(data)
-        self.names: list[str] = self.table.column_names
-        for name in self.names:
-            if self.names.count(name) > 1:
-                self.fail(f"column {name} appears twice; keep one of them")
+        data = self._read()
+        self.names: list[str] = []
+        self.table = self._parquet(data, wanted) if data.startswith(b"PAR1") else self._csv(data)
         self.rows = np.arange(1, self.table.num_rows + 1)
         if not self.table.num_rows:
             self.fail("the file has a header but no rows; add one row per run")
+        if self.table.num_rows > MOST_ROWS:
+            self._too_many_rows(self.table.num_rows)
+
+    def _read(self) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read(LARGEST_FILE + 1)
+        except OSError as error:
+            raise KoctError(f"{self.path} cannot be read: {error.strerror}; give the path of a pilot file") from None
+        except ValueError:  # a NUL, or a letter that no file system has
+            raise KoctError(f"{str(self.path)!r} is not the name of a file; give the path of a pilot file") from None
+        if len(data) > LARGEST_FILE:
+            self.fail(f"the file has over {LARGEST_FILE >> 20} MiB; a pilot needs one row per run and four columns")
+        for start, problem in OTHER_FORMATS.items():
+            if data.startswith(start):
+                self.fail(f"the file {problem}")
+        if not data.startswith(b"PAR1"):
+            data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+        if not data.strip():
+            self.fail("the file is empty; it needs a header line and one row per run")
+        return data
+
+    def _too_many_rows(self, count: int) -> NoReturn:
+        self.fail(f"the file has {count:,} rows, and a pilot at most {MOST_ROWS:,}; keep one row per run")
+
+    def _name(self, names: Sequence[str]) -> None:
+        """Take the names of the columns, if each can be told from the others."""
+        if len(names) > MOST_COLUMNS:
+            self.fail(f"the file has {len(names):,} columns; keep N, error and, if there are several, seed and arch")
+        for name, count in Counter(names).items():
+            if count > 1:
+                self.fail(f"column {name or _shown(name)} appears twice; keep one of them")
+        self.names = list(names)
 
     def fail(self, problem: str) -> NoReturn:
         raise KoctError(f"{self.path}: {problem}")
@@ -72,46 +122,62 @@ class _Table:
         """Fail at the first row where `bad`, shape (n_rows,), is true."""
         row = int(np.flatnonzero(bad)[0])
         value = self.table[column][row].as_py()
-        self.fail(f"row {self.rows[row]}, column {column}: {value!r} {problem}")
+        self.fail(f"row {self.rows[row]}, column {column}: {_shown(value)} {problem}")
 
-    def _parquet(self) -> pa.Table:
+    def _parquet(self, data: bytes, wanted: Sequence[str]) -> pa.Table:
+        """The wanted columns; others may hold whatever they like."""
         try:
-            return pq.ParquetFile(self.path).read()
-        except (pa.ArrowException, OSError) as error:
-            self.fail(f"the file is not valid Parquet ({str(error).splitlines()[0]}); write it again")
+            file = pq.ParquetFile(pa.BufferReader(data))
+            self._name(file.schema_arrow.names)
+            if file.metadata.num_rows > MOST_ROWS:
+                self._too_many_rows(file.metadata.num_rows)
+            table = file.read(columns=[name for name in self.names if name in wanted], use_threads=False)
+            table.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            self.fail(f"the file is not valid Parquet ({first[:200]}); write it again")
+        return table
 
     def _csv(self, data: bytes) -> pa.Table:
-        from pyarrow import csv
+        from pyarrow import csv as arrow
 
+        if b"\0" in data:
+            self.fail("the file holds NUL bytes, so it is not text; save it as CSV in UTF-8, or as Parquet")
         try:
             data.decode("utf-8")
         except UnicodeDecodeError as error:
             row = data.count(b"\n", 0, error.start)
             start = data.rfind(b"\n", 0, error.start) + 1
             column = data.count(b",", start, error.start) + 1
-            self.fail(f"row {row}, column {column} is not UTF-8 text; save the file as UTF-8")
-        data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-        head = data.splitlines()[0].decode()
+            where = f"row {row}, column {column}" if row else "the header"
+            self.fail(f"{where} is not UTF-8 text; save the file as UTF-8")
+        head = re.split(rb"[\r\n]", data, maxsplit=1)[0].decode()
         separator = max(",;\t", key=head.count)
-        names = [name.strip() for name in next(csv_lines([head], delimiter=separator))]
         try:
-            return csv.read_csv(
+            names = [name.strip() for name in next(csv.reader([head], delimiter=separator))]
+        except csv.Error as error:
+            self.fail(f"the header cannot be read ({error}); it must name the columns, like N,error")
+        self._name(names)
+        try:
+            return arrow.read_csv(
                 pa.py_buffer(data),
-                read_options=csv.ReadOptions(column_names=names, skip_rows=1),
-                parse_options=csv.ParseOptions(delimiter=separator),
-                convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+                read_options=arrow.ReadOptions(column_names=names, skip_rows=1),
+                parse_options=arrow.ParseOptions(delimiter=separator),
+                convert_options=arrow.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
             )
-        except pa.ArrowException as error:
-            self.fail(" ".join(str(error).split())[:200])
+        except (pa.ArrowException, MemoryError) as error:
+            text = " ".join(str(error).split())[:200]
+            comma = "; write decimals with a point, like 0.05" if separator == "," and "columns, got" in text else ""
+            self.fail(text + comma)
 
     def keep_sweep(self, sweep: str | None) -> None:
         values = self.texts("sweep")
         known = sorted(set(values))
         if sweep is None and len(known) > 1:
-            self.fail(f"column sweep has {len(known)} values; choose one with --sweep: {', '.join(known)}")
+            self.fail(f"column sweep has {len(known)} values; choose one with --sweep: {_listed(known)}")
         if sweep is not None:
             if sweep not in known:
-                self.fail(f"column sweep has no value {sweep!r}; choose one of {', '.join(known)}")
+                self.fail(f"column sweep has no value {sweep!r}; choose one of {_listed(known)}")
             keep = values == sweep
             self.table, self.rows = self.table.filter(pa.array(keep)), self.rows[keep]
 
@@ -119,16 +185,25 @@ class _Table:
         if name not in self.names:
             near = difflib.get_close_matches(name.lower(), [have.lower() for have in self.names], 1, 0.6)
             near = [have for have in self.names if have.lower() in near]
-            hint = f"rename column {near[0]!r}?" if near else f"the columns are {', '.join(self.names)}"
+            hint = f"rename column {near[0]!r}?" if near else f"the columns are {_listed(self.names)}"
+            if len(self.names) == 1 and not near:
+                hint = f"the header is {_shown(self.names[0])}: separate its columns by commas"
             self.fail(f"column {name} is missing; {hint}")
-        return self.table[name]
+        try:
+            return _decoded(self.table[name])
+        except pa.ArrowException:
+            self.fail(f"column {name} has type {self.table[name].type}; it must hold text or numbers")
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         column = self.column(name)
+        if not (_is_number(column.type) or pa.types.is_string(column.type) or pa.types.is_null(column.type)):
+            self.fail(f"column {name} has type {column.type}; it must hold numbers")
         try:
-            cast = pc.cast(_trimmed(column), pa.float64(), safe=False)
+            cast = _cast(column)
         except pa.ArrowException:
-            bad = [not _is_number(value) for value in column.to_pylist()]
+            bad = np.arange(len(column)) == _first_that_is_no_number(column)
+            if re.fullmatch(r"\s*[+-]?[\d.]*\d,\d+([eE][+-]?\d+)?\s*", str(column[int(np.argmax(bad))])):
+                self.fail_at(bad, name, "has a comma; write decimals with a point, like 0.05, and a thousand as 1000")
             self.fail_at(bad, name, "is not a plain number; write it like 1000 or 1e-3")
         values = cast.to_numpy(zero_copy_only=False)
         if not np.all(np.isfinite(values)):
@@ -156,17 +231,21 @@ class _Table:
         values = self.numbers(name)
         if np.any(values <= 0):
             self.fail_at(values <= 0, name, "is not above zero; correct it or remove the row")
-        extreme = (values**power < 1e-150) | (values**power > 1e150)
+        with np.errstate(over="ignore", under="ignore"):
+            extreme = (values**power < MIN_ERROR) | (values**power > MAX_ERROR)
         if np.any(extreme):
             self.fail_at(extreme, name, "is too small or too large to compute with; rescale the column")
         return values**power
 
     def texts(self, name: str) -> NDArray[np.object_]:
         column = self.column(name)
-        try:
-            values = _trimmed(pc.cast(column, pa.string()))
-        except pa.ArrowException:
+        kinds = (_is_number, pa.types.is_string, pa.types.is_boolean, pa.types.is_null)
+        if not any(kind(column.type) for kind in kinds):
             self.fail(f"column {name} has type {column.type}; it must hold text or numbers")
+        values = _trimmed(pc.cast(column, pa.string()))
+        if (pc.max(pc.utf8_length(values)).as_py() or 0) > LONGEST_NAME:
+            long = pc.fill_null(pc.greater(pc.utf8_length(values), LONGEST_NAME), False).to_numpy()
+            self.fail_at(long, name, f"is longer than {LONGEST_NAME} letters; give it a shorter name")
         missing = pc.fill_null(pc.equal(values, ""), True).to_numpy()
         if missing.any():
             self.fail_at(missing, name, "is empty; fill it in or remove the row")
@@ -187,10 +266,43 @@ def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column
 
 
-def _is_number(value: object) -> bool:
-    """Whether Arrow reads this as a number. It is stricter than Python: no 1_000, no non-ASCII digits."""
-    try:
-        pc.cast(_trimmed(pa.chunked_array([[value]])), pa.float64(), safe=False)
-    except pa.ArrowException:
-        return False
-    return value is not None
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Without a dictionary, and text as plain strings."""
+    if pa.types.is_dictionary(column.type):
+        column = pc.cast(column, column.type.value_type)
+    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
+        column = pc.cast(column, pa.string())
+    return column
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _cast(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """As numbers. Arrow is stricter than Python: no 1_000, no non-ASCII digits."""
+    return pc.cast(_trimmed(column), pa.float64(), safe=False)
+
+
+def _first_that_is_no_number(column: pa.ChunkedArray) -> int:
+    """The first row, by bisection, that `_cast` fails at; there is one."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _cast(column.slice(low, middle - low))
+            low = middle
+        except pa.ArrowException:
+            high = middle
+    return low
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else str(value)
+    text = text if len(text) <= 40 else f"{text[:40]}…"
+    return repr(text) if isinstance(value, str) else text
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 12:,} more" if len(names) > 12 else ""
+    return ", ".join(name if len(name) <= 40 else f"{name[:40]}…" for name in names[:12]) + more

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from koct import metrics, registry
 from koct.blame import blamed
-from koct.contracts import Architecture, Problem, Sizes
+from koct.contracts import Architecture, Problem, Sizes, TorchrunArchitecture
 from koct.errors import KoctError
 from koct.options import Configured, Option, check, check_value, dotted, option, unknown
 from koct.spec import encode_curve
 from koct.workflow.sweep import Sweep
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a sweep
+STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
+LONGEST_NAME = 64  # characters: names become folders
+LARGEST = 2**63 - 1  # of whole numbers: costs, which are their products, remain numbers
 
 
 class Top(Configured):
@@ -26,6 +31,17 @@ class Top(Configured):
         "what problems that can use a GPU compute on: `auto` takes the GPU if there is one, and every log names it; "
         "changing it runs nothing again, since the numbers agree to rounding",
         default="auto",
+    )
+    longest_days: float = option(
+        "the run does not start if one of its jobs would take more days than this by its cost, on one core or a GPU",
+        default=30,
+        above=0,
+    )
+    memory_gb: float | None = option(
+        "the run does not start if the arrays of one of its jobs would take more GB than this; by default what the "
+        "machine has, and on a cluster no limit",
+        default=None,
+        above=0,
     )
 
 
@@ -56,7 +72,7 @@ class Grid(Configured):
 
 def read(config: Mapping[str, Any]) -> list[Sweep]:
     """The sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config."""
-    wrong = list(dict.fromkeys(_check_top(config)))
+    wrong = list(_check_numbers(config, [], set())) or list(dict.fromkeys(_check_top(config)))
     if not wrong:
         chosen = config["studies"][config["study"]]
         for name, entry in config["sweeps"].items():
@@ -108,7 +124,6 @@ def _canonical(sweep: Sweep) -> dict[str, Any]:
         "N": sweep.N,
         "seeds": sweep.seeds,
         "metric": sweep.metric,
-        "targets": sweep.targets,
         "untrained": sweep.problem.has_layers,
         "archs": [
             {
@@ -124,6 +139,17 @@ def _canonical(sweep: Sweep) -> dict[str, Any]:
 
 
 # What is wrong
+
+
+def _check_numbers(value: Any, path: Sequence[str | int], seen: set[int]) -> Iterator[str]:
+    """Whole numbers with which nothing can be reckoned, wherever they are."""
+    if type(value) is int and abs(value) > LARGEST:
+        digits = math.ceil(value.bit_length() * math.log10(2))
+        yield f"{dotted(path)} is a number of {digits} digits; give at most {LARGEST}"
+    elif isinstance(value, Mapping | list | tuple) and id(value) not in seen:  # an alias may stand for it elsewhere
+        seen.add(id(value))
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _check_numbers(item, [*path, key if isinstance(key, int) else str(key)], seen)
 
 
 def _check_top(config: Mapping[str, Any]) -> Iterator[str]:
@@ -153,6 +179,8 @@ def _check_names(config: Mapping[str, Any]) -> Iterator[str]:
         for name in config[key]:
             if not isinstance(name, str):
                 yield f"{key}: the name {name!r} must be text; put quotes around it"
+            elif len(name) > LONGEST_NAME:
+                yield f"{key}: the name {_too_long(name)}"
     for name in config["sweeps"]:
         if isinstance(name, str) and not NAME.fullmatch(name):
             yield f"sweeps: the name {name!r} may have letters, digits, '.', '_' and '-' only; rename it"
@@ -176,7 +204,7 @@ def _check_sweep(name: str, entry: Any, chosen: bool) -> list[str]:
     sources = [entry.get("problem"), *(entry["archs"] if isinstance(entry.get("archs"), list | tuple) else [])]
     if not chosen and any(isinstance(source, str) and registry.is_file(source) for source in sources):
         return []
-    wrong: list[str] = []
+    wrong = [text for i, source in enumerate(sources[1:]) for text in _check_stem(source, [*path, "archs", i])]
     problem = _loaded(registry.problem, entry.get("problem"), [*path, "problem"], wrong)
     archs = [_loaded(registry.architecture, source, [*path, "archs", i], wrong) for i, source in enumerate(sources[1:])]
     options = dict(Grid.options())
@@ -190,6 +218,7 @@ def _check_sweep(name: str, entry: Any, chosen: bool) -> list[str]:
         sections.setdefault(section(registry.architecture(source)), registry.architecture(source))
     for key, arch in sections.items():
         wrong += _collisions({key: None}, options, arch.source)
+    left_out = {}  # the options of architectures that the grid leaves out
     if problem and all(archs):  # else nobody knows which other keys there may be
         known = [*options, *sections]
         others = [key for key in entry if key not in known]
@@ -198,7 +227,8 @@ def _check_sweep(name: str, entry: Any, chosen: bool) -> list[str]:
             if others
             else {}
         )
-        sections |= {key: spare[key] for key in others if key in spare}  # options of one that the grid leaves out
+        left_out = {key: spare[key] for key in others if key in spare}
+        sections |= left_out
         wrong += [unknown([*path, str(key)], known) for key in others if key not in spare]
     given = {key: value for key, value in entry.items() if key in options}
     wrong += check(options, given, path)
@@ -209,7 +239,21 @@ def _check_sweep(name: str, entry: Any, chosen: bool) -> list[str]:
                 wrong.append(_missing_section([*path, key], arch))
             else:
                 wrong += check(arch.options(), values if values is not None else {}, [*path, key])
-    return wrong or list(_check_together(name, entry))
+    return wrong or [*_check_together(name, entry), *_check_left_out(name, entry, left_out)]
+
+
+def _check_stem(source: Any, path: Sequence[str | int]) -> Iterator[str]:
+    """The name of an architecture's own file, which becomes a folder."""
+    if isinstance(source, str) and registry.is_file(source):
+        stem = os.path.basename(source).removesuffix(".py")
+        if len(stem) > LONGEST_NAME:
+            yield f"{dotted(path)}: the file name {_too_long(stem)}"
+        elif not STEM.fullmatch(stem):
+            yield f"{dotted(path)} = {source!r} may have letters, digits, '.', '_' and '-' only in its name; rename it"
+
+
+def _too_long(name: str) -> str:
+    return f"{name[:20] + '...'!r} has {len(name)} characters, and {LONGEST_NAME} are the most; shorten it"
 
 
 def _missing_section(path: Sequence[str | int], arch: type[Architecture]) -> str:
@@ -268,8 +312,15 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
             yield from _check_file(name, sweep.problem, path)
 
 
-def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
-    import os
+def _check_left_out(name: str, entry: Mapping[str, Any], left_out: Mapping[str, type[Architecture]]) -> Iterator[str]:
+    """How processes would be started; whether the architecture could be fitted here matters to those who fit it."""
+    for key, kind in left_out.items():
+        if issubclass(kind, TorchrunArchitecture):
+            for text in kind.build(entry[key] or {}).check(build(name, entry).problem):
+                if text.split(maxsplit=1)[0] in kind.options():
+                    yield f"sweeps.{name}.{key}.{text}"
 
+
+def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
     if not isinstance(path, str) or not os.path.exists(path):
         yield f"sweeps.{name}: {problem.source} reads {path!r}, which does not exist; correct the path"

@@ -8,7 +8,7 @@ from typing import Any
 
 from koct import metrics, options, registry
 from koct.contracts import Architecture, Problem
-from koct.workflow.config import NAME, Grid, Top, section
+from koct.workflow.config import LONGEST_NAME, NAME, Grid, Top, section
 
 HEAD = ["| key | value | meaning |", "|---|---|---|"]
 
@@ -18,7 +18,8 @@ def document() -> str:
     lines = ["# config.yaml", "", "Printed by `koct config`, from the options that the code declares.", "", *HEAD]
     lines += options.table(Top.options())
     lines += ["| `studies` | mapping | A study is a name for a list of sweeps. |"]
-    lines += ["| `sweeps` | mapping | Every sweep by its name (letters, digits, `.`, `_`, `-`; it is a folder name). |"]
+    letters = f"at most {LONGEST_NAME} letters, digits, `.`, `_`, `-`; it is a folder name"
+    lines += [f"| `sweeps` | mapping | Every sweep by its name ({letters}). |"]
     lines += options.table(Grid.options(), "sweeps.NAME.")
     lines += ["", f"Metrics: {', '.join(f'`{name}`' for name in metrics.names())}; a 2 behind the name stands for the "]
     lines[-1] += "square of its mean over seeds, such as `rrmse_peak2`."
@@ -58,11 +59,16 @@ def schema() -> dict[str, Any]:
     ]
     top = options.schema(Top.options())
     names = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
-    top["properties"]["studies"] = {"type": "object", "minProperties": 1, "additionalProperties": names}
+    top["properties"]["studies"] = {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"maxLength": LONGEST_NAME},
+        "additionalProperties": names,
+    }
     top["properties"]["sweeps"] = {
         "type": "object",
         "minProperties": 1,
-        "propertyNames": {"pattern": f"^{NAME.pattern}$"},
+        "propertyNames": {"pattern": f"^{NAME.pattern}$", "maxLength": LONGEST_NAME},
         "additionalProperties": sweep,
     }
     top["required"] += ["studies", "sweeps"]

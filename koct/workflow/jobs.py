@@ -1,27 +1,30 @@
 """What the rules ask about their jobs: which rule makes a file, what a job reads, depends on and asks for.
 
-A spec is what a job takes from its sweep's config and, as a hash, the code it runs. It is the job's parameter, so a
-change to either reruns the job, and a change to anything else does not.
+A spec is what a job takes from its sweep's config and, as a hash, the code it runs. It is the job's parameter and part
+of the stamp of its outputs, so a change to either reruns the job, and a change to anything else does not.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from koct import metrics
 from koct.contracts import Architecture, Cost, Problem
 from koct.registry import module_of
 from koct.spec import encode_curve, encode_problem
-from koct.workflow import config, paths, resources
-from koct.workflow.sources import digest
+from koct.stamps import checksum_of, crc
+from koct.workflow import config, paths, planned, resources, stages
+from koct.workflow.sources import reached
 from koct.workflow.sweep import Sweep
 
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
+LARGE_FILE = 10**8  # bytes of a user's file that is too large to be read whenever a run is planned
 
 
 class Jobs:
@@ -29,11 +32,12 @@ class Jobs:
 
     def __init__(self, settings: Mapping[str, Any]):
         self.study = config.read(settings)
+        self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
         self.cells = [paths.cell(**cell) for sweep in self.study for cell in sweep.grid()]
         self.device = settings.get("device", "auto")
         self.canonical = config.canonical(self.study)
-        self.evaluation = digest("koct.evaluation", *metrics.modules())
+        self.evaluation = stages.evaluation()
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
         self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
@@ -48,7 +52,15 @@ class Jobs:
             "KOCT_DEVICE": self.device,
             "KOCT_GPU_SWEEPS": " ".join(on_gpu),
             "KOCT_EVALUATION": self.evaluation,
+            **self.sources,
         }
+
+    def _own_sources(self) -> set[str]:
+        """The users' Python files that jobs import, what they import from their own folders included."""
+        used = {module_of(sweep.problem.source, Problem) for sweep in self.study}
+        used |= {module_of(arch.source, Architecture) for sweep in self.study for arch in sweep.archs + sweep.required}
+        own = {source for source in used if source.endswith(".py")}
+        return {source for source in reached(own) if source.endswith(".py")} if own else set()
 
     # Which rule makes a file follows from its cost: patterns of wildcards
 
@@ -80,25 +92,37 @@ class Jobs:
     # What a job depends on
 
     def pool_spec(self, wildcards: Wildcards) -> str:
-        return self._pool_spec(wildcards.sweep)
+        return f'{{"seed": {wildcards.seed}, {self._pool_spec(wildcards.sweep)}'
 
     def _pool_spec(self, name: str) -> str:
+        """What the pools of a sweep share: JSON without its opening brace."""
         sweep = self.sweeps[name]
         wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": sweep.sizes.values()}
-        return _spec(wanted, "koct.problems.pools", _problem_code(sweep))
+        return _spec("pool", {**wanted, **_files(sweep.problem)}, sweep.problem.source)[1:]
 
-    def problem_spec(self, *modules: str, layers: bool = True) -> Callable[[Wildcards], str]:
+    def problem_spec(self, stage: str) -> Callable[[Wildcards], str]:
         """Of a stage that knows the problem alone."""
+        return lambda wildcards: self._problem_spec(stage, self.sweeps[wildcards.sweep])
 
-        def spec(wildcards: Wildcards) -> str:
-            sweep = self.sweeps[wildcards.sweep]
-            wanted = {"sweep": sweep.name, "problem": encode_problem(sweep.problem, layers=layers)}
-            return _spec(wanted, *modules, _problem_code(sweep))
+    def _problem_spec(self, stage: str, sweep: Sweep, **others: Any) -> str:
+        problem = encode_problem(sweep.problem, layers=stage != "gram")
+        return _spec(
+            stage, {"sweep": sweep.name, "problem": problem, **others, **_files(sweep.problem)}, sweep.problem.source
+        )
 
-        return spec
+    def gram_spec(self, wildcards: Wildcards) -> str:
+        return self._problem_spec("gram", self.sweeps[wildcards.sweep], seed=int(wildcards.seed))
+
+    def untrained_spec(self, wildcards: Wildcards) -> str:
+        sweep = self.sweeps[wildcards.sweep]
+        return self._problem_spec("untrained", sweep, seeds=sweep.seeds)
 
     def fit_spec(self, wildcards: Wildcards) -> str:
         return f'{{"N": {wildcards.N}, "seed": {wildcards.seed}, {self._curve_spec(wildcards.sweep, wildcards.arch)}'
+
+    def row_spec(self, wildcards: Wildcards) -> str:
+        """Of a row: that of its fit, and what evaluates it."""
+        return json.dumps({**json.loads(self.fit_spec(wildcards)), "evaluation": self.evaluation}, sort_keys=True)
 
     def _curve_spec(self, name: str, arch_name: str) -> str:
         """What the fits of one curve share: JSON without its opening brace."""
@@ -106,23 +130,45 @@ class Jobs:
         arch = sweep.arch(arch_name)
         inputs = list(self._fit_inputs(sweep, arch))
         wanted = {**encode_curve(name, sweep.problem, arch, sweep.lambdas), "inputs": inputs}
-        code = ["koct.cells", _arch_code(arch), f"koct.metrics.{sweep.problem.validation_metric}"]
         if resources.fit_class(sweep, arch) == "cheap":
             wanted["evaluation"] = self.evaluation  # the same job evaluates
-        if arch.launch == "torchrun":
-            code.append("koct.distributed")
-        return _spec(wanted, *code, _problem_code(sweep))[1:]
+        return _spec("fit", wanted, sweep.problem.source, arch.source)[1:]
 
-    def recons_code(self, wildcards: Wildcards) -> str:
+    def recons_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
-        metric = f"koct.metrics.{sweep.problem.validation_metric}"
-        return digest("koct.report.recons", metric, _problem_code(sweep), *map(_arch_code, sweep.archs))
+        wanted = {"problem": encode_problem(sweep.problem, layers=True), "archs": [arch.source for arch in sweep.archs]}
+        return _spec("figure-recons", wanted, sweep.problem.source, *wanted["archs"])
 
-    def metric_of_sweeps(self) -> str:
-        return json.dumps({sweep.name: sweep.metric for sweep in self.study})
+    def study_spec(self) -> str:
+        """Of the collected rows: what each has to be, as a hash of what the cells of its curve share."""
+        sweeps = []
+        for sweep, about in zip(self.study, json.loads(self.canonical), strict=True):
+            archs = [
+                {
+                    **{key: described[key] for key in ("name", "label", "colour", "marker")},
+                    "spec": checksum_of(
+                        {**json.loads("{" + self._curve_spec(sweep.name, arch.name)), "evaluation": self.evaluation}
+                    ),
+                }
+                for arch, described in zip(sweep.archs, about["archs"], strict=True)
+            ]
+            kept = {key: about[key] for key in ("name", "label", "metric", "N", "seeds")}
+            untrained = self._problem_spec("untrained", sweep, seeds=sweep.seeds) if about["untrained"] else None
+            untrained = untrained and checksum_of(json.loads(untrained))
+            sweeps.append({**kept, "archs": archs, "untrained": untrained})
+        config_hash = hashlib.sha256(self.canonical.encode()).hexdigest()
+        return _spec("collect", {"sweeps": sweeps, "config": config_hash})
 
-    def targets_of_sweeps(self) -> str:
-        return json.dumps({sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study})
+    def calibration_spec(self) -> str:
+        return _spec("calibrate", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
+
+    def budget_spec(self) -> str:
+        wanted = {sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study}
+        return _spec("budgets", {"wanted": wanted})
+
+    def report_spec(self, stage: str) -> str:
+        """Of a stage whose result depends on its inputs alone."""
+        return _spec(stage, {})
 
     # What a job reads
 
@@ -155,12 +201,9 @@ class Jobs:
         """What a problem reads from disk."""
         return list(self.sweeps[wildcards.sweep].problem.files())
 
-    def seeds(self, wildcards: Wildcards) -> tuple[int, ...]:
-        return self.sweeps[wildcards.sweep].seeds
-
     def pools(self, wildcards: Wildcards) -> list[str]:
         """Of all seeds of a sweep."""
-        return [paths.pool(wildcards.sweep, seed) for seed in self.seeds(wildcards)]
+        return [paths.pool(wildcards.sweep, seed) for seed in self.sweeps[wildcards.sweep].seeds]
 
     def first_pool(self, wildcards: Wildcards) -> str:
         return self.pools(wildcards)[0]
@@ -224,13 +267,17 @@ def _either(names: Iterable[str]) -> str:
     return "|".join(map(re.escape, sorted(names))) or NONE
 
 
-def _spec(wanted: Mapping[str, Any], *modules: str) -> str:
-    return json.dumps({**wanted, "code": digest(*modules)}, sort_keys=True)
+def _spec(stage: str, wanted: Mapping[str, Any], problem: str = "", *archs: str) -> str:
+    return json.dumps({**wanted, "code": stages.code(stage, problem, *archs)}, sort_keys=True)
 
 
-def _problem_code(sweep: Sweep) -> str:
-    return module_of(sweep.problem.source, Problem)
-
-
-def _arch_code(arch: Architecture) -> str:
-    return module_of(arch.source, Architecture)
+def _files(problem: Problem) -> dict[str, Any]:
+    """The checksums of the files that a problem reads; of a very large one, its size."""
+    found = {}
+    for path in problem.files():
+        if os.path.isdir(path) or os.path.getsize(path) > LARGE_FILE:
+            found[path] = str(os.path.getsize(path))
+        else:
+            with open(path, "rb") as file:
+                found[path] = crc(file.read())
+    return {"files": found} if found else {}

@@ -1,9 +1,11 @@
-"""One run at a time in a folder, and what a crashed one left in SLURM's queue."""
+"""One run at a time in a folder, and what a crashed one left: temporary files, and jobs in SLURM's queue."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import re
 import subprocess
 import time
 from typing import IO
@@ -12,6 +14,8 @@ from koct.errors import KoctError
 
 LOCK = ".snakemake/koct.lock"
 PREFIX = "koct_"  # of job names: slurm-jobname-prefix in profiles/slurm
+TEMPORARY = re.compile(r"\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")  # as koct.files.temporary_name makes them
+DAY = 86400
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"
 
 
@@ -32,6 +36,33 @@ def take_lock(folder: str | os.PathLike[str] = ".") -> IO[str] | None:
     file.write(f"process {os.getpid()} on {os.uname().nodename}")
     file.flush()
     return file
+
+
+def remove_temporaries(folder: str | os.PathLike[str] = "results") -> list[str]:
+    """Remove the temporary files of dead processes, here or a day ago elsewhere; returns their paths."""
+    removed = []
+    for place, _, names in os.walk(folder):
+        for name in names:
+            found = TEMPORARY.fullmatch(name) if name.startswith(".") else None
+            if found:
+                path = os.path.join(place, name)
+                with contextlib.suppress(OSError):
+                    if _is_dead(path, found["host"], int(found["pid"])):
+                        os.remove(path)
+                        removed.append(path)
+    return removed
+
+
+def _is_dead(path: str, host: str, pid: int) -> bool:
+    if host != os.uname().nodename:
+        return time.time() - os.path.getmtime(path) > DAY
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def cancel_leftovers(folder: str | os.PathLike[str] = ".") -> list[str]:

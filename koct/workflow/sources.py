@@ -1,7 +1,7 @@
 """Which modules a stage is made of, so that a change to one of them reruns just the stages that use it.
 
 A module is a dotted name of this package or the path of a user's own file. What counts is its syntax tree: comments,
-docstrings and layout rerun nothing.
+docstrings and layout rerun nothing. A data file beside a module of this package counts if the module names it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
-INERT = {"koct.blame", "koct.errors", "koct.options", "koct.own_files", "koct.registry", "koct.spec"}
+INERT = {"koct.blame", "koct.errors", "koct.options", "koct.own_files", "koct.registry", "koct.spec", "koct.stamps"}
 INERT |= {"koct.workflow.paths"}
+DATA = (".json", ".csv", ".npz")  # endings of data files
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"cost", "check", "label", "colour", "marker", "pictured", "section"}
 
@@ -61,8 +62,16 @@ def _read(module: str) -> Module:
     words: list[str] = []
     imports: set[tuple[int, str]] = set()
     _walk(ast.parse(path.read_bytes(), str(path)), words, imports)
+    if not module.endswith(".py"):
+        words += (hashlib.sha256(file.read_bytes()).hexdigest() for file in _data_files(path, words))
     text = " ".join(words).encode("utf-8", "surrogatepass")
     return Module(hashlib.sha256(text).hexdigest(), frozenset(imports))
+
+
+def _data_files(path: Path, words: Iterable[str]) -> list[Path]:
+    """The data files beside a module that it names."""
+    names = {word[1:-1] for word in words if word[1:-1].endswith(DATA)}
+    return [path.with_name(name) for name in sorted(names) if path.with_name(name).is_file()]
 
 
 def _walk(node: ast.AST, words: list[str], imports: set[tuple[int, str]]) -> None:

@@ -1,0 +1,123 @@
+"""How a command ends that could not do its work: one sentence on stderr, and an exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterable
+
+from koct.errors import KoctError
+
+NO = 1  # a verb's answer is no, or nobody reads it
+MISTAKE = 2  # something that the user can put right
+BUG = 3  # something that only a change to koct can put right
+INTERRUPTED = 130  # Ctrl-C, as shells report it
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FIXES = {
+    errno.ENOENT: "correct the path",
+    errno.ENOTDIR: "correct the path",
+    errno.ENAMETOOLONG: "give it a shorter name",
+    errno.ELOOP: "correct the links",
+    errno.EISDIR: "give the path of a file",
+    errno.EACCES: "change the permissions, or choose another place",
+    errno.EPERM: "change the permissions, or choose another place",
+    errno.EROFS: "choose another place",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    **dict.fromkeys(FULL, "make room and run it again"),
+}
+
+
+def show_anything() -> None:
+    """Let a terminal show a question mark where it lacks a letter."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")
+
+
+def say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # there may be no stderr
+        if sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
+
+
+def flushed() -> OSError | None:
+    """Write what waits in stdout; if it cannot be written, why, and then it is given up."""
+    if sys.stdout is None:
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):  # Python would try again at its end, and say so
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    except ValueError:  # it is closed
+        pass
+    return None
+
+
+def ended(error: BaseException, writing: Iterable[str] = ()) -> int:
+    """Say what went wrong; gives the exit status. `writing` are the files that the command was to write."""
+    unwritten = flushed()
+    if isinstance(error, KeyboardInterrupt):
+        say("koct: interrupted")
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        return NO
+    if unwritten is not None and isinstance(error, OSError) and error.filename is None:
+        sentence: str | None = _output(unwritten)
+    else:
+        sentence = _sentence(error, list(writing))
+    if sentence is not None:
+        say(f"koct: error: {sentence}")
+        return MISTAKE
+    if os.environ.get("KOCT_TRACEBACK"):
+        import traceback
+
+        say("".join(traceback.format_exception(error)).rstrip())
+    what = " ".join(str(error).split())[:500]
+    say(
+        f"koct: internal error: {type(error).__name__}: {what} (KOCT_TRACEBACK=1 shows the traceback; please report it)"
+    )
+    return BUG
+
+
+def unwritten() -> int:
+    """The exit status of a command that has done its work: whether its output could be written."""
+    error = flushed()
+    if error is None:
+        return 0
+    if isinstance(error, BrokenPipeError):
+        return NO
+    say(f"koct: error: {_output(error)}")
+    return MISTAKE
+
+
+def _output(error: OSError) -> str:
+    return f"the output cannot be written: {error.strerror or os.strerror(error.errno or 0)}{_fix(error)}"
+
+
+def _fix(error: OSError) -> str:
+    return f"; {FIXES[error.errno]}" if error.errno in FIXES else ""
+
+
+def _sentence(error: BaseException, writing: list[str]) -> str | None:
+    """What a user can put right; None if it is a bug."""
+    if isinstance(error, KoctError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        why = f": {error}" if str(error) else ""
+        return f"out of memory{why}; run fewer jobs at once (--cores), or use a larger machine"
+    if isinstance(error, RecursionError):
+        return "an input nests too deeply to be read; simplify it (KOCT_TRACEBACK=1 shows where)"
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "koct":
+        return f"the Python package {error.name.partition('.')[0]} is not installed; `make setup` installs koct's own"
+    if isinstance(error, OSError) and error.errno is not None:
+        what = error.strerror or os.strerror(error.errno)
+        if error.filename is not None:
+            name = error.filename if isinstance(error.filename, int) else os.fsdecode(error.filename)
+            return f"{name}: {what}{_fix(error)}"
+        return f"{', '.join(writing)}: {what}{_fix(error)}" if writing else _output(error)
+    return None

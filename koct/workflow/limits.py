@@ -1,0 +1,195 @@
+"""Studies that no machine could finish stop before their first job: by what their jobs cost, and what there is."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from koct.blame import blamed
+from koct.contracts import Architecture, Cost, TorchrunArchitecture
+from koct.errors import KoctError
+from koct.options import Configured
+from koct.workflow import resources
+from koct.workflow.config import Top, section
+from koct.workflow.sweep import Sweep
+
+GPU_SPEED = 100  # how much faster than a core a GPU may be
+RANK = 2.5e9  # bytes that the cost of a process of torchrun may count for torch, CUDA and NCCL: they are no arrays
+DAY = 86400
+
+
+class Limits(NamedTuple):
+    """What a job may take."""
+
+    memory: float | None  # bytes for its arrays; None: any number
+    days: float
+    device: str  # as the config says
+    gpu: bool  # whether problems that can use a GPU find one
+
+
+class Job(NamedTuple):
+    """The largest job of a stage."""
+
+    what: str
+    cost: Callable[[], Cost]
+    keys: Sequence[str]  # options that make it smaller, below the sweep in the config
+    faster: Sequence[str] = ()  # options that make it shorter alone
+    takes_gpu: bool = True
+    processes: int = 1  # on one machine
+    base: float = 0  # bytes of its cost, per process, that are no arrays
+
+
+def check(study: Sequence[Sweep], settings: Mapping[str, Any], local: bool) -> None:
+    """A KoctError for a study with a job that is too large; `local`: its jobs run on this machine."""
+    given, days = settings.get("memory_gb"), settings.get("longest_days", Top.options()["longest_days"].default)
+    memory = 1e9 * given if given is not None else machine_memory() if local else None
+    wrong = too_large(study, settings.get("device", "auto"), memory, days, gpu=not local or has_gpu())
+    if wrong:
+        raise KoctError("config: " + "\nconfig: ".join(wrong))
+
+
+def too_large(
+    sweeps: Sequence[Sweep], device: str, memory_bytes: float | None, longest_days: float, gpu: bool = True
+) -> list[str]:
+    """A sentence for every sweep and stage with a job that takes more memory or time than that.
+
+    No memory is checked if `memory_bytes` is None. `gpu`: problems that can use a GPU find one.
+    """
+    limits = Limits(memory_bytes, longest_days, device, gpu)
+    found: list[str] = []
+    for sweep in sweeps:
+        with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs + sweep.required)):
+            found += _of_sweep(sweep, limits)
+    return found
+
+
+def _of_sweep(sweep: Sweep, limits: Limits) -> list[str]:
+    """Fits by several processes come last: to cost one of an absurd size takes long."""
+    found = [_worst(sweep, [job], limits) for job in _stages(sweep)]
+    archs = sweep.archs + sweep.required
+    found += [_worst(sweep, [_fit(sweep, arch) for arch in archs if arch.launch == "process"], limits)]
+    if not any(found):
+        found += [_worst(sweep, [_fit(sweep, arch) for arch in archs if arch.launch != "process"], limits)]
+    return [sentence for sentence in found if sentence]
+
+
+def _stages(sweep: Sweep) -> Iterator[Job]:
+    sizes = _whole(sweep.problem)
+    needs = {need for arch in sweep.archs + sweep.required for need in arch.needs()}
+    pool = [f"pool.{key}" for key in type(sweep.sizes).options()]
+    yield Job("the pool", lambda: resources.pool(sweep), [*pool, *sizes])
+    if sweep.problem.has_shared:
+        yield Job("the known operator", lambda: resources.shared(sweep), sizes, takes_gpu=False)
+    if "normal" in needs:
+        yield Job("the normal matrix", lambda: resources.normal(sweep), sizes, takes_gpu=False)
+    if "gram" in needs:
+        yield Job("the Gram matrix", lambda: resources.gram(sweep), ["pool.train", *sizes])
+
+
+def _fit(sweep: Sweep, arch: Architecture) -> Job:
+    N = max(sweep.N)
+    faster = [f"{section(type(arch))}.{key}" for key in _whole(arch)] + ["lambdas"] * arch.uses_lambdas
+    job = Job(
+        f"the fit of {arch.name} with N = {N}",
+        lambda: resources.fit(sweep, arch, N),
+        ["N", *_whole(sweep.problem)],
+        faster,
+    )
+    if isinstance(arch, TorchrunArchitecture):
+        what = f"{job.what} on {arch.ranks} rank{'s' if arch.ranks > 1 else ''}"
+        job = job._replace(what=what, processes=arch.ranks // arch.nodes, base=RANK)
+    return job
+
+
+def _worst(sweep: Sweep, jobs: Sequence[Job], limits: Limits) -> str | None:
+    """A sentence about the job that is most too large, if one is."""
+    found = [_excess(sweep, job, limits) for job in jobs]
+    return max(found, key=lambda pair: pair[0], default=(0, None))[1]
+
+
+def _excess(sweep: Sweep, job: Job, limits: Limits) -> tuple[float, str | None]:
+    """How many times what there is a job takes, and in words; (0, None) if there is enough."""
+    what = f"sweeps.{sweep.name}: {job.what}"
+    on_gpu = job.takes_gpu and limits.gpu and resources.on_gpu(sweep, limits.device)
+    try:
+        cost = job.cost()
+        if cost is resources.UNKNOWN:
+            return 0, None
+        memory, days = _memory(cost, job, on_gpu), cost.operations / resources.SPEED / DAY
+    except OverflowError:
+        memory = days = math.inf
+    days /= GPU_SPEED if on_gpu else 1
+    if not (math.isfinite(memory) and math.isfinite(days)):
+        return math.inf, f"{what} would cost more than a number can say; {_lower([*job.keys, *job.faster])}"
+    if limits.memory is not None and memory > limits.memory:
+        has = f"needs {_amount(memory / 1e9)} GB of memory, and a job may take {_amount(limits.memory / 1e9)} GB"
+        return memory / limits.memory, f"{what} {has}; {_lower(job.keys)}, or set memory_gb if there is more"
+    if days > limits.days:
+        place = "a GPU" if on_gpu else "a core"
+        takes = f"takes about {_amount(days)} days on {place}, and longest_days is {_amount(limits.days)}"
+        return days / limits.days, f"{what} {takes}; {_lower([*job.keys, *job.faster])}, or raise longest_days"
+    return 0, None
+
+
+def _memory(cost: Cost, job: Job, on_gpu: bool) -> float:
+    """Bytes of the machine's memory; what a GPU holds is counted for the host as well, in case there is none."""
+    return job.processes * max(0.0, cost.host_bytes - (cost.gpu_bytes if on_gpu else job.base))
+
+
+def _whole(configured: Configured) -> list[str]:
+    """The options that are whole numbers and change a result: mostly sizes."""
+    return [
+        name
+        for name, option in configured.options().items()
+        if int in (option.kind, *typing.get_args(option.kind)) and option.result and getattr(configured, name)
+    ]
+
+
+def _lower(keys: Sequence[str]) -> str:
+    return f"lower {' or '.join(filter(None, [', '.join(keys[:-1]), *keys[-1:]]))}" if keys else "make it smaller"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if 10 <= value < 1e6 else f"{value:.2g}"
+
+
+# The machine
+
+
+def machine_memory(root: str = "/") -> int | None:
+    """Bytes of memory of this machine, or of the control group that this process is in; None if nobody says."""
+    found = list(_group_limits(root))
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min((size for size in found if size > 0), default=None)
+
+
+def _group_limits(root: str) -> Iterator[int]:
+    """Of the groups, one in the other, of this process: version 2 and version 1."""
+    for line in _text(root, "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
+        for place in (PurePosixPath(group), *PurePosixPath(group).parents):
+            text = _text(root, "sys/fs/cgroup", folder, str(place).lstrip("/"), name).strip()
+            if text.isdigit():
+                yield int(text)
+
+
+def _text(*parts: str) -> str:
+    try:
+        with open(os.path.join(*parts), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def has_gpu() -> bool:
+    """Whether this machine seems to have an NVIDIA GPU; found out in no time."""
+    return any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg")))

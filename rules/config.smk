@@ -1,0 +1,16 @@
+# The package beside the Snakefile is the one that runs; config files are read strictly before Snakemake reads them.
+
+import os
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+sys.path.insert(0, workflow.basedir)
+
+from koct import strict_yaml
+from koct.errors import KoctError
+
+try:
+    strict_yaml.check_files(["config.yaml", *workflow.overwrite_configfiles])
+except KoctError as error:
+    raise WorkflowError(str(error))

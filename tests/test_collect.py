@@ -1,0 +1,118 @@
+"""Rows enter a table only if each is the row of the cell that was asked for."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+from test_planned import SMALL
+
+from koct import results
+from koct.errors import KoctError
+from koct.files import read_json, write_json
+from koct.workflow.jobs import Jobs
+
+ROW = "results/cells/H4/ko/N4_seed1.json"
+OTHER = "results/cells/H4/ko/N8_seed1.json"
+
+
+@pytest.fixture(scope="module")
+def finished(checkout):
+    run = checkout()
+    run.path("config.yaml").write_text(yaml.safe_dump(SMALL))
+    run.snakemake()
+    return run
+
+
+@pytest.fixture
+def collect(finished, monkeypatch, tmp_path):
+    """Collect the rows of a copy: call it with a change to the row."""
+    shutil.copytree(finished.path("results/cells"), tmp_path / "results/cells")
+    shutil.copytree(finished.path("results/untrained"), tmp_path / "results/untrained")
+    monkeypatch.chdir(tmp_path)
+    spec = json.loads(Jobs(SMALL).study_spec())
+
+    def run(change=lambda: None):
+        change()
+        results.collect(spec, "cells.parquet", "untrained.parquet")
+        return results.read("cells.parquet")[0]
+
+    run.spec = spec
+    return run
+
+
+def resealed(**changes):
+    """Change a row and stamp it again, as a program would that means well."""
+    row, stamp = read_json(ROW)
+    write_json(ROW, {**row, **changes}, stamp)
+
+
+def test_rows_as_they_were_made_are_collected(collect, finished):
+    rows = collect()
+    assert len(rows) == 8
+    assert rows == results.read(finished.path("results/cells.parquet"))[0]
+
+
+def edit(old, new):
+    with open(ROW, encoding="utf-8") as file:
+        text = file.read()
+    assert old in text
+    with open(ROW, "w", encoding="utf-8") as file:
+        file.write(text.replace(old, new, 1))
+
+
+WRONG = {
+    "edited by hand": (lambda: edit('"mse": 0', '"mse": 1'), "is damaged: its checksum is wrong"),
+    "another cell's": (lambda: shutil.copy(OTHER, ROW), r"is the row of another cell \(N differ\)"),
+    "NaN": (lambda: resealed(mse=float("nan")), "has mse = nan, which is no error"),
+    "infinite": (lambda: resealed(val_mse=float("inf")), "has val_mse = inf, which is no error"),
+    "negative": (lambda: resealed(rrmse_peak=-1), "has rrmse_peak = -1, which is no error"),
+    "text": (lambda: resealed(mse="0.5"), "has mse = 0.5, which is no error"),
+    "missing": (lambda: shutil.move(ROW, "elsewhere"), f"{ROW} is missing; `snakemake {ROW}` makes it"),
+    "empty": (lambda: open(ROW, "w").close(), "has no stamp"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_row_is_named_and_the_tables_stay(collect, tmp_path, change, message):
+    collect()
+    before = (tmp_path / "cells.parquet").read_bytes()
+    with pytest.raises(KoctError, match=message) as caught:
+        collect(change)
+    assert str(caught.value).startswith(ROW)
+    assert (tmp_path / "cells.parquet").read_bytes() == before
+
+
+def other_lambdas(sweep):
+    sweep["lambdas"] = [1e-3, 1.0]
+
+
+def other_views(sweep):
+    sweep["V"] = 6
+
+
+@pytest.mark.parametrize("change", [other_lambdas, other_views])
+def test_rows_of_another_config_are_refused(collect, change):
+    config = json.loads(json.dumps(SMALL))
+    change(config["sweeps"]["H4"])
+    collect.spec.clear()
+    collect.spec.update(json.loads(Jobs(config).study_spec()))
+    with pytest.raises(KoctError, match=f"^{ROW} was made with other options or other code than those of this study"):
+        collect()
+
+
+def test_a_failing_collect_keeps_the_tables_of_the_workflow(finished):
+    """Snakemake deletes what a job is about to write; these files are kept until there are new ones."""
+    before = {name: finished.path(f"results/{name}").read_bytes() for name in ("cells.parquet", "table_scaling.tex")}
+    module = finished.path("koct/results.py")
+    text = module.read_text()
+    module.write_text(text.replace("    sweeps = spec[", '    raise KoctError("not today")\n    sweeps = spec['))
+    try:
+        done = finished.snakemake(check=False)
+        assert done.returncode == 1
+        assert "koct: error: not today" in done.stderr
+        assert {name: finished.path(f"results/{name}").read_bytes() for name in before} == before
+    finally:
+        module.write_text(text)
+    finished.snakemake()
+    assert finished.path("results/table_scaling.tex").read_bytes() == before["table_scaling.tex"]

@@ -1,0 +1,238 @@
+"""Studies that no machine could finish, and options with which nothing could be learned, stop before the first job."""
+
+import os
+import re
+import time
+
+import numpy as np
+import pytest
+import yaml
+from conftest import ROOT, SMALL_FANBEAM
+
+from koct.contracts import Sizes
+from koct.errors import KoctError
+from koct.operators.fanbeam import FanBeam, Projector
+from koct.problems.fanbeam import FanBeamProblem
+from koct.workflow import limits, resources
+from koct.workflow.config import build, read
+
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+GIB = 2**30
+SMALL_SIZES = Sizes(train=1, val=1, test=1)
+
+
+def wrong(name="H8", memory=24 * GIB, days=30, device="auto", gpu=False, **changes):
+    """What is said of a sweep of config.yaml with other options."""
+    return limits.too_large([build("mine", {**CONFIG["sweeps"][name], **changes})], device, memory, days, gpu)
+
+
+@pytest.mark.parametrize("study", CONFIG["studies"])
+def test_every_study_fits_a_machine_of_24_gib(study):
+    assert limits.too_large(read({**CONFIG, "study": study}), "cpu", 24 * GIB, 30) == []
+
+
+def test_the_example_fits_a_small_machine(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    entry = yaml.safe_load((ROOT / "docs/your-own/config.yaml").read_text())["sweeps"]["photo"]
+    assert limits.too_large([build("photo", entry)], "auto", 2 * GIB, 1) == []
+
+
+def test_a_plan_is_checked_in_no_time():
+    study = read({**CONFIG, "study": "full"})
+    assert len(study) == 9
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        limits.too_large(study, "auto", 24 * GIB, 30)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.005
+
+
+LARGE = {
+    "a pool in memory": (
+        {"pool": {"train": 10**9, "val": 32, "test": 128}},
+        r"sweeps\.mine: the pool needs 2,304 GB of memory, and a job may take 26 GB; "
+        r"lower pool\.train, pool\.val, pool\.test, H, V or B, or set memory_gb if there is more",
+    ),
+    "a pool that takes years": (
+        {"name": "H512", "pool": {"train": 10**8, "val": 1, "test": 1}},
+        r"sweeps\.mine: the pool takes about 129 days on a core, and longest_days is 30; "
+        r"lower pool\.train, .* or B, or raise longest_days",
+    ),
+    "a known operator": (
+        {"H": 128, "B": 128, "V": 256},
+        r"sweeps\.mine: the known operator needs 19 GB of memory, and a job may take 17 GB; lower H, V or B, or set",
+    ),
+    "a normal matrix": (
+        {"name": "H128-ridge", "V": 256},
+        r"sweeps\.mine: the normal matrix needs 26 GB of memory, and a job may take 17 GB; lower H, V or B, or set",
+    ),
+    "a Gram matrix": (
+        {"name": "H512", "pool": {"train": 10**5, "val": 1, "test": 1}},
+        r"sweeps\.mine: the Gram matrix needs 314 GB of memory, .*; lower pool\.train, H, V or B, or set memory_gb",
+    ),
+    "a fit in memory": (
+        {"name": "H512", "N": [4, 20_000], "pool": {"train": 20_000, "val": 1, "test": 1}},
+        r"sweeps\.mine: the fit of fc with N = 20000 needs 55 GB of memory, .*; lower N, H, V or B, or set memory_gb",
+    ),
+    "a fit that takes years": (
+        {"ko": {"solver": "adagrad", "lr": 0.1, "iterations": 10**13, "batch": 4}},
+        r"sweeps\.mine: the fit of ko with N = 64 takes about .* days on a core, and longest_days is 30; "
+        r"lower N, H, V, B, ko\.iterations or ko\.batch, or raise longest_days",
+    ),
+    "ranks on one machine": (
+        {"name": "H256", "archs": ["fc-fsdp"], "fsdp": {"ranks": 4, "iterations": 100}},
+        r"sweeps\.mine: the fit of fc-fsdp with N = 2048 on 4 ranks needs 1[5-9] GB of memory, .*; lower N, H, V or B",
+    ),
+    "a number that is none": (
+        {"N": [2, 10**200], "pool": {"train": 10**200, "val": 1, "test": 1}},
+        r"sweeps\.mine: the Gram matrix would cost more than a number can say; lower pool\.train, H, V or B",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), LARGE.values(), ids=LARGE)
+def test_a_job_that_is_too_large_says_what_it_needs_and_what_to_change(changes, message):
+    memory = 17e9 if "17 GB" in message else 10e9 if "ranks" in message else 24 * GIB
+    found = wrong(memory=memory, **changes)
+    assert [text for text in found if re.search(message, text)], found
+    stages = [re.sub(r" of \S+ with .*| (needs|takes|would) .*", "", text) for text in found]
+    assert len(set(stages)) == len(stages)  # one sentence each
+
+
+def test_who_says_no_cost_is_not_stopped(monkeypatch):
+    sweep = build("mine", CONFIG["sweeps"]["H8"])
+    monkeypatch.setattr(type(sweep.archs[0]), "cost", lambda self, work: None)
+    assert resources.fit(sweep, sweep.archs[0], 4) is resources.UNKNOWN
+    assert limits.too_large([sweep], "cpu", 1e9, 1e-3) == []
+
+
+def test_a_gpu_takes_memory_and_time_off_the_host():
+    fit = {"name": "H512", "N": [4, 16_000], "pool": {"train": 16_000, "val": 1, "test": 1}}
+    assert len(wrong(**fit, gpu=False)) == 1
+    assert wrong(**fit, gpu=True) == []
+    assert wrong(**fit, gpu=True, device="cpu") == wrong(**fit, gpu=False)
+    long = {"ko": {"solver": "adagrad", "lr": 0.1, "iterations": 10**9, "batch": 4}}
+    assert re.search("takes about .* days on a core", wrong("H128", **long)[0])
+    assert wrong("H128", **long, gpu=True) == []
+    assert re.search("days on a GPU", wrong("H128", **long, gpu=True, days=0.5)[0])
+    normal = {"name": "H128-ridge", "V": 256}
+    assert wrong(**normal, memory=17e9, gpu=True) == wrong(**normal, memory=17e9)[:1]  # which no GPU computes
+
+
+def test_ranks_of_several_nodes_share_their_memory():
+    options = {"name": "H256", "archs": ["fc-fsdp"], "memory": 10e9}
+    assert wrong(**options, fsdp={"ranks": 4, "iterations": 100})
+    assert wrong(**options, fsdp={"ranks": 4, "iterations": 100, "nodes": 4}) == []
+    assert wrong("H8", archs=["fc-fsdp"], fsdp={"ranks": 4, "iterations": 9}, memory=1e9) == []  # arrays alone count
+
+
+def test_an_absurd_size_is_refused_in_no_time():
+    """Though to cost a fit by several processes is to look for the divisors of H²."""
+    start = time.perf_counter()
+    found = wrong("H128", H=10**12, B=10**12, archs=["fc-fsdp"], fsdp={"ranks": 2, "iterations": 9})
+    assert [text for text in found if "the fit of fc with" in text]
+    assert time.perf_counter() - start < 0.5
+
+
+def test_a_run_stops_by_its_config(monkeypatch):
+    pool = {"train": 10**7, "val": 32, "test": 128}
+    study = [build("mine", {**CONFIG["sweeps"]["H8"], "archs": ["ko"], "pool": pool})]
+    monkeypatch.setattr(limits, "machine_memory", lambda: 16 * GIB)
+    monkeypatch.setattr(limits, "has_gpu", lambda: False)
+    with pytest.raises(KoctError, match=r"^config: sweeps\.mine: the pool needs 23 GB of memory, .* take 17 GB;"):
+        limits.check(study, {}, local=True)
+    limits.check(study, {"memory_gb": 32}, local=True)
+    limits.check(study, {}, local=False)
+    with pytest.raises(KoctError, match="a job may take 16 GB"):
+        limits.check(study, {"memory_gb": 16}, local=False)
+    with pytest.raises(KoctError, match=r"longest_days is 0\.001"):
+        limits.check(study, {"longest_days": 0.001}, local=False)
+    monkeypatch.setattr(limits, "machine_memory", lambda: None)
+    limits.check(study, {}, local=True)
+
+
+# The machine's memory
+
+
+def test_the_machine_has_some_memory(tmp_path):
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < limits.machine_memory() <= pages
+    assert limits.machine_memory(str(tmp_path)) == pages  # without control groups
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "1000000"}, 10**6),
+        ("0::/a/b\n", {"a/b/memory.max": "7000", "a/memory.max": "1000000"}, 7000),
+        ("0::/\n", {"memory.max": "5000"}, 5000),
+        ("0::/not/mounted\n", {"memory.max": "5000"}, 5000),
+        ("0::/\n4:cpu,memory:/x\n", {"memory/x/memory.limit_in_bytes": "3000"}, 3000),
+        ("4:memory:/x\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+        ("4:cpu:/x\n", {"memory/x/memory.limit_in_bytes": "3000"}, None),
+    ],
+)
+def test_a_control_group_limits_it(tmp_path, groups, files, expected):
+    for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert limits.machine_memory(str(tmp_path)) == (expected or limits.machine_memory(str(tmp_path / "none")))
+
+
+# Rays that miss the image
+
+
+def coverable(H):
+    """One on every pixel that an ellipse can cover: centres lie within 0.5, half axes are below 0.4."""
+    beyond = np.maximum(np.abs(np.linspace(-1, 1, H)) - 0.5, 0)
+    return (np.hypot(beyond[:, None], beyond) < 0.4).astype(float)
+
+
+def refused(H, V, B, rays="printed"):
+    return list(FanBeamProblem(H=H, V=V, B=B, rays=rays).check([1], SMALL_SIZES))
+
+
+def test_printed_rays_are_refused_exactly_if_they_see_nothing():
+    count = 0
+    for H in range(3, 65):
+        for V in (1, 2, 3, 4, 5, 10, 33):
+            for B in (H, 5, 100):
+                seen = Projector(FanBeam(H, V, B), "printed")(np.stack([coverable(H), np.ones((H, H))]))
+                found = refused(H, V, B)
+                assert bool(found) == (not (seen[0] > 1e-9).any()), (H, V, B)
+                assert found or seen[1].any()
+                count += bool(found)
+    assert count > 100
+    for H in (4, 12, 16, 24):
+        assert refused(H, 20, H)
+        assert refused(H, 20, H, rays="exact") == []
+    assert refused(32, 20, 32) == []
+
+
+def test_a_refused_sweep_has_zeros_alone_and_says_what_to_change():
+    pairs = FanBeamProblem(H=24, V=10, B=24, rays="printed").pairs(1, Sizes(train=200, val=1, test=1))
+    assert not any(x.any() for _, x, _ in pairs)
+    sweep = {**SMALL_FANBEAM["sweeps"]["F32"], "H": 24, "B": 24}
+    message = (
+        r"sweeps\.F32\.rays = 'printed' takes a sample every 31\.9 mm at H = 24, and none of them meets an ellipse "
+    )
+    message += r"in an image of 16 mm: all sinograms would be zero; set rays to exact, or make H and B larger"
+    with pytest.raises(KoctError, match=message):
+        read({**SMALL_FANBEAM, "sweeps": {**SMALL_FANBEAM["sweeps"], "F32": sweep}})
+
+
+def test_a_detector_may_be_as_wide_as_the_source_is_far():
+    FanBeam(4, 1, 2121)
+    assert refused(64, 3, 2121) == refused(64, 3, 2121, "exact") == []
+    with pytest.raises(KoctError, match="source inside the image"):
+        FanBeam(4, 1, 2122)
+    (text,) = refused(64, 3, 2122, "exact")
+    assert text == "B = 2122 makes the image so wide that the source lies in it; take at most 2121"
+
+
+def test_any_size_is_checked_in_no_time():
+    start = time.perf_counter()
+    for H, V, B in ((2**62, 2**62, 2121), (3, 2**62, 5), (4, 2**62, 300), (29, 10**9, 20), (4, 2000, 300)):
+        refused(H, V, B)
+    assert time.perf_counter() - start < 2

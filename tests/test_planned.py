@@ -1,0 +1,164 @@
+"""What a run may rely on: jobs run the planned code, one run at a time, nothing left of a dead one."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from koct.errors import KoctError
+from koct.workflow import planned, queue, stages, targets
+
+SMALL = {
+    "study": "small",
+    "studies": {"small": ["H4"]},
+    "sweeps": {
+        "H4": {
+            "problem": "surrogate",
+            "H": 4,
+            "V": 5,
+            "B": 4,
+            "tikhonov": 0.1,
+            "pool": {"train": 8, "val": 4, "test": 4},
+            "N": [4, 8],
+            "seeds": [1, 2],
+            "archs": ["ko", "fc"],
+            "lambdas": [1e-4, 1.0],
+            "metric": "mse",
+            "targets": [1e-2],
+        }
+    },
+}
+
+
+def spec():
+    problem = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}
+    sizes = {"train": 8, "val": 4, "test": 4}
+    return {"seed": 1, "problem": problem, "sizes": sizes, "code": stages.code("pool", "surrogate")}
+
+
+@pytest.fixture
+def run(checkout):
+    run = checkout()
+    run.path("config.yaml").write_text(yaml.safe_dump(SMALL))
+    return run
+
+
+# The code
+
+
+def test_a_job_runs_the_code_that_was_planned(run):
+    """Changed code ends the job before it writes; a comment, or the old code with a new time, does not."""
+    environment = {**os.environ, "PYTHONPATH": str(run.folder), "PYTHONSAFEPATH": "1"}
+    plan = "import json; from koct.workflow import planned; print(json.dumps(planned.environment([])))"
+    told = subprocess.run([sys.executable, "-c", plan], env=environment, capture_output=True, text=True, check=True)
+    environment |= json.loads(told.stdout)
+
+    def pool():
+        command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec()), "--out", "pool.npy"]
+        return subprocess.run(command, cwd=run.folder, env=environment, capture_output=True, text=True)
+
+    module, out = run.path("koct/problems/surrogate.py"), run.path("pool.npy")
+    text = module.read_text()
+    assert pool().returncode == 0
+    out.unlink()
+    module.write_text(text.replace("0.08, 0.4", "0.08, 0.5"))
+    done = pool()
+    assert done.returncode == 2
+    assert "koct: error: the code has changed since this run was planned; run snakemake again" in done.stderr
+    assert not out.exists()
+    module.write_text(text + "\n# a remark\n")
+    assert pool().returncode == 0
+    module.write_text(text)
+    assert pool().returncode == 0
+
+
+def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypatch, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("x = 1\n")
+    for name, value in planned.environment([str(own)]).items():
+        monkeypatch.setenv(name, value)
+    guard = planned.Guard("pool", spec())
+    guard()
+    own.write_text("x = 22\n")  # no code of this stage
+    guard()
+    own.unlink()
+    guard()
+    wrong = planned.Guard("pool", {**spec(), "code": "another"})
+    with pytest.raises(KoctError, match="the code has changed"):
+        wrong()
+
+
+def test_stages_without_a_plan_run(monkeypatch):
+    monkeypatch.delenv(planned.STATE, raising=False)
+    planned.Guard("pool", {**spec(), "code": "another"})()
+
+
+# One run at a time
+
+
+def test_one_lock_for_all_which_ends_with_its_process(tmp_path):
+    hold = "from koct.workflow import queue; lock = queue.take_lock(); print('held', flush=True); input()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(KoctError, match=rf"another snakemake \(process {holder.pid} on .*\) runs in this folder"):
+        queue.take_lock(tmp_path)
+    holder.kill()
+    holder.wait()
+    assert queue.take_lock(tmp_path)
+
+
+def test_temporary_files_of_dead_processes_are_removed(tmp_path):
+    host = os.uname().nodename
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    folder = tmp_path / "results" / "fits"
+    folder.mkdir(parents=True)
+    names = {
+        "dead": f".{host}.{dead.pid}.N4_seed1.npy",
+        "mine": f".{host}.{os.getpid()}.N4_seed1.npy",
+        "elsewhere": f".other.node.{dead.pid}.N4_seed1.npy",
+        "long ago": f".other.node.{dead.pid}.N8_seed1.npy",
+        "another's": ".gitkeep",
+        "a result": "N4_seed1.npy",
+    }
+    for name in names.values():
+        (folder / name).touch()
+    os.utime(folder / names["long ago"], (time.time() - 2 * queue.DAY,) * 2)
+    removed = queue.remove_temporaries(tmp_path / "results")
+    assert {os.path.basename(path) for path in removed} == {names["dead"], names["long ago"]}
+    assert len(os.listdir(folder)) == 4
+
+
+# What is asked for
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("results/cells/H128/ko/N4_seed1.json", "H128 is not in the study a, but in the studies b, c; `snakemake"),
+        ("./results/known/H128.npy", "--config study=b ./results/known/H128.npy`"),
+        ("results/fig_recons_H128-exact.png", "H128-exact is not in the study a, but in no study; add it"),
+        ("results/pools/H9/seed1.npy", None),
+        ("results/cells/H8/ko/N4_seed1.json", None),
+        ("results/cells.parquet", None),
+        ("--cores", None),
+    ],
+)
+def test_a_file_of_another_study_is_refused_with_its_study(word, hint):
+    config = {
+        "study": "a",
+        "studies": {"a": ["H8"], "b": ["H128"], "c": ["H8", "H128"]},
+        "sweeps": dict.fromkeys(["H8", "H128", "H128-exact"]),
+    }
+    if hint is None:
+        targets.check([word], ["H8"], config)
+    else:
+        with pytest.raises(KoctError) as caught:
+            targets.check([word], ["H8"], config)
+        assert hint in str(caught.value)

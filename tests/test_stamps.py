@@ -1,0 +1,162 @@
+"""Stamps: every format keeps its own, any changed bit is noticed, and other readers do not mind."""
+
+import json
+import os
+import zlib
+
+import matplotlib
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from koct import results, stamps
+from koct.errors import KoctError
+from koct.files import read_array, read_json, read_record, write_array, write_json, write_record, write_text
+from koct.report import figures
+from koct.stamps import Stamp
+
+STAMP = Stamp({"seed": 1, "code": "abc", "problem": {"options": {"H": 8}}}, "12345678", {"lam": 0.5})
+ROW = {"sweep": "H8", "problem": "surrogate", "seed": 1, "H": 8, "V": 10, "B": 8, **dict.fromkeys(results.METRICS, 0.5)}
+
+
+def draw(path, stamp):
+    figure = figures.plt.figure(figsize=(0.3, 0.3))
+    figure.add_axes([0.2, 0.2, 0.6, 0.6])
+    figures.save(figure, [path], stamp, dpi=20)
+
+
+WRITERS = {
+    ".npy": lambda path, stamp: write_array(path, np.arange(6.0), stamp),
+    ".json": lambda path, stamp: write_json(path, {"a": [1, 2.5, None], "b": "β"}, stamp),
+    ".tex": lambda path, stamp: write_text(path, "\\begin{table}\n\\end{table}\n", stamp),
+    ".png": draw,
+    ".pdf": draw,
+    ".parquet": lambda path, stamp: results.write([ROW], results.UNTRAINED, path, {}, stamp),
+}
+
+
+@pytest.fixture(params=WRITERS)
+def written(tmp_path, request):
+    path = tmp_path / f"made{request.param}"
+    WRITERS[request.param](path, STAMP)
+    return path
+
+
+def test_a_stamp_says_what_it_was_given(written):
+    found = stamps.check(written)
+    assert found == stamps.read(written)
+    assert (found.spec, found.inputs, found.about) == (STAMP.spec, STAMP.inputs, STAMP.about)
+    assert found.content != stamps.BLANK
+    assert [entry.name for entry in os.scandir(written.parent)] == [written.name]  # no temporary file
+
+
+def test_the_same_thing_has_the_same_bytes(written):
+    before = written.read_bytes()
+    WRITERS[written.suffix](written, STAMP)
+    assert written.read_bytes() == before
+    WRITERS[written.suffix](written, STAMP._replace(inputs="00000001"))
+    assert stamps.read(written).content == stamps._decode(written, before).content
+    assert written.read_bytes() != before
+
+
+def test_any_changed_bit_is_noticed(written):
+    """Every bit of a small file, and a sample of the bits of a larger one."""
+    data = written.read_bytes()
+    bits = range(0, 8 * len(data), max(1, len(data) // 500))
+    for bit in bits:
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises((stamps.Damaged, stamps.Unstamped)):
+            stamps.check_bytes(written, bytes(changed))
+
+
+def test_a_file_that_is_cut_off_or_goes_on_is_noticed(written):
+    data = written.read_bytes()
+    for changed in (data[:-1], data[: len(data) // 2], data[1:], data + b"\n", data + data, b""):
+        written.write_bytes(changed)
+        with pytest.raises((stamps.Damaged, stamps.Unstamped)):
+            stamps.check(written)
+
+
+def test_other_readers_pass_over_it(tmp_path):
+    for kind, write in WRITERS.items():
+        write(tmp_path / f"made{kind}", STAMP)
+    np.testing.assert_array_equal(np.load(tmp_path / "made.npy"), np.arange(6.0))
+    assert json.loads((tmp_path / "made.json").read_text())["a"] == [1, 2.5, None]
+    assert pq.read_table(tmp_path / "made.parquet").to_pylist()[0]["H"] == 8
+    assert matplotlib.image.imread(tmp_path / "made.png").shape == (6, 6, 4)
+    assert chunks((tmp_path / "made.png").read_bytes())[-2:] == [b"tEXt", b"IEND"]
+    assert (tmp_path / "made.tex").read_text().splitlines()[-1].startswith("% {")
+    assert b"%%EOF\n% {" in (tmp_path / "made.pdf").read_bytes()
+
+
+def chunks(data):
+    """The chunks of a PNG file, each with the right checksum."""
+    found, place = [], 8
+    while place < len(data):
+        length = int.from_bytes(data[place : place + 4])
+        body = data[place + 4 : place + 8 + length]
+        assert int.from_bytes(data[place + 8 + length : place + 12 + length]) == zlib.crc32(body)
+        found.append(body[:4])
+        place += 12 + length
+    return found
+
+
+def test_what_a_row_took_does_not_change_its_content(tmp_path):
+    row = {"sweep": "H8", "mse": 0.5, "fit_seconds": 1.0, "device": "cpu"}
+    found = set()
+    for change in ({}, {"fit_seconds": 2.0}, {"device": "cuda"}, {"mse": 0.25}):
+        write_json(tmp_path / "row.json", {**row, **change}, STAMP)
+        assert read_json(tmp_path / "row.json")[0] == {**row, **change}
+        found.add(stamps.read(tmp_path / "row.json").content)
+    assert len(found) == 2
+
+
+def test_inputs_are_those_with_a_stamp(tmp_path):
+    write_text(tmp_path / "plain.tex", "no stamp\n")
+    write_text(tmp_path / "a.tex", "a\n", STAMP)
+    write_text(tmp_path / "b.tex", "b\n", STAMP)
+    a, b = tmp_path / "a.tex", tmp_path / "b.tex"
+    assert stamps.made_from(a, tmp_path / "plain.tex", b) == stamps.made_from(a, b)
+    assert stamps.made_from(a, b) != stamps.made_from(b, a)
+
+
+def test_differences_are_named_by_their_keys():
+    found = {"N": 4, "problem": {"options": {"H": 8, "V": 10}}, "lambdas": [1]}
+    wanted = {"N": 4, "problem": {"options": {"H": 8, "V": 12}}, "lambdas": [1, 2], "code": "x"}
+    assert set(stamps.difference(found, wanted)) == {"problem.options.V", "lambdas", "code"}
+    assert stamps.difference(found, found) == []
+
+
+def test_readers_refuse_what_is_no_result(tmp_path):
+    foreign = tmp_path / "foreign.npy"
+    np.save(foreign, np.arange(3))
+    for read in (read_array, read_record, read_json):
+        with pytest.raises(KoctError, match=r"foreign\.npy is not a file of this version of koct: it has no stamp; `rm "):
+            read(foreign)
+    write_record(tmp_path / "record.npy", STAMP, w=np.ones(3))
+    assert read_record(tmp_path / "record.npy")[0]["w"].tolist() == [1, 1, 1]
+    write_array(foreign, np.ones(3), STAMP)
+    with pytest.raises(KoctError, match="holds no named arrays"):
+        read_record(foreign)
+
+
+def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
+    target, link = tmp_path / "target.tex", tmp_path / "link.tex"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text(link, "new\n", STAMP)
+    assert link.is_symlink()
+    assert target.read_text().startswith("new\n")
+    write_text("/dev/null", "gone", STAMP)
+    assert not os.path.isfile("/dev/null")
+    with pytest.raises(IsADirectoryError):
+        write_text(tmp_path, "text", STAMP)
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full here")
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_text("/dev/full", "text" * 10_000)
+    assert caught.value.filename == "/dev/full"
