@@ -1,15 +1,19 @@
 # make        set up and run the default study
 # make test   set up and run the tests
 # make setup  only set up
+# make faults set up and cause 266 faults, one after the other: kills, damaged files, full disks; takes an hour
 PYTHON ?= python3
 VENV := .venv
 
-.PHONY: study test setup lint
+.PHONY: study test setup lint faults
 study: setup
 	$(VENV)/bin/snakemake
 
 test: setup $(VENV)/torch
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+
+faults: setup
+	$(VENV)/bin/python -m tests.faults
 
 setup: $(VENV)/installed
 

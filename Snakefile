@@ -27,6 +27,10 @@ onstart:
         workflow.scheduler.job_rate_limiter = None
 
 
+onsuccess:
+    tell_leftovers()
+
+
 wildcard_constraints:
     sweep=jobs.names,
     arch=jobs.archs,
@@ -46,7 +50,7 @@ rule all:
         rules.table_fullscale.output,
         rules.table_budget.output,
         rules.figure_sweeps.output,
-        expand(rules.figure_recons.output, sweep=[sweep.name for sweep in jobs.study if sweep.pictured]),
+        jobs.pictures,
     localrule: True
     message:
         "the study is complete: see results/"

@@ -90,8 +90,7 @@ class Data(Training):
         wrong += [name for name in options.keys() & others.keys() if options[name] != others[name]]
         if wrong:
             raise KoctError(
-                f"{path} is the fit of another cell ({', '.join(sorted(wrong))} differ), and not that of {arch.name}; "
-                f"{again(path)}"
+                f"{path} is the fit of another cell ({', '.join(sorted(wrong))} differ); give that of {arch.name}"
             )
         return about
 
@@ -268,7 +267,7 @@ def read_matrix(path: str, problem: Problem, layers: bool, pool: Pool | None = N
     matrix, stamp = read_array(path)
     _check_problem(path, stamp, problem, layers)
     if pool is not None and stamp.inputs != combined([pool.stamp.content]):
-        raise KoctError(f"{path} was not made from {pool.path}; {again(path)}")
+        raise KoctError(f"{path} was not made from {pool.path}; give the one that was")
     if matrix.ndim != 2 or matrix.dtype.kind != "f":
         raise KoctError(f"{path} does not hold a matrix; {again(path)}")
     return matrix
@@ -278,7 +277,7 @@ def _check_problem(path: str, stamp: Stamp, problem: Problem, layers: bool) -> N
     """Refuse what was made for another problem."""
     wanted = encode_problem(problem, layers)
     if not same_values(stamp.spec.get("problem"), wanted):
-        raise KoctError(f"{path} belongs to another problem, or to one with other options; {again(path)}")
+        raise KoctError(f"{path} belongs to another problem, or to one with other options; give that of the cell")
 
 
 def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:

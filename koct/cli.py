@@ -19,11 +19,7 @@ def main(argv=None):
         verb = arguments.pop("verb")
         read, written = _files(verb, arguments)
         _check_files(read, written)
-        if arguments.get("spec") is not None:
-            from koct.told import told
-
-            arguments["spec"] = told(arguments["spec"], "--spec")
-            _guard(verb, arguments["spec"])
+        _check_spec(verb, arguments)
         status = _run(VERBS[verb][0], arguments)
         return failures.unwritten() or status
     except (Exception, KeyboardInterrupt) as error:
@@ -89,6 +85,19 @@ def _check_files(read, written):
             raise KoctError(f"{name} {path}: {folder} is not a folder; choose another place")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise KoctError(f"{name} {path}: nothing can be written to {folder}; choose another place")
+
+
+def _check_spec(verb, arguments):
+    """Refuse a spec that lacks something, and one whose code is not planned any more."""
+    if arguments.get("spec") is None:
+        return
+    from koct.told import told
+
+    spec = arguments["spec"] = told(arguments["spec"], "--spec")
+    pools = arguments.get("pools")
+    if pools is not None and len(pools) != len(spec["seeds"]):
+        raise KoctError(f"--pools has {len(pools)} files, and --spec {len(spec['seeds'])} seeds; give one for each")
+    _guard(verb, spec)
 
 
 def _guard(verb, spec):

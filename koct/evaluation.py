@@ -13,7 +13,7 @@ from koct.contracts import Array, Network
 from koct.errors import KoctError
 from koct.files import write_json
 from koct.spec import Cell, about, decode_problem, same_values
-from koct.stamps import Stamp, again, made_from
+from koct.stamps import Stamp, made_from
 
 # The hash of this module and of the metrics, which the workflow puts into the environment of its jobs. A fit evaluates
 # itself while its network is in memory, and keeps the errors with this hash; only if that has changed since does a
@@ -49,7 +49,7 @@ def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapp
     """Write the row of a fit on disk, which must be that of the cell in `spec`."""
     about, network, data = load(fit_path, inputs)
     if spec and not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
-        raise KoctError(f"{fit_path} is not the fit of the cell that was asked for; {again(fit_path)}")
+        raise KoctError(f"{fit_path} is not the fit of the cell that was asked for; give that fit")
     found, code = about.get("errors"), (spec or {}).get("evaluation") or os.environ.get(CODE)
     if not found or code is None or about.get("evaluation") != code:
         with blamed(data.cell.problem.source, data.cell.arch.source):
@@ -63,7 +63,7 @@ def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Call
     about = cells.about_fit(fit_path, stamps.read(fit_path))
     data = cells.Data(Cell.decode(about["cell"]), inputs)
     if about["pool"] != data.pool.stamp.content:
-        raise KoctError(f"{fit_path} was not fitted to the pairs of {data.pool.path}; {again(fit_path)}")
+        raise KoctError(f"{fit_path} was not fitted to the pairs of {data.pool.path}; give its own pool")
 
     def network() -> Network:
         _, state = cells.read_fit(fit_path)

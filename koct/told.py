@@ -41,6 +41,12 @@ class Exactly(NamedTuple):
     kinds: dict[str, Any]
 
 
+def _fits(value: Any) -> bool:
+    if isinstance(value, Mapping | list | tuple):
+        return all(map(_fits, value.values() if isinstance(value, Mapping) else value))
+    return not isinstance(value, int) or abs(value) < 2**63
+
+
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value) and len(set(value)) == len(value)
 
@@ -53,7 +59,7 @@ def _is_metric(value: Any) -> bool:
 
 TEXT = Kind("text", lambda value: isinstance(value, str))
 TEXT_OR_NULL = Kind("text or null", lambda value: isinstance(value, str | None))
-OBJECT = Kind("an object", lambda value: isinstance(value, dict))
+OPTIONS = Kind("an object, with no number beyond 64 bits", lambda value: isinstance(value, Mapping) and _fits(value))
 COUNT = Kind("a whole number of at least 1", lambda value: type(value) is int and 1 <= value <= LARGEST)
 SEED = Kind("a whole number of at least 0", lambda value: type(value) is int and 0 <= value <= LARGEST)
 POSITIVE = Kind(
@@ -61,7 +67,7 @@ POSITIVE = Kind(
 )
 METRIC = Kind("a metric", _is_metric)
 INPUTS = Kind("a list of texts, with 'pool' among them", lambda value: _are_texts(value) and "pool" in value)
-COMPONENT = {"source": TEXT, "options": OBJECT}
+COMPONENT = {"source": TEXT, "options": OPTIONS}
 KINDS = {
     "sweep": TEXT,
     "problem": COMPONENT,

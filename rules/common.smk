@@ -2,6 +2,7 @@
 # Snakemake copies every name that is global here several times for each job of a dry run: there are few.
 
 import gc
+import glob
 import inspect
 
 gc.set_threshold(1_000_000)  # a DAG is many objects and no garbage: looking for it takes an eighth of a large dry run
@@ -67,3 +68,10 @@ def greet():
         if left:
             logger.info(f"Cancelled {len(left)} jobs that an earlier run left in the queue.")
     queue.remove_temporaries()
+
+
+def tell_leftovers():
+    """Name figures that another study left here: nobody should take them for this one's."""
+    left = sorted(set(glob.glob(paths.picture("*"))) - set(jobs.pictures))
+    if left:
+        logger.info(f"Of another study, and not made again: {', '.join(left)}.")

@@ -49,7 +49,7 @@ rule figure_recons:
         pool=jobs.first_pool,
         shared=jobs.shared_input,
     output:
-        update("results/fig_recons_{sweep}.png"),
+        update(paths.picture("{sweep}")),
     log:
         "results/logs/figure_recons_{sweep}.log",
     benchmark:

@@ -1,15 +1,25 @@
 """The budget planner: pilot files, held-out points of real curves, synthetic pilots with known answers."""
 
+import decimal
+import gzip
+import io
 import json
 import re
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
+
+from koct.errors import KoctError
+from koct.risk import pilot as reader
+from koct.risk.budget import Forecast, Pilot
+from koct.risk.pilot import read_pilots
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import budget as benchmark
@@ -69,6 +79,144 @@ def test_a_bad_pilot_is_a_one_line_error_that_names_row_and_column(pilot, text, 
     assert done.stdout == ""
 
 
+def zipped():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    return buffer.getvalue()
+
+
+FOREIGN = {
+    "decimal commas": (
+        "N;error\n4;0,1\n8;0,05\n",
+        "row 1, column error: '0,1' has a comma; write decimals",
+    ),
+    "a thousand with a comma": ("N;error\n4;0.1\n1,000;0.05\n", "row 2, column N: '1,000' has a comma"),
+    "commas as both": ("N,error\n4,0,1\n8,0,05\n", "got 3: 4,0,1; write decimals with a point, like 0.05"),
+    "spaces as separators": ("N error\n4 0.1\n8 0.05\n", "the header is 'N error': separate its columns by commas"),
+    "xlsx": (zipped(), "the file is a spreadsheet (xlsx, ods) or a zip archive; save it as CSV"),
+    "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504), "the file is a spreadsheet (xls); save it as CSV"),
+    "gzip": (gzip.compress(GOOD.encode()), "the file is compressed (gzip); unpack it first"),
+    "UTF-16": (GOOD.encode("utf-16"), "the file is UTF-16 text; save it as UTF-8"),
+    "UTF-16 without a mark": (GOOD.encode("utf-16-le"), "the file holds NUL bytes"),
+    "only a mark": (b"\xef\xbb\xbf", "the file is empty"),
+    "NUL bytes": (bytes(100), "the file holds NUL bytes, so it is not text; save it as CSV in UTF-8, or as Parquet"),
+    "a byte that is no text": (b"\x89HDF\r\n", "the header is not UTF-8 text; save the file as UTF-8"),
+    "a header without end": (b"x" * 300_000, "the header cannot be read (field larger than field limit"),
+    "too many columns": (",".join(f"c{i}" for i in range(20_000)), "the file has 20,000 columns; keep N, error"),
+    "columns without names": ("N,error,,\n4,0.1,,\n", "column '' appears twice"),
+    "huge numbers": ("N,error\n4,1e400\n8,0.1\n", "row 1, column error: '1e400' is not a finite number"),
+    "many digits": (f"N,error\n{'9' * 500},0.1\n8,0.1\n", f"row 1, column N: '{'9' * 40}…' is not a finite number"),
+    "a long name": (f"arch,N,error\n{'a' * 101},4,0.1\nko,8,0.1\n", "is longer than 100 letters"),
+    "many archs": ("arch,N,error\n" + "".join(f"a{i},4,1\n" for i in range(65)), "column arch has 65 different values"),
+    "many N": ("N,error\n" + "".join(f"{i},1\n" for i in range(2, 503)), "N has 501 different values"),
+    "many sweeps": ("sweep,N,error\n" + "".join(f"s{i:03},4,1\n" for i in range(300)), "s010, s011 and 288 more"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), FOREIGN.values(), ids=FOREIGN)
+def test_a_file_that_is_no_pilot_is_refused_with_a_fix(pilot, data, message):
+    with pytest.raises(KoctError, match=re.escape(message)):
+        read_pilots(pilot(data))
+
+
+def parquet(**columns):
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"N": [4, 8, 16], "error": [0.3, 0.2, 0.1], **columns}), buffer)
+    return buffer.getvalue()
+
+
+NANOSECONDS = pa.array([2**62] * 3, pa.timestamp("ns"))
+FOREIGN_PARQUET = {
+    "nested": ({"N": [[4], [8], [16]]}, "column N has type list<"),
+    "structs": ({"error": [{"a": 1}] * 3}, "column error has type struct<"),
+    "times": ({"error": NANOSECONDS}, "column error has type timestamp[ns]; it must hold numbers"),
+    "times as seeds": ({"seed": NANOSECONDS}, "column seed has type timestamp[ns]; it must hold text or numbers"),
+    "truth": ({"N": [True, False, True]}, "column N has type bool; it must hold numbers"),
+    "bytes": ({"arch": [b"\xff"] * 3}, "column arch has type binary; it must hold text or numbers"),
+    "nulls": ({"error": pa.nulls(3)}, "row 1, column error: None is not a finite number"),
+    "a null": ({"error": [0.3, None, 0.1]}, "row 2, column error: None is not a finite number"),
+    "a null arch": ({"arch": ["ko", None, "ko"]}, "row 2, column arch: None is empty"),
+    "words": ({"error": ["a", "b", "c"]}, "row 1, column error: 'a' is not a plain number"),
+    "a category of lists": ({"N": pa.array([4, 8, 16]), "seed": [[1]] * 3}, "column seed has type list<"),
+}
+
+
+@pytest.mark.parametrize(("columns", "message"), FOREIGN_PARQUET.values(), ids=FOREIGN_PARQUET)
+def test_foreign_columns_are_refused_by_name_and_type(pilot, columns, message):
+    with pytest.raises(KoctError, match=re.escape(message)):
+        read_pilots(pilot(parquet(**columns), "pilot.parquet"))
+
+
+def test_foreign_tables_are_refused(pilot):
+    for table, message in (
+        (pa.table({}), "no rows"),
+        (pa.table({"N": pa.array([], pa.int64()), "error": pa.array([], pa.float64())}), "no rows"),
+        (pa.table([[4, 8], [4, 8]], names=["N", "N"]), "column N appears twice"),
+        (pa.table({"x": [1]}), "column N is missing; the header is 'x'"),
+    ):
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        with pytest.raises(KoctError, match=message):
+            read_pilots(pilot(buffer.getvalue(), "pilot.parquet"))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"error": pa.array([decimal.Decimal(text) for text in ("0.3", "0.2", "0.1")], pa.decimal128(5, 2))},
+        {"N": pa.array(["4", " 8", "16 "], pa.large_string())},
+        {"N": pa.array(["4", "8", "16"]).dictionary_encode()},
+        {"N": pa.array([4, 8, 16]).dictionary_encode()},
+        {"N": pa.array([4, 8, 16], pa.uint64()), "error": pa.array([0.3, 0.2, 0.1], pa.float32())},
+        {"seed": pa.array([1.0, 1.0, 1.0]), "note": NANOSECONDS, "more": [{"a": [1]}] * 3},
+    ],
+)
+def test_other_ways_to_write_the_same_are_read(pilot, columns):
+    found = read_pilots(pilot(parquet(**columns), "pilot.parquet"))["pilot"]
+    assert found.N.tolist() == [4, 8, 16]
+    np.testing.assert_allclose(found.mean, [0.3, 0.2, 0.1], rtol=1e-6)
+
+
+def test_a_wrong_number_far_down_is_found_at_once(pilot):
+    rows = "".join(f"{4 * 2 ** (i % 5)},0.1\n" for i in range(300_000))
+    with pytest.raises(KoctError, match="row 300001, column error: 'x' is not a plain number"):
+        read_pilots(pilot(f"N,error\n{rows}8,x\n8,y\n"))
+
+
+def test_a_file_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr(reader, "LARGEST_FILE", 2**20)
+    with pytest.raises(KoctError, match="the file has over 1 MiB"):
+        read_pilots("/dev/zero")
+
+
+def test_a_table_that_would_not_fit_into_memory_is_refused():
+    N = np.arange(2, 502)
+    with pytest.raises(KoctError, match="seed has 50,000 different values at 500 different N, too many"):
+        Pilot.from_points(np.tile(N, 100), np.ones(50_000), np.arange(50_000))
+
+
+def test_extreme_pilots_give_finite_answers_without_a_warning(recwarn):
+    for N, error in (
+        ([2, 10**15], [1e60, 1e-60]),
+        ([2, 3, 10**15 - 1, 10**15], [1e60, 1e-60, 1e60, 1e-60]),
+        ([4, 8, 16], [1e-60] * 3),
+    ):
+        for law in ("auto", "power", "rate", "paper", "last"):
+            forecast = Forecast(Pilot.from_points(N, error), law)
+            for target in (1e-60, 1.0, 1e60):
+                answer = forecast.required(target)
+                assert np.isfinite([answer.error, answer.error_low, answer.error_high]).all()
+    assert not recwarn
+
+
+def test_names_with_dollars_are_drawn_as_they_are(pilot, tmp_path):
+    path = pilot(GOOD.replace("ko,", r"$\nonsense$,"))
+    done = koct("budget", path, "--target", 0.08, "--plot", tmp_path / "plot.png")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "plot.png").exists()
+
+
 def test_a_missing_file_and_a_bad_target(pilot):
     done = koct("budget", "nowhere.csv", "--target", 0.05)
     assert done.returncode == 2
@@ -107,10 +255,10 @@ def test_other_separators_spaces_and_a_byte_order_mark_are_read(pilot):
 
 
 def test_an_unknown_figure_format_is_rejected(pilot):
-    for name in ("x", "x.foo", "/"):
+    for name, why in (("x", "must end in .pdf, .png or .svg"), ("x.foo", "must end in .pdf"), ("/", "is a folder")):
         done = koct("budget", pilot(GOOD), "--target", 0.08, "--plot", name)
         assert done.returncode == 2
-        assert "must end in .pdf, .png or .svg" in done.stderr
+        assert why in done.stderr
 
 
 def test_without_a_seed_column_repeated_runs_count_as_seeds(pilot):

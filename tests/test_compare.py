@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from koct import cli
@@ -114,8 +116,72 @@ def test_wrong_files_are_named_with_a_fix(tmp_path, capsys):
         (text, "is not a Parquet file"),
         (other, "lacks the column seed, mse, rrmse_peak, rrmse_norm"),
         (twice, "holds a cell (sweep, arch, N, seed) twice"),
-        (empty, "holds no cell"),
+        (empty, "has no rows"),
     ):
         assert cli.main(["compare", str(good), str(path)]) == 2
         assert f"{path} {why}" in capsys.readouterr().err
     assert cli.main(["compare", str(good), str(good), "--tolerance", "nan"]) == 2
+
+
+def columns(**others):
+    """Two cells as a foreign program might write them."""
+    found = {"sweep": ["H8"] * 2, "problem": ["surrogate"] * 2, "arch": ["ko"] * 2, "N": [4, 8], "seed": [1, 1]}
+    found |= {"mse": [0.1, 0.05], "rrmse_peak": [0.1, 0.05], "rrmse_norm": [0.1, 0.05]} | others
+    return {name: values for name, values in found.items() if values is not None}
+
+
+FOREIGN = {
+    "text for numbers": ({"N": ["4", "8"]}, ": the column N holds string and not int32"),
+    "numbers for text": ({"sweep": [1, 2]}, ": the column sweep holds int64 and not string"),
+    "fractions for counts": ({"N": [4.0, 8.0]}, ": the column N holds double and not int32"),
+    "text for errors": ({"mse": ["a", "b"]}, ": the column mse holds string and not double"),
+    "lists": ({"mse": [[0.1], [0.2]]}, ": the column mse holds list<"),
+    "a null in a key": ({"seed": [1, None]}, ", row 2: seed is null"),
+    "only nulls in a key": ({"arch": pa.nulls(2)}, ", row 1: arch is null"),
+    "no samples": ({"N": [4, 0]}, ", row 2: N is 0, and must be at least 1"),
+    "a column less": ({"mse": None, "seed": None}, " lacks the column seed, mse"),
+    "a column that Python cannot hold": (
+        {"made": pa.array([2**60] * 2, pa.timestamp("us"))},
+        " is a Parquet file that koct has not made",
+    ),
+}
+
+
+@pytest.mark.parametrize(("others", "why"), FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_table_is_refused_by_its_column(tmp_path, capsys, others, why):
+    path, good = tmp_path / "foreign.parquet", tmp_path / "good.parquet"
+    write([cell()], CELLS, good, {}, Stamp({}))
+    pq.write_table(pa.table(columns(**others)), path)
+    for pair in ((good, path), (path, good)):
+        assert cli.main(["compare", *map(str, pair)]) == 2
+        error = capsys.readouterr().err
+        assert f"{path}{why}" in error
+        assert error.endswith("; give the cells.parquet of a run\n")
+
+
+def test_a_foreign_table_with_all_columns_is_compared(tmp_path):
+    path = tmp_path / "foreign.parquet"
+    names = pa.array(["ko"] * 2).dictionary_encode()
+    pq.write_table(pa.table(columns(arch=names, mse=[0.1, 1e300], more=[{"a": 1}, None])), path)
+    assert cli.main(["compare", str(path), str(path)]) == 0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"H8": 3}', '{"H8": {"metric": 3}}', "[" * 100_000, b"\xff"])
+def test_metadata_that_is_no_description_is_refused(tmp_path, capsys, text):
+    path = tmp_path / "cells.parquet"
+    pq.write_table(pa.table(columns()).replace_schema_metadata({"koct.sweeps": text}), path)
+    assert cli.main(["compare", str(path), str(path)]) == 2
+    assert f"{path}: the metadata koct.sweeps is not what koct writes" in capsys.readouterr().err
+
+
+def test_a_metric_of_another_koct_is_named(tmp_path, capsys):
+    path = tmp_path / "cells.parquet"
+    metadata = {"koct.sweeps": json.dumps({"H8": {"metric": "ssim"}})}
+    pq.write_table(pa.table(columns()).replace_schema_metadata(metadata), path)
+    assert cli.main(["compare", str(path), str(path)]) == 2
+    assert "the sweep H8 was made with the metric 'ssim', which this koct does not have" in capsys.readouterr().err
+
+
+def test_squares_that_overflow_are_far_apart(compared):
+    huge = [cell(peak=1e200)]
+    assert compared(huge, huge, "--tolerance", "1e9", metric="rrmse_peak2")[0] == 1

@@ -128,14 +128,14 @@ def test_phantoms_come_from_the_stated_streams(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed: its stream is the reference")
     pools.make(PROBLEM, 3, SIZES, tmp_path / "pool.npy")
     pool = pools.Pool(tmp_path / "pool.npy", PROBLEM)
-    A = Projector(FanBeam(24, 10, 24), "printed")
+    A = Projector(FanBeam(32, 10, 32), "printed")
     for part, seed, count in (("train", 4, 40), ("val", 20001, 3), ("test", 10001, 5)):
         generator = torch.Generator().manual_seed(seed)
-        axis = torch.linspace(-1, 1, 24)
+        axis = torch.linspace(-1, 1, 32)
         y, x = torch.meshgrid(axis, axis, indexing="ij")
         images = []
         for _ in range(count):
-            image = torch.zeros(24, 24)
+            image = torch.zeros(32, 32)
             for _ in range(int(torch.randint(3, 7, (1,), generator=generator))):
                 amplitude = torch.rand(1, generator=generator) * 0.8 + 0.2
                 cx, cy = torch.rand(2, generator=generator) - 0.5
@@ -147,13 +147,13 @@ def test_phantoms_come_from_the_stated_streams(tmp_path):
             images.append(image.clip(0, 1.5))
         expected = torch.stack(images).numpy().reshape(count, -1)
         np.testing.assert_allclose(pool.y(part), expected, atol=1e-6)
-        np.testing.assert_allclose(pool.x(part), A(expected.reshape(-1, 24, 24)).reshape(count, -1), atol=1e-4)
+        np.testing.assert_allclose(pool.x(part), A(expected.reshape(-1, 32, 32)).reshape(count, -1), atol=1e-4)
 
 
 def test_a_pool_is_small_and_a_prefix_of_it_smaller(tmp_path):
     pools.make(PROBLEM, 1, SIZES, tmp_path / "pool.npy")
-    record = 4 * 10 * 24 + 4 * 6 * 6 + 4 + 12
-    assert (tmp_path / "pool.npy").stat().st_size < 48 * record + 512
+    record = 4 * 10 * 32 + 4 * 6 * 6 + 4 + 12
+    assert (tmp_path / "pool.npy").stat().st_size < 48 * record + 1024  # for the header and the stamp
     pool = pools.Pool(tmp_path / "pool.npy", PROBLEM)
     assert isinstance(pool.records, np.memmap)
     np.testing.assert_array_equal(pool.x("train", 4), pool.x("train")[:4])

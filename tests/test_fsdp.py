@@ -269,7 +269,7 @@ def test_the_fit_of_another_cell_is_one_error(small, ranks):
     problem = SURROGATE(H=4096, V=4096, B=4096, tikhonov=0.1)
     status, output = small.run(ranks, 10, "other", problem=problem)
     assert status == 2 if ranks is None else status != 0
-    assert output.count("koct: error: fc.npy is the fit of another cell (B, H, V differ), and not that of fc; ") == 1
+    assert output.count("koct: error: fc.npy is the fit of another cell (B, H, V differ); give that of fc") == 1
     assert output.count("koct: error: ") == 1
 
 

@@ -219,7 +219,7 @@ def test_a_fit_is_not_evaluated_on_the_pool_of_another_seed(fitted, capsys):
     pools.make(problem, 2, Sizes(train=16, val=8, test=8), fitted / "pool.npy")
     files = ["--pool", str(fitted / "pool.npy"), "--out", str(fitted / "again.json")]
     assert cli.main(["evaluate", str(fitted / "fit.npy"), *files]) == 2
-    assert "pool.npy is the pool of another seed than the cell's; `rm " in capsys.readouterr().err
+    assert "pool.npy is the pool of another seed than the cell's; give the pool of the cell" in capsys.readouterr().err
 
 
 def test_a_fit_is_not_evaluated_on_other_pairs_of_its_seed(fitted, capsys):

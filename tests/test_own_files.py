@@ -194,8 +194,8 @@ def test_a_file_named_like_a_standard_module_does_not_break_python(tmp_path, nam
     (tmp_path / "random.py").write_text("raise SystemExit('the wrong random')\n")
     (tmp_path / "secrets.py").write_text("raise SystemExit('the wrong secrets')\n")
     written(tmp_path, name, PROBLEM)
-    spec = {"problem": {"source": name, "options": {"noise": 0.0}}, "sizes": SIZES.values()}
-    command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec), "--seed", "1", "--out", "pool.npy"]
+    spec = {"seed": 1, "problem": {"source": name, "options": {"noise": 0.0}}, "sizes": SIZES.values()}
+    command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec), "--out", "pool.npy"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -283,7 +283,7 @@ def test_what_goes_wrong_in_a_fit_is_one_sentence_with_its_line(tmp_path, fit, o
     assert not (tmp_path / "row.json").exists()
 
 
-@pytest.mark.parametrize("state", ["None", "[1.0]", '{"matrix": 1.0}', '{"about": self.matrix}'])
+@pytest.mark.parametrize("state", ["None", "[1.0]", '{"matrix": 1.0}'])
 def test_a_state_that_cannot_be_written_is_one_sentence_with_the_file(tmp_path, fit, state):
     path = written(tmp_path, "matrix.py", ARCH, '{"matrix": self.matrix}', state)
     status, error = fit(written(tmp_path, "own.py", PROBLEM), path)
@@ -294,8 +294,10 @@ def test_a_state_that_cannot_be_written_is_one_sentence_with_the_file(tmp_path, 
 def test_a_traceback_is_shown_to_who_asks_for_it(tmp_path, fit, monkeypatch):
     monkeypatch.setenv("KOCT_TRACEBACK", "1")
     path = written(tmp_path, "matrix.py", ARCH, "x @ self.matrix", "x @ self.vector")
-    with pytest.raises(AttributeError, match="vector"):
-        fit(written(tmp_path, "own.py", PROBLEM), path)
+    status, error = fit(written(tmp_path, "own.py", PROBLEM), path)
+    assert status == 3
+    assert error.startswith("Traceback ")
+    assert "object has no attribute 'vector'" in error
 
 
 def test_an_interruption_is_no_mistake_of_the_file_it_passes_through(tmp_path):
@@ -310,8 +312,8 @@ def test_an_interruption_is_no_mistake_of_the_file_it_passes_through(tmp_path):
 )
 def test_pairs_that_are_no_triples_are_one_sentence_with_their_line(tmp_path, capsys, given, message):
     path = written(tmp_path, "own.py", PROBLEM.partition("        rng =")[0] + f"        {given}\n")
-    spec = json.dumps({"problem": {"source": path, "options": {"noise": 0.0}}, "sizes": SIZES.values()})
-    assert cli.main(["pool", "--spec", spec, "--seed", "1", "--out", str(tmp_path / "pool.npy")]) == 2
+    spec = json.dumps({"seed": 1, "problem": {"source": path, "options": {"noise": 0.0}}, "sizes": SIZES.values()})
+    assert cli.main(["pool", "--spec", spec, "--out", str(tmp_path / "pool.npy")]) == 2
     assert one_sentence(capsys.readouterr().err).startswith(f"{line(path, 'def pairs')}: {message}")
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from test_workflow import compiles
 
+from koct import registry
 from koct.files import read_record
 from koct.operators.fanbeam import Backprojector, FanBeam
 from koct.operators.filters import RampFilter
@@ -174,7 +175,7 @@ def panels_of(monkeypatch, tmp_path, sweeps, N):
     for name, rows in tables.items():
         write(rows, [key for key in rows[0] if key != "fit_seconds"], tmp_path / f"{name}.parquet", {}, Stamp({}))
     drawn = []
-    monkeypatch.setattr(figures, "save", lambda figure, out: drawn.append(figure))
+    monkeypatch.setattr(figures, "save", lambda figure, out, stamp: drawn.append(figure))
     figures.sweeps(*(tmp_path / f"{name}.parquet" for name in tables), [])
     drawn[0].canvas.draw()
     return drawn[0]
@@ -232,7 +233,7 @@ def picture(image, sheet, x, y):
 @pytest.fixture
 def drawn(small_fanbeam):
     """The pool of the first seed and the figure of a sweep that the workflow made."""
-    problem = FanBeamProblem(H=32, V=20, B=32, rays="exact")
+    problem = registry.problem("fanbeam")(H=32, V=20, B=32, rays="exact")
     pool = Pool(small_fanbeam.path("results/pools/F32-exact/seed1.npy"), problem)
     return pool, imread(small_fanbeam.path("results/fig_recons_F32-exact.png")), recons.Sheet(*SIZES)
 
@@ -305,6 +306,8 @@ def test_fits_of_two_seeds_are_refused(small_fanbeam, tmp_path):
     arguments = ["--pool", "results/pools/F32/seed1.npy", "--out", tmp_path / "out.png"]
     done = small_fanbeam.koct("figure-recons", "--fits", *fits, *arguments, check=False)
     assert done.returncode == 2
+    assert "seed1.npy is the pool of another seed than the cell's" in done.stderr
+    done = small_fanbeam.koct("figure-recons", "--fits", fits[0], fits[0], *arguments, check=False)
     assert "--fits has ko with N = 4 twice" in done.stderr
     assert not (tmp_path / "out.png").exists()
 

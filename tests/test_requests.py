@@ -96,7 +96,7 @@ def planned(checkout, sweeps, *arguments):
     done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=s", *arguments)
     texts = re.split(r"^ *(?:local)?rule \w+:$", done.stdout, flags=re.M)[1:]
     jobs = [dict(re.findall(r"^ +(input|output|resources): (.*)$", text, re.M)) for text in texts]
-    found = {job["output"].split(",")[0].removeprefix("results/"): job for job in jobs if "output" in job}
+    found = {re.split(r"[, ]", job["output"])[0].removeprefix("results/"): job for job in jobs if "output" in job}
     assert len(found) > 10
     return found
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from koct import stamps
 from koct.workflow import queue, terminal
 
 COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)
@@ -71,8 +72,11 @@ def test_a_second_run_says_that_nothing_is_left(finished):
 def test_a_failure_is_told_in_full_and_its_command_once(checkout):
     broken = small(checkout)
     broken.snakemake("results/pools/H8/seed1.npy")
-    pool = broken.path("results/pools/H8/seed1.npy")
-    pool.write_bytes(pool.read_bytes()[:1000])
+    pool = broken.path("results/pools/H8/seed1.npy")  # larger than what is looked through at every start
+    damaged = bytearray(pool.read_bytes())
+    assert len(damaged) > stamps.SMALL
+    damaged[1000] ^= 1
+    pool.write_bytes(damaged)
     done = broken.snakemake("results/cells/H8/fc/N4_seed1.json", check=False)
     assert done.returncode == 1
     log = "results/logs/fits/H8/fc/N4_seed1.log"
@@ -82,7 +86,7 @@ def test_a_failure_is_told_in_full_and_its_command_once(checkout):
         "message: fit fc of H8, N = 4, seed 1",
         f"log: {log}",
         f"Logfile {log}:",
-        "koct: error: results/pools/H8/seed1.npy is not",
+        "koct: error: results/pools/H8/seed1.npy is damaged: the checksum of its train pair 0 is wrong; `rm ",
         "Exiting because a job execution failed",
         "WorkflowError:\nAt least one job did not complete successfully.",
     ):

@@ -186,12 +186,13 @@ class Pool:
         return stamps.Damaged(f"{self.path} is damaged: {why}; {again(self.path)}")
 
     def _check_spec(self, seed: int | None) -> None:
-        """Refuse the pool of another problem or seed."""
-        spec, wanted = self.stamp.spec, {"problem": encode_problem(self.problem, layers=False), "seed": seed}
+        """Refuse the pool of another problem or seed; a class that no config named does not know its source."""
+        problem = encode_problem(self.problem, layers=False) if self.problem.source else None
+        spec, wanted = self.stamp.spec, {"problem": problem, "seed": seed}
         wrong = [key for key, value in wanted.items() if value is not None and not same_values(spec.get(key), value)]
         if spec and wrong:
             raise KoctError(
-                f"{self.path} is the pool of another {' and '.join(wrong)} than the cell's; {again(self.path)}"
+                f"{self.path} is the pool of another {' and '.join(wrong)} than the cell's; give the pool of the cell"
             )
 
     def _chosen(self, part: Part, count: int | None, first: int) -> np.ndarray:

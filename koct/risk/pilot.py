@@ -133,6 +133,9 @@ class _Table:
                 self._too_many_rows(file.metadata.num_rows)
             table = file.read(columns=[name for name in self.names if name in wanted], use_threads=False)
             table.validate(full=True)
+            for i, name in enumerate(table.column_names):
+                if _is_text(table[name].type) or pa.types.is_dictionary(table[name].type):
+                    table = table.set_column(i, name, _decoded(table[name]))
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             self.fail(f"the file is not valid Parquet ({first[:200]}); write it again")
@@ -189,10 +192,7 @@ class _Table:
             if len(self.names) == 1 and not near:
                 hint = f"the header is {_shown(self.names[0])}: separate its columns by commas"
             self.fail(f"column {name} is missing; {hint}")
-        try:
-            return _decoded(self.table[name])
-        except pa.ArrowException:
-            self.fail(f"column {name} has type {self.table[name].type}; it must hold text or numbers")
+        return self.table[name]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         column = self.column(name)
@@ -270,9 +270,11 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Without a dictionary, and text as plain strings."""
     if pa.types.is_dictionary(column.type):
         column = pc.cast(column, column.type.value_type)
-    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
-        column = pc.cast(column, pa.string())
-    return column
+    return pc.cast(column, pa.string()) if _is_text(column.type) else column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -35,6 +35,7 @@ class Jobs:
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
         self.cells = [paths.cell(**cell) for sweep in self.study for cell in sweep.grid()]
+        self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
         self.device = settings.get("device", "auto")
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()

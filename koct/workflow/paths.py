@@ -31,3 +31,7 @@ def checkpoints(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
 
 def untrained(sweep: str) -> str:
     return f"results/untrained/{sweep}.json"
+
+
+def picture(sweep: str) -> str:
+    return f"results/fig_recons_{sweep}.png"

@@ -1,0 +1,178 @@
+"""Command lines of every verb: valid ones, on the files of a tiny study that is made in a second, and damaged ones."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+from types import SimpleNamespace
+from unittest import mock
+
+from koct import cli, distributed
+from koct.errors import KoctError
+from koct.report import tables
+from koct.workflow import paths
+from koct.workflow.jobs import Jobs
+from tests.conftest import ROOT
+from tests.faults import mutations
+
+SWEEP = {
+    "problem": "surrogate",
+    "H": 4,
+    "V": 5,
+    "B": 4,
+    "tikhonov": 0.1,
+    "pool": {"train": 8, "val": 4, "test": 4},
+    "N": [4, 8],
+    "seeds": [1, 2],
+    "archs": ["ko", "fc"],
+    "lambdas": [1.0e-4, 1.0],
+    "metric": "mse",
+    "targets": [1.0e-2],
+}
+CONFIG = {"study": "tiny", "studies": {"tiny": ["T4"]}, "sweeps": {"T4": SWEEP}}
+GARBAGE = ["", ".", "-", "--", "-1", "nan", "inf", "-inf", "1e999", "1e-999", "0", "9" * 400, "x", "é", "$", "%s"]
+GARBAGE += ["\udcff", "\ud800", "a\0b", "a" * 300, "none/at/all", "results", "results/", "results/cells.parquet"]
+GARBAGE += ["pilot.csv/x", "{}", "[]", "null", "{", "[" * 100_000, '{"code": 1}', "--out", "--spec", "--help"]
+GARBAGE += ["--target=", "--json=1", "--x", "@x"]
+LARGEST = 1000  # of the numbers in a spec: a problem of any size is a valid one
+
+
+class Bug(Exception):
+    """A command ended with an internal error."""
+
+
+def stages():
+    """The command lines that make a study, in order, and those of the other verbs."""
+    jobs, pools, shared = Jobs(CONFIG), [paths.pool("T4", seed) for seed in (1, 2)], paths.shared("T4")
+    seed = {number: SimpleNamespace(sweep="T4", seed=str(number)) for number in (1, 2)}
+    yield from (["pool", "--spec", jobs.pool_spec(seed[i]), "--out", pools[i - 1]] for i in (1, 2))
+    yield ["known", "--spec", jobs.problem_spec("known")(seed[1]), "--out", shared]
+    yield ["normal", "--spec", jobs.problem_spec("normal")(seed[1]), "--inputs", shared, "--out", paths.normal("T4")]
+    yield ["gram", "--spec", jobs.gram_spec(seed[1]), "--pool", pools[0], "--out", paths.gram("T4", 1)]
+    fits = {}
+    for arch in ("ko", "fc"):
+        for N in (4, 8):
+            for number in (1, 2):
+                cell = {"sweep": "T4", "arch": arch, "N": str(N), "seed": str(number)}
+                wildcards, fits[arch, N, number] = SimpleNamespace(**cell), paths.fit(**cell)
+                inputs = [pools[number - 1], *(path.format(**cell) for path in jobs.extra_input(wildcards))]
+                outputs = ["--outputs", paths.cell(**cell), paths.fit(**cell)]
+                yield ["fit", "--spec", jobs.fit_spec(wildcards), "--inputs", *inputs, *outputs]
+    launched = ["--inputs", *inputs, "--out", "results/fit.npy", "--checkpoints", "results/checkpoints"]
+    yield ["fit-torchrun", "--spec", jobs.fit_spec(wildcards), *launched]
+    row = ["--spec", jobs.row_spec(wildcards), "--pool", pools[1], "--shared", shared]
+    yield ["evaluate", fits["fc", 8, 2], *row, "--out", "results/row.json"]
+    untrained = ["--pools", *pools, "--shared", shared, "--out", paths.untrained("T4")]
+    yield ["untrained", "--spec", jobs.untrained_spec(seed[1]), *untrained]
+    cells, curves, calibration, untrained, budget = (
+        f"results/{name}.parquet" for name in ("cells", "curves", "calibration", "untrained", "budget")
+    )
+    yield ["collect", "--spec", jobs.study_spec(), "--cells", cells, "--untrained", untrained]
+    yield ["calibrate", cells, "--spec", jobs.calibration_spec(), "--curves", curves, "--calibration", calibration]
+    yield ["budgets", cells, "--spec", jobs.budget_spec(), "--out", budget]
+    yield ["norms", "--out", "results/norms.json"]
+    yield ["table-calibration", calibration, "--out", "results/table_calibration.tex"]
+    yield ["table-scaling", "--curves", curves, "--calibration", calibration, "--out", "results/table_scaling.tex"]
+    yield ["table-fullscale", "--out", "results/table_fullscale.tex"]
+    yield ["table-structural", "results/norms.json", "--out", "results/table_structural.tex"]
+    yield ["table-budget", budget, "--spec", jobs.report_spec("table-budget"), "--out", "results/table_budget.tex"]
+    tables = ["--cells", cells, "--curves", curves, "--calibration", calibration, "--untrained", untrained]
+    yield ["figure-sweeps", *tables, "--out", "results/fig_sweeps.png"]
+    drawn = ["--fits", fits["ko", 4, 1], fits["fc", 4, 1], "--pool", pools[0], "--shared", shared]
+    yield ["figure-recons", *drawn, "--out", "results/fig_recons.png"]
+    yield ["bound", "network.yaml", "--samples", "256"]
+    yield ["budget", "pilot.csv", "--target", "0.02", "--law", "power", "--json"]
+    yield ["budget", cells, "--target", "0.02", "--sweep", "T4", "--metric", "mse", "--assurance", "0.9"]
+    yield ["compare", cells, cells, "--tolerance", "0.005"]
+    yield ["config"]
+    yield ["config", "--schema"]
+
+
+class Study:
+    """The files of the tiny study in a folder, which are put back after each command."""
+
+    def __init__(self, folder, made=None):
+        """Run every command, or copy the files of a study that is `made`."""
+        self.folder, self.commands = folder, list(stages())
+        if made is not None:
+            shutil.copytree(made, folder, dirs_exist_ok=True)
+        else:
+            for name in ("pilot.csv", "network.yaml"):
+                shutil.copy(ROOT / "docs" / name, folder)
+            for arguments in self.commands:
+                self.run(arguments)
+        self.files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    def run(self, arguments):
+        """Run a command; a mistake is a KoctError, and a bug of koct a Bug."""
+        said = io.StringIO()
+        points = mock.patch.dict(tables.PRINTED, operating_points=tables.PRINTED["operating_points"][:1])
+        torchrun = mock.patch.object(distributed, "fit", return_value=0)
+        quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said)
+        with contextlib.chdir(self.folder), points, torchrun, quiet[0], quiet[1]:
+            try:
+                status = cli.main(arguments)
+            except SystemExit as end:
+                status = end.code
+        if status == 2:
+            raise KoctError(said.getvalue().strip().splitlines()[-1])
+        if status not in (0, 1):
+            raise Bug(said.getvalue().strip())
+        return status
+
+    def run_and_restore(self, arguments):
+        try:
+            return self.run(arguments)
+        finally:
+            for path, data in self.files.items():
+                if not path.is_file() or path.read_bytes() != data:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(data)
+
+    def draw(self, rng):
+        """A damaged command line."""
+        arguments = list(rng.choice(self.commands))
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            at = rng.randrange(len(arguments)) if arguments else 0
+            match rng.choice(["replace", "replace", "drop", "add", "swap", "spec", "spec", "file"]):
+                case "replace" if at:
+                    arguments[at] = rng.choice(GARBAGE)
+                case "drop" if arguments:
+                    del arguments[at]
+                case "add":
+                    arguments.insert(at, rng.choice(GARBAGE))
+                case "swap" if arguments:
+                    other = rng.randrange(len(arguments))
+                    arguments[at], arguments[other] = arguments[other], arguments[at]
+                case "spec" if "--spec" in arguments[:-1]:
+                    place = arguments.index("--spec") + 1
+                    arguments[place] = _other_spec(arguments[place], rng)
+                case "file":
+                    places = [i for i, argument in enumerate(arguments) if argument.startswith("results/")]
+                    if places:
+                        arguments[rng.choice(places)] = str(rng.choice(list(self.files)).relative_to(self.folder))
+        return arguments if all(_harmless(argument) for argument in arguments) else self.draw(rng)
+
+
+def _other_spec(text, rng):
+    if rng.random() < 0.2:
+        return mutations.damaged(text.encode(errors="replace"), rng).decode(errors="replace").replace("\0", "")
+    try:
+        spec = mutations.changed(json.loads(text), rng)
+    except (ValueError, RecursionError):
+        return text
+    return json.dumps(_small(spec))
+
+
+def _small(value):
+    if isinstance(value, dict):
+        return {str(key): _small(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_small(item) for item in value]
+    return -1 if type(value) is int and value > LARGEST else value
+
+
+def _harmless(argument):
+    """Whether it cannot name a file elsewhere."""
+    return not argument.startswith(("/", "~")) and ".." not in argument and not os.path.isabs(argument)

@@ -1,0 +1,216 @@
+"""What tables and figures make of files that koct has not made: one sentence with the file and the column."""
+
+import json
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_report import made_up_curves
+
+from koct import cli
+from koct.errors import KoctError
+from koct.files import write_json
+from koct.report import figures, tables
+from koct.report.labels import Names, described
+from koct.results import BUDGET, CELLS, UNTRAINED, write
+from koct.stamps import Stamp
+
+SWEEPS = {("H8", "surrogate", 8): {"ko": [0.3, 0.1], "fc": [0.5, 0.4]}}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Small files of every kind that reports read."""
+    made_up_curves(tmp_path, SWEEPS, {"H8": "surrogate"})
+    about = {"sweep": "H8", "problem": "surrogate", "H": 8, "V": 10, "B": 8}
+    errors = {"mse": 0.1, "rrmse_peak": 0.1, "rrmse_norm": 0.1}
+    fitted = {"lam": None, "p": 80, "val_mse": 0.1, "fit_seconds": 0.1, "device": "cpu"}
+    cells = [{**about, "arch": arch, "N": N, "seed": 1, **fitted, **errors} for arch in ("ko", "fc") for N in (4, 1024)]
+    answer = dict.fromkeys(BUDGET) | about | {"arch": "ko", "metric": "mse", "target": 0.2, "law": "power"}
+    write(cells, CELLS, tmp_path / "cells.parquet", {}, Stamp({}))
+    write([{**about, "seed": 1, **errors}], UNTRAINED, tmp_path / "untrained.parquet", {}, Stamp({}))
+    write([{**answer, "reachable": False, "reason": ""}], BUDGET, tmp_path / "budget.parquet", {}, Stamp({}))
+    point = {"H": 8, "V": 10, "B": 8, "beam": "parallel", "reference": 3.0}
+    point |= {"filter_norm": 0.5, "backprojection_norm": 2.0}
+    write_json(tmp_path / "norms.json", {"points": [point]}, Stamp({}))
+    return tmp_path
+
+
+def command(files, verb):
+    tex, paths = files / "out.tex", {name: files / f"{name}.parquet" for name in ("curves", "calibration", "budget")}
+    paths |= {name: files / f"{name}.parquet" for name in ("cells", "untrained")} | {"norms": files / "norms.json"}
+    return {
+        "table-calibration": [paths["calibration"], "--out", tex],
+        "table-scaling": ["--curves", paths["curves"], "--calibration", paths["calibration"], "--out", tex],
+        "table-budget": [paths["budget"], "--out", tex],
+        "table-structural": [paths["norms"], "--out", tex],
+        "figure-sweeps": [
+            *(part for name in ("cells", "curves", "calibration", "untrained") for part in (f"--{name}", paths[name])),
+            "--out",
+            files / "out.png",
+        ],
+    }[verb]
+
+
+READS = {
+    "table-calibration": ["calibration"],
+    "table-scaling": ["curves", "calibration"],
+    "table-budget": ["budget"],
+    "figure-sweeps": ["cells", "curves", "calibration", "untrained"],
+}
+PAIRS = [(verb, name) for verb, names in READS.items() for name in names]
+
+
+@pytest.fixture
+def run(files, capsys):
+    """(status, stderr) of a verb."""
+
+    def run(verb):
+        status = cli.main([verb, *map(str, command(files, verb))])
+        return status, capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize("verb", [*READS, "table-structural"])
+def test_the_files_themselves_are_read(run, verb):
+    assert run(verb) == (0, "")
+
+
+def change(path, how):
+    """A table that is changed by somebody who knows nothing of stamps."""
+    table = how(pq.ParquetFile(path).read().replace_schema_metadata(None))
+    path.unlink()
+    pq.write_table(table, path)
+
+
+def refused(found, files, *words):
+    status, error = found
+    assert status == 2
+    assert len(error.splitlines()) == 1
+    assert error.startswith("koct: error: ")
+    assert not [path for path in files.iterdir() if path.name.startswith("out")]
+    for word in words:
+        assert str(word) in error
+
+
+@pytest.mark.parametrize(("verb", "name"), PAIRS)
+def test_foreign_files_are_refused(files, run, verb, name):
+    path = files / f"{name}.parquet"
+    path.write_text("N,error\n")
+    refused(run(verb), files, f"{path} is not a Parquet file; give a file that koct has made")
+    pq.write_table(pa.table({"x": [1]}), path)
+    refused(run(verb), files, f"{path} lacks the column")
+    pq.write_table(pa.table({}), path)
+    refused(run(verb), files, f"{path} lacks the column")
+    path.unlink()
+    refused(run(verb), files, f"{path} does not exist")
+
+
+@pytest.mark.parametrize(("verb", "name"), PAIRS)
+def test_values_of_other_kinds_are_refused(files, run, verb, name):
+    path, whole = files / f"{name}.parquet", files / "kept"
+    path.rename(whole)
+    floats = {"curves": "error_mean", "calibration": "floor", "budget": "target", "cells": "mse", "untrained": "mse"}
+    column = floats[name] if (verb, name) != ("table-scaling", "calibration") else "p"
+    for values, why in (
+        (["a"], f": the column {column} holds string and not"),
+        ([[0.5]], f": the column {column} holds list<"),
+        ([None], f", row 1: {column} is null"),
+        ([math.nan], f", row 1: {column} is not a finite number"),
+        ([1e300], f", row 1: {column} is 1e+300, which is too large"),
+    ):
+        if column == "p" and isinstance(values[0], float):
+            continue
+        path.write_bytes(whole.read_bytes())
+
+        def other(table, values=values):
+            array = pa.array(values * table.num_rows)
+            return table.set_column(table.column_names.index(column), column, array)
+
+        change(path, other)
+        refused(run(verb), files, f"{path}{why}")
+
+
+@pytest.mark.parametrize(("verb", "name"), PAIRS)
+def test_a_table_without_rows(files, run, verb, name):
+    change(files / f"{name}.parquet", lambda table: table.slice(0, 0))
+    if name in ("budget", "untrained"):  # a study without targets, or that knows nothing
+        assert run(verb)[0] == 0
+    else:
+        refused(run(verb), files, f"{files / name}.parquet has no rows")
+
+
+@pytest.mark.parametrize("verb", ["table-calibration", "figure-sweeps"])
+def test_an_unknown_metric_is_named(files, run, verb):
+    name = "calibration" if verb == "table-calibration" else "curves"
+
+    def other(table):
+        return table.set_column(table.column_names.index("metric"), "metric", pa.array(["ssim"] * table.num_rows))
+
+    change(files / f"{name}.parquet", other)
+    refused(run(verb), files, "row 1: metric is 'ssim', and must be one of mse, mse2, rrmse_norm")
+
+
+def test_files_of_two_studies_are_told_apart(files, run):
+    change(files / "calibration.parquet", lambda table: table.slice(0, 1))
+    refused(run("table-scaling"), files, f"{files}/calibration.parquet lacks H8 fc, which {files}/curves.parquet has")
+    refused(run("figure-sweeps"), files, f"{files}/calibration.parquet lacks H8 fc, which ")
+
+
+@pytest.mark.parametrize("key", ["koct.archs", "koct.sweeps"])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b'{"ko": 3}', b'{"ko": {"label": []}}', b"[" * 100_000, b"\xff\xfe"]
+)
+def test_metadata_that_is_no_description(files, run, key, text):
+    change(files / "calibration.parquet", lambda table: table.replace_schema_metadata({key: text}))
+    refused(run("table-calibration"), files, f"calibration.parquet: the metadata {key} is not what koct writes")
+
+
+def test_names_without_metadata_or_with_half_of_it():
+    assert Names().arch("ko") == "KO"
+    names = Names({"koct.archs": '{"ko": {"label": "Known"}, "fc": {"colour": null}}'})
+    assert (names.arch("ko"), names.arch("fc")) == ("Known", "FC")
+    assert names.colour("ko") != names.colour("fc")
+    with pytest.raises(KoctError, match="is not what koct writes"):
+        described({"koct.sweeps": "no"}, "koct.sweeps")
+
+
+@pytest.mark.parametrize(("key", "value"), [("colour", "greenish"), ("marker", "banana")])
+def test_a_style_that_matplotlib_does_not_know(key, value):
+    names = Names({"koct.archs": json.dumps({"ko": {key: value}})})
+    with pytest.raises(KoctError, match=f"the {key} '{value}' of ko is unknown to Matplotlib"):
+        names.colour("ko")
+
+
+@pytest.mark.parametrize("content", [{}, {"points": 3}, {"points": []}, {"points": [3]}, {"points": [{"H": 8}]}])
+def test_norms_that_are_none(files, run, content):
+    write_json(files / "norms.json", content, Stamp({}))
+    refused(run("table-structural"), files, f"{files / 'norms.json'}")
+
+
+@pytest.mark.parametrize("name", ["figure", "figure.foo", "figure.pdf.gz"])
+def test_a_figure_needs_a_known_format(files, capsys, name):
+    arguments = [*command(files, "figure-sweeps")[:-1], files / name]
+    assert cli.main(["figure-sweeps", *map(str, arguments)]) == 2
+    assert f"{name}: the name of a figure must end in .pdf, .png or .svg" in capsys.readouterr().err
+
+
+def test_a_formula_that_is_none_is_a_sentence(tmp_path):
+    figure, axes = figures.panels(1, 1)
+    axes[0, 0].set_title(r"$\nonsense$")
+    with pytest.raises(KoctError, match=r"out\.png cannot be drawn: .*nonsense"):
+        figures.save(figure, [tmp_path / "out.png"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_of_the_workflow_are_made_again_and_others_not(tmp_path):
+    (tmp_path / "results").mkdir()
+    for path, advice in (
+        ("results/x.parquet", "`rm .*` makes it again"),
+        ("x.parquet", "give a file that koct has made"),
+    ):
+        (tmp_path / path).write_text("x")
+        with pytest.raises(KoctError, match=advice):
+            tables.calibration(tmp_path / path, tmp_path / "out.tex")
