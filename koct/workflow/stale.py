@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from koct import stamps
+from koct.errors import KoctError
 from koct.stamps import SMALL, Stamp
 
 RESULTS = "results" + os.sep
@@ -55,6 +56,8 @@ class Stale:
         found = [path for path in job.output if os.path.lexists(path)]
         if not found:
             return []
+        for path in found:
+            _refuse_what_is_no_file(path)
         inputs = self.inputs(job.input)
         stale = []
         for path in found:
@@ -93,6 +96,13 @@ class Stale:
             self.logger.info(f"{path} is made again: {reason}.")
 
 
+def _refuse_what_is_no_file(path: str) -> None:
+    """Nobody but its owner removes a folder, or a link that leads nowhere."""
+    if not os.path.isfile(path):
+        what, command = ("a folder", "rm -r") if os.path.isdir(path) else ("a link that leads nowhere", "rm")
+        raise KoctError(f"{path} is {what}, and a result belongs there; `{command} {path} && snakemake` makes it")
+
+
 def watch(workflow: Any, logger: Any) -> None:
     """Let stamps, and not times or notes, say which results Snakemake uses.
 
@@ -103,6 +113,7 @@ def watch(workflow: Any, logger: Any) -> None:
     if not workflow.is_main_process:  # and not one of those that it starts for jobs
         return
     try:
+        from snakemake.exceptions import WorkflowError
         from snakemake.io import _IOFile
         from snakemake.persistence import PersistenceBase
 
@@ -113,7 +124,10 @@ def watch(workflow: Any, logger: Any) -> None:
 
     async def incomplete(self: Any, job: Any) -> list[Any]:
         self.dag.workflow.dag_settings.force_incomplete = True  # make them again, instead of stopping
-        return stale.outputs(job)
+        try:
+            return stale.outputs(job)
+        except KoctError as error:
+            raise WorkflowError(str(error)) from None
 
     async def newer(self: Any, time: float) -> bool:
         return not self.startswith(RESULTS) and await is_newer(self, time)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.faults.lab import Case, artefacts, content, phrase, problems, tracebacks
+from tests.faults.lab import Case, artefacts, content, last_lines, phrase, problems, tracebacks
 
 NAME = "corruption"
 # Where the files of each kind lie in results/
@@ -199,16 +199,12 @@ DAMAGES += [
     ("LaTeX", "a digit edited", edit_tex, None),
 ]
 TIMES = len(DAMAGES)
-SHORT = tuple(
-    number
-    for number, (kind, name, *_) in enumerate(DAMAGES)
-    if (kind, name)
-    in {
-        ("long pool", "bit flipped in the middle"),
-        ("row", "mse edited to 1e9"),
-        ("PNG", "a directory in its place"),
-    }
-)
+IN_SHORT = {
+    ("long pool", "bit flipped in the middle"),
+    ("row", "mse edited to 1e9"),
+    ("PNG", "a directory in its place"),
+}
+SHORT = tuple(number for number, damage in enumerate(DAMAGES) if damage[:2] in IN_SHORT)
 
 # What else happens before the next run
 
@@ -259,15 +255,9 @@ def cause(lab, number):
     variant = rng.choice(sorted(VARIANTS))
     VARIANTS[variant](study, path, kind, rng)
     outcome, found = judge(study, lab.finished.results, path, kind, damaged)
+    title = name if change in GENERAL.values() else f"{kind}: {name}"
     choices = ", ".join(filter(None, [how, variant]))
-    return Case(
-        name if change in GENERAL.values() else f"{kind}: {name}",
-        outcome,
-        not found,
-        EXPECTED,
-        choices,
-        "\n".join(found),
-    )
+    return Case(title, outcome, not found, EXPECTED, choices, "\n".join(found))
 
 
 def damage(study, number, rng):
@@ -325,9 +315,9 @@ def named(study, expected, path, run):
     command = advice(run.output, name)
     found = []
     if traced := tracebacks(study, run):
-        found.append(f"traceback: {', '.join(traced)}:\n{run.output[-3000:]}")
+        found.append(f"traceback: {', '.join(traced)}:\n{last_lines(run)}")
     if command is None:
-        found.append(f"fails without advice: no line names {name} and says what to type:\n{run.output[-3000:]}")
+        found.append(f"fails without advice: no line names {name} and says what to type:\n{last_lines(run)}")
         return phrase(found), found
     again = study.run(command=["bash", "-c", command])
     found += [f"after `{command}` {problem}" for problem in problems(study, expected, again)]

@@ -39,7 +39,7 @@ def cause(lab, number):
         longest = max(path.stat().st_size for path in artefacts(study.folder))
         size = OWN_LOG + int(share * (longest - OWN_LOG))
         title, found = "a limit on the length of files", with_limit(study, size, expected)
-    return case(title, found, "named, then right", f"{size} bytes", "named, then right")
+    return case(title, found, "named, then right", f"{size} bytes")
 
 
 @functools.cache

@@ -36,9 +36,7 @@ def cause(lab, number):
         found.append(f"does not end: {PATIENCE} s after the signal it still runs")
     run.end()
     found += restart(lab, study)
-    if found:
-        found.append(f"deleted before: {', '.join(sorted(map(study.name, deleted)))}")
-    return case(title, found, choices=choices)
+    return case(title, found, choices=choices, about=f"deleted were {', '.join(sorted(map(study.name, deleted)))}")
 
 
 def restart(lab, study):

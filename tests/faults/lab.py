@@ -295,7 +295,7 @@ def tracebacks(study, *runs):
     return [name for name, text in said(study, *runs).items() if TRACEBACK in text]
 
 
-def problems(study, expected, run, *earlier):
+def problems(study, expected, run):
     """All that is wrong with a study that `run` has finished, each in a short phrase first: none, if all is right."""
     found = []
     if run.status != 0:
@@ -304,16 +304,17 @@ def problems(study, expected, run, *earlier):
         found.append(f"wrong results: {', '.join(wrong)}")
     if left := temporaries(study):
         found.append(f"temporary files left: {', '.join(left)}")
-    if traced := tracebacks(study, run, *earlier):
+    if traced := tracebacks(study, run):
         found.append(f"traceback: {', '.join(traced)}")
     if "unlock" in run.output:
         found.append("unlock: it asks for --unlock")
     return found
 
 
-def case(name, found, expected="right", choices="", otherwise="right"):
-    """A case from a list of problems: `otherwise` is its outcome if there are none."""
-    return Case(name, phrase(found) or otherwise, not found, expected, choices, "\n".join(found))
+def case(name, found, expected="right", choices="", about=""):
+    """A case from a list of problems: if there are none, its outcome is the expected one."""
+    detail = "\n".join(filter(None, [*found, about]))
+    return Case(name, phrase(found) or expected, not found, expected, choices, detail)
 
 
 def phrase(found):

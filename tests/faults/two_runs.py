@@ -36,7 +36,7 @@ def cause(lab, number):
     found += [f"later, {problem}" for problem in problems(study, lab.finished.results, study.run())]
     title = "two runs started at the same moment" if not pause else "a run started during another one"
     choices = f"{pause:.2f} s between them"
-    return case(title, found, "one works", choices, "one works")
+    return case(title, found, "one works", choices)
 
 
 def ended(runs):
