@@ -248,8 +248,12 @@ def write_shared(problem: Problem, path: str, spec: Mapping[str, Any] | None = N
 def read_shared(path: str | None, problem: Problem) -> Mapping[str, Any]:
     """What a problem computes once per sweep, from the file that holds it; nothing without one."""
     if path is None:
+        if problem.has_shared:
+            raise KoctError(f"the problem {problem.name} needs what `koct known` wrote; give that file")
         return {}
     shared, stamp = read_record(path)
+    if stamp.spec.keys() & {"N", "seed"}:
+        raise KoctError(f"{path} is not what `koct known` wrote; give that file")
     _check_problem(path, stamp, problem, layers=True)
     return shared
 

@@ -7,7 +7,7 @@ class Blur(Configured):
 
 from __future__ import annotations
 
-import math
+import sys
 import types
 import typing
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -224,7 +224,7 @@ def check_value(wanted: Option, kind: Any, value: Any, path: Sequence[str | int]
 _KINDS = {int: "a whole number", float: "a finite number", str: "text", bool: "true or false"}
 _FITS = {  # stricter than YAML: 8.0 is not a whole number, and neither .nan nor .inf is a number
     int: lambda value: type(value) is int,
-    float: lambda value: type(value) in (int, float) and math.isfinite(value),
+    float: lambda value: type(value) in (int, float) and abs(value) <= sys.float_info.max,
     str: lambda value: isinstance(value, str),
     bool: lambda value: type(value) is bool,
 }

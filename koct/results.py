@@ -20,7 +20,7 @@ from koct.errors import KoctError
 from koct.files import atomic_write, read_json
 from koct.metrics.curve import CurveMetric
 from koct.risk.calibration import calibrate
-from koct.stamps import VOLATILE, Stamp, Unstamped, again, check, checksum_of, combined, made_from
+from koct.stamps import VOLATILE, Damaged, Stamp, Unstamped, again, check, checksum_of, combined, made_from
 from koct.workflow import paths
 
 STAMP = "koct.stamp"  # key of the schema metadata
@@ -134,7 +134,7 @@ def _names(sweeps):
 
 def aggregate(cells_path, spec, curves_path, calibration_path):
     """Curves over seeds and their calibration; `spec` names each sweep's metric under `metrics`."""
-    cells, origin = read(cells_path)
+    cells, origin = _read_cells(cells_path)
     curves, calibrations = [], []
     for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
         metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
@@ -152,7 +152,7 @@ def budget(cells_path, spec, path):
     """How many samples reach each target; `spec` gives each sweep's metric and targets under `wanted`."""
     from koct.risk.budget import Forecast, Pilot
 
-    cells, origin = read(cells_path)
+    cells, origin = _read_cells(cells_path)
     answers = []
     for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
         wanted = _of_sweep(cells_path, spec["wanted"], sweep_name)
@@ -207,8 +207,9 @@ def write(rows, columns, path, origin, stamp):
 def read(path):
     """(rows, provenance) of a Parquet file that `write` made; one of an older koct has no stamp and is read too."""
     try:
+        stamp = None
         with contextlib.suppress(Unstamped):
-            check(path)
+            stamp = check(path)
         table = pq.ParquetFile(path).read()  # read_table would import pandas
     except FileNotFoundError:
         raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
@@ -216,8 +217,26 @@ def read(path):
         raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
     metadata = (table.schema.metadata or {}).items()
     origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata}
-    kept = {key: value for key, value in origin.items() if key.startswith("koct.") and key != STAMP}
-    return table.to_pylist(), kept
+    if stamp is None and STAMP in origin:
+        raise Damaged(f"{path} is damaged: its stamp cannot be read; {again(path)}")
+    try:
+        rows = table.to_pylist()
+    except (ValueError, OverflowError, TypeError, NotImplementedError, pa.ArrowException):
+        raise KoctError(f"{path} is a Parquet file that koct has not made; {again(path)}") from None
+    return rows, {key: value for key, value in origin.items() if key.startswith("koct.") and key != STAMP}
+
+
+def _read_cells(path):
+    """(rows, provenance) of a cells.parquet."""
+    rows, origin = read(path)
+    for name in CELLS:
+        kind = COLUMNS[name][0]
+        for row in rows:
+            value = row.get(name)
+            wrong = name not in row or (value is None and name not in ("H", "V", "B", "lam"))
+            if wrong or not isinstance(value, str if kind == pa.string() else int | float | None):
+                raise KoctError(f"{path} has a row without a proper {name}; give the cells.parquet of a run")
+    return rows, origin
 
 
 def grouped(rows, *keys):

@@ -107,11 +107,19 @@ def seal(path: str, stamp: Stamp, kind: str) -> None:
             end = len(data) - (len(PNG_END) if kind == ".png" else 0)
             with memoryview(data) as view:
                 stamp = stamp._replace(content=crc(view[:end]))
+                if kind == ".npy":
+                    stamp = stamp._replace(about={**stamp.about, "header": crc(view[: header_size(data)])})
         file.seek(end)
-        file.write(_appended(stamp, kind))
+        file.write(appended(stamp, kind))
 
 
-def _appended(stamp: Stamp, kind: str) -> bytes:
+def header_size(data: Any) -> int:
+    """Of the header of a NumPy file; its checksum serves readers that look at a part of the file alone."""
+    width = 2 if data[6] == 1 else 4  # of the length, by the version of the format
+    return 8 + width + int.from_bytes(data[8 : 8 + width], "little")
+
+
+def appended(stamp: Stamp, kind: str) -> bytes:
     """The end of a file, from behind its content on."""
 
     def around(stamp: Stamp) -> bytes:

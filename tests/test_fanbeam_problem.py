@@ -16,6 +16,7 @@ from conftest import SMALL_FANBEAM
 from koct import cells, cli, stamps
 from koct.contracts import Sizes
 from koct.errors import KoctError
+from koct.files import record_writer
 from koct.networks.known import Known
 from koct.operators.fanbeam import FanBeam, Projector, analytic_weights, fbp
 from koct.problems import pools
@@ -170,14 +171,12 @@ def test_a_cell_touches_its_prefix_and_not_the_pool(tmp_path):
     records, stamp = np.load(path), stamps.read(path)
     records["counts"] = count - 2, 1, 1
     records["checksum"] = pools._checksums(records)
-    with open(path, "wb") as file:
-        header = {"descr": records.dtype.descr, "fortran_order": False, "shape": (count,)}
-        np.lib.format.write_array_header_2_0(file, header)
+    kinds = {name: (kind.base, kind.shape) for name, (kind, _) in records.dtype.fields.items()}
+    with record_writer(path, stamp, count, **kinds) as (file, _):
         start = file.tell()
         file.write(records.tobytes())
-        file.seek(start + count * records.itemsize)  # the others are holes
-        file.write(stamp.text().encode())
-        file.flush()
+        file.truncate(start + count * records.itemsize)  # the others are holes
+    with open(path, "rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     before = resident(path)

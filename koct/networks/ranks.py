@@ -79,7 +79,7 @@ class Ranks:
         except KoctError as error:
             reason = str(error)
         except OSError as error:
-            reason = f"{error.filename}: {error.strerror}"
+            reason = f"{error.filename or 'a file'}: {error.strerror or error}"
         reasons = [reason for reason in self.gather(reason) if reason]
         if reasons:
             raise Agreed(reasons[0])

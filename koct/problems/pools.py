@@ -21,7 +21,7 @@ from koct.contracts import Part, Problem, Sizes
 from koct.errors import KoctError
 from koct.files import map_array, record_writer
 from koct.spec import encode_problem, same_values
-from koct.stamps import Stamp, again
+from koct.stamps import Stamp, again, crc
 
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 MOST_FLAT = (
@@ -171,7 +171,9 @@ class Pool:
         self.path, self.problem = path, problem
         self.stamp = stamps.read(path)
         self._check_spec(seed)
+        self._check_header()
         self.records = map_array(path)
+        self._check_end()
         if self.records.dtype.names != ("x", "y", "counts", "checksum") or self.records.ndim != 1:
             raise self.damaged("it holds no pairs")
         self.records._mmap.madvise(mmap.MADV_RANDOM)  # or the kernel reads ahead, by megabytes for four small pairs
@@ -184,6 +186,21 @@ class Pool:
 
     def damaged(self, why: str) -> KoctError:
         return stamps.Damaged(f"{self.path} is damaged: {why}; {again(self.path)}")
+
+    def _check_header(self) -> None:
+        """What is behind it is checked when it is read."""
+        with open(self.path, "rb") as file:
+            start = file.read(stamps.header_size(file.read(12)) + file.seek(0))
+        if crc(start) != self.stamp.about.get("header"):
+            raise self.damaged("the checksum of its header is wrong")
+
+    def _check_end(self) -> None:
+        """Behind the pairs there is the stamp and nothing else."""
+        with open(self.path, "rb") as file:
+            file.seek(self.records.offset + self.records.nbytes)
+            end = file.read(2**20)
+        if end != stamps.appended(self.stamp, ".npy"):
+            raise self.damaged("its stamp is not where the pairs end")
 
     def _check_spec(self, seed: int | None) -> None:
         """Refuse the pool of another problem or seed; a class that no config named does not know its source."""

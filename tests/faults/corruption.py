@@ -204,7 +204,7 @@ IN_SHORT = {
     ("row", "mse edited to 1e9"),
     ("PNG", "a directory in its place"),
 }
-SHORT = tuple(number for number, damage in enumerate(DAMAGES) if damage[:2] in IN_SHORT)
+SHORT = tuple(number for number, kind_and_name in enumerate(DAMAGES) if kind_and_name[:2] in IN_SHORT)
 
 # What else happens before the next run
 

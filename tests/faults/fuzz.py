@@ -30,7 +30,10 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import yaml
 
+from koct import cells, registry, results
 from koct.errors import KoctError
+from koct.files import read_json
+from koct.problems import pools
 from koct.report import compare, figures, labels, tables
 from koct.risk import bound, pilot
 from koct.spec import Cell
@@ -166,10 +169,26 @@ def small_config():
     return CONFIG
 
 
+def read_pool(path):
+    pool = pools.Pool(path, registry.problem("surrogate")(**PROBLEM), 1)
+    return [(pool.x(part), pool.y(part)) for part in pools.PARTS]
+
+
+def read_known(path):
+    return cells.read_shared(str(path), registry.problem("surrogate")(**PROBLEM))
+
+
+PROBLEM = {"H": 4, "V": 5, "B": 4, "tikhonov": 0.1}
 CELLS = ROOT / "results" / "reference" / "cells.parquet"
 
 # Everything that reads what people, other programs or earlier runs have written.
 READERS = {
+    "pool": File(from_study("pools/T4/seed1.npy"), read_pool, ".npy", strict=True),
+    "known operator": File(from_study("known/T4.npy"), read_known, ".npy", strict=True),
+    "fit": File(from_study("fits/T4/ko/N4_seed1.npy"), lambda path: cells.read_fit(str(path)), ".npy", strict=True),
+    "row": File(from_study("cells/T4/ko/N4_seed1.json"), read_json, ".json", strict=True),
+    "rows of untrained networks": File(from_study("untrained/T4.json"), read_json, ".json", strict=True),
+    "table of cells": File(from_study("cells.parquet"), results.read, ".parquet"),
     "pilot, CSV": File(lambda path: path.write_text(CSV), pilot.read_pilots, ".csv", share=2),
     "pilot, Parquet": File(pilot_parquet, pilot.read_pilots, ".parquet", share=2),
     "pilot, cells": File(
@@ -296,13 +315,14 @@ def _told(error):
 
 def shares(names, inputs):
     """How many inputs each reader gets."""
-    total = sum(READERS[name].share for name in names)
-    return {name: max(1, round(inputs * READERS[name].share / total)) for name in names}
+    return {name: max(1, round(inputs * min(1, READERS[name].share))) for name in names}
 
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.faults.fuzz", description=__doc__.splitlines()[0])
-    parser.add_argument("--inputs", type=int, default=10_000, metavar="N", help="so many in all (default: 10000)")
+    parser.add_argument(
+        "--inputs", type=int, default=10_000, metavar="N", help="for a reader, fewer for a slow one (default: 10000)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="decides all that is random (default: 1)")
     parser.add_argument("--only", action="append", choices=READERS, help="this reader; may be given again")
     options = parser.parse_args()

@@ -45,7 +45,7 @@ def restart(lab, study):
     orphans = processes.commands_in(study.folder)
     again = study.run()
     found = [] if processes.wait_for_all_in(study.folder, PATIENCE) else ["orphans: some jobs never end"]
-    found += problems(study, lab.finished.results, again)
+    found += problems(study, lab.finished.results, again, logs=False)
     mine = [path for path in written_again(before) if not any(study.name(path) in line for line in orphans)]
     if mine:
         found.append(f"finished cells again: {len(mine)} of {len(before)}: {', '.join(map(study.name, mine))}")

@@ -283,20 +283,21 @@ def temporaries(study):
     return [study.name(path) for path in root.rglob(".*") if not path.name.startswith(".snakemake")]
 
 
-def said(study, *runs):
-    """What runs printed, and what is in the logs of their jobs, by name."""
-    texts = {f"terminal {number}": run.output for number, run in enumerate(runs, 1)}
-    for log in sorted(study.path("results/logs").rglob("*.log")):
-        texts[study.name(log)] = log.read_text(errors="replace")
-    return texts
+def said(study, run):
+    """What a run printed, and what is in the logs of its jobs, by name; without a study, no logs."""
+    logs = sorted(study.path("results/logs").rglob("*.log")) if study else []
+    return {"the terminal": run.output} | {study.name(log): log.read_text(errors="replace") for log in logs}
 
 
-def tracebacks(study, *runs):
-    return [name for name, text in said(study, *runs).items() if TRACEBACK in text]
+def tracebacks(study, run):
+    return [name for name, text in said(study, run).items() if TRACEBACK in text]
 
 
-def problems(study, expected, run):
-    """All that is wrong with a study that `run` has finished, each in a short phrase first: none, if all is right."""
+def problems(study, expected, run, logs=True):
+    """All that is wrong with a study that `run` has finished, each with a phrase in front; none, if all is right.
+
+    Without `logs`, those of jobs are left out: a job that was killed may have said anything.
+    """
     found = []
     if run.status != 0:
         found.append(f"ended {run.ended}: {last_lines(run)}")
@@ -304,8 +305,8 @@ def problems(study, expected, run):
         found.append(f"wrong results: {', '.join(wrong)}")
     if left := temporaries(study):
         found.append(f"temporary files left: {', '.join(left)}")
-    if traced := tracebacks(study, run):
-        found.append(f"traceback: {', '.join(traced)}")
+    if traced := tracebacks(study if logs else None, run):
+        found.append(f"traceback: in {', '.join(traced)}")
     if "unlock" in run.output:
         found.append("unlock: it asks for --unlock")
     return found
