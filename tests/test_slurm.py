@@ -10,7 +10,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -18,8 +20,11 @@ from conftest import ROOT, SMALL_FANBEAM
 from test_requests import MEAN, request
 
 from koct.errors import KoctError
+from koct.files import write_array
+from koct.stamps import Stamp
 from koct.workflow import queue, resources
 from koct.workflow.config import build
+from koct.workflow.jobs import Jobs
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SMALL = {
@@ -219,11 +224,14 @@ def test_a_cancelled_fsdp_cell_continues_from_its_checkpoint(checkout):
 def test_a_thousand_cells_are_26_submissions_and_their_pools_at_most_13(checkout):
     """Really submitted, to a partition that is down: nothing runs. Pools: 40 in a submission as well, at most 500."""
     many = {**SMALL["sweeps"]["H8"], "seeds": list(range(500))}
-    run = small(checkout, {**SMALL, "studies": {"small": ["H8"]}, "sweeps": {"H8": many}})
-    for name in ["known/H8", *(f"pools/H8/seed{seed}" for seed in many["seeds"])]:
-        path = run.path(f"results/{name}.npy")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    config = {**SMALL, "studies": {"small": ["H8"]}, "sweeps": {"H8": many}}
+    run, planned = small(checkout, config), Jobs(config)
+    sweep = SimpleNamespace(sweep="H8")
+    specs = {
+        f"pools/H8/seed{seed}": planned.pool_spec(SimpleNamespace(sweep="H8", seed=seed)) for seed in many["seeds"]
+    }
+    for name, spec in {"known/H8": planned.problem_spec("known")(sweep), **specs}.items():  # so that none is made
+        write_array(run.path(f"results/{name}.npy"), np.zeros(1), Stamp(json.loads(spec)))
     slurm("scontrol", "update", "PartitionName=cpu", "State=DOWN")
     process = started(run)
     try:

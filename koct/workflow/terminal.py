@@ -19,6 +19,7 @@ HIDDEN_MESSAGES = re.compile(
     "Group jobs: inactive|Conda environments: ignored|SLURM run ID: |Cleaning up SLURM log files|"
     r"Job \S+ has been submitted with SLURM jobid"
 )
+LITTLE = 10**6  # bytes free on a disk that is called full
 INPUTS_IN_REASON = re.compile("((?:Updated input files|Input files updated by another job): )([^;]+)")
 
 
@@ -95,7 +96,7 @@ class Run(DryRun):
 
     def failure(self, record: Any) -> Any:
         """A failed job's record with the job's message, and without a command that has just been printed."""
-        message = "; ".join(filter(None, [self.messages.get(record.jobid), record.rule_msg]))
+        message = "; ".join(filter(None, [self.messages.get(record.jobid), record.rule_msg, _full(record)]))
         command = record.shellcmd
         if command and any(command in error for error in self.errors):
             command = None
@@ -108,6 +109,18 @@ class Run(DryRun):
         stream.write(f"\r{line}\033[K" if self.rewrites else f"{line}\n")
         stream.flush()
         self.in_line = self.rewrites
+
+
+def _full(record: Any) -> str | None:
+    """A job on a full disk cannot write to its log why it failed."""
+    try:
+        place = os.statvfs("results")
+        outputs = list(record.output)
+    except (OSError, AttributeError, TypeError):
+        return None
+    if place.f_bavail * place.f_frsize > LITTLE or not outputs:
+        return None
+    return f"{outputs[0]}: No space left on device; make room and run snakemake again"
 
 
 def _event(record: Any) -> str | None:
