@@ -40,8 +40,8 @@ def cause(lab, number):
 
 def restart(lab, study):
     """Start it again, with no flag, while orphans may still run: what is wrong then."""
+    orphans = processes.commands_in(study.folder)  # first: what one of them writes from now on is not the restart's
     before = marks(study.finished_rows())
-    orphans = processes.commands_in(study.folder)
     again = study.run()
     found = [] if processes.wait_for_all_in(study.folder, PATIENCE) else ["orphans: some jobs never end"]
     found += problems(study, lab.finished.results, again, logs=False)
