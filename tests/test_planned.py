@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 
 import pytest
 import yaml
+from conftest import ROOT
 
 from koct.errors import KoctError
 from koct.workflow import planned, queue, stages, targets
@@ -77,19 +79,28 @@ def test_a_job_runs_the_code_that_was_planned(run):
 
 
 def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypatch, tmp_path):
+    """Even if it is as it was again, with its old time: nobody knows which of the two was loaded."""
     own = tmp_path / "own.py"
-    own.write_text("x = 1\n")
-    for name, value in planned.environment([str(own)]).items():
+    shutil.copy(ROOT / "koct/problems/surrogate.py", own)
+    helper = tmp_path / "helper.py"
+    helper.write_text("x = 1\n")
+    problem = {"source": str(own), "options": {"H": 4, "V": 5, "B": 4}}
+    asked = {**spec(), "problem": problem, "code": stages.code("pool", str(own))}
+    for name, value in planned.environment([str(own), str(helper)]).items():
         monkeypatch.setenv(name, value)
-    guard = planned.Guard("pool", spec())
+    guard = planned.Guard("pool", asked)
     guard()
-    own.write_text("x = 22\n")  # no code of this stage
+    helper.write_text("x = 2\n")  # no code of this stage
     guard()
-    own.unlink()
-    guard()
-    wrong = planned.Guard("pool", {**spec(), "code": "another"})
-    with pytest.raises(KoctError, match="the code has changed"):
-        wrong()
+    before, times = own.read_text(), os.stat(own)
+    own.write_text(before.replace("0.08, 0.4", "0.08, 0.5"))
+    own.write_text(before)
+    os.utime(own, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(KoctError, match=r"own\.py was changed while this job ran; run snakemake again"):
+        guard()
+    planned.Guard("pool", asked)()  # a job that starts now loads the planned code
+    with pytest.raises(KoctError, match="the code has changed since this run was planned"):
+        planned.Guard("pool", {**asked, "code": "another"})()
 
 
 def test_stages_without_a_plan_run(monkeypatch):

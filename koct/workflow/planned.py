@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,44 +17,58 @@ OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
 
 def environment(own: Iterable[str]) -> dict[str, str]:
     """What the jobs of a run are told."""
-    own = os.pathsep.join(sorted(own))
-    return {OWN: own, STATE: _state(own)}
+    listed = os.pathsep.join(sorted(own))
+    return {OWN: listed, STATE: _summed(_files(listed))}
 
 
 class Guard:
-    """Call it to check that the code of a stage is still what its spec says."""
+    """Call it when a job starts, and again before it writes: is its code what its spec says?
+
+    Hashes of syntax trees are compared only if a file was touched: a look at sizes and times takes 0.3 ms. A file that
+    changed while the job ran may have been loaded as it was in between, so then even the planned code is not enough.
+    """
 
     def __init__(self, stage: str, spec: Mapping[str, Any]):
         self.stage, self.spec = stage, spec
-        self.known = os.environ.get(STATE)  # the state of files whose code is the planned one
+        self.planned = os.environ.get(STATE)
+        self.files: dict[str, str] | None = None  # as they were when the job started
 
     def __call__(self) -> None:
-        """Hashes of syntax trees are compared only if a file was touched: a look at sizes and times takes 0.3 ms."""
-        if self.known is None or "code" not in self.spec:
+        if self.planned is None or "code" not in self.spec:
             return
-        state = _state(os.environ.get(OWN, ""))
-        if state == self.known:
-            return
+        files = _files(os.environ.get(OWN, ""))
+        if self.files is None:
+            self.files = files
+            if _summed(files) != self.planned:
+                self._compare()
+        elif files != self.files:
+            self._refuse_changed({path for path in {**files, **self.files} if files.get(path) != self.files.get(path)})
+
+    def _compare(self) -> None:
         from koct.workflow import stages
 
         if any(self.spec[key] != value for key, value in stages.code_of(self.stage, self.spec).items()):
             raise KoctError("the code has changed since this run was planned; run snakemake again")
-        self.known = state
+
+    def _refuse_changed(self, changed: set[str]) -> None:
+        from koct.workflow import stages
+
+        used = sorted(changed & stages.files_of(self.stage, self.spec))
+        if used:
+            raise KoctError(f"{os.path.relpath(used[0])} was changed while this job ran; run snakemake again")
 
 
-def _state(own: str) -> str:
-    """A checksum of names, sizes and times of all source files."""
-    found = []
-    for entry in _entries(PACKAGE):
-        about = entry.stat()
-        found.append(f"{entry.path} {about.st_size} {about.st_mtime_ns}")
-    for path in filter(None, own.split(os.pathsep)):
-        try:
-            about = os.stat(path)
-            found.append(f"{path} {about.st_size} {about.st_mtime_ns}")
-        except OSError:
-            found.append(path)
-    return f"{zlib.crc32(' '.join(sorted(found)).encode()):08x}"
+def _files(own: str) -> dict[str, str]:
+    """The size and the times of every source file; the time of its last change cannot be set back."""
+    found = {entry.path: entry.stat() for entry in _entries(PACKAGE)}
+    for path in map(os.path.abspath, filter(None, own.split(os.pathsep))):
+        with contextlib.suppress(OSError):
+            found[path] = os.stat(path)
+    return {path: f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}" for path, about in found.items()}
+
+
+def _summed(files: Mapping[str, str]) -> str:
+    return f"{zlib.crc32(repr(sorted(files.items())).encode()):08x}"
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -43,6 +43,13 @@ def reached(modules: Iterable[str]) -> set[str]:
     return found
 
 
+def file_of(module: str) -> Path:
+    """Where the code of a module is."""
+    path = _path(module)
+    assert path is not None
+    return path
+
+
 def _name(module: str) -> str:
     """A user's file goes by its name alone: a moved folder reruns nothing."""
     return Path(module).name if module.endswith(".py") else module
@@ -58,8 +65,7 @@ class Module:
 
 @cache
 def _read(module: str) -> Module:
-    path = _path(module)
-    assert path is not None
+    path = file_of(module)
     words: list[str] = []
     imports: set[tuple[int, str]] = set()
     _walk(ast.parse(path.read_bytes(), str(path)), words, imports)

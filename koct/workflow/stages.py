@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from koct import metrics, registry
 from koct.contracts import Architecture, Problem
-from koct.workflow.sources import digest
+from koct.workflow.sources import digest, file_of, reached
 
 # Of stages that know neither problem nor architecture; a verb of the command line is a stage.
 MODULES = {
@@ -34,29 +35,48 @@ PROBLEM_MODULES = {
 
 def evaluation() -> str:
     """The hash of what turns a network into errors."""
-    return digest("koct.evaluation", *metrics.modules())
+    return digest(*_evaluation())
 
 
 def code(stage: str, problem: str = "", *archs: str) -> str:
     """The hash of a stage's code; `problem` and `archs` are what config.yaml calls them."""
+    return digest(*modules(stage, problem, *archs))
+
+
+def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
+    """What a stage starts from; it is made of these modules and of all that they import."""
     if stage in MODULES:
-        chosen = (*MODULES[stage], *(metrics.modules() if stage == "collect" else ()))
-        return digest(*chosen)
+        return (*MODULES[stage], *(metrics.modules() if stage == "collect" else ()))
     found = registry.module_of(problem, Problem)
     if stage in PROBLEM_MODULES:
-        chosen = (*PROBLEM_MODULES[stage], *(metrics.modules() if stage == "untrained" else ()))
-        return digest(*chosen, found)
+        return (*PROBLEM_MODULES[stage], *(metrics.modules() if stage == "untrained" else ()), found)
     metric = f"koct.metrics.{registry.problem(problem).validation_metric}"
     networks = [registry.module_of(arch, Architecture) for arch in archs]
     if stage == "figure-recons":
-        return digest("koct.report.recons", metric, found, *networks)
+        return ("koct.report.recons", metric, found, *networks)
     launched = ["koct.distributed"] if any(registry.architecture(arch).launch == "torchrun" for arch in archs) else []
-    return digest("koct.cells", metric, found, *networks, *launched)
+    return ("koct.cells", metric, found, *networks, *launched)
+
+
+def _evaluation() -> tuple[str, ...]:
+    return ("koct.evaluation", *metrics.modules())
+
+
+# From a spec
 
 
 def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
     """The hashes that a spec has, of the code as it is now."""
-    problem = spec["problem"]["source"] if "problem" in spec else ""
-    archs = [spec["arch"]["source"]] if "arch" in spec else spec.get("archs", [])
-    found = {"code": code(stage, problem, *archs), "evaluation": evaluation()}
+    found = {"code": code(stage, *_named(spec)), "evaluation": evaluation()}
     return {key: value for key, value in found.items() if key in spec}
+
+
+def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
+    """The source files that a job runs."""
+    started = {*modules(stage, *_named(spec)), *(_evaluation() if "evaluation" in spec else ())}
+    return {os.path.abspath(file_of(module)) for module in reached(started)}
+
+
+def _named(spec: Mapping[str, Any]) -> list[str]:
+    problem = spec["problem"]["source"] if "problem" in spec else ""
+    return [problem, *([spec["arch"]["source"]] if "arch" in spec else spec.get("archs", []))]
