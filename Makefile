@@ -1,7 +1,8 @@
 # make        set up and run the default study
 # make test   set up and run the tests
 # make setup  only set up
-# make faults set up and cause 266 faults, one after the other: kills, damaged files, full disks; takes an hour
+# make faults set up, cause 266 faults (kills, damaged files, full disks), and feed every reader with 10,000 damaged
+#             inputs; takes an hour
 PYTHON ?= python3
 VENV := .venv
 
@@ -14,6 +15,7 @@ test: setup $(VENV)/torch
 
 faults: setup
 	$(VENV)/bin/python -m tests.faults
+	$(VENV)/bin/python -m tests.faults.fuzz
 
 setup: $(VENV)/installed
 
