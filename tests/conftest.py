@@ -1,5 +1,7 @@
 """A copy of the repository to run the real workflow in, and training data without files."""
 
+import fcntl
+import os
 import re
 import shutil
 import subprocess
@@ -101,21 +103,38 @@ def checkout(tmp_path_factory):
     return lambda: Checkout(tmp_path_factory.mktemp("checkout"))
 
 
-@pytest.fixture(scope="session")
-def study(checkout):
-    """The default study, really run, on all cores. Tests leave it as they found it."""
-    done = checkout()
-    done.snakemake()
-    return done
+def finished(tmp_path_factory, name, config=None):
+    """A study, really run, once for all workers; each gets a copy of its own, in which nothing has to run again."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    original = shared / name
+    with open(shared / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not original.exists():
+            made = tmp_path_factory.mktemp("making") / name
+            made.mkdir()
+            run = Checkout(made)
+            if config:
+                run.path("config.yaml").write_text(yaml.safe_dump(config))
+            run.snakemake()
+            made.rename(original)
+    copy = Checkout.__new__(Checkout)
+    copy.folder = tmp_path_factory.mktemp("checkout") / name
+    shutil.copytree(original, copy.folder, symlinks=True)
+    return copy
 
 
 @pytest.fixture(scope="session")
-def small_fanbeam(checkout):
-    """A fan-beam study of seconds, really run. Tests leave it as they found it."""
-    done = checkout()
-    done.path("config.yaml").write_text(yaml.safe_dump(SMALL_FANBEAM))
-    done.snakemake()
-    return done
+def study(tmp_path_factory):
+    """The default study, run on all cores. Tests leave it as they found it."""
+    return finished(tmp_path_factory, "study")
+
+
+@pytest.fixture(scope="session")
+def small_fanbeam(tmp_path_factory):
+    """A fan-beam study of seconds. Tests leave it as they found it."""
+    return finished(tmp_path_factory, "small_fanbeam", SMALL_FANBEAM)
 
 
 def pytest_collection_modifyitems(items):

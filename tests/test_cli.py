@@ -121,6 +121,7 @@ def started(*arguments, code=("-m", "koct"), **settings):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a job in the background ignores
         **settings,
     )
 
