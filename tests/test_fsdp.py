@@ -184,6 +184,9 @@ def test_the_checkpoint_of_another_fit_is_not_used(tmp_path, capsys):
     assert Checkpoints(tmp_path, {"lam": 2.0}, rank, 300).last() is None
     assert "after-40 is of another fit and is not used" in capsys.readouterr().out
     assert Checkpoints(tmp_path / "none", {"lam": 1.0}, rank, 300).last() is None
+    (tmp_path / "after-40" / "fit.json").write_text("{")  # then the one before serves
+    assert Checkpoints(tmp_path, {"lam": 1.0}, rank, 300).last()[1]["iteration"] == 5
+    assert "after-40 is damaged and is not used" in capsys.readouterr().out
 
 
 # Memory

@@ -68,10 +68,15 @@ class Checkpoints:
 
     def last(self) -> tuple[str, dict[str, Any]] | None:
         """(path, what it says) of the newest checkpoint of this fit, or None."""
-        paths = sorted(self.folder.glob("after-*"), key=lambda path: int(path.name.partition("-")[2]))
+        numbered = [path for path in self.folder.glob("after-*") if path.name.removeprefix("after-").isdigit()]
+        paths = sorted(numbered, key=lambda path: int(path.name.removeprefix("after-")))
         for path in reversed(paths):
-            about = json.loads((path / "fit.json").read_text(encoding="utf-8"))
-            if about["fit"] == self.fitted:
-                return str(path), about
+            try:
+                about = json.loads((path / "fit.json").read_text(encoding="utf-8"))
+                if about["fit"] == self.fitted:
+                    return str(path), {"iteration": int(about["iteration"]), "seconds": float(about["seconds"])}
+            except (OSError, ValueError, KeyError, TypeError):
+                print(f"the checkpoint {path} is damaged and is not used", flush=True)
+                continue
             print(f"the checkpoint {path} is of another fit and is not used", flush=True)
         return None

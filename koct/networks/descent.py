@@ -114,7 +114,7 @@ def smallest_eigenvalue(data: Training, ranks: Ranks) -> float:
         if ranks.rank == 0 and data.gram is not None:
             gram = get(data.gram)
             if len(gram) < data.N or not np.isfinite(gram).all():
-                raise KoctError("the Gram matrix is not that of the pool: delete it and run snakemake again")
+                raise KoctError("the Gram matrix is not that of the pool; give that of the pool")
             found = max(0.0, float(np.linalg.eigvalsh(gram)[0]))
     return ranks.gather(found)[0]
 
