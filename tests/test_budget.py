@@ -321,7 +321,7 @@ def test_held_out_points_of_the_surrogate_curves(study):
 
 @pytest.mark.parametrize("truth", benchmark.TRUTHS)
 def test_intervals_contain_the_true_number_of_samples(truth):
-    assert 0.80 <= benchmark.coverage(benchmark.intervals(truth, 200)) <= 0.97
+    assert 0.80 <= benchmark.coverage(benchmark.intervals(truth, 100)) <= 0.97
 
 
 def test_the_worked_example_prints_what_the_page_shows():
