@@ -91,7 +91,7 @@ def _check_spec(verb, arguments):
     """Refuse a spec that lacks something, and one whose code is not planned any more."""
     if arguments.get("spec") is None:
         return
-    from koct.told import told
+    from koct.spec_keys import told
 
     spec = arguments["spec"] = told(arguments["spec"], "--spec")
     pools = arguments.get("pools")

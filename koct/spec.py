@@ -10,7 +10,7 @@ from koct import registry
 from koct.contracts import Architecture, Problem
 from koct.errors import KoctError
 from koct.options import check_value, unknown
-from koct.told import told
+from koct.spec_keys import told
 
 GEOMETRY = ("H", "V", "B")  # columns of the results; null where a problem has no such option
 

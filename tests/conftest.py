@@ -20,6 +20,21 @@ settings.load_profile("koct")
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ["Snakefile", "rules", "envs", "profiles", "slurm", "koct", "config.yaml"]
+TINY_SWEEP = {  # eight cells of milliseconds
+    "problem": "surrogate",
+    "H": 4,
+    "V": 5,
+    "B": 4,
+    "tikhonov": 0.1,
+    "pool": {"train": 8, "val": 4, "test": 4},
+    "N": [4, 8],
+    "seeds": [1, 2],
+    "archs": ["ko", "fc"],
+    "lambdas": [1e-4, 1.0],
+    "metric": "mse",
+    "targets": [1e-2],
+}
+TINY = {"study": "tiny", "studies": {"tiny": ["T4"]}, "sweeps": {"T4": TINY_SWEEP}}
 SMALL_FANBEAM = {
     "study": "small",
     "studies": {"small": ["F32", "F32-exact"]},

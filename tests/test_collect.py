@@ -5,21 +5,21 @@ import shutil
 
 import pytest
 import yaml
-from test_planned import SMALL
+from conftest import TINY
 
 from koct import results
 from koct.errors import KoctError
 from koct.files import read_json, write_json
 from koct.workflow.jobs import Jobs
 
-ROW = "results/cells/H4/ko/N4_seed1.json"
-OTHER = "results/cells/H4/ko/N8_seed1.json"
+ROW = "results/cells/T4/ko/N4_seed1.json"
+OTHER = "results/cells/T4/ko/N8_seed1.json"
 
 
 @pytest.fixture(scope="module")
 def finished(checkout):
     run = checkout()
-    run.path("config.yaml").write_text(yaml.safe_dump(SMALL))
+    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
     run.snakemake()
     return run
 
@@ -30,7 +30,7 @@ def collect(finished, monkeypatch, tmp_path):
     shutil.copytree(finished.path("results/cells"), tmp_path / "results/cells")
     shutil.copytree(finished.path("results/untrained"), tmp_path / "results/untrained")
     monkeypatch.chdir(tmp_path)
-    spec = json.loads(Jobs(SMALL).study_spec())
+    spec = json.loads(Jobs(TINY).study_spec())
 
     def run(change=lambda: None):
         change()
@@ -93,8 +93,8 @@ def other_views(sweep):
 
 @pytest.mark.parametrize("change", [other_lambdas, other_views])
 def test_rows_of_another_config_are_refused(collect, change):
-    config = json.loads(json.dumps(SMALL))
-    change(config["sweeps"]["H4"])
+    config = json.loads(json.dumps(TINY))
+    change(config["sweeps"]["T4"])
     collect.spec.clear()
     collect.spec.update(json.loads(Jobs(config).study_spec()))
     with pytest.raises(KoctError, match=f"^{ROW} was made with other options or other code than those of this study"):

@@ -214,20 +214,16 @@ def test_a_fit_whose_weights_were_changed_is_refused(fitted, monkeypatch, capsys
     assert not os.path.exists(out)
 
 
-def test_a_fit_is_not_evaluated_on_the_pool_of_another_seed(fitted, capsys):
+@pytest.mark.parametrize(
+    ("seed", "train", "message"),
+    [(2, 16, "pool.npy is the pool of another seed than the cell's"), (1, 17, "was not fitted to the pairs of")],
+)
+def test_a_fit_is_not_evaluated_on_another_pool(fitted, capsys, seed, train, message):
     problem = registry.problem("surrogate")(H=8, V=10, B=8, tikhonov=0.1)
-    pools.make(problem, 2, Sizes(train=16, val=8, test=8), fitted / "pool.npy")
+    pools.make(problem, seed, Sizes(train=train, val=8, test=8), fitted / "pool.npy")
     files = ["--pool", str(fitted / "pool.npy"), "--out", str(fitted / "again.json")]
     assert cli.main(["evaluate", str(fitted / "fit.npy"), *files]) == 2
-    assert "pool.npy is the pool of another seed than the cell's; give the pool of the cell" in capsys.readouterr().err
-
-
-def test_a_fit_is_not_evaluated_on_other_pairs_of_its_seed(fitted, capsys):
-    problem = registry.problem("surrogate")(H=8, V=10, B=8, tikhonov=0.1)
-    pools.make(problem, 1, Sizes(train=17, val=8, test=8), fitted / "pool.npy")
-    files = ["--pool", str(fitted / "pool.npy"), "--out", str(fitted / "again.json")]
-    assert cli.main(["evaluate", str(fitted / "fit.npy"), *files]) == 2
-    assert "fit.npy was not fitted to the pairs of " in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_errors_that_a_fit_has_kept_are_not_computed_again(fitted, monkeypatch):

@@ -9,31 +9,10 @@ import time
 
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, TINY
 
 from koct.errors import KoctError
 from koct.workflow import planned, queue, stages, targets
-
-SMALL = {
-    "study": "small",
-    "studies": {"small": ["H4"]},
-    "sweeps": {
-        "H4": {
-            "problem": "surrogate",
-            "H": 4,
-            "V": 5,
-            "B": 4,
-            "tikhonov": 0.1,
-            "pool": {"train": 8, "val": 4, "test": 4},
-            "N": [4, 8],
-            "seeds": [1, 2],
-            "archs": ["ko", "fc"],
-            "lambdas": [1e-4, 1.0],
-            "metric": "mse",
-            "targets": [1e-2],
-        }
-    },
-}
 
 
 def spec():
@@ -45,7 +24,7 @@ def spec():
 @pytest.fixture
 def run(checkout):
     run = checkout()
-    run.path("config.yaml").write_text(yaml.safe_dump(SMALL))
+    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
     return run
 
 

@@ -19,10 +19,9 @@ import yaml
 from conftest import ROOT, SMALL_FANBEAM
 from test_requests import MEAN, request
 
-from koct.errors import KoctError
 from koct.files import write_array
 from koct.stamps import Stamp
-from koct.workflow import queue, resources
+from koct.workflow import resources
 from koct.workflow.config import build
 from koct.workflow.jobs import Jobs
 
@@ -316,19 +315,6 @@ def test_killed_cancelled_and_timed_out_one_more_command_gives_the_same_results(
     run.snakemake(target, *PROFILE)
     assert_same_results(run, local, ["cells", "untrained"])
     assert run.plan(target, *PROFILE) == {}
-
-
-def test_two_runs_in_one_folder_do_not_meet(tmp_path):
-    hold = "from koct.workflow.queue import take_lock; lock = take_lock(); print('held', flush=True); input()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", hold], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "held\n"
-    with pytest.raises(KoctError, match=rf"another snakemake \(process {process.pid} on .*\) runs in this folder"):
-        queue.take_lock(tmp_path)
-    process.kill()
-    process.communicate()
-    assert queue.take_lock(tmp_path)  # however it ended
 
 
 # Where there is no SLURM

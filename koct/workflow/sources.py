@@ -17,7 +17,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
 INERT = {"koct.blame", "koct.errors", "koct.options", "koct.own_files", "koct.registry", "koct.spec", "koct.stamps"}
-INERT |= {"koct.failures", "koct.told"}
+INERT |= {"koct.failures", "koct.spec_keys"}
 INERT |= {"koct.workflow.paths"}
 DATA = (".json", ".csv", ".npz")  # endings of data files
 # And neither can these parts of a problem or an architecture.

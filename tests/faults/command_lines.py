@@ -13,24 +13,9 @@ from koct.errors import KoctError
 from koct.report import tables
 from koct.workflow import paths
 from koct.workflow.jobs import Jobs
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TINY
 from tests.faults import mutations
 
-SWEEP = {
-    "problem": "surrogate",
-    "H": 4,
-    "V": 5,
-    "B": 4,
-    "tikhonov": 0.1,
-    "pool": {"train": 8, "val": 4, "test": 4},
-    "N": [4, 8],
-    "seeds": [1, 2],
-    "archs": ["ko", "fc"],
-    "lambdas": [1.0e-4, 1.0],
-    "metric": "mse",
-    "targets": [1.0e-2],
-}
-CONFIG = {"study": "tiny", "studies": {"tiny": ["T4"]}, "sweeps": {"T4": SWEEP}}
 GARBAGE = ["", ".", "-", "--", "-1", "nan", "inf", "-inf", "1e999", "1e-999", "0", "9" * 400, "x", "é", "$", "%s"]
 GARBAGE += ["\udcff", "\ud800", "a\0b", "a" * 300, "none/at/all", "results", "results/", "results/cells.parquet"]
 GARBAGE += ["pilot.csv/x", "{}", "[]", "null", "{", "[" * 100_000, '{"code": 1}', "--out", "--spec", "--help"]
@@ -44,7 +29,7 @@ class Bug(Exception):
 
 def stages():
     """The command lines that make a study, in order, and those of the other verbs."""
-    jobs, pools, shared = Jobs(CONFIG), [paths.pool("T4", seed) for seed in (1, 2)], paths.shared("T4")
+    jobs, pools, shared = Jobs(TINY), [paths.pool("T4", seed) for seed in (1, 2)], paths.shared("T4")
     seed = {number: SimpleNamespace(sweep="T4", seed=str(number)) for number in (1, 2)}
     yield from (["pool", "--spec", jobs.pool_spec(seed[i]), "--out", pools[i - 1]] for i in (1, 2))
     yield ["known", "--spec", jobs.problem_spec("known")(seed[1]), "--out", shared]

@@ -38,9 +38,9 @@ from koct.report import compare, figures, labels, tables
 from koct.risk import bound, pilot
 from koct.spec import Cell
 from koct.workflow import config
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TINY
 from tests.faults import mutations
-from tests.faults.command_lines import CONFIG, Study
+from tests.faults.command_lines import Study
 
 LIMIT = 30  # seconds that one input may take
 MEMORY = 8 * 2**30  # bytes of addresses beyond those in use
@@ -166,7 +166,7 @@ def whole_config():
 
 
 def small_config():
-    return CONFIG
+    return TINY
 
 
 def read_pool(path):

@@ -18,31 +18,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
-from tests.conftest import Checkout
+from tests.conftest import TINY_SWEEP, Checkout
 from tests.faults import processes
 
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
 LIMIT = 300  # seconds that a run of a tiny study may take
-SWEEP = {
-    "problem": "surrogate",
-    "H": 4,
-    "V": 5,
-    "B": 4,
-    "tikhonov": 0.1,
-    "pool": {"train": 8, "val": 4, "test": 4},
-    "N": [4, 8],
-    "seeds": [1, 2],
-    "archs": ["ko", "fc"],
-    "lambdas": [1.0e-4, 1.0],
-    "metric": "mse",
-    "targets": [1.0e-2],
-}
 # Eight cells, and two of another sweep whose pool has more than a quarter of a million bytes.
 LONG_POOL = {"train": 8, "val": 4, "test": 1000}
 CONFIG = {
     "study": "tiny",
     "studies": {"tiny": ["T4", "T5"]},
-    "sweeps": {"T4": SWEEP, "T5": {**SWEEP, "H": 5, "B": 5, "pool": LONG_POOL, "seeds": [1], "archs": ["ko"]}},
+    "sweeps": {
+        "T4": TINY_SWEEP,
+        "T5": {**TINY_SWEEP, "H": 5, "B": 5, "pool": LONG_POOL, "seeds": [1], "archs": ["ko"]},
+    },
 }
 CELLS = 10
 # What may differ between two runs that are both right.
