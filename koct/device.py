@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,11 @@ from koct.arrays import is_torch
 from koct.errors import KoctError
 
 CHOICES = ("auto", "cpu", "cuda")
+ALLOW_CPU = "KOCT_ALLOW_CPU"
+INSTEAD = (
+    "install the build of torch that fits your GPUs, or compute on the CPU with --config device=cpu "
+    f"({ALLOW_CPU}=1 asks for GPUs and computes on the CPU all the same)"
+)
 
 
 class Device:
@@ -55,11 +61,32 @@ def choose() -> Device:
     missing = None if wanted == "cpu" else _missing()
     if missing and wanted == "cuda":
         raise KoctError(f"device = 'cuda' but {missing}: fix that, or set device to cpu or auto")
+    if missing and _holds_gpu() and not os.environ.get(ALLOW_CPU):
+        raise KoctError(f"this job holds a GPU that it cannot use: {missing}; {INSTEAD}")
     device = CPU if wanted == "cpu" or missing else Device("cuda")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # which a cluster sets to what the job was given
     about = "; ".join(filter(None, [missing, visible and f"CUDA_VISIBLE_DEVICES={visible}"]))
     print(f"device: {device.label}" + (f" ({about})" if about else ""), flush=True)
     return device
+
+
+def _holds_gpu() -> bool:
+    """Whether SLURM has given a GPU to this job."""
+    return "SLURM_JOB_ID" in os.environ and os.environ.get("CUDA_VISIBLE_DEVICES", "") not in ("", "-1", "NoDevFiles")
+
+
+def check_torch(modules: str = "") -> None:
+    """Refuse to ask a cluster for GPUs that no job could use; `modules` may bring a torch that is not seen here."""
+    if modules or os.environ.get(ALLOW_CPU):
+        return
+    found = importlib.util.find_spec("torch")
+    missing = "torch is not installed" if found is None else None
+    if found and found.origin:
+        with contextlib.suppress(OSError), open(os.path.join(os.path.dirname(found.origin), "version.py")) as file:
+            if re.search(r"^cuda\b.*= None$", file.read(), re.M):
+                missing = "the torch that is installed was built without CUDA"
+    if missing:
+        raise KoctError(f"this study asks the cluster for GPUs, and {missing}; {INSTEAD}")
 
 
 def _missing() -> str | None:

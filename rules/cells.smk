@@ -37,13 +37,15 @@ rule fit_large:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
         sweep=jobs.curves("large"),
+    group:
+        of_large(jobs.seed_group)
     conda:
         "../envs/koct.yaml"
     resources:
         gpu_mb=jobs.gpu_mb(jobs.fit_cost),
         gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.fit_cost),
-        runtime=jobs.minutes(jobs.fit_cost),
+        runtime=jobs.gpu_minutes(jobs.fit_cost),
     params:
         spec=jobs.fit_spec,
     message:
@@ -108,7 +110,7 @@ use rule fit_torchrun as fit_torchrun_nodes with:
         tasks_per_gpu=0,
 
 
-# Mostly there is nothing to compute, since a fit keeps its errors: on a cluster these jobs ask for no GPU.
+# Mostly there is nothing to compute, since a fit keeps its errors.
 rule evaluate:
     input:
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
@@ -121,13 +123,16 @@ rule evaluate:
     benchmark:
         "results/benchmarks/evaluations/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
-        sweep=jobs.curves("large", "torchrun", "torchrun_nodes"),
+        sweep=jobs.curves("large"),
+    group:
+        of_large(jobs.seed_group)
     conda:
         "../envs/koct.yaml"
     resources:
         gpu_mb=jobs.gpu_mb(jobs.evaluate_cost),
+        gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.evaluate_cost),
-        runtime=jobs.minutes(jobs.evaluate_cost),
+        runtime=jobs.gpu_minutes(jobs.evaluate_cost),
     params:
         spec=jobs.row_spec,
         shared=shared_option,
@@ -136,6 +141,16 @@ rule evaluate:
     shell:
         "python -m koct evaluate {input.fit} --spec {params.spec:q} --pool {input.pool} {params.shared} --out {output}"
         " > {log} 2>&1"
+
+
+# On a cluster these ask for no GPU.
+use rule evaluate as evaluate_torchrun with:
+    wildcard_constraints:
+        sweep=jobs.curves("torchrun", "torchrun_nodes"),
+    resources:
+        gpu_mb=jobs.gpu_mb(jobs.evaluate_cost),
+        mem_mb=jobs.mem_mb(jobs.evaluate_cost),
+        runtime=jobs.minutes(jobs.evaluate_cost),
 
 
 rule untrained:
@@ -165,10 +180,12 @@ rule untrained:
 use rule untrained as untrained_large with:
     wildcard_constraints:
         sweep=jobs.large(resources.untrained),
+    group:
+        of_large(jobs.sweep_group)
     resources:
         gpu_mb=jobs.gpu_mb(jobs.cost(resources.untrained)),
         gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.cost(resources.untrained)),
-        runtime=jobs.minutes(jobs.cost(resources.untrained)),
+        runtime=jobs.gpu_minutes(jobs.cost(resources.untrained)),
     message:
         "untrained network of {wildcards.sweep} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"

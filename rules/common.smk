@@ -16,8 +16,14 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import limits, paths, queue, resources, stale, targets, terminal
+from koct import device
+from koct.workflow import cluster, limits, paths, queue, resources, site, stale, submissions, targets, terminal
 from koct.workflow.jobs import Jobs
+
+site.complete(config, workflow.config_settings.overwrite_config)
+if site.read():
+    cluster.adapt(site.read(), logger)
+    cluster.keep_finished(workflow, logger)
 
 terminal.calm(workflow)
 stale.watch(workflow, logger)
@@ -42,6 +48,17 @@ def asked_often(function):
     return of
 
 
+def of_large(group):
+    """A group of large jobs: all go by the name of `large` in a profile's group-components."""
+
+    def of(wildcards):
+        name = group(wildcards)
+        workflow.parent_groupids[name] = "large"
+        return name
+
+    return of
+
+
 def shared_option(wildcards, input):
     """The option of a verb that may read what a problem computes once per sweep."""
     return f"--shared {input.shared}" if input.shared else ""
@@ -55,18 +72,32 @@ def compile_package():
         compileall.compile_dir(os.path.join(workflow.basedir, "koct"), quiet=2)
 
 
+def announcement():
+    """What is about to run, and what a cluster would say to it."""
+    sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
+    text = f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}."
+    if not site.read():
+        return text
+    planned = submissions.planned(workflow.dag)
+    submissions.check(planned, workflow.executor_settings, site.read())
+    return f"{text}\n{submissions.in_words(planned, site.read().memory)}"
+
+
 def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
-    sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
-    logger.info(f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}.")
     try:
+        logger.info(announcement())
         workflow.koct_lock = queue.take_lock()
+        if site.read() and any(resources.on_gpu(sweep, jobs.device) for sweep in jobs.study):
+            device.check_torch(site.read().modules)
     except KoctError as error:
         raise WorkflowError(str(error))
     if workflow.koct_lock and not workflow.local_exec:
         left = queue.cancel_leftovers()
         if left:
-            logger.info(f"Cancelled {len(left)} jobs that an earlier run left in the queue.")
+            count = "1 job" if len(left) == 1 else f"{len(left)} jobs"
+            logger.info(f"Cancelled {count} that an earlier run left in the queue.")
+        cluster.allow_continuing(workflow)
     queue.remove_temporaries()
 
 
@@ -75,3 +106,6 @@ def tell_leftovers():
     left = sorted(set(glob.glob(paths.picture("*"))) - set(jobs.pictures))
     if left:
         logger.info(f"Of another study, and not made again: {', '.join(left)}.")
+
+
+terminal.announce(workflow, announcement)  # in a dry run, which has no onstart

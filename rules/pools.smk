@@ -25,11 +25,13 @@ rule pool:
 use rule pool as pool_large with:
     wildcard_constraints:
         sweep=jobs.large(resources.pool),
+    group:
+        of_large(jobs.seed_group)
     resources:
         gpu_mb=jobs.gpu_mb(jobs.cost(resources.pool)),
         gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.cost(resources.pool)),
-        runtime=jobs.minutes(jobs.cost(resources.pool)),
+        runtime=jobs.gpu_minutes(jobs.cost(resources.pool)),
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
 
@@ -87,13 +89,15 @@ rule gram:
         "results/logs/grams/{sweep}/seed{seed}.log",
     benchmark:
         "results/benchmarks/grams/{sweep}/seed{seed}.tsv"
+    group:
+        of_large(jobs.seed_group)
     conda:
         "../envs/koct.yaml"
     resources:
         gpu_mb=jobs.gpu_mb(jobs.cost(resources.gram)),
         gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.cost(resources.gram)),
-        runtime=jobs.minutes(jobs.cost(resources.gram)),
+        runtime=jobs.gpu_minutes(jobs.cost(resources.gram)),
     params:
         spec=jobs.gram_spec,
     message:

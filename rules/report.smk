@@ -54,13 +54,15 @@ rule figure_recons:
         "results/logs/figure_recons_{sweep}.log",
     benchmark:
         "results/benchmarks/figure_recons_{sweep}.tsv"
+    group:
+        of_large(jobs.sweep_group)
     conda:
         "../envs/koct.yaml"
     resources:
         gpu_mb=jobs.gpu_mb(jobs.cost(resources.recons)),
         gpu=jobs.gpus,
         mem_mb=jobs.mem_mb(jobs.cost(resources.recons)),
-        runtime=jobs.minutes(jobs.cost(resources.recons)),
+        runtime=jobs.gpu_minutes(jobs.cost(resources.recons)),
     params:
         spec=jobs.recons_spec,
         shared=shared_option,

@@ -15,8 +15,9 @@ if [ "$nodes" -eq 1 ]; then
     exec $torchrun --standalone -m koct "$@"
 fi
 
-# Several nodes: srun starts one torchrun on each, and they meet on the first. Jobs that share a node meet at other ports.
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# Several nodes: srun starts one torchrun on each, and they meet on the first, which is this one. Its name is one of the
+# few that Snakemake's plugin leaves in the environment. Jobs that share a node meet at other ports.
+first=${SLURMD_NODENAME:-$(hostname)}
 port=$((20000 + SLURM_JOB_ID % 10000))
 exec srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task=$((ranks / nodes)) \
     $torchrun --nnodes="$nodes" --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:$port" \

@@ -154,5 +154,17 @@ def small_fanbeam(tmp_path_factory):
 
 def pytest_collection_modifyitems(items):
     """The files that take longest come first, so that no worker is left with one of them at the end."""
-    slow = ("test_slurm", "test_your_own", "test_budget", "test_reruns")
-    items.sort(key=lambda item: slow.index(item.path.stem) if item.path.stem in slow else len(slow))
+    slow = ("slurm", "test_your_own", "test_budget", "test_reruns")
+    place = [lambda item: item.path.parent.name, lambda item: item.path.stem]
+    items.sort(key=lambda item: min((slow.index(of(item)) for of in place if of(item) in slow), default=len(slow)))
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """A file is run by one worker, and so is all of tests/slurm: its tests disturb one another's jobs."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "tests/slurm" if nodeid.startswith("tests/slurm/") else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)

@@ -38,9 +38,9 @@ class MeanNetwork(Network):
 '''
 
 
-def request(cost):
+def request(cost, on_gpu=False):
     """(MB, minutes)"""
-    return resources.mem_mb(cost), resources.minutes(cost)
+    return resources.mem_mb(cost), resources.minutes(cost, on_gpu)
 
 
 def costs(name):
@@ -73,11 +73,13 @@ def test_requests_grow_with_the_cell():
         assert resources.mem_mb(largest[job]) > 1.5 * mb
 
 
-def test_the_table_of_sizes_is_made_of_the_formulas():
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_the_table_of_sizes_is_made_of_the_formulas(on_gpu):
     text = (ROOT / "docs/cluster.md").read_text()
+    text = text.partition("with a GPU:")[2].partition("and with `device=cpu`:")[0 if on_gpu else 2]
     jobs = ["pool", "gram", *(("fit", arch, N) for arch in ("ko", "fc") for N in (4, 2048))]
     for name in ("H128", "H256", "H512"):
-        asked = [request(costs(name)[job]) for job in jobs]
+        asked = [request(costs(name)[job], on_gpu) for job in jobs]
         row = [f"{mb / 1000:.1f} GB, {minutes} min" for mb, minutes in asked]
         assert f"| {name[1:]} | {' | '.join(row)} |" in text
 
@@ -118,8 +120,8 @@ def expected(name, partition, gpus):
     for arch in sweep.archs:
         for N in sweep.N if resources.fit_class(sweep, arch) == "large" else ():
             cell = f"{name}/{arch.name}/N{N}_seed1"
-            found[f"fits/{cell}.npy"] = (partition, *request(resources.fit(sweep, arch, N)), gpus)
-            found[f"cells/{cell}.json"] = ("cpu", *request(resources.evaluate(sweep, arch, N)), 0)
+            found[f"fits/{cell}.npy"] = (partition, *request(resources.fit(sweep, arch, N), gpus), gpus)
+            found[f"cells/{cell}.json"] = (partition, *request(resources.evaluate(sweep, arch, N), gpus), gpus)
     return found
 
 
@@ -132,10 +134,10 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     ]
     assert len(on_gpu) == 8
     fanbeam = build("F32", FANBEAM)
-    on_gpu["pools/F32/seed1.npy"] = ("gpu", *request(resources.pool(fanbeam)), 1)
-    on_gpu["grams/F32/seed1.npy"] = ("gpu", *request(resources.gram(fanbeam)), 1)
-    on_gpu["untrained/F32.json"] = ("gpu", *request(resources.untrained(fanbeam)), 1)
-    on_gpu["fig_recons_F32.png"] = ("gpu", *request(resources.recons(fanbeam)), 1)
+    on_gpu["pools/F32/seed1.npy"] = ("gpu", *request(resources.pool(fanbeam), on_gpu=True), 1)
+    on_gpu["grams/F32/seed1.npy"] = ("gpu", *request(resources.gram(fanbeam), on_gpu=True), 1)
+    on_gpu["untrained/F32.json"] = ("gpu", *request(resources.untrained(fanbeam), on_gpu=True), 1)
+    on_gpu["fig_recons_F32.png"] = ("gpu", *request(resources.recons(fanbeam), on_gpu=True), 1)
     assert {output: found[output] for output in on_cpu | on_gpu} == on_cpu | on_gpu
     others = {output: request for output, request in found.items() if output not in on_cpu | on_gpu}
     assert {(partition, gpus) for partition, _, _, gpus in others.values()} == {("cpu", 0)}
@@ -163,7 +165,7 @@ def test_without_gpus_everything_goes_to_the_cpu_partition(checkout):
 def test_an_architecture_that_does_not_say_its_cost_gets_an_hour_and_8_gb(checkout, name, place):
     found = asked(checkout, {name: {**SWEEPS[name], "archs": ["mine/mean.py"]}})
     partition, gpus = place
-    assert found[f"fits/{name}/mean/N4_seed1.npy"] == (partition, 8000, 59, gpus)
+    assert found[f"fits/{name}/mean/N4_seed1.npy"] == (partition, 8000, 60, gpus)
 
 
 def test_a_fit_that_reads_another_cell_waits_for_its_fit_alone(checkout):

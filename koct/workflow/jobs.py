@@ -18,7 +18,7 @@ from koct.contracts import Architecture, Cost, Problem
 from koct.registry import module_of
 from koct.spec import encode_curve, encode_problem
 from koct.stamps import checksum_of, crc
-from koct.workflow import config, paths, planned, resources, stages
+from koct.workflow import config, groups, paths, planned, resources, stages
 from koct.workflow.sources import reached
 from koct.workflow.sweep import Sweep
 
@@ -245,8 +245,25 @@ class Jobs:
         return lambda wildcards, attempt: resources.mem_mb(cost(wildcards)) * attempt
 
     def minutes(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards, int], int]:
-        """Time limit of a job, more after every failure."""
+        """Time limit of a job of one core, more after every failure."""
         return lambda wildcards, attempt: resources.minutes(cost(wildcards)) * attempt
+
+    def gpu_minutes(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards, int], int]:
+        """The same where a GPU is used if there is one."""
+        return lambda wildcards, attempt: resources.minutes(cost(wildcards), bool(self.gpus(wildcards))) * attempt
+
+    def seed_group(self, wildcards: Wildcards) -> str:
+        """What a large job of a seed travels with."""
+        sweep = self.sweeps[wildcards.sweep]
+        name = f"{sweep.name}_seed{wildcards.seed}"
+        if not hasattr(wildcards, "arch"):
+            return name
+        arch, N = wildcards.arch, int(wildcards.N)
+        return name + groups.of_seed(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
+
+    def sweep_group(self, wildcards: Wildcards) -> str:
+        """What a large job of all seeds travels with."""
+        return f"{wildcards.sweep}_seeds"
 
     def launch(self, key: str) -> Callable[[Wildcards], int]:
         """How an architecture is started by torchrun; none of this changes its numbers."""

@@ -16,6 +16,7 @@ LOCK = ".snakemake/koct.lock"
 PREFIX = "koct_"  # of job names: slurm-jobname-prefix in profiles/slurm
 TEMPORARY = re.compile(r"\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")  # as koct.files.temporary_name makes them
 DAY = 86400
+OWN_JOB = os.environ.get("SLURM_JOB_ID")  # if snakemake is a job itself; the SLURM plugin removes this variable
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"
 
 
@@ -84,11 +85,11 @@ def cancel_leftovers(folder: str | os.PathLike[str] = ".") -> list[str]:
 
 
 def _mine() -> list[tuple[str, str]]:
-    """(id, folder) of my jobs of this workflow that are not over."""
+    """(id, folder) of my jobs of this workflow that are not over, but for the one that this process is part of."""
     ask = ["squeue", "--noheader", "--me", f"--states={LEFT}", "--format=%j %A %Z"]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return []
     lines = (line.split(" ", 2) for line in done.stdout.splitlines() if line.startswith(PREFIX))
-    return [(job, workdir) for _, job, workdir in lines]
+    return [(job, workdir) for _, job, workdir in lines if job != OWN_JOB]

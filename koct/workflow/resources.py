@@ -1,7 +1,7 @@
 """From the cost of a job to what it asks of a scheduler, and to the rule that runs it.
 
 A job is cheap if it takes a core a few seconds and no GPU: cheap jobs travel together and ask for nothing special. All
-others ask for memory, time and a GPU by their size. Memory and time are enough with a GPU and without one.
+others ask for memory, time and a GPU by their size. The memory is enough with a GPU and without one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from koct.workflow.sweep import Sweep
 
 SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
-UNKNOWN = Cost(operations=1140 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hour and 8 GB for what does not say
+GPU_SPEED = 5 * SPEED  # of a modest GPU; an H200 is three times as fast
+UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hour and 8 GB for what does not say
 INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
@@ -120,6 +121,7 @@ def gpu_mb(cost: Cost) -> int:
     return BASE_GPU_MB + int(cost.gpu_bytes // 10**6)
 
 
-def minutes(cost: Cost) -> int:
-    """Time limit: two minutes to start and three times what one CPU core takes."""
-    return 2 + math.ceil(3 * cost.operations / SPEED / 60)
+def minutes(cost: Cost, on_gpu: bool = False) -> int:
+    """Time limit: a minute to start and three times what one CPU core takes, or a GPU."""
+    speed = GPU_SPEED if on_gpu and cost is not UNKNOWN else SPEED
+    return 1 + math.ceil(3 * cost.operations / speed / 60)

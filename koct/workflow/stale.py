@@ -67,6 +67,13 @@ class Stale:
                 self.tell(path, reason)
         return stale
 
+    def complete(self, job: Any) -> bool:
+        """Whether all outputs of a job are there, and are what is asked for."""
+        spec, inputs = job.params.get("spec"), self.inputs(job.input)
+        if spec is None or inputs is None or not all(map(os.path.isfile, job.output)):
+            return False
+        return not any(self.reason(path, json.loads(spec), inputs) for path in job.output)
+
     def inputs(self, paths: Iterable[str]) -> str | None:
         """What a stamp says of these inputs; None if one is missing, or is to be made again itself."""
         found = [self.stamp(path) for path in paths if path.startswith(RESULTS)]

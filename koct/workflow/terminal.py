@@ -10,15 +10,20 @@ import contextlib
 import logging
 import os
 import re
+from collections.abc import Callable
 from typing import Any
+
+from koct.errors import KoctError
 
 # What Snakemake says of every run or job and nobody misses. Anything else is printed, however new it is.
 HIDDEN_EVENTS = {"WORKFLOW_STARTED", "RESOURCES_INFO", "JOB_STARTED", "GROUP_INFO", "SHELLCMD"}
 HIDDEN_MESSAGES = re.compile(
     "Assuming unrestricted shared filesystem usage|Building DAG of jobs|Using shell: |Select jobs to execute|"
     "Group jobs: inactive|Conda environments: ignored|SLURM run ID: |Cleaning up SLURM log files|"
-    r"Job \S+ has been submitted with SLURM jobid"
+    r"Job \S+ has been submitted with SLURM jobid|Trying to restart job|"
+    "You are running snakemake in a SLURM job context|No SLURM account given"
 )
+SHOWN = 3  # failed jobs of a submission
 LITTLE = 10**6  # bytes free on a disk that is called full
 INPUTS_IN_REASON = re.compile("((?:Updated input files|Input files updated by another job): )([^;]+)")
 
@@ -34,6 +39,27 @@ def calm(workflow: Any) -> None:
             (printer,) = (handler for handler in logger.handlers if handler.name == "DefaultStreamHandler")
             logger.addHandler(DryRun(printer) if asked.dryrun else Run(printer))
             logger.removeHandler(printer)
+
+
+def announce(workflow: Any, text: Callable[[], str]) -> None:
+    """In a dry run, which has no hook of its own, print a text behind the table of jobs."""
+    with contextlib.suppress(Exception):
+        if workflow.is_main_process and workflow.output_settings.dryrun:
+            workflow.logger_manager.logger.addHandler(Announcement(workflow.logger_manager.logger, text))
+
+
+class Announcement(logging.Handler):
+    def __init__(self, logger: Any, text: Callable[[], str]) -> None:
+        super().__init__()
+        self.logger, self.text = logger, text
+
+    def emit(self, record: Any) -> None:
+        if _event(record) == "RUN_INFO":
+            self.logger.removeHandler(self)  # Snakemake says it twice
+            try:
+                self.logger.info(self.text())
+            except KoctError as error:
+                self.logger.error(str(error))
 
 
 class DryRun(logging.Handler):
@@ -68,8 +94,13 @@ class Run(DryRun):
         self.errors: collections.deque[str] = collections.deque(maxlen=20)  # texts printed last
         self.rewrites = printer.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.in_line = False  # whether the cursor is behind a line to rewrite
+        self.queue = ""  # what runs and waits on a cluster
 
     def shown(self, record: Any) -> Any:
+        if hasattr(record, "koct_queue") and self.rewrites:
+            self.queue = record.koct_queue
+            self.count(self.done, "")
+            return None
         match _event(record):
             case "RUN_INFO":
                 self.total = record.stats["total"]
@@ -85,7 +116,7 @@ class Run(DryRun):
                 for number, message in enumerate(finished, self.done - len(finished) + 1):
                     self.count(number, message)
             case event if event not in HIDDEN_EVENTS and not (
-                record.levelno == logging.INFO and HIDDEN_MESSAGES.match(str(record.msg))
+                record.levelno <= logging.WARNING and HIDDEN_MESSAGES.match(str(record.msg))
             ):
                 self.printer.stream.write("\n" * self.in_line)
                 self.in_line = False
@@ -105,10 +136,37 @@ class Run(DryRun):
     def count(self, number: int, message: str) -> None:
         line, stream = f"[{number:{len(str(self.total))}}/{self.total}] {message}", self.printer.stream
         if self.rewrites:
+            line = "; ".join(filter(None, [line.rstrip(), self.queue]))
             line = line[: (os.get_terminal_size(stream.fileno()).columns or 80) - 1]
         stream.write(f"\r{line}\033[K" if self.rewrites else f"{line}\n")
         stream.flush()
         self.in_line = self.rewrites
+
+
+def group_failure(group: Any, message: str | None, logs: list[str]) -> str:
+    """What happened to a submission of several jobs: those that had begun and not ended, with the end of their logs."""
+    lines = [f"{group.name}: {(message or 'it failed').strip()}"]
+    begun = [job for job in group.jobs if not all(map(os.path.exists, job.output)) and any(map(_end, job.log))]
+    for job in begun[:SHOWN]:
+        lines += [f"  {job.message or job.name}:", *(f"    {line}" for path in job.log for line in _end(path))]
+    if len(begun) > SHOWN:
+        lines.append(f"  and {len(begun) - SHOWN} more: see results/logs")
+    if not begun:
+        lines += [f"    {line}" for path in logs for line in _end(path)]
+    if group.restart_times >= group.attempt:
+        lines.append(
+            f"  Attempt {group.attempt} of {group.restart_times + 1}; it is submitted again, and asks for more."
+        )
+    return "\n".join(lines)
+
+
+def _end(path: str, few: int = 5) -> list[str]:
+    """The last lines of a log; none if there is no such file."""
+    try:
+        with open(path, errors="replace") as file:
+            return [line for line in file.read().splitlines() if line.strip()][-few:]
+    except OSError:
+        return []
 
 
 def _full(record: Any) -> str | None:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A real SLURM on this one machine, to try the profile on: partitions `cpu` and `gpu`, four GPUs that schedule but do
-# not compute. Needs Debian or Ubuntu and root.
+# not compute, and a partition `urgent` whose jobs preempt others. Needs Debian or Ubuntu and root. nodes.sh has several
+# nodes.
 #
 #   tests/cluster/slurm.sh start     installs slurm-wlm and munge where they are missing
 #   tests/cluster/slurm.sh status
@@ -19,7 +20,7 @@ die() { echo "slurm.sh: $*" >&2; exit 1; }
 running() { [ -s "$DIR/$1.pid" ] && kill -0 "$(cat "$DIR/$1.pid")" 2>/dev/null; }
 
 install() {
-    command -v slurmctld slurmd munged srun >/dev/null && return
+    type slurmctld slurmd munged srun >/dev/null 2>&1 && return
     command -v apt-get >/dev/null || die "needs slurm-wlm and munge; there is no apt-get here to install them with"
     apt-get update -qq
     # the packages' own services stay down: this script has its own configuration
@@ -42,7 +43,7 @@ configure() {
         device=$DIR/device
         for i in 0 1 2 3; do [ -c "$device$i" ] || mknod "$device$i" c 4 "$i"; done
     fi
-    printf 'Name=gpu Type=model File=%s[0-3]\n' "$device" >"$DIR/gres.conf"
+    printf 'Name=gpu Type=test-model File=%s[0-3]\n' "$device" >"$DIR/gres.conf"
     # Memory is a number to schedule by: config_overrides lets a small machine promise what the largest cell asks for.
     cat >"$SLURM_CONF" <<CONF
 ClusterName=koct
@@ -51,7 +52,7 @@ SlurmctldPort=$PORT
 SlurmdPort=$((PORT + 1))
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket=$DIR/munge/socket
+AuthInfo=socket=$DIR/munge/socket,cred_expire=10
 CredType=cred/munge
 StateSaveLocation=$DIR/state
 SlurmdSpoolDir=$DIR/spool
@@ -68,13 +69,16 @@ SchedulerParameters=sched_interval=5,batch_sched_delay=0,sched_min_interval=0
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 GresTypes=gpu
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 MinJobAge=86400
 KillWait=5
 ReturnToService=2
 SlurmdParameters=config_overrides
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$cpus RealMemory=$((memory > 65536 ? memory : 65536)) Gres=gpu:model:4 State=UNKNOWN
-PartitionName=cpu Nodes=$host Default=YES MaxTime=INFINITE State=UP
-PartitionName=gpu Nodes=$host MaxTime=INFINITE State=UP
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$cpus RealMemory=$((memory > 65536 ? memory : 65536)) Gres=gpu:test-model:4 State=UNKNOWN
+PartitionName=cpu Nodes=$host Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=gpu Nodes=$host MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=$host MaxTime=INFINITE State=UP PriorityTier=10
 CONF
 }
 

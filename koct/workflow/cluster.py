@@ -1,0 +1,187 @@
+"""What koct changes in Snakemake's SLURM plugin (2.8), each for a fault that was met.
+
+- GPUs are asked for per node and of any type: `--gpus=4 --nodes=2` may be split 3 + 1, and types with a hyphen fail.
+- A submission asks for five minutes at least, for no memory if the site wants that, and for the profile's account
+  alone: the plugin guesses one.
+- A preempted job that SLURM does not start again is submitted again; the plugin waits for it for ever.
+- An error before a group is submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
+- On a node the plugin asks for the GPUs and cores of all jobs of a group at once; here a step gets what its job has.
+- The queue is asked every 30 s at least, or three times slurm-init-seconds-before-status-checks; the plugin lets up to
+  three minutes pass, which is longer than most of our jobs.
+- A failed group is told in a few lines, and what runs and what waits whenever the plugin asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import os
+import re
+import shlex
+import sys
+from typing import Any
+
+from koct.workflow.site import Site
+from koct.workflow.stale import Stale
+from koct.workflow.terminal import group_failure
+
+CONTINUE = "KOCT_CONTINUE"  # variable of the environment
+SHORTEST = 5  # minutes of a submission: the first start on a node can take long
+
+
+def adapt(site: Site, logger: Any) -> None:
+    """Change the plugin, if this command has loaded it."""
+    plugin: Any = sys.modules.get("snakemake_executor_plugin_slurm")
+    if plugin is None:
+        return
+    ask, run, report = plugin.query_job_status, plugin.Executor.run_job, plugin.Executor.report_job_error
+    preempted: set[str] = set()
+    said: list[str] = []
+
+    async def status(command: str, plugins_logger: Any) -> tuple[dict[str, str] | None, float | None]:
+        found, seconds = await ask(command, plugins_logger)
+        if found and "--name" in command:
+            text = await _queue(command.partition("--name")[2].split()[0])
+            if text and said != [text]:
+                said[:] = [text]
+                logger.info(text, extra={"koct_queue": text})
+        if found and not site.requeue:
+            preempted.update(job for job, state in found.items() if state == "PREEMPTED")
+            found |= dict.fromkeys(preempted & found.keys(), "CANCELLED")
+        return found, seconds
+
+    def report_job_error(self: Any, job_info: Any, msg: str | None = None, **others: Any) -> None:
+        job = job_info.job
+        if job_info.external_jobid in preempted:
+            job.attempt -= 1  # it is no failure, and the next one asks for as much
+            logger.info(f"SLURM preempted job {job_info.external_jobid} ({job.name}); it is submitted again.")
+        elif job.is_group():
+            logger.error(group_failure(job, msg, others.get("aux_logs") or []))
+        else:
+            report(self, job_info, msg=msg, **others)
+            return
+        self.workflow.scheduler.error_callback(job)
+
+    def run_job(self: Any, job: Any) -> None:
+        try:
+            run(self, job)
+        except Exception as error:
+            self._report_job_error_threadsafe(plugin.SubmittedJobInfo(job), f"it could not be submitted: {error}")
+
+    def account(self: Any, job: Any) -> Any:
+        yield account_option(site)
+
+    submit = plugin.get_submit_command
+    plugin.get_submit_command = lambda job, *given, **others: adapted(submit(job, *given, **others), job, site)
+    plugin.set_gres_string = lambda job: gpu_option(job.resources, site)
+    plugin.Executor.get_account_arg = account
+    plugin.Executor.run_job = run_job
+    plugin.Executor.report_job_error = report_job_error
+    plugin.query_job_status = status
+    plugin.Executor.next_seconds_between_status_checks = plugin.Executor.next_seconds_between_status_checks.setter(
+        _wait
+    )
+    step: Any = sys.modules.get("snakemake_executor_plugin_slurm_jobstep")
+    whole = step.get_cpu_setting
+    step.get_cpu_setting = lambda job, gpu: f"--cpus-per-task={_widest(job)}" if job.is_group() else whole(job, gpu)
+    step.get_gpu_setting = lambda job: ""
+
+
+def _wait(executor: Any, seconds: int) -> None:
+    """Until the queue is asked again."""
+    longest = 3 * executor.workflow.executor_settings.init_seconds_before_status_checks
+    executor._next_seconds_between_status_checks = min(seconds, longest)
+
+
+def _widest(group: Any) -> int:
+    """Cores of a group whose jobs run one after the other."""
+    return max(job.threads for job in group.jobs)
+
+
+def adapted(call: str, job: Any, site: Site) -> str:
+    """The plugin's sbatch command with what it has no option for; of an option that is given twice, the last counts."""
+    minutes = job.resources.get("runtime")
+    if minutes:
+        call += f" --time={max(SHORTEST, int(minutes))}"
+    for option in ("qos", "reservation"):
+        if getattr(site, option):
+            call += f" --{option}={shlex.quote(getattr(site, option))}"
+    return call if site.memory else re.sub(r" --mem(-per-cpu)? \S+", "", call)
+
+
+def account_option(site: Site) -> str:
+    return f" --account={shlex.quote(site.account)}" if site.account else ""
+
+
+def gpu_option(resources: Any, site: Site) -> str:
+    """GPUs per node."""
+    gpus, nodes = resources.get("gpu") or 0, resources.get("nodes") or 1
+    if not gpus:
+        return ""
+    return " --gres=" + shlex.quote(":".join(filter(None, ["gpu", site.gpu_type, str(-(-gpus // nodes))])))
+
+
+async def _queue(name: str) -> str:
+    """What the jobs of a name do now, in words."""
+    ask = ["squeue", "--noheader", f"--name={name}", "--format=%T|%r"]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *ask, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), 60)
+    except (TimeoutError, OSError):
+        return ""
+    return in_words(out.decode().splitlines())
+
+
+def in_words(lines: list[str]) -> str:
+    """'3 running, 12 pending: Resources' from lines of STATE|REASON; empty if there is nothing to say."""
+    states = collections.Counter(line.partition("|")[0].lower() for line in lines)
+    reasons = collections.Counter(line.partition("|")[2] for line in lines if line.startswith("PENDING|"))
+    reasons.pop("None", None)
+    listed = sorted(states, key=lambda state: (state == "pending", state != "running", state))
+    text = ", ".join(f"{states[state]} {state}" for state in listed)
+    return f"{text}: {', '.join(reason for reason, _ in reasons.most_common())}" if reasons else text
+
+
+# Groups that are started again
+
+
+def allow_continuing(workflow: Any) -> None:
+    """Tell jobs that they may keep what an earlier attempt has made, unless it is to be made again by all means."""
+    asked = workflow.dag_settings
+    os.environ.pop(CONTINUE, None)
+    if not (asked.forceall or asked.forcetargets or asked.forcerun):
+        os.environ[CONTINUE] = "1"
+
+
+def keep_finished(workflow: Any, logger: Any) -> None:
+    """Let a group that is started again keep what its jobs had finished, and go on behind a job that fails.
+
+    Snakemake deletes what a job is about to make, and what any job of a failed group has made. Here a file stays if its
+    stamp says that it is what is asked for; the command that would make it then sees that it has nothing to do.
+    """
+    try:
+        from snakemake.jobs import Job
+        from snakemake.scheduling.job_scheduler import JobScheduler
+
+        remove, clean_up, schedule = Job.remove_existing_output, Job.cleanup, JobScheduler.schedule
+    except (ImportError, AttributeError):
+        return
+
+    async def remove_existing_output(self: Any) -> None:
+        if not Stale(logger).complete(self):
+            await remove(self)
+
+    async def cleanup(self: Any, skip_outputs: Any) -> None:
+        complete = Stale(logger).complete(self)
+        await clean_up(self, {*skip_outputs, *(self.output if complete else ())})
+
+    def keep_going(self: Any) -> Any:
+        self.keepgoing = True
+        return schedule(self)
+
+    Job.cleanup = cleanup
+    if not workflow.is_main_process and os.environ.get(CONTINUE):
+        Job.remove_existing_output = remove_existing_output
+        JobScheduler.schedule = keep_going

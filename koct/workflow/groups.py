@@ -1,0 +1,47 @@
+"""Which large jobs travel to a cluster together: those of one sweep and seed, as long as they are short.
+
+The pool of a seed, its Gram matrix, its fits and their evaluations take a GPU some seconds each and need one another's
+files. Submitted one by one, each would wait in the queue.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from koct.contracts import Architecture
+from koct.workflow import resources
+from koct.workflow.sweep import Sweep
+
+LONGEST = 120  # minutes that a group may ask for; a fit that asks for half of it travels alone
+
+
+@cache
+def of_seed(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
+    """The group of every large fit of a seed, by architecture and N: its name without sweep and seed.
+
+    The empty name is that of the pool's group. If all fits fit in there, that is where they are.
+    """
+    asked = {}
+    for arch in sweep.archs + sweep.required:
+        for N in sweep.N if resources.fit_class(sweep, arch) == "large" else ():
+            costs = resources.fit(sweep, arch, N), resources.evaluate(sweep, arch, N)
+            asked[arch.name, N] = sum(resources.minutes(cost, on_gpu) for cost in costs)
+    alone = {cell for cell, minutes in asked.items() if minutes > LONGEST / 2 or _reads_elsewhere(sweep, cell[0])}
+    found = {(arch, N): f"_{arch}_N{N}" for arch, N in alone}
+    first = sum(resources.minutes(stage(sweep), on_gpu) for stage in (resources.pool, resources.gram))
+    together = [cell for cell in asked if cell not in alone]
+    if first + sum(asked[cell] for cell in together) <= LONGEST:
+        return found | dict.fromkeys(together, "")
+    number, minutes = 1, 0
+    for cell in together:
+        minutes += asked[cell]
+        if minutes > LONGEST:
+            number, minutes = number + 1, asked[cell]
+        found[cell] = f"_{number}"
+    return found
+
+
+def _reads_elsewhere(sweep: Sweep, name: str) -> bool:
+    """Whether a fit needs one that is not in such a group: the two groups could come to wait for each other."""
+    arch: Architecture = sweep.arch(name)
+    return bool(arch.requires_cell) and resources.fit_class(sweep, sweep.arch(arch.requires_cell)) != "large"

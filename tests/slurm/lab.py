@@ -1,0 +1,128 @@
+"""Runs on a real SLURM, and what it knows of them."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT, SMALL_FANBEAM
+
+os.environ["KOCT_ALLOW_CPU"] = "1"  # the GPUs of these clusters only schedule
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+SMALL = {
+    "study": "small",
+    "studies": {"small": ["H8", "F32"]},
+    "sweeps": {
+        "H8": {**CONFIG["sweeps"]["H8"], "N": [4, 8], "seeds": [1], "archs": ["ko"]},
+        "F32": {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1]},
+    },
+}
+PROFILE = ["--profile", "slurm", "--config", "study=small", "--slurm-init-seconds-before-status-checks", "1"]
+
+
+def slurm(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def answers():
+    try:
+        return bool(slurm("sinfo", "--noheader"))
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+cluster = pytest.mark.skipif(not answers(), reason="no SLURM answers here: run tests/cluster/slurm.sh start")
+
+
+def all_jobs(folder, *through):
+    """What SLURM knows of a folder's jobs, the oldest first; `through`: a command that runs others on another node."""
+    text = slurm(*through, "scontrol", "-do", "show", "job")
+    records = (dict(re.findall(r"(\S+?)=(\S*)", line)) for line in text.splitlines())
+    mine = [job for job in records if job.get("WorkDir") == str(folder) and "Comment" in job]
+    return sorted(mine, key=lambda job: int(job["JobId"]))
+
+
+def jobs(folder, *through):
+    """The same by the rule and wildcards in their comments; of a repeated one the last."""
+    return {job["Comment"].removeprefix("rule_"): job for job in all_jobs(folder, *through)}
+
+
+def running(folder, name, *through):
+    """The id of a job whose name begins so and that runs."""
+    for job in all_jobs(folder, *through):
+        if job["Comment"].removeprefix("rule_").startswith(name) and job["JobState"] == "RUNNING":
+            return job["JobId"]
+    return None
+
+
+def until(condition, seconds=180):
+    """Wait until a function returns something."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{condition.__name__} did not come true in {seconds} s")
+
+
+def small(checkout, config=SMALL, **lines):
+    """A checkout with this config, and with other site lines in its profile."""
+    made = checkout()
+    made.path("config.yaml").write_text(yaml.safe_dump(config))
+    profile = made.path("profiles/slurm/config.yaml")
+    text = profile.read_text()
+    for key, value in lines.items():
+        text, count = re.subn(rf"^  {key}: \S+", f"  {key}: {value}", text, flags=re.M)
+        assert count == 1
+    profile.write_text(text)
+    return made
+
+
+def started(run, *arguments, through=()):
+    """snakemake on the cluster, in the background."""
+    with open(run.path("out.txt"), "a") as out:
+        command = [*through, Path(sys.executable).with_name("snakemake"), *arguments, *PROFILE]
+        # Ctrl-C must reach it even if these tests were started in the background, where SIGINT is ignored
+        return subprocess.Popen(
+            command,
+            cwd=run.folder,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+
+def ended(process, run, seconds=300):
+    """The exit status of a run, and what it printed."""
+    try:
+        return process.wait(seconds), run.path("out.txt").read_text()
+    finally:
+        process.kill()
+
+
+def assert_same_results(first, second, names=("cells", "untrained", "curves", "calibration", "budget")):
+    for name in names:
+        tables = [pd.read_parquet(run.path(f"results/{name}.parquet")) for run in (first, second)]
+        one, two = (table.drop(columns="fit_seconds", errors="ignore") for table in tables)
+        pd.testing.assert_frame_equal(one, two, rtol=0, atol=0)
+
+
+def stop_process(folder, word):
+    """Stop the koct command of a folder that has this word on its line; whether there was one."""
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_text().split("\0")
+            if word in words and "koct" in words and os.readlink(place / "cwd") == str(folder):
+                os.kill(int(place.name), signal.SIGSTOP)
+                return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,225 @@
+"""What goes wrong on a cluster, really caused: one more command, or none, and the results are right."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+
+import pytest
+import yaml
+
+from tests.slurm.lab import (
+    PROFILE,
+    SMALL,
+    all_jobs,
+    assert_same_results,
+    cluster,
+    ended,
+    jobs,
+    running,
+    slurm,
+    small,
+    started,
+    stop_process,
+    until,
+)
+
+LONG = {  # the fits of KO take some seconds each
+    **SMALL,
+    "studies": {"small": ["F32"]},
+    "sweeps": {"F32": {**SMALL["sweeps"]["F32"], "ko": {**SMALL["sweeps"]["F32"]["ko"], "iterations": 8000}}},
+}
+TABLE = "results/cells.parquet"
+SEED = "F32_seed1"  # the group of a seed's jobs
+KO = [f"results/fits/F32/ko/N{N}_seed1.npy" for N in (4, 16)]
+FSDP_ROW = "results/cells/F32/fc-fsdp/N16_seed1.json"
+FSDP_LOG = "results/logs/fits/F32/fc-fsdp/N16_seed1.log"
+FSDP_JOB = "fit_torchrun_wildcards_F32_fc-fsdp_16_1"
+
+
+@pytest.fixture(scope="module")
+def local(checkout):
+    run = small(checkout, LONG)
+    run.snakemake(TABLE)
+    return run
+
+
+def first_fit(run):
+    """Wait until one fit of KO is there and the other is not, with the seed's job running; (its path, job id)."""
+
+    def half_done():
+        there = [path for path in KO if run.path(path).exists()]
+        return len(there) == 1 and (job := running(run.folder, SEED)) and (there[0], job)
+
+    return until(half_done)
+
+
+def inode(run, path):
+    return os.stat(run.path(path)).st_ino
+
+
+@cluster
+def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(checkout):
+    """Killed in mid-run; then other lambdas, and the same command."""
+    run, local = small(checkout, LONG), small(checkout)
+    process = started(run, TABLE)
+    first_fit(run)
+    until(lambda: run.path("results/cells/F32/fc/N16_seed1.json").exists() or run.path(KO[-1]).exists())
+    process.kill()
+    process.wait()
+    time.sleep(2)  # the job goes on, and finishes cells that no snakemake sees
+    sweep = LONG["sweeps"]["F32"]
+    edited = {**LONG, "sweeps": {"F32": {**sweep, "lambdas": [3.0, 30.0], "ko": {**sweep["ko"], "iterations": 100}}}}
+    for which in (run, local):
+        which.path("config.yaml").write_text(yaml.safe_dump(edited))
+    run.snakemake(TABLE, *PROFILE)
+    local.snakemake(TABLE)
+    assert_same_results(run, local, ["cells", "untrained"])
+    rows = [json.loads(run.path(f"results/cells/F32/fc/N{N}_seed1.json").read_text()) for N in (4, 16)]
+    assert {row["lam"] for row in rows} <= {3.0, 30.0}
+
+
+@cluster
+def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_results(checkout, local):
+    run = small(checkout, LONG)
+    process = started(run, TABLE)  # kill -9, with a job running
+    until(lambda: running(run.folder, SEED))
+    process.kill()
+    process.wait()
+
+    process = started(run, TABLE)  # Ctrl-C
+    kept, _ = first_fit(run)
+    before = inode(run, kept)
+    process.send_signal(signal.SIGINT)
+    status, text = ended(process, run)
+    assert status != 0
+    assert "Cancelled 1 job that" in text
+    until(lambda: not running(run.folder, SEED))
+
+    process = started(run, TABLE, "--retries", "0")  # scancel
+    (other,) = set(KO) - {kept}
+    until(lambda: stop_process(run.folder, other))
+    slurm("scancel", running(run.folder, SEED))
+    status, text = ended(process, run)
+    assert status == 1
+    assert "'CANCELLED'" in text
+    assert not run.path(TABLE).exists()
+
+    run.snakemake(TABLE, *PROFILE)
+    assert inode(run, kept) == before  # what was finished stays, though its group was not
+    assert_same_results(run, local, ["cells", "untrained"])
+    assert run.plan(TABLE, *PROFILE) == {}
+
+
+@cluster
+def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_more(checkout, local):
+    run = small(checkout, LONG)
+    process = started(run, TABLE)
+    kept, job = first_fit(run)
+    before = inode(run, kept)
+    (other,) = set(KO) - {kept}
+    until(lambda: stop_process(run.folder, other))
+    slurm("scontrol", "update", f"JobId={job}", "EndTime=now+1seconds")
+    status, text = ended(process, run)
+    assert status == 0
+    assert "'TIMEOUT'" in text
+    assert re.search(r"fit ko of F32, N = \d+, seed 1.*:\n    (device|iteration)", text)  # what had begun, and its log
+    assert "Attempt 1 of 3; it is submitted again, and asks for more." in text
+    assert len(text.splitlines()) < 60
+    first, second = (found for found in all_jobs(run.folder) if SEED in found["Comment"])
+    assert int(second["MinMemoryNode"][:-1]) == 2 * int(first["MinMemoryNode"][:-1])
+    assert inode(run, kept) == before
+    assert_same_results(run, local, ["cells", "untrained"])
+
+
+@cluster
+@pytest.mark.parametrize("requeue", ["false", "true"])
+def test_a_preempted_study_finishes(checkout, local, requeue):
+    """A job of a higher partition takes the node; no attempt is counted, so `--retries 0` does no harm."""
+    run = small(checkout, LONG, requeue=requeue)
+    process = started(run, TABLE, "--retries", "0")
+    kept, job = first_fit(run)
+    before = inode(run, kept)
+    slurm("sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
+    status, text = ended(process, run)
+    assert status == 0, text
+    seeds = [found for found in all_jobs(run.folder) if SEED in found["Comment"]]
+    if requeue == "true":
+        assert [(found["JobId"], found["Restarts"]) for found in seeds] == [(job, "1")]
+    else:
+        assert f"SLURM preempted job {job} " in text
+        first, second = seeds
+        assert (first["JobState"], second["JobState"]) == ("PREEMPTED", "COMPLETED")
+        assert first["MinMemoryNode"] == second["MinMemoryNode"]
+    assert inode(run, kept) == before
+    assert_same_results(run, local, ["cells", "untrained"])
+
+
+@cluster
+def test_one_failing_cell_does_not_keep_the_others_of_its_group_from_being_made(checkout):
+    """A network of one's own that fails for one N."""
+    run = small(checkout)
+    run.path("mine").mkdir()
+    text = "import koct.networks.ko as shipped\n\n\nclass Mine(shipped.KO):\n    def fit(self, data):\n"
+    text += "        assert data.N != 4, 'no fit with four pairs'\n        yield from super().fit(data)\n"
+    run.path("mine/mine.py").write_text(text)
+    config = {**SMALL, "studies": {"small": ["F32"]}}
+    config["sweeps"] = {"F32": {**SMALL["sweeps"]["F32"], "archs": ["mine/mine.py", "fc"]}}
+    run.path("config.yaml").write_text(yaml.safe_dump(config))
+    done = run.snakemake(TABLE, *PROFILE, "--retries", "0", check=False)
+    assert done.returncode == 1
+    made = sorted(path.name for path in run.path("results/cells/F32").rglob("*.json"))
+    assert made == ["N16_seed1.json", "N16_seed1.json", "N4_seed1.json"]
+    assert "no fit with four pairs" in done.stdout + done.stderr
+
+
+@cluster
+def test_snakemake_as_a_job_does_not_cancel_itself(checkout):
+    """Where login nodes forbid long processes; its name begins as those of its jobs do."""
+    run = small(checkout)
+    snakemake = os.path.join(os.path.dirname(sys.executable), "snakemake")
+    target = "results/cells/H8/ko/N4_seed1.json"
+    command = f"{snakemake} {' '.join(PROFILE)} {target}"
+    options = ["--parsable", "--job-name=koct_main", f"--chdir={run.folder}", "--output=out.txt", "--mem=1000"]
+    job = slurm("sbatch", *options, f"--wrap={command}").strip()
+    done = until(lambda: (state := _state(job)) not in ("PENDING", "RUNNING", "COMPLETING") and state)
+    assert done == "COMPLETED", run.path("out.txt").read_text()
+    assert run.path(target).exists()
+
+
+def _state(job):
+    return re.search(r"JobState=(\S+)", slurm("scontrol", "show", "job", job))[1]
+
+
+def with_fsdp(iterations, **others):
+    fsdp = {"ranks": 2, "iterations": iterations, **others}
+    wider = {**SMALL["sweeps"]["F32"], "archs": ["fc", "fc-fsdp"], "fsdp": fsdp}
+    return {**SMALL, "studies": {"small": ["F32"]}, "sweeps": {"F32": wider}}
+
+
+@cluster
+@pytest.mark.parametrize("end", ["cancelled", "signalled"])
+def test_an_fsdp_cell_continues_from_its_checkpoint(checkout, end):
+    """Two ranks with two GPUs, cancelled or told in time about the time limit: it ends as the local run does."""
+    pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
+    run, local = (small(checkout, with_fsdp(300)) for _ in range(2))
+    process = started(run, FSDP_ROW)
+    log = run.path(FSDP_LOG)
+    until(lambda: log.exists() and re.search(r"^iteration \d+ of 300", log.read_text(), re.M))
+    job = jobs(run.folder)[FSDP_JOB]
+    assert (job["Partition"], job["TresPerNode"], job["NumCPUs"]) == ("gpu", "gres:gpu:2", "2")
+    if end == "cancelled":
+        slurm("scancel", job["JobId"])
+    else:
+        slurm("scontrol", "update", f"JobId={job['JobId']}", "EndTime=now+100seconds")  # the signal comes 120 s ahead
+    assert process.wait(300) == 0  # the profile submits it again
+    text = log.read_text()
+    assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d,\d\)$", text, re.M)
+    assert 0 < int(re.search(r"^resumed after iteration (\d+)", text, re.M)[1]) < 300
+    assert not re.search(r"^iteration 6 of 300", text, re.M)  # its first line of progress: not from zero
+    local.snakemake(FSDP_ROW)
+    rows = [json.loads(which.path(FSDP_ROW).read_text()) for which in (run, local)]
+    for key in ("mse", "rrmse_peak", "rrmse_norm", "val_mse"):
+        assert rows[0][key] == pytest.approx(rows[1][key], rel=1e-4)

@@ -1,0 +1,158 @@
+"""What `snakemake --profile slurm` submits to a real SLURM: tests/cluster/slurm.sh starts one on any Debian machine."""
+
+import json
+import math
+import re
+import signal
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_requests import MEAN, request
+
+from koct.files import write_array
+from koct.stamps import Stamp
+from koct.workflow import resources
+from koct.workflow.config import build
+from koct.workflow.jobs import Jobs
+from tests.slurm.lab import PROFILE, ROOT, SMALL, assert_same_results, cluster, jobs, slurm, small, started, until
+
+
+@pytest.fixture(scope="module")
+def submitted(checkout):
+    """The small study through SLURM, undisturbed, and what was printed."""
+    run = small(checkout)
+    done = run.snakemake(*PROFILE)
+    return run, done.stdout + done.stderr
+
+
+@cluster
+def test_the_cluster_gives_the_bits_of_the_local_run(submitted, checkout):
+    run, _ = submitted
+    local = small(checkout)
+    local.snakemake()
+    assert_same_results(run, local)
+    assert run.path("results/fig_sweeps.pdf").exists()
+
+
+@cluster
+def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
+    run, text = submitted
+    lines = text.splitlines()
+    study = lines.index("Study small: 2 sweeps, 6 cells, device auto.")
+    assert study < 4
+    assert lines[study + 1] == f"{len(jobs(run.folder))} submissions:"
+    assert lines[study + 3].startswith("    2 to gpu, each: 1 core, 1 GPU, 3.0 GB, 5 to ")
+    assert [line for line in lines if re.fullmatch(r"(\d running)?(, )?(\d pending(: \w+)?)?", line)]
+    assert "evaluate fc of F32, N = 16, seed 1" in text
+    assert len(lines) < 26 + 20  # a line for each job, and few others
+
+
+@cluster
+def test_partition_memory_time_and_gpus_are_what_the_formulas_say(submitted):
+    """Groups: one core, the memory of the largest, the time of all, and five minutes at least."""
+    run, _ = submitted
+    sweep, known = (build(name, SMALL["sweeps"][name]) for name in ("F32", "H8"))
+    cells = [(arch, N) for arch in sweep.archs for N in sweep.N]
+    seed = [resources.pool(sweep), resources.gram(sweep)]
+    seed += [stage(sweep, arch, N) for arch, N in cells for stage in (resources.fit, resources.evaluate)]
+
+    def together(costs):
+        memory, minutes = zip(*(request(cost, on_gpu=True) for cost in costs), strict=True)
+        return "gpu", max(memory), max(5, sum(minutes)), "gres:gpu:1", "1"
+
+    memory, minutes = request(resources.shared(known))
+    summary = "summary_budget_calibrate_collect_figure_sweeps_table_budget_table_calibration_..."
+    asked = {
+        "F32_seed1_evaluate_fit_large_gram_pool_large": together(seed),
+        "F32_seeds_figure_recons_untrained_large": together([resources.untrained(sweep), resources.recons(sweep)]),
+        "pools_known_pool": ("cpu", max(2000, memory), max(5, 1 + minutes), None, "1"),
+        "cells_fit_untrained": ("cpu", 2000, 5, None, "1"),
+        summary: ("cpu", 2000, 8, None, "1"),
+    }
+
+    def read(job):
+        memory = job["MinMemoryNode"]
+        mb = int(memory[:-1]) * {"M": 1, "G": 1024}[memory[-1]]
+        hours, minutes, seconds = map(int, job["TimeLimit"].split(":"))
+        return job["Partition"], mb, 60 * hours + minutes + seconds / 60, job.get("TresPerNode"), job["NumCPUs"]
+
+    found = {name: read(job) for name, job in jobs(run.folder).items()}
+    (long,) = (name for name in found if name.startswith("summary_"))
+    found[summary] = found.pop(long)
+    assert found == asked
+
+
+@cluster
+def test_a_job_sees_the_gpus_it_asked_for(submitted):
+    run, _ = submitted
+    for log in ("pools/F32/seed1.log", "grams/F32/seed1.log", "fits/F32/ko/N16_seed1.log", "fits/F32/fc/N4_seed1.log"):
+        assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
+
+
+@cluster
+def test_a_row_that_was_deleted_is_one_submission_of_five_minutes_and_a_forced_cell_is_fitted(submitted, checkout):
+    done, _ = submitted
+    run = small(checkout)
+    for name in ("pools/H8/seed1.npy", "known/H8.npy", "fits/H8/ko/N4_seed1.npy", "cells/H8/ko/N4_seed1.json"):
+        run.path(f"results/{name}").parent.mkdir(parents=True, exist_ok=True)
+        run.path(f"results/{name}").write_bytes(done.path(f"results/{name}").read_bytes())
+    run.snakemake("--force", "results/cells/H8/ko/N4_seed1.json", *PROFILE)
+    ((name, job),) = jobs(run.folder).items()
+    assert (name, job["TimeLimit"]) == ("cells_fit", "00:05:00")
+    assert "earlier attempt" not in run.path("results/logs/fits/H8/ko/N4_seed1.log").read_text()
+
+
+@cluster
+def test_a_large_problem_for_the_cpu_shares_a_run_with_one_for_the_gpu(checkout):
+    """An architecture that does not say its cost is large; here it is quick."""
+    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mean.py"]}
+    sweeps = {"own": own, "F32": {**SMALL["sweeps"]["F32"], "archs": ["fc"]}}
+    run = small(checkout, {**SMALL, "studies": {"small": list(sweeps)}, "sweeps": sweeps}, gpu_type="test-model")
+    run.path("mine").mkdir()
+    run.path("mine/mean.py").write_text(MEAN)
+    run.snakemake("results/cells.parquet", *PROFILE)
+    found = {name: (job["Partition"], job.get("TresPerNode")) for name, job in jobs(run.folder).items()}
+    assert found["own_seed1_mean_N4_evaluate_fit_large"] == ("cpu", None)  # an hour: it travels alone
+    assert found["F32_seed1_evaluate_fit_large_gram_pool_large"] == ("gpu", "gres:gpu:test-model:1")
+    cells = pd.read_parquet(run.path("results/cells.parquet"))
+    assert set(zip(cells["sweep"], cells["arch"], strict=True)) == {("own", "mean"), ("F32", "fc")}
+
+
+@cluster
+def test_a_thousand_cells_are_26_submissions_and_their_pools_at_most_13(checkout):
+    """Really submitted, to a partition that is down: nothing runs. Pools: 40 in a submission as well, at most 500."""
+    many = {**SMALL["sweeps"]["H8"], "seeds": list(range(500))}
+    config = {**SMALL, "studies": {"small": ["H8"]}, "sweeps": {"H8": many}}
+    run, planned = small(checkout, config), Jobs(config)
+    sweep = SimpleNamespace(sweep="H8")
+    specs = {
+        f"pools/H8/seed{seed}": planned.pool_spec(SimpleNamespace(sweep="H8", seed=seed)) for seed in many["seeds"]
+    }
+    for name, spec in {"known/H8": planned.problem_spec("known")(sweep), **specs}.items():  # so that none is made
+        write_array(run.path(f"results/{name}.npy"), np.zeros(1), Stamp(json.loads(spec)))
+    slurm("scontrol", "update", "PartitionName=cpu", "State=DOWN")
+    process = started(run)
+    try:
+        until(lambda: len(jobs(run.folder)) or process.poll() is not None)
+        count = lambda: slurm("squeue", "--noheader", "--format=%Z").split().count(str(run.folder))  # noqa: E731
+        before = -1
+        while before != (before := count()):
+            time.sleep(3)
+        assert before == math.ceil((1000 + 1) / 40)  # 1,000 cells and the untrained network
+        profile = (ROOT / "profiles/slurm/config.yaml").read_text()
+        assert "  pools: 40\n" in profile
+        assert before + math.ceil(500 / 40) + 1 <= 60  # and the summary
+        assert "27 submissions:" in run.path("out.txt").read_text()
+        until(lambda: "26 pending: PartitionDown" in run.path("out.txt").read_text())
+        process.send_signal(signal.SIGINT)
+        until(lambda: count() == 0)  # an interrupted run takes its jobs with it
+    finally:
+        process.kill()
+        listed = (line.split() for line in slurm("squeue", "--noheader", "--format=%A %Z").splitlines())
+        left = [job for job, folder in listed if folder == str(run.folder)]
+        if left:
+            slurm("scancel", *left)
+        slurm("scontrol", "update", "PartitionName=cpu", "State=UP")
