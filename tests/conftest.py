@@ -160,11 +160,12 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """A file is run by one worker, and so is all of tests/slurm: its tests disturb one another's jobs."""
+    """One worker runs a file, or all files on the cluster of one node: they would disturb one another's jobs."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            return "tests/slurm" if nodeid.startswith("tests/slurm/") else super()._split_scope(nodeid)
+            file = super()._split_scope(nodeid)
+            return "one node" if file.startswith("tests/slurm/") and "test_nodes" not in file else file
 
     return Scheduling(config, log)

@@ -8,7 +8,7 @@
 - On a node the plugin asks for the GPUs and cores of all jobs of a group at once; here a step gets what its job has.
 - The queue is asked every 30 s at least, or three times slurm-init-seconds-before-status-checks; the plugin lets up to
   three minutes pass, which is longer than most of our jobs.
-- A failed group is told in a few lines, and what runs and what waits whenever the plugin asks for it.
+- A failure is told in a few lines, and what runs and what waits whenever the plugin asks for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from koct.workflow.site import Site
 from koct.workflow.stale import Stale
-from koct.workflow.terminal import group_failure
+from koct.workflow.terminal import failure
 
 CONTINUE = "KOCT_CONTINUE"  # variable of the environment
 SHORTEST = 5  # minutes of a submission: the first start on a node can take long
@@ -34,7 +34,7 @@ def adapt(site: Site, logger: Any) -> None:
     plugin: Any = sys.modules.get("snakemake_executor_plugin_slurm")
     if plugin is None:
         return
-    ask, run, report = plugin.query_job_status, plugin.Executor.run_job, plugin.Executor.report_job_error
+    ask, run = plugin.query_job_status, plugin.Executor.run_job
     preempted: set[str] = set()
     said: list[str] = []
 
@@ -55,11 +55,8 @@ def adapt(site: Site, logger: Any) -> None:
         if job_info.external_jobid in preempted:
             job.attempt -= 1  # it is no failure, and the next one asks for as much
             logger.info(f"SLURM preempted job {job_info.external_jobid} ({job.name}); it is submitted again.")
-        elif job.is_group():
-            logger.error(group_failure(job, msg, others.get("aux_logs") or []))
         else:
-            report(self, job_info, msg=msg, **others)
-            return
+            logger.error(failure(job, msg, others.get("aux_logs") or []))
         self.workflow.scheduler.error_callback(job)
 
     def run_job(self: Any, job: Any) -> None:

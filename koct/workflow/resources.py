@@ -14,7 +14,7 @@ from koct.workflow.sweep import Sweep
 
 SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
-GPU_SPEED = 5 * SPEED  # of a modest GPU; an H200 is three times as fast
+GPU_SPEED = 10 * SPEED  # of a modest GPU; an H200 is five times as fast
 UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hour and 8 GB for what does not say
 INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA

@@ -143,19 +143,21 @@ class Run(DryRun):
         self.in_line = self.rewrites
 
 
-def group_failure(group: Any, message: str | None, logs: list[str]) -> str:
-    """What happened to a submission of several jobs: those that had begun and not ended, with the end of their logs."""
-    lines = [f"{group.name}: {(message or 'it failed').strip()}"]
-    begun = [job for job in group.jobs if not all(map(os.path.exists, job.output)) and any(map(_end, job.log))]
+def failure(submitted: Any, message: str | None, logs: list[str]) -> str:
+    """What happened to a job or group of a cluster: what had begun and not ended, with the end of its logs."""
+    jobs = submitted.jobs if submitted.is_group() else [submitted]
+    said = (message or "it failed").partition(" Detailed failure reason unavailable")[0].strip()
+    lines = [f"{submitted.name}: {said}"]
+    begun = [job for job in jobs if not all(map(os.path.exists, job.output)) and any(map(_end, job.log))]
     for job in begun[:SHOWN]:
         lines += [f"  {job.message or job.name}:", *(f"    {line}" for path in job.log for line in _end(path))]
     if len(begun) > SHOWN:
         lines.append(f"  and {len(begun) - SHOWN} more: see results/logs")
     if not begun:
         lines += [f"    {line}" for path in logs for line in _end(path)]
-    if group.restart_times >= group.attempt:
+    if submitted.restart_times >= submitted.attempt:
         lines.append(
-            f"  Attempt {group.attempt} of {group.restart_times + 1}; it is submitted again, and asks for more."
+            f"  Attempt {submitted.attempt} of {submitted.restart_times + 1}; it is submitted again, and asks for more."
         )
     return "\n".join(lines)
 

@@ -142,7 +142,8 @@ def test_a_preempted_study_finishes(checkout, local, requeue):
     process = started(run, TABLE, "--retries", "0")
     kept, job = first_fit(run)
     before = inode(run, kept)
-    slurm("sbatch", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
+    node = re.search(r" NodeList=(\S+)", slurm("scontrol", "-o", "show", "job", job))[1]
+    slurm("sbatch", "--partition=urgent", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
     status, text = ended(process, run)
     assert status == 0, text
     seeds = [found for found in all_jobs(run.folder) if SEED in found["Comment"]]
@@ -199,27 +200,42 @@ def with_fsdp(iterations, **others):
     return {**SMALL, "studies": {"small": ["F32"]}, "sweeps": {"F32": wider}}
 
 
+def fsdp_under_way(run):
+    log = run.path(FSDP_LOG)
+    until(lambda: log.exists() and re.search(r"^iteration \d+ of", log.read_text(), re.M))
+    return jobs(run.folder)[FSDP_JOB]
+
+
 @cluster
-@pytest.mark.parametrize("end", ["cancelled", "signalled"])
-def test_an_fsdp_cell_continues_from_its_checkpoint(checkout, end):
-    """Two ranks with two GPUs, cancelled or told in time about the time limit: it ends as the local run does."""
+def test_a_cancelled_fsdp_cell_continues_from_its_checkpoint(checkout):
+    """Two ranks with two GPUs, cancelled in mid-run: submitted again, it ends as the local run does."""
     pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
     run, local = (small(checkout, with_fsdp(300)) for _ in range(2))
     process = started(run, FSDP_ROW)
-    log = run.path(FSDP_LOG)
-    until(lambda: log.exists() and re.search(r"^iteration \d+ of 300", log.read_text(), re.M))
-    job = jobs(run.folder)[FSDP_JOB]
+    job = fsdp_under_way(run)
     assert (job["Partition"], job["TresPerNode"], job["NumCPUs"]) == ("gpu", "gres:gpu:2", "2")
-    if end == "cancelled":
-        slurm("scancel", job["JobId"])
-    else:
-        slurm("scontrol", "update", f"JobId={job['JobId']}", "EndTime=now+100seconds")  # the signal comes 120 s ahead
+    slurm("scancel", job["JobId"])
     assert process.wait(300) == 0  # the profile submits it again
-    text = log.read_text()
+    text = run.path(FSDP_LOG).read_text()
     assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d,\d\)$", text, re.M)
     assert 0 < int(re.search(r"^resumed after iteration (\d+)", text, re.M)[1]) < 300
-    assert not re.search(r"^iteration 6 of 300", text, re.M)  # its first line of progress: not from zero
+    assert not re.search(r"^iteration 6 of", text, re.M)  # its first line of progress: not from zero
     local.snakemake(FSDP_ROW)
     rows = [json.loads(which.path(FSDP_ROW).read_text()) for which in (run, local)]
     for key in ("mse", "rrmse_peak", "rrmse_norm", "val_mse"):
         assert rows[0][key] == pytest.approx(rows[1][key], rel=1e-4)
+
+
+@cluster
+def test_an_fsdp_cell_writes_a_checkpoint_ahead_of_its_time_limit(checkout):
+    """The signal comes 120 s ahead, and at once if less is left; SLURM looks at time limits every half minute."""
+    pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
+    run = small(checkout, with_fsdp(20000))
+    process = started(run, FSDP_ROW, "--retries", "0")
+    job = fsdp_under_way(run)["JobId"]
+    slurm("scontrol", "update", f"JobId={job}", "EndTime=now+110seconds")
+    status, text = ended(process, run, 100)
+    assert status == 1
+    assert "'FAILED'" in text  # and not TIMEOUT
+    assert len(text.splitlines()) < 30
+    assert list(run.path("results/checkpoints/F32/fc-fsdp/N16_seed1").iterdir())
