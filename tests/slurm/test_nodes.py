@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
-from koct import stamps
+from koct.files import read_record
 from tests.slurm.lab import PROFILE, ROOT, all_jobs, ended, jobs, slurm, small, started, until
 from tests.slurm.test_faults import FSDP_LOG, with_fsdp
 
@@ -45,9 +46,10 @@ def under_way(run):
     return lambda: log.exists() and re.search(rf"^iteration \d+ of {ITERATIONS}", log.read_text(), re.M)
 
 
-def errors(run):
-    """What the fit of a run keeps of its evaluation."""
-    return stamps.check(run.path(FIT)).about["errors"]
+def difference(run, other):
+    """Of the matrices that two runs have learned, relative to the second."""
+    (one,), (two,) = (read_record(which.path(FIT))[0].values() for which in (run, other))
+    return np.linalg.norm(one - two) / np.linalg.norm(two)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +81,7 @@ def test_two_nodes_give_the_bits_of_one(begun, one_node):
     snakemake(run, FIT)
     (job,) = all_jobs(run.folder, *HEAD)
     assert (job["NumNodes"], job["TresPerNode"]) == ("2", "gres:gpu:1")
-    assert stamps.check(run.path(FIT)).content == stamps.check(one_node.path(FIT)).content
-    assert errors(run) == errors(one_node)
+    assert difference(run, one_node) == 0
 
 
 def test_every_node_gets_its_share_of_the_gpus(begun, one_node):
@@ -91,7 +92,7 @@ def test_every_node_gets_its_share_of_the_gpus(begun, one_node):
     visible = re.findall(r"CUDA_VISIBLE_DEVICES=(\S+)\)", run.path(FSDP_LOG).read_text())
     assert visible
     assert {len(found.split(",")) for found in visible} == {2}
-    assert errors(run) == pytest.approx(errors(one_node), rel=1e-5)
+    assert difference(run, one_node) < 3e-5  # float32, summed in another order
 
 
 def test_a_cancelled_cell_resumes_on_another_number_of_nodes(begun, one_node):
@@ -109,7 +110,7 @@ def test_a_cancelled_cell_resumes_on_another_number_of_nodes(begun, one_node):
     set_fsdp(run, ranks=1, nodes=1)
     snakemake(run, FIT)
     assert int(re.search(r"^resumed after iteration (\d+)", run.path(FSDP_LOG).read_text(), re.M)[1]) > 0
-    assert errors(run) == pytest.approx(errors(one_node), rel=1e-5)
+    assert difference(run, one_node) < 3e-5  # float32, summed in another order
 
 
 def set_fsdp(run, **options):
@@ -128,7 +129,7 @@ def test_a_lost_node_costs_no_result(begun, one_node):
         status, text = ended(process, run, 600)
         assert status == 0, text
         assert len(all_jobs(run.folder, *HEAD)) == 2
-        assert errors(run) == pytest.approx(errors(one_node), rel=1e-5)
+        assert difference(run, one_node) < 3e-5  # float32, summed in another order
     finally:
         until(lambda: re.search(r"down|idle", slurm(*HEAD, "sinfo", "-h", "-n", lost, "--format=%t")))
         slurm(str(SCRIPT), "bring", lost)
