@@ -16,7 +16,6 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct import device
 from koct.workflow import cluster, limits, paths, queue, resources, site, stale, submissions, targets, terminal
 from koct.workflow.jobs import Jobs
 
@@ -72,24 +71,21 @@ def compile_package():
         compileall.compile_dir(os.path.join(workflow.basedir, "koct"), quiet=2)
 
 
-def announcement():
-    """What is about to run, and what a cluster would say to it."""
+def announce():
+    """Say what is about to run and what it asks a cluster for; a KoctError if that would be in vain."""
     sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
-    text = f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}."
-    if not site.read():
-        return text
-    planned = submissions.planned(workflow.dag)
-    submissions.check(planned, workflow.executor_settings, site.read())
-    return f"{text}\n{submissions.in_words(planned, site.read().memory)}"
+    logger.info(f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}.")
+    if site.read():
+        planned = submissions.planned(workflow.dag)
+        logger.info(submissions.in_words(planned, site.read().memory))
+        submissions.check(planned, workflow.executor_settings, site.read())
 
 
 def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     try:
-        logger.info(announcement())
+        announce()
         workflow.koct_lock = queue.take_lock()
-        if site.read() and any(resources.on_gpu(sweep, jobs.device) for sweep in jobs.study):
-            device.check_torch(site.read().modules)
     except KoctError as error:
         raise WorkflowError(str(error))
     if workflow.koct_lock and not workflow.local_exec:
@@ -108,4 +104,4 @@ def tell_leftovers():
         logger.info(f"Of another study, and not made again: {', '.join(left)}.")
 
 
-terminal.announce(workflow, announcement)  # in a dry run, which has no onstart
+terminal.in_dry_run(workflow, announce)

@@ -32,18 +32,21 @@ SHORTEST = 5  # minutes of a submission: the first start on a node can take long
 def adapt(site: Site, logger: Any) -> None:
     """Change the plugin, if this command has loaded it."""
     plugin: Any = sys.modules.get("snakemake_executor_plugin_slurm")
-    if plugin is None:
+    step: Any = sys.modules.get("snakemake_executor_plugin_slurm_jobstep")
+    if plugin is None or step is None:
         return
-    ask, run = plugin.query_job_status, plugin.Executor.run_job
+    ask, run, submit = plugin.query_job_status, plugin.Executor.run_job, plugin.get_submit_command
+    wait, cores = plugin.Executor.next_seconds_between_status_checks, step.get_cpu_setting
     preempted: set[str] = set()
-    said: list[str] = []
+    said = ""
 
     async def status(command: str, plugins_logger: Any) -> tuple[dict[str, str] | None, float | None]:
+        nonlocal said
         found, seconds = await ask(command, plugins_logger)
         if found and "--name" in command:
             text = await _queue(command.partition("--name")[2].split()[0])
-            if text and said != [text]:
-                said[:] = [text]
+            if text not in ("", said):
+                said = text
                 logger.info(text, extra={"koct_queue": text})
         if found and not site.requeue:
             preempted.update(job for job, state in found.items() if state == "PREEMPTED")
@@ -56,7 +59,8 @@ def adapt(site: Site, logger: Any) -> None:
             job.attempt -= 1  # it is no failure, and the next one asks for as much
             logger.info(f"SLURM preempted job {job_info.external_jobid} ({job.name}); it is submitted again.")
         else:
-            logger.error(failure(job, msg, others.get("aux_logs") or []))
+            unfinished = [member for member in _members(job) if not Stale(logger).complete(member)]
+            logger.error(failure(job, unfinished, msg, others.get("aux_logs") or []))
         self.workflow.scheduler.error_callback(job)
 
     def run_job(self: Any, job: Any) -> None:
@@ -68,19 +72,14 @@ def adapt(site: Site, logger: Any) -> None:
     def account(self: Any, job: Any) -> Any:
         yield account_option(site)
 
-    submit = plugin.get_submit_command
     plugin.get_submit_command = lambda job, *given, **others: adapted(submit(job, *given, **others), job, site)
     plugin.set_gres_string = lambda job: gpu_option(job.resources, site)
     plugin.Executor.get_account_arg = account
     plugin.Executor.run_job = run_job
     plugin.Executor.report_job_error = report_job_error
     plugin.query_job_status = status
-    plugin.Executor.next_seconds_between_status_checks = plugin.Executor.next_seconds_between_status_checks.setter(
-        _wait
-    )
-    step: Any = sys.modules.get("snakemake_executor_plugin_slurm_jobstep")
-    whole = step.get_cpu_setting
-    step.get_cpu_setting = lambda job, gpu: f"--cpus-per-task={_widest(job)}" if job.is_group() else whole(job, gpu)
+    plugin.Executor.next_seconds_between_status_checks = wait.setter(_wait)
+    step.get_cpu_setting = lambda job, gpu: f"--cpus-per-task={_widest(job)}" if job.is_group() else cores(job, gpu)
     step.get_gpu_setting = lambda job: ""
 
 
@@ -93,6 +92,10 @@ def _wait(executor: Any, seconds: int) -> None:
 def _widest(group: Any) -> int:
     """Cores of a group whose jobs run one after the other."""
     return max(job.threads for job in group.jobs)
+
+
+def _members(job: Any) -> list[Any]:
+    return list(job.jobs) if job.is_group() else [job]
 
 
 def adapted(call: str, job: Any, site: Site) -> str:

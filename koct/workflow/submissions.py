@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from koct.errors import KoctError
@@ -110,8 +110,15 @@ def _range(values: list[Any], unit: str, form: str) -> str:
 # Whether SLURM would take it
 
 
-def check(submissions: Iterable[Submission], settings: Any, site: Site) -> None:
-    """A KoctError if SLURM will never run one of them, with what it says and the site line to look at."""
+def check(submissions: list[Submission], settings: Any, site: Site) -> None:
+    """A KoctError if SLURM will never run one of them, with what it says and the site line to look at.
+
+    Or if they ask for GPUs that no job could use.
+    """
+    if any(submission.get("gpu") for submission in submissions):
+        from koct.device import check_torch
+
+        check_torch(site.modules)
     if shutil.which("sbatch") is None:
         return
     for call, submission in {_call(found, settings, site): found for found in submissions}.items():

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ HIDDEN_MESSAGES = re.compile(
     r"Job \S+ has been submitted with SLURM jobid|Trying to restart job|"
     "You are running snakemake in a SLURM job context|No SLURM account given"
 )
+STARTED = time.time()
 SHOWN = 3  # failed jobs of a submission
 LITTLE = 10**6  # bytes free on a disk that is called full
 INPUTS_IN_REASON = re.compile("((?:Updated input files|Input files updated by another job): )([^;]+)")
@@ -41,23 +43,23 @@ def calm(workflow: Any) -> None:
             logger.removeHandler(printer)
 
 
-def announce(workflow: Any, text: Callable[[], str]) -> None:
-    """In a dry run, which has no hook of its own, print a text behind the table of jobs."""
+def in_dry_run(workflow: Any, announce: Callable[[], None]) -> None:
+    """Call a function when the table of jobs has been printed: a dry run has no hook of its own."""
     with contextlib.suppress(Exception):
         if workflow.is_main_process and workflow.output_settings.dryrun:
-            workflow.logger_manager.logger.addHandler(Announcement(workflow.logger_manager.logger, text))
+            workflow.logger_manager.logger.addHandler(Announcement(workflow.logger_manager.logger, announce))
 
 
 class Announcement(logging.Handler):
-    def __init__(self, logger: Any, text: Callable[[], str]) -> None:
+    def __init__(self, logger: Any, announce: Callable[[], None]) -> None:
         super().__init__()
-        self.logger, self.text = logger, text
+        self.logger, self.announce = logger, announce
 
     def emit(self, record: Any) -> None:
         if _event(record) == "RUN_INFO":
-            self.logger.removeHandler(self)  # Snakemake says it twice
+            self.logger.removeHandler(self)  # Snakemake prints the table again at the end
             try:
-                self.logger.info(self.text())
+                self.announce()
             except KoctError as error:
                 self.logger.error(str(error))
 
@@ -143,12 +145,14 @@ class Run(DryRun):
         self.in_line = self.rewrites
 
 
-def failure(submitted: Any, message: str | None, logs: list[str]) -> str:
-    """What happened to a job or group of a cluster: what had begun and not ended, with the end of its logs."""
-    jobs = submitted.jobs if submitted.is_group() else [submitted]
+def failure(submitted: Any, unfinished: list[Any], message: str | None, logs: list[str]) -> str:
+    """What happened to a job or group of a cluster: which unfinished jobs had begun, with the ends of their logs.
+
+    `logs` are those of the submission itself, shown if none had begun.
+    """
     said = (message or "it failed").partition(" Detailed failure reason unavailable")[0].strip()
     lines = [f"{submitted.name}: {said}"]
-    begun = [job for job in jobs if not all(map(os.path.exists, job.output)) and any(map(_end, job.log))]
+    begun = [job for job in unfinished if any(map(_end, job.log))]
     for job in begun[:SHOWN]:
         lines += [f"  {job.message or job.name}:", *(f"    {line}" for path in job.log for line in _end(path))]
     if len(begun) > SHOWN:
@@ -163,8 +167,10 @@ def failure(submitted: Any, message: str | None, logs: list[str]) -> str:
 
 
 def _end(path: str, few: int = 5) -> list[str]:
-    """The last lines of a log; none if there is no such file."""
+    """The last lines of a log; none if there is no such file, or one of an earlier run."""
     try:
+        if os.path.getmtime(path) < STARTED:
+            return []
         with open(path, errors="replace") as file:
             return [line for line in file.read().splitlines() if line.strip()][-few:]
     except OSError:
