@@ -335,7 +335,7 @@ def test_the_workflow_trains_and_other_ranks_refit_nothing(checkout):
     assert done.plan(cell) == {}
     config["sweeps"]["H8"]["fsdp"]["iterations"] = 61
     done.path("config.yaml").write_text(yaml.safe_dump(config))
-    assert done.plan(cell) == {"fit_torchrun": 1, "evaluate": 1}
+    assert done.plan(cell) == {"fit_torchrun": 1, "evaluate_torchrun": 1}
     config["sweeps"]["H8"]["fsdp"] |= {"ranks": 4, "nodes": 2}
     done.path("config.yaml").write_text(yaml.safe_dump(config))
-    assert done.plan(cell) == {"fit_torchrun_nodes": 1, "evaluate": 1}
+    assert done.plan(cell) == {"fit_torchrun_nodes": 1, "evaluate_torchrun": 1}

@@ -64,7 +64,7 @@ def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(checkout):
             costs = [resources.fit(sweep, sweep.arch(arch), N) for arch, N in stages]
             costs += [resources.evaluate(sweep, sweep.arch(arch), N) for arch, N in stages]
             assert sum(resources.minutes(cost, on_gpu) for cost in costs) <= groups.LONGEST
-    _, slow = parts(ko={"solver": "adagrad", "lr": 0.02, "iterations": 50000, "batch": 1})
+    _, slow = parts(ko={"solver": "adagrad", "lr": 0.02, "iterations": 200000, "batch": 1})
     assert slow[True]["ko", 4] == "_ko_N4"
     assert slow[True]["fc", 4] == ""
 
