@@ -147,6 +147,10 @@ def _number(text):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number{comma}") from None
 
 
+def _sizes(text):
+    return [_whole(part) for part in text.split(",")]
+
+
 def _positive(text):
     value = _number(text)
     if not 0 < value < float("inf"):
@@ -317,6 +321,19 @@ VERBS = {
             _optional("--assurance", "reach the target in this share of runs, like 0.9", type=_number, metavar="P"),
             _optional("--plot", "draw points, law, interval and target (.pdf, .png)", metavar="FILE"),
             _optional("--json", "print a list with one object per arch", action="store_true"),
+        ],
+    ),
+    "curve": (
+        verbs.curve,
+        "the learning curve that pairs predict for a linear network, before any training",
+        [
+            ("pairs", {"nargs": "+", "metavar": "FILE", "help": ".npz with x and y, or two .npy files, x first"}),
+            _optional("--target", "the mean squared error to reach", type=_positive, metavar="E"),
+            _optional("--at", "the numbers of samples to tell, like 16,64,256", type=_sizes, metavar="N,N,..."),
+            _optional("--lam", "the ridge strength (default: the best of a grid)", type=_positive, metavar="L"),
+            _optional("--nonnegative", "predictions are cut off at zero, as by a ReLU", action="store_true"),
+            _optional("--plot", "draw the curve, its interval and the target (.pdf, .png)", metavar="FILE"),
+            _optional("--json", "print an object with points and, for a target, n", action="store_true"),
         ],
     ),
     "compare": (

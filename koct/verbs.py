@@ -188,6 +188,21 @@ def budget(pilot, target, metric, sweep, law, assurance, plot, json):
         print(report.as_text(plans, target, assurance), end="")
 
 
+def curve(pairs, target, at, lam, nonnegative, plot, json):
+    from koct.report import budget
+    from koct.report import curve as report
+    from koct.risk.spectral import Spectral
+
+    if plot:
+        budget.check_format(plot)
+    found = report.Curve(Spectral(nonnegative).fit(*report.read_pairs(pairs)), lam)
+    points = found.at(at) if at else found.octaves
+    if plot:
+        report.plot(found, target, plot)
+    show = report.as_json if json else report.as_text
+    print(show(found, points, target).rstrip())
+
+
 def compare(fresh, reference, tolerance):
     from koct.report.compare import compare
 

@@ -80,7 +80,7 @@ print({{"numpy", "scipy", "torch", "numba", "pyarrow", "yaml", "matplotlib"}} & 
 
 @pytest.mark.parametrize(
     ("part", "others"),
-    [("operators", {"koct.arrays", "koct.errors"}), ("risk", {"koct.errors", "koct.strict_yaml"})],
+    [("operators", {"koct.arrays", "koct.errors"}), ("risk", {"koct.arrays", "koct.errors", "koct.strict_yaml"})],
 )
 def test_operators_and_risk_stand_alone(part, others):
     for module, found in IMPORTS.items():

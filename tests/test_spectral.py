@@ -1,0 +1,293 @@
+"""The learning curve from the data alone: exact cases, brute force, the reference's curves and bad input."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT
+
+from koct.cli import main
+from koct.contracts import Sizes
+from koct.errors import KoctError
+from koct.problems import pools
+from koct.risk.spectral import Spectral
+from koct.spec import encode_problem
+from koct.workflow.config import build
+
+SPECTRUM = 1.0 / np.arange(1, 81) ** 1.5
+
+
+def gaussian(M, spectrum=SPECTRUM, outputs=8, noise=0.1, seed=0):
+    """Pairs with a known spectrum, the matrix W and the noise: y = W x + noise."""
+    rng = np.random.default_rng(seed)
+    W = np.random.default_rng(99).standard_normal((outputs, len(spectrum)))
+    x = rng.standard_normal((M, len(spectrum))) * np.sqrt(spectrum)
+    return x, x @ W.T + noise * rng.standard_normal((M, outputs)), W
+
+
+def closed_form(spectrum, W, noise, N, lam):
+    """The deterministic equivalent with the true spectrum, per output."""
+    low, high = 1e-12, 1e6
+    for _ in range(200):
+        kappa = np.sqrt(low * high)
+        if (spectrum / (spectrum + kappa)).sum() + lam / kappa > N:
+            low = kappa
+        else:
+            high = kappa
+    learned = spectrum / (spectrum + kappa)
+    bias = ((1 - learned) ** 2 * spectrum * (W**2).sum(0)).sum() + noise**2 * len(W)
+    return bias * N / (N - (learned**2).sum()) / len(W)
+
+
+def brute_force(spectrum, W, noise, N, lam, draws):
+    """The true error of fits on random training sets: their mean and its standard error."""
+    rng, errors = np.random.default_rng(7), []
+    for _ in range(draws):
+        x = rng.standard_normal((N, len(spectrum))) * np.sqrt(spectrum)
+        y = x @ W.T + noise * rng.standard_normal((N, len(W)))
+        fitted = y.T @ np.linalg.solve(x @ x.T + lam * np.eye(N), x)
+        errors.append(((fitted - W) ** 2 * spectrum).sum() / len(W) + noise**2)
+    return np.mean(errors), np.std(errors) / np.sqrt(draws)
+
+
+@pytest.fixture(scope="module")
+def theory():
+    """Of Gaussian pairs, with their matrix."""
+    x, y, W = gaussian(1024)
+    fitted = Spectral().fit(x, y)
+    fitted.pairs = x, y, W
+    return fitted
+
+
+# Exact cases
+
+
+@pytest.mark.parametrize("lam", [1e-3, 1.0])
+@pytest.mark.parametrize("N", [8, 32, 128, 512])
+def test_gaussian_data_follow_the_closed_form_of_their_spectrum(theory, N, lam):
+    *_, W = theory.pairs
+    found = theory.predict(N, lam)
+    assert found.error == pytest.approx(closed_form(SPECTRUM, W, 0.1, N, lam), rel=0.05)
+    assert found.trusted, found.reason
+
+
+@pytest.mark.parametrize("N", [20, 40, 160, 320])
+def test_isotropic_features_with_fewer_and_with_more_samples_than_features(N):
+    """d = 80, and next to no ridge: below d the fit interpolates, above it is least squares."""
+    spectrum, noise = np.ones(80), 0.5
+    x, y, W = gaussian(1024, spectrum, noise=noise)
+    signal = (W**2).sum() / len(W)
+    below, above = (1 - N / 80) * signal + noise**2 * 80 / (80 - N), noise**2 * N / (N - 80)
+    exact = below if N < 80 else above
+    assert Spectral().fit(x, y).predict(N, 1e-6).error == pytest.approx(exact, rel=0.06)
+
+
+def test_the_ridge_goes_to_zero_smoothly_and_the_peak_at_the_rank_is_flagged():
+    x, y, _ = gaussian(512, np.ones(80), noise=0.5)
+    theory = Spectral().fit(x, y)
+    for N in (20, 200):
+        errors = [theory.predict(N, lam).error for lam in (1e-4, 1e-8, 1e-12)]
+        assert errors == pytest.approx([errors[-1]] * 3, rel=1e-3)
+    near = theory.predict(80, 1e-6)
+    assert not near.trusted
+    assert "close to the rank" in near.reason
+    assert near.error > 5 * theory.predict(40, 1e-6).error
+
+
+@pytest.mark.parametrize(("N", "lam"), [(16, 0.1), (64, 0.1), (64, 10.0)])
+def test_brute_force_agrees_within_its_standard_error(theory, N, lam):
+    """1,000 draws; three standard errors of them and of the pool's own mean."""
+    *_, W = theory.pairs
+    found = theory.predict(N, lam)
+    mean, error = brute_force(SPECTRUM, W, 0.1, N, lam, 1000)
+    of_pool = found.per_sample.std() / np.sqrt(1024)
+    assert abs(found.error - mean) < 3 * np.hypot(error, of_pool) + 0.01 * mean
+
+
+def test_at_its_own_size_the_pool_gives_leave_one_out():
+    x, y, _ = gaussian(200)
+    theory = Spectral().fit(x, y)
+    fold = [
+        ((y[m] - y[rest].T @ np.linalg.solve(x[rest] @ x[rest].T + np.eye(199), x[rest] @ x[m])) ** 2).mean()
+        for m in range(0, 200, 20)
+        for rest in [np.arange(200) != m]
+    ]
+    assert theory._residuals(1.0)[::20] == pytest.approx(fold)
+    assert theory.leave_one_out(1.0) == pytest.approx(theory.predict(200, 1.0).error, rel=0.02)
+    assert theory.cross_validation(1.0) == pytest.approx(theory.leave_one_out(1.0), rel=0.05)
+    values = np.linalg.eigvalsh(x @ x.T)
+    assert theory.predict(200, 1.0).df == pytest.approx((values / (values + 1)).sum(), rel=1e-6)
+
+
+def test_training_error_and_best_ridge(theory):
+    (x, y, W), N, lam = theory.pairs, 64, 1.0
+    rng, errors = np.random.default_rng(3), []
+    for _ in range(200):
+        rows = rng.permutation(1024)[:N]
+        D = np.linalg.inv(x[rows] @ x[rows].T + lam * np.eye(N))
+        errors.append((((lam * D) @ y[rows]) ** 2).mean())
+    assert theory.predict(N, lam).train_error == pytest.approx(np.mean(errors), rel=0.05)
+    lambdas = [1e-6, 1e-3, 0.3, 100.0]
+    exact = [closed_form(SPECTRUM, W, 0.1, N, lam) for lam in lambdas]
+    assert theory.best(N, lambdas).lam == lambdas[int(np.argmin(exact))]
+
+
+# Intervals, extrapolation, kernels, torch
+
+
+def test_nine_of_ten_single_draws_lie_in_the_interval(theory):
+    *_, W = theory.pairs
+    rng, inside = np.random.default_rng(5), []
+    for N in (8, 32, 128):
+        found = theory.predict(N, 1.0, tests=50)
+        for _ in range(100):
+            X = rng.standard_normal((N + 50, 80)) * np.sqrt(SPECTRUM)
+            Y = X @ W.T + 0.1 * rng.standard_normal((N + 50, 8))
+            D = np.linalg.solve(X[:N] @ X[:N].T + np.eye(N), X[:N] @ X[N:].T)
+            inside.append(found.low <= ((D.T @ Y[:N] - Y[N:]) ** 2).mean() <= found.high)
+    assert 0.85 <= np.mean(inside) <= 0.97
+
+
+def test_beyond_the_pairs_the_curve_goes_on_as_a_line_and_says_so():
+    x, y, W = gaussian(256)
+    theory = Spectral().fit(x, y)
+    for N in (512, 2048):
+        found = theory.predict(N, 1.0)
+        assert not found.trusted
+        assert "beyond the 256 pairs" in found.reason
+        assert found.error == pytest.approx(closed_form(SPECTRUM, W, 0.1, N, 1.0), rel=0.25)
+    assert theory.predict(2048, 1.0).high / found.error > theory.predict(256, 1.0).high / theory.predict(256, 1.0).error
+
+
+def test_a_kernel_matrix_and_torch_give_the_same_as_pairs():
+    x, y, _ = gaussian(128)
+    pairs = Spectral(nonnegative=True).fit(x, y).predict(32, 1.0)
+    kernel = Spectral(nonnegative=True).fit_gram(x @ x.T, y).predict(32, 1.0)
+    assert kernel.error == pytest.approx(pairs.error, rel=1e-10)
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    tensors = Spectral(nonnegative=True).fit(torch.as_tensor(x), torch.as_tensor(y)).predict(32, 1.0)
+    assert tensors.error == pytest.approx(pairs.error, rel=1e-8)
+    assert (tensors.low, tensors.high) == pytest.approx((pairs.low, pairs.high), rel=1e-8)
+
+
+def test_a_cut_at_zero_is_foreseen():
+    """Images that are zero in half of the places, as behind a ReLU."""
+    rng = np.random.default_rng(0)
+    y = np.maximum(rng.standard_normal((500, 20)) @ rng.standard_normal((20, 60)), 0)
+    x = y @ rng.standard_normal((60, 30)) + 5 * rng.standard_normal((500, 30))
+    errors = []
+    for _ in range(100):
+        order = rng.permutation(500)
+        train, test = order[:60], order[60:]
+        D = np.linalg.solve(x[train] @ x[train].T + 100 * np.eye(60), x[train] @ x[test].T)
+        predicted = D.T @ y[train]
+        errors.append([((cut - y[test]) ** 2).mean() for cut in (predicted, predicted.clip(0))])
+    plain, cut = np.mean(errors, axis=0)
+    assert cut < 0.95 * plain
+    assert Spectral().fit(x, y).predict(60, 100.0).error == pytest.approx(plain, rel=0.05)
+    assert Spectral(nonnegative=True).fit(x, y).predict(60, 100.0).error == pytest.approx(cut, rel=0.05)
+
+
+# Our own sweeps
+
+
+def test_the_measured_curve_of_a_surrogate_sweep_is_foreseen_from_another_seed(tmp_path):
+    sweep = build("H16", yaml.safe_load((ROOT / "config.yaml").read_text())["sweeps"]["H16"])
+    sizes = {"train": 1024, "val": 2, "test": 2}
+    spec = {"seed": 101, "problem": encode_problem(sweep.problem, layers=False), "sizes": sizes}
+    pools.make(sweep.problem, 101, Sizes.build(sizes), tmp_path / "pool.npy", spec)
+    pool = pools.Pool(str(tmp_path / "pool.npy"), sweep.problem, 101)
+    theory = Spectral().fit(pool.x("train"), pool.y("train"))
+    cells = pd.read_parquet(ROOT / "results/reference/cells.parquet")
+    cells = cells[(cells["sweep"] == "H16") & (cells["arch"] == "fc")]
+    found = {(point.N, point.lam): point for point in theory.curve(sweep.N, sweep.lambdas, tests=sweep.sizes.test)}
+    predicted = [found[N, lam] for N, lam in zip(cells["N"], cells["lam"], strict=True)]
+    ratio = cells.assign(predicted=[point.error for point in predicted]).groupby("N")[["predicted", "mse"]].mean()
+    assert (ratio["predicted"] / ratio["mse"]).between(0.85, 1.15).all()
+    inside = [point.low <= mse <= point.high for point, mse in zip(predicted, cells["mse"], strict=True)]
+    assert np.mean(inside) >= 0.85
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (np.ones((3, 2)), np.ones((4, 1)), "x has 3 samples and y has 4"),
+        (np.ones((1, 2)), np.ones((1, 1)), "1 pair tells nothing"),
+        (np.ones((5, 2)), np.ones((5, 1)), "x is the same in all pairs"),
+        (np.array([[1.0], [np.nan], [2.0]]), np.ones((3, 1)), "the Gram matrix of x has entries that are no finite"),
+        (np.eye(3), np.array([1.0, np.inf, 2.0]), "y has entries that are no finite numbers"),
+        (np.eye(3), np.array(["a", "b", "c"]), "y holds <U1; give real numbers"),
+        (np.eye(3) * 1j, np.ones(3), "x holds complex128"),
+        (np.empty((0, 2)), np.empty((0, 1)), "x has no samples"),
+    ],
+)
+def test_bad_pairs_get_one_sentence(x, y, words):
+    with pytest.raises(KoctError, match=words):
+        Spectral().fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("N", "lam", "words"), [(0, 1, "N = 0"), (2.5, 1, "N = 2.5"), (4, 0, "lambda = 0"), (4, -1, "-1")]
+)
+def test_bad_questions_get_one_sentence(N, lam, words):
+    with pytest.raises(KoctError, match=words):
+        Spectral().fit(np.eye(8), np.eye(8)).predict(N, lam)
+
+
+# The command
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    x, y, _ = gaussian(200)
+    np.savez(tmp_path / "pairs.npz", x=x.reshape(200, 8, 10), y=y)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    return tmp_path
+
+
+def test_koct_curve_tells_points_and_the_samples_for_a_target(pairs, capsys):
+    assert main(["curve", str(pairs / "pairs.npz"), "--target", "0.5", "--at", "16,64,400", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [point["N"] for point in found["points"]] == [16, 64, 400]
+    assert set(found["points"][0]) == {"N", "lam", "error", "low", "high", "trusted", "reason"}
+    assert [point["trusted"] for point in found["points"]] == [True, True, False]
+    assert found["n_low"] <= found["n"] <= found["n_high"]
+    assert found["reachable"] is True
+    theory = Spectral().fit(np.load(pairs / "x.npy"), np.load(pairs / "y.npy"))
+    lambdas = [float(theory.values.mean()) * 10.0**power for power in range(-8, 3)]
+    assert theory.best(found["n"], lambdas).error == pytest.approx(0.5, rel=0.1)
+    assert main(["curve", str(pairs / "x.npy"), str(pairs / "y.npy"), "--at", "16", "--lam", "1", "--json"]) == 0
+    (point,) = json.loads(capsys.readouterr().out)["points"]
+    assert point["lam"] == 1
+    assert point["error"] == pytest.approx(theory.predict(16, 1.0).error)
+
+
+def test_koct_curve_prints_a_table_and_draws(pairs, capsys):
+    picture = pairs / "curve.png"
+    assert main(["curve", str(pairs / "pairs.npz"), "--target", "1e-6", "--plot", str(picture)]) == 0
+    text = capsys.readouterr().out
+    assert "An error of 1e-06 is not reached with up to 1,600 samples" in text
+    assert "Training on all of them should give" in text
+    assert picture.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["x.npy"], "holds one array; give a second"),
+        (["x.npy", "pairs.npz"], "give one .npz file"),
+        (["other.npz"], "has no array 'y', but x; name it so"),
+        (["text.npy", "y.npy"], "is no NumPy file of numbers"),
+    ],
+)
+def test_koct_curve_names_the_wrong_file(pairs, capsys, files, words):
+    np.savez(pairs / "other.npz", x=np.eye(3))
+    (pairs / "text.npy").write_text("1 2 3")
+    assert main(["curve", *(str(pairs / name) for name in files)]) == 2
+    assert words in capsys.readouterr().err
