@@ -180,3 +180,30 @@ def test_a_record_unlike_those_we_know_is_printed_as_it_is(dryrun):
     logger.warning("a warning")
     told = workflow.printer.stream.getvalue().splitlines()
     assert told == ["a new JOB_INFO", "a new JOB_ERROR", "a new PROGRESS", "a new NEW", "a warning"]
+
+
+class Screen(io.StringIO):
+    """A terminal of 80 columns."""
+
+    def isatty(self):
+        return True
+
+    def fileno(self):
+        return -1
+
+
+def test_what_runs_and_waits_on_a_cluster_is_part_of_the_rewritten_line(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(terminal.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    printer = logging.StreamHandler(Screen())
+    run = terminal.Run(printer)
+    logger = logging.Logger("koct")
+    logger.addHandler(run)
+    run.done, run.total = 3, 40
+    logger.info("2 running", extra={"koct_queue": "2 running, 5 pending: Priority"})
+    run.count(4, "fit ko of H8, N = 4, seed 1")
+    lines = printer.stream.getvalue().split("\r")[1:]
+    assert [line.removesuffix("\033[K") for line in lines] == [
+        "[ 3/40]; 2 running, 5 pending: Priority",
+        "[ 4/40] fit ko of H8, N = 4, seed 1; 2 running, 5 pending: Priority",
+    ]

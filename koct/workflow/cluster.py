@@ -26,6 +26,7 @@ from koct.workflow.stale import Stale
 from koct.workflow.terminal import failure
 
 CONTINUE = "KOCT_CONTINUE"  # variable of the environment
+SHORTER = "nodes are down, drained or reserved"  # than what SLURM says
 SHORTEST = 5  # minutes of a submission: the first start on a node can take long
 
 
@@ -137,7 +138,10 @@ async def _queue(name: str) -> str:
 def in_words(lines: list[str]) -> str:
     """'3 running, 12 pending: Resources' from lines of STATE|REASON; empty if there is nothing to say."""
     states = collections.Counter(line.partition("|")[0].lower() for line in lines)
-    reasons = collections.Counter(line.partition("|")[2] for line in lines if line.startswith("PENDING|"))
+    given = (line.partition("|")[2] for line in lines if line.startswith("PENDING|"))
+    reasons = collections.Counter(
+        SHORTER if reason.startswith("Nodes required for job are") else reason for reason in given
+    )
     reasons.pop("None", None)
     listed = sorted(states, key=lambda state: (state == "pending", state != "running", state))
     text = ", ".join(f"{states[state]} {state}" for state in listed)

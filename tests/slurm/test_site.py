@@ -151,6 +151,7 @@ def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_tha
         (["PENDING|None", "PENDING|Priority"], "2 pending: Priority"),
         (["PENDING|QOSMaxJobs", "PENDING|Priority", "PENDING|Priority"], "3 pending: Priority, QOSMaxJobs"),
         (["COMPLETING|None", "RUNNING|None"], "1 running, 1 completing"),
+        (["PENDING|Nodes required for job are DOWN, DRAINED or ..."], "1 pending: nodes are down, drained or reserved"),
     ],
 )
 def test_the_queue_in_words(lines, words):
