@@ -87,7 +87,7 @@ rule fit_torchrun:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}, on {resources.ranks} ranks"
         " ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
     shell:
-        "sh $KOCT_TORCHRUN {resources.nodes} {resources.ranks}"
+        'sh "$KOCT_TORCHRUN" {resources.nodes} {resources.ranks}'
         " fit-torchrun --spec {params.spec:q} --inputs {input} --out {output}"
         " --checkpoints {params.checkpoints} --checkpoint-minutes {resources.checkpoint_minutes} > {log} 2>&1"
 

@@ -88,11 +88,14 @@ def greet():
         workflow.koct_lock = queue.take_lock()
     except KoctError as error:
         raise WorkflowError(str(error))
-    if workflow.koct_lock and not workflow.local_exec:
+    if workflow.koct_lock is None:
+        logger.info("This file system has no locks: start one run at a time here.")
+    elif not workflow.local_exec:
         left = queue.cancel_leftovers()
         if left:
             count = "1 job" if len(left) == 1 else f"{len(left)} jobs"
             logger.info(f"Cancelled {count} that an earlier run left in the queue.")
+    if not workflow.local_exec:
         cluster.allow_continuing(workflow)
     queue.remove_temporaries()
 

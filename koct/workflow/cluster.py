@@ -3,10 +3,13 @@
 - GPUs are asked for per node and of any type: `--gpus=4 --nodes=2` may be split 3 + 1, and types with a hyphen fail.
 - A submission asks for five minutes at least, for no memory if the site wants that, and for the profile's account
   alone: the plugin guesses one.
-- A preempted job that SLURM does not start again is submitted again; the plugin waits for it for ever.
+- Four cases in which the plugin waits for ever: a preempted job that SLURM does not start again, and one that it no
+  longer knows, are submitted again; a cancelled job is recognised if sacct adds who did it; and after a query that
+  failed the jobs are asked for again.
 - An error before a group is submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
+- Ctrl-C removes all jobs of the run, those included that are just being submitted.
 - On a node the plugin asks for the GPUs and cores of all jobs of a group at once; here a step gets what its job has.
-- The queue is asked every 30 s at least, or three times slurm-init-seconds-before-status-checks; the plugin lets up to
+- The queue is asked at least every 30 s, or three times slurm-init-seconds-before-status-checks; the plugin lets up to
   three minutes pass, which is longer than most of our jobs.
 - A failure is told in a few lines, and what runs and what waits whenever the plugin asks for it.
 """
@@ -15,10 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import math
 import os
 import re
 import shlex
+import subprocess
 import sys
+import time
 from typing import Any
 
 from koct.workflow.site import Site
@@ -27,6 +33,8 @@ from koct.workflow.terminal import failure
 
 CONTINUE = "KOCT_CONTINUE"  # variable of the environment
 SHORTER = "nodes are down, drained or reserved"  # than what SLURM says
+PATIENCE = 600  # seconds after which a job that SLURM has forgotten, or preempted for good, is submitted again
+SUBMIT_AGAIN = 30  # seconds after a submission that SLURM did not take
 SHORTEST = 5  # minutes of a submission: the first start on a node can take long
 
 
@@ -39,36 +47,47 @@ def adapt(site: Site, logger: Any) -> None:
     ask, run, submit = plugin.query_job_status, plugin.Executor.run_job, plugin.get_submit_command
     wait, cores = plugin.Executor.next_seconds_between_status_checks, step.get_cpu_setting
     preempted: set[str] = set()
+    unsubmitted: set[int] = set()
+    lost: dict[str, float] = {}  # since when a job that was seen is preempted or not in an answer
     said = ""
 
-    async def status(command: str, plugins_logger: Any) -> tuple[dict[str, str] | None, float | None]:
+    async def status(command: str, plugins_logger: Any) -> tuple[dict[str, str], float]:
         nonlocal said
-        found, seconds = await ask(command, plugins_logger)
-        if found and "--name" in command:
+        answer, seconds = await ask(command, plugins_logger)
+        if answer is None:
+            return {}, 0.0
+        found = {job: state.partition(" ")[0] for job, state in answer.items()}
+        if "--name" in command:
             text = await _queue(command.partition("--name")[2].split()[0])
             if text not in ("", said):
                 said = text
                 logger.info(text, extra={"koct_queue": text})
-        if found and not site.requeue:
-            preempted.update(job for job, state in found.items() if state == "PREEMPTED")
-            found |= dict.fromkeys(preempted & found.keys(), "CANCELLED")
-        return found, seconds
+        preempted.update(_never_back(found, lost, 0 if not site.requeue else PATIENCE))
+        return found | dict.fromkeys(preempted, "CANCELLED"), seconds
 
     def report_job_error(self: Any, job_info: Any, msg: str | None = None, **others: Any) -> None:
         job = job_info.job
         if job_info.external_jobid in preempted:
             job.attempt -= 1  # it is no failure, and the next one asks for as much
-            logger.info(f"SLURM preempted job {job_info.external_jobid} ({job.name}); it is submitted again.")
+            logger.info(f"SLURM preempted or lost job {job_info.external_jobid} ({job.name}); it is submitted again.")
         else:
+            if job_info.external_jobid is None:
+                unsubmitted.add(id(job))
             unfinished = [member for member in _members(job) if not Stale(logger).complete(member)]
             logger.error(failure(job, unfinished, msg, others.get("aux_logs") or []))
         self.workflow.scheduler.error_callback(job)
 
     def run_job(self: Any, job: Any) -> None:
+        if id(job) in unsubmitted:
+            time.sleep(SUBMIT_AGAIN)
         try:
             run(self, job)
         except Exception as error:
             self._report_job_error_threadsafe(plugin.SubmittedJobInfo(job), f"it could not be submitted: {error}")
+
+    def cancel_jobs(self: Any, active_jobs: Any) -> None:
+        self._job_submission_executor.shutdown(wait=True, cancel_futures=True)
+        subprocess.run(["scancel", f"--name={self.run_uuid}"], check=False, capture_output=True, timeout=60)
 
     def account(self: Any, job: Any) -> Any:
         yield account_option(site)
@@ -77,11 +96,24 @@ def adapt(site: Site, logger: Any) -> None:
     plugin.set_gres_string = lambda job: gpu_option(job.resources, site)
     plugin.Executor.get_account_arg = account
     plugin.Executor.run_job = run_job
+    plugin.Executor.cancel_jobs = cancel_jobs
     plugin.Executor.report_job_error = report_job_error
     plugin.query_job_status = status
     plugin.Executor.next_seconds_between_status_checks = wait.setter(_wait)
     step.get_cpu_setting = lambda job, gpu: f"--cpus-per-task={_widest(job)}" if job.is_group() else cores(job, gpu)
     step.get_gpu_setting = lambda job: ""
+    for executor in (plugin.Executor, step.Executor):
+        executor.get_python_executable = lambda self: shlex.quote(sys.executable)
+
+
+def _never_back(found: dict[str, str], lost: dict[str, float], patience: float) -> list[str]:
+    """Preempted jobs that SLURM does not start again, and jobs that it no longer knows. `lost` is updated."""
+    now = time.monotonic()
+    lost.update({job: math.inf for job, state in found.items() if state != "PREEMPTED"})  # they are there
+    for job in {*found, *lost}:
+        if found.get(job) in (None, "PREEMPTED"):
+            lost[job] = min(lost.get(job, math.inf), now)
+    return [job for job, since in lost.items() if now - since >= (patience if job in found else PATIENCE)]
 
 
 def _wait(executor: Any, seconds: int) -> None:
@@ -103,7 +135,7 @@ def adapted(call: str, job: Any, site: Site) -> str:
     """The plugin's sbatch command with what it has no option for; of an option that is given twice, the last counts."""
     minutes = job.resources.get("runtime")
     if minutes:
-        call += f" --time={max(SHORTEST, int(minutes))}"
+        call += f" --time={max(SHORTEST * getattr(job, 'attempt', 1), int(minutes))}"
     for option in ("qos", "reservation"):
         if getattr(site, option):
             call += f" --{option}={shlex.quote(getattr(site, option))}"

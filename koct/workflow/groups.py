@@ -22,11 +22,13 @@ def of_seed(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     The empty name is that of the pool's group. If all fits fit in there, that is where they are.
     """
     asked = {}
-    for arch in sweep.archs + sweep.required:
+    for arch in sweep.required + sweep.archs:  # so that a numbered group reads from earlier ones alone
         for N in sweep.N if resources.fit_class(sweep, arch) == "large" else ():
             costs = resources.fit(sweep, arch, N), resources.evaluate(sweep, arch, N)
             asked[arch.name, N] = sum(resources.minutes(cost, on_gpu) for cost in costs)
-    alone = {cell for cell, minutes in asked.items() if minutes > LONGEST / 2 or _reads_elsewhere(sweep, cell[0])}
+    alone = {cell for cell, minutes in asked.items() if minutes > LONGEST / 2}
+    while more := {cell for cell in asked if cell not in alone and _reads_elsewhere(sweep, cell, alone)}:
+        alone |= more
     found = {(arch, N): f"_{arch}_N{N}" for arch, N in alone}
     first = sum(resources.minutes(stage(sweep), on_gpu) for stage in (resources.pool, resources.gram))
     together = [cell for cell in asked if cell not in alone]
@@ -41,7 +43,10 @@ def of_seed(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     return found
 
 
-def _reads_elsewhere(sweep: Sweep, name: str) -> bool:
+def _reads_elsewhere(sweep: Sweep, cell: tuple[str, int], alone: set[tuple[str, int]]) -> bool:
     """Whether a fit needs one that is not in such a group: the two groups could come to wait for each other."""
-    arch: Architecture = sweep.arch(name)
-    return bool(arch.requires_cell) and resources.fit_class(sweep, sweep.arch(arch.requires_cell)) != "large"
+    name, N = cell
+    if not (needed := sweep.arch(name).requires_cell):
+        return False
+    required: Architecture = sweep.arch(needed)
+    return resources.fit_class(sweep, required) != "large" or (required.name, N) in alone

@@ -13,7 +13,8 @@ from typing import IO
 from koct.errors import KoctError
 
 LOCK = ".snakemake/koct.lock"
-PREFIX = "koct_"  # of job names: slurm-jobname-prefix in profiles/slurm
+# The names that Snakemake's plugin gives to jobs, with slurm-jobname-prefix of profiles/slurm in front.
+NAME = re.compile(r"koct_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12} ")
 TEMPORARY = re.compile(r"\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")  # as koct.files.temporary_name makes them
 DAY = 86400
 OWN_JOB = os.environ.get("SLURM_JOB_ID")  # if snakemake is a job itself; the SLURM plugin removes this variable
@@ -91,5 +92,5 @@ def _mine() -> list[tuple[str, str]]:
         done = subprocess.run(ask, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    lines = (line.split(" ", 2) for line in done.stdout.splitlines() if line.startswith(PREFIX))
+    lines = (line.split(" ", 2) for line in done.stdout.splitlines() if NAME.match(line))
     return [(job, workdir) for _, job, workdir in lines if job != OWN_JOB]

@@ -15,15 +15,18 @@ from koct.workflow.cluster import SHORTEST, account_option
 from koct.workflow.site import Site
 
 GPUS = re.compile(r"gpu(?::([^:,()]+))?:([0-9]+)")  # type and number, as sinfo tells them
-PROFILE = "profiles/slurm/config.yaml"
+# What may also be said because nodes are down for a while, or the controller is busy.
+TEMPORARY = re.compile(
+    "not available|can ?not be satisfied|policy|contact|temporarily|timed out|not found", re.IGNORECASE
+)
 # Words of SLURM's errors, and the site lines that can be their cause.
 FAULTS = {
-    "partition": "cpu_partition or gpu_partition",
     "account": "account",
+    "partition": "cpu_partition or gpu_partition",
     "qos": "qos",
     "reservation": "reservation",
     "feature": "constraint",
-    "generic resource": "gpu_partition",
+    "generic resource": "gpu_partition or gpu_type",
     "time limit": "cpu_partition or gpu_partition",
 }
 
@@ -130,14 +133,14 @@ def check(submissions: list[Submission], settings: Any, site: Site) -> None:
         if not done.returncode:
             continue
         fixes = [fix for word, fix in FAULTS.items() if word in said.lower()]
-        if "invalid" not in said.lower():  # "configuration is not available" may mean a node that is down for a while
+        if TEMPORARY.search(said):
             said, fixes = _lacking(submission, site), ["the partitions or gpu_type"]
         if said:
             raise KoctError(
                 f"SLURM would refuse a job of this study: {said}\n"
                 f"  it asks for: {_asked(call)}\n"
                 f"  there is: {_there()}\n"
-                f"Fix {fixes[0] if fixes else 'the site lines'} at the top of {PROFILE}."
+                f"Fix {fixes[0] if fixes else 'the site lines'} at the top of your profile's config.yaml."
             )
 
 
@@ -158,7 +161,7 @@ def _call(submission: Submission, settings: Any, site: Site) -> str:
 
 def _asked(call: str) -> str:
     """The options of a command that a site has a say in."""
-    kept = r"(?:-p|-C|--mem|--account|--qos|--reservation|--gres|--time|--nodes)[= ]\S+"
+    kept = r"(?:-p|-C|--mem|--account|--qos|--reservation|--gres|--time|--nodes)[= ](?:'[^']*'|\S+)"
     return " ".join(re.findall(rf"(?<=\s){kept}", call))
 
 
@@ -166,7 +169,9 @@ def _lacking(submission: Submission, site: Site) -> str:
     """Why no node of its partition will ever do, as far as their sizes tell."""
     partition, nodes, cores, gpus = submission.place
     megabytes = submission.get("mem_mb") if site.memory else 0
-    kinds = [line.split("|") for line in _sinfo("%c|%m|%G", *([f"--partition={partition}"] if partition else []))]
+    kinds = [
+        line.split("|") for line in _sinfo("%c|%m|%G", "--exact", *([f"--partition={partition}"] if partition else []))
+    ]
     for cpus, memory, gres in kinds:
         there = [int(count) for kind, count in GPUS.findall(gres) if site.gpu_type in ("", kind)]
         sizes = int(cpus.rstrip("+")), int(memory.rstrip("+")), sum(there)
@@ -183,7 +188,8 @@ def _there() -> str:
 
 
 def _sinfo(form: str, *options: str) -> list[str]:
-    done = subprocess.run(
-        ["sinfo", "--noheader", f"--format={form}", *options], capture_output=True, text=True, timeout=60
-    )
-    return done.stdout.splitlines()
+    ask = ["sinfo", "--noheader", f"--format={form}", *options]
+    try:
+        return subprocess.run(ask, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return []

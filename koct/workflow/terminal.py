@@ -150,7 +150,7 @@ def failure(submitted: Any, unfinished: list[Any], message: str | None, logs: li
 
     `logs` are those of the submission itself, shown if none had begun.
     """
-    said = (message or "it failed").partition(" Detailed failure reason unavailable")[0].strip()
+    said = re.split(" Detailed failure reason unavailable|\n    sbatch call:", message or "it failed")[0].strip()
     lines = [f"{submitted.name}: {said}"]
     begun = [job for job in unfinished if any(map(_end, job.log))]
     for job in begun[:SHOWN]:
@@ -160,9 +160,8 @@ def failure(submitted: Any, unfinished: list[Any], message: str | None, logs: li
     if not begun:
         lines += [f"    {line}" for path in logs for line in _end(path)]
     if submitted.restart_times >= submitted.attempt:
-        lines.append(
-            f"  Attempt {submitted.attempt} of {submitted.restart_times + 1}; it is submitted again, and asks for more."
-        )
+        attempt = f"Attempt {submitted.attempt} of {submitted.restart_times + 1} failed"
+        lines.append(f"  {attempt}; submitting it again with a larger request.")
     return "\n".join(lines)
 
 

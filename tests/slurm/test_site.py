@@ -1,5 +1,6 @@
 """The site lines of the profile and what is said before anything is submitted. Most of it needs no SLURM."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -69,6 +70,18 @@ def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(checkout):
     assert slow[True]["fc", 4] == ""
 
 
+def test_a_fit_that_reads_one_that_travels_alone_does_so_too(tmp_path):
+    """Else its group would wait for that fit, which waits for the pool in its group."""
+    (tmp_path / "mine.py").write_text(
+        "from koct.networks.fc import FC\n\n\nclass Mine(FC):\n    requires_cell = 'ko'\n"
+    )
+    slow = {"solver": "adagrad", "lr": 0.02, "iterations": 200000, "batch": 1}
+    archs = {"archs": ["ko", str(tmp_path / "mine.py")], "ko": slow}
+    found = groups.of_seed(build("s", {**CONFIG["sweeps"]["H512"], **archs}), True)
+    assert found["ko", 4] == "_ko_N4"
+    assert found["mine", 4] == "_mine_N4"
+
+
 # Precedence: --config, --configfile, the profile, config.yaml
 
 
@@ -113,7 +126,7 @@ def test_a_plain_command_does_not_load_the_plugin(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         return done.stdout.strip() == "True"
 
-    assert not found("--directory", str(folder), f"--config=x={folder}")
+    assert not found("--directory", str(folder), f"--config=x={folder}", "-d", "slurm", "--configfile", "slurm.yaml")
     for words in ("--profile slurm", "--profile=profiles/slurm", "--executor slurm-jobstep", "--profile slurm-site/"):
         assert found(*words.split())
     environment["SNAKEMAKE_PROFILE"] = "profiles/slurm"
@@ -137,6 +150,8 @@ def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_tha
     call = "sbatch --mem 2000 -t 1 -D /somewhere"
     assert changes.adapted(call, asked(runtime=1), SITE) == f"{call} --time=5"
     assert changes.adapted(call, asked(runtime=61), SITE) == f"{call} --time=61"
+    again = SimpleNamespace(resources={"runtime": 2}, attempt=2)
+    assert changes.adapted(call, again, SITE) == f"{call} --time=10"
     bare = changes.adapted(call, asked(runtime=1), SITE._replace(memory=False))
     assert bare == "sbatch -t 1 -D /somewhere --time=5"
     others = changes.adapted(call, asked(), SITE._replace(qos="long", reservation="my day"))
@@ -159,10 +174,42 @@ def test_the_queue_in_words(lines, words):
 
 
 def test_the_own_job_is_no_leftover(monkeypatch):
-    text = "koct_a 11 /here\nkoct_main 12 /here\nother 13 /here\n"
+    name = "koct_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
+    text = f"{name} 11 /here\n{name} 12 /here\nkoct_main 13 /here\nother 14 /here\n"
     monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text))
     monkeypatch.setattr(queue, "OWN_JOB", "12")
     assert queue._mine() == [("11", "/here")]
+
+
+def test_jobs_that_slurm_preempts_for_good_or_forgets_are_submitted_again(monkeypatch):
+    now, lost = 1000.0, {}
+    monkeypatch.setattr(changes.time, "monotonic", lambda: now)
+    assert changes._never_back({"1": "RUNNING", "2": "RUNNING"}, lost, changes.PATIENCE) == []
+    assert changes._never_back({"1": "PREEMPTED"}, lost, changes.PATIENCE) == []
+    now += 300
+    assert changes._never_back({"1": "PENDING"}, lost, changes.PATIENCE) == []  # requeued
+    now += 400
+    assert changes._never_back({"1": "PREEMPTED"}, lost, changes.PATIENCE) == ["2"]  # forgotten for long enough
+    assert changes._never_back({"1": "PREEMPTED"}, {}, 0) == ["1"]  # SLURM was told not to requeue
+
+
+def test_a_query_that_fails_forgets_no_job_and_a_cancelled_one_is_known_whoever_did_it(monkeypatch):
+    answers = [(None, None), ({"7": "CANCELLED by 1000", "8": "RUNNING"}, 0.1)]
+
+    async def ask(command, logger):
+        return answers.pop(0)
+
+    class Executor:
+        next_seconds_between_status_checks = property()
+        run_job = report_job_error = None
+
+    plugin = SimpleNamespace(Executor=Executor, query_job_status=ask, get_submit_command=None, SubmittedJobInfo=None)
+    step = SimpleNamespace(Executor=Executor, get_cpu_setting=None)
+    monkeypatch.setitem(sys.modules, "snakemake_executor_plugin_slurm", plugin)
+    monkeypatch.setitem(sys.modules, "snakemake_executor_plugin_slurm_jobstep", step)
+    changes.adapt(SITE, None)
+    assert asyncio.run(plugin.query_job_status("sacct", None)) == ({}, 0.0)
+    assert asyncio.run(plugin.query_job_status("sacct", None)) == ({"7": "CANCELLED", "8": "RUNNING"}, 0.1)
 
 
 # A GPU that is held is used
