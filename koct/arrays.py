@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
+BLOCK = 2**24  # entries of an array that are worked on at a time
+
 if TYPE_CHECKING:
     import torch
 
@@ -78,3 +80,27 @@ def zeros_like(array: Any) -> Any:
 
 def copy(array: Any) -> Any:
     return array.clone() if is_torch(array) else array.copy()
+
+
+def blocks(length: int, width: int) -> list[slice]:
+    """Slices of a length, so that a part with this width has at most BLOCK entries."""
+    step = max(1, BLOCK // max(width, 1))
+    return [slice(first, first + step) for first in range(0, length, step)]
+
+
+def gram_matrix(x: Any, precise: bool = True) -> Any:
+    """x xᵀ in float64, without a copy of all of x; if not `precise`, products within a block are in that of x."""
+    total: Any = 0
+    for columns in blocks(x.shape[1], x.shape[0]):
+        part = double(x[:, columns]) if precise else x[:, columns]
+        total = total + double(part @ part.T)
+    return total
+
+
+def eigh(matrix: Any) -> tuple[Any, Any]:
+    """Eigenvalues and eigenvectors of a symmetric matrix."""
+    if is_torch(matrix):
+        import torch
+
+        return torch.linalg.eigh(matrix)
+    return np.linalg.eigh(matrix)

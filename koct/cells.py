@@ -297,7 +297,7 @@ def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:
 
 def write_gram(problem: Problem, pool: str, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Write the Gram matrix of a pool's training measurements; every cell uses a corner of it."""
-    from koct.networks.linalg import gram_matrix
+    from koct.arrays import gram_matrix
 
     spec = spec or {"problem": encode_problem(problem, layers=False)}
     place = device.choose() if problem.device == "auto" else device.CPU

@@ -191,11 +191,12 @@ def budget(pilot, target, metric, sweep, law, assurance, plot, json):
 def curve(pairs, target, at, lam, nonnegative, plot, json):
     from koct.report import budget
     from koct.report import curve as report
+    from koct.risk.curve import Curve, read_pairs
     from koct.risk.spectral import Spectral
 
     if plot:
         budget.check_format(plot)
-    found = report.Curve(Spectral(nonnegative).fit(*report.read_pairs(pairs)), lam)
+    found = Curve(Spectral(nonnegative).fit(*read_pairs(pairs)), lam)
     points = found.at(at) if at else found.octaves
     if plot:
         report.plot(found, target, plot)

@@ -160,7 +160,7 @@ LIVE = {
     "nonnegative": ("problems/fanbeam.py", "nonnegative = True", "nonnegative = False"),
     "a fit": ("networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)"),
     "a network": ("networks/ko.py", "x * self.w", "x / self.w"),
-    "what a fit imports": ("networks/linalg.py", "def gram_matrix(", "def gram_matrix(*, "),
+    "what a fit imports": ("networks/linalg.py", "def product(", "def product(*, "),
 }
 ALL = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), KO, FC, "koct.cells"]
 

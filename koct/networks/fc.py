@@ -21,7 +21,7 @@ class FC(Architecture):
 
         Its dual is D = (XXᵀ + λI)⁻¹; one eigendecomposition of the N×N Gram matrix, all in float64, serves every λ.
         """
-        from koct.networks.linalg import eigh, gram_matrix
+        from koct.arrays import eigh, gram_matrix
 
         values, vectors = eigh(gram_matrix(data.x) if data.gram is None else data.gram)
         values = values.clip(min=0)  # rounding leaves tiny negative ones

@@ -5,37 +5,12 @@ SciPy has more of it, but importing SciPy takes longer than a small fit.
 
 import numpy as np
 
-from koct.arrays import double, is_torch
-
-BLOCK = 2**24  # entries of a float32 array that are turned into float64 at a time
-
-
-def _blocks(length, width):
-    step = max(1, BLOCK // max(width, 1))
-    return [slice(first, first + step) for first in range(0, length, step)]
+from koct.arrays import blocks, double, is_torch
 
 
 def product(a, b):
     """a @ b in float64, without a copy of all of b."""
-    return sum(double(a[:, rows]) @ double(b[rows]) for rows in _blocks(b.shape[0], b.shape[1]))
-
-
-def gram_matrix(x):
-    """x xᵀ in float64, without a copy of all of x."""
-    total = 0
-    for columns in _blocks(x.shape[1], x.shape[0]):
-        part = double(x[:, columns])
-        total = total + part @ part.T
-    return total
-
-
-def eigh(matrix):
-    """Eigenvalues and eigenvectors of a symmetric matrix."""
-    if is_torch(matrix):
-        import torch
-
-        return torch.linalg.eigh(matrix)
-    return np.linalg.eigh(matrix)
+    return sum(double(a[:, rows]) @ double(b[rows]) for rows in blocks(b.shape[0], b.shape[1]))
 
 
 def cholesky_solve(matrix, right, block=64):

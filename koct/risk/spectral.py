@@ -19,16 +19,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from koct.arrays import double, is_torch
+from koct.arrays import blocks, double, eigh, gram_matrix, is_torch, like
 from koct.errors import KoctError
 
-BLOCK = 2**24  # entries of an array that are worked on at a time
 OUTPUTS = 512  # of which the effect of cutting predictions off at zero is estimated
 DRAWS = 16  # training sets that tell how much the error depends on the draw
 LARGEST_DRAW = 256  # samples in such a set
 NORMAL = 1.6448536269514722  # standard deviations on either side of a 90 % interval
 NEAR_RANK = 0.9
-BEYOND = 0.05  # relative error that every octave beyond the pool adds to the interval
+PER_OCTAVE = 0.05  # relative error that every octave beyond the pool adds to the interval
 STEP = 1e-3  # relative, of numerical derivatives
 
 
@@ -64,14 +63,16 @@ class Spectral:
         x, y = _flat("x", x), _flat("y", y)
         if len(x) != len(y):
             raise KoctError(f"x has {len(x)} samples and y has {len(y)}; give as many of one as of the other")
-        return self.fit_gram(gram_matrix(x), y)
+        return self.fit_gram(gram_matrix(x, precise=False), y)
 
     def fit_gram(self, gram: Any, y: Any) -> Spectral:
         """From the Gram matrix x xᵀ, or a kernel matrix, of the samples and their targets y."""
         y = _flat("y", y)
         _check_finite("y", y)
         columns = np.sort(np.random.default_rng(self.seed).permutation(y.shape[1])[:OUTPUTS])
-        return self.fit_grams(gram, gram_matrix(y), y.shape[1], y[:, columns] if self.nonnegative else None)
+        return self.fit_grams(
+            gram, gram_matrix(y, precise=False), y.shape[1], y[:, columns] if self.nonnegative else None
+        )
 
     def fit_grams(self, gram: Any, target_gram: Any, outputs: int, some_targets: Any = None) -> Spectral:
         """From the Gram matrices of x and of y, the number of outputs and, for `nonnegative`, a few of them."""
@@ -88,7 +89,7 @@ class Spectral:
         _check_finite("the Gram matrix of y", target_gram)
         if float(abs(gram - gram[:1, :1]).max()) <= 1e-12 * float(abs(gram[0, 0])):
             raise KoctError("x is the same in all pairs, so nothing can be learned from it; give x that vary")
-        values, vectors = _eigh(gram)
+        values, vectors = eigh(gram)
         self.M, self.outputs = count, outputs
         self.values = values.clip(min=0)  # rounding leaves tiny negative ones
         self.vectors, self.squares = vectors, vectors**2
@@ -149,7 +150,7 @@ class Spectral:
         spread = float(errors.std() / error) if error > 0 else 0.0
         variance = self._draw_spread(min(N, self.M), lam) ** 2 * min(1.0, self.M / N) + spread**2 / self.M
         variance += spread**2 / tests if tests else 0
-        variance += (BEYOND * np.log2(max(1.0, N / self.M))) ** 2
+        variance += (PER_OCTAVE * np.log2(max(1.0, N / self.M))) ** 2
         width = float(np.exp(NORMAL * np.sqrt(variance)))
         interval = error / width, error * width
         return Prediction(
@@ -185,7 +186,7 @@ class Spectral:
 
     def _leverages(self, ridges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """h and h/(1 − h) of every sample of the pool (rows) for every ridge (columns)."""
-        values, ridge = self.values[:, None], _like(ridges, self.values)[None]
+        values, ridge = self.values[:, None], like(ridges, self.values)[None]
         h = _numpy(self.squares @ (values / (values + ridge)))
         rest = _numpy(self.squares @ (ridge / (values + ridge)))  # 1 − h, without cancellation
         return h, h / rest.clip(1e-300)
@@ -230,9 +231,9 @@ class Spectral:
         scale = 1 / (self.values + ridge)
         residuals = (self.vectors * scale) @ (self.vectors.T @ self.some) / (self.squares @ scale)[:, None]
         draw = np.random.default_rng(self.seed).standard_normal((self.M, self.M))
-        noise = _like(draw * weights, residuals) @ residuals
+        noise = like(draw * weights, residuals) @ residuals
         size = np.sqrt(extra.clip(0) / _numpy((noise**2).mean(1)).clip(1e-300))
-        predicted = self.some - residuals + noise * _like(size, noise)[:, None]
+        predicted = self.some - residuals + noise * like(size, noise)[:, None]
         whole = float(((predicted - self.some) ** 2).sum())
         return float(((predicted.clip(min=0) - self.some) ** 2).sum()) / whole if whole > 0 else 1.0
 
@@ -290,16 +291,6 @@ def _scale(n: int, df2: float, used: np.ndarray) -> float:
 # Arrays
 
 
-def gram_matrix(x: Any) -> Any:
-    """x xᵀ of flat samples, block by block of columns; the sum is in float64."""
-    step = max(1, BLOCK // len(x))
-    total: Any = 0
-    for first in range(0, x.shape[1], step):
-        part = x[:, first : first + step]
-        total = total + double(part @ part.T)
-    return total
-
-
 def _flat(name: str, array: Any) -> Any:
     """(samples, everything else) of real numbers."""
     if not is_torch(array):
@@ -314,9 +305,8 @@ def _flat(name: str, array: Any) -> Any:
 
 
 def _check_finite(name: str, array: Any) -> None:
-    step = max(1, BLOCK // max(1, array.shape[1]))
-    for first in range(0, len(array), step):
-        if not np.isfinite(float(array[first : first + step].sum())):
+    for rows in blocks(len(array), array.shape[1]):
+        if not np.isfinite(float(array[rows].sum())):
             raise KoctError(f"{name} has entries that are no finite numbers; remove these pairs")
 
 
@@ -332,29 +322,13 @@ def _ridge(lam: float) -> float:
     return float(lam)
 
 
-def _eigh(matrix: Any) -> tuple[Any, Any]:
-    if is_torch(matrix):
-        import torch
-
-        return torch.linalg.eigh(matrix)
-    return np.linalg.eigh(matrix)
-
-
 def _solve(K: Any, right: Any, lam: float) -> Any:
-    values, vectors = _eigh(K)
+    values, vectors = eigh(K)
     return (vectors / (values.clip(min=0) + lam)) @ (vectors.T @ right)
 
 
 def _numpy(array: Any) -> np.ndarray:
     return array.cpu().numpy() if is_torch(array) else array
-
-
-def _like(array: np.ndarray, other: Any) -> Any:
-    if is_torch(other):
-        import torch
-
-        return torch.as_tensor(array, dtype=other.dtype, device=other.device)
-    return array
 
 
 def _index(numbers: np.ndarray, other: Any) -> Any:

@@ -79,6 +79,7 @@ def adapt(site: Site, logger: Any) -> None:
 
     def run_job(self: Any, job: Any) -> None:
         if id(job) in unsubmitted:
+            unsubmitted.discard(id(job))
             time.sleep(SUBMIT_AGAIN)
         try:
             run(self, job)
