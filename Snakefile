@@ -43,6 +43,7 @@ rule all:
     input:
         jobs.cells,  # by name, so that a deleted one is made again
         rules.collect.output,
+        rules.collect_theory.output,
         rules.calibrate.output,
         rules.budget.output,
         rules.table_calibration.output,
@@ -50,6 +51,7 @@ rule all:
         rules.table_fullscale.output,
         rules.table_budget.output,
         rules.figure_sweeps.output,
+        [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else [],
         jobs.pictures,
     localrule: True
     message:

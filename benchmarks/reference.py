@@ -18,8 +18,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "untrained.parquet", "budget.parquet"]
+KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
-FIGURES = ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.png", "fig_sweeps.png"]
+FIGURES = [
+    "fig_recons_H128.png",
+    "fig_recons_H256.png",
+    "fig_recons_H512-exact.png",
+    "fig_sweeps.png",
+    "fig_theory.png",
+]
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
 

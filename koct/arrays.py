@@ -74,6 +74,33 @@ def double(array: Any) -> Any:
     return array.double() if is_torch(array) else np.asarray(array, float)
 
 
+def single(array: Any) -> Any:
+    """`array` in float32."""
+    return array.float() if is_torch(array) else np.asarray(array, np.float32)
+
+
+def joined(*arrays: Any) -> Any:
+    """Matrices side by side."""
+    if is_torch(arrays[0]):
+        import torch
+
+        return torch.cat(arrays, dim=1)
+    return np.concatenate(arrays, axis=1)
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
+
+
+def index(numbers: np.ndarray, other: Any) -> Any:
+    """Whole numbers to index `other` with, on its device."""
+    if is_torch(other):
+        import torch
+
+        return torch.as_tensor(numbers, device=other.device)
+    return numbers
+
+
 def zeros_like(array: Any) -> Any:
     return array.new_zeros(array.shape) if is_torch(array) else np.zeros_like(array)
 
@@ -88,12 +115,12 @@ def blocks(length: int, width: int) -> list[slice]:
     return [slice(first, first + step) for first in range(0, length, step)]
 
 
-def gram_matrix(x: Any, precise: bool = True) -> Any:
-    """x xᵀ in float64, without a copy of all of x; if not `precise`, products within a block are in that of x."""
+def gram_matrix(x: Any) -> Any:
+    """x xᵀ in float64, without a copy of all of x."""
     total: Any = 0
     for columns in blocks(x.shape[1], x.shape[0]):
-        part = double(x[:, columns]) if precise else x[:, columns]
-        total = total + double(part @ part.T)
+        part = double(x[:, columns])
+        total = total + part @ part.T
     return total
 
 

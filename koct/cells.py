@@ -147,7 +147,7 @@ def fit(data: Data) -> tuple[dict[str, Any], Network]:
     y = None
     started = time.perf_counter()
     best: tuple[float, float | None, Network] | None = None
-    for lam, network in _fits(data):
+    for lam, network in fits(data):
         y = data.read("y", "val") if y is None else y
         score = error(data.predict(network, "val"), y)
         if lam is not None:
@@ -168,7 +168,7 @@ def _why(data: Data) -> str:
     return f"; lambdas are {list(data.cell.lambdas)}" if data.cell.lambdas else ""
 
 
-def _fits(data: Data) -> Iterator[tuple[float | None, Network]]:
+def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
     """What the architecture yields, if it is what the contract says."""
     given = data.cell.arch.fit(data)
     if not isinstance(given, Iterable):

@@ -241,6 +241,15 @@ class Architecture(Configured, ABC):
         """Whether a fit depends on the sweep's `lambdas`."""
         return True
 
+    @property
+    def predicted(self) -> Literal["spectral", "subsets", "fixed point"] | None:
+        """How its curve can be predicted from a pool of pairs, before any fit of the study; None: not at all.
+
+        `spectral` is for the ridge of one dense matrix, `subsets` for any network that is quick to fit, and
+        `fixed point` for a ridge of the weights in front of the known layers.
+        """
+        return None
+
     def check(self, problem: Problem) -> Iterable[str]:
         """What is wrong with the options for this problem: sentences that begin with the option and end in a fix."""
         return ()

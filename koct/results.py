@@ -24,6 +24,7 @@ from koct.stamps import VOLATILE, Damaged, Stamp, Unstamped, again, check, check
 from koct.workflow import paths
 
 STAMP = "koct.stamp"  # key of the schema metadata
+OTHERWISE = "was made with other options or other code than those of this study"
 
 COLUMNS = {
     "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
@@ -56,11 +57,25 @@ COLUMNS |= {
     "n_high": (pa.int64(), "upper end of the 90 % interval of n; null if it has none", "1"),
     "reachable": (pa.bool_(), "whether the law reaches the target", ""),
     "at": (pa.int64(), "where error, error_low and error_high are: n, or the largest N if out of reach", "1"),
-    "error": (pa.float64(), "the law's error there", "that of the metric"),
+    "error": (pa.float64(), "the predicted error", "that of the metric"),
     "error_low": (pa.float64(), "lower end of its 90 % interval", "that of the metric"),
     "error_high": (pa.float64(), "upper end of its 90 % interval", "that of the metric"),
     "extrapolation": (pa.float64(), "n over the largest N that was run; null if out of reach", "1"),
     "reason": (pa.string(), "what to know about the answer", ""),
+    "theory_n": (pa.int64(), "n by the predicted curve; null without one, or if out of reach within it", "1"),
+    "theory_low": (pa.int64(), "lower end of the 90 % interval of theory_n; null if out of reach", "1"),
+    "theory_high": (pa.int64(), "upper end of the 90 % interval of theory_n; null if out of reach", "1"),
+    "theory_upto": (
+        pa.int64(),
+        "largest N of the predicted curve; 0 if it is not to be trusted anywhere, null without one",
+        "1",
+    ),
+    "method": (pa.string(), "how the curve was predicted from pairs: spectral, subsets or fixed point", ""),
+    "predicted": (pa.float64(), "predicted test mean squared error", "intensity^2"),
+    "low": (pa.float64(), "lower end of the 90 % interval of the mean squared error of one cell", "intensity^2"),
+    "high": (pa.float64(), "upper end of that interval", "intensity^2"),
+    "pairs": (pa.int32(), "pairs that the prediction was made from, of a seed that no fit uses", "1"),
+    "trusted": (pa.bool_(), "whether the prediction is to be trusted; if not, reason says why", ""),
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "device"]
@@ -69,6 +84,9 @@ CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_s
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
 BUDGET += ["at", "error", "error_low", "error_high", "extrapolation", "reason"]
+BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
+THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
+THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 
 
 def collect(spec, path, untrained_path):
@@ -100,6 +118,21 @@ def collect(spec, path, untrained_path):
     write(untrained, UNTRAINED, untrained_path, origin, Stamp(spec, combined(contents)))
 
 
+def collect_theory(spec, path):
+    """Gather the predicted curves of a study into theory.parquet; `spec` is as that of `collect`."""
+    rows, contents = [], []
+    for sweep in spec["sweeps"]:
+        for arch in sweep["archs"]:
+            place = paths.theory(sweep["name"], arch["name"])
+            found, stamp = read_json(place)
+            if checksum_of(stamp.spec) != arch["spec"]:
+                raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
+            rows += found["rows"]
+            contents.append(stamp.content)
+    origin = {**provenance(spec["config"]), **_names(spec["sweeps"])}
+    write(rows, THEORY, path, origin, Stamp(spec, combined(contents)))
+
+
 def _check_row(path, row, stamp, cell):
     """Refuse the row of another cell, and one without proper errors."""
     wrong = [key for key, value in cell.items() if row.get(key) != value]
@@ -116,7 +149,7 @@ def _check_row(path, row, stamp, cell):
 def _check_spec(path, stamp, wanted):
     """Refuse what was made with other options or other code than those asked for, which `wanted` is a hash of."""
     if curve_hash(stamp.spec) != wanted:
-        raise KoctError(f"{path} was made with other options or other code than those of this study; {again(path)}")
+        raise KoctError(f"{path} {OTHERWISE}; {again(path)}")
 
 
 def curve_hash(spec):
@@ -148,13 +181,14 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
     write(calibrations, CALIBRATION, calibration_path, origin, stamp)
 
 
-def budget(cells_path, spec, path):
+def budget(cells_path, theory_path, spec, path):
     """How many samples reach each target; `spec` gives each sweep's metric and targets under `wanted`."""
     from koct.risk.budget import Forecast, Pilot
 
     cells, origin = _read_cells(cells_path)
+    predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
     answers = []
-    for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
+    for (sweep_name, arch), rows in grouped(cells, "sweep", "arch").items():
         wanted = _of_sweep(cells_path, spec["wanted"], sweep_name)
         metric = CurveMetric(wanted["metric"])
         points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
@@ -162,8 +196,34 @@ def budget(cells_path, spec, path):
         for target in wanted["targets"]:
             answer = forecast.required(target)
             about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
-            answers.append({**about, **dataclasses.asdict(answer)})
-    write(answers, BUDGET, path, origin, Stamp(spec, made_from(cells_path)))
+            required = _by_theory(predicted.get((sweep_name, arch), []), target)
+            answers.append({**about, **dataclasses.asdict(answer), **required})
+    sources = [cells_path, *([theory_path] if theory_path else [])]
+    write(answers, BUDGET, path, origin, Stamp(spec, made_from(*sources)))
+
+
+def _by_theory(rows, target):
+    """Where the predicted curve, at the best λ of each N, comes down to the target."""
+    from koct.risk.curve import crossing
+
+    best = usable([row for row in rows if row["error"] is not None])
+    ends = {"theory_n": "error", "theory_low": "error_low", "theory_high": "error_high"}
+    N = [row["N"] for row in best]
+    found = {name: crossing(N, [row[column] for row in best], target) for name, column in ends.items()}
+    return {**found, "theory_upto": max(N, default=0) if rows else None}
+
+
+def best_lambda(rows):
+    """Of the rows of a predicted curve, the one with the smallest mean squared error at every N."""
+    return [min(group, key=lambda row: row["predicted"]) for _, group in sorted(grouped(rows, "N").items())]
+
+
+def usable(rows):
+    """The predicted curve at the best λ, up to the first N within the pairs where it is not to be trusted."""
+    best = best_lambda(rows)
+    flagged = (row["N"] for row in best if not row["trusted"] and row["N"] <= row["pairs"])
+    end = next(flagged, math.inf)
+    return [row for row in best if row["N"] < end]
 
 
 def _of_sweep(path, settings, sweep):

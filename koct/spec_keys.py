@@ -92,6 +92,9 @@ KINDS = {
             "untrained": TEXT_OR_NULL,
         }
     ],
+    "at": [COUNT],
+    "tests": COUNT,
+    "metric": METRIC,
     "config": TEXT,
     "code": TEXT,
     "evaluation": TEXT_OR_NULL,

@@ -67,9 +67,13 @@ def _data(spec, inputs):
     from koct.cells import Data
     from koct.spec import Cell
 
+    return Data(Cell.decode(spec), _named_inputs(spec, inputs))
+
+
+def _named_inputs(spec, inputs):
     if len(inputs) != len(spec["inputs"]):
-        raise KoctError(f"this cell reads {', '.join(spec['inputs'])}; --inputs has {len(inputs)} files")
-    return Data(Cell.decode(spec), dict(zip(spec["inputs"], inputs, strict=True)))
+        raise KoctError(f"this job reads {', '.join(spec['inputs'])}; --inputs has {len(inputs)} files")
+    return dict(zip(spec["inputs"], inputs, strict=True))
 
 
 def _blamed(data):
@@ -106,6 +110,22 @@ def collect(spec, cells, untrained):
     results.collect(spec, cells, untrained)
 
 
+def theory(spec, inputs, out):
+    from koct import theory
+    from koct.blame import blamed
+    from koct.device import failures_explained
+
+    files = _named_inputs(spec, inputs)
+    with failures_explained(), blamed(spec["problem"]["source"], spec["arch"]["source"]):
+        theory.predict(spec, files, out)
+
+
+def collect_theory(spec, out):
+    from koct import results
+
+    results.collect_theory(spec, out)
+
+
 def calibrate(cells, spec, curves, calibration):
     from koct import results
 
@@ -118,10 +138,22 @@ def table_calibration(calibration, spec, out):
     tables.calibration(calibration, out, spec)
 
 
-def figure_sweeps(cells, curves, calibration, untrained, spec, out):
+def figure_sweeps(cells, curves, calibration, untrained, theory, spec, out):
     from koct.report import figures
 
-    figures.sweeps(cells, curves, calibration, untrained, out, spec)
+    figures.sweeps(cells, curves, calibration, untrained, theory, out, spec)
+
+
+def figure_theory(theory, spec, out):
+    from koct.report import theory as report
+
+    report.figure(theory, out, spec)
+
+
+def table_theory(theory, cells, spec, out):
+    from koct.report import theory as report
+
+    report.table(theory, cells, out, spec)
 
 
 def figure_recons(fits, pool, shared, spec, out):
@@ -155,10 +187,10 @@ def table_structural(norms, spec, out):
     tables.structural(norms, out, spec)
 
 
-def budgets(cells, spec, out):
+def budgets(cells, theory, spec, out):
     from koct import results
 
-    results.budget(cells, spec, out)
+    results.budget(cells, theory, spec, out)
 
 
 def table_budget(budgets, spec, out):
@@ -173,13 +205,26 @@ def bound(network, samples):
     print(format_table(read_network(network), samples), end="")
 
 
-def budget(pilot, target, metric, sweep, law, assurance, plot, json):
+def budget(pilot, target, metric, sweep, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json):
     from koct.report import budget as report
+    from koct.risk.laws import LAWS
     from koct.risk.pilot import read_pilots
 
     if plot:
         report.check_format(plot)
-    plans = report.plans(read_pilots(pilot, metric, sweep), target, law, assurance)
+    if not pairs and (pairs_arch or lam or nonnegative):
+        raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
+    if pairs and law in LAWS:
+        raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
+    pilots, curves = read_pilots(pilot, metric, sweep), {}
+    if pairs:
+        from koct.risk.curve import Curve, read_pairs
+        from koct.risk.spectral import Spectral
+        from koct.workflow.limits import machine_memory
+
+        arch = report.arch_of_pairs(pilots, pairs_arch)
+        curves[arch] = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
+    plans = report.plans(pilots, target, law, assurance, curves)
     if plot:
         report.plot(plans, target, plot, metric or "error")
     if json:
@@ -193,10 +238,11 @@ def curve(pairs, target, at, lam, nonnegative, plot, json):
     from koct.report import curve as report
     from koct.risk.curve import Curve, read_pairs
     from koct.risk.spectral import Spectral
+    from koct.workflow.limits import machine_memory
 
     if plot:
         budget.check_format(plot)
-    found = Curve(Spectral(nonnegative).fit(*read_pairs(pairs)), lam)
+    found = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
     points = found.at(at) if at else found.octaves
     if plot:
         report.plot(found, target, plot)

@@ -153,6 +153,42 @@ use rule evaluate as evaluate_torchrun with:
         runtime=jobs.minutes(jobs.evaluate_cost),
 
 
+# The curve of a network before any of its fits, from a pool of a seed that no fit uses.
+rule theory:
+    input:
+        jobs.theory_input,
+    output:
+        paths.theory("{sweep}", "{arch}"),
+    log:
+        "results/logs/theory/{sweep}/{arch}.log",
+    benchmark:
+        "results/benchmarks/theory/{sweep}/{arch}.tsv"
+    wildcard_constraints:
+        sweep=jobs.predictions(cheap=True),
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.theory_spec,
+    message:
+        "predicted curve of {wildcards.arch} of {wildcards.sweep}"
+    shell:
+        "python -m koct theory --spec {params.spec:q} --inputs {input} --out {output} > {log} 2>&1"
+
+
+use rule theory as theory_large with:
+    wildcard_constraints:
+        sweep=jobs.predictions(cheap=False),
+    group:
+        of_large(jobs.theory_group)
+    resources:
+        gpu_mb=jobs.gpu_mb(jobs.theory_cost),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.theory_cost),
+        runtime=jobs.gpu_minutes(jobs.theory_cost),
+    message:
+        "predicted curve of {wildcards.arch} of {wildcards.sweep} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
+
+
 rule untrained:
     input:
         pools=jobs.pools,

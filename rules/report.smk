@@ -26,6 +26,7 @@ rule figure_sweeps:
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
         untrained=rules.collect.output.untrained,
+        theory=rules.collect_theory.output,
     output:
         update(multiext("results/fig_sweeps", ".pdf", ".png")),
     log:
@@ -40,7 +41,46 @@ rule figure_sweeps:
         "figure {output}"
     shell:
         "python -m koct figure-sweeps --cells {input.cells} --curves {input.curves}"
-        " --calibration {input.calibration} --untrained {input.untrained} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        " --calibration {input.calibration} --untrained {input.untrained} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule figure_theory:
+    input:
+        rules.collect_theory.output,
+    output:
+        update(multiext("results/fig_theory", ".pdf", ".png")),
+    log:
+        "results/logs/figure_theory.log",
+    benchmark:
+        "results/benchmarks/figure_theory.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("figure-theory"),
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-theory {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_theory:
+    input:
+        theory=rules.collect_theory.output,
+        cells=rules.collect.output.cells,
+    output:
+        update("results/table_theory.tex"),
+    log:
+        "results/logs/table_theory.log",
+    benchmark:
+        "results/benchmarks/table_theory.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-theory"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-theory --theory {input.theory} --cells {input.cells} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule figure_recons:

@@ -24,6 +24,25 @@ rule collect:
         " --cells {output.cells} --untrained {output.untrained} > {log} 2>&1"
 
 
+rule collect_theory:
+    input:
+        jobs.theories,
+    output:
+        update("results/theory.parquet"),
+    log:
+        "results/logs/collect_theory.log",
+    benchmark:
+        "results/benchmarks/collect_theory.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.theories_spec(),
+    message:
+        "collect {output}"
+    shell:
+        "python -m koct collect-theory --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule calibrate:
     input:
         rules.collect.output.cells,
@@ -47,7 +66,8 @@ rule calibrate:
 
 rule budget:
     input:
-        rules.collect.output.cells,
+        cells=rules.collect.output.cells,
+        theory=rules.collect_theory.output,
     output:
         update("results/budget.parquet"),
     log:
@@ -61,7 +81,7 @@ rule budget:
     message:
         "budget {output}"
     shell:
-        "python -m koct budgets {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct budgets {input.cells} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 # On request: `snakemake results/table_structural.tex`. The norms take 15 s, most of it for H = 512.

@@ -278,7 +278,7 @@ def test_what_runs_again(small_fanbeam, edited):
     assert fits(small_fanbeam.plan()) == {"fit_large": 12, "evaluate": 12}
     edited(lambda config: config["sweeps"]["F32"].update(rays="exact"))
     assert fits(small_fanbeam.plan()) == {
-        "pool_large": 2,
+        "pool_large": 3,
         "gram": 2,
         "fit_large": 12,
         "evaluate": 12,

@@ -107,6 +107,15 @@ def test_who_says_no_cost_is_not_stopped(monkeypatch):
     assert limits.too_large([sweep], "cpu", 1e9, 1e-3) == []
 
 
+def test_a_predicted_curve_that_is_too_large_can_be_left_out():
+    small = {"name": "H512", "N": [4, 8], "memory": 3e9}
+    (found,) = wrong(**small)
+    assert re.search(
+        r"the predicted curve of fc needs 4\.\d GB .*; lower .*, set theory to false, or set memory", found
+    )
+    assert wrong(**small, theory=False) == []
+
+
 def test_a_gpu_takes_memory_and_time_off_the_host():
     fit = {"name": "H512", "N": [4, 16_000], "pool": {"train": 16_000, "val": 1, "test": 1}}
     assert len(wrong(**fit, gpu=False)) == 1

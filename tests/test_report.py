@@ -176,7 +176,7 @@ def panels_of(monkeypatch, tmp_path, sweeps, N):
         write(rows, [key for key in rows[0] if key != "fit_seconds"], tmp_path / f"{name}.parquet", {}, Stamp({}))
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, out, stamp: drawn.append(figure))
-    figures.sweeps(*(tmp_path / f"{name}.parquet" for name in tables), [])
+    figures.sweeps(*(tmp_path / f"{name}.parquet" for name in tables), None, [])
     drawn[0].canvas.draw()
     return drawn[0]
 

@@ -136,6 +136,9 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     fanbeam = build("F32", FANBEAM)
     on_gpu["pools/F32/seed1.npy"] = ("gpu", *request(resources.pool(fanbeam), on_gpu=True), 1)
     on_gpu["grams/F32/seed1.npy"] = ("gpu", *request(resources.gram(fanbeam), on_gpu=True), 1)
+    on_gpu["pools/F32/seed101.npy"] = on_gpu["pools/F32/seed1.npy"]
+    predicted = resources.theory(fanbeam, fanbeam.arch("fc"))
+    on_gpu["theory/F32/fc.json"] = ("gpu", *request(predicted, on_gpu=True), 1)
     on_gpu["untrained/F32.json"] = ("gpu", *request(resources.untrained(fanbeam), on_gpu=True), 1)
     on_gpu["fig_recons_F32.png"] = ("gpu", *request(resources.recons(fanbeam), on_gpu=True), 1)
     assert {output: found[output] for output in on_cpu | on_gpu} == on_cpu | on_gpu

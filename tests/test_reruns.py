@@ -13,7 +13,8 @@ from conftest import Checkout
 from koct import evaluation
 
 AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
-AGGREGATES |= {"budget": 1, "table_budget": 1}
+AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1}
+PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
 
 
 class Edits:
@@ -102,12 +103,12 @@ def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
 
 def test_a_new_N_runs_its_cells_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(N=[4, 8, 16, 32, 64, 128]))
-    assert study.plan() == {"fit": 10, **AGGREGATES}
+    assert study.plan() == {"fit": 10, "theory": 1, **PREDICTIONS, **AGGREGATES}  # FC was predicted there already
 
 
 def test_a_new_seed_runs_its_pool_and_cells_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(seeds=[1, 2, 3, 4, 5, 6]))
-    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **AGGREGATES}
+    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **PREDICTIONS, **AGGREGATES}
 
 
 def test_a_new_sweep_runs_alone(study, edited):
@@ -116,28 +117,29 @@ def test_a_new_sweep_runs_alone(study, edited):
         config["studies"]["surrogate"].append("H12")
 
     edited.config(add)
-    assert study.plan() == {"pool": 5, "known": 1, "fit": 50, "untrained": 1, **AGGREGATES}
+    new = {"pool": 6, "known": 1, "fit": 50, "untrained": 1, "theory": 2}  # a pool for predictions
+    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES}
 
 
 def test_a_new_lambda_grid_refits_and_keeps_the_pools(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-3, 1.0]))
-    assert study.plan() == {"fit": 50, **AGGREGATES}
+    assert study.plan() == {"fit": 50, "theory": 2, **PREDICTIONS, **AGGREGATES}
 
 
 def test_another_known_operator_refits_ko_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(tikhonov=0.2))
-    assert study.plan() == {"known": 1, "fit": 25, "untrained": 1, **AGGREGATES}
+    assert study.plan() == {"known": 1, "fit": 25, "untrained": 1, "theory": 1, **PREDICTIONS, **AGGREGATES}
     assert fitted(study) == {"ko"}
 
 
 def test_another_metric_recalibrates_and_fits_nothing(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(metric="rrmse_norm2"))
-    assert study.plan() == AGGREGATES
+    assert study.plan() == {"theory": 2, **PREDICTIONS, **AGGREGATES}
 
 
 def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
     edited.replace("koct/report/figures.py", "training samples", "samples")
-    assert study.plan() == {"figure_sweeps": 1}
+    assert study.plan() == {"figure_sweeps": 1, "figure_theory": 1, "table_theory": 1}
 
 
 FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)")
@@ -145,19 +147,21 @@ FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12
 
 def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
     edited.replace(*FC_CHANGE)
-    assert study.plan() == {"fit": 75, **AGGREGATES}
+    assert study.plan() == {"fit": 75, "theory": 3, **PREDICTIONS, **AGGREGATES}
     assert fitted(study) == {"fc"}
 
 
 def test_a_change_to_one_large_fit_refits_and_evaluates_the_cells_that_use_it(small_fanbeam, edited_fanbeam):
     edited_fanbeam.replace(*FC_CHANGE)
-    assert small_fanbeam.plan() == {"fit_large": 12, "evaluate": 12, "figure_recons": 2, **AGGREGATES}
+    again = {"fit_large": 12, "evaluate": 12, "figure_recons": 2, "theory_large": 2}
+    assert small_fanbeam.plan() == {**again, **PREDICTIONS, **AGGREGATES}
     assert fitted(small_fanbeam) == {"fc"}
 
 
 def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
     edited.replace("koct/metrics/mse.py", "** 2", "** 2.0")
-    assert study.plan() == {"fit": 150, "untrained": 3, **AGGREGATES}
+    again = {"fit": 150, "untrained": 3, "theory": 5, "theory_large": 1}
+    assert study.plan() == {**again, **PREDICTIONS, **AGGREGATES}
 
 
 def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
@@ -167,13 +171,13 @@ def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
     assert study.plan() == {}
     edited.config(lambda config: config["sweeps"]["H8"].update(archs=["ko", "fc", "new"]))
-    assert study.plan() == {"fit": 25, **AGGREGATES}  # but it can be fitted
+    assert study.plan() == {"fit": 25, "theory": 1, **PREDICTIONS, **AGGREGATES}  # but it can be fitted
 
 
 def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
     edited.replace("koct/problems/phantoms.py", "1.5", "1.6")
     jobs = study.plan()
-    assert (jobs["pool"], jobs["fit"]) == (15, 150)
+    assert (jobs["pool"], jobs["fit"]) == (18, 150)
 
 
 # A new metric
@@ -200,7 +204,8 @@ def test_a_new_metric_evaluates_large_fits_and_fits_nothing(small_fanbeam, tmp_p
     before = pd.read_parquet(run.path("results/cells.parquet"))
     fits = {path: path.stat().st_mtime_ns for path in run.path("results/fits").rglob("*.npy")}
     run.path("koct/metrics/mae.py").write_text(MAE)
-    assert run.plan() == {"evaluate": 24, "untrained_large": 2, **AGGREGATES}  # no fit_large, no pool_large
+    again = {"evaluate": 24, "untrained_large": 2, "theory_large": 2}  # no fit_large, no pool_large
+    assert run.plan() == {**again, **PREDICTIONS, **AGGREGATES}
     run.snakemake()
     assert {path: path.stat().st_mtime_ns for path in run.path("results/fits").rglob("*.npy")} == fits
     cells = pd.read_parquet(run.path("results/cells.parquet"))

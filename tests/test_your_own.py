@@ -16,7 +16,8 @@ from koct.workflow import config, resources
 pytest.importorskip("torch", reason="torch is not installed: the example's CNN needs it")
 
 AGGREGATES = {"collect": 1, "calibrate": 1, "budget": 1, "figure_recons": 1, "figure_sweeps": 1}
-AGGREGATES |= {"table_calibration": 1, "table_scaling": 1, "table_budget": 1}
+AGGREGATES |= {"table_calibration": 1, "table_scaling": 1, "table_budget": 1, "table_theory": 1}
+PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
 
 
 class Own:
@@ -123,7 +124,7 @@ def test_the_code_of_a_network_refits_it_alone(own, edited):
 
 def test_the_code_of_a_problem_runs_everything_of_it(own, edited):
     edited("deconvolution.py", lambda text: text.replace("default_rng([seed, number])", "default_rng([number, seed])"))
-    assert own.plan() == {"pool": 1, "fit": 6, "untrained": 1, **AGGREGATES}
+    assert own.plan() == {"pool": 2, "fit": 6, "untrained": 1, "theory": 2, **PREDICTIONS, **AGGREGATES}
 
 
 def test_a_module_beside_it_counts_too(own, edited):
@@ -145,7 +146,7 @@ def test_a_file_that_the_problem_reads_is_an_input(own):
     try:
         photo.write_bytes(before[:-2] + b"\xff\xd9")
         photo.write_bytes(before + b"\0")
-        assert own.plan()["pool"] == 1
+        assert own.plan()["pool"] == 2
     finally:
         photo.write_bytes(before)
         own.snakemake("--touch")
@@ -154,13 +155,13 @@ def test_a_file_that_the_problem_reads_is_an_input(own):
 def test_options_and_deleted_rows(own, edited):
     edited("own.yaml", lambda text: text)
     own.change(cnn={"channels": 4, "iterations": 21})
-    assert own.plan() == {"fit": 2, **AGGREGATES}
+    assert own.plan() == {"fit": 2, **PREDICTIONS, **AGGREGATES}
     own.change(cnn={"channels": 4, "iterations": 20}, lambdas=[0.1])
-    assert own.plan() == {"fit": 6, **AGGREGATES}
+    assert own.plan() == {"fit": 6, "theory": 2, **PREDICTIONS, **AGGREGATES}
     own.change(lambdas=[0.01, 1.0, 100.0], wiener=0.02)  # changes the layers and not the pairs
-    assert own.plan() == {"fit": 4, "untrained": 1, **AGGREGATES}
+    assert own.plan() == {"fit": 4, "untrained": 1, "theory": 1, **PREDICTIONS, **AGGREGATES}
     own.change(wiener=0.01, N=[4, 8, 16])
-    assert own.plan() == {"fit": 3, **AGGREGATES}
+    assert own.plan() == {"fit": 3, "theory": 1, "theory_large": 1, **PREDICTIONS, **AGGREGATES}
     own.change(N=[4, 16])
     row = own.checkout.path("results/cells/photo/cnn/N4_seed1.json")
     text = row.read_text()
@@ -177,7 +178,7 @@ def test_a_cluster_is_asked_for_what_they_cost(own, edited):
     edited("own.yaml", lambda text: text)
     own.change(cnn={"channels": 64, "iterations": 50_000})
     arguments = ["--profile", "slurm", "--config", "study=photo", "--configfile", own.folder / "own.yaml"]
-    assert own.checkout.plan(*arguments) == {"fit_large": 2, "evaluate": 2, **AGGREGATES}
+    assert own.checkout.plan(*arguments) == {"fit_large": 2, "evaluate": 2, **PREDICTIONS, **AGGREGATES}
     done = own.checkout.snakemake("results/cells/photo/cnn/N16_seed1.json", "--dry-run", *arguments)
     entry = yaml.safe_load((own.folder / "own.yaml").read_text())["sweeps"]["photo"]
     sweep = config.build("photo", entry)

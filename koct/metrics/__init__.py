@@ -2,7 +2,8 @@
 
 To add one, write `koct/metrics/NAME.py` with `error(predicted, y)` on flat NumPy arrays (n, size), and SYMBOL, UNIT and
 DESCRIPTION (and a SUBSCRIPT if it has one). Every result file then has a column NAME, and a sweep's `metric` may be
-NAME or, for the square of its mean over seeds, NAME2. Cells that are expensive to fit are only evaluated again.
+NAME or, for the square of its mean over seeds, NAME2. Cells that are expensive to fit are only evaluated again. If the
+metric is a mean of RMSE / scale over images, `scale(y)` lets its curves be predicted from mean squared errors.
 """
 
 from __future__ import annotations

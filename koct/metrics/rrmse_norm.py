@@ -9,6 +9,11 @@ UNIT = "1"
 DESCRIPTION = "||y - prediction|| / ||y||, averaged over images"
 
 
+def scale(y: np.ndarray) -> np.ndarray:
+    """What the RMSE of every image is divided by."""
+    return np.sqrt(np.mean(y**2, axis=1, dtype=float))
+
+
 def error(predicted: np.ndarray, y: np.ndarray) -> float:
     residual, y = not_empty(predicted, y)
     return float(np.mean(residual / np.linalg.norm(y, axis=1)))

@@ -13,6 +13,10 @@ class FC(Architecture):
     colour = "#c8553d"
     marker = "s"
 
+    @property
+    def predicted(self) -> Literal["spectral"] | None:
+        return "spectral" if type(self).fit is FC.fit else None
+
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
         return frozenset({"gram"})
 

@@ -40,6 +40,12 @@ class KO(Architecture):
         return self.solver == "ridge"
 
     @property
+    def predicted(self) -> Literal["subsets", "fixed point"] | None:
+        if not self.ridge or type(self).fit is not KO.fit:
+            return None
+        return "fixed point" if self.toward == "analytic" else "subsets"
+
+    @property
     def uses_lambdas(self) -> bool:
         return self.ridge
 

@@ -4,13 +4,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from koct.errors import KoctError
 from koct.risk.budget import LEVEL, Answer, Forecast, Pilot
 from koct.risk.calibration import Calibration, calibrate, two_factors
-from koct.risk.laws import LAWS
+
+if TYPE_CHECKING:
+    from koct.risk.curve import Curve
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,35 @@ class Plan:
     calibration: Calibration
 
 
-def plans(pilots: Mapping[str, Pilot], target: float, law: str = "auto", assurance: float | None = None) -> list[Plan]:
-    """A plan for every architecture, sorted by the number of samples it needs."""
+def plans(
+    pilots: Mapping[str, Pilot],
+    target: float,
+    law: str = "auto",
+    assurance: float | None = None,
+    curves: "Mapping[str, Curve] | None" = None,
+) -> list[Plan]:
+    """A plan for every architecture, sorted by the number of samples it needs.
+
+    `curves` are those that pairs predict, by architecture. The law "theory" is for these; it leaves the others "auto".
+    """
     result = []
     for stream, (arch, pilot) in enumerate(pilots.items()):
-        forecast = Forecast(pilot, law, seed=stream)  # independent random numbers, so that they do not cancel in ratios
+        theory = curves.get(arch) if curves else None
+        own = "auto" if law == "theory" and curves and theory is None else law
+        # independent random numbers, so that they do not cancel in ratios
+        forecast = Forecast(pilot, own, seed=stream, theory=theory)
         answer = forecast.required(target, assurance)
         result.append(Plan(arch, forecast, answer, calibrate(pilot.N, pilot.mean)))
     return sorted(result, key=lambda plan: np.inf if plan.answer.n is None else plan.answer.n)
+
+
+def arch_of_pairs(pilots: Mapping[str, Pilot], arch: str | None) -> str:
+    """The architecture that the pairs are about: the named one, or the only one of the pilot."""
+    if arch is None and len(pilots) > 1:
+        raise KoctError(f"--pairs is about one of the pilot's archs; say with --pairs-arch which: {', '.join(pilots)}")
+    if arch is not None and arch not in pilots:
+        raise KoctError(f"--pairs-arch {arch}: the pilot has no such arch; choose one of {', '.join(pilots)}")
+    return arch or next(iter(pilots))
 
 
 def as_json(result: Sequence[Plan], **about: object) -> str:
@@ -68,7 +92,7 @@ def as_text(result: Sequence[Plan], target: float, assurance: float | None = Non
     for plan in result:
         answer = plan.answer
         error = f"{answer.error:.3g} ({answer.error_low:.3g} to {answer.error_high:.3g}) at N = {answer.at:,}"
-        rows.append([plan.arch, LAWS[answer.law].text, _count(answer.n), _interval(answer), error])
+        rows.append([plan.arch, plan.forecast.formula_, _count(answer.n), _interval(answer), error])
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines.insert(1, "-" * max(map(len, lines)))

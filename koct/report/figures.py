@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import NullLocator
 
+from koct import results
 from koct.errors import KoctError
 from koct.files import atomic_write
 from koct.metrics.curve import CurveMetric
@@ -44,8 +45,8 @@ def styled():
     return plt.rc_context(STYLE)
 
 
-def sweeps(cells_path, curves_path, calibration_path, untrained_path, out, spec=None):
-    """Error against N, a panel per sweep: every seed, their mean, the calibrated bound, the untrained network."""
+def sweeps(cells_path, curves_path, calibration_path, untrained_path, theory_path, out, spec=None):
+    """Error against N, a panel per sweep: every seed, their mean, the bound, the prediction, the untrained network."""
     for path in out:
         check_format(path)
     curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
@@ -53,36 +54,56 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, out, spec=
     cells, origin = inputs.rows(cells_path, ("sweep", "arch", "N", *errors))
     calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     untrained, _ = inputs.rows(untrained_path, ("sweep", *errors), empty=True)
+    theory = predictions(theory_path)[0] if theory_path else []
     _check_complete({cells_path: cells, curves_path: curves, calibration_path: calibrations})
-    names, by_metric = Names(origin), {}
-    for row in curves:
+    names, tables = Names(origin), (cells, curves, calibrations, untrained, theory)
+
+    def draw(axis, name):
+        _sweep_panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
+
+    entries = 2 * len({row["arch"] for row in curves}) + bool(theory) + 1
+    sources = [cells_path, curves_path, calibration_path, untrained_path, *([theory_path] if theory_path else [])]
+    with styled():
+        save(by_sweep(curves, entries, draw), out, Stamp(spec or {}, made_from(*sources)))
+
+
+def predictions(path):
+    """(rows, provenance) of a theory.parquet."""
+    columns = ("sweep", "arch", "N", "metric", "predicted", "low", "high", "pairs", "trusted")
+    return inputs.rows(path, columns, ("H", "lam", "error", "error_low", "error_high"), empty=True)
+
+
+def by_sweep(rows, entries, draw):
+    """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own.
+
+    `entries` is how many the legend has.
+    """
+    by_metric = {}
+    for row in rows:
         by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
     lines = [line for group in by_metric.values() for line in _lines(list(group))]
     columns = max(map(len, lines))
     hole = len(lines[-1]) < columns  # a place for the legend
-    entries = 2 * len({row["arch"] for row in curves}) + 1
     abreast = (1, 3, 5)[columns - 1]  # entries that a figure of this width has room for
-    with styled():
-        figure, axes = panels(len(lines), columns, legend=0 if hole else 0.14 + 0.16 * math.ceil(entries / abreast))
-        shown = {}
-        for line, row in zip(lines, axes, strict=True):
-            for axis in row[len(line) :]:
-                axis.set_axis_off()
-            shown |= zip(line, row, strict=False)
-        for name, axis in shown.items():
-            tables = (cells, curves, calibrations, untrained)
-            _sweep_panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
-        for group in by_metric.values():
-            _share_limits([shown[name] for name in group])
-        handles = {}
-        for axis in shown.values():
-            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-                handles.setdefault(label, handle)
-        if hole:
-            axes[-1, len(lines[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
-        else:
-            figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=abreast, frameon=False)
-        save(figure, out, Stamp(spec or {}, made_from(cells_path, curves_path, calibration_path, untrained_path)))
+    figure, axes = panels(len(lines), columns, legend=0 if hole else 0.14 + 0.16 * math.ceil(entries / abreast))
+    shown = {}
+    for line, row in zip(lines, axes, strict=True):
+        for axis in row[len(line) :]:
+            axis.set_axis_off()
+        shown |= zip(line, row, strict=False)
+    for name, axis in shown.items():
+        draw(axis, name)
+    for group in by_metric.values():
+        _share_limits([shown[name] for name in group])
+    handles = {}
+    for axis in shown.values():
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if hole:
+        axes[-1, len(lines[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
+    else:
+        figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=abreast, frameon=False)
+    return figure
 
 
 def _check_complete(tables):
@@ -117,7 +138,7 @@ def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, b
     return figure, axes
 
 
-def _sweep_panel(axis, names, cells, curves, calibrations, untrained):
+def _sweep_panel(axis, names, cells, curves, calibrations, untrained, theory):
     metric = CurveMetric(curves[0]["metric"])
     for fitted in calibrations:
         arch = fitted["arch"]
@@ -133,8 +154,25 @@ def _sweep_panel(axis, names, cells, curves, calibrations, untrained):
         fine = np.geomspace(N[0], N[-1], 200)
         bound = Calibration(fitted["floor"], fitted["sigma"]).predict(fine)
         axis.plot(fine, bound, "--", color=colour, linewidth=0.9, label=f"{names.arch(arch)} calibrated bound")
+        predicted = results.best_lambda([row for row in theory if row["arch"] == arch and row["N"] <= N[-1]])
+        predicted = [row for row in predicted if row["trusted"] and row["error"] is not None]
+        axis.plot(
+            [row["N"] for row in predicted],
+            [row["error"] for row in predicted],
+            "x",
+            color="0.15",
+            markersize=4.5,
+            markeredgewidth=0.8,
+            zorder=3,
+            label="predicted from pairs" if predicted else None,
+        )
     if untrained:
         axis.axhline(metric.mean(untrained), color="0.35", linestyle=":", linewidth=1, label="untrained", zorder=1)
+    finish_panel(axis, N, curves[0])
+
+
+def finish_panel(axis, N, row):
+    """Scales, ticks and labels of the panel of a sweep; `row` is any of its rows."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.set_xticks(N, _tick_labels(N, axis))
@@ -142,9 +180,9 @@ def _sweep_panel(axis, names, cells, curves, calibrations, untrained):
     axis.tick_params(axis="y", which="minor", labelsize=6)  # has labels only where powers of ten are too few
     axis.set_axisbelow(True)
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
-    axis.set_title(sweep_label(curves[0]))
+    axis.set_title(sweep_label(row))
     axis.set_xlabel("training samples $N$")
-    axis.set_ylabel(f"test {metric.label}", labelpad=2)
+    axis.set_ylabel(f"test {CurveMetric(row['metric']).label}", labelpad=2)
 
 
 def _tick_labels(N, axis):

@@ -164,7 +164,8 @@ def structural(norms_path, out, spec=None):
 
 def budget(budget_path, out, spec=None):
     """How many samples reach each target, with the 90 % interval."""
-    columns, nullable = ("sweep", "arch", "target", "law"), ("H", "n", "n_low", "n_high")
+    theory = ("theory_n", "theory_low", "theory_high", "theory_upto")
+    columns, nullable = ("sweep", "arch", "target", "law"), ("H", "n", "n_low", "n_high", *theory)
     rows, origin = inputs.rows(budget_path, columns, nullable, empty=True)
     names = Names(origin)
     body = []
@@ -174,17 +175,36 @@ def budget(budget_path, out, spec=None):
         high = r"$\infty$" if row["n_high"] is None else count(row["n_high"], 999_999)
         interval = "--" if row["n_low"] is None else f"{low} to {high}"
         target, arch = power_of_ten(row["target"]), escaped(names.arch(row["arch"]))
-        body.append(" & ".join([escaped(sweep_label(row)), target, arch, escaped(row["law"]), n, interval]) + r" \\")
+        start = [escaped(sweep_label(row)), target, arch]
+        body.append(" & ".join([*start, escaped(row["law"]), n, interval, *_by_theory(row)]) + r" \\")
     write(
         out,
         Stamp(spec or {}, made_from(budget_path)),
         caption=r"Samples that reach a target mean error: the law that best predicts held-out larger $N$, "
-        r"its answer, and a $90\,\%$ interval from a bootstrap over seeds.",
+        r"its answer, and a $90\,\%$ interval from a bootstrap over seeds. Right, the same from the curve that pairs "
+        r"predict before any fit.",
         label="tab:budget",
-        columns="@{}llllrr@{}",
-        head=r"Sweep & Target & Network & Law & $N$ & Interval \\",
+        columns="@{}llllrrrr@{}",
+        head=r"& & & \multicolumn{3}{c}{from the fits} & \multicolumn{2}{c}{from pairs} \\"
+        "\n"
+        r"\cmidrule(lr){4-6} \cmidrule(l){7-8}"
+        "\n"
+        r"Sweep & Target & Network & Law & $N$ & Interval & $N$ & Interval \\",
         body=body,
     )
+
+
+def _by_theory(row):
+    """N and its interval from the predicted curve, which ends at some N."""
+    if row["theory_upto"] is None:
+        return ["--", "--"]
+    if not row["theory_upto"]:
+        return ["not trusted", "--"]
+    beyond = f"$>$ {count(row['theory_upto'], 999_999)}"
+    n, low, high = (
+        beyond if row[key] is None else count(row[key], 999_999) for key in ("theory_n", "theory_low", "theory_high")
+    )
+    return [n, "--" if row["theory_low"] is None else f"{low} to {high}"]
 
 
 def power_of_ten(value):

@@ -7,12 +7,18 @@ forecast.required(target=0.01)
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
+from koct.risk.held_out import MIN_SPREAD, drift, held_out, plausibility, score
 from koct.risk.laws import LAWS, FloatArray, Law, Parameters
+from koct.risk.theory_law import Theory, judge
+
+if TYPE_CHECKING:
+    from koct.risk.curve import Curve
 
 LEVEL = 0.9  # of every interval
 REPLICATES = 400
@@ -20,16 +26,12 @@ EXTRAPOLATION_RATIO = 4  # an answer above this many times the pilot's largest N
 MAX_RATIO = 1e6  # a target that needs more than this many times the pilot's largest N is out of reach
 
 POOLED_RUNS = 4  # the spread pooled over all N counts as this many runs at each N
-MIN_SPREAD = 0.01  # of the log mean error: no point of a curve is taken as known to better than one per cent
 ASSUMED_SPREAD = 0.1  # of the log error, when no N has repeated runs
 UNTESTED_DRIFT = 0.1  # of the log error per doubling of N, when the pilot is too small for held-out tests
 MIN_ERROR, MAX_ERROR = 1e-60, 1e60  # of a run, and of a target: the laws then stay far from the ends of float64
 MAX_CHANGE = 100.0  # of a log error, in a bootstrap replicate or by drift
 MAX_SIZES = 500  # different N of a pilot
 MAX_TABLE = 10_000_000  # seeds times different N: what fits into memory several times
-MAX_SPLITS = 8  # of a pilot into smaller N and held-out larger ones
-
-Misses = list[tuple[int, FloatArray]]  # (split, log prediction errors, shape (n_curves, n_sizes − split))
 
 
 @dataclass(frozen=True)
@@ -158,49 +160,72 @@ class Forecast:
     together. Each replicate follows one of the laws that the pilot leaves plausible. Beyond the pilot it also drifts,
     by as much as that law missed held-out points in excess of noise.
 
+    The curve that pairs predict is a law as well. It needs less of the pilot than the others, and is used unless the
+    pilot speaks against it; if it does, the forecast is the one without pairs.
+
     Parameters
     ----------
     pilot : the pilot runs
-    law : "auto", or a key of `koct.risk.laws.LAWS`
+    law : "auto", a key of `koct.risk.laws.LAWS`, or "theory" for the curve that pairs predict
     replicates : number of bootstrap replicates
     seed : seed of the bootstrap's random numbers
+    theory : the curve that pairs predict, if there are any
 
     Attributes
     ----------
     law_ : name of the law
+    formula_ : the law for people to read
     scores_ : mean squared log error of each law's predictions of the next N; None if the pilot has only two N
     """
 
     @np.errstate(all="ignore")  # here and below: what overflows is out of reach, and comes out as infinite
-    def __init__(self, pilot: Pilot, law: str = "auto", replicates: int = REPLICATES, seed: int = 0) -> None:
-        if law != "auto" and law not in LAWS:
-            raise KoctError(f"law = {law!r} is unknown; choose one of auto, {', '.join(LAWS)}")
+    def __init__(
+        self,
+        pilot: Pilot,
+        law: str = "auto",
+        replicates: int = REPLICATES,
+        seed: int = 0,
+        theory: "Curve | None" = None,
+    ) -> None:
+        predicted = None if theory is None else Theory(theory)
+        laws: dict[str, Law] = LAWS if predicted is None else {**LAWS, "theory": predicted}
+        if law == "theory" and predicted is None:
+            raise KoctError("law = 'theory' is the curve that pairs predict, and there are none; give --pairs")
+        if law != "auto" and law not in laws:
+            raise KoctError(f"law = {law!r} is unknown; choose one of auto, {', '.join(laws)}")
         self.pilot = pilot
         self._given = law != "auto"
         self._rng = np.random.default_rng(seed)
         self._curves = np.vstack([pilot.mean, _replicates(pilot, replicates, self._rng)])
         weights = 1 / pilot.log_variance()
-        misses = _held_out(pilot.N, self._curves, weights)
-        names = list(LAWS)
-        self.scores_: dict[str, float] | None = None
-        if misses is not None:
-            self.scores_ = {name: float(np.mean([miss[0, 0] ** 2 for _, miss in misses[name]])) for name in names}
-        if self._given:
-            chosen = np.full(len(self._curves), names.index(law))
+        misses = held_out(pilot.N, self._curves, weights, laws)
+        scores = None if misses is None else {name: score(each) for name, each in misses.items()}
+        self.scores_ = None if scores is None else {name: float(each[0]) for name, each in scores.items()}
+        names, use, self._verdict = list(laws), False, ""
+        if predicted is not None and law in ("auto", "theory"):
+            use, self._verdict = judge(predicted, pilot.N, self._curves, scores)
+        if self._given or use:
+            chosen = np.full(len(self._curves), names.index(law if self._given else "theory"))
         elif misses is None or self.scores_ is None:
             chosen = np.full(len(self._curves), names.index("power"))
         else:
-            chosen = self._rng.choice(len(names), size=len(self._curves), p=_plausibility(misses))
-            chosen[0] = np.argmin([self.scores_[name] for name in names])
+            chosen = self._rng.choice(len(LAWS), size=len(self._curves), p=plausibility(misses))
+            chosen[0] = np.argmin([self.scores_[name] for name in LAWS])
         self.law_ = names[chosen[0]]
         self._groups: list[tuple[Law, NDArray[np.intp], Parameters]] = [
-            (LAWS[name], members, LAWS[name].fit(pilot.N, self._curves[members], weights))
+            (laws[name], members, laws[name].fit(pilot.N, self._curves[members], weights))
             for i, name in enumerate(names)
             if len(members := np.flatnonzero(chosen == i))
         ]
-        drifts = [UNTESTED_DRIFT if misses is None else _drift(pilot.N, misses[name]) for name in names]
-        self._drifts = np.take(drifts, chosen) * self._rng.standard_normal(len(self._curves))
-        self._drifts[0] = 0
+        self._law, _, self._theta = next(group for group in self._groups if group[1][0] == 0)
+        self.formula_ = self._law.formula(self._theta)
+        if misses is None:  # a predicted curve has doubts of its own
+            drifts = [0.0 if name == "theory" else UNTESTED_DRIFT for name in names]
+        else:
+            drifts = [drift(pilot.N, misses[name]) for name in names]
+        self._normals = self._rng.standard_normal(len(self._curves))
+        self._normals[0] = 0
+        self._drifts = np.take(drifts, chosen) * self._normals
         self._spreads = _spread_factors(pilot, len(self._curves), self._rng)
 
     def __repr__(self) -> str:
@@ -248,7 +273,7 @@ class Forecast:
         for law, members, theta in self._groups:
             N[members] = law.solve(theta, aims[members])
         smallest, largest = self.pilot.N[0], self.pilot.N[-1]
-        drifting = np.flatnonzero((largest < N) & (self._drifts != 0))
+        drifting = np.flatnonzero((largest < N) & (self._deviations(np.array([2 * largest]))[:, 0] != 0))
         if len(drifting):
             grid = np.geomspace(largest, MAX_RATIO * largest, 2000)
             reached = self._evaluate(grid)[drifting] <= aims[drifting, None]
@@ -272,6 +297,8 @@ class Forecast:
         remarks = []
         if self.scores_ is None:
             remarks.append("the pilot has only two N, so no law could be tested on held-out points")
+        remarks += [self._verdict] if self._verdict else []
+        remarks += self._law.remarks(self._theta, n or self.pilot.N[-1])
         if not self.pilot.degrees_of_freedom:
             remarks.append(f"no N has repeated runs, so {ASSUMED_SPREAD:.0%} noise is assumed".replace("%", " %"))
         if n is None or ratio is None:
@@ -291,8 +318,19 @@ class Forecast:
         curves = np.empty((len(self._curves), len(N)))
         for law, members, theta in self._groups:
             curves[members] = law.predict(theta, N)
-        beyond = np.maximum(0, np.log2(N / self.pilot.N[-1]))
-        return curves * np.exp(np.clip(self._drifts[:, None] * beyond, -MAX_CHANGE, MAX_CHANGE))
+        return curves * np.exp(np.clip(self._deviations(N), -MAX_CHANGE, MAX_CHANGE))
+
+    def _deviations(self, N: FloatArray) -> FloatArray:
+        """The log of what every curve deviates from its law by at each N beyond the pilot; shape (n_curves, n).
+
+        By drift, or by what the law doubts itself, whichever is larger: held-out points have shown a part of both.
+        """
+        largest = self.pilot.N[-1]
+        deviations = self._drifts[:, None] * np.maximum(0, np.log2(N / largest))
+        for law, members, _ in self._groups:
+            own = self._normals[members, None] * law.doubt(N, largest)
+            deviations[members] = np.where(np.abs(own) > np.abs(deviations[members]), own, deviations[members])
+        return deviations
 
 
 # "np.random.Generator" is quoted below because NumPy would import numpy.random to evaluate it.
@@ -329,41 +367,6 @@ def _spread_factors(pilot: Pilot, count: int, rng: "np.random.Generator") -> Flo
     factors = np.sqrt(freedom / rng.chisquare(freedom, count))
     factors[0] = 1
     return factors
-
-
-def _held_out(N: FloatArray, curves: FloatArray, weights: FloatArray) -> dict[str, Misses] | None:
-    """By how much each law, fitted to the smaller N, misses the larger ones; None if there are only two N."""
-    first = min(3, len(N) - 1)  # three points for a law's three parameters, if the pilot has enough
-    if first < 2:
-        return None
-    splits = np.unique(np.linspace(first, len(N) - 1, min(MAX_SPLITS, len(N) - first)).astype(int)).tolist()
-    misses: dict[str, Misses] = {}
-    for name, law in LAWS.items():
-        misses[name] = []
-        for split in splits:
-            theta = law.fit(N[:split], curves[:, :split], weights[:split])
-            misses[name].append((split, np.log(law.predict(theta, N[split:]) / curves[:, split:])))
-    return misses
-
-
-def _plausibility(misses: dict[str, Misses]) -> FloatArray:
-    """The probability of each law: its likelihood of each next N given the smaller ones, multiplied over the pilot."""
-    evidence = []
-    for each in misses.values():
-        next_miss = np.stack([miss[:, 0] for _, miss in each])
-        variance = next_miss[:, 1:].var(axis=1) + MIN_SPREAD**2
-        evidence.append(-0.5 * np.sum(next_miss[:, 0] ** 2 / variance + np.log(variance)))
-    weight = np.exp(np.array(evidence) - np.max(evidence))
-    return weight / weight.sum()
-
-
-def _drift(N: FloatArray, misses: Misses) -> float:
-    """Standard deviation of a law's log error per doubling of N beyond its data, with the noise subtracted."""
-    squares: list[float] = []
-    for split, miss in misses:
-        doublings = np.log2(N[split:] / N[split - 1])
-        squares += list((miss[0] ** 2 - miss[1:].var(axis=0)) / doublings**2)
-    return float(np.sqrt(max(0.0, float(np.mean(squares)))))
 
 
 def _whole(n: float) -> int | None:

@@ -39,6 +39,18 @@ class Law(ABC):
         `target` is one number for all curves, or an array of shape (n_curves,).
         """
 
+    def formula(self, theta: Parameters) -> str:
+        """The law as fitted to the first curve, for people to read."""
+        return self.text
+
+    def remarks(self, theta: Parameters, N: float) -> list[str]:
+        """What to know about its prediction at N for the first curve."""
+        return []
+
+    def doubt(self, N: FloatArray, largest: float) -> FloatArray:
+        """Standard deviation of the log error, beyond a pilot's largest N, that the law itself knows of; shape (n,)."""
+        return np.zeros(len(N))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -118,13 +130,13 @@ class Last(Law):
         targets = np.broadcast_to(target, len(theta["N"]))
         return np.array(
             [
-                _first_crossing(N, mean, target)
+                first_crossing(N, mean, target)
                 for N, mean, target in zip(theta["N"], theta["mean"], targets, strict=True)
             ]
         )
 
 
-def _first_crossing(N: FloatArray, mean: FloatArray, target: float) -> float:
+def first_crossing(N: FloatArray, mean: FloatArray, target: float) -> float:
     """The smallest N at which the interpolated curve is at or below the target."""
     below = np.flatnonzero(mean <= target)
     if not len(below):

@@ -19,31 +19,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from koct.arrays import blocks, double, eigh, gram_matrix, is_torch, like
+from koct.arrays import double, eigh, gram_matrix, index, joined, like, single, to_numpy
 from koct.errors import KoctError
+from koct.risk.prediction import (
+    NORMAL,
+    PER_OCTAVE,
+    Prediction,
+    checked,
+    checked_pairs,
+    checked_ridge,
+    checked_size,
+    flat,
+)
 
-OUTPUTS = 512  # of which the effect of cutting predictions off at zero is estimated
+SKETCH = 384  # random sums of outputs that stand for them all where there are more: about 1 % of the error, once
+CUT_OUTPUTS = 128  # of which the effect of cutting predictions off at zero is estimated
+CUT_SAMPLES = 256  # whose residuals make the noise there
 DRAWS = 16  # training sets that tell how much the error depends on the draw
 LARGEST_DRAW = 256  # samples in such a set
-NORMAL = 1.6448536269514722  # standard deviations on either side of a 90 % interval
+TESTED = 128  # samples to test it on
 NEAR_RANK = 0.9
-PER_OCTAVE = 0.05  # relative error that every octave beyond the pool adds to the interval
+ROUNDING = 1e-6  # relative, that a Gram matrix may have
 STEP = 1e-3  # relative, of numerical derivatives
-
-
-class Prediction(NamedTuple):
-    """The error after training on N samples with a ridge; `low` and `high` are for a single draw of them (90 %)."""
-
-    N: int
-    lam: float
-    error: float  # mean squared error on new samples, over outputs
-    low: float
-    high: float
-    train_error: float
-    df: float  # degrees of freedom of the fit
-    per_sample: np.ndarray  # expected errors of the pool's samples, as if they were new
-    trusted: bool
-    reason: str  # why not, if not
+BISECTIONS = 10  # of a quarter of a decade, before a secant
+FEWEST = 16  # pairs that may tell a spectrum
 
 
 class Spectral:
@@ -60,42 +59,43 @@ class Spectral:
 
     def fit(self, x: Any, y: Any) -> Spectral:
         """From pairs: arrays of shape (samples, ...), NumPy's or torch's."""
-        x, y = _flat("x", x), _flat("y", y)
-        if len(x) != len(y):
-            raise KoctError(f"x has {len(x)} samples and y has {len(y)}; give as many of one as of the other")
-        return self.fit_gram(gram_matrix(x, precise=False), y)
+        x, y = checked_pairs(x, y)
+        return self._fit(gram_matrix(flat(x)), flat(y))
 
     def fit_gram(self, gram: Any, y: Any) -> Spectral:
         """From the Gram matrix x xᵀ, or a kernel matrix, of the samples and their targets y."""
-        y = _flat("y", y)
-        _check_finite("y", y)
-        columns = np.sort(np.random.default_rng(self.seed).permutation(y.shape[1])[:OUTPUTS])
-        return self.fit_grams(
-            gram, gram_matrix(y, precise=False), y.shape[1], y[:, columns] if self.nonnegative else None
-        )
-
-    def fit_grams(self, gram: Any, target_gram: Any, outputs: int, some_targets: Any = None) -> Spectral:
-        """From the Gram matrices of x and of y, the number of outputs and, for `nonnegative`, a few of them."""
-        gram, target_gram = double(gram), double(target_gram)
-        count = len(gram)
-        if gram.shape != (count, count) or target_gram.shape != gram.shape:
+        gram = double(checked("the Gram matrix of x", gram))
+        y, count = flat(checked("y", y)), len(gram)
+        if gram.shape != (count, count) or len(y) != count:
             raise KoctError(
-                f"the Gram matrices have shapes {tuple(gram.shape)} and {tuple(target_gram.shape)}; "
-                "both must be samples × samples"
+                f"the Gram matrix has shape {tuple(gram.shape)}, and y {len(y)} samples; give samples × samples"
             )
+        if float(abs(gram - gram.T).max()) > ROUNDING * float(abs(gram).max()):
+            raise KoctError("the Gram matrix is not symmetric; give x xᵀ, or a kernel matrix")
+        return self._fit(gram, y)
+
+    def _fit(self, gram: Any, y: Any) -> Spectral:
+        count = len(gram)
         if count < 2:
             raise KoctError(f"{count} pair tells nothing about others; give at least 2")
-        _check_finite("the Gram matrix of x", gram)
-        _check_finite("the Gram matrix of y", target_gram)
         if float(abs(gram - gram[:1, :1]).max()) <= 1e-12 * float(abs(gram[0, 0])):
             raise KoctError("x is the same in all pairs, so nothing can be learned from it; give x that vary")
+        rng = np.random.default_rng(self.seed)
+        columns = np.sort(rng.permutation(y.shape[1])[:CUT_OUTPUTS] if self.nonnegative else np.arange(0))
+        self.M, self.outputs = count, y.shape[1]
+        sketch, some = like(_sketch(y, rng), gram), like(y[:, index(columns, y)], gram)
+        self.unit = float((sketch**2).mean()) ** 0.5 or 1.0  # of y, so that single precision will do
+        self.gram, self.sketch, self.some = gram, sketch / self.unit, some / self.unit
+        self.sources = rng.permutation(count)[:CUT_SAMPLES]
+        self.draw = rng.standard_normal((count, len(self.sources)))
         values, vectors = eigh(gram)
-        self.M, self.outputs = count, outputs
-        self.values = values.clip(min=0)  # rounding leaves tiny negative ones
+        if float(values.min()) < -ROUNDING * float(values.max()):
+            raise KoctError("the Gram matrix has negative eigenvalues; give x xᵀ, or a positive semidefinite kernel")
+        self.values = values * (values > count * np.finfo(float).eps * values.max())  # others are but rounding
         self.vectors, self.squares = vectors, vectors**2
-        self.targets = vectors.T @ target_gram @ vectors  # y yᵀ in the basis of eigenvectors
-        self.gram, self.target_gram = gram, target_gram
-        self.some = None if some_targets is None else double(some_targets)
+        self.vectors_single, self.some_single = single(vectors), single(self.some)
+        self.targets = vectors.T @ joined(self.sketch, self.some)
+        self._last: tuple[float, Any] = (0.0, None)
         self._spreads: dict[tuple[int, float], float] = {}
         return self
 
@@ -107,12 +107,16 @@ class Spectral:
 
     def curve(self, sizes: Iterable[int], lambdas: Sequence[float], tests: int | None = None) -> list[Prediction]:
         """Predictions for every N and λ, in that order."""
-        wanted = [(_size(N), _ridge(lam)) for N in sizes for lam in lambdas]
+        wanted = [(checked_size(N), checked_ridge(lam)) for N in sizes for lam in lambdas]
         inside = [(min(N, self.M), lam) for N, lam in wanted]
         last_octave = [(max(1, self.M // 2), lam) for N, lam in wanted if N > self.M]
         asked = list(dict.fromkeys(inside + last_octave))
         found = dict(zip(asked, self._equivalents(asked), strict=True))
-        return [self._prediction(N, lam, found, tests) for N, lam in wanted]
+        spreads = {
+            (N, lam): self._draw_spread(min(N, self.M), lam, list(lambdas)) * np.sqrt(min(1, self.M / N))
+            for N, lam in wanted
+        }
+        return [_times(self.unit**2, self._prediction(N, lam, found, spreads[N, lam], tests)) for N, lam in wanted]
 
     def best(self, N: int, lambdas: Sequence[float], tests: int | None = None) -> Prediction:
         """With the λ of the smallest predicted error; beyond the pool, with that of the whole pool."""
@@ -120,7 +124,7 @@ class Spectral:
 
     def best_curve(self, sizes: Iterable[int], lambdas: Sequence[float], tests: int | None = None) -> list[Prediction]:
         """The same for every N."""
-        wanted = [_size(N) for N in sizes]
+        wanted = [checked_size(N) for N in sizes]
         inside = list(dict.fromkeys(min(N, self.M) for N in wanted))
         found = self.curve(inside, lambdas, tests)
         rows = [found[i : i + len(lambdas)] for i in range(0, len(found), len(lambdas))]
@@ -129,15 +133,17 @@ class Spectral:
 
     def leave_one_out(self, lam: float) -> float:
         """The mean squared leave-one-out error of the pool itself."""
-        return float(self._residuals(_ridge(lam)).mean())
+        return float(self._residuals(checked_ridge(lam)).mean()) * self.unit**2
 
     def cross_validation(self, lam: float) -> float:
         """The generalised cross-validation error of the pool itself."""
-        scale = 1 / (self.values + _ridge(lam))
-        trace = float((self.targets.diagonal() * scale**2).sum())
-        return trace / self.M / self.outputs / float(scale.mean()) ** 2
+        scale = 1 / (self.values + checked_ridge(lam))
+        trace = float(((self.targets[:, : self.sketch.shape[1]] * scale[:, None]) ** 2).sum())
+        return trace / self.M / self.outputs / float(scale.mean()) ** 2 * self.unit**2
 
-    def _prediction(self, N: int, lam: float, found: dict[Any, Any], tests: int | None) -> Prediction:
+    def _prediction(
+        self, N: int, lam: float, found: dict[Any, Any], draw_spread: float, tests: int | None
+    ) -> Prediction:
         there = found[min(N, self.M), lam]
         factor, reasons = 1.0, list(there.reasons)
         if N > self.M:
@@ -145,26 +151,25 @@ class Spectral:
             slope = np.log(there.errors.mean() / before.errors.mean()) / np.log(self.M / max(1, self.M // 2))
             factor = float((N / self.M) ** np.clip(slope, -1, 0))  # no ridge learns faster than one over N
             reasons.append(f"N = {N} is beyond the {self.M} pairs: a line through the last octave")
+        train, df = (there.train, there.df) if N <= self.M else (float("nan"), float("nan"))
         errors = factor * there.errors
         error = float(errors.mean())
         spread = float(errors.std() / error) if error > 0 else 0.0
-        variance = self._draw_spread(min(N, self.M), lam) ** 2 * min(1.0, self.M / N) + spread**2 / self.M
+        variance = draw_spread**2 + spread**2 / self.M
         variance += spread**2 / tests if tests else 0
         variance += (PER_OCTAVE * np.log2(max(1.0, N / self.M))) ** 2
         width = float(np.exp(NORMAL * np.sqrt(variance)))
         interval = error / width, error * width
-        return Prediction(
-            N, lam, error, *interval, factor * there.train, there.df, errors, not reasons, "; ".join(reasons)
-        )
+        return Prediction(N, lam, error, *interval, train, df, errors, not reasons, "; ".join(reasons))
 
     # The deterministic equivalents
 
     def _equivalents(self, asked: Sequence[tuple[int, float]]) -> list[_Equivalent]:
-        sizes, ridges = np.array([N for N, _ in asked], float), np.array([lam for _, lam in asked])
-        return [
-            self._equivalent(N, lam, ridge)
-            for (N, lam), ridge in zip(asked, self._pool_ridges(sizes, ridges), strict=True)
-        ]
+        sizes, lambdas = np.array([N for N, _ in asked], float), np.array([lam for _, lam in asked])
+        found = self._pool_ridges(sizes, lambdas)
+        ridges = found[:, None] * np.array([1 - STEP, 1, 1 + STEP])
+        h, a = (each.reshape(self.M, *ridges.shape) for each in self._leverages(ridges.ravel()))
+        return [self._equivalent(N, lam, ridges[i], h[:, i], a[:, i]) for i, (N, lam) in enumerate(asked)]
 
     def _pool_ridges(self, sizes: np.ndarray, ridges: np.ndarray) -> np.ndarray:
         """The largest ridge at which the whole pool has as many degrees of freedom as N samples with the given one."""
@@ -176,31 +181,49 @@ class Spectral:
         )  # positive at the largest ridge
         first = np.where((excess <= 0).any(1), (excess <= 0).argmax(1), len(grid) - 1).clip(1)
         low, high = np.log(grid[first]), np.log(grid[first - 1])
-        for _ in range(40):
+        points = np.arange(len(sizes))
+        at_low, at_high = excess[points, first], excess[points, first - 1]
+        for _ in range(BISECTIONS):
             middle = (low + high) / 2
             ridge = np.exp(middle)
             h, a = self._leverages(ridge)
-            above = sizes * _mean_used(a * (ridge / ridges)) > h.sum(0)
-            low, high = np.where(above, low, middle), np.where(above, middle, high)
-        return np.exp((low + high) / 2)
+            here = sizes * _mean_used(a * (ridge / ridges)) - h.sum(0)
+            above = here > 0
+            low, at_low = np.where(above, low, middle), np.where(above, at_low, here)
+            high, at_high = np.where(above, middle, high), np.where(above, here, at_high)
+        share = at_low / np.where(at_low == at_high, 1, at_low - at_high)
+        return np.exp(low + share.clip(0, 1) * (high - low))
 
     def _leverages(self, ridges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """h and h/(1 − h) of every sample of the pool (rows) for every ridge (columns)."""
         values, ridge = self.values[:, None], like(ridges, self.values)[None]
-        h = _numpy(self.squares @ (values / (values + ridge)))
-        rest = _numpy(self.squares @ (ridge / (values + ridge)))  # 1 − h, without cancellation
+        both = to_numpy(self.squares @ joined(values / (values + ridge), ridge / (values + ridge)))
+        h, rest = np.split(both, 2, axis=1)  # `rest` is 1 − h, without cancellation
         return h, h / rest.clip(1e-300)
 
     def _residuals(self, ridge: float) -> np.ndarray:
         """The squared leave-one-out residual of every sample of the pool, per output."""
-        scale = 1 / (self.values + ridge)
-        dual = self.vectors * scale
-        return _numpy(((dual @ self.targets) * dual).sum(1) / (self.squares @ scale) ** 2) / self.outputs
+        return to_numpy((self._left_out(ridge)[0] ** 2).sum(1)).astype(float) / self.outputs
 
-    def _equivalent(self, N: int, lam: float, ridge: float) -> _Equivalent:
-        M = self.M
-        ridges = ridge * np.array([1 - STEP, 1, 1 + STEP])
-        h, a = self._leverages(ridges)
+    def _left_out(self, ridge: float) -> tuple[Any, Any]:
+        """The leave-one-out residuals of every sample of the pool, of the sketch and of some outputs.
+
+        In single precision, and the same for ridges that hardly differ, as those of all small λ do: at M = 2,048 a
+        curve of 30 points takes a quarter of the time.
+        """
+        ridge = float(np.exp(np.round(np.log(ridge), 4)))
+        if self._last[0] != ridge:
+            scale = self.values.mean() / (self.values + ridge)
+            residuals = self.vectors_single @ single(self.targets * scale[:, None])
+            residuals = residuals / single(self.squares @ scale)[:, None]
+            self._last = ridge, residuals
+        residuals = self._last[1]
+        width = self.sketch.shape[1]
+        return residuals[:, :width], residuals[:, width:]
+
+    def _equivalent(self, N: int, lam: float, ridges: np.ndarray, h: np.ndarray, a: np.ndarray) -> _Equivalent:
+        """With the pool's ridge in the middle of three, for a derivative, and its leverages at these."""
+        M, ridge = self.M, ridges[1]
         df, mean = h.sum(0), a.mean(0)
         k = np.log(ridges * mean / df)
         df2 = df[1] + (df[2] - df[0]) / (k[2] - k[0])
@@ -213,58 +236,59 @@ class Spectral:
         bias = residuals - tau * t_M * A_M
         A_N = N * (used_N**2 * tau * bias).mean()
         errors = bias + tau * t_N * A_N
-        if self.nonnegative and self.some is not None:
-            errors = errors * self._cut(ridge, used_N * np.sqrt(tau), tau * (t_N * A_N - t_M * A_M))
-        reasons = []
+        if self.nonnegative:
+            errors = self._cut(ridge, used_N * np.sqrt(tau), tau * (t_N * A_N - t_M * A_M), errors)
+        reasons = [f"{M} pairs are too few to tell"] if M < FEWEST else []
         if max(load_M, load_N) > NEAR_RANK:
             reasons.append(f"N = {N} is close to the rank of the data, where the error peaks")
         if errors.std() > np.sqrt(1 + 2 / self.outputs) * errors.mean():  # normal residuals have √(2/outputs)
             reasons.append("a few rare samples make the error")
         return _Equivalent(errors, float((used_N**2 * errors).mean()), float(df[1]), tuple(reasons))
 
-    def _cut(self, ridge: float, weights: np.ndarray, extra: np.ndarray) -> float:
-        """What a cut at zero leaves of the error.
+    def _cut(self, ridge: float, weights: np.ndarray, extra: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        """What a cut at zero leaves of the errors of the samples.
 
         Of the pool's leave-one-out predictions, with noise of the size that N samples add to that of the pool. The
         noise of a prediction is a random combination of the residuals of training samples.
         """
-        scale = 1 / (self.values + ridge)
-        residuals = (self.vectors * scale) @ (self.vectors.T @ self.some) / (self.squares @ scale)[:, None]
-        draw = np.random.default_rng(self.seed).standard_normal((self.M, self.M))
-        noise = like(draw * weights, residuals) @ residuals
-        size = np.sqrt(extra.clip(0) / _numpy((noise**2).mean(1)).clip(1e-300))
-        predicted = self.some - residuals + noise * like(size, noise)[:, None]
-        whole = float(((predicted - self.some) ** 2).sum())
-        return float(((predicted.clip(min=0) - self.some) ** 2).sum()) / whole if whole > 0 else 1.0
+        residuals = self._left_out(ridge)[1]
+        sources = self.sources
+        noise = like(self.draw * weights[sources], residuals) @ residuals[index(sources, residuals)]
+        size = np.sqrt(extra.clip(0) / to_numpy((noise**2).mean(1)).clip(1e-300))
+        error = noise * like(size, noise)[:, None] - residuals
+        cut = (error + self.some_single).clip(min=0) - self.some_single
+        before, after = (to_numpy((each**2).sum(1)).astype(float) for each in (error, cut))
+        left = errors * after / before.clip(1e-300)
+        return left * (errors.mean() * after.mean() / max(before.mean() * left.mean(), 1e-300))
 
     # How much a single draw of training samples changes the error
 
-    def _draw_spread(self, N: int, lam: float) -> float:
+    def _draw_spread(self, N: int, lam: float, lambdas: Sequence[float]) -> float:
         """Standard deviation of the logarithm of the error over training sets of N samples.
 
-        From sets of up to a quarter of the pool, each fitted and tested on one half of it; beyond, as one over √N.
+        From sets of up to a quarter of the pool, fitted for all λ at once; beyond, as one over √N.
         """
-        largest = max(1, min(self.M // 4, LARGEST_DRAW))
-        size = min(N, largest)
+        size = min(N, max(1, min(self.M // 4, LARGEST_DRAW)))
         if (size, lam) not in self._spreads:
             rng = np.random.default_rng(self.seed)
             order = rng.permutation(self.M)
-            tested, others = order[: self.M // 2], order[self.M // 2 :]
-            errors = [self._subset_error(rng.permutation(others)[:size], tested, lam) for _ in range(DRAWS)]
-            logs = np.log(np.maximum(errors, 1e-300))
-            self._spreads[size, lam] = float(logs.std(ddof=1))
+            tested, others = order[: min(self.M // 2, TESTED)], order[self.M // 2 :]
+            errors = [self._subset_errors(rng.permutation(others)[:size], tested, lambdas) for _ in range(DRAWS)]
+            least = 1e-3 * np.mean(errors, axis=0) + 1e-300  # no draw is as good as one without an error
+            spreads = np.log(np.maximum(errors, least)).std(axis=0, ddof=1)
+            self._spreads |= {(size, each): float(spread) for each, spread in zip(lambdas, spreads, strict=True)}
         return self._spreads[size, lam] * np.sqrt(size / N)
 
-    def _subset_error(self, trained: np.ndarray, tested: np.ndarray, lam: float) -> float:
-        """The test error of a ridge on some of the pool's samples, from the Gram matrices alone."""
-        rows = _index(trained, self.gram)
-        K, k = self.gram[rows][:, rows], self.gram[rows][:, _index(tested, self.gram)]
-        dual = _solve(K, k, lam)
-        T = self.target_gram
-        cross = T[rows][:, _index(tested, T)]
-        own = T.diagonal()[_index(tested, T)]
-        squared = own - 2 * (dual * cross).sum(0) + (dual * (T[rows][:, rows] @ dual)).sum(0)
-        return float(squared.clip(min=0).mean()) / self.outputs
+    def _subset_errors(self, trained: np.ndarray, tested: np.ndarray, lambdas: Sequence[float]) -> list[float]:
+        """The test errors of ridges on some of the pool's samples."""
+        rows, others = index(trained, self.gram), index(tested, self.gram)
+        values, vectors = eigh(self.gram[rows][:, rows])
+        cross, targets = self.gram[others][:, rows] @ vectors, vectors.T @ self.sketch[rows]
+        found = []
+        for lam in lambdas:
+            residuals = self.sketch[others] - (cross / (values.clip(min=0) + lam)) @ targets
+            found.append(float((residuals**2).sum()) / len(tested) / self.outputs)
+        return found
 
 
 class _Equivalent(NamedTuple):
@@ -272,6 +296,11 @@ class _Equivalent(NamedTuple):
     train: float
     df: float
     reasons: tuple[str, ...]
+
+
+def _times(factor: float, point: Prediction) -> Prediction:
+    scaled = {name: getattr(point, name) * factor for name in ("error", "low", "high", "train_error", "per_sample")}
+    return point._replace(**scaled)
 
 
 def _mean_used(ca: np.ndarray) -> np.ndarray:
@@ -288,52 +317,14 @@ def _scale(n: int, df2: float, used: np.ndarray) -> float:
     return float(df2 / max(left, 1e-300))
 
 
-# Arrays
-
-
-def _flat(name: str, array: Any) -> Any:
-    """(samples, everything else) of real numbers."""
-    if not is_torch(array):
-        array = np.asarray(array)
-        if array.dtype.kind not in "fiub":
-            raise KoctError(f"{name} holds {array.dtype}; give real numbers")
-    if array.ndim == 0 or len(array) == 0:
-        raise KoctError(f"{name} has no samples; give an array of shape (samples, ...)")
-    array = array.reshape(len(array), -1)
-    single = str(array.dtype).rpartition(".")[2] == "float32"
-    return array if single else double(array)
-
-
-def _check_finite(name: str, array: Any) -> None:
-    for rows in blocks(len(array), array.shape[1]):
-        if not np.isfinite(float(array[rows].sum())):
-            raise KoctError(f"{name} has entries that are no finite numbers; remove these pairs")
-
-
-def _size(N: int) -> int:
-    if N < 1 or int(N) != N:
-        raise KoctError(f"N = {N}: give a whole number of samples, 1 or more")
-    return int(N)
-
-
-def _ridge(lam: float) -> float:
-    if not (np.isfinite(lam) and lam > 0):
-        raise KoctError(f"lambda = {lam}: give a number above 0; for no ridge, one far below the smallest eigenvalue")
-    return float(lam)
-
-
-def _solve(K: Any, right: Any, lam: float) -> Any:
-    values, vectors = eigh(K)
-    return (vectors / (values.clip(min=0) + lam)) @ (vectors.T @ right)
-
-
-def _numpy(array: Any) -> np.ndarray:
-    return array.cpu().numpy() if is_torch(array) else array
-
-
-def _index(numbers: np.ndarray, other: Any) -> Any:
-    if is_torch(other):
-        import torch
-
-        return torch.as_tensor(numbers, device=other.device)
-    return numbers
+def _sketch(y: Any, rng: np.random.Generator) -> Any:
+    """Sums of outputs with random signs: their squares have the same sum, up to chance. All outputs if they are few."""
+    count, outputs = y.shape
+    if outputs <= SKETCH:
+        return y
+    signs = like(rng.integers(0, 2, outputs) * 2 - 1, y)
+    sums = like(np.zeros((count, SKETCH)), y)
+    for first in range(0, outputs, SKETCH):
+        part = slice(first, min(first + SKETCH, outputs))
+        sums[:, : part.stop - first] += y[:, part] * signs[part]
+    return sums

@@ -20,6 +20,7 @@ from koct.workflow.sweep import Sweep
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a sweep
 STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
 LONGEST_NAME = 64  # characters: names become folders
+PREDICTED = ("spectral", "subsets", "fixed point")
 LARGEST = 2**63 - 1  # of whole numbers: costs, which are their products, remain numbers
 
 
@@ -68,6 +69,10 @@ class Grid(Configured):
     targets: tuple[float, ...] = option(
         "errors for which `budget.parquet` says how many samples reach them", default=(), above=0
     )
+    theory: bool = option(
+        "predict the curves of the networks that allow it, before any fit, from a pool of a seed of its own",
+        default=True,
+    )
 
 
 def read(config: Mapping[str, Any]) -> list[Sweep]:
@@ -103,6 +108,7 @@ def build(name: str, entry: Mapping[str, Any]) -> Sweep:
         grid.lambdas,
         grid.metric,
         grid.targets,
+        grid.theory,
     )
 
 
@@ -128,13 +134,20 @@ def _canonical(sweep: Sweep) -> dict[str, Any]:
         "archs": [
             {
                 **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
-                "name": arch.name,
-                "label": arch.label or arch.name.upper(),
-                "colour": arch.colour,
-                "marker": arch.marker,
+                **style(arch),
             }
             for arch in sweep.archs
         ],
+    }
+
+
+def style(arch: Architecture) -> dict[str, str]:
+    """What reports call an architecture, and how they draw it."""
+    return {
+        "name": arch.name,
+        "label": arch.label or arch.name.upper(),
+        "colour": arch.colour,
+        "marker": arch.marker,
     }
 
 
@@ -308,8 +321,17 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
             for text in arch.check(sweep.problem):
                 separator = "." if text.split(maxsplit=1)[0] in arch.options() else ": "
                 yield f"sweeps.{name}.{section(type(arch))}{separator}{text}"
+            for text in _check_predicted(arch):
+                yield f"sweeps.{name}: {text}"
         for path in sweep.problem.files():
             yield from _check_file(name, sweep.problem, path)
+
+
+def _check_predicted(arch: Architecture) -> Iterator[str]:
+    if arch.predicted not in (None, *PREDICTED):
+        yield f"{arch.source} has predicted = {arch.predicted!r}; it must be None or one of {', '.join(PREDICTED)}"
+    if arch.predicted == "fixed point" and not arch.needs() >= {"layers", "normal"}:
+        yield f"{arch.source} is predicted by the fixed point, which needs() must name 'layers' and 'normal' for"
 
 
 def _check_left_out(name: str, entry: Mapping[str, Any], left_out: Mapping[str, type[Architecture]]) -> Iterator[str]:

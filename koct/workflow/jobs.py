@@ -35,6 +35,7 @@ class Jobs:
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
         self.cells = [paths.cell(**cell) for sweep in self.study for cell in sweep.grid()]
+        self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
         self.device = settings.get("device", "auto")
         self.canonical = config.canonical(self.study)
@@ -90,6 +91,16 @@ class Jobs:
         ]
         return "|".join(found) or NONE
 
+    def predictions(self, cheap: bool) -> str:
+        """The sweeps whose next file is an architecture whose curve is predicted so."""
+        found = [
+            f"{re.escape(sweep.name)}(?=/{re.escape(arch.name)}\\.json)"
+            for sweep in self.study
+            for arch in sweep.predicted
+            if resources.cheap(sweep, resources.theory(sweep, arch)) == cheap
+        ]
+        return "|".join(found) or NONE
+
     # What a job depends on
 
     def pool_spec(self, wildcards: Wildcards) -> str:
@@ -135,6 +146,21 @@ class Jobs:
             wanted["evaluation"] = self.evaluation  # the same job evaluates
         return _spec("fit", wanted, sweep.problem.source, arch.source)[1:]
 
+    def theory_spec(self, wildcards: Wildcards) -> str:
+        return self._theory_spec(self.sweeps[wildcards.sweep], self.sweeps[wildcards.sweep].arch(wildcards.arch))
+
+    def _theory_spec(self, sweep: Sweep, arch: Architecture) -> str:
+        wanted = {
+            **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
+            "N": sweep.theory_pairs,
+            "seed": sweep.theory_seed,
+            "inputs": list(self._theory_inputs(sweep, arch)),
+            "at": sweep.predicted_at(arch),
+            "tests": sweep.sizes.test,
+            "metric": sweep.metric,
+        }
+        return _spec("theory", wanted, sweep.problem.source, arch.source)
+
     def recons_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
         wanted = {"problem": encode_problem(sweep.problem, layers=True), "archs": [arch.source for arch in sweep.archs]}
@@ -157,8 +183,26 @@ class Jobs:
             untrained = self._problem_spec("untrained", sweep, seeds=sweep.seeds) if about["untrained"] else None
             untrained = untrained and checksum_of(json.loads(untrained))
             sweeps.append({**kept, "archs": archs, "untrained": untrained})
-        config_hash = hashlib.sha256(self.canonical.encode()).hexdigest()
-        return _spec("collect", {"sweeps": sweeps, "config": config_hash})
+        return _spec("collect", {"sweeps": sweeps, "config": self._config_hash()})
+
+    def theories_spec(self) -> str:
+        """Of the collected predictions."""
+        sweeps = [
+            {
+                "name": sweep.name,
+                "label": sweep.problem.label,
+                "metric": sweep.metric,
+                "archs": [
+                    {**config.style(arch), "spec": checksum_of(json.loads(self._theory_spec(sweep, arch)))}
+                    for arch in sweep.predicted
+                ],
+            }
+            for sweep in self.study
+        ]
+        return _spec("collect-theory", {"sweeps": sweeps, "config": self._config_hash()})
+
+    def _config_hash(self) -> str:
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
 
     def calibration_spec(self) -> str:
         return _spec("calibrate", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
@@ -194,6 +238,19 @@ class Jobs:
     def _curve_inputs(self, name: str, arch_name: str) -> list[str]:
         return list(self._fit_inputs(self.sweeps[name], self.sweeps[name].arch(arch_name)).values())[1:]
 
+    def _theory_inputs(self, sweep: Sweep, arch: Architecture) -> dict[str, str]:
+        """The files of a prediction by name: those of a fit that all pairs are given to, of a seed without fits."""
+        found = self._fit_inputs(sweep, arch)
+        return {
+            name: found[name].format(sweep=sweep.name, seed=sweep.theory_seed)
+            for name in ("pool", "shared", "normal")
+            if name in found
+        }
+
+    def theory_input(self, wildcards: Wildcards) -> list[str]:
+        sweep = self.sweeps[wildcards.sweep]
+        return list(self._theory_inputs(sweep, sweep.arch(wildcards.arch)).values())
+
     def shared_input(self, wildcards: Wildcards) -> str | list[str]:
         """What a problem computes once per sweep, if it does."""
         return paths.shared(wildcards.sweep) if self.sweeps[wildcards.sweep].problem.has_shared else []
@@ -228,6 +285,10 @@ class Jobs:
         sweep = self.sweeps[wildcards.sweep]
         return resources.evaluate(sweep, sweep.arch(wildcards.arch), int(wildcards.N))
 
+    def theory_cost(self, wildcards: Wildcards) -> Cost:
+        sweep = self.sweeps[wildcards.sweep]
+        return resources.theory(sweep, sweep.arch(wildcards.arch))
+
     def cost(self, stage: Callable[[Sweep], Cost]) -> Callable[[Wildcards], Cost]:
         """Of a stage of a sweep."""
         return lambda wildcards: stage(self.sweeps[wildcards.sweep])
@@ -260,6 +321,10 @@ class Jobs:
             return name
         arch, N = wildcards.arch, int(wildcards.N)
         return name + groups.of_seed(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
+
+    def theory_group(self, wildcards: Wildcards) -> str:
+        """A prediction travels with its pool."""
+        return f"{wildcards.sweep}_seed{self.sweeps[wildcards.sweep].theory_seed}"
 
     def sweep_group(self, wildcards: Wildcards) -> str:
         """What a large job of all seeds travels with."""

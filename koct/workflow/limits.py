@@ -7,6 +7,7 @@ import math
 import os
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ class Job(NamedTuple):
     takes_gpu: bool = True
     processes: int = 1  # on one machine
     base: float = 0  # bytes of its cost, per process, that are no arrays
+    instead: str = ""  # another way out
 
 
 def check(study: Sequence[Sweep], settings: Mapping[str, Any], local: bool) -> None:
@@ -89,6 +91,9 @@ def _stages(sweep: Sweep) -> Iterator[Job]:
         yield Job("the normal matrix", lambda: resources.normal(sweep), sizes, takes_gpu=False)
     if "gram" in needs:
         yield Job("the Gram matrix", lambda: resources.gram(sweep), ["pool.train", *sizes])
+    for arch in sweep.predicted:
+        cost = partial(resources.theory, sweep, arch)
+        yield Job(f"the predicted curve of {arch.name}", cost, [*pool, *sizes], instead=", set theory to false")
 
 
 def _fit(sweep: Sweep, arch: Architecture) -> Job:
@@ -125,14 +130,14 @@ def _excess(sweep: Sweep, job: Job, limits: Limits) -> tuple[float, str | None]:
         memory = days = math.inf
     days /= GPU_SPEED if on_gpu else 1
     if not (math.isfinite(memory) and math.isfinite(days)):
-        return math.inf, f"{what} would cost more than a number can say; {_lower([*job.keys, *job.faster])}"
+        return math.inf, f"{what} would cost more than a number can say; {_lower(job, faster=True)}"
     if limits.memory is not None and memory > limits.memory:
         has = f"needs {_amount(memory / 1e9)} GB of memory, and a job may take {_amount(limits.memory / 1e9)} GB"
-        return memory / limits.memory, f"{what} {has}; {_lower(job.keys)}, or set memory_gb if there is more"
+        return memory / limits.memory, f"{what} {has}; {_lower(job)}, or set memory_gb if there is more"
     if days > limits.days:
         place = "a GPU" if on_gpu else "a core"
         takes = f"takes about {_amount(days)} days on {place}, and longest_days is {_amount(limits.days)}"
-        return days / limits.days, f"{what} {takes}; {_lower([*job.keys, *job.faster])}, or raise longest_days"
+        return days / limits.days, f"{what} {takes}; {_lower(job, faster=True)}, or raise longest_days"
     return 0, None
 
 
@@ -150,8 +155,10 @@ def _whole(configured: Configured) -> list[str]:
     ]
 
 
-def _lower(keys: Sequence[str]) -> str:
-    return f"lower {' or '.join(filter(None, [', '.join(keys[:-1]), *keys[-1:]]))}" if keys else "make it smaller"
+def _lower(job: Job, faster: bool = False) -> str:
+    keys = [*job.keys, *(job.faster if faster else [])]
+    smaller = f"lower {' or '.join(filter(None, [', '.join(keys[:-1]), *keys[-1:]]))}" if keys else "make it smaller"
+    return smaller + job.instead
 
 
 def _amount(value: float) -> str:

@@ -33,5 +33,9 @@ def untrained(sweep: str) -> str:
     return f"results/untrained/{sweep}.json"
 
 
+def theory(sweep: str, arch: str) -> str:
+    return f"results/theory/{sweep}/{arch}.json"
+
+
 def picture(sweep: str) -> str:
     return f"results/fig_recons_{sweep}.png"

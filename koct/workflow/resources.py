@@ -19,6 +19,7 @@ UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hou
 INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
+DRAWS = 12  # fits of a prediction by subsets at every N, as in koct/theory.py
 
 
 def pool(sweep: Sweep) -> Cost:
@@ -56,6 +57,30 @@ def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
     operations = 1e11 + (40 + sweep.sizes.held_out) * dense
     operations += sweep.sizes.held_out * (work.layers.operations + 4 * N * (work.x_size + work.y_size))
     return Cost(operations, 12 * pairs + 32 * N**2, 8 * pairs + 32 * N**2)
+
+
+def theory(sweep: Sweep, arch: Architecture) -> Cost:
+    """Of a predicted curve. Measured on two cores of a Xeon: 9 s for FC at H = 256, 2,148 pairs, 45 points."""
+    M, size = sweep.theory_pairs, sweep.problem.x_size
+    pairs = M * (size + sweep.problem.y_size)
+    points = len(sweep.predicted_at(arch)) * (len(sweep.lambdas) if arch.uses_lambdas else 1)
+    if arch.predicted == "spectral":
+        operations = 0.3 * M**2 * size + 8 * M**3 + points * 800 * M**2
+        return Cost(operations, 6 * pairs + 80 * M**2, 5 * pairs + 80 * M**2)
+    if arch.predicted == "fixed point":
+        full = 100 * M * size**3 if M * size**3 < 5e8 else 0  # of a point, as in koct/risk/fixed_point.py
+        drawn = 18 * len(sweep.lambdas) * size**3  # three sizes, six draws
+        operations = 10.0 * size**3 + drawn + points * (full + 3 * M * size**2)
+        arrays = 64 * size**2 + 32 * M * size + (24 * M * size**2 if full else 0)
+        return Cost(operations, 6 * pairs + arrays, 5 * pairs + arrays)
+    fits = [fit(sweep, arch, N) for N in sweep.predicted_at(arch)]
+    if UNKNOWN in fits:
+        return UNKNOWN
+    return Cost(
+        DRAWS * sum(cost.operations for cost in fits),
+        6 * pairs + max(cost.host_bytes for cost in fits),
+        5 * pairs + max(cost.gpu_bytes for cost in fits),
+    )
 
 
 def untrained(sweep: Sweep) -> Cost:

@@ -13,6 +13,7 @@ from koct.workflow.sources import digest, file_of, reached
 # Of stages that know neither problem nor architecture; a verb of the command line is a stage.
 MODULES = {
     "collect": ("koct.results",),
+    "collect-theory": ("koct.results",),
     "calibrate": ("koct.results",),
     "budgets": ("koct.results",),
     "norms": ("koct.norms", "koct.report.tables"),
@@ -21,7 +22,9 @@ MODULES = {
     "table-fullscale": ("koct.report.tables",),
     "table-budget": ("koct.report.tables",),
     "table-structural": ("koct.report.tables",),
+    "table-theory": ("koct.report.theory",),
     "figure-sweeps": ("koct.report.figures",),
+    "figure-theory": ("koct.report.theory",),
 }
 # And of those that know the problem.
 PROBLEM_MODULES = {
@@ -54,6 +57,8 @@ def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
     networks = [registry.module_of(arch, Architecture) for arch in archs]
     if stage == "figure-recons":
         return ("koct.report.recons", metric, found, *networks)
+    if stage == "theory":
+        return ("koct.theory", *metrics.modules(), found, *networks)
     launched = ["koct.distributed"] if any(registry.architecture(arch).launch == "torchrun" for arch in archs) else []
     return ("koct.cells", metric, found, *networks, *launched)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from koct.contracts import Architecture, Cost, Problem, Sizes, Workload
+
+FIRST_THEORY_SEED = 101
+ENOUGH_THEORY_PAIRS = 2048
+MOST_THEORY_PAIRS = 4096  # an eigendecomposition of that size takes a core half a minute
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,34 @@ class Sweep:
     lambdas: tuple[float, ...]
     metric: str
     targets: tuple[float, ...]
+    theory: bool
 
     @property
     def pictured(self) -> bool:
         """Whether a figure shows its reconstructions."""
         return self.problem.pictured and len(self.problem.y_shape) == 2
+
+    @property
+    def theory_seed(self) -> int:
+        """Of the pool that curves are predicted from: one that no cell uses."""
+        return next(seed for seed in itertools.count(FIRST_THEORY_SEED) if seed not in self.seeds)
+
+    @property
+    def predicted(self) -> tuple[Architecture, ...]:
+        """The architectures whose curves are predicted."""
+        wanted = self.theory and not any(self.problem.check((self.theory_seed,), self.sizes))
+        alone = [arch for arch in self.archs if arch.launch == "process" and not arch.requires_cell]
+        return tuple(arch for arch in alone if wanted and arch.predicted)
+
+    @property
+    def theory_pairs(self) -> int:
+        """What predictions are made from."""
+        return min(self.sizes.total, max(*self.N, ENOUGH_THEORY_PAIRS), MOST_THEORY_PAIRS)
+
+    def predicted_at(self, arch: Architecture) -> tuple[int, ...]:
+        """The N of predictions: those of the grid and, where that needs no fits, octaves up to the pairs at hand."""
+        more = [max(self.N) * factor for factor in (2, 4, 8)] if arch.predicted != "subsets" else []
+        return (*self.N, *(N for N in more if self.theory_pairs >= N))
 
     def arch(self, name: str) -> Architecture:
         """The architecture of a name, or of what config.yaml calls it."""

@@ -1,0 +1,271 @@
+"""The budget planner with pairs at hand: when the predicted curve is used, what it gains, and when it loses."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koct.cli import main
+from koct.risk.budget import Forecast, Pilot
+from koct.risk.curve import Curve
+from koct.risk.laws import LAWS
+from koct.risk.spectral import Spectral
+from koct.risk.theory_law import Theory
+
+PAIRS, FEATURES, OUTPUTS = 160, 60, 4
+RIDGES = 10.0 ** np.arange(-3, 4)
+DOCS_PILOT = ROOT / "docs/pilot.csv"
+
+
+def draw(count, seed):
+    """Pairs of a noisy linear map, with a spectrum that decays."""
+    decay = np.arange(1.0, FEATURES + 1) ** -0.7
+    truth = np.random.default_rng(0).standard_normal((FEATURES, OUTPUTS))
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((count, FEATURES)) * decay
+    return x, x @ truth + 0.3 * rng.standard_normal((count, OUTPUTS))
+
+
+def error(N, seed):
+    """The mean squared error of ridge regression on N samples, at the best strength."""
+    (x, y), (new_x, new_y) = draw(N, [1, seed]), draw(500, [2, seed])
+    values, vectors = np.linalg.eigh(x @ x.T)
+    found = ((vectors / (values.clip(0) + ridge)) @ (vectors.T @ y) for ridge in RIDGES)
+    return min(((new_x @ (x.T @ dual) - new_y) ** 2).mean() for dual in found)
+
+
+def pilot(*sizes, seeds=5, first=0):
+    return Pilot(np.array(sizes, float), np.array([[error(N, first + s) for N in sizes] for s in range(seeds)]))
+
+
+def shaped(shape, sizes, noise=0.03, seeds=5):
+    """A pilot that follows `shape`, with noise."""
+    N = np.array(sizes, float)
+    draws = np.random.default_rng(3).standard_normal((seeds, len(N)))
+    return Pilot(N, shape(N) * np.exp(noise * draws))
+
+
+@pytest.fixture(scope="module")
+def curve():
+    return Curve(Spectral().fit(*draw(PAIRS, 7)))
+
+
+@pytest.fixture(scope="module")
+def true():
+    return {N: np.mean([error(N, 100 + s) for s in range(15)]) for N in (64, 128, 256)}
+
+
+def misses(forecast, true):
+    return np.log(forecast.predict(list(true))[0] / list(true.values()))
+
+
+# When it is used
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first", "why"),
+    [
+        ((8, 16), 0, "only two N, so no law could be tested on held-out points; the curve predicted from 160 pairs"),
+        ((16, 18), 20, "the curve predicted from 160 pairs is used"),
+        ((14, 15, 16), 10, "falls by less than twice its noise, too little to tell a law"),
+        ((8, 16, 32), 30, "the curve predicted from 160 pairs"),
+    ],
+)
+def test_on_a_short_or_flat_pilot_the_predicted_curve_takes_over(curve, true, sizes, first, why):
+    runs = pilot(*sizes, first=first)
+    alone, both = Forecast(runs), Forecast(runs, theory=curve)
+    assert both.law_ == "theory"
+    assert why in both.required(true[64]).reason
+    assert np.abs(misses(both, true)).max() < 0.2
+    assert np.square(misses(both, true)).mean() < np.square(misses(alone, true)).mean()
+    _, low, high = both.predict(list(true))
+    assert ((low < list(true.values())) & (list(true.values()) < high)).all()
+
+
+def test_the_interval_is_narrower_than_without_pairs_and_widens_beyond_the_pilot(curve):
+    runs = pilot(8, 16)
+    widths = []
+    for theory in (None, curve):
+        _, low, high = Forecast(runs, theory=theory).predict([16, 64, 1024])
+        widths.append(np.log(high / low))
+    assert (widths[1][1:] < widths[0][1:] / 2).all()
+    assert (np.diff(widths[1]) > 0).all()
+    doubt = Theory(curve).doubt(np.array([8.0, 16, 64, 1024]), 16)
+    assert (doubt[:2] == 0).all()  # the scale takes up what the prediction is off by in the pilot
+    assert (np.diff(doubt[1:]) > 0).all()
+
+
+def test_a_requirement_beyond_the_pairs_says_so(curve):
+    answer = Forecast(pilot(8, 16), theory=curve).required(Theory(curve).predict({"scale": np.ones(1)}, [400])[0, 0])
+    assert answer.n == pytest.approx(400, rel=0.3)
+    assert answer.n_low < answer.n < answer.n_high
+    assert "beyond the 160 pairs" in answer.reason
+
+
+# When it is not
+
+AGAINST = {  # the pilot's errors from N and the predicted error
+    "a fall that is too fast": (lambda N, predicted: 1 / N, (8, 16, 32), "contradicts the curve predicted from 160"),
+    "no fall, two N": (lambda N, predicted: 0 * N + 0.2, (8, 64), "contradicts the curve predicted from 160 pairs"),
+    "another metric": (lambda N, predicted: np.sqrt(predicted), (4, 8, 16, 32), "contradicts the curve predicted"),
+    "runs beyond the pairs": (lambda N, predicted: predicted, (32, 64, 128, 256), "goes beyond the 160 pairs"),
+}
+
+
+@pytest.mark.parametrize(("shape", "sizes", "why"), AGAINST.values(), ids=AGAINST)
+def test_what_the_pilot_speaks_against_changes_nothing(curve, shape, sizes, why):
+    runs = shaped(lambda N: shape(N, np.exp(Theory(curve).log_error(N))), sizes)
+    alone, both = Forecast(runs), Forecast(runs, theory=curve)
+    assert both.law_ == alone.law_ != "theory"
+    np.testing.assert_array_equal(both.predict([16, 256, 4096]), alone.predict([16, 256, 4096]))
+    assert why in both.required(0.1).reason
+    insisting = Forecast(runs, law="theory", theory=curve)
+    assert insisting.law_ == "theory"
+    assert why in insisting.required(0.1).reason
+
+
+def test_a_law_that_predicts_the_next_N_better_wins(curve):
+    sizes = np.array([4.0, 8, 16, 32, 64, 128])
+    power = LAWS["power"].fit(sizes, np.exp(Theory(curve).log_error(sizes))[None], np.ones(6))  # close to it
+    forecast = Forecast(shaped(lambda N: LAWS["power"].predict(power, N)[0], sizes, noise=0.002), theory=curve)
+    assert forecast.scores_["power"] < forecast.scores_["theory"]
+    assert forecast.law_ == "power"
+    assert "predicted the next N worse than floor + a N^(−b)" in forecast.required(0.1).reason
+
+
+def test_a_flagged_prediction_does_not_take_over_and_has_a_wide_interval(curve):
+    flagged = [
+        point._replace(trusted=False, reason="a few rare samples") if point.N >= 32 else point
+        for point in curve.octaves
+    ]
+    doubtful = SimpleNamespace(theory=curve.theory, octaves=flagged)
+    forecast = Forecast(pilot(8, 16), theory=doubtful)
+    assert forecast.law_ == "power"
+    assert "not to be trusted beyond the pilot: a few rare samples" in forecast.required(0.2).reason
+    sure, unsure = (Theory(each).doubt(np.array([64.0]), 16)[0] for each in (curve, doubtful))
+    assert unsure > 3 * sure
+
+
+# The law itself
+
+
+def test_the_law_is_the_predicted_curve_and_goes_on_beyond_it(curve):
+    law, theta = Theory(curve), {"scale": np.array([2.0])}
+    N = [point.N for point in curve.octaves]
+    np.testing.assert_allclose(law.predict(theta, N)[0], [2 * point.error for point in curve.octaves])
+    middle = np.sqrt(law.predict(theta, [32])[0] * law.predict(theta, [64])[0])
+    np.testing.assert_allclose(law.predict(theta, [np.sqrt(32 * 64)])[0], middle)
+    end = law.predict(theta, [N[-2], N[-1], 2 * N[-1]])[0]
+    assert end[2] / end[1] == pytest.approx(end[1] / end[0])
+
+
+@given(st.floats(4, 1e6), st.floats(0.01, 100))
+def test_solving_inverts_predicting(curve, N, scale):
+    law, theta = Theory(curve), {"scale": np.array([scale]), "smallest": np.array([4.0])}
+    assert law.solve(theta, law.predict(theta, [N])[0])[0] == pytest.approx(N, rel=1e-6)
+
+
+def test_the_scale_is_the_pilots_unless_noise_hides_it(curve):
+    law, N = Theory(curve), np.array([8.0, 16, 32])
+    follows = np.exp(law.log_error(N))[None]
+    for factor in (0.01, 1.1, 1000):
+        assert law.fit(N, factor * follows, np.full(3, 1e6))["scale"][0] == pytest.approx(factor, rel=1e-3)
+    assert 1 < law.fit(N, 1.1 * follows, np.full(3, 1 / 0.3**2))["scale"][0] < 1.05
+    assert law.fit(N, 50 * follows, np.full(3, 1 / 0.3**2))["scale"][0] == pytest.approx(50, rel=0.05)
+
+
+def test_an_error_in_other_units_is_welcome_and_remarked_on(curve):
+    runs = pilot(8, 16, 32)
+    plain, scaled = Forecast(runs, theory=curve), Forecast(Pilot(runs.N, 100 * runs.errors), theory=curve)
+    assert scaled.law_ == "theory"
+    assert scaled.required(20.0).n == pytest.approx(plain.required(0.2).n, rel=0.15)
+    assert "check that the pilot's error is a mean squared one" in scaled.required(20.0).reason
+    assert "check that" not in plain.required(0.2).reason
+
+
+def test_extreme_pilots_give_finite_answers_without_a_warning(curve, recwarn):
+    for N, errors in (([2, 10**15], [1e60, 1e-60]), ([2, 3, 10**15], [1e60, 1e-60, 1e60]), ([4, 8, 16], [1e-60] * 3)):
+        for law in ("auto", "theory"):
+            forecast = Forecast(Pilot.from_points(N, errors), law, theory=curve)
+            for target in (1e-60, 1.0, 1e60):
+                answer = forecast.required(target)
+                assert np.isfinite([answer.error, answer.error_low, answer.error_high]).all()
+    assert not recwarn
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A pilot of one arch and of two, and the pairs in both forms."""
+    folder = tmp_path_factory.mktemp("pairs")
+    x, y = draw(PAIRS, 7)
+    np.savez(folder / "pairs.npz", x=x, y=y)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", y)
+    rows = [(N, seed, error(N, seed)) for N in (8, 16) for seed in range(5)]
+    (folder / "one.csv").write_text("N,seed,error\n" + "".join(f"{N},{s},{e}\n" for N, s, e in rows))
+    both = "".join(f"{arch},{N},{s},{e * f}\n" for arch, f in (("fc", 1), ("ko", 0.5)) for N, s, e in rows)
+    (folder / "two.csv").write_text("arch,N,seed,error\n" + both)
+    return folder
+
+
+def test_the_command_prints_the_law_and_why(files, capsys):
+    arguments = ["budget", files / "one.csv", "--target", 0.3, "--pairs", files / "pairs.npz"]
+    assert main([*map(str, arguments), "--plot", str(files / "plot.png")]) == 0
+    text = capsys.readouterr().out
+    assert "predicted from 160 pairs × " in text.splitlines()[2]
+    assert "the curve predicted from 160 pairs is used; it is scaled by " in text
+    assert (files / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def answers(capsys, *arguments):
+    assert main([*map(str, arguments), "--json"]) == 0
+    return {answer["arch"]: answer for answer in json.loads(capsys.readouterr().out)}
+
+
+def test_json_with_pairs_for_one_of_two_archs(files, capsys):
+    command = ["budget", files / "two.csv", "--target", 0.3]
+    without = answers(capsys, *command)
+    found = answers(capsys, *command, "--pairs", files / "x.npy", files / "y.npy", "--pairs-arch", "fc")
+    assert found["fc"]["law"] == "theory"
+    assert found["fc"]["n_high"] < (without["fc"]["n_high"] or np.inf)
+    assert found["ko"] == without["ko"]  # theirs are no pairs of ko
+    asked = answers(capsys, *command, "--pairs", files / "pairs.npz", "--pairs-arch", "fc", "--law", "theory")
+    assert (asked["fc"]["law"], asked["ko"]["law"]) == ("theory", "power")
+    fixed = answers(capsys, *command, "--pairs", files / "pairs.npz", "--pairs-arch", "fc", "--lam", 1000)
+    assert fixed["fc"]["error"] != found["fc"]["error"]
+
+
+def test_scores_name_the_theory_only_with_pairs(files, capsys):
+    plain = answers(capsys, "budget", DOCS_PILOT, "--target", 0.02)
+    assert all(set(answer["scores"]) == set(LAWS) for answer in plain.values())
+    pairs = ["--pairs", files / "pairs.npz", "--pairs-arch", "fc"]
+    found = answers(capsys, "budget", DOCS_PILOT, "--target", 0.02, *pairs)
+    assert found["ko"] == plain["ko"]
+    assert set(found["fc"]["scores"]) == {*LAWS, "theory"}
+
+
+WRONG = {
+    "no such file": ("one.csv", ["--pairs", "nowhere.npz"], "nowhere.npz: No such file or directory"),
+    "no pairs in it": ("one.csv", ["--pairs", "one.csv"], "is no NumPy file of numbers"),
+    "which arch": ("two.csv", ["--pairs", "pairs.npz"], "say with --pairs-arch which: fc, ko"),
+    "no such arch": ("two.csv", ["--pairs", "pairs.npz", "--pairs-arch", "cnn"], "no such arch; choose one of fc, ko"),
+    "a law without pairs": ("one.csv", ["--law", "theory"], "and there are none; give --pairs"),
+    "a ridge without pairs": ("one.csv", ["--lam", "1"], "are about pairs; give --pairs, or omit them"),
+    "an unknown law": ("one.csv", ["--law", "x", "--pairs", "pairs.npz"], "choose one of auto, power, rate, paper, la"),
+}
+
+
+@pytest.mark.parametrize(("runs", "given", "message"), WRONG.values(), ids=WRONG)
+def test_a_mistake_is_one_line_with_the_fix(files, capsys, monkeypatch, runs, given, message):
+    monkeypatch.chdir(files)
+    assert main(["budget", runs, "--target", "0.3", *given]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.strip().splitlines()) == 1

@@ -1,0 +1,380 @@
+"""docs/curve.md as it stands, run; predicted curves against fits to real data; what `koct curve` says and refuses."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+
+from koct.cli import main
+from koct.errors import KoctError
+from koct.report import curve as report
+from koct.report import figures
+from koct.risk.curve import Curve, read_pairs
+from koct.risk.spectral import Spectral
+
+PAGE = ROOT / "docs/curve.md"
+NUMBER = r"\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?"
+
+
+# The page
+
+
+def blocks(text):
+    """(language, text) of every block of code."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.S | re.M)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def printed(folder):
+    """[(what the page shows, what was printed)]; all of its code is run in order, Python in one session."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    found, output, session = [], "", {}
+    with contextlib.chdir(folder):
+        for language, text in blocks(PAGE.read_text()):
+            if language == "text":
+                found.append((text, output))
+                output = ""
+                continue
+            assert not output, f"the page does not show {output}"
+            if language == "python":
+                with contextlib.redirect_stdout(io.StringIO()) as stream:
+                    exec(text, session)
+                output = stream.getvalue()
+            else:
+                command, environment = ["bash", "-euc", text], {**os.environ, "PATH": path}
+                done = subprocess.run(command, env=environment, capture_output=True, text=True)
+                assert (language, done.returncode) == ("sh", 0), done.stderr
+                output = done.stdout
+    return found
+
+
+def rounding(shown):
+    """How far a printed number may be from another one that was rounded on another machine."""
+    number = Decimal(shown.replace(",", ""))
+    return max(10.0 ** number.as_tuple().exponent, 0.005 * abs(float(number)))
+
+
+def check_same(shown, text):
+    """The same words, and the same numbers but for the last digit; spaces and rules may be wider."""
+    shown, text = (re.sub(r"-{3,}", "---", " ".join(each.split())) for each in (shown, text))
+    assert re.sub(NUMBER, "#", text) == re.sub(NUMBER, "#", shown)
+    for a, b in zip(re.findall(NUMBER, shown), re.findall(NUMBER, text), strict=True):
+        assert float(b.replace(",", "")) == pytest.approx(float(a.replace(",", "")), rel=0, abs=rounding(a)), (a, b)
+
+
+def test_all_code_of_the_page_prints_what_the_page_shows(printed, folder):
+    assert len(printed) == 3
+    for shown, text in printed:
+        check_same(shown, text)
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_comparison_sees_other_words_and_other_numbers():
+    check_same("N = 1,786 takes 0.0332\n----\n", "N = 1,787  takes 0.0331\n-----\n")
+    for other in (
+        "N = 1,800 takes 0.0332\n",
+        "N = 1,786 takes 0.0335\n",
+        "N = 1,786 needs 0.0332\n",
+        "N = 1,786 takes\n",
+    ):
+        with pytest.raises(AssertionError):
+            check_same("N = 1,786 takes 0.0332\n", other)
+
+
+def test_fits_to_other_digits_give_what_the_page_predicts(printed):
+    """Within 6 %; 10 % beyond the 400 pairs."""
+    rows = np.array([re.findall(NUMBER, line) for line in printed[1][1].splitlines()], float)
+    assert rows[:, 0].tolist() == [16, 64, 256, 1024]
+    assert rows[:3, 1] == pytest.approx(rows[:3, 2], rel=0.06)
+    assert rows[3, 1] == pytest.approx(rows[3, 2], rel=0.1)
+
+
+def test_the_target_of_the_page_is_out_of_reach_as_its_open_interval_allows():
+    digits = load_digits()
+    everything = Spectral().fit(digits.images, np.eye(10)[digits.target])
+    assert everything.leave_one_out(400) == pytest.approx(0.0332, abs=5e-5)
+    assert "The error is 0.0332 with all 1,797 digits" in " ".join(PAGE.read_text().split())
+
+
+def test_koct_itself_needs_no_scikit_learn():
+    assert not [path for path in (ROOT / "koct").rglob("*.py") if "sklearn" in path.read_text()]
+
+
+# Real data
+
+
+def standardised(array):
+    array = np.reshape(array, (len(array), -1)).astype(float)
+    return (array - array.mean(0)) / array.std(0)
+
+
+def real(name):
+    """x, y and the number of pairs. Pixels from 0 to 1; other columns have mean 0 and standard deviation 1."""
+    if name in ("digits", "halves"):
+        digits = load_digits()
+        images = digits.images / 16
+        if name == "digits":
+            return images.reshape(-1, 64), np.eye(10)[digits.target], 400
+        return images[:, :, :4].reshape(-1, 32), images[:, :, 4:].reshape(-1, 32), 400
+    data = load_diabetes() if name == "diabetes" else load_breast_cancer()
+    return standardised(data.data), standardised(data.target), 220 if name == "diabetes" else 280
+
+
+def fitted_error(x, y, train, test, lam):
+    """Of ridge regression, in the smaller of its two forms."""
+    a, b = x[train], y[train]
+    if len(a) < x.shape[1]:
+        M = a.T @ np.linalg.solve(a @ a.T + lam * np.eye(len(a)), b)
+    else:
+        M = np.linalg.solve(a.T @ a + lam * np.eye(x.shape[1]), a.T @ b)
+    return ((x[test] @ M - y[test]) ** 2).mean()
+
+
+@pytest.fixture(scope="module")
+def against_fits():
+    """{name: (predicted, measured, covered)}, each of shape (pools, points).
+
+    Pools are drawn at random. Training sets are drawn from the pool, because N goes up to all of it, and tested on all
+    samples outside the pool. `covered` is whether the error of a single training set lies in its interval.
+    """
+    found = {}
+    for name in ("digits", "halves", "diabetes", "cancer"):
+        x, y, M = real(name)
+        sizes, rows = [*(N for N in (16, 32, 64, 128, 256) if N < M), M], []
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            pool, test = np.split(rng.permutation(len(x)), [M])
+            for point in Spectral().fit(x[pool], y[pool]).curve(sizes, [0.1, 10.0], tests=len(test)):
+                draws = 1 if point.N == M else 10
+                errors = [fitted_error(x, y, rng.permutation(pool)[: point.N], test, point.lam) for _ in range(draws)]
+                rows.append((point.error, np.mean(errors), point.low <= errors[0] <= point.high))
+        found[name] = np.array(rows, float).reshape(10, -1, 3).transpose(2, 0, 1)
+    return found
+
+
+def test_real_curves_are_foreseen_on_average_over_pools(against_fits):
+    """The method's own error. Flagged points count too."""
+    off = {
+        name: abs(predicted.mean(0) / measured.mean(0) - 1) for name, (predicted, measured, _) in against_fits.items()
+    }
+    together = np.concatenate(list(off.values()))
+    assert len(together) == 12 + 12 + 10 + 12
+    assert np.median(together) < 0.06
+    assert together.max() < 0.15
+
+
+@pytest.mark.parametrize("name", ["digits", "halves"])
+def test_a_single_pool_with_many_outputs_is_enough(against_fits, name):
+    """Of the sets with ten and more outputs, every pool is right to 15 % at every N and λ."""
+    predicted, measured, _ = against_fits[name]
+    off = abs(predicted / measured - 1)
+    assert np.median(off) < 0.06
+    assert off.max() < 0.15
+
+
+def test_the_intervals_hold_on_real_data(against_fits):
+    """Also where a single pool of one output is 10 % off, because its 220 or 280 residuals are a small sample."""
+    covered = {name: covered.mean() for name, (*_, covered) in against_fits.items()}
+    assert min(covered.values()) >= 0.8
+    assert np.mean(list(covered.values())) >= 0.85
+
+
+# Points, targets and the picture
+
+
+@pytest.fixture(scope="module")
+def curve():
+    """Of the page's digits."""
+    x, y, _ = real("digits")
+    pool = np.random.default_rng(0).permutation(len(x))[:400]
+    return Curve(Spectral().fit(x[pool], y[pool]))
+
+
+def test_intervals_hold_their_estimates_and_easier_targets_take_fewer_samples(curve):
+    assert all(point.low <= point.error <= point.high for point in curve.octaves)
+    found = [curve.required(target) for target in np.geomspace(0.02, 0.2, 40)]
+    ends = np.array([[required.n_low, required.n, required.n_high] for required in found], float)  # None becomes NaN
+    ends = np.nan_to_num(ends, nan=1e9)
+    assert (ends[:, 0] <= ends[:, 1]).all()
+    assert (ends[:, 1] <= ends[:, 2]).all()
+    assert (ends[1:] <= ends[:-1]).all()
+    assert {required.reachable for required in found} == {True, False}
+
+
+@pytest.mark.parametrize("target", [0.033, 0.036, 0.045, 0.06])
+def test_the_curve_is_at_the_target_where_it_is_said_to_be(curve, target):
+    required = curve.required(target)
+    assert curve.at([required.n])[0].error == pytest.approx(target, rel=0.03)
+    assert curve.at([required.n_low])[0].low == pytest.approx(target, rel=0.03)
+
+
+def test_what_lies_beyond_the_pairs_is_called_an_extrapolation(curve):
+    seen = set()
+    for target in np.geomspace(0.028, 0.09, 12):
+        required = curve.required(target)
+        beyond = required.n is None or required.n > 400
+        said = report.as_text(curve, curve.octaves[:1], target)
+        assert beyond == bool(required.reason)
+        assert ("This is an extrapolation: beyond the 400 pairs" in said) == (beyond and required.reachable)
+        assert (json.loads(report.as_json(curve, [], target))["trusted"]) != beyond
+        seen.add(beyond)
+    assert seen == {True, False}
+    said = report.as_text(curve, curve.octaves, None)
+    assert re.findall(r"^([\d,]+) .*\[1\]$", said, re.M) == ["800", "1,600", "3,200"]
+    assert "\n[1] beyond the 400 pairs" in said
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (0.5, r"takes 2 samples or fewer \(90 % interval: 2 to 2\)\.\n$"),
+        (0.05, r"takes about \d+ samples \(90 % interval: \d+ to \d+\)\.\n$"),
+        (0.03, r"may take about [\d,]+ samples, \d+ at least, or never be reached\.\nThis is an extrapolation: .*\n$"),
+        (0.025, r"is not reached with up to 3,200 samples, 8 times the pairs; the lower end .* with [\d,]+\.\n$"),
+        (0.001, r"is not reached with up to 3,200 samples, 8 times the pairs\.\n$"),
+    ],
+)
+def test_every_kind_of_answer_has_its_sentence(curve, target, words):
+    assert re.search(f"An error of {target} {words}", report.as_text(curve, curve.octaves, target))
+
+
+def test_json_has_all_numbers_of_the_text(curve):
+    found = json.loads(report.as_json(curve, curve.octaves, 0.03))
+    assert set(found["points"][0]) == {"N", "lam", "error", "low", "high", "trusted", "reason"}
+    wanted = {"pairs", "outputs", "points", "target", "n", "n_low", "n_high", "reachable", "trusted", "reason"}
+    assert set(found) == wanted
+    assert found["n_high"] is None
+    assert found["n_low"] < 1000 < found["n"]
+
+
+def test_the_picture_names_its_parts_at_the_width_of_a_column(curve, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, paths: drawn.append(figure))
+    report.plot(curve, 0.03, tmp_path / "curve.pdf")
+    x = np.random.default_rng(0).standard_normal((80, 80))
+    report.plot(Curve(Spectral().fit(x, x[:, :3] + x[::-1, :3]), 1e-6), None, tmp_path / "peak.pdf")
+    texts = [[text.get_text() for text in figure.axes[0].texts] for figure in drawn]
+    n = curve.required(0.03).n
+    assert texts == [["400 pairs", "target 0.03", f"$N$ ≈ {n:,}"], ["80 pairs"]]
+    legends = [[text.get_text() for legend in figure.legends for text in legend.get_texts()] for figure in drawn]
+    assert legends[0] == ["predicted", "extrapolated", "90 % interval"]
+    assert legends[1][3:] == ["not to be trusted: close to the rank of the data, where the error peaks"]
+    assert all(figure.get_figwidth() < 3.5 for figure in drawn)
+
+
+# Bad input
+
+
+def numbers(*shape):
+    return np.random.default_rng(0).standard_normal(shape)
+
+
+def with_entry(array, value):
+    array[3, 0] = value
+    return array
+
+
+BAD = {
+    "NaN in x": (
+        with_entry(numbers(9, 2), np.nan),
+        numbers(9),
+        "x has entries that are no finite numbers, first in pair 3",
+    ),
+    "infinity in y": (numbers(9, 2), with_entry(numbers(9, 2), -np.inf), "y has entries that are no finite numbers"),
+    "one pair": (numbers(1, 2), numbers(1, 2), "1 pair tells nothing about others; give at least 2"),
+    "constant x": (np.ones((9, 2)), numbers(9, 1), "x is the same in all pairs"),
+    "zero x": (np.zeros((9, 2)), numbers(9, 1), "x is zero in all pairs"),
+    "zero y": (numbers(9, 2), np.zeros((9, 1)), "y is zero in all pairs, so there is nothing to learn"),
+    "lengths": (numbers(9, 2), numbers(8, 2), "x has 9 samples and y has 8"),
+    "complex numbers": (numbers(9, 2) * 1j, numbers(9), "x holds complex128; give real numbers"),
+    "text": (numbers(9, 2), np.array(["a"] * 9), "y holds <U1; give real numbers"),
+    "objects": (np.array([None] * 9), numbers(9), "holds Python objects; save numbers"),
+    "empty": (numbers(0, 2), numbers(0, 1), "x has no samples; give an array of shape (samples, ...)"),
+    "one number": (numbers(), numbers(), "x has no samples"),
+    "no outputs": (numbers(9, 2), numbers(9, 0), "y has shape (9, 0), so no numbers per sample"),
+    "no inputs": (numbers(9, 0), numbers(9), "x has shape (9, 0), so no numbers per sample"),
+    "huge": (1e200 * numbers(9, 2), numbers(9), "whose squares float64 cannot hold; rescale it"),
+    "huge in single precision": (numbers(9, 2), np.float32(1e25 * numbers(9)), "whose squares float32 cannot hold"),
+    "tiny": (1e-200 * numbers(9, 2), numbers(9), "whose squares float64 cannot hold; rescale it"),
+}
+
+
+def refused(capsys, *arguments):
+    """The one line that a command ends with."""
+    assert main(["curve", *map(str, arguments)]) == 2
+    said = capsys.readouterr()
+    (line,) = said.err.splitlines()
+    assert said.out == ""
+    return line
+
+
+@pytest.mark.parametrize(("x", "y", "words"), BAD.values(), ids=BAD)
+def test_bad_pairs_are_refused_in_one_sentence(tmp_path, capsys, x, y, words):
+    np.savez(tmp_path / "pairs.npz", x=x, y=y)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    assert words in refused(capsys, tmp_path / "pairs.npz")
+    assert words in refused(capsys, tmp_path / "x.npy", tmp_path / "y.npy")
+
+
+def test_files_that_are_no_pairs_are_named(tmp_path, capsys):
+    np.savez(tmp_path / "only_y.npz", y=numbers(9))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "only_y.npz").read_bytes()[:-30])
+    assert "only_y.npz has no array 'x', but y; name it so" in refused(capsys, tmp_path / "only_y.npz")
+    assert "cut.npz is no NumPy file of numbers" in refused(capsys, tmp_path / "cut.npz")
+    assert f"{tmp_path}: Is a directory; give the path of a file" in refused(capsys, tmp_path)
+    assert "No such file or directory; correct the path" in refused(capsys, tmp_path / "none.npy", tmp_path / "y.npy")
+
+
+def test_pairs_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, capsys):
+    """10⁶ pairs with 10⁶ outputs: 4 TB on paper, next to nothing on the disk."""
+    for name, width in (("x", 64), ("y", 10**6)):
+        np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", np.float32, (10**6, width)).flush()
+    line = refused(capsys, tmp_path / "x.npy", tmp_path / "y.npy")
+    assert re.search(r"1,000,000 pairs need about 44 TiB of memory, for matrices .* give at most [\d,]+ of them", line)
+
+
+def test_the_memory_of_pairs_is_that_of_gram_matrices_and_of_copies(tmp_path):
+    pairs = {"x": np.ones((1000, 2000), np.int8), "y": numbers(1000, 1)}
+    np.savez(tmp_path / "pairs.npz", **pairs)
+    paths = [str(tmp_path / f"{name}.npy") for name in pairs]
+    np.save(paths[0], pairs["x"])
+    np.save(paths[1], pairs["y"])
+    read_pairs(paths, memory=65e6)  # 48 MB of Gram matrices, 16 MB of x in float64
+    with pytest.raises(
+        KoctError, match="x needs 15 MiB of memory as float64, and there are 57 MiB; save it as float32"
+    ):
+        read_pairs(paths, memory=60e6)
+    with pytest.raises(KoctError, match=r"1,000 pairs need about 46 MiB of memory.* give at most 912 of them"):
+        read_pairs(paths, memory=40e6)
+    with pytest.raises(KoctError, match=r"pairs.npz needs 1.9 MiB of memory, .* save x and y as two .npy files"):
+        read_pairs([str(tmp_path / "pairs.npz")], memory=1e6)
+    np.save(paths[0], pairs["x"].astype(np.float32))
+    assert isinstance(read_pairs(paths, memory=50e6)[0], np.memmap)
+
+
+def test_a_million_outputs_are_read_in_blocks(tmp_path):
+    """All but three of them are zero, so the error per output is that of the three, thinned out."""
+    x, y = numbers(64, 8), numbers(64, 3)
+    np.save(tmp_path / "x.npy", x)
+    wide = np.lib.format.open_memmap(tmp_path / "y.npy", "w+", np.float32, (64, 10**6))
+    wide[:, ::400_000] = y
+    wide.flush()
+    wide = read_pairs([str(tmp_path / "x.npy"), str(tmp_path / "y.npy")])
+    point = Spectral().fit(*wide).predict(32, 1.0)
+    assert point.error * 10**6 / 3 == pytest.approx(Spectral().fit(x, y).predict(32, 1.0).error, rel=0.01)

@@ -1,0 +1,398 @@
+"""Curves of networks in closed form, by subsets and by the fixed point: exact cases, brute force, cells, bad input."""
+
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT
+from scipy import stats
+from threadpoolctl import threadpool_limits
+
+from koct import cells
+from koct.errors import KoctError
+from koct.networks.known import Known
+from koct.networks.ridge import weights_by_ridge
+from koct.problems import pools
+from koct.risk.fixed_point import FixedPoint
+from koct.risk.subsets import Subsets, interval, student, take_apart, training_sets
+from koct.workflow.config import build
+
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+SWEEPS = {name: build(name, CONFIG["sweeps"][name]) for name in ("H8", "H16")}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """For small matrices, threads of BLAS only wait for each other."""
+    with threadpool_limits(1):
+        yield
+
+
+def mean_of(x, y):
+    """A network that knows only the mean of its training images: its errors are known exactly."""
+    mean = y.mean(0)
+    yield None, lambda x: mean + 0 * x[:, :1]
+
+
+def ridge(x, y, lambdas=(0.1, 10.0)):
+    for lam in lambdas:
+        M = y.T @ x @ np.linalg.inv(x.T @ x + lam * np.eye(x.shape[1]))
+        yield lam, lambda x, M=M: x @ M.T
+
+
+def noise(M, outputs=40, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((M, 1)), 3 + 0.5 * rng.standard_normal((M, outputs))
+
+
+# Subsets: exact cases
+
+
+@pytest.mark.parametrize("N", [1, 2, 8, 64, 150])
+def test_the_error_of_a_mean_is_known(N):
+    (found,) = Subsets(mean_of).fit(*noise(256)).curve([N])
+    assert found.error == pytest.approx(0.25 * (1 + 1 / N), rel=0.02 + 0.1 / N)
+    assert found.train_error == pytest.approx(0.25 * (1 - 1 / N), rel=0.05)
+    assert found.low < found.error < found.high
+    assert (len(found.per_sample), found.per_sample.mean()) == (256, pytest.approx(found.error))
+    assert found.trusted, found.reason
+    assert np.isnan([found.lam, found.df]).all()
+
+
+def test_nine_of_ten_single_cells_lie_in_the_interval():
+    """From pools of 200, eight draws each, to cells with other samples; N up to most of a pool."""
+    rng = np.random.default_rng(1)
+    W = rng.standard_normal((6, 20))
+
+    def pairs(count):
+        x = rng.standard_normal((count, 20)) * np.exp(0.5 * rng.standard_normal((count, 1)))
+        return x, x @ W.T + rng.standard_normal((count, 6))
+
+    inside = {8: [], 40: [], 120: []}
+    for _ in range(24):
+        subsets = Subsets(ridge, draws=8).fit(*pairs(200))
+        for N, hits in inside.items():
+            points = subsets.curve([N], tests=50)
+            for _ in range(4):
+                (x, y), (others, wanted) = pairs(N), pairs(50)
+                errors = [((predict(others) - wanted) ** 2).mean() for _, predict in ridge(x, y)]
+                hits += [point.low <= error <= point.high for point, error in zip(points, errors, strict=True)]
+    assert all(0.83 <= np.mean(hits) <= 0.98 for hits in inside.values()), {N: np.mean(h) for N, h in inside.items()}
+
+
+def test_a_table_of_products_with_gaps_is_taken_apart():
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0.5, 2, 8), rng.uniform(1, 3, 30)
+    table = np.where(rng.random((8, 30)) < 0.5, np.outer(a, b), np.nan)
+    table[:, 4] = np.nan
+    draws, samples, joint = take_apart(table)
+    assert draws == pytest.approx(a / a.mean(), rel=1e-6)
+    assert np.delete(samples, 4) == pytest.approx(np.delete(b, 4) * a.mean(), rel=1e-6)
+    assert samples[4] == pytest.approx(np.delete(samples, 4).mean())
+    assert joint < 1e-10
+
+
+def test_the_interval_of_means_is_exact():
+    """Means of 15 of a pool of 20 normal numbers, six times, foretell the mean of 15 others; so do single numbers."""
+    rng = np.random.default_rng(0)
+    for size in (1, 15):
+        inside = []
+        for seed in range(2000):
+            logs = rng.standard_normal(20)
+            drawn = np.exp([logs[rows].mean() for rows, _ in training_sets(20, size, 6, seed)])
+            low, high = interval(drawn.mean(), drawn, size, size, 20, 0.0)
+            inside.append(low <= np.exp(rng.standard_normal(size).mean()) <= high)
+        assert np.mean(inside) == pytest.approx(0.9, abs=0.02)
+        assert low * high == pytest.approx(np.exp(2 * np.log(drawn).mean()))
+    assert interval(1.0, np.ones(6), 4, 4, 20, 0.25) == pytest.approx(np.exp(stats.norm.interval(0.9, 0, 0.5)))
+    assert [student(n) for n in (2, 7, 99)] == pytest.approx(stats.t.ppf(0.95, (2, 7, 99)), rel=3e-3)
+
+
+def test_draws_fit_other_samples_and_test_all_of_them():
+    fitted, tested = zip(*Subsets(mean_of).fit(*noise(420))._splits(4), strict=True)
+    assert len(set(np.concatenate(fitted))) == 16 * 4
+    assert set(np.bincount(np.concatenate(tested), minlength=420)) <= {3, 4, 5, 6, 7}
+    assert not any(set(a) & set(b) for a, b in zip(fitted, tested, strict=True))
+
+
+def test_a_perfect_fit_has_no_error():
+    x = np.random.default_rng(0).standard_normal((30, 2))
+    for point in Subsets(lambda x, y: [(1.0, lambda x: 2 * x)]).fit(x, 2 * x).curve([4, 50], tests=5):
+        assert (point.error, point.low, point.high) == (0, 0, 0)
+
+
+def test_lambda_is_chosen_in_every_draw():
+    """One ridge is far off in half of the draws, the other always fair: choosing is better than either."""
+
+    def fitting(x, y):
+        yield 1.0, lambda x: y.mean(0) + 0 * x + 3 * (y.mean() > 3)
+        yield 2.0, lambda x: y.mean(0) + 0 * x + 1
+
+    subsets = Subsets(fitting).fit(*noise(200, outputs=1))
+    one, two = subsets.curve([8])
+    (best,) = subsets.best_curve([8], validation=20)
+    assert best.error < 0.8 * min(one.error, two.error)
+
+
+def test_a_seed_gives_the_same_points_whatever_else_is_asked():
+    pairs = np.random.default_rng(3).standard_normal((2, 90, 3))
+    alone, among = Subsets(ridge).fit(*pairs).curve([16]), Subsets(ridge).fit(*pairs).curve([4, 16])[2:]
+    assert [point[:6] for point in alone] == [point[:6] for point in among]
+    assert [point.lam for point in alone] == [0.1, 10]
+    assert Subsets(ridge, seed=1).fit(*pairs).curve([16])[0].error != alone[0].error
+
+
+def test_beyond_two_thirds_of_the_pairs_the_curve_goes_on_as_a_line_and_says_so():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((96, 30))
+    y = x @ rng.standard_normal((30, 5)) + rng.standard_normal((96, 5))
+    subsets = Subsets(ridge).fit(x, y)
+    half, last, beyond = (subsets.curve([N])[0] for N in (32, 64, 256))
+    assert (last.trusted, beyond.trusted) == (True, False)
+    assert "N = 256 is beyond two thirds of the 96 pairs" in beyond.reason
+    assert beyond.error == pytest.approx(last.error * max(last.error / half.error, 0.5) ** 2)
+
+
+def test_errors_of_one_sample_or_of_one_draw_are_flagged():
+    def fails_with_zero(x, y):
+        bad = 100 * (x == 0).any()
+        yield None, lambda x: 3 + bad + 0 * x
+
+    x, y = noise(100, outputs=1)
+    subsets = Subsets(fails_with_zero, draws=4)
+    assert subsets.fit(x, y).curve([25])[0].reason == ""
+    assert subsets.fit(np.where(x == x[0], 0, x), y).curve([25])[0].reason == "one draw makes the error"
+    assert subsets.fit(x, np.where(y == y[7], 100, y)).curve([25])[0].reason == "a few rare samples make the error"
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (np.ones((3, 2)), np.ones((4, 1)), "x has 3 samples and y has 4"),
+        (np.ones((2, 2)), np.ones((2, 1)), "2 pairs are too few"),
+        (np.array([[1.0], [np.nan], [2.0]]), np.ones((3, 1)), "x has entries that are no finite numbers"),
+    ],
+)
+def test_bad_pairs_get_one_sentence(x, y, words):
+    with pytest.raises(KoctError, match=words):
+        Subsets(mean_of).fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("fitting", "options", "words"),
+    [
+        (mean_of, {"N": 0}, "N = 0"),
+        (mean_of, {"draws": 2}, "draws = 2"),
+        (mean_of, {"validation": 0}, "validation = 0"),
+        (lambda x, y: [], {}, "yielded nothing"),
+        (lambda x, y: [(1.0, lambda x: x[:, 0])], {}, r"shape \(.*,\) for .* samples; give"),
+        (lambda x, y: [(1.0, lambda x: x + np.inf)], {}, "lambda = 1.0 predicts numbers that are not finite"),
+        (lambda x, y: [(x.sum(), lambda x: 0 * x)], {}, r"yielded lambdas \[.*\], then \[.*\]; yield the same"),
+    ],
+)
+def test_bad_fits_and_questions_get_one_sentence(fitting, options, words):
+    N, draws, validation = (options.get(name, 3) for name in ("N", "draws", "validation"))
+    with pytest.raises(KoctError, match=words):
+        Subsets(fitting, draws).fit(*noise(20, 1)).best_curve([N], validation=validation)
+
+
+# Our own sweeps
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    """A sweep's known layers, RᵀR and all pairs of a seed that no study uses."""
+
+    @cache
+    def of(name):
+        problem, sizes = SWEEPS[name].problem, SWEEPS[name].sizes
+        path = str(tmp_path_factory.mktemp("pool") / f"{name}.npy")
+        pools.make(problem, 101, sizes, path)
+        made, shared = pools.Pool(path, problem, 101), problem.shared()
+        x, y = (np.concatenate([read(part) for part in ("train", "val", "test")]) for read in (made.x, made.y))
+        known = Known(cells.checked_layers(problem, shared), problem.nonnegative)
+        return known, cells.normal_matrix(problem, shared), x.reshape(len(x), -1), y.reshape(len(y), -1)
+
+    return of
+
+
+def fitting_of(known, normal, lambdas, toward=None):
+    def fitting(x, y):
+        for lam, w in weights_by_ridge(known, x, y, normal, lambdas, toward):
+            yield lam, lambda x, w=w: known.reconstruct(x * w)
+
+    return fitting
+
+
+def test_the_ko_cells_of_the_surrogate_sweeps_lie_in_their_intervals(pool):
+    """H8 and H16; H32 takes half a minute, and makes it 70 of 75 cells."""
+    every = pd.read_parquet(ROOT / "results/reference/cells.parquet")
+    inside, of_best, ratios = [], [], []
+    for name in ("H8", "H16"):
+        sweep, (known, normal, x, y) = SWEEPS[name], pool(name)
+        measured = every[(every["sweep"] == name) & (every["arch"] == "ko")]
+        chosen = sorted(measured["lam"].unique())
+        subsets = Subsets(fitting_of(known, normal, chosen)).fit(x, y)
+        found = {(point.N, point.lam): point for point in subsets.curve(sweep.N, tests=sweep.sizes.test)}
+        for best in subsets.best_curve(sweep.N, tests=sweep.sizes.test, validation=sweep.sizes.val):
+            of_N = measured[measured["N"] == best.N]
+            ratios.append(best.error / of_N["mse"].mean())
+            of_best += list(of_N["mse"].between(best.low, best.high))
+            points = [found[best.N, lam] for lam in of_N["lam"]]
+            inside += [point.low <= mse <= point.high for point, mse in zip(points, of_N["mse"], strict=True)]
+    assert 0.85 <= np.mean(inside) <= 0.97
+    assert 0.85 <= np.mean(of_best) <= 0.97
+    assert 0.9 < np.median(ratios) < 1.1
+    assert 0.75 < min(ratios) <= max(ratios) < 1.35
+
+
+# The fixed point
+
+
+def rays(M, p=30, outputs=3, seed=0):
+    """Pairs y = R diag(x) w + noise with few outputs, so that a sample has much leverage; R, w and E[DᵀD] as well."""
+    of_layers, rng = np.random.default_rng(99), np.random.default_rng(seed)
+    R, w = of_layers.standard_normal((outputs, p)) / np.sqrt(outputs), 1 + 0.5 * of_layers.standard_normal(p)
+    scale = np.linspace(0.5, 1.5, p)
+    x = rng.standard_normal((M, p)) * scale
+    return x, (x * w) @ R.T + 0.3 * rng.standard_normal((M, outputs)), R, w, R.T @ R * np.diag(scale**2)
+
+
+def brute_force(N, lam, w0=0.0, draws=600):
+    """The mean true error of fits to samples of `rays`, and its standard error."""
+    errors = []
+    for seed in range(draws):
+        x, y, R, w, J = rays(N, seed=1000 + seed)
+        right = (x * (y @ R)).sum(0) + lam * w0
+        u = np.linalg.solve(R.T @ R * (x.T @ x) + lam * np.eye(len(w)), right)
+        errors.append((u - w) @ J @ (u - w) / len(R) + 0.3**2)
+    return np.mean(errors), np.std(errors) / np.sqrt(draws)
+
+
+@pytest.mark.parametrize(("N", "lam", "w0"), [(8, 10.0, 0.0), (16, 1.0, 1.0), (32, 1.0, 0.0)])
+def test_the_full_form_agrees_with_brute_force_within_its_standard_error(N, lam, w0):
+    x, y, R, *_ = rays(1000)
+    mean, standard = brute_force(N, lam, w0)
+    forms = [FixedPoint(R.T @ R, lambda y: y @ R, np.full(30, w0), method=method) for method in ("full", "simple")]
+    full, simple = (form.fit(x, y).predict(N, lam) for form in forms)
+    of_pool = full.per_sample.std() / np.sqrt(1000)
+    assert abs(full.error - mean) < 3 * np.hypot(standard, of_pool) + 0.02 * mean
+    assert abs(full.error - mean) < abs(simple.error - mean)
+    assert full.trusted, full.reason
+
+
+def test_a_pool_that_is_no_larger_than_the_training_set_is_no_judge_of_itself():
+    """N = M: the mean over 30 pools, whose own residuals are too small."""
+    R = rays(1)[2]
+    theory = FixedPoint(R.T @ R, lambda y: y @ R)
+    found = [theory.fit(*rays(60, seed=seed)[:2]).predict(60, 1.0).error for seed in range(30)]
+    assert np.mean(found) == pytest.approx(brute_force(60, 1.0)[0], rel=0.06)
+
+
+def test_both_forms_agree_where_a_sample_has_little_leverage():
+    x, y, R, *_ = rays(1000)
+    forms = [FixedPoint(R.T @ R, lambda y: y @ R, method=method).fit(x, y) for method in ("full", "simple")]
+    for N, lam in ((4, 1e4), (400, 1.0)):
+        full, simple = (form.predict(N, lam) for form in forms)
+        assert simple.error == pytest.approx(full.error, rel=0.01)
+        assert simple.df == pytest.approx(full.df, rel=0.01)
+    assert simple.df == pytest.approx(30, rel=0.05)
+
+
+def held_out(fitting, x, y, N, draws):
+    """Errors of fits on random N of the pool, of all others and of these: (2, draws, lambdas)."""
+    errors = []
+    for draw in range(draws):
+        order = np.random.default_rng(draw).permutation(len(x))
+        a, b = order[:N], order[N:]
+        predicts = [predict for _, predict in fitting(x[a], y[a])]
+        errors.append([[((predict(x[rows]) - y[rows]) ** 2).mean() for predict in predicts] for rows in (b, a)])
+    return np.array(errors).swapaxes(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "pulled", "sizes", "lambdas", "draws"),
+    [
+        ("H8", "zero", [16, 64], [1e-2, 1.0], 100),
+        ("H8", "analytic", [4], [1e-2, 1.0], 100),
+        ("H16", "analytic", [4, 8, 16, 64], [1.0, 100.0], 24),
+    ],
+)
+def test_fits_of_the_surrogate_are_foreseen(pool, name, pulled, sizes, lambdas, draws):
+    known, normal, x, y = pool(name)
+    w0 = known.analytic if pulled == "analytic" else None
+    theory = FixedPoint(normal, known.adjoint, w0).fit(x, y)
+    assert theory.method == {"H8": "full", "H16": "simple"}[name]
+    points = theory.curve(sizes, lambdas)
+    assert [(point.N, point.lam) for point in points] == [(N, lam) for N in sizes for lam in lambdas]
+    fits = [held_out(fitting_of(known, normal, lambdas, w0), x, y, N, draws) for N in sizes]
+    errors, trains = np.concatenate(fits, axis=2)
+    for point, measured, train in zip(points, errors.T, trains.T, strict=True):
+        assert point.N < 16 or point.train_error == pytest.approx(train.mean(), rel=0.1)
+        assert point.error == pytest.approx(measured.mean(), rel=0.05)
+        assert np.mean((point.low <= measured) & (measured <= point.high)) >= 0.75
+        assert point.trusted, point.reason
+
+
+def test_the_fixed_point_says_where_it_does_not_hold(pool):
+    """Pulled to zero, rays that no sample has lit keep the weight 0; with next to no ridge few samples overfit."""
+    known, normal, x, y = pool("H16")
+    few = FixedPoint(normal, known.adjoint).fit(x, y).predict(4, 1e-2)
+    assert "measurements that are zero in all 4 samples make" in few.reason
+    weak, beyond = FixedPoint(normal, known.adjoint, known.analytic).fit(x, y).curve([8, 1000], [1e-4])
+    assert "fits on 8 samples gave" in weak.reason
+    assert "N = 1000 is beyond the 416 pairs" in beyond.reason
+
+
+def test_a_last_layer_that_cuts_at_zero_is_foreseen():
+    """Images that are zero in many places, from rays with noise."""
+    rng = np.random.default_rng(0)
+    R = rng.standard_normal((40, 20)) / 5
+    images = np.maximum(rng.standard_normal((400, 8)) @ rng.standard_normal((8, 40)), 0)
+    x = images @ np.linalg.pinv(R).T + 0.5 * rng.standard_normal((400, 20))
+
+    def fitting(x, y, cut):
+        for lam, w in weights_by_ridge(SimpleNamespace(adjoint=lambda y: y @ R), x, y, R.T @ R, [0.1], None):
+            yield lam, lambda x, w=w: cut((x * w) @ R.T)
+
+    found, measured = [], []
+    for reconstruct, cut in ((None, lambda y: y), (lambda x: (x @ R.T).clip(0), lambda y: y.clip(0))):
+        theory = FixedPoint(R.T @ R, lambda y: y @ R, reconstruct=reconstruct).fit(x, images)
+        found.append(theory.predict(2, 0.1).error)
+        measured.append(held_out(lambda x, y, cut=cut: fitting(x, y, cut), x, images, 2, 100)[0].mean())
+    assert found == pytest.approx(measured, rel=0.06)
+    assert found[1] / found[0] == pytest.approx(measured[1] / measured[0], rel=0.04)
+
+
+def test_tensors_give_the_same():
+    T, (x, y, R, *_) = pytest.importorskip("torch", reason="torch is not installed").as_tensor, rays(200)
+    x[:, 3] *= x[:, 3] > 0
+    here, there = (Subsets(mean_of).fit(*pairs).curve([8], 20)[0] for pairs in ((x, y), (T(x), T(y))))
+    assert there[2:6] == pytest.approx(here[2:6])
+    for method in ("full", "simple"):
+        here = FixedPoint(R.T @ R, lambda y: y @ R, np.ones(30), lambda x: (x @ R.T).clip(0), method)
+        there = FixedPoint(R.T @ R, lambda y: y @ T(R), np.ones(30), lambda x: (x @ T(R).T).clip(0), method)
+        (one,), (two,) = here.fit(x, y).curve([8], [1.0], 50), there.fit(T(x), T(y)).curve([8], [1.0], 50)
+        assert two[2:7] == pytest.approx(one[2:7], rel=1e-8)
+        assert two.per_sample == pytest.approx(one.per_sample, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"normal": np.eye(3)}, r"normal has shape \(3, 3\); give \(30, 30\)"),
+        ({"adjoint": lambda y: y}, r"adjoint\(y\) has shape \(20, 3\); give \(20, 30\)"),
+        ({"toward": np.ones(4)}, r"toward has shape \(4,\)"),
+        ({"method": "best"}, "method = 'best': give auto, full or simple"),
+        ({"lam": 0}, "lambda = 0"),
+        ({"M": 3}, "3 pairs tell nothing"),
+    ],
+)
+def test_bad_input_of_the_fixed_point_gets_one_sentence(change, words):
+    change = dict(change)
+    lam, (x, y, R, *_) = change.pop("lam", 1.0), rays(change.pop("M", 20))
+    with pytest.raises(KoctError, match=words):
+        FixedPoint(**{"normal": R.T @ R, "adjoint": lambda y: y @ R} | change).fit(x, y).predict(4, lam)

@@ -1,0 +1,183 @@
+"""Predicted curves in the workflow: made without a fit, from pairs of another seed, and right about the reference."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT, SMALL_FANBEAM, TINY, TINY_SWEEP
+from test_workflow import compiles
+
+from koct import results, theory
+from koct.workflow import resources
+
+REFERENCE = ROOT / "results/reference"
+OWN = """
+from koct.networks.fc import FC
+
+
+class Own(FC):
+    predicted = "subsets"
+"""
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The cells of the reference, each with its prediction."""
+    cells, predicted = (pd.read_parquet(REFERENCE / f"{name}.parquet") for name in ("cells", "theory"))
+    columns = ["sweep", "arch", "N", "lam", "predicted", "low", "high", "trusted"]
+    return cells.merge(predicted[columns], on=columns[:4])
+
+
+def coverage(cells):
+    return cells["mse"].between(cells["low"], cells["high"]).mean()
+
+
+# The reference
+
+
+def test_there_is_one_row_for_every_lambda_and_no_seed_of_the_study():
+    predicted = pd.read_parquet(REFERENCE / "theory.parquet")
+    assert not predicted.duplicated(["sweep", "arch", "N", "lam"]).any()
+    assert (predicted.groupby(["sweep", "arch", "N"]).size() == 5).all()
+    cells = pd.read_parquet(REFERENCE / "cells.parquet")
+    assert not set(predicted["seed"]) & set(cells["seed"])
+    fans = predicted[predicted["problem"] == "fanbeam"]
+    assert set(fans["arch"]) == {"fc"}  # KO by gradient descent has no theory
+    assert set(fans["pairs"]) == {2048}
+
+
+def test_nine_curves_of_fc_are_foreseen(reference):
+    """Median 4 %, worst 15 % unless flagged, and at most one point in ten is flagged."""
+    points = reference[reference["arch"] == "fc"].groupby(["sweep", "N"])
+    points = points.agg(predicted=("predicted", "mean"), mse=("mse", "mean"), trusted=("trusted", "all"))
+    miss = abs(points["predicted"] / points["mse"] - 1)
+    assert len(points) == 3 * 5 + 6 * 6
+    assert miss.median() < 0.04
+    assert miss[points["trusted"]].max() < 0.15
+    assert (~points["trusted"]).mean() <= 0.1
+
+
+def test_intervals_hold_single_cells(reference):
+    fc, ko = (reference[reference["arch"] == arch] for arch in ("fc", "ko"))
+    assert (len(fc), len(ko)) == (183, 75)
+    assert 0.85 <= coverage(fc) <= 0.97
+    assert 0.85 <= coverage(ko) <= 0.97
+
+
+# A run
+
+
+@pytest.mark.parametrize("study", ["surrogate", "paper"])
+def test_the_figure_of_predictions_runs_no_fit(checkout, study):
+    jobs = checkout().plan("results/fig_theory.pdf", "--config", f"study={study}")
+    assert not [rule for rule in jobs if "fit" in rule or rule in ("gram", "evaluate", "collect")]
+    assert jobs["collect_theory"] == jobs["figure_theory"] == 1
+
+
+def test_a_fresh_study_predicts_what_the_reference_has(study):
+    fresh = pd.read_parquet(study.path("results/theory.parquet"))
+    known = pd.read_parquet(REFERENCE / "theory.parquet")
+    known = known[known["sweep"].isin(fresh["sweep"])].reset_index(drop=True)
+    assert len(fresh) == 3 * 5 * (5 + 7)  # N up to 64 by subsets, up to 256 by the spectrum
+    for name in ("predicted", "low", "high", "error"):
+        np.testing.assert_allclose(fresh[name], known[name], rtol=0.01)  # a spread over draws feels rounding
+    assert fresh["trusted"].tolist() == known["trusted"].tolist()
+
+
+def test_budgets_from_pairs_stand_beside_those_from_fits(study, tmp_path):
+    budget = pd.read_parquet(study.path("results/budget.parquet")).set_index(["sweep", "arch", "target"])
+    row = budget.loc[("H32", "fc", 0.01)]
+    assert row["theory_low"] <= row["theory_n"] <= row["theory_high"] <= row["theory_upto"] == 256
+    assert row["theory_n"] == pytest.approx(row["n"], rel=0.2)
+    unreached = budget.loc[("H32", "fc", 0.001)]
+    assert pd.isna(unreached["theory_n"])
+    assert unreached["theory_upto"] == 256
+    tables = [study.path(f"results/table_{name}.tex").read_text() for name in ("theory", "budget")]
+    assert "$H = 32$ & FC & ratio &" in tables[0]
+    assert r"$>$ $256$" in tables[1]
+    compiles(tables, tmp_path)
+
+
+def test_a_point_that_is_not_to_be_trusted_ends_the_curve():
+    rows = [{"N": N, "predicted": 1 / N, "trusted": N != 8, "pairs": 16} for N in (2, 4, 8, 16, 32)]
+    assert [row["N"] for row in results.usable(rows)] == [2, 4]
+    rows = [{**row, "trusted": row["N"] <= 16} for row in rows]
+    assert [row["N"] for row in results.usable(rows)] == [2, 4, 8, 16, 32]  # beyond the pairs, but in line
+
+
+def test_a_relative_metric_is_predicted_from_squared_errors(small_fanbeam):
+    fan = pd.read_parquet(small_fanbeam.path("results/theory.parquet"))
+    curves = pd.read_parquet(small_fanbeam.path("results/curves.parquet"))
+    assert set(fan["arch"]) == {"fc"}
+    best = fan.loc[fan.groupby(["sweep", "N"])["predicted"].idxmin()].set_index(["sweep", "N"])
+    measured = curves[curves["arch"] == "fc"].set_index(["sweep", "N"])["error_mean"]
+    ratio = best["error"] / measured
+    assert ratio[[N <= 16 for _, N in ratio.index]].between(0.6, 1.6).all()  # eight test images
+    assert (best["error_low"] < best["error"]).all()
+
+
+def test_a_network_of_ones_own_is_predicted_by_subsets_and_a_sweep_without_theory_is_not(checkout):
+    fresh = checkout()
+    fresh.path("own.py").write_text(OWN)
+    own = {**TINY_SWEEP, "H": 8, "V": 10, "B": 8, "archs": ["own.py", "ko"], "seeds": [1, 101]}
+    config = {**TINY, "studies": {"tiny": ["T4", "quiet"]}, "sweeps": {"T4": own, "quiet": {**own, "theory": False}}}
+    fresh.path("config.yaml").write_text(yaml.safe_dump(config))
+    fresh.snakemake()
+    predicted = pd.read_parquet(fresh.path("results/theory.parquet"))
+    assert set(predicted["sweep"]) == {"T4"}
+    assert set(predicted["seed"]) == {102}  # 101 is a seed of the study
+    assert predicted.groupby("arch")["method"].unique().map(list).to_dict() == {"ko": ["subsets"], "own": ["subsets"]}
+    assert fresh.plan() == {}
+    cell = json.loads(fresh.path("results/theory/T4/own.json").read_text())
+    assert {row["N"] for row in cell["rows"]} == {4, 8}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('predicted = "subset"', "has predicted = 'subset'; it must be None or one of spectral, subsets, fixed point"),
+        ('predicted = "fixed point"', "is predicted by the fixed point, which needs() must name"),
+    ],
+)
+def test_a_prediction_that_cannot_be_made_is_named_before_the_first_job(checkout, body, said):
+    fresh = checkout()
+    fresh.path("own.py").write_text(OWN.replace('predicted = "subsets"', body))
+    sweep = {**TINY_SWEEP, "archs": ["own.py"]}
+    fresh.path("config.yaml").write_text(yaml.safe_dump({**TINY, "sweeps": {"T4": sweep}}))
+    done = fresh.snakemake(check=False)
+    assert done.returncode
+    assert said in done.stderr
+
+
+def test_a_fit_of_ones_own_that_reads_other_pairs_is_not_predicted_by_subsets(checkout):
+    fresh = checkout()
+    reads = "    def fit(self, data):\n        data.read('x', 'val')\n        yield from FC.fit(self, data)\n"
+    fresh.path("own.py").write_text(OWN + reads)
+    sweep = {**TINY_SWEEP, "archs": ["own.py"]}
+    fresh.path("config.yaml").write_text(yaml.safe_dump({**TINY, "sweeps": {"T4": sweep}}))
+    done = fresh.snakemake("results/theory.parquet", check=False)
+    assert done.returncode
+    assert "uses data.x and data.y alone, and not data.read('x', 'val')" in done.stdout + done.stderr
+    fresh.path("own.py").write_text((OWN + reads).replace('    predicted = "subsets"\n', ""))
+    fresh.snakemake("results/theory.parquet")
+    assert len(pd.read_parquet(fresh.path("results/theory.parquet"))) == 0  # what FC says of itself is not said of it
+
+
+def test_a_study_without_predictions_has_an_empty_table_and_its_figure(checkout):
+    fresh = checkout()
+    sweep = {**SMALL_FANBEAM["sweeps"]["F32"], "archs": ["ko"], "N": [4, 8], "seeds": [1]}
+    sweep["ko"] = {**sweep["ko"], "iterations": 2}
+    config = {"study": "s", "studies": {"s": ["F"]}, "sweeps": {"F": sweep}}
+    fresh.path("config.yaml").write_text(yaml.safe_dump(config))
+    fresh.snakemake()
+    assert len(pd.read_parquet(fresh.path("results/theory.parquet"))) == 0
+    assert not fresh.path("results/fig_theory.pdf").exists()
+    done = fresh.snakemake("results/fig_theory.pdf", check=False)
+    assert done.returncode
+    assert "no curve of this study is predicted" in done.stdout + done.stderr
+
+
+def test_the_cost_of_subsets_counts_the_fits_that_are_made():
+    assert resources.DRAWS == theory.DRAWS
