@@ -6,6 +6,8 @@ Runs both through the workflow in a temporary folder, one job at a time, and sum
 """
 
 import argparse
+import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,12 +31,15 @@ def main():
         command = ["snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "--cores", "1"]
         command += ["results/cells.parquet", "results/theory.parquet", "--config", f"device={arguments.device}"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        spent = {kind: seconds(Path(folder) / "results/benchmarks" / kind) for kind in ("fits", "grams", "theory")}
-    cells = len(sweep["N"]) * len(sweep["seeds"])
-    print(f"{cells} fits: {spent['fits']:.1f} s, and {spent['grams']:.1f} s for their Gram matrices")
-    print(
-        f"their prediction, for all N and λ: {spent['theory']:.1f} s, {spent['theory'] / spent['fits']:.1%} of the fits"
-    )
+        results = Path(folder) / "results"
+        spent = {kind: seconds(results / "benchmarks" / kind) for kind in ("fits", "grams", "theory")}
+        fitting = sum(json.loads(path.read_text())["fit_seconds"] for path in results.glob("cells/*/fc/*.json"))
+        log = (results / "logs/theory" / arguments.sweep / "fc.log").read_text(encoding="utf-8")
+    predicting = float(re.search(r"^predicted in ([\d.]+) s", log, re.M)[1])
+    cells, jobs = len(sweep["N"]) * len(sweep["seeds"]), spent["fits"] + spent["grams"]
+    print(f"{cells} fits with their Gram matrices: {jobs:.1f} s as jobs, {fitting:.1f} s of it fitting")
+    print(f"the prediction, for all N and λ: {spent['theory']:.1f} s as a job, {predicting:.1f} s of it predicting")
+    print(f"ratio: {spent['theory'] / jobs:.1%}, and {predicting / fitting:.1%}")
 
 
 def seconds(folder):

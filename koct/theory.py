@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -56,8 +57,10 @@ def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> Non
     """Write the predicted curve of one architecture; `spec` is that of its fits with `at`, `tests` and `metric`."""
     pairs = Pairs(Cell.decode(spec), inputs)
     in_metric = _metric(CurveMetric(spec["metric"]), pairs)
-    rows = []
-    for point in METHODS[pairs.cell.arch.predicted](pairs, spec["at"], spec["tests"]):
+    method, rows, started = METHODS[pairs.cell.arch.predicted], [], time.perf_counter()
+    points = method(pairs, spec["at"], spec["tests"])
+    print(f"predicted in {time.perf_counter() - started:.1f} s from {pairs.N} pairs", flush=True)
+    for point in points:
         errors = _scaled(point.per_sample.clip(0), point.error)
         low, high = (in_metric(_scaled(errors, end)) for end in (point.low, point.high))
         rows.append(

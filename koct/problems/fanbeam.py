@@ -90,9 +90,9 @@ class FanBeamProblem(Problem):
 
         from koct.problems.phantoms import rasterise, unpack
 
-        images = np.empty((len(stored), *self.y_shape), np.float32)
+        images = np.zeros((len(stored), *self.y_shape), np.float32)
         for image, rows in zip(images, stored, strict=True):
-            image[:] = rasterise(unpack(rows), self.H, np.float32)
+            rasterise(unpack(rows), self.H, out=image)
         return images
 
     def geometry(self) -> Any:

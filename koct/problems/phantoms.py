@@ -19,10 +19,13 @@ class Ellipse:
     angle: float | np.floating[Any]
 
 
-def rasterise(ellipses: Sequence[Ellipse], H: int, dtype: Any = float) -> np.ndarray:
-    """The phantom on H×H pixel centres `linspace(-1, 1, H)`: amplitudes add up, clipped to [0, 1.5]."""
+def rasterise(ellipses: Sequence[Ellipse], H: int, dtype: Any = float, out: np.ndarray | None = None) -> np.ndarray:
+    """The phantom on H×H pixel centres `linspace(-1, 1, H)`: amplitudes add up, clipped to [0, 1.5].
+
+    `out`, zeros of that shape, is filled and returned if given.
+    """
     grid = np.linspace(-1, 1, H)
-    image = np.zeros((H, H), dtype)
+    image = np.zeros((H, H), dtype) if out is None else out
     for e in ellipses:
         c, s = np.cos(e.angle), np.sin(e.angle)
         half_box = np.hypot(e.axes[0] * c, e.axes[1] * s), np.hypot(e.axes[0] * s, e.axes[1] * c)

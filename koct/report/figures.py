@@ -73,19 +73,19 @@ def predictions(path):
     return inputs.rows(path, columns, ("H", "lam", "error", "error_low", "error_high"), empty=True)
 
 
-def by_sweep(rows, entries, draw):
+def by_sweep(curves, entries, draw):
     """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own.
 
     `entries` is how many the legend has.
     """
     by_metric = {}
-    for row in rows:
+    for row in curves:
         by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
     lines = [line for group in by_metric.values() for line in _lines(list(group))]
     columns = max(map(len, lines))
     hole = len(lines[-1]) < columns  # a place for the legend
-    abreast = (1, 3, 5)[columns - 1]  # entries that a figure of this width has room for
-    figure, axes = panels(len(lines), columns, legend=0 if hole else 0.14 + 0.16 * math.ceil(entries / abreast))
+    rows = math.ceil(entries / (1, 3, 5)[columns - 1])  # of a legend, in a figure of this width
+    figure, axes = panels(len(lines), columns, legend=0 if hole else 0.14 + 0.16 * rows)
     shown = {}
     for line, row in zip(lines, axes, strict=True):
         for axis in row[len(line) :]:
@@ -102,7 +102,9 @@ def by_sweep(rows, entries, draw):
     if hole:
         axes[-1, len(lines[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
     else:
-        figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=abreast, frameon=False)
+        figure.legend(
+            handles.values(), handles.keys(), loc="lower center", ncols=math.ceil(entries / rows), frameon=False
+        )
     return figure
 
 
