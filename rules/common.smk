@@ -75,6 +75,9 @@ def announce():
     """Say what is about to run and what it asks a cluster for; a KoctError if that would be in vain."""
     sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
     logger.info(f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}.")
+    for sweep in jobs.study:
+        if sweep.theory and sweep.no_theory_pool:
+            logger.info(f"No curve of {sweep.name} is predicted, for want of a pool: {sweep.no_theory_pool}.")
     if site.read():
         planned = submissions.planned(workflow.dag)
         logger.info(submissions.in_words(planned, site.read().memory))

@@ -179,5 +179,17 @@ def test_a_study_without_predictions_has_an_empty_table_and_its_figure(checkout)
     assert "no curve of this study is predicted" in done.stdout + done.stderr
 
 
+def test_a_problem_that_draws_no_other_seed_is_fitted_and_not_predicted(checkout):
+    fresh = checkout()
+    problem = "def check(self, seeds, sizes):\n        return ['seeds = %s: there are two' % s for s in seeds if s > 2]"
+    text = fresh.path("koct/problems/surrogate.py").read_text()
+    fresh.path("mine.py").write_text(text.replace("    def pairs(", f"    {problem}\n\n    def pairs(", 1))
+    sweep = {**TINY_SWEEP, "problem": "mine.py"}
+    fresh.path("config.yaml").write_text(yaml.safe_dump({**TINY, "sweeps": {"T4": sweep}}))
+    done = fresh.snakemake("--dry-run")
+    assert "No curve of T4 is predicted, for want of a pool: seeds = 101: there are two." in done.stdout + done.stderr
+    assert "theory" not in fresh.plan()
+
+
 def test_the_cost_of_subsets_counts_the_fits_that_are_made():
     assert resources.DRAWS == theory.DRAWS

@@ -46,9 +46,14 @@ class Sweep:
     @property
     def predicted(self) -> tuple[Architecture, ...]:
         """The architectures whose curves are predicted."""
-        wanted = self.theory and not any(self.problem.check((self.theory_seed,), self.sizes))
+        wanted = self.theory and not self.no_theory_pool
         alone = [arch for arch in self.archs if arch.launch == "process" and not arch.requires_cell]
         return tuple(arch for arch in alone if wanted and arch.predicted)
+
+    @property
+    def no_theory_pool(self) -> str:
+        """Why the problem draws no pool that curves could be predicted from; empty if it does."""
+        return "; ".join(self.problem.check((self.theory_seed,), self.sizes))
 
     @property
     def theory_pairs(self) -> int:
