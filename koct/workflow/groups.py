@@ -31,6 +31,11 @@ def of_seed(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
         alone |= more
     found = {(arch, N): f"_{arch}_N{N}" for arch, N in alone}
     first = sum(resources.minutes(stage(sweep), on_gpu) for stage in (resources.pool, resources.gram))
+    first += sum(
+        resources.minutes(cost, on_gpu)
+        for arch in sweep.predicted
+        for cost in (resources.theory(sweep, arch), resources.pool(sweep))
+    )
     together = [cell for cell in asked if cell not in alone]
     if first + sum(asked[cell] for cell in together) <= LONGEST:
         return found | dict.fromkeys(together, "")

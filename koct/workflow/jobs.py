@@ -316,6 +316,8 @@ class Jobs:
     def seed_group(self, wildcards: Wildcards) -> str:
         """What a large job of a seed travels with."""
         sweep = self.sweeps[wildcards.sweep]
+        if int(wildcards.seed) == sweep.theory_seed:
+            return self.theory_group(wildcards)
         name = f"{sweep.name}_seed{wildcards.seed}"
         if not hasattr(wildcards, "arch"):
             return name
@@ -323,8 +325,8 @@ class Jobs:
         return name + groups.of_seed(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
 
     def theory_group(self, wildcards: Wildcards) -> str:
-        """A prediction travels with its pool."""
-        return f"{wildcards.sweep}_seed{self.sweeps[wildcards.sweep].theory_seed}"
+        """A prediction and its pool travel with the pool of the first seed."""
+        return f"{wildcards.sweep}_seed{self.sweeps[wildcards.sweep].seeds[0]}"
 
     def sweep_group(self, wildcards: Wildcards) -> str:
         """What a large job of all seeds travels with."""

@@ -15,12 +15,12 @@ from conftest import ROOT, SMALL_FANBEAM
 
 os.environ["KOCT_ALLOW_CPU"] = "1"  # the GPUs of these clusters only schedule
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-SMALL = {
+SMALL = {  # without predictions: their jobs are like others, and these tests count jobs
     "study": "small",
     "studies": {"small": ["H8", "F32"]},
     "sweeps": {
-        "H8": {**CONFIG["sweeps"]["H8"], "N": [4, 8], "seeds": [1], "archs": ["ko"]},
-        "F32": {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1]},
+        "H8": {**CONFIG["sweeps"]["H8"], "N": [4, 8], "seeds": [1], "archs": ["ko"], "theory": False},
+        "F32": {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1], "theory": False},
     },
 }
 PROFILE = ["--profile", "slurm", "--config", "study=small", "--slurm-init-seconds-before-status-checks", "1"]
