@@ -71,7 +71,7 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
         full = 100 * M * size**3 if M * size**3 < 5e8 else 0  # of a point, as in koct/risk/fixed_point.py
         drawn = 18 * len(sweep.lambdas) * size**3  # three sizes, six draws
         operations = 10.0 * size**3 + drawn + points * (full + 3 * M * size**2)
-        arrays = 64 * size**2 + 32 * M * size + (24 * M * size**2 if full else 0)
+        arrays = 40 * size**2 + 24 * M * size + (24 * M * size**2 if full else 0)
         return Cost(operations, 6 * pairs + arrays, 5 * pairs + arrays)
     fits = [fit(sweep, arch, N) for N in sweep.predicted_at(arch)]
     if UNKNOWN in fits:
