@@ -42,6 +42,7 @@ rule all:
     default_target: True
     input:
         jobs.cells,  # by name, so that a deleted one is made again
+        jobs.theories,
         rules.collect.output,
         rules.collect_theory.output,
         rules.calibrate.output,

@@ -8,6 +8,8 @@ import shutil
 from types import SimpleNamespace
 from unittest import mock
 
+import numpy as np
+
 from koct import cli, distributed
 from koct.errors import KoctError
 from koct.report import tables
@@ -50,12 +52,19 @@ def stages():
     yield ["evaluate", fits["fc", 8, 2], *row, "--out", "results/row.json"]
     untrained = ["--pools", *pools, "--shared", shared, "--out", paths.untrained("T4")]
     yield ["untrained", "--spec", jobs.untrained_spec(seed[1]), *untrained]
-    cells, curves, calibration, untrained, budget = (
-        f"results/{name}.parquet" for name in ("cells", "curves", "calibration", "untrained", "budget")
+    (apart,) = (SimpleNamespace(sweep="T4", seed=str(sweep.theory_seed)) for sweep in jobs.study)
+    yield ["pool", "--spec", jobs.pool_spec(apart), "--out", paths.pool("T4", apart.seed)]
+    for arch in ("ko", "fc"):
+        wanted = SimpleNamespace(sweep="T4", arch=arch)
+        predicted = ["--inputs", *jobs.theory_input(wanted), "--out", paths.theory("T4", arch)]
+        yield ["theory", "--spec", jobs.theory_spec(wanted), *predicted]
+    cells, curves, calibration, untrained, budget, theory = (
+        f"results/{name}.parquet" for name in ("cells", "curves", "calibration", "untrained", "budget", "theory")
     )
     yield ["collect", "--spec", jobs.study_spec(), "--cells", cells, "--untrained", untrained]
+    yield ["collect-theory", "--spec", jobs.theories_spec(), "--out", theory]
     yield ["calibrate", cells, "--spec", jobs.calibration_spec(), "--curves", curves, "--calibration", calibration]
-    yield ["budgets", cells, "--spec", jobs.budget_spec(), "--out", budget]
+    yield ["budgets", cells, "--theory", theory, "--spec", jobs.budget_spec(), "--out", budget]
     yield ["norms", "--out", "results/norms.json"]
     yield ["table-calibration", calibration, "--out", "results/table_calibration.tex"]
     yield ["table-scaling", "--curves", curves, "--calibration", calibration, "--out", "results/table_scaling.tex"]
@@ -63,12 +72,16 @@ def stages():
     yield ["table-structural", "results/norms.json", "--out", "results/table_structural.tex"]
     yield ["table-budget", budget, "--spec", jobs.report_spec("table-budget"), "--out", "results/table_budget.tex"]
     tables = ["--cells", cells, "--curves", curves, "--calibration", calibration, "--untrained", untrained]
-    yield ["figure-sweeps", *tables, "--out", "results/fig_sweeps.png"]
+    yield ["figure-sweeps", *tables, "--theory", theory, "--out", "results/fig_sweeps.png"]
+    yield ["figure-theory", theory, "--out", "results/fig_theory.png"]
+    yield ["table-theory", "--theory", theory, "--cells", cells, "--out", "results/table_theory.tex"]
     drawn = ["--fits", fits["ko", 4, 1], fits["fc", 4, 1], "--pool", pools[0], "--shared", shared]
     yield ["figure-recons", *drawn, "--out", "results/fig_recons.png"]
     yield ["bound", "network.yaml", "--samples", "256"]
     yield ["budget", "pilot.csv", "--target", "0.02", "--law", "power", "--json"]
     yield ["budget", cells, "--target", "0.02", "--sweep", "T4", "--metric", "mse", "--assurance", "0.9"]
+    yield ["budget", "pilot.csv", "--target", "0.02", "--pairs", "pairs.npz", "--pairs-arch", "fc"]
+    yield ["curve", "pairs.npz", "--target", "0.5", "--at", "4,8", "--json"]
     yield ["compare", cells, cells, "--tolerance", "0.005"]
     yield ["config"]
     yield ["config", "--schema"]
@@ -85,6 +98,8 @@ class Study:
         else:
             for name in ("pilot.csv", "network.yaml"):
                 shutil.copy(ROOT / "docs" / name, folder)
+            x, y = np.random.default_rng(1).standard_normal((2, 20, 3))
+            np.savez(folder / "pairs.npz", x=x, y=x + 0.1 * y)
             for arguments in self.commands:
                 self.run(arguments)
         self.files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -24,6 +24,7 @@ KINDS = {
     "fit": "fits/*/*/*.npy",
     "row": "cells/*/*/*.json",
     "untrained": "untrained/*.json",
+    "predicted curve": "theory/*/*.json",
     "Parquet": "*.parquet",
     "LaTeX": "*.tex",
     "PNG": "*.png",
@@ -231,10 +232,10 @@ def downstream(study, path, kind):
     """Files that are made from this one, and asked for by name."""
     root = study.path("results")
     if kind in ("pool", "long pool", "known operator"):
-        return study.rows()
+        return [*study.rows(), *root.glob(KINDS["predicted curve"])]
     if kind == "fit":
         return [root / "cells" / path.relative_to(root / "fits").with_suffix(".json")]
-    if kind in ("row", "untrained"):
+    if kind in ("row", "untrained", "predicted curve"):
         return sorted(root.glob("*.parquet"))
     return [file for file in sorted(root.iterdir()) if file.suffix in (".tex", ".png", ".pdf") and file != path]
 

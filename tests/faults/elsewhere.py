@@ -59,18 +59,24 @@ def other_code(name, old, new):
 # What is changed: how, and the beginnings of the names of all that is made again
 CHANGES = {
     "": (no_change, ()),
-    "V changed": (other_option("T4", V=6), ("pools/T4", "known/T4", "fits/T4", "cells/T4", "untrained/T4")),
-    "lambdas changed": (other_option("T4", lambdas=[1.0e-3, 10.0]), ("fits/T4", "cells/T4")),
+    "V changed": (
+        other_option("T4", V=6),
+        ("pools/T4", "known/T4", "fits/T4", "cells/T4", "theory/T4", "untrained/T4"),
+    ),
+    "lambdas changed": (other_option("T4", lambdas=[1.0e-3, 10.0]), ("fits/T4", "cells/T4", "theory/T4")),
     "pool changed": (
         other_option("T4", pool={"train": 8, "val": 4, "test": 5}),
-        ("pools/T4", "fits/T4", "cells/T4", "untrained/T4"),
+        ("pools/T4", "fits/T4", "cells/T4", "theory/T4", "untrained/T4"),
     ),
     "tikhonov changed": (
         other_option("T4", tikhonov=0.2),
-        ("known/T4", "fits/T4/ko", "cells/T4/ko", "untrained/T4"),
+        ("known/T4", "fits/T4/ko", "cells/T4/ko", "theory/T4/ko", "untrained/T4"),
     ),
-    "code of ko changed": (other_code(*RIDGE), ("fits/T4/ko", "fits/T5/ko", "cells/T4/ko", "cells/T5/ko")),
-    "code of fc changed": (other_code(*DENSE), ("fits/T4/fc", "cells/T4/fc")),
+    "code of ko changed": (
+        other_code(*RIDGE),
+        tuple(f"{kind}/{sweep}/ko" for kind in ("fits", "cells", "theory") for sweep in ("T4", "T5")),
+    ),
+    "code of fc changed": (other_code(*DENSE), ("fits/T4/fc", "cells/T4/fc", "theory/T4/fc")),
 }
 WAYS = {"metadata gone": without_metadata, "another clone": copied, "another clone, times kept": copied_with_times}
 CASES = [(way, change) for way in WAYS for change in CHANGES]

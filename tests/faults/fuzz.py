@@ -135,7 +135,7 @@ def beside(name, function, *fixed):
     return read_it
 
 
-DRAWN = ("cells", "curves", "calibration", "untrained")
+DRAWN = ("cells", "curves", "calibration", "untrained", "theory")
 
 
 def draw_sweeps(*paths):
