@@ -31,11 +31,10 @@ def of_seed(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
         alone |= more
     found = {(arch, N): f"_{arch}_N{N}" for arch, N in alone}
     first = sum(resources.minutes(stage(sweep), on_gpu) for stage in (resources.pool, resources.gram))
-    first += sum(
-        resources.minutes(cost, on_gpu)
-        for arch in sweep.predicted
-        for cost in (resources.theory(sweep, arch), resources.pool(sweep))
-    )
+    predictions = [resources.theory(sweep, arch) for arch in sweep.predicted]
+    if predictions:  # from a pool of their own
+        predictions.append(resources.pool(sweep))
+    first += sum(resources.minutes(cost, on_gpu) for cost in predictions)
     together = [cell for cell in asked if cell not in alone]
     if first + sum(asked[cell] for cell in together) <= LONGEST:
         return found | dict.fromkeys(together, "")
