@@ -62,7 +62,7 @@ def _run(function, arguments):
 
 
 # The arguments of a verb that it writes to; others that are files, it reads.
-OUTPUTS = {"collect": ("cells", "untrained"), "calibrate": ("curves", "calibration")}
+OUTPUTS = {"collect": ("cells", "untrained"), "calibrate": ("curves", "calibration"), "next": ("overlay",)}
 
 
 def _files(verb, arguments):

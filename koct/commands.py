@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 
 from koct import verbs
 
@@ -22,6 +23,13 @@ def _number(text):
     except ValueError:
         comma = ": write decimals with a point, like 0.05" if "," in text else ""
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number{comma}") from None
+
+
+def _targets(text):
+    """Numbers with commas between them, unless it looks like a decimal comma."""
+    if re.search(r"(^|,)\s*[+-]?0,\d+\s*(,|$)", text):
+        return [_number(text)]
+    return [_number(part) for part in text.split(",")]
 
 
 def _sizes(text):
@@ -210,17 +218,76 @@ VERBS = {
         verbs.budget,
         "how many samples reach a target error, from pilot runs",
         [
-            _file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed and arch"),
-            ("--target", {"type": _number, "metavar": "E", "help": "the error to reach"}),
-            _optional("--metric", "the error's column, with a 2 at its end its square (default: error)"),
+            _file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group"),
+            (
+                "--target",
+                {
+                    "type": _targets,
+                    "action": "extend",
+                    "metavar": "E[,E...]",
+                    "help": "the error to reach, or the score if the metric is one; may be given several times",
+                },
+            ),
+            _optional(
+                "--metric",
+                "the column, of errors or of a score like accuracy or psnr; a 2 at its end squares it (default: error)",
+            ),
+            _optional(
+                "--higher",
+                "the metric is a score, where higher is better, and BEST is the best one (default: 1)",
+                type=_number,
+                nargs="?",
+                const=1.0,
+                metavar="BEST",
+            ),
+            _optional("--group", "the column whose runs are not independent, like patient", metavar="COLUMN"),
+            _optional("--test-size", "how many test samples an error rate is counted on", type=_whole, metavar="K"),
             _optional("--sweep", "take the rows with this value in the column sweep"),
-            _optional("--law", "auto (default), power, rate, paper, last or, with --pairs, theory", default="auto"),
+            _optional(
+                "--law",
+                "auto (default), power, rate, pow4, mmf4, broken, last, paper or, with --pairs, theory",
+                default="auto",
+            ),
             _optional("--assurance", "reach the target in this share of runs, like 0.9", type=_number, metavar="P"),
             _optional("--pairs", ".npz with x and y, or two .npy: pairs of a dense network", nargs="+", metavar="FILE"),
             _optional("--pairs-arch", "the arch that the pairs are about, if the pilot has several", metavar="ARCH"),
             _optional("--lam", "its ridge strength (default: the best of a grid)", type=_positive, metavar="L"),
             _optional("--nonnegative", "its predictions are cut off at zero, as by a ReLU", action="store_true"),
-            _optional("--plot", "draw points, law, interval and target (.pdf, .png)", metavar="FILE"),
+            _optional("--plot", "draw points, law, interval and targets (.pdf, .png, .svg)", metavar="FILE"),
+            _optional("--json", "print a list with one object per target and arch", action="store_true"),
+        ],
+    ),
+    "next": (
+        verbs.next_runs,
+        "which runs to add to a pilot: those that narrow the interval most for their cost",
+        [
+            _file("pilot", "what `budget` takes; a column seconds or cost says what a run costs"),
+            (
+                "--target",
+                {"type": _number, "metavar": "E", "help": "the error to reach, or the score if the metric is one"},
+            ),
+            _optional("--arch", "plan for this arch only"),
+            _optional("--metric", "as for `budget`"),
+            _optional("--sweep", "take the rows with this value in the column sweep"),
+            _optional("--higher", "as for `budget`", type=_number, nargs="?", const=1.0, metavar="BEST"),
+            _optional("--group", "the column whose runs are not independent, like patient", metavar="COLUMN"),
+            _optional("--test-size", "how many test samples an error rate is counted on", type=_whole, metavar="K"),
+            _optional(
+                "--factor",
+                "the interval is narrow enough when its upper end is this many times its lower one (default: 2)",
+                type=_number,
+                default=2.0,
+                metavar="F",
+            ),
+            _optional("--budget", "what the new runs of an arch may cost together", type=_positive, metavar="COST"),
+            _optional(
+                "--largest", "the largest N to consider (default: 4 times the pilot's)", type=_whole, metavar="N"
+            ),
+            _optional(
+                "--overlay",
+                "write a config file that adds the runs to --sweep, for `snakemake --configfile`",
+                metavar="FILE",
+            ),
             _optional("--json", "print a list with one object per arch", action="store_true"),
         ],
     ),

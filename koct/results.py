@@ -51,10 +51,11 @@ METRICS = list(metrics.names())
 COLUMNS |= {name: (pa.float64(), f"test {metrics.load(name).DESCRIPTION}", metrics.load(name).UNIT) for name in METRICS}
 COLUMNS |= {
     "target": (pa.float64(), "the mean error to reach", "that of the metric"),
-    "law": (pa.string(), "law of the curve that best predicted held-out larger N", ""),
+    "law": (pa.string(), "most probable law of the curve", ""),
     "n": (pa.int64(), "samples that reach the target; null if out of reach", "1"),
     "n_low": (pa.int64(), "lower end of the 90 % interval of n; null if out of reach", "1"),
     "n_high": (pa.int64(), "upper end of the 90 % interval of n; null if it has none", "1"),
+    "probability": (pa.float64(), "that the target is reached at all", "1"),
     "reachable": (pa.bool_(), "whether the law reaches the target", ""),
     "at": (pa.int64(), "where error, error_low and error_high are: n, or the largest N if out of reach", "1"),
     "error": (pa.float64(), "the predicted error", "that of the metric"),
@@ -83,7 +84,7 @@ UNTRAINED = ["sweep", "problem", "H", "V", "B", "seed", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
-BUDGET += ["at", "error", "error_low", "error_high", "extrapolation", "reason"]
+BUDGET += ["probability", "at", "error", "error_low", "error_high", "extrapolation", "reason"]
 BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
 THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
 THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
@@ -183,7 +184,8 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
 
 def budget(cells_path, theory_path, spec, path):
     """How many samples reach each target; `spec` gives each sweep's metric and targets under `wanted`."""
-    from koct.risk.budget import Forecast, Pilot
+    from koct.risk.budget import Forecast
+    from koct.risk.runs import Pilot
 
     cells, origin = _read_cells(cells_path)
     predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}

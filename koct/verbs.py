@@ -205,18 +205,37 @@ def bound(network, samples):
     print(format_table(read_network(network), samples), end="")
 
 
-def budget(pilot, target, metric, sweep, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json):
+def budget(
+    pilot,
+    target,
+    metric,
+    higher,
+    group,
+    test_size,
+    sweep,
+    law,
+    assurance,
+    pairs,
+    pairs_arch,
+    lam,
+    nonnegative,
+    plot,
+    json,
+):
     from koct.report import budget as report
-    from koct.risk.laws import LAWS
+    from koct.risk import scores
+    from koct.risk.laws import ALONE, LAWS
     from koct.risk.pilot import read_pilots
 
     if plot:
         report.check_format(plot)
     if not pairs and (pairs_arch or lam or nonnegative):
         raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
-    if pairs and law in LAWS:
+    if pairs and law in LAWS | ALONE:
         raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
-    pilots, curves = read_pilots(pilot, metric, sweep), {}
+    score = scores.named(metric, higher)
+    targets = list(dict.fromkeys(target if score is None else map(score.target, target)))
+    pilots, curves = read_pilots(pilot, metric, sweep, higher, group, test_size), {}
     if pairs:
         from koct.risk.curve import Curve, read_pairs
         from koct.risk.spectral import Spectral
@@ -224,13 +243,38 @@ def budget(pilot, target, metric, sweep, law, assurance, pairs, pairs_arch, lam,
 
         arch = report.arch_of_pairs(pilots, pairs_arch)
         curves[arch] = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
-    plans = report.plans(pilots, target, law, assurance, curves)
+    plans = report.plans(pilots, targets, law, assurance, curves)
+    name = metric or ("error" if score is None else score.name)
     if plot:
-        report.plot(plans, target, plot, metric or "error")
+        report.plot(plans, plot, name, score, assurance)
     if json:
-        print(report.as_json(plans, assurance=assurance, metric=metric or "error", sweep=sweep))
+        print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=sweep))
     else:
-        print(report.as_text(plans, target, assurance), end="")
+        print(report.as_text(plans, assurance, score), end="")
+
+
+def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, factor, budget, largest, overlay, json):
+    from koct import files
+    from koct.report import design as report
+    from koct.risk import scores
+    from koct.risk.next_runs import Cost
+    from koct.risk.pilot import read_costs, read_pilots
+
+    score = scores.named(metric, higher)
+    pilots = read_pilots(pilot, metric, sweep, higher, group, test_size)
+    column, runs = read_costs(pilot, sweep) or (None, {})
+    costs = {name: Cost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
+    aim = target if score is None else score.target(target)
+    found = report.designs(pilots, aim, costs, arch, factor, budget, largest)
+    made = report.overlay(pilot, sweep, found) if overlay else None
+    if json:
+        print(report.as_json(found, metric=metric or ("error" if score is None else score.name), sweep=sweep))
+    else:
+        print(report.as_text(found, score), end="")
+    if made and made.added:
+        files.write_text(overlay, made.as_yaml())
+        if not json:
+            print(report.overlay_text(made, overlay), end="")
 
 
 def curve(pairs, target, at, lam, nonnegative, plot, json):

@@ -18,8 +18,9 @@ from conftest import ROOT
 
 from koct.errors import KoctError
 from koct.risk import pilot as reader
-from koct.risk.budget import Forecast, Pilot
+from koct.risk.budget import Forecast
 from koct.risk.pilot import read_pilots
+from koct.risk.runs import Pilot
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import budget as benchmark
@@ -49,7 +50,7 @@ BAD = {
     "NaN": ("N,error\n4,0.1\n8,nan\n", "row 2, column error: 'nan' is not a finite number"),
     "an empty cell": ("N,error\n4,0.1\n8,\n", "row 2, column error: '' is not a plain number"),
     "text": ("N,error\n4,0.1\n8,small\n", "row 2, column error: 'small' is not a plain number"),
-    "negative error": ("N,error\n4,0.1\n8,-0.2\n", "row 2, column error: '-0.2' is not above zero"),
+    "negative error": ("N,error\n4,0.1\n8,-0.2\n", "row 2, column error: '-0.2' is below zero, and no error is"),
     "missing column": ("N,loss\n4,0.1\n8,0.2\n", "column error is missing; the columns are N, loss"),
     "misspelt column": ("N,eror\n4,0.1\n8,0.2\n", "column error is missing; rename column 'eror'?"),
     "lower case": ("n,error\n4,0.1\n8,0.2\n", "column N is missing; rename column 'n'?"),
@@ -233,8 +234,10 @@ def test_json_has_one_object_per_arch(pilot):
     assert done.returncode == 0
     answers = {answer["arch"]: answer for answer in json.loads(done.stdout)}
     assert set(answers) == {"ko", "fc"}
-    wanted = {"arch", "law", "n", "n_low", "n_high", "reachable", "error_low", "error_high"}
+    wanted = {"arch", "law", "n", "n_low", "n_high", "reachable", "error_low", "error_high", "probability", "weights"}
     assert all(wanted <= set(answer) for answer in answers.values())
+    assert all(sum(answer["weights"].values()) == pytest.approx(1) for answer in answers.values())
+    assert not any(key.startswith("score") for answer in answers.values() for key in answer)
     assert answers["ko"]["reachable"] is True
     assert answers["ko"]["n_low"] <= answers["ko"]["n"]
     assert 16 < answers["ko"]["n"] < 64

@@ -160,7 +160,7 @@ runpy.run_module("koct", run_name="__main__")
     [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
 )
 def test_a_terminal_without_unicode_shows_what_it_can(settings):
-    process = started("budget", PILOT, "--target", "0.02", env={**os.environ, **settings})
+    process = started("budget", PILOT, "--target", "0.02", "--law", "power", env={**os.environ, **settings})
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert out.isascii()

@@ -180,9 +180,8 @@ def budget(budget_path, out, spec=None):
     write(
         out,
         Stamp(spec or {}, made_from(budget_path)),
-        caption=r"Samples that reach a target mean error: the law that best predicts held-out larger $N$, "
-        r"its answer, and a $90\,\%$ interval from a bootstrap over seeds. Right, the same from the curve that pairs "
-        r"predict before any fit.",
+        caption=r"Samples that reach a target mean error: the most probable law, the median of the forecast, and its "
+        r"$90\,\%$ interval. Right, the same from the curve that pairs predict before any fit.",
         label="tab:budget",
         columns="@{}llllrrrr@{}",
         head=r"& & & \multicolumn{3}{c}{from the fits} & \multicolumn{2}{c}{from pairs} \\"

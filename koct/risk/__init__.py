@@ -6,7 +6,8 @@ forecast.required(target=0.01)
 """
 
 from koct.risk.bound import Layer, Network
-from koct.risk.budget import Forecast, Pilot
+from koct.risk.budget import Forecast
 from koct.risk.calibration import Calibration, calibrate, two_factors
+from koct.risk.runs import Pilot
 
 __all__ = ["Calibration", "Forecast", "Layer", "Network", "Pilot", "calibrate", "two_factors"]

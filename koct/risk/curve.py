@@ -10,8 +10,8 @@ import numpy as np
 
 from koct.arrays import blocks
 from koct.errors import KoctError
-from koct.risk.laws import first_crossing
 from koct.risk.prediction import Prediction
+from koct.risk.runs import FloatArray
 from koct.risk.spectral import Spectral
 
 FARTHEST = 8  # times the pairs at hand, up to where the curve is continued
@@ -190,3 +190,15 @@ def _amount(size: float) -> str:
     unit = min(int(np.log2(max(size, 1)) // 10), 5)
     value, name = size / 1024**unit, ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")[unit]
     return f"{value:,.0f} {name}" if value >= 10 else f"{value:.2g} {name}"
+
+
+def first_crossing(N: FloatArray, mean: FloatArray, target: float) -> float:
+    """The smallest N at which the interpolated curve is at or below the target."""
+    below = np.flatnonzero(mean <= target)
+    if not len(below):
+        return np.inf
+    k = below[0]
+    if k == 0:
+        return N[0]
+    part = np.log(mean[k - 1] / target) / np.log(mean[k - 1] / mean[k])
+    return N[k - 1] * (N[k] / N[k - 1]) ** part

@@ -1,51 +1,69 @@
-"""Laws of learning curves: how the error decreases with N. Each law fits many curves at once, for the bootstrap."""
+"""Laws of learning curves: families of shapes in which the error may fall with N.
+
+A shape is the log of the error relative to that at the pilot's largest N. A law is a grid of shapes with a prior
+probability each, so that nothing is fitted: the planner asks how probable every shape is after the pilot
+(`koct.risk.ensemble`). Floors are given as their share of the error at the largest N.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from koct.risk.calibration import SMALLEST_N, rate, solve_rate
+from koct.risk.calibration import calibrate, rate
+from koct.risk.priors import Priors
+from koct.risk.runs import FloatArray
 
-FloatArray = NDArray[np.float64]
-Parameters = dict[str, FloatArray]  # by name; the first axis of each array is the curve
+ANY_SCALE = 10.0  # standard deviation of the log scale of a law
+AS_IT_STANDS = 1e-3  # of one that says the error itself
+
+SHARES = np.concatenate([np.linspace(0, 0.95, 20), 1 - np.geomspace(0.035, 1e-3, 8)])  # of the floor
+EXPONENTS = np.geomspace(0.03, 3.0, 30)
+COARSE_SHARES = SHARES[[0, 2, 6, 10, 14, 17, 20, 24]]
+COARSE_EXPONENTS = np.geomspace(0.1, 3.0, 9)
+SHIFTS = np.array([0.03, 0.1, 0.3, 1.0, 3.0])  # of N, in units of the largest N
+STEEPNESS = np.geomspace(0.3, 4.0, 8)
+PLATEAUS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])  # (largest N / N at half the plateau) ^ steepness
+SLOPES = np.array([-0.1, 0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.6])
+BREAKS = np.array([-4.0, -3.0, -2.0, -1.0, 0.0])  # octaves from the largest N
+SOFTNESS = 0.5  # of a break, in octaves
+
+Which = slice | NDArray[np.intp]  # of the shapes of a law
+EVERY = slice(None)
+
+
+class Points(NamedTuple):
+    """What a pilot has measured: the log of the mean error at each N, and its covariance."""
+
+    N: FloatArray
+    log_mean: FloatArray
+    covariance: FloatArray
 
 
 class Law(ABC):
-    """A parametric form of learning curves; `text` is its formula for people to read."""
+    """A family of shapes; `text` is its formula for people to read."""
 
     text: str
+    falls = True  # beyond the pilot: more samples then do no harm
+    drifts = True  # beyond the pilot, in ways that only other curves can tell; otherwise it knows its own doubt
 
     @abstractmethod
-    def fit(self, N: FloatArray, mean: FloatArray, weights: FloatArray) -> Parameters:
-        """Fit every curve.
-
-        Parameters
-        ----------
-        N : increasing sample sizes, shape (n_sizes,)
-        mean : positive mean errors, shape (n_curves, n_sizes)
-        weights : inverse variances of the log mean errors, shape (n_sizes,)
-        """
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        """The log of some shapes at each N, shape (n_shapes, n)."""
 
     @abstractmethod
-    def predict(self, theta: Parameters, N: ArrayLike) -> FloatArray:
-        """The error of every curve at each N of shape (n,), as an array of shape (n_curves, n)."""
+    def log_prior(self, priors: Priors) -> FloatArray:
+        """Log probability of every shape, given the law; shape (n_shapes,)."""
 
-    @abstractmethod
-    def solve(self, theta: Parameters, target: float | FloatArray) -> FloatArray:
-        """The real N at which each curve reaches its target, shape (n_curves,); inf where it never does.
+    def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
+        """Priors of the log of the scale: mean, standard deviation, probability. A shape is 0 at the largest N."""
+        return [(float(pilot.log_mean[-1]), ANY_SCALE, 1.0)]
 
-        `target` is one number for all curves, or an array of shape (n_curves,).
-        """
-
-    def formula(self, theta: Parameters) -> str:
-        """The law as fitted to the first curve, for people to read."""
-        return self.text
-
-    def remarks(self, theta: Parameters, N: float) -> list[str]:
-        """What to know about its prediction at N for the first curve."""
-        return []
+    def misfit(self, priors: Priors) -> Mapping[float, float]:
+        """{size of the random walk: probability}, as of `Priors`."""
+        return priors.misfit
 
     def doubt(self, N: FloatArray, largest: float) -> FloatArray:
         """Standard deviation of the log error, beyond a pilot's largest N, that the law itself knows of; shape (n,)."""
@@ -55,169 +73,142 @@ class Law(ABC):
         return f"{type(self).__name__}()"
 
 
-class Paper(Law):
-    """floor + sigma·log N / N by the paper's rule: the floor is the smallest error of the pilot."""
-
-    text = "floor + σ log N / N, floor = smallest error"
-
-    def fit(self, N: FloatArray, mean: FloatArray, weights: FloatArray) -> Parameters:
-        t = rate(N)
-        floor = mean.min(axis=1)
-        return {"floor": floor, "sigma": (mean - floor[:, None]) @ t / (t @ t)}
-
-    def predict(self, theta: Parameters, N: ArrayLike) -> FloatArray:
-        return theta["floor"][:, None] + theta["sigma"][:, None] * rate(N)
-
-    def solve(self, theta: Parameters, target: float | FloatArray) -> FloatArray:
-        gap = target - theta["floor"]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            N = solve_rate(theta["sigma"] / gap)
-        every = (gap > 0) & (theta["sigma"] <= np.e * gap)
-        return np.where(every, SMALLEST_N, np.where(gap > 0, np.nan_to_num(N, nan=np.inf), np.inf))
-
-
-class Rate(Paper):
-    """floor + sigma·log N / N with both parameters fitted together, in log space."""
-
-    text = "floor + σ log N / N"
-
-    def fit(self, N: FloatArray, mean: FloatArray, weights: FloatArray) -> Parameters:
-        t = rate(N) / rate(N[-1])
-        scale, position = _fit_shape(lambda position: np.log(_ratio(position[0]) + t), (FLOOR_SHARES,), mean, weights)
-        return {"floor": scale * _ratio(position[0])[:, 0], "sigma": scale / rate(N[-1])}
-
-
 class Power(Law):
-    """floor + a·N^(−b), fitted in log space with a weak prior on b around the usual statistical rates, 1/2 to 1."""
+    """floor + a N^(−b)."""
 
     text = "floor + a N^(−b)"
 
-    def fit(self, N: FloatArray, mean: FloatArray, weights: FloatArray) -> Parameters:
-        fraction = np.asarray(N, dtype=float) / N[-1]
-        scale, position = _fit_shape(
-            lambda position: np.log(_ratio(position[0]) + fraction ** -_exponent(position[1])),
-            (FLOOR_SHARES, EXPONENTS),
-            mean,
-            weights,
-            lambda position: np.log(_exponent(position[1])[..., 0] / TYPICAL_EXPONENT) / EXPONENT_SPREAD,
-        )
-        b = _exponent(position[1])[:, 0]
-        return {"floor": scale * _ratio(position[0])[:, 0], "a": scale * float(N[-1]) ** b, "b": b}
+    def __init__(self) -> None:
+        self._share, self._exponent = _grid(SHARES, EXPONENTS)
 
-    def predict(self, theta: Parameters, N: ArrayLike) -> FloatArray:
-        N = np.asarray(N, dtype=float)
-        return theta["floor"][:, None] + theta["a"][:, None] * N ** -theta["b"][:, None]
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        return _above_floor(self._share[which], (N / pilot.N[-1]) ** -self._exponent[which])
 
-    def solve(self, theta: Parameters, target: float | FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            N = ((target - theta["floor"]) / theta["a"]) ** (-1 / theta["b"])
-        return np.where(target > theta["floor"], np.maximum(N, 1.0), np.inf)
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _normalised(_floors(self._share, priors.no_floor["power"]))
+
+
+class Shifted(Law):
+    """floor + a (N + d)^(−b): a power law that begins late."""
+
+    text = "floor + a (N + d)^(−b)"
+
+    def __init__(self) -> None:
+        self._share, self._exponent, self._shift = _grid(COARSE_SHARES, COARSE_EXPONENTS, SHIFTS)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        ratio = (N / pilot.N[-1] + self._shift[which]) / (1 + self._shift[which])
+        return _above_floor(self._share[which], ratio ** -self._exponent[which])
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _normalised(_floors(self._share, priors.no_floor["pow4"]))
+
+
+class Sigmoid(Law):
+    """floor + a / (1 + (N/m)^q), from a plateau such as chance level; Morgan, Mercer and Flodin's curve."""
+
+    text = "floor + a / (1 + (N/m)^q)"
+
+    def __init__(self) -> None:
+        self._share, self._steepness, self._plateau = _grid(COARSE_SHARES, STEEPNESS, PLATEAUS)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        falling = (1 + self._plateau[which]) / (1 + self._plateau[which] * (N / pilot.N[-1]) ** self._steepness[which])
+        return _above_floor(self._share[which], falling)
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _normalised(_floors(self._share, priors.no_floor["mmf4"]))
+
+
+class Broken(Law):
+    """a N^(−b) with another b before the break; the curve may have been flat, or even have risen."""
+
+    text = "a N^(−b), then another b"
+
+    def __init__(self) -> None:
+        self._before, self._after, self._at = _grid(SLOPES, SLOPES, BREAKS)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        octaves = np.log2(N / pilot.N[-1])
+        beyond = SOFTNESS * (np.logaddexp(0, (octaves - self._at[which]) / SOFTNESS))
+        start = SOFTNESS * np.logaddexp(0, -self._at[which] / SOFTNESS)
+        return -np.log(2) * (self._before[which] * (octaves - beyond + start) + self._after[which] * (beyond - start))
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _normalised(np.zeros(len(self._at)))
+
+
+class Rate(Law):
+    """floor + σ log N / N."""
+
+    text = "floor + σ log N / N"
+
+    def __init__(self) -> None:
+        (self._share,) = _grid(SHARES)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        return _above_floor(self._share[which], rate(N) / rate(pilot.N[-1]))
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _normalised(_floors(self._share, priors.no_floor["power"]))
 
 
 class Last(Law):
-    """No law: linear interpolation between the pilot's points in log space, constant beyond the last one."""
+    """No law: the error stays what it was, but for a random walk."""
 
     text = "the last error"
 
-    def fit(self, N: FloatArray, mean: FloatArray, weights: FloatArray) -> Parameters:
-        return {"mean": mean, "N": np.broadcast_to(np.asarray(N, dtype=float), mean.shape)}
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        return np.zeros((1, len(N)))
 
-    def predict(self, theta: Parameters, N: ArrayLike) -> FloatArray:
-        curves = zip(np.log(theta["N"]), np.log(theta["mean"]), strict=True)
-        return np.exp([np.interp(np.log(np.asarray(N, dtype=float)), log_N, log_mean) for log_N, log_mean in curves])
-
-    def solve(self, theta: Parameters, target: float | FloatArray) -> FloatArray:
-        targets = np.broadcast_to(target, len(theta["N"]))
-        return np.array(
-            [
-                first_crossing(N, mean, target)
-                for N, mean, target in zip(theta["N"], theta["mean"], targets, strict=True)
-            ]
-        )
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return np.zeros(1)
 
 
-def first_crossing(N: FloatArray, mean: FloatArray, target: float) -> float:
-    """The smallest N at which the interpolated curve is at or below the target."""
-    below = np.flatnonzero(mean <= target)
-    if not len(below):
-        return np.inf
-    k = below[0]
-    if k == 0:
-        return N[0]
-    part = np.log(mean[k - 1] / target) / np.log(mean[k - 1] / mean[k])
-    return N[k - 1] * (N[k] / N[k - 1]) ** part
+class Paper(Law):
+    """floor + σ log N / N by the paper's rule: the floor is the smallest error of the pilot."""
+
+    text = "floor + σ log N / N, floor = smallest error"
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        found = calibrate(pilot.N, np.exp(pilot.log_mean))
+        return np.log(found.floor + found.sigma * rate(N))[None, :]
+
+    def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
+        return [(0.0, AS_IT_STANDS, 1.0)]
+
+    def misfit(self, priors: Priors) -> Mapping[float, float]:
+        return {AS_IT_STANDS: 1.0}
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return np.zeros(1)
 
 
-LAWS: dict[str, Law] = {"power": Power(), "rate": Rate(), "paper": Paper(), "last": Last()}
-
-# A law is scale · (ratio + decreasing term), where the decreasing term is 1 at the largest N. There, `ratio` is the
-# floor divided by the remainder, and ratio / (1 + ratio) is the floor's share of the error.
-FLOOR_SHARES = np.concatenate([np.linspace(0, 0.95, 39), 1 - np.geomspace(0.04, 1e-5, 24)])
-EXPONENTS = np.geomspace(0.05, 3.0, 42)
-TYPICAL_EXPONENT, EXPONENT_SPREAD = np.sqrt(0.5), 0.5  # between N^(−1/2) and N^(−1); standard deviation of log b
+def _grid(*axes: ArrayLike) -> list[FloatArray]:
+    """Every combination of the values, each of shape (n_shapes, 1)."""
+    return [values.reshape(-1, 1) for values in np.meshgrid(*axes, indexing="ij")]
 
 
-def _ratio(position: FloatArray) -> FloatArray:
-    """Floor over remainder at fractional indices into FLOOR_SHARES, with a new last axis."""
-    share = np.interp(position, np.arange(len(FLOOR_SHARES)), FLOOR_SHARES)[..., None]
-    return share / (1 - share)
+def _above_floor(share: FloatArray, falling: FloatArray) -> FloatArray:
+    """Log of floor and falling part; the latter is 1 at the largest N."""
+    return np.log(share + (1 - share) * falling)
 
 
-def _exponent(position: FloatArray) -> FloatArray:
-    """The exponent at fractional indices into EXPONENTS, with a new last axis."""
-    return np.interp(position, np.arange(len(EXPONENTS)), EXPONENTS)[..., None]
+def _floors(share: FloatArray, none: float) -> FloatArray:
+    """Log probability of each share: `none` for a share of zero, and the rest for all others together."""
+    return np.where(share > 0, np.log1p(-none) - np.log(np.sum(share > 0)), np.log(none) - np.log(np.sum(share == 0)))
 
 
-def _no_prior(position: FloatArray) -> FloatArray:
-    return np.zeros_like(position[0])
+def _normalised(log_weight: FloatArray) -> FloatArray:
+    flat = np.ravel(log_weight)
+    return flat - np.logaddexp.reduce(flat)
 
 
-def _fit_shape(
-    shape: Callable[[FloatArray], FloatArray],
-    axes: tuple[FloatArray, ...],
-    mean: FloatArray,
-    weights: FloatArray,
-    prior: Callable[[FloatArray], FloatArray] = _no_prior,
-) -> tuple[FloatArray, FloatArray]:
-    """The scale and the grid position of the best shape for each curve, by weighted least squares in log space.
-
-    A position, shape (n_axes, n), holds fractional indices into `axes`. `shape(position)` is the log of the law,
-    shape (n, n_sizes), and `prior(position)` one additional residual, shape (n,). The loss has several local minima,
-    so the whole grid is searched first; Levenberg–Marquardt then refines the best position, for all curves at once.
-    """
-    log_mean, normalised, root = np.log(mean), weights / weights.sum(), np.sqrt(weights)
-    centre = log_mean @ normalised
-    curves = log_mean - centre[:, None]
-    ends = np.array([[len(axis) - 1.0] for axis in axes])
-
-    indices = np.meshgrid(*(np.arange(len(axis), dtype=float) for axis in axes), indexing="ij")
-    grid = np.stack([index.ravel() for index in indices])
-    shapes = shape(grid)
-    shapes = shapes - (shapes @ normalised)[:, None]
-    # |curve − shape|² is expanded to avoid an array of curves × shapes × N
-    loss = shapes**2 @ weights + prior(grid) ** 2 - 2 * (curves * weights) @ shapes.T
-    best = grid[:, np.argmin(loss, axis=1)]
-
-    def residuals(position: FloatArray) -> FloatArray:
-        shapes = shape(position)
-        return np.column_stack([root * (curves - shapes + (shapes @ normalised)[:, None]), prior(position)])
-
-    current = residuals(best)
-    damping = np.full(len(mean), 1e-3)
-    for _ in range(20):
-        columns = []
-        for i in range(len(axes)):
-            delta = np.zeros_like(best)
-            delta[i] = np.where(best[i] > ends[i] / 2, -1e-4, 1e-4)
-            columns.append((residuals(best + delta) - current) / delta[i][:, None])
-        jacobian = np.stack(columns, axis=2)
-        hessian = jacobian.transpose(0, 2, 1) @ jacobian
-        damped = damping[:, None] * np.einsum("cii->ci", hessian) + 1e-12
-        gradient = np.einsum("cki,ck->ci", jacobian, current)
-        step = np.linalg.solve(hessian + damped[:, :, None] * np.eye(len(axes)), gradient[:, :, None])[:, :, 0]
-        trial = np.clip(best - step.T, 0, ends)
-        proposed = residuals(trial)
-        better = (proposed**2).sum(axis=1) < (current**2).sum(axis=1)
-        best, current = np.where(better, trial, best), np.where(better[:, None], proposed, current)
-        damping = np.where(better, 0.2 * damping, 5 * damping)
-    return np.exp(centre - shape(best) @ normalised), best
+LAWS: dict[str, Law] = {
+    "power": Power(),
+    "pow4": Shifted(),
+    "mmf4": Sigmoid(),
+    "broken": Broken(),
+    "last": Last(),
+}
+ALONE: dict[str, Law] = {"rate": Rate(), "paper": Paper()}  # on request only

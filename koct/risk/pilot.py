@@ -1,4 +1,4 @@
-"""Read a pilot study: a CSV or Parquet file with columns N and error and, optionally, seed and arch."""
+"""Read a pilot study: a CSV or Parquet file with columns N and error and, optionally, seed, arch and group."""
 
 import csv
 import difflib
@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
-from koct.risk.budget import MAX_ERROR, MIN_ERROR, Pilot
+from koct.risk import scores
+from koct.risk.runs import MAX_ERROR, MIN_ERROR, Pilot
 
 LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
 
@@ -25,6 +26,7 @@ MOST_ROWS = 3_000_000
 MOST_COLUMNS = 10_000
 MOST_ARCHS = 64
 LONGEST_NAME = 100  # letters of an arch, a seed or a sweep
+COSTS = ("seconds", "cost", "fit_seconds")  # columns with the cost of a run; the first of them counts
 
 OTHER_FORMATS = {  # by the bytes that a file begins with
     b"PK\x03\x04": "is a spreadsheet (xlsx, ods) or a zip archive; save it as CSV",
@@ -38,36 +40,74 @@ OTHER_FORMATS = {  # by the bytes that a file begins with
 }
 
 
-def read_pilots(path: str | PathLike[str], metric: str | None = None, sweep: str | None = None) -> dict[str, Pilot]:
+def read_pilots(
+    path: str | PathLike[str],
+    metric: str | None = None,
+    sweep: str | None = None,
+    higher: float | None = None,
+    group: str | None = None,
+    test_size: int | None = None,
+) -> dict[str, Pilot]:
     """Read {arch: Pilot} from a file.
 
-    `metric` names the column with the error; if there is no such column but it ends in 2, it stands for the square of
-    the column without the 2. `sweep` selects the rows with that value in the column sweep.
+    Parameters
+    ----------
+    path : the file
+    metric : the column with the error; if there is no such column but its name ends in 2, it stands for the square of
+        the column without the 2. If it is a score, such as an accuracy, the errors are those of `koct.risk.scores`.
+    sweep : take the rows with this value in the column sweep
+    higher : the column is a score, where higher is better, and this is the best one
+    group : the column with the groups; by default the column group, if there is one
+    test_size : how many test samples an error rate was counted on; by default the smallest value in the column
+        test_size, if there is one
     """
-    table = _Table(path, ["N", "error", "seed", "arch", "sweep", *((metric, metric[:-1]) if metric else ())])
+    score = scores.named(metric, higher)
+    optional = ["seed", "arch", "sweep", "test_size", group or "group"]
+    table = _Table(path, ["N", "error", "score", *optional, *((metric, metric[:-1]) if metric else ())])
     if "sweep" in table.names:
         table.keep_sweep(sweep)
     elif sweep is not None:
         table.fail(f"column sweep is missing, so --sweep {sweep} selects nothing; omit --sweep")
     N = table.counts("N")
-    error = table.errors(metric)
+    error = table.errors(metric, score)
     seed = table.texts("seed") if "seed" in table.names else None
     arch = table.texts("arch") if "arch" in table.names else np.full(len(N), "pilot", dtype=object)
+    groups = table.texts(group or "group") if group or "group" in table.names else None
+    sizes = table.test_sizes(metric, score, error, test_size)
     names, arch_index = np.unique(arch.astype(str), return_inverse=True)
     if len(names) > MOST_ARCHS:
         table.fail(f"column arch has {len(names):,} different values, and at most {MOST_ARCHS} are compared; keep some")
     if seed is not None:
-        table.check_unique(arch_index, N, seed)
+        table.check_unique(arch_index, N, seed, groups)
     pilots = {}
     for i, name in enumerate(names):
         rows = arch_index == i
         if len(np.unique(N[rows])) < 2:
             table.fail(f"column N has only the value {N[rows][0]} for arch {name}; a pilot needs runs at two or more N")
+        own_seed, own_group = (None if column is None else column[rows] for column in (seed, groups))
+        own_size = None if sizes is None else int(sizes[rows].min())
         try:
-            pilots[str(name)] = Pilot.from_points(N[rows], error[rows], None if seed is None else seed[rows])
+            pilots[str(name)] = Pilot.from_points(N[rows], error[rows], own_seed, own_group, own_size)
         except KoctError as reason:
             table.fail(str(reason))
     return pilots
+
+
+def read_costs(
+    path: str | PathLike[str], sweep: str | None = None
+) -> tuple[str, dict[str, NDArray[np.float64]]] | None:
+    """(column, {arch: N and cost of every run, shape (2, n_runs)}) of the file; None if it has no column of costs."""
+    table = _Table(path, ["N", "arch", "sweep", *COSTS])
+    column = next((name for name in COSTS if name in table.names), None)
+    if column is None:
+        return None
+    if "sweep" in table.names:
+        table.keep_sweep(sweep)
+    N, cost = table.counts("N"), table.numbers(column)
+    if np.any(cost <= 0):
+        table.fail_at(cost <= 0, column, "is not above 0; correct it or remove the column")
+    arch = table.texts("arch") if "arch" in table.names else np.full(len(N), "pilot", dtype=object)
+    return column, {str(name): np.stack([N[arch == name], cost[arch == name]]) for name in np.unique(arch.astype(str))}
 
 
 class _Table:
@@ -220,22 +260,64 @@ class _Table:
             self.fail_at(values > LARGEST_N, name, f"is above {LARGEST_N:g}, the largest N allowed; remove the row")
         return values.astype(np.int64)
 
-    def errors(self, metric: str | None) -> NDArray[np.float64]:
-        name, power = metric or "error", 1
-        if metric and metric not in self.names and metric.endswith("2") and metric[:-1] in self.names:
-            name, power = metric[:-1], 2
-        if metric is None and "error" not in self.names:
-            offered = [have for have in ("mse", "rrmse_peak", "rrmse_norm") if have in self.names]
-            if offered:
-                self.fail(f"column error is missing; choose another with --metric: {', '.join(offered)}")
+    def errors(self, metric: str | None, score: scores.Score | None) -> NDArray[np.float64]:
+        """The errors in the column of the metric, shape (n_rows,); of a score, those of its values."""
+        name, power = self._metric(metric, score)
         values = self.numbers(name)
-        if np.any(values <= 0):
-            self.fail_at(values <= 0, name, "is not above zero; correct it or remove the row")
         with np.errstate(over="ignore", under="ignore"):
-            extreme = (values**power < MIN_ERROR) | (values**power > MAX_ERROR)
+            error = values**power if score is None else score.error(values**power)
+        if np.any(error < 0) and score is not None:
+            best = f"{score.best:g}, the best {score.name}"
+            self.fail_at(error < 0, name, f"is above {best}; say with --higher what the best is, like --higher 100")
+        if np.any(values < 0) and score is None:
+            why = "is below zero, and no error is; correct it or, if a higher value is a better one, give --higher"
+            self.fail_at(values < 0, name, why)
+        extreme = (error != 0) & ~((error >= MIN_ERROR) & (error <= MAX_ERROR))
+        extreme |= (error == 0) & (values != 0) & (score is None)  # the square is too small for a number
         if np.any(extreme):
             self.fail_at(extreme, name, "is too small or too large to compute with; rescale the column")
-        return values**power
+        return error
+
+    def _metric(self, metric: str | None, score: scores.Score | None) -> tuple[str, int]:
+        """(column, power) of the metric."""
+        if metric is None:
+            name = "error" if score is None else "score"
+            if name not in self.names:
+                usual = [have for have in ("mse", "rrmse_peak", "rrmse_norm") if have in self.names]
+                offered = usual + [have for have in self.names if scores.is_known(have)]
+                offered += ["score"] if score is None and "score" in self.names else []
+                if offered:
+                    self.fail(f"column {name} is missing; choose another with --metric: {_listed(offered)}")
+            return name, 1
+        if metric in self.names or not (metric.endswith("2") and metric[:-1] in self.names):
+            return metric, 1
+        if scores.is_known(metric[:-1]):
+            self.fail(f"--metric {metric} is the square of a score, and no error; take --metric {metric[:-1]}")
+        return metric[:-1], 2
+
+    def test_sizes(
+        self, metric: str | None, score: scores.Score | None, error: NDArray[np.float64], given: int | None
+    ) -> NDArray[np.float64] | None:
+        """How many test samples the error rate of every row was counted on, shape (n_rows,); None if it is no rate."""
+        rate = metric in (None, "error", "error_rate") if score is None else scores.is_rate(score.name)
+        if given is not None:
+            if not 1 <= given <= LARGEST_N:
+                raise KoctError(f"--test-size {_shown(given)} must be between 1 and {LARGEST_N:g}")
+            if score is not None and scores.is_known(score.name) and not rate:
+                raise KoctError(f"--test-size is for error rates and accuracies, and {score.name} is neither; omit it")
+            sizes = np.full(len(error), float(given))
+        elif rate and "test_size" in self.names:
+            sizes = self.numbers("test_size")
+            bad = (sizes != np.round(sizes)) | (sizes < 1) | (sizes > LARGEST_N)
+            if np.any(bad):
+                self.fail_at(bad, "test_size", "is not a number of test samples; give an integer of at least 1")
+        else:
+            return None
+        if np.any(error > 1):
+            name = self._metric(metric, score)[0]
+            fix = "give rates between 0 and 1, or no test size"
+            self.fail_at(error > 1, name, f"has an error above 1, but a test size is for rates; {fix}")
+        return sizes
 
     def texts(self, name: str) -> NDArray[np.object_]:
         column = self.column(name)
@@ -251,9 +333,16 @@ class _Table:
             self.fail_at(missing, name, "is empty; fill it in or remove the row")
         return np.array(values.to_pylist(), dtype=object)
 
-    def check_unique(self, arch: NDArray[np.intp], N: NDArray[np.int64], seed: NDArray[np.object_]) -> None:
-        """Fail at the first row that repeats the arch, N and seed of an earlier one; each has shape (n_rows,)."""
-        keys = [np.unique(values, return_inverse=True)[1] for values in (arch, N, seed.astype(str))]
+    def check_unique(
+        self,
+        arch: NDArray[np.intp],
+        N: NDArray[np.int64],
+        seed: NDArray[np.object_],
+        group: NDArray[np.object_] | None,
+    ) -> None:
+        """Fail at the first row with the arch, N, seed and group of an earlier one; each has shape (n_rows,)."""
+        columns = [arch, N, seed.astype(str), *([] if group is None else [group.astype(str)])]
+        keys = [np.unique(values, return_inverse=True)[1] for values in columns]
         order = np.lexsort(keys)  # stable: equal rows keep their order
         same = np.all([np.diff(key[order]) == 0 for key in keys], axis=0)
         if same.any():

@@ -1,4 +1,4 @@
-"""The curve that pairs predict (`koct.risk.curve`), as a law of the planner: only its scale is fitted to the pilot."""
+"""The curve that pairs predict (`koct.risk.curve`), as a law of the planner: only its scale is unknown."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from koct.errors import KoctError
-from koct.risk.laws import LAWS, FloatArray, Law, Parameters, first_crossing
+from koct.risk.laws import ANY_SCALE, EVERY, Law, Points, Which
 from koct.risk.prediction import NORMAL, PER_OCTAVE
+from koct.risk.priors import Priors
+from koct.risk.runs import MIN_ERROR, FloatArray
 
 if TYPE_CHECKING:
     from koct.risk.curve import Curve
 
-SCALE_PRIOR = 0.1  # standard deviation of the log scale around 0
+KNOWN_SCALE = 0.1  # standard deviation of the log scale around 0, if the pilot's error is the mean squared one
 ODD_SCALE = 2.0  # or its inverse: a pilot whose errors are off by as much may be about something else
-FLAT = 2.0  # times its noise: a pilot that falls by less tells no law
-CONTRADICTION = 3.0  # times its uncertainty: a difference between the falls of pilot and prediction that is no chance
-TIED = 0.1  # a law that beats the prediction in all but this share of the replicates is better
 FLAGGED = np.log(2)  # by which the log of a prediction that is not to be trusted may be off
-SMALLEST_ERROR = 1e-60  # as of a pilot
+LEVELLING = 0.5  # standard deviation of the slope beyond the pairs, relative to it: some curves level off there
 BEYOND = 1e24  # an N beyond all that the planner asks for
+MISFIT = {0.01: 0.5, PER_OCTAVE: 0.5}  # as of `Priors`: a pilot that is off by more contradicts the predicted curve
+CONTRADICTION = 3.0  # times its uncertainty: a difference between the falls of pilot and prediction that is no chance
+USED = 0.5  # probability from which on a remark says that the predicted curve is used
 
 
 class Theory(Law):
     """scale · the predicted error. Between octaves, and beyond the last one, it is a line in log-log."""
 
     text = "predicted from pairs"
+    falls = False  # it may have a peak
+    drifts = False
 
     def __init__(self, curve: Curve) -> None:
         self.pairs, self.points = curve.theory.M, curve.octaves
@@ -38,10 +42,11 @@ class Theory(Law):
         )
         if not np.isfinite([error, low, high]).all():
             raise KoctError(f"the {self.pairs:,} pairs predict no finite error; rescale x and y")
-        error, low, high = (np.log(np.maximum(values, SMALLEST_ERROR)) for values in (error, low, high))
+        error, low, high = (np.log(np.maximum(values, MIN_ERROR)) for values in (error, low, high))
         flagged = np.array([not point.trusted for point in self.points])
-        flagged[self.pairs < N] = flagged[self.pairs >= N][-1]  # the interval knows of being beyond the pairs
-        deviation = np.hypot((high - low) / (2 * NORMAL), np.where(flagged, FLAGGED, 0))
+        flagged[self.pairs < N] = flagged[self.pairs >= N][-1]  # of being beyond the pairs, what follows knows
+        levelling = LEVELLING * (error[-2] - error[-1]) * np.maximum(0, np.log2(N / self.pairs))
+        deviation = np.sqrt(((high - low) / (2 * NORMAL)) ** 2 + np.where(flagged, FLAGGED, 0) ** 2 + levelling**2)
         self._N = np.append(N, BEYOND)
         self._log_error, self._deviation = (_continued(np.log(self._N), values) for values in (error, deviation))
 
@@ -49,78 +54,60 @@ class Theory(Law):
         """Log of the predicted error, at scale 1."""
         return np.interp(np.log(N), np.log(self._N), self._log_error)
 
-    def fit(self, N: FloatArray, mean: FloatArray, weights: FloatArray) -> Parameters:
-        """The first curve is the pilot's own, the others are replicates of it."""
-        off = PER_OCTAVE * np.log2(N[-1] / N)  # the scale is for larger N, so that smaller ones count less
-        weights = 1 / (1 / weights + off**2)
-        log_scale = (np.log(mean) - self.log_error(N)) @ weights / weights.sum()
-        # Shrunk toward 0 as far as the pilot is noisy. The pilot's error may be any multiple of the mean squared one,
-        # so the prior of a large scale is as wide as the scale itself. The spread of the replicates becomes that of
-        # the posterior.
-        prior = max(SCALE_PRIOR, abs(log_scale[0])) ** 2
-        shrinkage = prior / (prior + 1 / weights.sum())
-        log_scale = shrinkage * log_scale[0] + np.sqrt(shrinkage) * (log_scale - log_scale[0])
-        return {"scale": np.exp(log_scale), "smallest": np.full(len(mean), float(N[0]))}
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        return (self.log_error(N) - self.log_error(pilot.N[-1]))[None, :]
 
-    def predict(self, theta: Parameters, N: ArrayLike) -> FloatArray:
-        return theta["scale"][:, None] * np.exp(self.log_error(N))
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return np.zeros(1)
 
-    def solve(self, theta: Parameters, target: float | FloatArray) -> FloatArray:
-        smallest = theta["smallest"][0]  # of the pilot: a curve with a peak may have been lower before
-        knots = np.append(smallest, self._N[smallest < self._N])
-        error = np.exp(self.log_error(knots))
-        return np.array([first_crossing(knots, error, aim) for aim in target / theta["scale"]])
+    def misfit(self, priors: Priors) -> Mapping[float, float]:
+        return MISFIT
 
-    def formula(self, theta: Parameters) -> str:
-        return f"predicted from {self.pairs:,} pairs × {theta['scale'][0]:.3g}"
+    def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
+        """The pilot's error may be the mean squared one of the pairs, or any multiple of it."""
+        return [(float(self.log_error(pilot.N[-1])), KNOWN_SCALE, 0.5), (float(pilot.log_mean[-1]), ANY_SCALE, 0.5)]
 
     def doubt(self, N: FloatArray, largest: float) -> FloatArray:
         """That of the predicted curve. At the largest N of the pilot there is none, since the scale takes it up."""
         deviation = np.interp(np.log(N), np.log(self._N), self._deviation)
         return deviation * (1 - largest / np.maximum(N, largest))
 
-    def remarks(self, theta: Parameters, N: float) -> list[str]:
-        """The scale, and why the prediction at N, which leans on that of the next octave, is not to be trusted."""
-        scale = f"it is scaled by {theta['scale'][0]:.3g}"
-        if abs(np.log(theta["scale"][0])) > np.log(ODD_SCALE):
-            scale += ", so check that the pilot's error is a mean squared one, and its network a dense linear one"
-        flaw = next((point.reason for point in self.points if point.N >= N), self.points[-1].reason)
-        return [scale, flaw] if flaw else [scale]
-
-
-def judge(
-    theory: Theory, N: FloatArray, curves: FloatArray, scores: Mapping[str, FloatArray] | None
-) -> tuple[bool, str]:
-    """Whether the predicted curve is to be used, and a remark on that.
-
-    It is unless it is flagged, or the pilot's fall contradicts it, or the pilot is long enough to tell more: it goes
-    beyond the pairs, or another law predicts the next N better in nearly all replicates.
-    `curves` are the pilot's own (first) and its replicates, `scores` theirs with every law, None with two N only.
-    """
-    name = f"the curve predicted from {theory.pairs:,} pairs"
-    following = [point for point in theory.points if N[-1] < point.N <= theory.pairs]
-    if following and not following[0].trusted:
-        return False, f"{name} is not to be trusted beyond the pilot: {following[0].reason}"
-    falls = np.log(curves[:, 0] / curves[:, -1])
-    noise = falls[1:].std()
-    expected = float(np.subtract(*theory.log_error(N[[0, -1]])))
-    if abs(falls[0] - expected) > CONTRADICTION * np.hypot(noise, PER_OCTAVE * np.log2(N[-1] / N[0])):
-        return False, (
-            f"the pilot contradicts {name}: from N = {N[0]:.0f} to {N[-1]:.0f} the predicted error changes by a factor "
-            f"of {np.exp(-expected):.2g}, the measured one by {np.exp(-falls[0]):.2g}"
+    def flaw(self, largest: float) -> str:
+        """Why the predicted curve is not to be trusted beyond a pilot; empty if it is."""
+        following = [point for point in self.points if largest < point.N <= self.pairs]
+        if not following or following[0].trusted:
+            return ""
+        return (
+            f"the curve predicted from {self.pairs:,} pairs is not to be trusted beyond the pilot: "
+            f"{following[0].reason}"
         )
-    if scores is None:
-        return True, f"{name} is used"
-    if falls[0] < FLAT * noise:
-        return True, f"the pilot falls by less than twice its noise, too little to tell a law, so {name} is used"
-    if N[-1] > theory.pairs:
-        return False, f"the pilot goes beyond the {theory.pairs:,} pairs, and tells more than their predicted curve"
-    best = min(LAWS, key=lambda law: scores[law][0])
-    if scores["theory"][0] <= scores[best][0]:
-        return True, f"{name} predicted the next N best"
-    if np.mean(scores["theory"][1:] <= scores[best][1:]) >= TIED:
-        return True, f"the pilot is too noisy to tell a law, so {name} is used"
-    return False, f"{name} predicted the next N worse than {LAWS[best].text}"
+
+    def remarks(self, weight: float, pilot: Points, scale: float, N: float) -> list[str]:
+        """What to know about a forecast at N in which the predicted curve has this probability."""
+        name = f"the curve predicted from {self.pairs:,} pairs"
+        against = self._contradiction(pilot)
+        if weight < USED:
+            remark = f"the pilot speaks against {name} (probability {100 * weight:.0f} %)"
+            return [f"{remark}: {against}" if against else remark]
+        used = f"{name} is used, scaled by {scale:.3g}"
+        if abs(np.log(scale)) > np.log(ODD_SCALE):
+            used += "; check that the pilot's error is a mean squared one, and its network a dense linear one"
+        if against:
+            used += f"; the pilot contradicts it: {against}"
+        flaw = next((point.reason for point in self.points if point.N >= N), self.points[-1].reason)
+        return [used, flaw] if flaw else [used]
+
+    def _contradiction(self, pilot: Points) -> str:
+        """How the pilot, from its smallest N to its largest, changes otherwise than predicted; empty if it may not."""
+        N, log_mean, covariance = pilot
+        expected, measured = self.log_error(N[-1]) - self.log_error(N[0]), log_mean[-1] - log_mean[0]
+        noise = np.sqrt(covariance[0, 0] + covariance[-1, -1] - 2 * covariance[0, -1])
+        if abs(measured - expected) < CONTRADICTION * np.hypot(noise, PER_OCTAVE * np.log2(N[-1] / N[0])):
+            return ""
+        return (
+            f"from N = {N[0]:.0f} to {N[-1]:.0f} the predicted error changes by a factor of {np.exp(expected):.2g}, "
+            f"the measured one by {np.exp(measured):.2g}"
+        )
 
 
 def _continued(x: FloatArray, y: FloatArray) -> FloatArray:

@@ -1,0 +1,227 @@
+"""Which runs to add to a pilot: plans, costs, the command line, and the overlay for the workflow."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from conftest import ROOT, TINY
+from test_budget import koct
+
+from koct.errors import KoctError
+from koct.risk.budget import Forecast
+from koct.risk.next_runs import MOST_SEEDS, Cost, _Plans, plan, sizes
+from koct.risk.pilot import read_costs, read_pilots
+from koct.risk.runs import Pilot
+
+PILOT = ROOT / "docs/pilot.csv"
+
+
+@pytest.fixture(scope="module")
+def forecast():
+    return Forecast(read_pilots(PILOT)["fc"])
+
+
+def timed(law):
+    rng = np.random.default_rng(0)
+    rows = [(N, seed, 0.5 * N**-0.5 * rng.lognormal(0, 0.2), law(N)) for N in (8, 16, 32, 64) for seed in range(3)]
+    return "N,seed,error,seconds\n" + "".join(f"{N},{seed},{error},{cost}\n" for N, seed, error, cost in rows)
+
+
+# Plans
+
+
+def test_a_plan_narrows_the_interval_step_by_step(forecast):
+    found = plan(forecast, 0.01)
+    assert found.present > 2
+    assert found.present > found.steps[0].factor >= found.expected > 1
+    assert found.cost == sum(step.N * step.seeds for step in found.steps)
+    assert {step.N for step in found.steps} <= set(sizes(forecast.pilot))
+    assert plan(forecast, 0.01) == found
+
+
+def test_more_seeds_and_a_second_size_narrow_the_expected_interval(forecast):
+    plans = _Plans(forecast, 0.01, np.array([16.0, 32.0, 64.0, 128.0]), Cost())
+    rows = plans.all()
+    width = {tuple(row): value for row, value in zip(rows.tolist(), plans.widths(rows), strict=True)}
+    for (i, j, m, n), value in width.items():
+        if m + 1 < MOST_SEEDS:
+            assert width[i, j, m + 1, n] <= value + 1e-9
+        if i != j:
+            assert value <= width[i, i, m, 0] + 1e-9
+
+
+def test_beyond_the_pilot_a_larger_size_tells_more(forecast):
+    plans = _Plans(forecast, 0.005, np.array([32.0, 45.0, 64.0]), Cost())
+    width = plans.widths(np.array([[i, i, 4, 0] for i in range(3)]))
+    assert np.all(np.diff(width) < 0)
+
+
+def test_of_plans_that_reach_the_factor_the_cheapest_is_taken(forecast):
+    assert plan(forecast, 0.01, Cost(slope=0.0), factor=50).cost == 1
+    dear, cheap = (plan(forecast, 0.01, cost, factor=50) for cost in (Cost(slope=3.0), Cost(slope=0.0)))
+    assert max(step.N for step in dear.steps) <= max(step.N for step in cheap.steps)
+    assert Cost(slope=3.0).of(cheap.steps[0].N) * cheap.steps[0].seeds >= dear.cost
+
+
+def test_a_plan_keeps_to_the_budget_and_to_the_largest_size(forecast):
+    free = plan(forecast, 0.01)
+    poor = plan(forecast, 0.01, budget=free.cost / 2)
+    assert poor.cost <= free.cost / 2
+    assert poor.expected >= free.expected
+    assert max(step.N for step in plan(forecast, 0.01, largest=45).steps) <= 45
+    assert plan(forecast, 0.01, budget=1.0).steps == ()
+
+
+def test_an_interval_that_is_narrow_enough_needs_no_runs(forecast):
+    found = plan(forecast, 0.02)
+    assert found.done
+    assert found.steps == ()
+    assert found.expected == found.present <= 2
+
+
+def test_a_pilot_that_never_reaches_the_target_still_has_a_plan(forecast):
+    found = plan(forecast, 1e-9)
+    assert found.present == np.inf
+    assert np.isfinite(found.expected) or found.steps == ()
+
+
+def test_sizes_are_those_of_the_pilot_and_larger_ones_by_root_two():
+    pilot = Pilot.from_points([4, 16, 64], [0.3, 0.2, 0.1])
+    assert sizes(pilot) == [4, 16, 64, 91, 128, 181, 256]
+    assert sizes(pilot, 100) == [4, 16, 64, 91, 100]
+    assert sizes(pilot, 20) == [4, 16]
+    for largest in (3, 10**9):
+        with pytest.raises(KoctError, match=f"largest = {largest} must be between 4 and 64000000"):
+            sizes(pilot, largest)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"factor": 1.0}, "factor = 1.0 must be above 1"), ({"budget": -1.0}, "budget = -1.0 must be above 0")],
+)
+def test_a_plan_refuses_what_makes_no_sense(forecast, wrong, message):
+    with pytest.raises(KoctError, match=message):
+        plan(forecast, 0.01, **wrong)
+
+
+# Costs
+
+
+def test_the_cost_of_a_run_is_a_power_of_its_size(tmp_path):
+    path = tmp_path / "pilot.csv"
+    path.write_text(timed(lambda N: 0.5 * N**1.5))
+    column, runs = read_costs(path)
+    law = Cost.fitted(*runs["pilot"], column)
+    assert (law.column, law.slope, law.scale) == ("seconds", pytest.approx(1.5), pytest.approx(0.5))
+    assert law.of(100) == pytest.approx(500)
+    assert Cost.fitted([4, 8], [2.0, 1.0], "cost").slope == 0
+    assert read_costs(PILOT) is None
+
+
+def test_a_cost_of_zero_is_refused_by_row_and_column(tmp_path):
+    path = tmp_path / "pilot.csv"
+    path.write_text("N,error,cost\n4,0.2,1\n8,0.1,0\n")
+    with pytest.raises(KoctError, match="row 2, column cost: '0' is not above 0"):
+        read_costs(path)
+
+
+# The command line
+
+
+def test_the_text_has_a_table_and_says_what_a_run_costs(tmp_path):
+    done = koct("next", PILOT, "--target", 0.01)
+    assert done.returncode == 0
+    assert done.stdout.startswith("arch  N")
+    assert "For a mean error of 0.01, the interval of fc is" in done.stdout
+    assert "A run is taken to cost its N" in done.stdout
+    path = tmp_path / "pilot.csv"
+    path.write_text(timed(lambda N: 0.5 * N))
+    done = koct("next", path, "--target", 0.02)
+    assert " s " in done.stdout
+    assert "A run costs 0.5 × N^1.00, fitted to the column seconds." in done.stdout
+
+
+def test_a_narrow_interval_and_a_small_budget_are_said_in_words():
+    done = koct("next", PILOT, "--target", 0.02)
+    assert done.returncode == 0
+    assert "no more runs are needed" in done.stdout
+    done = koct("next", PILOT, "--target", 0.01, "--arch", "fc", "--budget", 1)
+    assert done.returncode == 0
+    assert "give a larger --largest or --budget" in done.stdout
+
+
+def test_json_has_an_object_per_arch():
+    found = json.loads(koct("next", PILOT, "--target", 0.001, "--json").stdout)
+    assert [each["arch"] for each in found] == ["fc", "ko"]
+    for each in found:
+        assert each["cost"] == sum(run["cost"] for run in each["runs"])
+        assert each["cost_law"] == {"scale": 1.0, "slope": 1.0, "column": None}
+    assert found[0]["present"] is None  # no upper end
+    only = json.loads(koct("next", PILOT, "--target", 0.001, "--arch", "ko", "--json").stdout)
+    assert only == found[1:]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--arch", "mlp"], "--arch mlp: the pilot has no such arch; choose one of fc, ko"),
+        (["--factor", "1"], "factor = 1.0 must be above 1"),
+        (["--largest", "2"], "largest = 2 must be between 4 and"),
+        (["--overlay", "{tmp}/more.yaml"], "--overlay is for a sweep of the workflow; name it with --sweep"),
+        (["--overlay", str(PILOT)], "the command reads this file as pilot"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(tmp_path, arguments, message):
+    arguments = [argument.format(tmp=tmp_path) for argument in arguments]
+    done = koct("next", PILOT, "--target", 0.01, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "more.yaml").exists()
+
+
+def test_an_overlay_needs_the_cells_of_the_workflow(tmp_path):
+    path = tmp_path / "pilot.csv"
+    text = PILOT.read_text().splitlines()
+    path.write_text("\n".join([f"sweep,{text[0]}", *(f"T4,{line}" for line in text[1:])]))
+    done = koct("next", path, "--target", 0.01, "--sweep", "T4", "--overlay", tmp_path / "more.yaml")
+    assert done.returncode == 2
+    assert "--overlay is for the cells.parquet of the workflow" in done.stderr
+
+
+# The workflow
+
+
+def test_snakemake_takes_an_overlay_and_plans_its_cells(checkout):
+    """The grid of the sweep grows by what the overlay says, and other sweeps stay as they are."""
+    run = checkout()
+    tiny = {**TINY["sweeps"]["T4"], "pool": {"train": 64, "val": 4, "test": 4}}
+    config = {"study": "tiny", "studies": {"tiny": ["T4", "T5"]}, "sweeps": {"T4": tiny, "T5": tiny}}
+    run.path("config.yaml").write_text(yaml.safe_dump(config))
+    before = run.plan()
+    rng = np.random.default_rng(1)
+    rows = [
+        {"sweep": sweep, "arch": arch, "N": N, "seed": seed, "mse": 0.1 * rng.lognormal(0, 0.3) / N, "fit_seconds": 2.0}
+        for sweep in ("T4", "T5")
+        for arch in ("fc", "ko")
+        for N in (4, 8)
+        for seed in (1, 2)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), run.path("cells.parquet"))
+    arguments = ["cells.parquet", "--sweep", "T4", "--metric", "mse", "--target", 0.004, "--overlay", "more.yaml"]
+    text = run.koct("next", *arguments).stdout
+    more = yaml.safe_load(run.path("more.yaml").read_text())
+    assert list(more) == ["sweeps"]
+    assert list(more["sweeps"]) == ["T4"]
+    N, seeds = more["sweeps"]["T4"]["N"], more["sweeps"]["T4"]["seeds"]
+    assert N[:2] == [4, 8]
+    assert seeds[:2] == [1, 2]
+    added = 2 * len(N) * len(seeds) - 8
+    assert added > 0
+    assert f"more.yaml adds {added} fits to T4" in text
+    after = run.plan("--configfile", "more.yaml")
+    fits = {rule: after[rule] - before[rule] for rule in before if rule.startswith("fit")}
+    assert sum(fits.values()) == added

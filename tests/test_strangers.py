@@ -1,0 +1,179 @@
+"""The benchmark on learning curves of others: its data, its tasks, its baselines and its measures."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+
+from koct.errors import KoctError
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import curves as benchmark
+
+README = (ROOT / "benchmarks" / "curves" / "README.md").read_text()
+SOME = list(benchmark.load("error"))[::20]
+
+
+class Answers:
+    """A forecaster that gives the same interval, of errors and of N, to every pilot."""
+
+    def __init__(self, low, high, n_low, n_high, error=0.1, n=1000):
+        self.values, self.sizes = (error, low, high), SimpleNamespace(n=n, n_low=n_low, n_high=n_high)
+
+    def __call__(self, N, error, seed):
+        return self
+
+    def predict(self, N):
+        return tuple(np.full(len(N), value) for value in self.values)
+
+    def required(self, target):
+        return self.sizes
+
+
+def judged(forecast):
+    return benchmark.measures(benchmark.run("error", 4, forecast, SOME))
+
+
+def test_the_data_are_what_their_readme_says():
+    table = pq.ParquetFile(benchmark.DATA).read()
+    assert all(f"| `{name}` |" in README for name in table.column_names)
+    assert table.num_rows == 2 * 81375
+    assert "2 × 81,375 rows" in README
+    rows = table.select(["metric", "curve", "N", "seed"]).to_pandas().astype({"metric": str, "curve": str})
+    assert rows.equals(rows.sort_values(list(rows.columns), ignore_index=True))
+    assert not rows.duplicated().any()
+
+
+@pytest.mark.parametrize("metric", benchmark.METRICS)
+def test_every_curve_has_25_runs_at_every_n(metric):
+    curves = benchmark.load(metric)
+    assert len(curves) == 195
+    assert len({benchmark.dataset(curve) for curve in curves}) == 88
+    for N, seeds, errors in curves.values():
+        assert np.all(np.diff(N) > 0)
+        assert sorted(seeds) == [100 * outer + inner for outer in range(5) for inner in range(5)]
+        assert errors.shape == (len(N), 25)
+        assert np.all((errors >= 0) & (errors <= (1 if metric == "error" else 35)))
+    assert sum(np.sum(errors == 0) for _, _, errors in curves.values()) == {"error": 1486, "logloss": 1060}[metric]
+
+
+def test_the_curves_are_read_as_they_are_stored():
+    rows = pq.ParquetFile(benchmark.DATA).read().to_pandas()
+    rows = rows[(rows["metric"] == "logloss") & (rows["curve"] == SOME[3])]
+    N, seeds, errors = benchmark.load("logloss")[SOME[3]]
+    stored = rows.assign(error=rows["error"].astype(float)).pivot(index="N", columns="seed", values="error")
+    np.testing.assert_array_equal(stored.loc[N, seeds], errors)
+
+
+@pytest.mark.parametrize("metric", benchmark.METRICS)
+@pytest.mark.parametrize("factor", benchmark.FACTORS)
+def test_a_task_is_a_pilot_of_five_runs_and_the_mean_of_the_others(metric, factor):
+    tasks = benchmark.tasks(metric, factor)
+    assert len(tasks) == 195
+    for task in tasks:
+        N, seeds, errors = benchmark.load(metric)[task.curve]
+        assert task.N.shape == task.error.shape == task.seed.shape
+        assert set(task.seed) == {0, 100, 200, 300, 400}
+        assert len(task.N) == 5 * len(np.unique(task.N)) >= 10
+        assert task.N.max() * factor <= task.sizes[-1]
+        assert task.truth.shape == task.sizes.shape
+        k = int(np.searchsorted(N, task.N[7]))
+        assert task.error[7] == errors[k, seeds == task.seed[7]]
+        assert 25 * errors[k].mean() == pytest.approx(20 * task.truth[k] + task.error[N[k] == task.N].sum())
+
+
+def test_a_curve_with_a_single_small_n_has_no_task():
+    assert 0 < len(benchmark.tasks("error", 30)) < 195
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize(
+    ("baseline", "truth"),
+    [
+        (benchmark.Pow3, lambda N: 0.05 + 0.9 * N**-0.7),
+        (benchmark.Pow3, lambda N: 3 * N**-0.25),
+        (benchmark.Pow4, lambda N: 0.02 + 4 * (N + 50) ** -0.8),
+        (benchmark.Mmf4, lambda N: (0.6 * 90 + 0.1 * N**1.2) / (90 + N**1.2)),
+    ],
+)
+def test_a_baseline_recovers_its_own_law(baseline, truth, log):
+    N = np.repeat(2.0 ** np.arange(4, 10), 5)
+    fit = baseline(N, truth(N), np.tile(np.arange(5), 6), log=log)
+    far = np.array([2048.0, 8192.0])
+    np.testing.assert_allclose(fit.predict(far)[0], truth(far), rtol=0.01)
+    assert fit.required(truth(3000.0)).n == pytest.approx(3000, rel=0.03)
+
+
+def test_a_baseline_says_when_a_target_is_out_of_reach():
+    N = np.repeat(2.0 ** np.arange(4, 10), 5)
+    assert benchmark.Pow3(N, 0.05 + 0.9 * N**-0.7, N).required(0.04).n is None
+    assert benchmark.Last(N, 0.9 * N**-0.7, N).required(1e-3).n is None
+    assert benchmark.Last(N, 0.9 * N**-0.7, N).predict([4096])[0] == pytest.approx(0.9 * 512**-0.7)
+
+
+def test_folds_never_split_a_data_set():
+    curves = list(benchmark.load("error"))
+    folds = benchmark.folds(curves)
+    assert sorted(curve for fold in folds for curve in fold) == sorted(curves)
+    assert max(map(len, folds)) - min(map(len, folds)) <= 5
+    homes = {}
+    for i, fold in enumerate(folds):
+        for curve in fold:
+            homes.setdefault(benchmark.dataset(curve), set()).add(i)
+    assert all(len(home) == 1 for home in homes.values())
+    assert homes[26] == homes[959]  # both are `nursery`
+    assert folds == benchmark.folds(curves[::-1])
+
+
+def test_intervals_without_ends_cover_everything():
+    numbers = judged(Answers(0, np.inf, 2, None))
+    assert (numbers["forecasts"], numbers["refused"], numbers["warnings"]) == (len(SOME), 0, 0)
+    assert (numbers["error_in"], numbers["error_below"], numbers["error_above"]) == (1, 0, 0)
+    assert (numbers["n_in"], numbers["n_below"], numbers["n_above"], numbers["upper_end"]) == (1, 0, 0, 0)
+
+
+def test_impossible_intervals_cover_nothing():
+    numbers = judged(Answers(50, 60, None, None, n=None))
+    assert (numbers["error_in"], numbers["error_below"], numbers["error_above"]) == (0, 1, 0)
+    assert (numbers["n_in"], numbers["n_below"], numbers["n_above"], numbers["out_of_reach"]) == (0, 1, 0, 1)
+    numbers = judged(Answers(0, 0, 2, 3))
+    assert (numbers["error_in"], numbers["error_below"], numbers["error_above"]) == (0, 0, 1)
+    assert (numbers["n_in"], numbers["n_above"], numbers["upper_end"], numbers["out_of_reach"]) == (0, 1, 1, 0)
+
+
+def test_who_knows_the_truth_misses_nothing():
+    truths = {task.error.tobytes(): task for task in benchmark.tasks("error", 4, SOME)}
+
+    def oracle(N, error, seed):
+        task = truths[error.tobytes()]
+        true, n = task.truth[-1], int(task.sizes[-1])
+        return Answers(true, true, 2, n, error=true, n=n)(N, error, seed)
+
+    numbers = judged(oracle)
+    assert (numbers["log_miss"], numbers["error_in"], numbers["width"], numbers["n_in"]) == (0, 1, 0, 1)
+
+
+def test_refusals_and_warnings_are_counted():
+    def refuse(N, error, seed):
+        raise KoctError("no")
+
+    numbers = judged(refuse)
+    assert (numbers["forecasts"], numbers["refused"], numbers["log_miss"]) == (0, len(SOME), None)
+
+    def divide(N, error, seed):
+        np.zeros(1) / np.zeros(1)
+        return Answers(np.nan, np.nan, 2, 3, error=np.nan)
+
+    numbers = judged(divide)
+    assert numbers["warnings"] == len(SOME)
+    assert numbers["log_miss"] == np.inf  # no number is the worst forecast
+    assert numbers["error_in"] == 0
+
+
+def test_a_baseline_has_no_intervals_in_the_table():
+    numbers = judged(benchmark.Last)
+    assert numbers["log_miss"] > 0
+    assert numbers["error_in"] is numbers["n_in"] is numbers["upper_end"] is None
