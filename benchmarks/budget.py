@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from koct.metrics.curve import CurveMetric
-from koct.risk.budget import Forecast, Pilot
+from koct.risk.budget import Forecast
 from koct.risk.calibration import rate
+from koct.risk.runs import Pilot
 
 N = np.array([4, 8, 16, 32, 64, 128])
 TRUE_N = 256  # twice the pilot's largest N; the target is the true error at this N

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from scipy.optimize import least_squares
 
 from koct.errors import KoctError
-from koct.risk.budget import Forecast, Pilot
+from koct.risk.budget import Forecast
+from koct.risk.runs import Pilot
 
 DATA = Path(__file__).with_name("curves") / "lcdb.parquet"
 METRICS = ("error", "logloss")

@@ -17,8 +17,8 @@ import torch
 from curves import FACTORS, METRICS, RESOLUTION, folds, judge, load, measures, tasks
 
 from koct.risk.budget import Forecast
-from koct.risk.ensemble import Ensemble
-from koct.risk.laws import LAWS, Points
+from koct.risk.ensemble import Ensemble, drift_growth
+from koct.risk.laws import LAWS
 from koct.risk.priors import Priors, to_json
 from koct.risk.runs import Pilot
 
@@ -41,20 +41,19 @@ class Tables:
     posterior : log probabilities, shape (n_tasks, n_shapes)
     truth : log density of the truth given the shape, for every drift; shape (n_drifts, n_tasks, n_shapes)
     law, misfit : of every shape, as an index; shape (n_shapes,)
-    free : for every law of START.no_floor, 1 for its shapes without floor; shape (n_laws, n_shapes)
+    free, floored : for every law of START.no_floor, 1 for its shapes without floor, 1 for all; shape (n_laws, n_shapes)
     """
 
     def __init__(self, found):
         posterior, truth = [], []
         for task in found:
             pilot = Pilot.from_points(task.N, task.error, task.seed)
-            points = Points(pilot.N, np.log(pilot.level), pilot.covariance())
             laws = {name: (law, START.laws[name]) for name, law in LAWS.items()}
-            ensemble = Ensemble(points, laws, START, pilot.freedom)
+            ensemble = Ensemble(pilot.points(), laws, START, pilot.freedom)
             weight, mean, variance = ensemble.moments(float(task.sizes[-1]))
             octaves = np.log2(task.sizes[-1] / pilot.N[-1])
             miss = np.log(max(task.truth[-1], RESOLUTION)) - mean
-            spreads = (variance + TRUTH_NOISE**2 + (size * octaves**3 / 4) ** 2 for size in START.drift)
+            spreads = (variance + TRUTH_NOISE**2 + (size * drift_growth(octaves)) ** 2 for size in START.drift)
             posterior.append(np.log(np.maximum(weight, 1e-30)))
             truth.append([-0.5 * (miss**2 / spread + np.log(spread)) for spread in spreads])
         self.posterior = torch.tensor(np.array(posterior), dtype=torch.float32)
@@ -65,6 +64,7 @@ class Tables:
         self.misfit = torch.tensor(np.repeat([walks.index(member.walk) for member in members], sizes))
         free = [[_floorless(member) * (member.name == name) for member in members] for name in START.no_floor]
         self.free = torch.tensor(np.array([np.concatenate(row) for row in free]), dtype=torch.float32)
+        self.floored = torch.stack([self.law == list(LAWS).index(name) for name in START.no_floor]).float()
 
 
 def _floorless(member):
@@ -82,10 +82,12 @@ def estimate(tables, rows):
     shifts = {name: torch.zeros(len(getattr(START, name)), requires_grad=True) for name in Priors.__dataclass_fields__}
     posterior, truth = tables.posterior[rows], tables.truth[:, rows]
     drift = torch.log(torch.tensor(list(START.drift.values())))
+    no_floor = torch.tensor(list(START.no_floor.values()))
 
     def loss():
         weight = posterior + shifts["laws"][tables.law] + shifts["misfit"][tables.misfit]
-        weight = weight + shifts["no_floor"] @ tables.free
+        mass = torch.log1p(no_floor * torch.expm1(shifts["no_floor"]))  # that every law keeps its own
+        weight = weight + shifts["no_floor"] @ tables.free - mass @ tables.floored
         odds = torch.log_softmax(drift + shifts["drift"], 0)
         joint = torch.logsumexp(weight + truth, 2) + odds[:, None]
         fit = torch.logsumexp(joint, 0) - torch.logsumexp(weight, 1)

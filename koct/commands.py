@@ -43,6 +43,12 @@ def _positive(text):
     return value
 
 
+def _name(text):
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty; give one, or omit the option")
+    return text
+
+
 def _whole(text):
     try:
         return int(text)
@@ -67,6 +73,9 @@ def _optional(name, help, **settings):
 REPORT = _optional("--spec", "what the stage depends on, as the workflow passes it", type=_json, metavar="JSON")
 SHARED = _optional("--shared", "what `known` wrote, if the problem computes anything once per sweep", metavar="FILE")
 THEORY = _optional("--theory", "what `collect-theory` wrote, to show beside", metavar="FILE")
+GROUP = _optional("--group", "the column whose runs are not independent, like patient", type=_name, metavar="COLUMN")
+TEST_SIZE = _optional("--test-size", "how many test samples an error rate is counted on", type=_whole, metavar="K")
+SWEEP = _optional("--sweep", "take the rows with this value in the column sweep", type=_name)
 OUTS = ("--out", {"nargs": "+", "metavar": "FILE", "help": "where to write; the ending says the format"})
 
 # verb: (function, what it does, its arguments)
@@ -231,6 +240,7 @@ VERBS = {
             _optional(
                 "--metric",
                 "the column, of errors or of a score like accuracy or psnr; a 2 at its end squares it (default: error)",
+                type=_name,
             ),
             _optional(
                 "--higher",
@@ -240,9 +250,9 @@ VERBS = {
                 const=1.0,
                 metavar="BEST",
             ),
-            _optional("--group", "the column whose runs are not independent, like patient", metavar="COLUMN"),
-            _optional("--test-size", "how many test samples an error rate is counted on", type=_whole, metavar="K"),
-            _optional("--sweep", "take the rows with this value in the column sweep"),
+            GROUP,
+            TEST_SIZE,
+            SWEEP,
             _optional(
                 "--law",
                 "auto (default), power, rate, pow4, mmf4, broken, last, paper or, with --pairs, theory",
@@ -250,7 +260,12 @@ VERBS = {
             ),
             _optional("--assurance", "reach the target in this share of runs, like 0.9", type=_number, metavar="P"),
             _optional("--pairs", ".npz with x and y, or two .npy: pairs of a dense network", nargs="+", metavar="FILE"),
-            _optional("--pairs-arch", "the arch that the pairs are about, if the pilot has several", metavar="ARCH"),
+            _optional(
+                "--pairs-arch",
+                "the arch that the pairs are about, if the pilot has several",
+                type=_name,
+                metavar="ARCH",
+            ),
             _optional("--lam", "its ridge strength (default: the best of a grid)", type=_positive, metavar="L"),
             _optional("--nonnegative", "its predictions are cut off at zero, as by a ReLU", action="store_true"),
             _optional("--plot", "draw points, law, interval and targets (.pdf, .png, .svg)", metavar="FILE"),
@@ -266,17 +281,16 @@ VERBS = {
                 "--target",
                 {"type": _number, "metavar": "E", "help": "the error to reach, or the score if the metric is one"},
             ),
-            _optional("--arch", "plan for this arch only"),
-            _optional("--metric", "as for `budget`"),
-            _optional("--sweep", "take the rows with this value in the column sweep"),
+            _optional("--arch", "plan for this arch only", type=_name),
+            _optional("--metric", "as for `budget`", type=_name),
+            SWEEP,
             _optional("--higher", "as for `budget`", type=_number, nargs="?", const=1.0, metavar="BEST"),
-            _optional("--group", "the column whose runs are not independent, like patient", metavar="COLUMN"),
-            _optional("--test-size", "how many test samples an error rate is counted on", type=_whole, metavar="K"),
+            GROUP,
+            TEST_SIZE,
             _optional(
                 "--factor",
                 "the interval is narrow enough when its upper end is this many times its lower one (default: 2)",
                 type=_number,
-                default=2.0,
                 metavar="F",
             ),
             _optional("--budget", "what the new runs of an arch may cost together", type=_positive, metavar="COST"),

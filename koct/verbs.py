@@ -225,7 +225,7 @@ def budget(
     from koct.report import budget as report
     from koct.risk import scores
     from koct.risk.laws import ALONE, LAWS
-    from koct.risk.pilot import read_pilots
+    from koct.risk.pilot import PilotFile
 
     if plot:
         report.check_format(plot)
@@ -235,7 +235,8 @@ def budget(
         raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
     score = scores.named(metric, higher)
     targets = list(dict.fromkeys(target if score is None else map(score.target, target)))
-    pilots, curves = read_pilots(pilot, metric, sweep, higher, group, test_size), {}
+    file, curves = PilotFile(pilot), {}
+    pilots = file.pilots(metric, sweep, higher, group, test_size)
     if pairs:
         from koct.risk.curve import Curve, read_pairs
         from koct.risk.spectral import Spectral
@@ -246,7 +247,10 @@ def budget(
     plans = report.plans(pilots, targets, law, assurance, curves)
     name = metric or ("error" if score is None else score.name)
     if plot:
-        report.plot(plans, plot, name, score, assurance)
+        from koct.report import budget_figure
+
+        budget_figure.plot(plans, plot, name, score, assurance)
+    _note(*file.notes)
     if json:
         print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=sweep))
     else:
@@ -255,26 +259,39 @@ def budget(
 
 def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, factor, budget, largest, overlay, json):
     from koct import files
-    from koct.report import design as report
+    from koct.report import next_runs as report
     from koct.risk import scores
     from koct.risk.next_runs import Cost
-    from koct.risk.pilot import read_costs, read_pilots
+    from koct.risk.pilot import PilotFile
 
+    if overlay:
+        report.check_overlay(overlay)
     score = scores.named(metric, higher)
-    pilots = read_pilots(pilot, metric, sweep, higher, group, test_size)
-    column, runs = read_costs(pilot, sweep) or (None, {})
-    costs = {name: Cost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
     aim = target if score is None else score.target(target)
+    file = PilotFile(pilot)
+    pilots = file.pilots(metric, sweep, higher, group, test_size)
+    column, runs = file.costs(sweep) or (None, {})
+    costs = {name: Cost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
     found = report.designs(pilots, aim, costs, arch, factor, budget, largest)
-    made = report.overlay(pilot, sweep, found) if overlay else None
-    if json:
-        print(report.as_json(found, metric=metric or ("error" if score is None else score.name), sweep=sweep))
-    else:
-        print(report.as_text(found, score), end="")
+    made = report.overlay(file, sweep, found) if overlay else None
+    told = report.overlay_text(made, overlay).splitlines() if made else []
     if made and made.added:
         files.write_text(overlay, made.as_yaml())
-        if not json:
-            print(report.overlay_text(made, overlay), end="")
+    if json:
+        name = metric or ("error" if score is None else score.name)
+        print(report.as_json(found, score, metric=name, sweep=sweep))
+        _note(*file.notes, *told)
+    else:
+        _note(*file.notes)
+        print(report.as_text(found, score), *told, sep="\n", end="\n" if told else "")
+
+
+def _note(*sentences):
+    """Tell on stderr what is not part of the answer."""
+    from koct import failures
+
+    for sentence in sentences:
+        failures.say(f"koct: note: {sentence}")
 
 
 def curve(pairs, target, at, lam, nonnegative, plot, json):

@@ -8,9 +8,10 @@ import pytest
 from conftest import ROOT
 
 from koct.cli import main
-from koct.risk.budget import Forecast, Pilot
+from koct.risk.budget import Forecast
 from koct.risk.curve import Curve
 from koct.risk.laws import LAWS
+from koct.risk.runs import Pilot
 from koct.risk.spectral import Spectral
 from koct.risk.theory_law import Theory
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from koct.errors import KoctError
 from koct.risk import Calibration, Forecast, Pilot, two_factors
 from koct.risk.calibration import rate, solve_rate
-from koct.risk.laws import ALONE, LAWS, Points
+from koct.risk.laws import ALONE, LAWS
 from koct.risk.priors import learned
+from koct.risk.runs import Points
 
 positive = st.floats(1e-6, 1e3)
 

@@ -1,8 +1,6 @@
 """Other kinds of error: scores where higher is better, zero errors, error rates, groups, and several targets."""
 
 import json
-import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +10,8 @@ from hypothesis import strategies as st
 
 from koct.cli import main
 from koct.errors import KoctError
-from koct.report import budget as report
 from koct.risk import scores
-from koct.risk.budget import Answer
-from koct.risk.calibration import Calibration
-from koct.risk.pilot import read_pilots
+from koct.risk.pilot import PilotFile, read_pilots
 from koct.risk.scores import Decibels, Score
 
 ACCURACIES = "N,seed,accuracy\n" + "".join(
@@ -82,6 +77,17 @@ def test_scores_and_errors_are_inverse_and_opposite(score, error):
     assert score.score(error) > score.score(1.1 * error)
 
 
+@pytest.mark.parametrize("name", ["accuracy", "test_accuracy", "AUC", "f1", "Dice", "iou"])
+def test_some_scores_never_leave_their_range(name):
+    assert Score(name).score([0.5, 1.0, 3.0]).tolist() == [0.5, 0, 0]
+    assert Score(name, 100.0).score([0.5, 3.0]).tolist() == [50, 0]
+
+
+@pytest.mark.parametrize("name", ["r2", "ssim", "grade"])
+def test_other_scores_may_be_negative(name):
+    assert Score(name).score(3.0) == -2
+
+
 def test_rounding_above_the_best_score_is_no_error():
     assert Score("dice").error(np.float32(1) + np.finfo(np.float32).eps) == 0
     assert Score("dice").error(1.01) < 0
@@ -97,6 +103,7 @@ def test_rounding_above_the_best_score_is_no_error():
         ),
         (Score("accuracy"), 93.0, "--target 93 is not below 1, the best accuracy"),
         (Score("accuracy", 100.0), 100.0, "is not below 100"),
+        (Score("accuracy", 100.0), -1.0, "--target -1 is below 0, and no accuracy is; choose a higher one"),
         (Score("accuracy"), float("nan"), "--target nan is not a finite accuracy"),
         (Decibels("psnr"), float("inf"), "--target inf is not a finite psnr"),
         (Decibels("psnr"), 1e9, "is too small or too large to compute with"),
@@ -114,7 +121,7 @@ def test_a_column_with_a_known_name_is_a_score(pilot):
     found = read_pilots(pilot("N,accuracy\n4,0.75\n8,0.875\n16,1\n"), "accuracy")["pilot"]
     np.testing.assert_allclose(found.mean, [0.25, 0.125, 0])
     found = read_pilots(pilot("N,score\n4,75\n8,90\n"), higher=100.0)["pilot"]
-    np.testing.assert_allclose(found.mean, [25, 10])
+    np.testing.assert_allclose(found.mean, [0.25, 0.1])
     found = read_pilots(pilot("N,psnr\n4,20\n4,30\n8,40\n"), "psnr")["pilot"]
     np.testing.assert_allclose(found.mean, [0.0055, 0.0001])
 
@@ -135,6 +142,21 @@ BAD = {
     "a squared score": ("N,psnr\n4,20\n8,25\n", {"metric": "psnr2"}, "is the square of a score.*take --metric psnr$"),
     "a negative error": ("N,error\n4,-0.1\n8,0.1\n", {}, "row 1, column error: '-0.1' is below zero.*give --higher"),
     "a square of nothing": ("N,x\n4,1\n8,1e-200\n", {"metric": "x2"}, "row 2, column x: '1e-200' is too small"),
+    "below the lowest score": (
+        "N,dice\n4,0.5\n8,-0.1\n",
+        {"metric": "dice"},
+        "row 2, column dice: '-0.1' is below 0, and no dice is; correct it",
+    ),
+    "other letters": (
+        "N,accuracy\n4,0.5\n8,0.6\n",
+        {"metric": "Accuracy"},
+        "column Accuracy is missing; did you mean --metric accuracy\\?",
+    ),
+    "another group": (
+        "N,error,patient\n4,0.5,a\n8,0.6,a\n",
+        {"group": "Patient"},
+        "column Patient is missing; did you mean --group patient\\?",
+    ),
     "a huge PSNR": (
         "N,psnr\n4,20\n8,9999\n",
         {"metric": "psnr"},
@@ -200,127 +222,28 @@ def test_the_test_size_is_an_option_or_a_column(pilot):
     assert sizes == [90, 80]
     assert read_pilots(pilot(text.format("error")), test_size=7)["a"].test_size == 7
     assert read_pilots(pilot(text.format("accuracy")), "accuracy")["a"].test_size == 90
-    for other in ("mse", "ssim"):  # not counted, so its noise is not binomial
-        assert read_pilots(pilot(text.format(other)), other)["a"].test_size is None
+    for other, fix in (("mse", "; if it is one, give --test-size"), ("ssim", "")):  # its noise is not binomial
+        file = PilotFile(pilot(text.format(other)))
+        assert file.pilots(other)["a"].test_size is None
+        assert file.notes[0].startswith(f"the column test_size is not used, since {other} is not ")
+        assert file.notes[0].endswith(f"a rate{fix}")
 
 
-# Words
-
-
-def answer(n, n_low, n_high, probability=1.0, target=0.02, reason=""):
-    return Answer(target, "power", n, n_low, n_high, probability, n or 64, 0.0199, 0.018, 0.022, None, reason)
-
-
-def plan(arch, *values, samples=(), **more):
-    forecast = SimpleNamespace(
-        formula_="power 60 %", weights_={"power": 0.6}, samples=lambda target, assurance: np.array(samples, dtype=float)
-    )
-    return report.Plan(arch, forecast, answer(*values, **more), Calibration(0.001, 1.0))
-
-
-SENTENCES = {
-    "reached": (
-        (24, 21, 26),
-        {},
-        "fc should reach a mean error of 0.02 with about 24 samples (between 21 and 26).",
-        r"24 +21 to 26",
-    ),
-    "with a remark": (
-        (4, 4, 6),
-        {"reason": "already reached at the smallest N of the pilot"},
-        "with about 4 samples (between 4 and 6): already reached at the smallest N of the pilot.",
-        r"4 +4 to 6",
-    ),
-    "without an upper end": (
-        (2400, 1200, None, 0.92),
-        {},
-        "with about 2,400 samples, at least 1,200; it never does with probability 8 %.",
-        r"2,400 +from 1,200",
-    ),
-    "probably not": (
-        (None, 783, None, 0.12),
-        {},
-        "fc probably does not reach a mean error of 0.02: the probability is 12 %, and then with 783 samples or more.",
-        r"out of reach \(12 %\) +from 783",
-    ),
-    "hardly ever": (
-        (None, None, None, 0.0),
-        {"reason": "the error rises"},
-        "fc probably does not reach a mean error of 0.02: the probability is below 1 %; the error rises.",
-        r"out of reach \(below 1 %\) +-",
-    ),
-}
-
-
-@pytest.mark.parametrize(("values", "more", "sentence", "row"), SENTENCES.values(), ids=SENTENCES)
-def test_an_answer_does_not_contradict_itself(values, more, sentence, row):
-    text = report.as_text([plan("fc", *values, **more)])
-    assert sentence in text
-    assert re.search(rf"power 60 % +{row} +0.0199", text)
-    assert "?" not in text
-    assert "not expected" not in text
-
-
-def test_an_answer_in_the_units_of_a_score():
-    accuracy = plan("fc", 24, 21, 26, target=0.07)
-    text = report.as_text([accuracy], score=Score("accuracy"))
-    assert "predicted accuracy" in text.splitlines()[0]
-    assert "0.980 (0.978 to 0.982) at N = 24" in text
-    assert "fc should reach a mean accuracy of 0.93 with about 24 samples" in text
-    assert "reach accuracy 0.93 in 90 % of runs with" in report.as_text([accuracy], 0.9, Score("accuracy"))
-    text = report.as_text([plan("fc", 24, 21, 26, target=0.001)], score=Decibels("psnr"))
-    assert "17.0 (16.6 to 17.4) at N = 24" in text
-    assert "fc should reach a psnr of 30 (that of the mean squared error) with about" in text
-
-
-def test_json_in_the_units_of_a_score():
-    plain = plan("fc", 24, 21, 26, target=0.07)
-    (found,) = json.loads(report.as_json([plain], Score("accuracy"), metric="accuracy"))
-    assert (found["score"], found["score_low"], found["score_high"]) == (0.9801, 0.978, 0.982)
-    assert found["score_target"] == 0.93
-    assert (found["error"], found["error_low"], found["target"]) == (0.0199, 0.018, 0.07)
-    assert (found["floor"], found["weights"], found["probability"]) == (0.001, {"power": 0.6}, 1.0)
-
-
-# Ratios
-
-RATIOS = {
-    "both reached": ([10, 10, 10], [20, 30, 40], "other needs 3 times as many samples as first (between 2 and 4)."),
-    "no upper end": ([10, 10, 10], [20, 30, np.inf], "needs 3 times as many samples as first (at least 2)."),
-    "both never": ([10, 10, np.inf], [20, 20, np.inf], "needs 2 times as many samples as first (between 2 and 2)."),
-    "no lower end": ([10, 10, np.inf], [20, 20, 20], "needs 2 times as many samples as first (at most 2)."),
-    "open": ([10, 10, np.inf], [20, np.inf, 20], "(the pilot leaves it open, since either may never get there)."),
-}
-
-
-@pytest.mark.parametrize(("first", "other", "sentence"), RATIOS.values(), ids=RATIOS)
-def test_ratios_are_quantiles_over_the_replicates(first, other, sentence):
-    result = [plan("first", 10, 9, 11, samples=first), plan("other", 20, 19, 21, samples=other)]
-    assert sentence in report.as_text(result)
-
-
-def test_a_ratio_to_what_is_not_reached():
-    never, first = plan("b", None, 40, None, 0.3, samples=[40, np.inf, np.inf]), plan("a", 4, 4, 4, samples=[4, 4, 4])
-    text = report.as_text([first, never])
-    assert "b versus a: b probably does not reach 0.02, so the ratio has no upper end; it is at least 10." in text
-    text = report.as_text([never, never])
-    assert "neither is likely to reach 0.02, so there is no ratio." in text
-    nowhere = plan("c", None, None, None, 0.0, samples=[np.inf] * 3)
-    assert report.ratios(nowhere, nowhere, None)[0] is None
-
-
-@pytest.mark.parametrize(("archs", "printed"), [("ko fc", 1), ("FC KO", 1), ("knn fc", 0), ("ko knn", 0), ("a b", 0)])
-def test_the_two_factors_are_about_ko_and_fc(archs, printed):
-    text = report.as_text([plan(arch, 4, 4, 4, samples=[4.0]) for arch in archs.split()])
-    assert text.count("two factors") + text.count("structural") == printed
-    if printed:
-        assert f"({archs.replace('ko fc', 'fc ko').replace(' ', ' to ')}): structural 1 " in text
+def test_rates_in_per_cent_are_rates(pilot):
+    text = "N,{},test_size\n4,60,100\n8,75,100\n"
+    for name in ("accuracy", "score", "top1"):
+        file = PilotFile(pilot(text.format(name)))
+        found = file.pilots(name, higher=100.0)["pilot"]
+        np.testing.assert_allclose(found.mean, [0.4, 0.25])
+        assert found.test_size == 100
+        assert file.notes == []
+        assert read_pilots(pilot(text.format(name)), name, higher=100.0, test_size=7)["pilot"].test_size == 7
 
 
 # Several targets
 
 
-def test_several_targets_are_answered_in_their_order(pilot, capsys):
+def test_several_targets_are_answered_in_their_order(capsys):
     arguments = [ROOT / "docs" / "pilot.csv", "--target", "0.02,0.01", "--target", "0.03", "--target", "0.02"]
     found = json.loads(answered(capsys, *arguments, "--json"))
     assert [each["target"] for each in found] == [0.02, 0.02, 0.01, 0.01, 0.03, 0.03]

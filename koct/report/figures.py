@@ -1,6 +1,8 @@
 """Figures, as vector and as bitmap."""
 
+import contextlib
 import math
+import warnings
 
 import matplotlib
 
@@ -213,11 +215,21 @@ def save(figure, paths, stamp=None, dpi=300):
     """Write the figure to every path, the same bytes each time."""
     for path in paths:
         check_format(path)
-        with atomic_write(path, stamp) as temporary:
-            metadata = {"CreationDate": None} if str(path).endswith(".pdf") else {}
+        kind = str(path).rsplit(".", 1)[1]
+        metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
+        with atomic_write(path, stamp) as temporary, plt.rc_context({"svg.hashsalt": "koct"}), _any_letter():
             try:
-                figure.savefig(temporary, format=str(path).rsplit(".", 1)[1], dpi=dpi, metadata=metadata)
+                figure.savefig(temporary, format=kind, dpi=dpi, metadata=metadata)
             except ValueError as error:  # a formula between dollars that is none, or a figure that is too large
                 reason = str(error).strip().splitlines()[-1]
                 raise KoctError(f"{path} cannot be drawn: {reason}; look at the names of sweeps and networks") from None
     plt.close(figure)
+
+
+@contextlib.contextmanager
+def _any_letter():
+    """No warning about letters that the font lacks, which are drawn as boxes."""
+    with warnings.catch_warnings():
+        for message in ("Glyph .* missing from", "Matplotlib currently does not support .* natively"):
+            warnings.filterwarnings("ignore", message)
+        yield

@@ -1,12 +1,13 @@
 """From pilot runs to the number of samples that reaches a target error, with a 90 % interval.
 
-from koct.risk.budget import Forecast, Pilot
+from koct.risk import Forecast, Pilot
 forecast = Forecast(Pilot.from_points(N, error, seed))
 forecast.required(target=0.01)
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from koct.errors import KoctError
 from koct.risk.ensemble import Ensemble
-from koct.risk.laws import ALONE, LAWS, Law, Points
+from koct.risk.laws import ALONE, LAWS, Law
 from koct.risk.priors import Priors, learned
-from koct.risk.runs import ASSUMED_SPREAD, MAX_ERROR, MIN_ERROR, FloatArray, Pilot
+from koct.risk.runs import ASSUMED_SPREAD, MAX_ERROR, MIN_ERROR, FloatArray, Pilot, Points
 from koct.risk.theory_law import Theory
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
 LEVEL = 0.9  # of every interval
 ENDS = [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2]
-REPLICATES = 600
+N_ENDS = [0.02, 0.5, 0.92]  # 90 % as well: real curves reach a target earlier than the laws say more often than later
+REPLICATES = 1000
 EXTRAPOLATION_RATIO = 4  # an answer above this many times the pilot's largest N is called an extrapolation
-THEORY_ODDS = 0.9  # of the curve that pairs predict, against all laws together
+THEORY_PROBABILITY = 0.9  # of the curve that pairs predict, before the pilot; the rest is for all laws together
 MENTIONED = 0.1  # probability of a law that is named
-RISE = 2.0  # times its uncertainty: a rise of the error within the pilot that is no chance
-LONGEST = 50.0  # a log error is cut off here, so that errors stay finite
+RISE = 3.0  # times its uncertainty: a rise of the error within the pilot that is no chance
+SURE = 0.9  # probability that the error falls over the pilot, below which a warning says so
+MAX_LOG_RATIO = 50.0  # of an error to that at the pilot's largest N: cut off here, so that errors stay finite
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Answer:
     law : name of the most probable law
     n : the number of samples required, the median; None if the target is probably out of reach
     n_low, n_high : interval of `n`; None for an end that is out of reach
-    probability : that the target is reached at all
+    probability : that the target is reached, with at most a million times the pilot's largest N
     at : the N of the predicted error: `n`, or the pilot's largest N if `n` is None
     error, error_low, error_high : predicted mean error at `at`, and its interval
     extrapolation : `n` divided by the pilot's largest N; None if `n` is None
@@ -71,8 +74,8 @@ class Forecast:
     """What a pilot and the learning curves of others tell about the errors at larger N.
 
     Every law is weighed by how well it explains the pilot (`koct.risk.ensemble`); replicates are curves drawn from all
-    that remains plausible. The forecast is their median, and intervals are their quantiles, so that an answer about N
-    and one about the error never disagree.
+    that remains plausible. The forecast is their median, and intervals are their quantiles. An answer about N and one
+    about the error agree, since both are about the error that a curve has reached by N.
 
     The curve that pairs predict is a law as well, and the most probable one unless the pilot speaks against it.
 
@@ -104,8 +107,10 @@ class Forecast:
         priors: Priors | None = None,
     ) -> None:
         self.pilot, self._theory = pilot, None if theory is None else Theory(theory)
-        self._priors = priors or learned()
-        self._points = Points(pilot.N, np.log(pilot.level), pilot.covariance())
+        self._priors, self._points = priors or learned(), pilot.points()
+        self._rises_from = _rise(self._points)
+        if self._rises_from is not None:  # no law is near, so the walk is not small
+            self._priors = replace(self._priors, misfit=_without_smallest(self._priors.misfit))
         ensemble = Ensemble(self._points, self._laws(law), self._priors, pilot.freedom)
         rng = np.random.default_rng(seed)
         self._curves = ensemble.draw(replicates, rng)
@@ -135,13 +140,12 @@ class Forecast:
         laws = {name: (each, self._priors.laws[name]) for name, each in LAWS.items()}
         if self._theory is None or self._theory.flaw(self.pilot.N[-1]):
             return laws
-        odds = THEORY_ODDS / (1 - THEORY_ODDS) * sum(self._priors.laws.values())
-        return {**laws, "theory": (self._theory, odds)}
+        weight = THEORY_PROBABILITY / (1 - THEORY_PROBABILITY) * sum(self._priors.laws.values())
+        return {**laws, "theory": (self._theory, weight)}
 
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(error, low, high) at each N ≥ 2, each of shape (n,): the median, and the ends of the interval."""
-        curves = self.replicates(N)
-        low, middle, high = np.quantile(curves, ENDS, axis=0)
+        low, middle, high = _quantiles(self.replicates(N))
         return middle, low, high
 
     @np.errstate(all="ignore")
@@ -150,8 +154,13 @@ class Forecast:
         N = np.atleast_1d(np.asarray(N, dtype=float))
         if not np.all(valid := N >= 2):
             raise KoctError(f"N = {N[~valid][0]:g} must be at least 2; choose a larger N")
+        return self._errors(self._curves.at(N))
+
+    def _errors(self, log_error: FloatArray) -> FloatArray:
+        """Errors that stay finite, and rates that stay rates."""
         centre = self._points.log_mean[-1]
-        return np.exp(np.clip(self._curves.at(N), centre - LONGEST, centre + LONGEST))
+        error = np.exp(np.clip(log_error, centre - MAX_LOG_RATIO, centre + MAX_LOG_RATIO))
+        return error if self.pilot.test_size is None else np.minimum(error, 1.0)
 
     def required(self, target: float, assurance: float | None = None) -> Answer:
         """The number of samples that brings the error down to `target`.
@@ -159,10 +168,11 @@ class Forecast:
         Without `assurance` this is the mean error; with it, that share of single runs has to reach the target.
         """
         N = self.samples(target, assurance)
-        n_low, n, n_high = (_whole(value) for value in np.quantile(N, ENDS, method="inverted_cdf"))
+        n_low, n, n_high = (_whole(value) for value in _quantiles(N, N_ENDS))
         largest = int(self.pilot.N[-1])
         at = largest if n is None else n
-        error, error_low, error_high = (float(values[0]) for values in self.predict([at]))
+        reached = self._errors(self._curves.reached_at(np.array([float(at)])))
+        error_low, error, error_high = (float(values[0]) for values in _quantiles(reached))
         return Answer(
             target=target,
             law=self.law_,
@@ -175,7 +185,7 @@ class Forecast:
             error_low=error_low,
             error_high=error_high,
             extrapolation=None if n is None else n / largest,
-            reason="; ".join([*self.warnings_, *self._remarks(n)]),
+            reason="; ".join([*self.warnings_, *self._remarks(n, n_high)]),
         )
 
     @np.errstate(all="ignore")
@@ -205,6 +215,8 @@ class Forecast:
             return f"predicted from {self._theory.pairs:,} pairs × {self._scale():.3g}"
         if law != "auto":
             return {**LAWS, **ALONE}[law].text
+        if self._rises_from is not None:
+            return "no law: the error rises"
         named = [(name, weight) for name, weight in self.weights_.items() if weight >= MENTIONED]
         return ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in named)
 
@@ -215,18 +227,14 @@ class Forecast:
         return float(self.predict(largest)[0][0] / np.exp(self._theory.log_error(largest)[0]))
 
     def _warnings(self) -> list[str]:
-        found = []
-        N, log_mean, covariance = self._points
-        lowest = int(np.argmin(log_mean))
-        variance = covariance[lowest, lowest] + covariance[-1, -1] - 2 * covariance[lowest, -1]
-        first, last = self.replicates(N[[0, -1]]).T
-        if log_mean[-1] - log_mean[lowest] > RISE * np.sqrt(variance) > 0:
-            found.append(f"the error rises from N = {N[lowest]:.0f} on, so no law holds and the interval is wide")
-        elif np.mean(last < first) < LEVEL:
-            found.append("the error does not clearly fall over the pilot, so it tells little about larger N")
-        return found
+        first, last = self.replicates(self.pilot.N[[0, -1]]).T
+        if self._rises_from is not None:
+            return [f"the error rises from N = {self._rises_from:.0f} on; the forecast does not follow a rise"]
+        if np.mean(last < first) < SURE:
+            return ["the error does not clearly fall over the pilot, so it tells little about larger N"]
+        return []
 
-    def _remarks(self, n: int | None) -> list[str]:
+    def _remarks(self, n: int | None, n_high: int | None) -> list[str]:
         remarks = []
         if len(self.pilot.N) == 2:
             remarks.append("the pilot has only two N, so the laws rest on what other learning curves look like")
@@ -237,14 +245,16 @@ class Forecast:
             remarks.append(flaw)
         if not self.pilot.degrees_of_freedom:
             remarks.append(f"no N has repeated runs, so {100 * ASSUMED_SPREAD:.0f} % noise is assumed")
+        elif not self.pilot.replicated:
+            remarks.append("no N has runs of two groups, so groups are assumed to differ as single runs do")
         if np.any(self.pilot.mean == 0):
             remarks.append("where every run has an error of zero, half of the smallest error that could be seen counts")
         if n is None:
             return remarks
-        if n <= self.pilot.N[0]:
+        if n_high is not None and n_high <= self.pilot.N[0]:
             remarks.append("already reached at the smallest N of the pilot")
         elif n > EXTRAPOLATION_RATIO * self.pilot.N[-1]:
-            remarks.append(f"{n / self.pilot.N[-1]:.0f} times the largest N of the pilot: an extrapolation")
+            remarks.append(f"{n / self.pilot.N[-1]:,.0f} times the largest N of the pilot: an extrapolation")
         return remarks
 
 
@@ -255,6 +265,23 @@ def _spread_factors(pilot: Pilot, count: int, rng: "np.random.Generator") -> Flo
     """Random ratios of the true spread between runs to its estimate, shape (count,)."""
     freedom = max(1, pilot.degrees_of_freedom)
     return np.sqrt(freedom / rng.chisquare(freedom, count))
+
+
+def _rise(points: Points) -> float | None:
+    """The N from which on the error rises to the pilot's largest N by more than chance; None if it does not."""
+    N, log_mean, covariance = points
+    lowest = int(np.argmin(log_mean))
+    variance = covariance[lowest, lowest] + covariance[-1, -1] - 2 * covariance[lowest, -1]
+    return float(N[lowest]) if log_mean[-1] - log_mean[lowest] > RISE * np.sqrt(variance) > 0 else None
+
+
+def _without_smallest(sizes: Mapping[float, float]) -> dict[float, float]:
+    return {size: probability for size, probability in sizes.items() if size > min(sizes)}
+
+
+def _quantiles(values: FloatArray, shares: list[float] = ENDS) -> FloatArray:
+    """The ends of the interval and the median, over the first axis; values of replicates, so that N and error agree."""
+    return np.quantile(values, shares, axis=0, method="inverted_cdf")
 
 
 def _whole(n: float) -> int | None:

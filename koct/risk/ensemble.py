@@ -6,7 +6,10 @@ The model, in the log of the mean error y at the N of a pilot, with u = log₂ N
 
 `walk` is a random walk, since no law is quite right; its size is unknown as well. `noise` has the covariance that the
 runs of the pilot tell. All but the shape and the size of the walk is Gaussian, so that the probability of each pair of
-them is known in closed form, and so is the distribution of the curve given them.
+them is known in closed form, and so is the distribution of the curve given them (`moments`).
+
+Curves that are drawn have more: Student's tails, since the covariance is an estimate, a drift beyond the pilot, and no
+rise there.
 """
 
 from collections.abc import Mapping
@@ -14,15 +17,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koct.risk.laws import Law, Points
+from koct.risk.laws import Law
 from koct.risk.priors import Priors
-from koct.risk.runs import FloatArray
+from koct.risk.runs import FloatArray, Points
 
 MAX_RATIO = 1e6  # curves are drawn up to this many times the pilot's largest N
-PER_OCTAVE = 4  # points of a drawn curve
+POINTS_PER_OCTAVE = 4  # points of a drawn curve
+MOST_INSIDE = 80  # of these points, within the pilot
 NEAR = 5  # octaves beyond the pilot; from there on, one point each
-CREEP = 1.5e-4  # × octaves³ by which every curve falls below its law: 0.1 % after 2, 1 % after 4, 70 % after 20
-INSIDE = 1.3  # by which curves spread more within the pilot: the means of other runs are off as well
+DRIFT_OCTAVES = 4.0  # beyond the pilot, up to which the drift grows; farther out, no curve has shown it
+MORE_INSIDE = 0.8  # by which curves vary more within the pilot than its runs tell; others' curves do
+FADING = 3  # per octave beyond the pilot, of that
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ class Ensemble:
         return self.pilot.covariance + walk**2 * self._walks(self._octaves) + spread**2
 
     def moments(self, N: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(weight, mean, variance) of the log error at N for every shape of every member, without drift."""
+        """(weight, mean, variance) of the log error at N for every shape of every member; for estimating priors."""
         means, variances = [], []
         octave = np.log2([N])
         for member in self.members:
@@ -129,11 +134,11 @@ class Ensemble:
         noise = rng.standard_normal((count, len(self.pilot.N))) @ np.linalg.cholesky(self.pilot.covariance).T
         tails = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
         scales, normals = rng.standard_normal((2, count, 1))
-        values, odds = (np.array(list(each)) for each in zip(*self.priors.drift.items(), strict=True))
+        values, shares = (np.array(list(each)) for each in zip(*self.priors.drift.items(), strict=True))
         beyond = np.maximum(0, octaves - self._octaves[-1])
-        drift = rng.choice(values, size=(count, 1), p=odds / odds.sum()) * beyond**3 / 4
-        wider = 1 + INSIDE * np.clip(1 - 3 * (octaves - self._octaves[-1]), 0, 1)
-        log_error = np.empty((count, len(N)))
+        drift = rng.choice(values, size=(count, 1), p=shares / shares.sum()) * drift_growth(beyond)
+        wider = 1 + MORE_INSIDE * np.maximum(0, 1 - FADING * beyond)
+        log_error, falls = np.empty((count, len(N))), np.empty(count, dtype=bool)
         for i in np.unique(place):
             member, rows = self.members[i], np.flatnonzero(place == i)
             which, back = np.unique(chosen[rows] - starts[i], return_inverse=True)
@@ -144,14 +149,16 @@ class Ensemble:
             gain = np.linalg.solve(self._covariance(member.walk, member.spread), towards)
             curve += (self.pilot.log_mean - curve[:, at_pilot]) @ gain
             curve += wider * tails[rows] * (off - (off[:, at_pilot] + noise[rows]) @ gain)
-            if not member.law.drifts:
-                curve += normals[rows] * member.law.doubt(N, largest)
-            else:
-                curve += normals[rows] * drift[rows] - CREEP * beyond**3
-            if member.law.falls:
-                curve[:, at_pilot[-1] :] = falling(curve[:, at_pilot[-1] :], largest / N[at_pilot[-1] :])
-            log_error[rows] = curve
-        return Curves(N, rng.permutation(log_error))
+            curve += normals[rows] * (drift[rows] if member.law.drifts else member.law.doubt(N, self.pilot))
+            log_error[rows], falls[rows] = curve, member.law.falls
+        inside, outside = slice(None, at_pilot[-1] + 1), slice(at_pilot[-1], None)
+        reached = log_error.copy()
+        reached[falls, inside] = falling(log_error[falls, inside], np.ones(at_pilot[-1] + 1))
+        log_error[falls, outside] = falling(log_error[falls, outside], largest / N[outside])
+        reached[falls, outside] = np.minimum(reached[falls, at_pilot[-1], None], log_error[falls, outside])
+        reached[~falls] = np.minimum.accumulate(reached[~falls], axis=1)
+        order = rng.permutation(count)
+        return Curves(N, log_error[order], reached[order])
 
 
 @dataclass(frozen=True)
@@ -162,22 +169,32 @@ class Curves:
     ----------
     N : the grid, shape (n_grid,)
     log_error : of every curve, shape (n_curves, n_grid)
+    reached : the log error that a curve has reached by each N, which never rises; shape (n_curves, n_grid). The ups and
+        downs of a curve within the pilot are mostly noise, so this is the closest curve without them.
     """
 
     N: FloatArray
     log_error: FloatArray
+    reached: FloatArray
 
     def at(self, N: FloatArray) -> FloatArray:
         """The log error of every curve at each N, shape (n_curves, n)."""
+        return self._between(self.log_error, N)
+
+    def reached_at(self, N: FloatArray) -> FloatArray:
+        """The log error that every curve has reached by each N, shape (n_curves, n)."""
+        return self._between(self.reached, N)
+
+    def _between(self, curves: FloatArray, N: FloatArray) -> FloatArray:
         place = np.interp(np.log(N), np.log(self.N), np.arange(len(self.N), dtype=float))
         left = np.minimum(place.astype(int), len(self.N) - 2)
         part = place - left
-        return (1 - part) * self.log_error[:, left] + part * self.log_error[:, left + 1]
+        return (1 - part) * curves[:, left] + part * curves[:, left + 1]
 
     def reach(self, aims: FloatArray, smallest: float) -> FloatArray:
-        """The N, `smallest` or more, at which each curve is first at or below its aim (a log error); inf if never."""
+        """The N, `smallest` or more, at which each curve has reached its aim (a log error); inf if never."""
         first = int(np.searchsorted(self.N, smallest))
-        curves, log_N = self.log_error[:, first:], np.log(self.N[first:])
+        curves, log_N = self.reached[:, first:], np.log(self.N[first:])
         below = curves <= aims[:, None]
         k = np.argmax(below, axis=1)
         rows = np.arange(len(curves))
@@ -188,23 +205,42 @@ class Curves:
         return np.where(below.any(axis=1), np.exp(log_reached), np.inf)
 
 
+def drift_growth(octaves: FloatArray) -> FloatArray:
+    """How the drift grows with the octaves beyond a pilot, relative to its size per octave two octaves beyond."""
+    return np.minimum(octaves, DRIFT_OCTAVES) ** 3 / 4
+
+
 def grid(sizes: FloatArray) -> FloatArray:
     """The N of drawn curves: those of the pilot, and others from 2 to far beyond it."""
     largest = sizes[-1]
-    inside = np.geomspace(2, largest, min(80, 2 + int(4 * np.log2(largest / 2)))) if largest > 2 else sizes
-    near = largest * 2 ** np.linspace(0, NEAR, NEAR * PER_OCTAVE + 1)
+    inside = np.geomspace(2, largest, min(MOST_INSIDE, 2 + int(POINTS_PER_OCTAVE * np.log2(largest / 2))))
+    near = largest * 2 ** np.linspace(0, NEAR, NEAR * POINTS_PER_OCTAVE + 1)
     far = np.geomspace(near[-1], MAX_RATIO * largest, 1 + int(np.log2(MAX_RATIO * largest / near[-1])))
     return np.unique(np.concatenate([inside[inside < largest], sizes, near[1:], far[1:]]))
 
 
 def falling(curves: FloatArray, weights: FloatArray) -> FloatArray:
-    """The closest curves that never rise (isotonic regression); `curves` has shape (n_curves, n), `weights` (n,)."""
-    n = len(weights)
-    total = np.cumsum(np.column_stack([np.zeros(len(curves)), weights * curves]), axis=1)
-    weight = np.cumsum(np.append(0, weights))
-    start, end = np.arange(n)[:, None], np.arange(n)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = (total[:, None, 1:] - total[:, :-1, None]) / (weight[1:] - weight[:-1, None])
-    means = np.where(start <= end, means, -np.inf)  # over all stretches, from their starts (rows) to their ends
-    highest = np.maximum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]
-    return np.min(np.where(start <= end, highest, np.inf), axis=1)
+    """The closest curves that never rise (isotonic regression); `curves` has shape (n_curves, n), `weights` (n,).
+
+    By pooling adjacent violators, for all curves at once: the last two blocks of a curve are merged while it rises.
+    """
+    count, n = curves.shape
+    mean, weight, length = np.empty((count, n)), np.empty((count, n)), np.ones((count, n), dtype=int)
+    last = np.full(count, -1)  # block of each curve
+    for k in range(n):
+        rows = np.arange(count)
+        last += 1
+        mean[rows, last], weight[rows, last], length[rows, last] = curves[:, k], weights[k], 1
+        while True:
+            block = last[rows]
+            rising = (block > 0) & (mean[rows, block] > mean[rows, block - 1])
+            if not rising.any():
+                break
+            rows, block = rows[rising], block[rising]
+            one, two = weight[rows, block - 1], weight[rows, block]
+            mean[rows, block - 1] = (one * mean[rows, block - 1] + two * mean[rows, block]) / (one + two)
+            weight[rows, block - 1] = one + two
+            length[rows, block - 1] += length[rows, block]
+            last[rows] -= 1
+    blocks = np.arange(n) <= last[:, None]
+    return np.repeat(mean[blocks], length[blocks]).reshape(count, n)

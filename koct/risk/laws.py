@@ -7,21 +7,20 @@ probability each, so that nothing is fitted: the planner asks how probable every
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from koct.risk.calibration import calibrate, rate
 from koct.risk.priors import Priors
-from koct.risk.runs import FloatArray
+from koct.risk.runs import FloatArray, Points
 
 ANY_SCALE = 10.0  # standard deviation of the log scale of a law
 AS_IT_STANDS = 1e-3  # of one that says the error itself
 
-SHARES = np.concatenate([np.linspace(0, 0.95, 20), 1 - np.geomspace(0.035, 1e-3, 8)])  # of the floor
-EXPONENTS = np.geomspace(0.03, 3.0, 117)
-COARSE_SHARES = SHARES[[0, 2, 6, 10, 14, 17, 20, 24]]
+FLOORS = np.concatenate([np.linspace(0, 0.95, 20), 1 - np.geomspace(0.03, 1e-3, 4)])  # over the error there
+EXPONENTS = np.geomspace(0.06, 3.0, 100)
+COARSE_FLOORS = FLOORS[[0, 2, 6, 10, 14, 17, 20, 22]]
 COARSE_EXPONENTS = np.geomspace(0.1, 3.0, 9)
 SHIFTS = np.array([0.03, 0.1, 0.3, 1.0, 3.0])  # of N, in units of the largest N
 STEEPNESS = np.geomspace(0.3, 4.0, 8)
@@ -34,20 +33,12 @@ Which = slice | NDArray[np.intp]  # of the shapes of a law
 EVERY = slice(None)
 
 
-class Points(NamedTuple):
-    """What a pilot has measured: the log of the mean error at each N, and its covariance."""
-
-    N: FloatArray
-    log_mean: FloatArray
-    covariance: FloatArray
-
-
 class Law(ABC):
     """A family of shapes; `text` is its formula for people to read."""
 
     text: str
     falls = True  # beyond the pilot: more samples then do no harm
-    drifts = True  # beyond the pilot, in ways that only other curves can tell; otherwise it knows its own doubt
+    drifts = True  # beyond the pilot, in ways that only other curves can tell; otherwise `doubt` tells
 
     @abstractmethod
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
@@ -65,8 +56,8 @@ class Law(ABC):
         """{size of the random walk: probability}, as of `Priors`."""
         return priors.misfit
 
-    def doubt(self, N: FloatArray, largest: float) -> FloatArray:
-        """Standard deviation of the log error, beyond a pilot's largest N, that the law itself knows of; shape (n,)."""
+    def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
+        """Standard deviation of the log error that a law without drift knows of, shape (n,)."""
         return np.zeros(len(N))
 
     def __repr__(self) -> str:
@@ -79,7 +70,7 @@ class Power(Law):
     text = "floor + a N^(−b)"
 
     def __init__(self) -> None:
-        self._share, self._exponent = _grid(SHARES, EXPONENTS)
+        self._share, self._exponent = _grid(FLOORS, EXPONENTS)
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return _above_floor(self._share[which], (N / pilot.N[-1]) ** -self._exponent[which])
@@ -94,7 +85,7 @@ class Shifted(Law):
     text = "floor + a (N + d)^(−b)"
 
     def __init__(self) -> None:
-        self._share, self._exponent, self._shift = _grid(COARSE_SHARES, COARSE_EXPONENTS, SHIFTS)
+        self._share, self._exponent, self._shift = _grid(COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS)
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         ratio = (N / pilot.N[-1] + self._shift[which]) / (1 + self._shift[which])
@@ -110,7 +101,7 @@ class Sigmoid(Law):
     text = "floor + a / (1 + (N/m)^q)"
 
     def __init__(self) -> None:
-        self._share, self._steepness, self._plateau = _grid(COARSE_SHARES, STEEPNESS, PLATEAUS)
+        self._share, self._steepness, self._plateau = _grid(COARSE_FLOORS, STEEPNESS, PLATEAUS)
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         falling = (1 + self._plateau[which]) / (1 + self._plateau[which] * (N / pilot.N[-1]) ** self._steepness[which])
@@ -144,7 +135,7 @@ class Rate(Law):
     text = "floor + σ log N / N"
 
     def __init__(self) -> None:
-        (self._share,) = _grid(SHARES)
+        (self._share,) = _grid(FLOORS)
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return _above_floor(self._share[which], rate(N) / rate(pilot.N[-1]))
@@ -169,6 +160,7 @@ class Paper(Law):
     """floor + σ log N / N by the paper's rule: the floor is the smallest error of the pilot."""
 
     text = "floor + σ log N / N, floor = smallest error"
+    drifts = False
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         found = calibrate(pilot.N, np.exp(pilot.log_mean))
@@ -179,6 +171,10 @@ class Paper(Law):
 
     def misfit(self, priors: Priors) -> Mapping[float, float]:
         return {0.0: 1.0}
+
+    def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
+        """That of the smallest error, on which the rule rests."""
+        return np.full(len(N), np.sqrt(pilot.covariance[-1, -1]))
 
     def log_prior(self, priors: Priors) -> FloatArray:
         return np.zeros(1)

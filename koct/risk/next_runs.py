@@ -9,20 +9,22 @@ Every plan of one or two N is judged that way, and none needs a new forecast.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
-from koct.risk.budget import ENDS, Forecast
+from koct.risk.budget import N_ENDS, Forecast
 from koct.risk.ensemble import MAX_RATIO
 from koct.risk.runs import MIN_SPREAD, FloatArray, Pilot
 
 FACTOR = 2.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
 MOST_SEEDS = 5  # new runs at an N
-HORIZON = 64  # times the largest N of the pilot, or the interval's lower end: what is above, or never, counts as this
+NEVER_RATIO = (
+    64  # times the largest N of the pilot, or the interval's lower end: what is above, or never, counts as this
+)
 PILOT_SIZES = 12  # of the pilot's N that may get more runs
 ENOUGH = 0.8  # of the narrowing that is possible, where the wanted factor is out of reach
 LITTLE = 0.9  # a plan that leaves more of the log width than this does not help much
@@ -51,12 +53,15 @@ class Cost:
 
 @dataclass(frozen=True)
 class Step:
-    """New runs at one N, their cost together, and the factor of the interval expected after them."""
+    """New runs at one N, their cost together, and the factor of the interval expected after them.
+
+    The factor is None if the interval has no upper end now: then it cannot be told.
+    """
 
     N: int
     seeds: int
     cost: float
-    factor: float
+    factor: float | None
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,8 @@ class Design:
         return sum(step.cost for step in self.steps)
 
     @property
-    def expected(self) -> float:
-        """The factor after all steps."""
+    def expected(self) -> float | None:
+        """The factor after all steps; None if it cannot be told."""
         return self.steps[-1].factor if self.steps else self.present
 
     @property
@@ -94,7 +99,7 @@ class Design:
     @property
     def enough(self) -> bool:
         """Whether the steps should get down to the wanted factor."""
-        return self.expected <= self.wanted
+        return self.expected is not None and self.expected <= self.wanted
 
 
 def plan(
@@ -127,15 +132,13 @@ def plan(
     if not budget > 0:
         raise KoctError(f"budget = {budget!r} must be above 0; give what the new runs may cost together")
     N = np.array(candidates if candidates is not None else sizes(forecast.pilot, largest), dtype=float)
-    low, high = _ends(forecast, target)
-    present = Design(target, factor, high / low, (), int(N.max()))
-    if present.done:
-        return present
+    present = _factor(forecast, target)
+    design = Design(target, factor, present, (), int(N.max()))
+    if design.done:
+        return design
     plans = _Plans(forecast, target, N, cost)
-    best = plans.choose(np.log(factor), budget)
-    if best is None:
-        return present
-    return Design(target, factor, present.present, plans.steps(best), present.largest)
+    best = plans.choose(np.log(factor) if np.isfinite(present) else 0.0, budget)
+    return design if best is None else replace(design, steps=plans.steps(best, told=np.isfinite(present)))
 
 
 def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
@@ -154,10 +157,10 @@ def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
     return sorted({int(n) for n in [*pilot.N[place], *beyond] if n <= largest})
 
 
-def _ends(forecast: Forecast, target: float) -> tuple[float, float]:
-    """The interval of the answer; its upper end may be infinite."""
-    low, _, high = np.quantile(forecast.samples(target), ENDS, method="inverted_cdf")
-    return (float(low), float(high)) if np.isfinite(low) else (1.0, np.inf)
+def _factor(forecast: Forecast, target: float) -> float:
+    """The upper end of the answer's interval over the lower one, as they are reported; infinite if there is none."""
+    answer = forecast.required(target)
+    return np.inf if answer.n_low is None or answer.n_high is None else answer.n_high / answer.n_low
 
 
 class _Plans:
@@ -169,9 +172,10 @@ class _Plans:
     def __init__(self, forecast: Forecast, target: float, N: FloatArray, cost: Cost) -> None:
         self.N, self.costs = N, cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
         pilot = forecast.pilot
-        low = _ends(forecast, target)[0]
-        answer = np.log(np.minimum(forecast.samples(target), HORIZON * max(low, pilot.N[-1])))
-        self.width = np.quantile(answer, ENDS[-1]) - np.log(low)
+        low = forecast.required(target).n_low or pilot.N[-1]
+        answer = np.log(np.minimum(forecast.samples(target), NEVER_RATIO * max(low, pilot.N[-1])))
+        low, _, high = np.quantile(answer, N_ENDS, method="inverted_cdf")
+        self.width = high - low
         joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)
         self.variance, self.towards, self.paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
         self.noise = _noise(pilot, N)
@@ -186,10 +190,13 @@ class _Plans:
         """The plan to take; None if none is worth it."""
         plans = self.all()
         plans = plans[self.cost(plans) <= budget]
-        costs, widths = self.cost(plans), self.widths(plans)
-        if not len(plans) or widths.min() > LITTLE * self.width:
+        if not len(plans) or self.variance < NO_NOISE:  # too little money, or no replicate reaches the target
             return None
-        aim = max(wanted, self.width - ENOUGH * (self.width - widths.min()))
+        costs, widths = self.cost(plans), self.widths(plans)
+        best = widths.min()
+        if best > LITTLE * self.width:
+            return None
+        aim = wanted if best <= wanted else self.width - ENOUGH * (self.width - best)
         good = np.flatnonzero(widths <= aim)
         return plans[good[np.lexsort([widths[good], costs[good]])[0]]]
 
@@ -207,20 +214,25 @@ class _Plans:
         rest = np.clip(self.variance - np.where(i == j, one, two), 0.0, self.variance)
         return self.width * np.sqrt(rest / self.variance)
 
-    def steps(self, best: NDArray[np.intp]) -> tuple[Step, ...]:
+    def steps(self, best: NDArray[np.intp], told: bool) -> tuple[Step, ...]:
+        """The steps of a plan; with the factor after each of them if it is to be told."""
         i, j, m, n = best
-        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0])
-        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0]))
+        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], told)
+        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], told))
 
-    def _step(self, place: int, index: int, width: float) -> Step:
-        return Step(int(self.N[place]), int(index) + 1, float(self.costs[place, index]), float(np.exp(width)))
+    def _step(self, place: int, index: int, width: float, told: bool) -> Step:
+        cost = float(self.costs[place, index])
+        return Step(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if told else None)
 
 
 def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:
-    """Variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS)."""
+    """Variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS).
+
+    A new run is of a new group: it counts as much as a group of the pilot does.
+    """
     near = np.minimum(np.searchsorted(pilot.N, N), len(pilot.N) - 1)
-    variance = np.maximum(pilot.spread()[near], NO_NOISE)[:, None] ** 2
-    before = np.where(pilot.N[near] == N, pilot.runs[near], 0)[:, None]
+    variance = (np.diag(pilot.covariance()) * pilot.counts)[near][:, None]
+    before = np.where(pilot.N[near] == N, pilot.counts[near], 0)[:, None]
     known = np.minimum(before / variance, MIN_SPREAD**-2)
     after = np.minimum((before + np.arange(1, MOST_SEEDS + 1)) / variance, MIN_SPREAD**-2)
     return 1 / np.maximum(after - known, NO_NOISE)

@@ -1,6 +1,7 @@
 """The runs of a pilot study, and how well their means are known."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,7 @@ FloatArray = NDArray[np.float64]
 
 POOLED_RUNS = 4  # the spread pooled over all N counts as this many runs at each N
 ASSUMED_SPREAD = 0.1  # of the log error, when no N has repeated runs
+ASSUMED_FREEDOM = 5.0  # its degrees of freedom: it may well be off by half
 MIN_SPREAD = 0.01  # of the log mean error: no point of a curve is taken as known to better than one per cent
 MAX_CORRELATION = 0.95  # between the means at two N
 TINY = 1e-12
@@ -19,6 +21,14 @@ RESOLUTION = 1e-4  # of the errors of a pilot that are all zero
 MIN_ERROR, MAX_ERROR = 1e-60, 1e60  # of a run, and of a target: the laws then stay far from the ends of float64
 MAX_SIZES = 500  # different N of a pilot
 MAX_TABLE = 10_000_000  # seeds times different N: what fits into memory several times
+
+
+class Points(NamedTuple):
+    """What a pilot has measured: the log of the mean error at each N, and its covariance."""
+
+    N: FloatArray
+    log_mean: FloatArray
+    covariance: FloatArray
 
 
 @dataclass(frozen=True)
@@ -86,8 +96,8 @@ class Pilot:
 
     @property
     def mean(self) -> FloatArray:
-        """The mean error at each N."""
-        return np.nanmean(self.errors, axis=0)
+        """The mean error at each N: over the groups, each of which is a mean over its runs."""
+        return np.nanmean(self._by_group(), axis=0)
 
     @property
     def runs(self) -> NDArray[np.int_]:
@@ -102,42 +112,61 @@ class Pilot:
     @property
     def level(self) -> FloatArray:
         """The mean error at each N, positive: where every run has an error of zero, what it may well be instead."""
-        if self.test_size is not None:  # an error was expected in half a sample
-            return np.where(self.mean > 0, self.mean, 0.5 / (self.test_size * self.runs + 1))
+        if self.test_size is not None:  # the posterior mean under Jeffreys' prior
+            return np.where(self.mean > 0, self.mean, 0.5 / (self.test_size * self.counts + 1))
         positive = self.errors[self.errors > 0]
         resolution = positive.min() if len(positive) else RESOLUTION
         return np.where(self.mean > 0, self.mean, np.maximum(0.5 * resolution / self.runs, MIN_ERROR))
 
     def spread(self) -> FloatArray:
-        """Relative standard deviation of the runs at each N, shrunk towards the value pooled over all N."""
+        """Relative standard deviation of single runs at each N, shrunk towards the value pooled over all N."""
         if not self.degrees_of_freedom:
             return np.full(len(self.N), ASSUMED_SPREAD)
-        square = np.nansum(self._deviations(self.errors) ** 2, axis=0)
+        square = np.nansum(_deviations(self.errors) ** 2, axis=0)
         pooled = square.sum() / self.degrees_of_freedom
         return np.sqrt((square + POOLED_RUNS * pooled) / (self.runs - 1 + POOLED_RUNS))
+
+    def points(self) -> Points:
+        return Points(self.N, np.log(self.level), self.covariance())
 
     def covariance(self) -> FloatArray:
         """Covariance of the log mean errors, shape (n_sizes, n_sizes).
 
-        Runs of one group at different N are correlated, by as much at all of them. A group is a seed unless the pilot
-        says otherwise: the training sets of a seed are nested.
+        Runs of one group at different N are correlated; the means at two N are as far as they share groups. A group is
+        a seed unless the pilot says otherwise: the training sets of a seed are nested.
         """
         own, correlation, _ = self._noise()
-        return np.outer(own, own) * np.where(np.eye(len(own), dtype=bool), 1.0, correlation)
+        seen = ~np.isnan(self._by_group())
+        shared = seen.T.astype(float) @ seen / np.sqrt(np.outer(self.counts, self.counts))
+        return np.outer(own, own) * np.where(np.eye(len(own), dtype=bool), 1.0, correlation * shared)
 
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the covariance: correlated runs count once, independent ones each; at least 1."""
         return self._noise()[2]
 
+    @property
+    def replicated(self) -> bool:
+        """Whether any N has runs of two or more groups; if none has, how far they vary is assumed."""
+        return bool(np.any(self.counts > 1))
+
+    def _by_group(self) -> FloatArray:
+        """The mean error of every group at each N, NaN where it has no run; shape (n_groups, n_sizes)."""
+        return self.errors if self.groups is None else _means_by_group(self.errors, self.groups)
+
+    @property
+    def counts(self) -> NDArray[np.int_]:
+        """The number of groups at each N."""
+        return np.sum(~np.isnan(self._by_group()), axis=0)
+
     def _noise(self) -> tuple[FloatArray, float, float]:
-        """(standard deviation of the log mean error at each N, correlation between two N, degrees of freedom)."""
-        table = self.errors if self.groups is None else _means_by_group(self.errors, self.groups)
-        seen = ~np.isnan(table)
-        count = seen.sum(axis=0)
-        deviation = np.where(seen, self._deviations(table), 0.0)
-        extra = np.maximum(0, count - 1)
-        spread, correlation, freedom = np.full(len(self.N), ASSUMED_SPREAD), 0.0, float(len(self.N))
+        """(standard deviation of the log mean error at each N, correlation within a group, degrees of freedom)."""
+        table, count = self._by_group(), self.counts
+        seen, extra = ~np.isnan(table), count - 1
+        deviation = np.where(seen, _deviations(table), 0.0)
+        spread, correlation, freedom = np.full(len(self.N), ASSUMED_SPREAD), 0.0, ASSUMED_FREEDOM
+        if not extra.any() and self.degrees_of_freedom:  # one group: its runs differ, and groups by no less
+            spread = self.spread()
         if extra.any():
             square = np.sum(deviation**2, axis=0)
             pooled = _trend(self.N, square, extra)
@@ -145,15 +174,16 @@ class Pilot:
             correlation = _correlation(deviation / np.maximum(spread, TINY), seen)
             freedom = max(1.0, correlation * extra.max() + (1 - correlation) * extra.sum())
         own = spread**2 / count
-        if self.test_size is not None:
-            own = np.maximum(own, (1 - np.minimum(self.level, 0.5)) / (self.level * self.test_size * self.runs))
+        if self.test_size is not None:  # a rate above one half, such as that of chance, is known no worse than one half
+            own = np.maximum(own, (1 - np.minimum(self.level, 0.5)) / (self.level * self.test_size * count))
         own = np.sqrt(np.where(self.mean > 0, np.maximum(own, MIN_SPREAD**2), ZERO_SPREAD**2))
         return own, correlation, freedom
 
-    def _deviations(self, table: FloatArray) -> FloatArray:
-        """Relative deviations from the mean over the rows; of first order in them, those of the log."""
-        mean = np.nanmean(table, axis=0)
-        return np.divide(table, mean, out=np.ones_like(table), where=mean > 0) - 1
+
+def _deviations(table: FloatArray) -> FloatArray:
+    """Relative deviations from the mean over the rows; of first order in them, those of the log."""
+    mean = np.nanmean(table, axis=0)
+    return np.divide(table, mean, out=np.ones_like(table), where=mean > 0) - 1
 
 
 def _check(N: FloatArray, error: FloatArray, test_size: int | None) -> None:
@@ -189,7 +219,9 @@ def _trend(N: FloatArray, square: FloatArray, freedom: NDArray[np.int_]) -> Floa
     # An estimate from few runs is far below the truth more often than far above it, so each is shrunk first.
     log_variance = np.log((square + pooled) / (freedom + 1))
     weight = freedom / freedom.sum()
-    x = np.log(N) - weight @ np.log(N)
+    known = N[freedom > 0]
+    log_N = np.log(np.clip(N, known[0], known[-1]))  # no trend beyond what was repeated
+    x = log_N - weight @ log_N
     slope = np.sum(weight * x * log_variance) / np.sum(weight * x**2) if np.sum(weight * x**2) > 0 else 0.0
     line = np.exp(slope * x)
     return line * pooled / (weight @ line)

@@ -1,6 +1,7 @@
 """Scores, where higher is better, as errors and back.
 
-A law is about an error that falls. The error of an accuracy is 1 − accuracy, that of a PSNR is the mean squared error.
+A law is about an error that falls. The error of an accuracy is 1 − accuracy, whether that is written as 0.93 or as 93;
+the error of a PSNR is the mean squared error.
 """
 
 import math
@@ -14,21 +15,17 @@ from koct.errors import KoctError
 from koct.risk.runs import MAX_ERROR, MIN_ERROR
 
 ROUNDING = 1e-6  # relative: how far a score may lie above the best one by rounding alone
-MOST_DECIMALS = 8
+MOST_DECIMALS = 15
 
 RATES = ("accuracy", "acc")  # 1 − score is a share of test samples
-SHARES = (
-    *RATES,
-    *("auc", "auroc", "roc_auc"),
-    *("f1", "f1_score", "dice", "iou", "miou", "jaccard"),
-    *("r2", "r2_score", "r_squared", "ssim"),
-)  # with 1 as the best score
+FROM_ZERO = (*RATES, "auc", "auroc", "roc_auc", "f1", "f1_score", "dice", "iou", "miou", "jaccard")  # never below zero
+SHARES = (*FROM_ZERO, "r2", "r2_score", "r_squared", "ssim")  # with 1 as the best score
 DECIBELS = ("psnr",)
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score whose error is its distance from the best one.
+    """A score whose error is its distance from the best one, in units of the best one.
 
     Parameters
     ----------
@@ -44,15 +41,24 @@ class Score:
         """What an axis says."""
         return self.name
 
+    @property
+    def scale(self) -> float:
+        """The score that an error of 1 lies below the best one; so a share of failures is one in per cent, too."""
+        return abs(self.best) or 1.0
+
+    @property
+    def lowest(self) -> float:
+        """The lowest score that there is."""
+        return 0.0 if _plain(self.name) in FROM_ZERO and self.best > 0 else -math.inf
+
     def error(self, score: ArrayLike) -> NDArray[np.float64]:
         """The error of each score, in the same shape; negative for a score above the best one."""
-        error = self.best - np.asarray(score, dtype=float)
-        rounded = (error < 0) & (error >= -ROUNDING * max(1.0, abs(self.best)))
-        return np.where(rounded, 0.0, error)
+        error = (self.best - np.asarray(score, dtype=float)) / self.scale
+        return np.where((error < 0) & (error >= -ROUNDING), 0.0, error)
 
     def score(self, error: ArrayLike) -> NDArray[np.float64]:
         """The score of each error, in the same shape."""
-        return self.best - np.asarray(error, dtype=float)
+        return np.maximum(self.best - self.scale * np.asarray(error, dtype=float), self.lowest)
 
     def goal(self, target: str) -> str:
         """In words, what the mean error over many runs is to reach; `target` is a score."""
@@ -60,9 +66,10 @@ class Score:
 
     def decimals(self, error: float) -> int:
         """How many decimals of the score tell two digits of its error."""
-        if not 0 < error < math.inf:
+        distance = error * self.scale
+        if not 0 < distance < math.inf:
             return 2
-        return min(max(0, 1 - math.floor(math.log10(error))), MOST_DECIMALS)
+        return min(max(0, 1 - math.floor(math.log10(distance))), MOST_DECIMALS)
 
     def target(self, score: float) -> float:
         """The error of a score that is to be reached."""
@@ -73,6 +80,8 @@ class Score:
                 f"--target {score:g} is not below {self.best:g}, the best {self.name}, which no N reaches; "
                 f"choose a lower one"
             )
+        if score < self.lowest:
+            raise KoctError(f"--target {score:g} is below {self.lowest:g}, and no {self.name} is; choose a higher one")
         with np.errstate(over="ignore", under="ignore"):
             error = float(self.error(score))
         if not MIN_ERROR <= error <= MAX_ERROR:

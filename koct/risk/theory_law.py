@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from koct.errors import KoctError
-from koct.risk.laws import ANY_SCALE, EVERY, Law, Points, Which
+from koct.risk.laws import ANY_SCALE, EVERY, Law, Which
 from koct.risk.prediction import NORMAL, PER_OCTAVE
 from koct.risk.priors import Priors
-from koct.risk.runs import MIN_ERROR, FloatArray
+from koct.risk.runs import MIN_ERROR, FloatArray, Points
 
 if TYPE_CHECKING:
     from koct.risk.curve import Curve
@@ -67,10 +67,10 @@ class Theory(Law):
         """The pilot's error may be the mean squared one of the pairs, or any multiple of it."""
         return [(float(self.log_error(pilot.N[-1])), KNOWN_SCALE, 0.5), (float(pilot.log_mean[-1]), ANY_SCALE, 0.5)]
 
-    def doubt(self, N: FloatArray, largest: float) -> FloatArray:
-        """That of the predicted curve. At the largest N of the pilot there is none, since the scale takes it up."""
+    def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
+        """That of the predicted curve beyond the pilot; at its largest N there is none, since the scale takes it up."""
         deviation = np.interp(np.log(N), np.log(self._N), self._deviation)
-        return deviation * (1 - largest / np.maximum(N, largest))
+        return deviation * (1 - pilot.N[-1] / np.maximum(N, pilot.N[-1]))
 
     def flaw(self, largest: float) -> str:
         """Why the predicted curve is not to be trusted beyond a pilot; empty if it is."""
@@ -102,7 +102,7 @@ class Theory(Law):
         N, log_mean, covariance = pilot
         expected, measured = self.log_error(N[-1]) - self.log_error(N[0]), log_mean[-1] - log_mean[0]
         noise = np.sqrt(covariance[0, 0] + covariance[-1, -1] - 2 * covariance[0, -1])
-        if abs(measured - expected) < CONTRADICTION * np.hypot(noise, PER_OCTAVE * np.log2(N[-1] / N[0])):
+        if abs(measured - expected) < CONTRADICTION * np.hypot(noise, PER_OCTAVE * np.sqrt(np.log2(N[-1] / N[0]))):
             return ""
         return (
             f"from N = {N[0]:.0f} to {N[-1]:.0f} the predicted error changes by a factor of {np.exp(expected):.2g}, "
