@@ -68,7 +68,7 @@ def intervals(truth, draws):
     for draw in range(draws):
         noise = np.random.default_rng(draw).standard_normal((SEEDS, len(N)))
         pilot = Pilot(N, curve(N.astype(float)) * np.exp(NOISE * noise - NOISE**2 / 2))
-        answer = Forecast(pilot, replicates=200).required(target)
+        answer = Forecast(pilot).required(target)
         ends.append([np.inf if end is None else end for end in (answer.n_low, answer.n_high)])
     return np.array(ends)
 

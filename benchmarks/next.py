@@ -4,9 +4,9 @@
 
 A pilot is five runs at each N up to a sixteenth of a curve's largest N; the target is 1.1 times the error at the
 largest. Both ways add recorded runs, at most 15 at each N, until the ends of the 90 % interval of N are within a wanted
-factor; the other ten give the true error. A run costs its N. Doubling ends with the curve, and the planned runs end where
-they have cost as much. Curves whose pilot has reached the target already, or whose interval is narrow enough, are left
-out.
+factor; the other ten give the true error. A run costs its N. Doubling ends with the curve, and the planned runs end
+where they have cost as much. Curves whose pilot has reached the target already, or whose interval is narrow enough, are
+left out.
 """
 
 import argparse

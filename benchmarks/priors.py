@@ -26,7 +26,7 @@ FILE = Path(__file__).parents[1] / "koct" / "risk" / "priors.json"
 START = Priors(
     laws={"power": 0.6, "pow4": 0.16, "mmf4": 0.1, "broken": 0.139, "last": 0.001},
     no_floor={"power": 0.2, "pow4": 0.05, "mmf4": 0.05},
-    misfit={0.01: 0.77, 0.05: 0.13, 0.15: 0.1},
+    misfit={0.01: 0.84, 0.05: 0.1, 0.15: 0.06},
     drift={0.0: 0.64, 0.05: 0.14, 0.3: 0.22},
 )
 STRENGTH = 0.15  # standard deviation of a log probability, or log odds, around START

@@ -305,7 +305,7 @@ def test_the_workflow_answers_every_configured_target(study):
     assert len(table) == 3 * 2 * 3
     reached = table[table["reachable"]]
     assert (reached["n_low"] <= reached["n"]).all()
-    assert table.loc[~table["reachable"], "reason"].str.len().gt(0).all()
+    assert (table["reachable"] == (table["probability"] >= 0.5)).all()
     cells = pd.read_parquet(study.path("results/cells.parquet"))
     inside = reached[(reached["n"] > 8) & (reached["n"] < 60)]
     for row in inside.itertuples():  # within the pilot's range, the answer lies between the neighbouring points
@@ -324,7 +324,7 @@ def test_held_out_points_of_the_surrogate_curves(study):
 
 @pytest.mark.parametrize("truth", benchmark.TRUTHS)
 def test_intervals_contain_the_true_number_of_samples(truth):
-    assert 0.80 <= benchmark.coverage(benchmark.intervals(truth, 100)) <= 0.97
+    assert 0.80 <= benchmark.coverage(benchmark.intervals(truth, 200)) <= 0.97
 
 
 def test_the_worked_example_prints_what_the_page_shows():

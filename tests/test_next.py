@@ -60,8 +60,8 @@ def test_beyond_the_pilot_a_larger_size_tells_more(forecast):
 
 
 def test_of_plans_that_reach_the_factor_the_cheapest_is_taken(forecast):
-    assert plan(forecast, 0.01, Cost(slope=0.0), factor=50).cost == 1
-    dear, cheap = (plan(forecast, 0.01, cost, factor=50) for cost in (Cost(slope=3.0), Cost(slope=0.0)))
+    assert plan(forecast, 0.01, Cost(slope=0.0), factor=20).cost == 1
+    dear, cheap = (plan(forecast, 0.01, cost, factor=20) for cost in (Cost(slope=3.0), Cost(slope=0.0)))
     assert max(step.N for step in dear.steps) <= max(step.N for step in cheap.steps)
     assert Cost(slope=3.0).of(cheap.steps[0].N) * cheap.steps[0].seeds >= dear.cost
 
@@ -82,10 +82,24 @@ def test_an_interval_that_is_narrow_enough_needs_no_runs(forecast):
     assert found.expected == found.present <= 2
 
 
-def test_a_pilot_that_never_reaches_the_target_still_has_a_plan(forecast):
-    found = plan(forecast, 1e-9)
+def test_of_an_open_interval_no_factor_is_promised(forecast):
+    found = plan(forecast, 0.001, factor=1000)
     assert found.present == np.inf
-    assert np.isfinite(found.expected) or found.steps == ()
+    assert found.steps
+    assert found.expected is None
+    assert not found.enough
+
+
+def test_no_plan_if_no_replicate_reaches_the_target():
+    clear = Forecast(Pilot(np.array([4.0, 16, 64]), np.array([[0.5, 0.4, 0.4], [0.51, 0.41, 0.4]])))
+    assert not np.isfinite(clear.samples(1e-50)).any()
+    assert plan(clear, 1e-50).steps == ()
+
+
+def test_a_factor_that_can_be_reached_is_planned_for(forecast):
+    plans = _Plans(forecast, 0.01, np.array(sizes(forecast.pilot), dtype=float), Cost())
+    best = np.exp(plans.widths(plans.all()).min())
+    assert best < plan(forecast, 0.01, factor=1.05 * best).expected <= 1.05 * best
 
 
 def test_sizes_are_those_of_the_pilot_and_larger_ones_by_root_two():

@@ -49,7 +49,7 @@ class Answer:
     at : the N of the predicted error: `n`, or the pilot's largest N if `n` is None
     error, error_low, error_high : predicted mean error at `at`, and its interval
     extrapolation : `n` divided by the pilot's largest N; None if `n` is None
-    reason : remarks on the answer, such as why the target is out of reach; may be empty
+    reason : remarks on the answer; may be empty
     """
 
     target: float
