@@ -3,7 +3,9 @@
 .venv/bin/python benchmarks/curves.py [--curves K] [--json FILE]
 
 A pilot is five runs at each N up to a quarter or a sixteenth of the curve's largest N. A forecast is judged at the
-largest N, where 20 other runs give the true error. benchmarks/curves/README.md describes the data.
+largest N, where 20 other runs give the true error. benchmarks/curves/README.md describes the data. koct's priors are
+from these same curves; benchmarks/priors.py --check cross-validates them. "log" are fits in log space; their bounds were
+chosen where they do best here.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from scipy.optimize import least_squares
 
 from koct.errors import KoctError
 from koct.risk.budget import Forecast
+from koct.risk.curve import first_crossing
 from koct.risk.runs import Pilot
 
 DATA = Path(__file__).with_name("curves") / "lcdb.parquet"
@@ -87,18 +90,6 @@ def folds(curves, k=5):
     for _, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         min(split, key=len).extend(group)
     return split
-
-
-def first_crossing(N, error, target):
-    """The smallest N at which the curve, interpolated in log space, is at or below the target; inf if there is none."""
-    below = np.flatnonzero(error <= target)
-    if not len(below):
-        return np.inf
-    k = below[0]
-    if k == 0:
-        return float(N[0])
-    part = np.log(error[k - 1] / target) / np.log(error[k - 1] / error[k])
-    return float(N[k - 1] * (N[k] / N[k - 1]) ** part)
 
 
 # Forecasters: functions of the pilot's N, error and seed that return an object with `predict` and `required`.
@@ -214,7 +205,7 @@ class Last(Fitted):
         return np.zeros_like(x)
 
 
-BASELINES = {  # each in the variants of which the better one is shown
+BASELINES = {
     "pow3": {"linear": Pow3, "log": partial(Pow3, log=True)},
     "pow4": {"linear": Pow4, "log": partial(Pow4, log=True)},
     "mmf4": {"linear": Mmf4, "log": partial(Mmf4, log=True)},
@@ -304,13 +295,9 @@ upper end: share of the intervals of N that have one; out of reach: share of the
 
 
 def compare(metric, factor, curves=None):
-    """{name: measures} of koct and of every baseline in its better variant."""
-    table = {"koct": measures(run(metric, factor, koct, curves))}
-    for name, variants in BASELINES.items():
-        found = {variant: measures(run(metric, factor, fit, curves)) for variant, fit in variants.items()}
-        best = min(found, key=lambda variant: found[variant]["log_miss"])
-        table[f"{name} {best}".strip()] = found[best]
-    return table
+    """{name: measures} of koct and of every variant of the baselines."""
+    fits = {f"{name} {kind}".strip(): fit for name, kinds in BASELINES.items() for kind, fit in kinds.items()}
+    return {name: measures(run(metric, factor, fit, curves)) for name, fit in {"koct": koct, **fits}.items()}
 
 
 def show(metric, factor, table, dropped):

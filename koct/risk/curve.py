@@ -193,7 +193,7 @@ def _amount(size: float) -> str:
 
 
 def first_crossing(N: FloatArray, mean: FloatArray, target: float) -> float:
-    """The smallest N at which the interpolated curve is at or below the target."""
+    """The smallest N at which the curve, interpolated in log space, is at or below the target; inf if there is none."""
     below = np.flatnonzero(mean <= target)
     if not len(below):
         return np.inf
