@@ -4,7 +4,7 @@
 
 A pilot is five runs at each N up to a quarter or a sixteenth of the curve's largest N. A forecast is judged at the
 largest N, where 20 other runs give the true error. benchmarks/curves/README.md describes the data. koct's priors are
-from these same curves; benchmarks/priors.py --check cross-validates them. "log" are fits in log space; their bounds were
+from these same curves; benchmarks/priors.py --check cross-validates them. "log" are fits in log space, with bounds
 chosen where they do best here.
 """
 

@@ -55,7 +55,7 @@ class Cost:
 class Step:
     """New runs at one N, their cost together, and the factor of the interval expected after them.
 
-    The factor is None if the interval has no upper end now: then it cannot be told.
+    The factor is None if the interval has no upper end now, or a very far one: then it cannot be told.
     """
 
     N: int
@@ -137,8 +137,9 @@ def plan(
     if design.done:
         return design
     plans = _Plans(forecast, target, N, cost)
-    best = plans.choose(np.log(factor) if np.isfinite(present) else 0.0, budget)
-    return design if best is None else replace(design, steps=plans.steps(best, told=np.isfinite(present)))
+    told = present <= NEVER_RATIO  # beyond that, its width is not known
+    best = plans.choose(np.log(factor) if told else 0.0, budget)
+    return design if best is None else replace(design, steps=plans.steps(best, told))
 
 
 def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
