@@ -141,3 +141,42 @@ def test_a_single_zero_among_runs_is_part_of_their_mean():
     pilot = Pilot(N, errors)
     assert pilot.level[-1] == pytest.approx(0.75 * CURVE[-1])
     assert "error of zero" not in Forecast(pilot).required(0.05).reason
+
+
+# Runs that are not one table
+
+
+def test_means_at_two_n_are_correlated_as_far_as_they_share_seeds():
+    errors = runs(0, 400, own=0.05, common=0.2)
+    apart = np.full((800, len(N)), np.nan)
+    apart[:400, ::2], apart[400:, 1::2] = errors[:, ::2], errors[:, 1::2]
+    covariance = Pilot(N, apart).covariance()
+    shared = covariance / np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
+    assert (shared[::2, 1::2] == 0).all()  # no seed is at both
+    assert (shared[::2, ::2] > 0.8).all()
+
+
+def test_the_mean_is_that_of_the_groups():
+    """Groups of 17, 1, 1 and 1 runs: four observations of equal weight, with the variance of their mean."""
+    groups = np.repeat(np.arange(4), [17, 1, 1, 1])
+    pilots = [Pilot(N, runs(seed, 20, own=0.01, common=0.2, groups=groups), groups) for seed in range(400)]
+    actual = np.var([np.log(pilot.mean) for pilot in pilots], axis=0).mean()
+    told = np.mean([np.diag(pilot.covariance()) for pilot in pilots])
+    assert told == pytest.approx(actual, rel=0.2)
+
+
+def test_one_group_does_not_narrow_the_interval():
+    errors = CURVE * np.array([[1.5], [0.5]])
+    alone, together = Pilot(N, errors), Pilot(N, errors, np.zeros(2, dtype=int))
+    assert alone.replicated
+    assert not together.replicated
+    assert (np.diag(together.covariance()) > np.diag(alone.covariance())).all()
+    assert "no N has runs of two groups" in Forecast(together).required(0.05).reason
+
+
+def test_single_runs_beyond_the_repeated_ones_are_taken_to_vary_as_these():
+    """Spreads that fall from 40 % to 15 % over an octave say nothing about N a hundred times as large."""
+    sizes = [4] * 5 + [8] * 5 + [1024, 4096]
+    errors = [0.2, 0.3, 0.25, 0.4, 0.15, 0.1, 0.12, 0.11, 0.13, 0.09, 0.03, 0.02]
+    own = np.sqrt(np.diag(Pilot.from_points(sizes, errors, [*range(5), *range(5), 0, 0]).covariance()))
+    assert (own[2:] > 0.1).all()
