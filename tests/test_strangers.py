@@ -177,3 +177,17 @@ def test_a_baseline_has_no_intervals_in_the_table():
     numbers = judged(benchmark.Last)
     assert numbers["log_miss"] > 0
     assert numbers["error_in"] is numbers["n_in"] is numbers["upper_end"] is None
+
+
+def test_forecasts_of_strangers_curves_are_honest():
+    """Error rates, pilots up to a quarter of the largest N; benchmarks/priors.py --check cross-validates the priors."""
+    found = benchmark.measures(benchmark.run("error", 4, benchmark.koct))
+    assert found["forecasts"] == 195
+    assert found["refused"] == found["warnings"] == 0
+    assert found["log_miss"] < 0.085
+    for name in ("error", "n"):
+        assert 0.87 <= found[f"{name}_in"] <= 0.95
+        assert found[f"{name}_below"] > 0
+        assert found[f"{name}_above"] > 0
+    assert found["upper_end"] >= 0.5
+    assert found["out_of_reach"] <= 0.3
