@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import double
+from koct.arrays import to_numpy
 from koct.operators.algebra import Operator
 
 BATCH = 2  # so that an operator that mixes the members of a batch is found out
@@ -24,11 +24,13 @@ def adjoint_error(A: Operator, seed: int = 0, dtype: Any = np.float64, device: A
     """
     rng = np.random.default_rng(seed)
     x, y = (_like(rng.standard_normal((BATCH, *shape)), dtype, device) for shape in (A.domain, A.range))
-    x, Ax, y, Aty = (double(array).reshape(BATCH, -1) for array in (x, A(x), y, A.T(y)))
-    mismatch = abs((Ax * y).sum(1) - (x * Aty).sum(1))
-    sizes = [_norm(Ax) * _norm(y), _norm(x) * _norm(Aty)]
-    errors = [0.0 if m == 0 else float(m / max(s)) for m, s in zip(mismatch, zip(*sizes, strict=True), strict=True)]
-    return float(np.max(errors))  # which is nan if one of them is
+    x, Ax, y, Aty = (to_numpy(array).astype(np.float64).reshape(BATCH, -1) for array in (x, A(x), y, A.T(y)))
+    scale = np.max(abs(np.concatenate([Ax, Aty], axis=1)), initial=0)
+    if scale == 0:
+        return 0.0
+    Ax, Aty = Ax / scale, Aty / scale  # so that no square is too small or too large for a float
+    sizes = np.maximum(_norms(Ax) * _norms(y), _norms(x) * _norms(Aty))
+    return float(np.max(abs((Ax * y).sum(1) - (x * Aty).sum(1)) / np.where(sizes == 0, 1, sizes)))
 
 
 def assert_adjoint(
@@ -57,5 +59,5 @@ def _like(array: np.ndarray, dtype: Any, device: Any) -> Any:
     return torch.as_tensor(array, dtype=dtype, device=device)
 
 
-def _norm(rows: Any) -> Any:
-    return (rows**2).sum(1) ** 0.5
+def _norms(rows: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(rows, axis=1)
