@@ -22,7 +22,7 @@ from koct.operators.parallel import projector
 from koct.operators.sums import Scaled, Sum
 from koct.operators.testing import adjoint_error, assert_adjoint
 
-NUMBERS = st.floats(-1e3, 1e3, allow_nan=False)
+NUMBERS = st.floats(-1e3, 1e3).map(lambda number: round(number, 6))  # none that is too small for its square
 SEEDS = st.integers(0, 2**32 - 1)
 
 

@@ -49,7 +49,7 @@ class Layer:
     n : approximation width, usually the number of hidden units or channels
     p : number of trainable parameters
     kappa : squared error per parameter and sample, in the squared unit of the layer's output: for linear regression
-        about the variance of the noise; it can be calibrated with a pilot (`koct.risk.calibrate`: sigma / (A_l p))
+        about the variance of the noise; with one learned layer, sigma / (A_l p) of a pilot (`koct.risk.calibrate`)
     """
 
     name: str
