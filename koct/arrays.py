@@ -26,11 +26,20 @@ def is_torch(x: object) -> TypeGuard[torch.Tensor]:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def belongs_to_transform(x: Any) -> bool:
+    """Whether x was made inside a transform of `torch.func`, such as vmap, and has no meaning outside it."""
+    if is_torch(x):
+        import torch
+
+        return torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return False
+
+
 def as_float(x: ArrayT, user: object) -> ArrayT:
     """x itself if it is float32 or float64; in float64 if it holds integers or booleans.
 
-    Any other dtype is a TypeError that names `user`: complex numbers would lose their imaginary part, and nothing here
-    is written for half precision or for more than double precision.
+    Any other dtype is a TypeError that names `user` and what to do: complex numbers would lose their imaginary part,
+    and nothing here is written for half precision or for more than double precision.
     """
     array: Any = x  # which type checkers do not narrow
     if is_torch(x):
@@ -46,8 +55,15 @@ def as_float(x: ArrayT, user: object) -> ArrayT:
         if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8):
             return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     else:
-        raise TypeError(f"{user} takes NumPy arrays and torch tensors, got {type(x).__name__}")
-    raise TypeError(f"{user} takes real numbers in float32 or float64, got {array.dtype}; convert them first")
+        raise TypeError(f"{user} takes NumPy arrays and torch tensors, got {type(x).__name__}; use np.asarray(x)")
+    name = str(array.dtype)
+    if "complex" in name:
+        fix = "apply it to x.real and to x.imag"
+    elif is_torch(x):
+        fix = "convert them by x.float()"
+    else:
+        fix = "convert them by x.astype(np.float32)" if name == "float16" else "convert them by x.astype(np.float64)"
+    raise TypeError(f"{user} takes real numbers in float32 or float64, got {name}; {fix}")
 
 
 def without_autocast(x: Array) -> contextlib.AbstractContextManager[None]:

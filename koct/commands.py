@@ -221,6 +221,12 @@ VERBS = {
         [
             ("network", {"metavar": "NETWORK.yaml", "help": "its layers; docs/how-many-samples.md shows one"}),
             ("--samples", {"type": _whole, "metavar": "N", "help": "training samples"}),
+            _optional(
+                "--trivial",
+                "the mean-square error of always predicting zero, E‖y‖²: a bound above it is called vacuous",
+                type=_number,
+                metavar="E",
+            ),
         ],
     ),
     "budget": (

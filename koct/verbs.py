@@ -199,10 +199,12 @@ def table_budget(budgets, spec, out):
     tables.budget(budgets, out, spec)
 
 
-def bound(network, samples):
-    from koct.risk.bound import format_table, read_network
+def bound(network, samples, trivial):
+    from koct.report.bound import format_table
+    from koct.risk.bound import Network, read_network
 
-    print(format_table(read_network(network), samples), end="")
+    read = read_network(network)
+    print(format_table(read if trivial is None else Network(read.layers, trivial), samples), end="")
 
 
 def budget(

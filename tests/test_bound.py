@@ -11,15 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koct.errors import KoctError
-from koct.risk.bound import (
-    Layer,
-    Network,
-    format_table,
-    fully_connected,
-    operator_aware,
-    read_network,
-    structural_reference,
-)
+from koct.risk.bound import Layer, Network, fully_connected, operator_aware, read_network, structural_reference
 
 ACTIVATIONS = {"linear": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}
 
@@ -340,41 +332,6 @@ def test_an_unreadable_network_file(tmp_path):
     path.write_bytes("layers: [{name: Schräg}]".encode("latin-1"))
     with pytest.raises(KoctError, match="is not UTF-8"):
         read_network(path)
-
-
-def test_the_table_shows_each_layer_and_which_to_replace(tmp_path):
-    path = tmp_path / "network.yaml"
-    path.write_text(FILE, encoding="utf-8")
-    network = read_network(path)
-    head, rule, *rows, second_rule, total, blank, advice = format_table(network, 1000).splitlines()
-    assert re.split(r"  +", head) == [
-        *("layer", "kind", "Lipschitz", "A_l", "approximation", "estimation", "term", "share", "bound if known"),
-    ]
-    assert set(rule) == set(second_rule) == {"-"}
-    assert blank == ""
-    cells = {row.split()[0]: re.split(r"  +", row) for row in rows}
-    W, _, net = network.terms(1000)
-    bound = network.bound(1000)
-    assert list(cells) == ["W", "K", "net"]
-    assert cells["W"] == [
-        *("W", "learned", "1", "4", f"{W.approximation:.4g}", f"{W.estimation:.4g}"),
-        *(f"{W.total:.4g}", f"{100 * W.total / bound:.1f} %", f"{net.total:.4g}"),
-    ]
-    assert cells["K"] == ["K", "known", "0.5", "16", "0", "0", "0", "0 %", "-"]
-    assert cells["net"][-1] == f"{W.total:.4g}"
-    assert total.split() == [
-        *("total", f"{W.approximation:.4g}", f"{W.estimation + net.estimation:.4g}", f"{bound:.4g}", "100", "%"),
-    ]
-    assert advice == (
-        f"With N = 1,000 samples the expected squared error is at most {bound:.4g}; replacing net with a known "
-        f"operator helps most: it removes {100 * net.total / bound:.1f} % of the bound and leaves {W.total:.4g}."
-    )
-    assert len({len(line) for line in (head, rule, *rows)}) == 1  # the last column is flush right
-
-
-def test_the_table_of_a_network_without_a_learned_layer():
-    text = format_table(Network([Layer("K", 0.5, True)]), 2)
-    assert "at most 0, so replacing a layer cannot reduce it." in text
 
 
 def test_the_estimator_imports_no_ct_code_and_no_heavy_packages():

@@ -7,6 +7,7 @@ from koct.operators.algebra import Diagonal, Matrix
 from koct.operators.fanbeam import RAYS, Backprojector, FanBeam, Projector, analytic_weights, fbp
 from koct.operators.filters import RampFilter
 from koct.operators.parallel import projector, tikhonov_inverse
+from koct.operators.testing import assert_adjoint
 
 torch = pytest.importorskip("torch", reason="torch is not installed: no tensors, no gradients")
 
@@ -81,6 +82,20 @@ def test_gradients(device):
         # the adjoint of the projector on the GPU adds in no fixed order
         assert torch.autograd.gradcheck(A, x, nondet_tol=1e-12)
         assert torch.autograd.gradgradcheck(lambda x, A=A: (A(x) ** 2).sum(), x, nondet_tol=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_vmap_and_forward_gradients(device):
+    for A in [*operators(FanBeam(6, 4, 7)).values(), *stored(6, 4).values()]:
+        x = random((3, *A.domain), torch.float64, device)
+        matrix = A.matrix(x)
+        assert matrix.device == x.device
+        close = {"rtol": 1e-10, "atol": 1e-10}
+        torch.testing.assert_close(torch.func.jacfwd(A)(x[0]).reshape(A.shape), matrix, **close)
+        torch.testing.assert_close(torch.func.jacrev(A)(x[0]).reshape(A.shape), matrix, **close)
+        torch.testing.assert_close(torch.func.vmap(A)(x), A(x), **close)
+        assert_adjoint(A, dtype=torch.float64, device=device)
+        assert_adjoint(A, dtype=torch.float32, device=device)
 
 
 @pytest.mark.parametrize("device", DEVICES)

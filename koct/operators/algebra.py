@@ -1,8 +1,8 @@
-"""Linear operators as objects: application to batches, exact adjoints, composition, norms.
+"""Linear operators as objects: application to batches, exact adjoints, composition, sums and multiples, norms.
 
 Every operator takes NumPy arrays and torch tensors in float32 or float64, and returns the same kind: NumPy or torch,
 dtype and device. Integers and booleans are converted to float64; complex numbers and half precision are refused.
-torch can differentiate through every operator, any number of times.
+torch can differentiate through every operator, any number of times, forward and backward, and `torch.func.vmap` it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from koct.arrays import Array, ArrayT, as_float, is_torch, without_autocast
+from koct.arrays import Array, ArrayT, as_float, is_torch, like, without_autocast
 from koct.operators.constant import Constant
 
 if TYPE_CHECKING:
@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 class Operator:
     """A real linear map from arrays of shape `domain` to arrays of shape `range`.
 
-    Leading axes are a batch: `A(x)` maps (..., *domain) to (..., *range). `A.T` is the exact adjoint.
+    Leading axes are a batch: `A(x)`, or `A @ x`, maps (..., *domain) to (..., *range). `A.T` is the exact adjoint.
+    `A @ B`, `A + B`, `A - B`, `-A`, `2 * A` and `A / 2` are operators too.
     Subclasses define `_apply` on (batch, *domain) and `_adjoint` on (batch, *range).
     """
+
+    __array_ufunc__ = None  # NumPy leaves `np.float64(2) * A` to the operator
+    _binding = 3  # how tightly its `repr` holds together: 2 for products, 1 for sums
 
     def __init__(self, domain: Iterable[int], range: Iterable[int]) -> None:
         self.domain = tuple(domain)
@@ -42,6 +46,10 @@ class Operator:
         """What `repr` shows beside the shapes."""
         return {}
 
+    def _in_brackets(self, binding: int) -> str:
+        """Its `repr`, in brackets unless it holds together this tightly."""
+        return repr(self) if self._binding >= binding else f"({self!r})"
+
     @property
     def shape(self) -> tuple[int, int]:
         """(rows, columns) of the matrix of this operator."""
@@ -51,8 +59,7 @@ class Operator:
         x = as_float(x, self)
         split = x.ndim - len(self.domain)
         if split < 0 or tuple(x.shape[split:]) != self.domain:
-            expected = ", ".join(["...", *map(str, self.domain)])
-            raise ValueError(f"{self} takes arrays of shape ({expected}), got {tuple(x.shape)}")
+            raise ValueError(self._wrong_shape(tuple(x.shape)))
         with without_autocast(x):
             out = self._apply(x.reshape(-1, *self.domain))
         return out.reshape(*x.shape[:split], *self.range)
@@ -62,13 +69,65 @@ class Operator:
         """The exact adjoint, from arrays of shape `range` to arrays of shape `domain`."""
         return Adjoint(self)
 
-    def __matmul__(self, other: Operator) -> Composition:
-        return Composition(self, other)
+    def _wrong_shape(self, got: tuple[int, ...]) -> str:
+        """What is wrong with an array of this shape, and what to do."""
+        axes = ", ".join(["...", *map(str, self.domain)])
+        size = math.prod(self.domain)
+        if math.prod(got) == size or (got and got[-1] == size):
+            fix = f"reshape it to ({axes})"
+        elif self.range != self.domain and got[len(got) - len(self.range) :] == self.range:
+            fix = "this is the shape of its range, which its adjoint `.T` takes"
+        else:
+            fix = "the last axes must be its domain, any axes before them are a batch"
+        return f"{self} takes arrays of shape ({axes}), got {got}; {fix}"
 
-    def matrix(self) -> np.ndarray:
-        """The dense matrix in float64, column by column from basis vectors."""
-        basis = np.eye(self.shape[1]).reshape(-1, *self.domain)
-        return self(basis).reshape(self.shape[1], self.shape[0]).T
+    @overload
+    def __matmul__(self, other: Operator) -> Composition: ...
+
+    @overload
+    def __matmul__(self, other: ArrayT) -> ArrayT: ...
+
+    def __matmul__(self, other: Any) -> Any:
+        return Composition(self, other) if isinstance(other, Operator) else self(other)
+
+    def __add__(self, other: Operator) -> Operator:
+        from koct.operators.sums import added
+
+        return added(self, other)
+
+    def __radd__(self, other: object) -> Operator:
+        return self if isinstance(other, int) and other == 0 else self + other  # type: ignore[operator]  # for `sum`
+
+    def __sub__(self, other: Operator) -> Operator:
+        return self + (-other if isinstance(other, Operator) else other)
+
+    def __neg__(self) -> Operator:
+        return self * -1.0
+
+    def __mul__(self, factor: float) -> Operator:
+        from koct.operators.sums import scaled
+
+        return scaled(self, factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Operator:
+        from koct.operators.sums import divided
+
+        return divided(self, divisor)
+
+    @overload
+    def matrix(self) -> np.ndarray: ...
+
+    @overload
+    def matrix(self, kind: ArrayT) -> ArrayT: ...
+
+    def matrix(self, kind: Any = None) -> Any:
+        """The dense matrix, column by column from basis vectors: in float64, or of the kind of the array `kind`."""
+        basis: Any = np.eye(self.shape[1])
+        if kind is not None:
+            basis = like(basis, as_float(kind, self))
+        return self(basis.reshape(-1, *self.domain)).reshape(self.shape[1], self.shape[0]).T
 
     def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
         """The largest singular value, by power iteration on AᵀA.
@@ -106,7 +165,7 @@ class Adjoint(Operator):
         self.of = of
 
     def __repr__(self) -> str:
-        return f"({self.of!r}).T" if isinstance(self.of, Composition) else f"{self.of!r}.T"
+        return f"{self.of._in_brackets(3)}.T"
 
     @property
     def T(self) -> Operator:
@@ -122,6 +181,8 @@ class Adjoint(Operator):
 class Composition(Operator):
     """`outer @ inner`, first `inner` and then `outer`: from arrays of shape `inner.domain` to `outer.range`."""
 
+    _binding = 2
+
     def __init__(self, outer: Operator, inner: Operator) -> None:
         if outer.domain != inner.range:
             raise ValueError(f"cannot compose: {outer} takes shape {outer.domain}, {inner} gives {inner.range}")
@@ -129,7 +190,7 @@ class Composition(Operator):
         self.outer, self.inner = outer, inner
 
     def __repr__(self) -> str:
-        return f"{self.outer!r} @ {self.inner!r}"
+        return f"{self.outer._in_brackets(2)} @ {self.inner._in_brackets(2)}"
 
     def _apply(self, x: ArrayT) -> ArrayT:
         return self.outer._apply(self.inner._apply(x))

@@ -18,19 +18,38 @@ class Compiled(Protocol):
 
 
 class Linear(torch.autograd.Function):
-    """`operator` or its adjoint on a batch; its gradient is its own adjoint, applied to the incoming gradient."""
+    """`operator` or its adjoint on a batch, for autograd and for the transforms of `torch.func`.
+
+    Its gradient is its own adjoint, applied to the incoming gradient; its derivative along a tangent is itself.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, operator: Compiled, adjoint: bool) -> torch.Tensor:
-        ctx.operator, ctx.adjoint = operator, adjoint
+    def forward(x: torch.Tensor, operator: Compiled, adjoint: bool) -> torch.Tensor:
         x = x.contiguous()
         if x.is_cuda:
             return operator._cuda(x, adjoint)
         return torch.from_numpy(operator._cpu(x.detach().numpy(), adjoint))
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, Compiled, bool], output: torch.Tensor) -> None:
+        _, ctx.operator, ctx.adjoint = inputs
+
+    @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         return Linear.apply(gradient, ctx.operator, not ctx.adjoint), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, operator: None, adjoint: None) -> torch.Tensor:
+        return Linear.apply(tangent, ctx.operator, ctx.adjoint)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int, None, None], x: torch.Tensor, operator: Compiled, adjoint: bool
+    ) -> tuple[torch.Tensor, int]:
+        """The mapped axis joins the batch, so that the loops run once."""
+        x = x.movedim(in_dims[0], 0)
+        out = Linear.apply(x.flatten(0, 1), operator, adjoint)
+        return out.unflatten(0, x.shape[:2]), 0
 
 
 def compressed_rows(matrix: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import Array, ArrayT, is_torch
+from koct.arrays import Array, ArrayT, belongs_to_transform, is_torch
 
 
 class Constant:
@@ -19,6 +19,8 @@ class Constant:
     def __init__(self, values: Array, user: str) -> None:
         self.values: Any = values
         self._trainable = is_torch(values)
+        if is_torch(values) and "sparse" in str(values.layout):
+            raise TypeError(f"{user} needs a dense tensor, got {values.layout}; use values.to_dense()")
         if not self._trainable:
             self.values = np.asarray(values).view()
             self.values.flags.writeable = False
@@ -36,9 +38,12 @@ class Constant:
         if not is_torch(x) and np.can_cast(self.values.dtype, array.dtype):
             return self.values  # NumPy converts them by itself where that loses nothing
         key = (array.dtype, array.device) if is_torch(x) else array.dtype
-        if key not in self._converted:
-            self._converted[key] = self._convert(array)
-        return self._converted[key]
+        if key in self._converted:
+            return self._converted[key]
+        converted = self._convert(array)
+        if not belongs_to_transform(converted):
+            self._converted[key] = converted
+        return converted
 
     def _convert(self, array: Any) -> Any:
         if not is_torch(array):

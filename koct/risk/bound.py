@@ -12,10 +12,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from os import PathLike
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
 from koct import strict_yaml
 from koct.errors import KoctError
+
+if TYPE_CHECKING:
+    import torch
+
+Constants: TypeAlias = float | Mapping[str, float] | None
 
 
 class HasNorm(Protocol):
@@ -31,15 +36,20 @@ class Layer:
 
     The risk of a learned layer is C²/n + kappa p log N / N. The risk of a known layer is zero, whatever its constants.
 
+    No network tells its C, n and kappa; they are assumptions about the map that it has to learn. With the defaults
+    the bound compares networks that share them, and its value means nothing; `koct bound` says so.
+
     Parameters
     ----------
     name : a name that is unique in the network
     lipschitz : the Lipschitz constant; for a linear layer, its operator norm
     known : True for a known operator, False for a learned layer
-    C : complexity constant of the approximation term; 0 if the layer has no approximation error
-    n : approximation width
+    C : Barron constant of the map to be learned, in the unit of the layer's output: how far it varies at all
+        frequencies together (the first moment of its Fourier transform); 0 if the layer can represent the map exactly
+    n : approximation width, usually the number of hidden units or channels
     p : number of trainable parameters
-    kappa : constant of the estimation term
+    kappa : squared error per parameter and sample, in the squared unit of the layer's output: for linear regression
+        about the variance of the noise; with one learned layer, sigma / (A_l p) of a pilot (`koct.risk.calibrate`)
     """
 
     name: str
@@ -96,18 +106,47 @@ class Network:
     Parameters
     ----------
     layers : the layers u_1 … u_L; the first one is applied first
+    trivial : the mean-square error of a prediction that needs no samples, if you know it: E‖y‖² of always predicting
+        zero, or the variance of y of always predicting its mean
     """
 
     layers: tuple[Layer, ...]
+    trivial: float | None = None
 
-    def __init__(self, layers: Iterable[Layer]) -> None:
+    def __init__(self, layers: Iterable[Layer], trivial: float | None = None) -> None:
         object.__setattr__(self, "layers", tuple(layers))
+        object.__setattr__(self, "trivial", trivial)
+        if trivial is not None:
+            _check("trivial", trivial, 0, "give the mean-square error of predicting zero, E‖y‖²", strict=True)
         if not self.layers:
             raise KoctError("layers is empty; give at least one layer")
         names = [layer.name for layer in self.layers]
         for name in names:
             if names.count(name) > 1:
                 raise KoctError(f"layer {name!r}: name = {name!r} is used twice; give each layer a unique name")
+
+    @classmethod
+    def from_torch(
+        cls,
+        module: "torch.nn.Module",
+        input_shape: Iterable[int],
+        *,
+        C: Constants = None,
+        n: Constants = None,
+        kappa: Constants = None,
+        lipschitz: Mapping[str, float] | None = None,
+        trivial: float | None = None,
+    ) -> "Network":
+        """A torch module as a network of layers; `input_shape` is without the axis of the batch.
+
+        `koct.risk.from_torch` says which modules can be read and how. A layer is learned if any of its parameters
+        requires a gradient, and p counts those. Each of C, n and kappa (see `Layer`) is a number for all learned
+        layers, or a mapping from their names; they have no defaults. `lipschitz` gives the constants of
+        modules that koct does not know, by name.
+        """
+        from koct.risk.from_torch import layers
+
+        return cls(layers(module, input_shape, {"C": C, "n": n, "kappa": kappa}, lipschitz or {}), trivial)
 
     def amplifications(self) -> list[float]:
         """A_l of every layer (Eq. Al): how much of a squared error made at layer l can reach the output."""
@@ -156,11 +195,16 @@ class Network:
         """The bound on the expected squared error after training on N samples (Theorem 1, Barron form)."""
         return _finite(sum(term.total for term in self.terms(N)), "the bound")
 
+    def is_vacuous(self, N: float) -> bool | None:
+        """Whether the bound is no better than the `trivial` error, and so tells nothing; None without that error."""
+        return None if self.trivial is None else self.bound(N) >= self.trivial
+
     def with_known(self, name: str) -> "Network":
         """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
         if name not in [layer.name for layer in self.layers]:
             raise KoctError(f"the network has no layer {name!r}; {self._suggest_layer(name)}")
-        return Network(replace(layer, known=True) if layer.name == name else layer for layer in self.layers)
+        layers = (replace(layer, known=True) if layer.name == name else layer for layer in self.layers)
+        return Network(layers, self.trivial)
 
     def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> Mapping[str, float]:
         names = [layer.name for layer in self.layers]
@@ -216,67 +260,23 @@ def structural_reference(H: float, filter_norm: float, backprojection_norm: floa
 
 
 def read_network(path: str | PathLike[str]) -> Network:
-    """Read a network from a YAML file with the single key `layers`: a list of mappings with the fields of `Layer`.
+    """Read a network from a YAML file with the key `layers`, a list of mappings with the fields of `Layer`.
 
-    `known` defaults to false, and `p` is required for a learned layer.
+    `known` defaults to false, and `p` is required for a learned layer. The key `trivial` is optional.
     """
     content = strict_yaml.load(path)
     if "layers" not in content:
         raise KoctError(f"{path}: the key 'layers' is missing; add `layers:` followed by a list of layers")
     for key in content:
-        if key != "layers":
-            raise KoctError(f"{path}: unknown key {key!r}; {_suggest(key, ['layers'], 'the only key is')}")
+        if key not in ("layers", "trivial"):
+            raise KoctError(f"{path}: unknown key {key!r}; {_suggest(key, ['layers', 'trivial'], 'the keys are')}")
     entries = content["layers"]
     if not isinstance(entries, list) or not entries:
         raise KoctError(f"{path}: layers = {entries!r} must be a list of at least one layer; write one layer per line")
     try:
-        return Network(_layer(number, entry) for number, entry in enumerate(entries, 1))
+        return Network((_layer(number, entry) for number, entry in enumerate(entries, 1)), content.get("trivial"))
     except KoctError as error:
         raise KoctError(f"{path}: {error}") from None
-
-
-def format_table(network: Network, N: float) -> str:
-    """The bound layer by layer as a plain-text table, followed by which layer to replace first."""
-    terms, total = network.terms(N), network.bound(N)
-    rows = [["layer", "kind", "Lipschitz", "A_l", "approximation", "estimation", "term", "share", "bound if known"]]
-    for term in terms:
-        layer = term.layer
-        constants = [layer.name, "known" if layer.known else "learned", f"{float(layer.lipschitz):.4g}"]
-        constants.append(f"{term.A_l:.4g}")
-        if layer.known:
-            rows.append([*constants, "0", "0", "0", "0 %", "-"])
-            continue
-        share = f"{term.total / total * 100:.1f} %" if total else "-"
-        parts = [f"{value:.4g}" for value in (term.approximation, term.estimation, term.total)]
-        rows.append([*constants, *parts, share, f"{network.with_known(layer.name).bound(N):.4g}"])
-    sums = (sum(term.approximation for term in terms), sum(term.estimation for term in terms), total)
-    rows.append(["total", "", "", "", *(f"{value:.4g}" for value in sums), "100 %" if total else "-", ""])
-    return _align(rows) + "\n\n" + _advice(network, N, terms, total) + "\n"
-
-
-def _advice(network: Network, N: float, terms: list[Term], total: float) -> str:
-    head = f"With N = {N:,} samples the expected squared error is at most {total:.4g}"
-    if not total:
-        return f"{head}, so replacing a layer cannot reduce it."
-    best = max(terms, key=lambda term: term.total)
-    left = network.with_known(best.layer.name).bound(N)
-    return (
-        f"{head}; replacing {best.layer.name} with a known operator helps most: "
-        f"it removes {best.total / total * 100:.1f} % of the bound and leaves {left:.4g}."
-    )
-
-
-def _align(rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    rule = "-" * max(map(len, lines))
-    return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
 
 
 def _layer(number: int, entry: object) -> Layer:
@@ -319,7 +319,10 @@ def _reads_as_number(value: object) -> bool:
 
 def _finite(value: float, what: str) -> float:
     if not math.isfinite(value):
-        raise KoctError(f"{what} is too large for a float; rescale the layers so that their constants are closer to 1")
+        raise KoctError(
+            f"{what} is too large for a float, so the bound is vacuous; "
+            f"rescale the layers so that their constants are closer to 1"
+        )
     return value
 
 

@@ -35,6 +35,7 @@ from koct.errors import KoctError
 from koct.files import read_json
 from koct.problems import pools
 from koct.report import compare, figures, labels, tables
+from koct.report.bound import format_table
 from koct.risk import bound, pilot
 from koct.spec import Cell
 from koct.workflow import config
@@ -201,7 +202,7 @@ READERS = {
     "labels": Value(described, read_labels, share=2),
     "network.yaml": File(
         lambda path: shutil.copy(ROOT / "docs" / "network.yaml", path),
-        lambda path: bound.format_table(bound.read_network(path), 256),
+        lambda path: format_table(bound.read_network(path), 256),
         ".yaml",
         share=2,
     ),

@@ -1,0 +1,319 @@
+"""The layers of torch modules: Lipschitz constants against matrices and samples, parameters, paths, and refusals."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from koct.errors import KoctError
+from koct.operators.fanbeam import Backprojector, FanBeam
+from koct.operators.filters import RampFilter
+from koct.risk import Network
+
+torch = pytest.importorskip("torch", reason="torch is not installed: no modules to read")
+from torch import nn  # noqa: E402
+
+from koct.risk.from_torch import ACTIVATIONS, linear_norm  # noqa: E402
+
+CONSTANTS = {"C": 1.0, "n": 8, "kappa": 1e-3}
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def read(module, *shape, **more):
+    return Network.from_torch(module, shape, **{**CONSTANTS, **more})
+
+
+def layer(module, *shape, **more):
+    (found,) = read(module, *shape, **more).layers
+    return found
+
+
+def dense_norm(module, shape):
+    """The largest singular value of the matrix made from basis vectors."""
+    module = module.double().eval()
+    basis = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)
+    with torch.no_grad():
+        matrix = (module(basis) - module(torch.zeros_like(basis))).reshape(len(basis), -1)
+    return float(torch.linalg.matrix_norm(matrix, 2))
+
+
+LINEAR = {
+    "linear": (lambda: nn.Linear(5, 7), (5,)),
+    "linear on rows": (lambda: nn.Linear(5, 7), (3, 5)),
+    "conv1d": (lambda: nn.Conv1d(2, 3, 3, padding=1), (2, 9)),
+    "conv2d": (lambda: nn.Conv2d(2, 4, 3, stride=2, padding=1), (2, 7, 8)),
+    "conv2d in groups": (lambda: nn.Conv2d(4, 4, 3, groups=2, dilation=2, bias=False), (4, 7, 7)),
+    "conv2d, circular": (lambda: nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), (1, 6, 6)),
+    "conv3d": (lambda: nn.Conv3d(1, 2, 2), (1, 4, 4, 4)),
+    "transposed": (lambda: nn.ConvTranspose2d(3, 2, 3, stride=2), (3, 4, 4)),
+    "average": (lambda: nn.AvgPool2d(3, stride=1), (1, 6, 6)),
+    "adaptive average": (lambda: nn.AdaptiveAvgPool2d((2, 3)), (1, 5, 7)),
+    "upsampled": (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), (1, 4, 4)),
+    "padded": (lambda: nn.ReflectionPad2d(2), (1, 5, 5)),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_the_constant_of_a_linear_layer_is_its_largest_singular_value(name):
+    make, shape = LINEAR[name]
+    module = make()
+    found = layer(module, *shape)
+    assert found.lipschitz == pytest.approx(dense_norm(module, shape), rel=1e-4)
+    count = sum(p.numel() for p in module.parameters())
+    assert (found.known, found.p) == ((False, count) if count else (True, 1))
+
+
+def test_the_norm_of_a_convolution_depends_on_the_shape():
+    module = nn.Conv2d(1, 1, 3, padding=1, bias=False)
+    nn.init.ones_(module.weight)
+    norms = [layer(module, 1, H, H).lipschitz for H in (2, 4, 16)]
+    assert norms[0] == pytest.approx(4)
+    assert norms == sorted(norms)
+    assert norms[-1] < 9  # of the whole plane
+
+
+def test_zero_weights_have_norm_zero():
+    module = nn.Conv1d(1, 1, 3)
+    nn.init.zeros_(module.weight)
+    assert layer(module, 1, 5).lipschitz == 0
+    assert linear_norm(module.double(), (1, 1, 5)) == 0
+
+
+def test_batch_normalisation_by_its_running_statistics():
+    module = nn.BatchNorm2d(3)
+    module.running_var.copy_(torch.tensor([4.0, 0.25, 1.0]))
+    module.weight.data.copy_(torch.tensor([1.0, -3.0, 2.0]))
+    found = layer(module, 3, 4, 4)
+    assert found.lipschitz == pytest.approx(6, rel=1e-4)
+    assert found.p == 6
+    assert layer(nn.BatchNorm1d(3, affine=False), 3).known
+    with pytest.raises(KoctError, match=r"BatchNorm1d 'BatchNorm1d' cannot be part of the bound"):
+        read(nn.BatchNorm1d(3, track_running_stats=False), 3)
+
+
+@pytest.mark.parametrize("kind", ACTIVATIONS, ids=lambda kind: kind.__name__)
+def test_activations_are_as_steep_as_stated(kind):
+    module = (kind(dim=-1) if kind is nn.Softmax else kind()).double()
+    stated = layer(module, 5).lipschitz
+    if kind is nn.Softmax:
+        x = torch.randn(300, 5, dtype=torch.float64) * 3
+        steepest = max(float(torch.linalg.matrix_norm(torch.func.jacrev(module)(each), 2)) for each in x)
+        assert 0.8 * stated < steepest <= stated
+        return
+    x = torch.linspace(-10, 10, 200_001, dtype=torch.float64)
+    y = module(x[:, None])[:, 0].detach()
+    steepest = float((y.diff() / x.diff()).abs().max())
+    assert 0.99 * stated < steepest <= stated * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "constant"), [(2, 2, 1), (3, 2, 2), (3, 1, 3), (2, 3, 1), ((3, 1), 1, 3**0.5)]
+)
+def test_max_pooling_counts_the_windows_of_an_entry(size, stride, constant):
+    module = nn.MaxPool2d(size, stride)
+    assert layer(module, 1, 9, 9).lipschitz == pytest.approx(constant)
+    spike = torch.zeros(1, 1, 9, 9, dtype=torch.float64)
+    spike[..., 4, 4] = 1
+    reached = max(float(module(spike.roll((i, j), (2, 3))).norm()) for i in range(3) for j in range(3))
+    assert reached == pytest.approx(constant)
+
+
+class Residual(nn.Module):
+    def __init__(self, channels=2):
+        super().__init__()
+        self.one, self.two = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
+
+    def forward(self, x):
+        return torch.relu(x + self.two(torch.relu(self.one(x))))
+
+
+def test_a_chain_with_a_residual_block():
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), Residual(), nn.Flatten(), nn.Dropout(), nn.Linear(72, 3))
+    found = read(module, 1, 8, 8)
+    assert module.training  # a copy is read
+    assert module[0].weight.dtype == torch.float32
+    assert [each.name for each in found.layers] == ["0", "1.add", "relu_1", "4"]
+    assert [each.known for each in found.layers] == [False, False, True, False]
+    one, two = (dense_norm(part, (2, 6, 6)) for part in (module[1].one, module[1].two))
+    block = found.layers[1]
+    assert block.lipschitz == pytest.approx(1 + one * two, rel=1e-3)
+    assert block.p == 2 * (2 * 2 * 9 + 2)
+    assert block.C == 1.0
+    assert (block.n, block.kappa) == (8, 1e-3)
+
+
+class Paths(nn.Module):
+    """Two paths, concatenated, and a skip over both; a scale that is learned."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.scale = nn.Parameter(torch.tensor([1.0, -3.0, 2.0, 0.5]))
+
+    def forward(self, x):
+        x = 2 * x - 1
+        y = torch.cat([self.left(x), self.right(x) * self.scale], dim=-1)
+        return (y.view(y.size(0), 2, 4).transpose(1, 2).flatten(1) / 4).tanh()
+
+
+def test_paths_that_meet_are_one_layer():
+    module = Paths()
+    found = read(module, 4)
+    left, right = (float(torch.linalg.matrix_norm(part.weight.detach(), 2)) for part in (module.left, module.right))
+    names = [each.name for each in found.layers]
+    assert names == ["mul", "sub", "cat", "truediv", "tanh"]
+    assert [each.lipschitz for each in found.layers] == pytest.approx([2, 1, math.hypot(left, 3 * right), 0.25, 1])
+    assert [each.p for each in found.layers if not each.known] == [44]
+
+
+@pytest.mark.parametrize("make", [Residual, Paths, lambda: nn.Sequential(Residual(), Residual())], ids=str)
+def test_no_two_points_are_farther_apart_than_the_constant_says(make):
+    module = make().double().eval()
+    shape = (4,) if isinstance(module, Paths) else (2, 5, 5)
+    bound = read(module, *shape).lipschitz()
+    x = torch.randn(500, *shape, dtype=torch.float64)
+    y = x + 0.1 * torch.randn_like(x)
+    with torch.no_grad():
+        apart = (module(x) - module(y)).flatten(1).norm(dim=1) / (x - y).flatten(1).norm(dim=1)
+    assert float(apart.max()) <= bound
+
+
+class Shared(nn.Module):
+    def __init__(self, residual):
+        super().__init__()
+        self.step, self.residual = nn.Linear(3, 3), residual
+
+    def forward(self, x):
+        once = self.step(x)
+        return x + self.step(once) if self.residual else self.step(once)
+
+
+def test_a_shared_layer_has_a_term_for_each_use_and_its_parameters_once():
+    chain = read(Shared(residual=False), 3)
+    assert [(each.name, each.p) for each in chain.layers] == [("step", 12), ("step (use 2)", 12)]
+    assert layer(Shared(residual=True), 3).p == 12
+
+
+def test_frozen_parameters_make_a_layer_known():
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    module[0].requires_grad_(False)
+    module[2].bias.requires_grad_(False)
+    found = Network.from_torch(module, (3,), C={"2": 0.5}, n={"2": 4}, kappa=2.0)
+    assert [(each.name, each.known) for each in found.layers] == [("0", True), ("1", True), ("2", False)]
+    assert (found.layers[2].p, found.layers[2].C, found.layers[2].n) == (8, 0.5, 4)
+    frozen = Network.from_torch(module.requires_grad_(False), (3,), trivial=1.0)  # no constant is needed
+    assert frozen.bound(100) == 0
+    assert frozen.trivial == 1
+
+
+class Known(nn.Module):
+    """An operator of koct as a module, as docs/operators.md shows it."""
+
+    def __init__(self, A):
+        super().__init__()
+        self.A = A
+
+    def forward(self, x):
+        return self.A(x)
+
+    def lipschitz(self):
+        return self.A.norm()
+
+
+def test_operators_and_constants_of_ones_own():
+    g = FanBeam(8, 6, 8)
+    known = [Known(RampFilter(6, 8)), Known(Backprojector(g))]
+    module = nn.Sequential(nn.Flatten(), nn.Linear(48, 48), nn.Unflatten(1, (6, 8)), *known, nn.ReLU())
+    found = read(module, 6, 8)
+    assert [each.known for each in found.layers] == [False, True, True, True]
+    assert found.layers[1].lipschitz == 0.5
+    assert found.layers[2].lipschitz == pytest.approx(Backprojector(g).norm())
+    attention = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+    assert read(attention, 4, lipschitz={"1": 3.0}).layers[1].lipschitz == 3
+    assert layer(Residual(), 2, 4, 4, lipschitz={"Residual": 5.0}).p == 76
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+class Product(nn.Module):
+    def forward(self, x):
+        return x * torch.relu(x)
+
+
+class Functional(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+
+
+class Constant(nn.Module):
+    def forward(self, x):
+        return torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "message"),
+    [
+        (lambda: nn.MultiheadAttention(4, 2), (3, 4), r"MultiheadAttention 'MultiheadAttention' .*; give lipschitz=\{"),
+        (
+            lambda: nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)),
+            (4,),
+            r"LayerNorm '1' .*; give lipschitz=\{'1': \.\.\.\}",
+        ),
+        (lambda: nn.LSTM(4, 4), (3, 4), "LSTM 'LSTM' cannot be part of the bound"),
+        (lambda: nn.MaxPool1d(2, return_indices=True), (1, 4), "MaxPool1d .* it returns several tensors"),
+        (Branching, (4,), r"Branching\.forward cannot be followed \(symbolically traced variables"),
+        (Product, (4,), "the operation 'mul' .* koct knows sums and concatenations"),
+        (Functional, (4,), "the operation 'softmax' .* use a module of torch.nn"),
+        (Constant, (4,), "the output of the module does not depend on its input"),
+        (nn.Identity, (4,), "changes nothing, so it has no layers"),
+        (
+            lambda: nn.Linear(4, 4),
+            (1, 3),
+            r"does not take an input of shape \(1, 1, 3\): mat1 and mat2 .*; give input_shape",
+        ),
+        (lambda: nn.Bilinear(2, 2, 2), (2,), "Bilinear 'Bilinear' cannot be part"),
+    ],
+)
+def test_what_cannot_be_read_gets_a_sentence(make, shape, message):
+    with pytest.raises(KoctError, match=message) as caught:
+        read(make(), *shape)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"C": None}, "C is missing, and 0, 2 are learned; give C as a number for all of them, as a mapping"),
+        ({"n": None}, "n is missing"),
+        ({"kappa": {"0": 1.0}}, "layer '2': kappa is missing; add it to the mapping kappa"),
+        ({"n": {"0": 1, "1": 1}}, "n has an entry '1', which is no learned layer; these are 0, 2"),
+        ({"kappa": 0}, "layer '0': kappa = 0 must be above 0"),
+        ({"lipschitz": {"net": 1.0}}, "lipschitz has an entry 'net', but the module has no part of that name"),
+        ({"lipschitz": {"1": -1.0}}, "layer '1': lipschitz = -1.0 must be at least 0"),
+    ],
+)
+def test_constants_are_never_chosen_silently(change, message):
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    with pytest.raises(KoctError, match=re.escape(message)):
+        read(module, 3, **change)
+
+
+def test_the_bound_holds_for_a_network_that_was_read():
+    """Theorem 1 with the errors that were measured: a learned layer against the true one, in front of known layers."""
+    true = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)).double()
+    network = Network.from_torch(true, (6,), **CONSTANTS)
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.standard_normal((200, 6)))
+    with torch.no_grad():
+        learned = true[0](x) + 0.1 * torch.from_numpy(rng.standard_normal((200, 5)))
+        error = ((learned - true[0](x)) ** 2).sum(1).mean()
+        risk = ((true[2](true[1](learned)) - true(x)) ** 2).sum(1).mean()
+    assert float(risk) <= network.bound_from_errors({"0": float(error), "2": 0.0})

@@ -1,0 +1,389 @@
+"""Sums and multiples of operators, the shipped adjoint test, the errors, transforms of torch, and docs/operators.md."""
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from test_operators import each_class
+
+from koct.operators.algebra import Diagonal, Matrix, Operator
+from koct.operators.blocks import Identity, Stack
+from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp
+from koct.operators.filters import RampFilter
+from koct.operators.parallel import projector
+from koct.operators.sums import Scaled, Sum
+from koct.operators.testing import adjoint_error, assert_adjoint
+
+NUMBERS = st.floats(-1e3, 1e3).map(lambda number: round(number, 6))  # none that is too small for its square
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def matrices(count, seed, rows=4, columns=3):
+    rng = np.random.default_rng(seed)
+    return [Matrix(rng.standard_normal((rows, columns))) for _ in range(count)]
+
+
+# Algebra
+
+
+@given(NUMBERS, NUMBERS.filter(lambda c: abs(c) > 1e-3), SEEDS)
+def test_the_matrix_of_an_expression_is_the_expression_of_the_matrices(b, c, seed):
+    A, B, C = matrices(3, seed)
+    a, m, n = A.values, B.values, C.values
+    for operator, expected in (
+        (A + B, a + m),
+        (A - B, a - m),
+        (-A, -a),
+        (b * A, b * a),
+        (A * b, b * a),
+        (A / c, a / c),
+        (b * (A - B) / c + C, b * (a - m) / c + n),
+        (A - (B - C), a - (m - n)),
+        (-(A + b * B), -(a + b * m)),
+        (A.T @ (B + C), a.T @ (m + n)),
+        ((2 * A + B).T, (2 * a + m).T),
+        (sum([A, B, C]), a + m + n),
+    ):
+        close = {"rtol": 1e-12, "atol": 1e-12 * (1 + abs(expected).max())}
+        np.testing.assert_allclose(operator.matrix(), expected, **close)
+        np.testing.assert_allclose(operator.T.matrix(), expected.T, **close)
+        assert_adjoint(operator)
+
+
+@pytest.mark.parametrize("name", each_class())
+def test_sums_of_every_class(name):
+    A = each_class()[name]
+    x = np.random.default_rng(0).standard_normal((2, *A.domain)).astype(np.float32)
+    assert (A - 0.5 * A)(x).dtype == np.float32
+    np.testing.assert_allclose((A - 0.5 * A)(x), 0.5 * A(x), rtol=1e-5, atol=1e-5 * abs(A(x)).max())
+    assert_adjoint(3 * A + A)
+    assert_adjoint(A.T - A.T / 7, dtype=np.float32)
+
+
+def test_an_operator_before_an_array_is_applied_to_it():
+    (A,) = matrices(1, 0)
+    x = np.ones((5, 3))
+    np.testing.assert_array_equal(A @ x, A(x))
+    np.testing.assert_array_equal(A.T @ A @ x, A.T(A(x)))
+
+
+def test_norms_of_multiples_and_sums():
+    A, B = matrices(2, 1)
+    assert (-3 * A).norm() == 3 * A.norm()
+    assert (A + B).norm() == pytest.approx(np.linalg.norm(A.values + B.values, 2), rel=1e-6)
+    assert (A - A).norm() == 0
+    back = Backprojector(FanBeam(8, 6, 8))
+    assert (2 * back).norm() == 2 * back.norm(tol=1e-10)
+
+
+@pytest.mark.parametrize("number", [2, 2.0, np.float32(2), np.float64(2), np.int64(2)], ids=lambda n: type(n).__name__)
+def test_every_real_number_multiplies_and_keeps_the_precision(number):
+    A, x = Diagonal(np.ones(3)), np.ones(3, np.float32)
+    for operator in (number * A, A * number, A / (1 / number)):
+        assert isinstance(operator, Scaled)
+        assert operator(x).dtype == np.float32
+        np.testing.assert_array_equal(operator(x), 2)
+
+
+def test_repr_reads_like_the_expression():
+    A, B, C = Diagonal(np.ones(2)), Matrix(np.ones((2, 2))), Identity((2,))
+    a, b, c = map(repr, (A, B, C))
+    assert c == "Identity((2,) -> (2,))"
+    for operator, text in (
+        (A + B + C, f"{a} + {b} + {c}"),
+        (A + (B + C), f"{a} + {b} + {c}"),
+        (A - 2 * B, f"{a} - 2 * {b}"),
+        (A - (B - C), f"{a} - {b} + {c}"),
+        (-A, f"-{a}"),
+        (-A + B, f"-{a} + {b}"),
+        (3 * (2 * A), f"6 * {a}"),
+        (A / 4, f"0.25 * {a}"),
+        (2 * (A + B), f"2 * ({a} + {b})"),
+        (2 * (A @ B), f"2 * ({a} @ {b})"),
+        (A @ B + C, f"{a} @ {b} + {c}"),
+        ((A + B) @ C, f"({a} + {b}) @ {c}"),
+        ((A + B).T, f"({a} + {b}).T"),
+        ((2 * A).T, f"(2 * {a}).T"),
+        (2 * A.T, f"2 * {a}.T"),
+        (Stack(A, B), f"Stack({a}, {b})"),
+    ):
+        assert repr(operator) == text
+    assert len((A + B + C + A).terms) == 4
+
+
+def test_shapes_that_do_not_fit_are_both_named():
+    A, B = Matrix(np.ones((4, 3))), Matrix(np.ones((3, 4)))
+    for combine in (lambda: A + B, lambda: A - B, lambda: Sum(A, B)):
+        with pytest.raises(ValueError, match=r"cannot add Matrix\(\(3,\) -> \(4,\)\) and .*Matrix\(\(4,\) -> \(3,\)\)"):
+            combine()
+    with pytest.raises(ValueError, match=r"cannot stack Matrix\(\(3,\) -> \(4,\)\) and Matrix\(\(4,\) -> \(3,\)\)"):
+        Stack(A, B)
+    with pytest.raises(ValueError, match="at least one operator"):
+        Stack()
+
+
+@pytest.mark.parametrize(
+    ("combine", "error", "message"),
+    [
+        (lambda A: A * 1j, TypeError, "real numbers only, got complex"),
+        (lambda A: True * A, TypeError, "real numbers only, got bool"),
+        (lambda A: A * np.ones(3), TypeError, r"got ndarray; A\(x\) applies it"),
+        (lambda A: np.ones(3) * A, TypeError, r"got ndarray; A\(x\) applies it"),
+        (lambda A: A * A, TypeError, "A @ B composes"),
+        (lambda A: A * np.inf, ValueError, "finite numbers only, got inf"),
+        (lambda A: np.nan * A, ValueError, "finite numbers only, got nan"),
+        (lambda A: 1e200 * (1e200 * A), ValueError, "finite numbers only, got inf"),
+        (lambda A: A / 0, ValueError, "cannot divide .* by zero"),
+        (lambda A: A + 1, TypeError, r"got int; .* c \* Identity\(shape\)"),
+        (lambda A: 1 + A, TypeError, r"got int; .* c \* Identity\(shape\)"),
+        (lambda A: A - np.ones(3), TypeError, "only an operator can be added .* got ndarray"),
+        (lambda A: np.ones((3, 3)) @ A, TypeError, "unsupported operand"),
+        (lambda A: 2 / A, TypeError, "unsupported operand"),
+    ],
+)
+def test_what_is_no_operator_or_number_gets_a_sentence(combine, error, message):
+    with pytest.raises(error, match=message):
+        combine(Matrix(np.ones((3, 3))))
+
+
+def test_identity_and_stack():
+    A, B = Matrix(np.arange(6.0).reshape(2, 3)), Identity((3,))
+    S = Stack(A, 0.1 * B)
+    np.testing.assert_array_equal(S.matrix(), np.concatenate([A.values, 0.1 * np.eye(3)]))
+    np.testing.assert_array_equal(S.T.matrix(), S.matrix().T)
+    x = np.ones(3)
+    B(x)[0] = 7  # a copy, not x itself
+    assert (x == 1).all()
+    assert (3 * B).norm() == 3
+    P = projector(8, 10)
+    assert Stack(P, P, 2 * P).range == (30, 8)
+    assert_adjoint(Stack(P, P, 2 * P))
+
+
+# The adjoint test
+
+
+class Wrong(Operator):
+    """A shift whose adjoint shifts the same way."""
+
+    def _apply(self, x):
+        return np.roll(x, 1, axis=-1)
+
+    _adjoint = _apply
+
+
+class Mixing(Operator):
+    """Adds up the members of a batch in one direction only."""
+
+    def _apply(self, x):
+        return x + 0 * x.sum(0)
+
+    def _adjoint(self, y):
+        return np.broadcast_to(y.sum(0), y.shape)
+
+
+class Undefined(Operator):
+    def _apply(self, x):
+        return x * np.nan
+
+    _adjoint = _apply
+
+
+@pytest.mark.parametrize("kind", [Wrong, Mixing, Undefined])
+def test_a_wrong_adjoint_is_found(kind):
+    A = kind((5,), (5,))
+    assert not adjoint_error(A) < 1e-3
+    with pytest.raises(
+        AssertionError, match=rf"the adjoint of {kind.__name__}\(\(5,\) -> \(5,\)\) is not its transpose"
+    ):
+        assert_adjoint(A)
+
+
+@pytest.mark.parametrize("name", each_class())
+def test_every_class_passes_in_both_precisions(name):
+    A = each_class()[name]
+    assert_adjoint(A)
+    assert_adjoint(A.T, seed=3)
+    assert_adjoint(A, dtype="float32")
+    assert adjoint_error(A) < 1e-15
+
+
+def test_the_zero_operator_has_no_error():
+    assert adjoint_error(0 * Identity((3,))) == 0
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fix"),
+    [
+        ("float16", r"x\.astype\(np\.float32\)"),
+        ("complex128", r"apply it to x\.real and to x\.imag"),
+        ("object", r"x\.astype\(np\.float64\)"),
+    ],
+)
+def test_a_wrong_dtype_says_what_to_do(dtype, fix):
+    with pytest.raises(
+        TypeError, match=rf"^Identity.* takes real numbers in float32 or float64, got {dtype}; .*{fix}$"
+    ):
+        Identity((3,))(np.ones(3, dtype))
+
+
+@pytest.mark.parametrize(
+    ("shape", "fix"),
+    [
+        ((64,), r"reshape it to \(\.\.\., 8, 8\)"),
+        ((5, 64), r"reshape it to \(\.\.\., 8, 8\)"),
+        ((1, 64, 1), r"reshape it to \(\.\.\., 8, 8\)"),
+        ((5, 6, 8), r"the shape of its range, which its adjoint `\.T` takes"),
+        ((8, 7), "any axes before them are a batch"),
+        ((), "any axes before them are a batch"),
+    ],
+)
+def test_a_wrong_shape_says_what_to_do(shape, fix):
+    with pytest.raises(
+        ValueError, match=rf"takes arrays of shape \(\.\.\., 8, 8\), got {re.escape(str(shape))}; .*{fix}"
+    ):
+        Projector(FanBeam(8, 6, 8), "exact")(np.ones(shape))
+
+
+def test_importing_operators_does_not_import_torch():
+    modules = ["algebra", "sums", "blocks", "filters", "fanbeam", "parallel", "testing"]
+    code = f"import sys, {', '.join(f'koct.operators.{name}' for name in modules)}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "False\n"
+
+
+# torch
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="torch is not installed: no tensors, no gradients")
+
+
+def combined():
+    """Operators of every class, and what is made of them."""
+    A, g = each_class(), FanBeam(8, 6, 8)
+    combinations = {
+        "sum": Backprojector(g) - 2 * Projector(g, "exact").T,
+        "stack": Stack(Projector(g, "exact"), Matrix(csr_array(np.eye(48, 64)), domain=(8, 8), range=(6, 8))),
+        "identity": Identity((6, 8)) / 3,
+        "parallel": projector(8, 6),
+        "weighted": fbp(g) @ Diagonal(np.full((6, 8), 2.0)),
+    }
+    return {**A, **combinations}
+
+
+@pytest.mark.parametrize("name", combined())
+def test_tensors_in_tensors_out(torch, name):
+    A = combined()[name]
+    for dtype in (torch.float32, torch.float64):
+        assert_adjoint(A, dtype=dtype)
+        x = torch.ones(2, *A.domain, dtype=dtype)
+        assert A(x).dtype == dtype
+        assert (A @ x).shape == (2, *A.range)
+        matrix = A.matrix(x)
+        assert (type(matrix), matrix.dtype) == (torch.Tensor, dtype)
+        torch.testing.assert_close(matrix.double(), torch.from_numpy(A.matrix()), rtol=1e-5, atol=1e-5)
+    for dtype, fix in ((torch.float16, "x.float()"), (torch.bfloat16, "x.float()"), (torch.complex64, "x.real")):
+        with pytest.raises(TypeError, match=rf"got {dtype}; .*{re.escape(fix)}"):
+            A(torch.ones(A.domain, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", combined())
+def test_transforms_of_torch(torch, name):
+    """Every derivative of x ↦ A x is A, whichever way torch takes it; also where A is first used inside a transform."""
+    A = combined()[name]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, *A.domain, generator=generator, dtype=torch.float64)
+    forward = torch.func.jacfwd(A)(x[0])
+    M = torch.from_numpy(A.matrix())
+    torch.testing.assert_close(forward.reshape(A.shape), M)
+    torch.testing.assert_close(torch.func.jacrev(A)(x[0]), forward)
+    torch.testing.assert_close(torch.func.vmap(A)(x), A(x))
+    torch.testing.assert_close(torch.func.vmap(A, in_dims=1, out_dims=1)(x.movedim(0, 1)), A(x).movedim(0, 1))
+    torch.testing.assert_close(torch.func.vmap(torch.func.vmap(A))(x[None]), A(x)[None])
+    torch.testing.assert_close(torch.func.jvp(A, (x,), (2 * x,))[1], 2 * A(x))
+
+    def energy(x):
+        return (A(x) ** 2).sum()
+
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(energy))(x), 2 * A.T(A(x)))
+    hessian = torch.func.hessian(energy)(x[0])
+    torch.testing.assert_close(hessian.reshape(A.shape[1], -1), 2 * M.T @ M)
+    with torch.autograd.forward_ad.dual_level():
+        out = A(torch.autograd.forward_ad.make_dual(x, 3 * x))
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(out).tangent, 3 * A(x))
+
+
+@pytest.mark.parametrize("name", ["Backprojector", "Projector.T", "compressed", "sum"])
+def test_gradcheck_forward_backward_and_twice(torch, name):
+    A = combined()[name]
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(A.domain, generator=generator, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(A, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(lambda x: (A(x) ** 2).sum(), x, check_fwd_over_rev=True)
+
+
+def test_constants_made_inside_a_transform_are_not_kept(torch):
+    K, x = RampFilter(3, 4), torch.randn(2, 3, 4, dtype=torch.float64)
+    inside = torch.func.vmap(torch.func.grad(lambda x: (K(x) ** 2).sum()))(x)
+    K(x).numpy()
+    leaf = x.clone().requires_grad_()
+    (K(leaf) ** 2).sum().backward()
+    torch.testing.assert_close(leaf.grad, inside)
+
+
+def test_trained_weights_inside_a_sum(torch):
+    weights = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
+    A = Diagonal(weights) - 0.5 * Identity((2, 3))
+    x = torch.randn(4, 2, 3, dtype=torch.float64)
+    A(x).sum().backward()
+    torch.testing.assert_close(weights.grad, x.sum(0))
+    assert A.norm() == 0.5
+    assert A.matrix(x).requires_grad
+    with pytest.raises(TypeError, match=r"got Tensor; .* float\(x\) makes a number"):
+        torch.tensor(2.0) * A
+    with pytest.raises(TypeError, match=r"Matrix needs a dense tensor, got torch\.sparse_coo; use values\.to_dense"):
+        Matrix(torch.eye(3).to_sparse())
+
+
+# The page
+
+
+def test_the_code_of_the_page_prints_what_the_page_shows(torch):
+    """Python in one session; every block of text is what the block before it prints."""
+    page = (ROOT / "docs/operators.md").read_text()
+    session, output, shown = {}, "", 0
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", page, re.S | re.M):
+        if language == "text":
+            assert output == text
+            output, shown = "", shown + 1
+            continue
+        assert (language, output) == ("python", "")
+        with contextlib.redirect_stdout(io.StringIO()) as stream:
+            exec(text, session)
+        output = stream.getvalue()
+    assert (shown >= 3, output) == (True, "")
+
+
+def test_the_page_lists_every_operator():
+    page = (ROOT / "docs/operators.md").read_text()
+    classes, waiting = set(), [Operator]
+    while waiting:
+        new = [kind for kind in waiting.pop().__subclasses__() if kind.__module__.startswith("koct.operators")]
+        classes.update(kind.__name__ for kind in new)
+        waiting += new
+    assert len(classes) >= 11
+    for name in classes - {"Kernel", "Adjoint", "Composition", "Sum", "Scaled"}:
+        assert re.search(rf"`\w+\.{name}\(", page), name
