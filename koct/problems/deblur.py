@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from koct.operators.fourier import SpectralFilter
     from koct.problems.phantoms import Ellipse
 
+LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 EDGE = 1.0  # pixels over which objects fall off
 
 
 class Deblur(Problem):
-    device = "auto"
-
     H: int = option("image height and width in pixels", minimum=8)
     blur: float = option("standard deviation of the Gaussian blur in pixels", above=0)
     noise: float = option(
@@ -40,10 +39,15 @@ class Deblur(Problem):
     )
     wiener: float = option(
         "noise-to-signal ratio of the known Wiener filter: the larger, the smoother its images",
-        default=0.001,
+        default=0.01,
         above=0,
         pairs=False,
     )
+
+    @property
+    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
+        """Small images are fitted before a GPU has started."""
+        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
 
     @property
     def x_shape(self) -> tuple[int, int]:

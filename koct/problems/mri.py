@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from koct.operators.nufft import NonUniformFourier, RadialTrajectory
     from koct.problems.phantoms import Ellipse
 
+LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 EDGE = 2.0  # pixels over which tissue borders fall off
 TAPS = 64  # points of the grid that a sample is interpolated from
 
 
 class MRI(Problem):
-    device = "auto"
-
     H: int = option("image height and width in pixels", minimum=4)
     spokes: int = option("number of radial spokes, equally spaced over 180°", minimum=1)
     samples: int = option(
@@ -43,6 +42,11 @@ class MRI(Problem):
         default=0.0,
         minimum=0,
     )
+
+    @property
+    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
+        """Small images are fitted before a GPU has started."""
+        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
 
     @property
     def x_shape(self) -> tuple[int, int, int]:
