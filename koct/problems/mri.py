@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 EDGE = 2.0  # pixels over which tissue borders fall off
-TAPS = 64  # points of the grid that a sample is interpolated from
+TAPS = 144  # points of the grid that a sample is interpolated from
 
 
 class MRI(Problem):
