@@ -125,6 +125,7 @@ class Problem(Configured, ABC):
         """The known way from x to y as a chain of linear layers, the first to be applied first; none by default.
 
         Where weights of the measurements come first, that layer is a `Diagonal`: known-operator learning starts there.
+        A `ComplexDiagonal` has one weight for the real and the imaginary part of a measurement.
         """
         return ()
 

@@ -57,8 +57,8 @@ def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> Non
     """Write the predicted curve of one architecture; `spec` is that of its fits with `at`, `tests` and `metric`."""
     pairs = Pairs(Cell.decode(spec), inputs)
     in_metric = _metric(CurveMetric(spec["metric"]), pairs)
-    method, rows, started = METHODS[pairs.cell.arch.predicted], [], time.perf_counter()
-    points = method(pairs, spec["at"], spec["tests"])
+    method, rows, started = _method(pairs), [], time.perf_counter()
+    points = METHODS[method](pairs, spec["at"], spec["tests"])
     print(f"predicted in {time.perf_counter() - started:.1f} s from {pairs.N} pairs", flush=True)
     for point in points:
         errors = _scaled(point.per_sample.clip(0), point.error)
@@ -68,7 +68,7 @@ def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> Non
                 **pairs.cell.about(),
                 "N": point.N,
                 "lam": point.lam if np.isfinite(point.lam) else None,
-                "method": pairs.cell.arch.predicted,
+                "method": method,
                 "predicted": point.error,
                 "low": point.low,
                 "high": point.high,
@@ -83,6 +83,13 @@ def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> Non
         )
         print(f"N = {point.N}, lambda {point.lam}: {point.error:.4g}, {point.reason or 'trusted'}", flush=True)
     write_json(out, {"rows": rows}, Stamp(spec, made_from(*inputs.values())))
+
+
+def _method(pairs: Pairs) -> Any:
+    """The one that the architecture names; but weights that measurements share have no fixed point here yet."""
+    named = pairs.cell.arch.predicted
+    shared = named == "fixed point" and Known(pairs.layers, pairs.nonnegative).each > 1
+    return "subsets" if shared else named
 
 
 def _scaled(errors: np.ndarray, mean: float) -> np.ndarray:

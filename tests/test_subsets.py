@@ -1,7 +1,6 @@
 """Curves of networks in closed form, by subsets and by the fixed point: exact cases, brute force, cells, bad input."""
 
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +11,11 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from koct import cells
+from koct.contracts import Layer
 from koct.errors import KoctError
 from koct.networks.known import Known
 from koct.networks.ridge import weights_by_ridge
+from koct.operators.algebra import Matrix
 from koct.problems import pools
 from koct.risk.fixed_point import FixedPoint
 from koct.risk.subsets import Subsets, interval, student, take_apart, training_sets
@@ -351,11 +352,12 @@ def test_a_last_layer_that_cuts_at_zero_is_foreseen():
     """Images that are zero in many places, from rays with noise."""
     rng = np.random.default_rng(0)
     R = rng.standard_normal((40, 20)) / 5
+    known = Known([Layer("R", Matrix(R))], nonnegative=False)
     images = np.maximum(rng.standard_normal((400, 8)) @ rng.standard_normal((8, 40)), 0)
     x = images @ np.linalg.pinv(R).T + 0.5 * rng.standard_normal((400, 20))
 
     def fitting(x, y, cut):
-        for lam, w in weights_by_ridge(SimpleNamespace(adjoint=lambda y: y @ R), x, y, R.T @ R, [0.1], None):
+        for lam, w in weights_by_ridge(known, x, y, R.T @ R, [0.1], None):
             yield lam, lambda x, w=w: cut((x * w) @ R.T)
 
     found, measured = [], []

@@ -66,12 +66,12 @@ def batches(seed, N, batch, iterations):
 
 def loss_and_gradient(known, w, x, y):
     """Mean squared error of a batch, and its gradient with respect to w."""
-    image = known.reconstruct(w * x)
+    image = known.reconstruct(known.weighted(w, x))
     residual = image - y
     loss = (residual * residual).mean()
     if known.nonnegative:
         residual = residual * (image > 0)
-    return loss, (x * known.adjoint(residual)).sum(0) * (2 / (y.shape[0] * y.shape[1]))
+    return loss, known.per_weight(x * known.adjoint(residual)).sum(0) * (2 / (y.shape[0] * y.shape[1]))
 
 
 def train(known, x, y, chosen, solver, lr):

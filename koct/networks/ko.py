@@ -113,7 +113,7 @@ class KONetwork(Network):
         self.w, self.known = w, known
 
     def predict(self, x: Array) -> Array:
-        return self.known.reconstruct(x * self.w)
+        return self.known.reconstruct(self.known.weighted(self.w, x))
 
     def state(self) -> Mapping[str, Array]:
         return {"w": self.w}

@@ -20,14 +20,16 @@ def weights_by_ridge(
     """Yield (λ, argmin_w Σ_n ‖R diag(w) x_n − y_n‖² + λ‖w − toward‖²); nothing is cut off at zero here.
 
     Since R diag(w) x = R diag(x) w, the normal matrix is Σ_n diag(x_n) RᵀR diag(x_n) = RᵀR ∘ XᵀX.
+    Where measurements share a weight, the rows and columns of each weight are added up.
     A measurement that is zero in every sample has a zero row there and keeps w = toward: it is left out.
     One Cholesky factor per λ is cheaper than one eigendecomposition up to about a dozen λ.
     """
-    right = double((x * known.adjoint(y)).sum(0))
+    right = double(known.per_weight(x * known.adjoint(y)).sum(0))
     X = double(x)
-    live = (X != 0).any(0)
     normal = X.T @ X
     normal *= normal_of_R
+    normal = known.per_weight(known.per_weight(normal).T).T
+    live = known.per_weight(X != 0).sum(0) > 0
     prior = zeros_like(right) if toward is None else double(like(toward, x))  # as the network would hold it
     if not live.all():
         normal, right = normal[live][:, live], right[live]

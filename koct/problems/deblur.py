@@ -1,0 +1,138 @@
+"""The deblurring problem: images of small objects, blurred by known optics and seen through an uneven sensitivity.
+
+Its known chain is a Wiener filter behind weights of one: the blur is known, and the sensitivity of the pixels is not.
+The convolution is circular; objects stay so far from the border that hardly anything wraps around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from koct.contracts import Chunk, Cost, Layer, Problem, Sizes, option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from koct.operators.fourier import SpectralFilter
+    from koct.problems.phantoms import Ellipse
+
+LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
+EDGE = 1.0  # pixels over which objects fall off
+
+
+class Deblur(Problem):
+    H: int = option("image height and width in pixels", minimum=8)
+    blur: float = option("standard deviation of the Gaussian blur in pixels", above=0)
+    noise: float = option(
+        "standard deviation of the Gaussian noise of every pixel; images lie between 0 and 1.5",
+        default=0.0,
+        minimum=0,
+        maximum=1,
+    )
+    vignetting: float = option(
+        "share of the light that is lost in the corners, growing with the square of the distance from the centre; the "
+        "known filter does not know of it",
+        default=0.0,
+        minimum=0,
+        maximum=0.9,
+    )
+    wiener: float = option(
+        "noise-to-signal ratio of the known Wiener filter: the larger, the smoother its images",
+        default=0.01,
+        above=0,
+        pairs=False,
+    )
+
+    @property
+    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
+        """Small images are fitted before a GPU has started."""
+        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
+
+    @property
+    def x_shape(self) -> tuple[int, int]:
+        return self.H, self.H
+
+    @property
+    def y_shape(self) -> tuple[int, int]:
+        return self.H, self.H
+
+    @property
+    def label(self) -> str:
+        return "deblurring"
+
+    def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
+        if self.blur > self.H / 16:
+            yield (
+                f"blur = {self.blur:g} pixels reaches across the border of images of {self.H} pixels; "
+                f"take at most {self.H / 16:g}, or a larger H"
+            )
+
+    def sensitivity(self) -> np.ndarray:
+        """(H, H): what every pixel measures of one; 1 in the centre, 1 − vignetting in the first corner."""
+        from koct.problems.smooth import grid
+
+        square = grid(self.H) ** 2
+        return 1 - self.vignetting * (square[:, None] + square) / 2
+
+    def blurring(self) -> SpectralFilter:
+        from koct.operators.fourier import SpectralFilter, gaussian_spectrum
+
+        return SpectralFilter(gaussian_spectrum(self.H, self.blur))
+
+    def inverse(self) -> SpectralFilter:
+        """The Wiener filter: b / (b² + wiener) for the spectrum b of the blur."""
+        from koct.operators.fourier import SpectralFilter
+
+        b = self.blurring().spectrum
+        return SpectralFilter(b / (b**2 + self.wiener))
+
+    def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
+        """Validation and test images are the same for all seeds; noise has a stream of its own."""
+        import numpy as np
+
+        from koct.problems.smooth import chunks, noisy, soft
+
+        blurring, sensitivity = self.blurring(), self.sensitivity()
+        for part, count, phantoms, noise in chunks(seed, sizes):
+            y = np.stack([soft(draw(phantoms), self.H, EDGE) for _ in range(count)])
+            yield part, noisy(sensitivity * blurring(y), self.noise, noise), y.astype(np.float32)
+
+    def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
+        import numpy as np
+
+        from koct.operators.algebra import Diagonal
+
+        return Layer("weights", Diagonal(np.ones(self.x_shape))), Layer("Wiener filter", self.inverse())
+
+    def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
+        return self.inverse().normal_matrix()
+
+    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
+        pixels = self.y_size
+        match stage:
+            case "pool":
+                return Cost(sizes.total * 2e3 * pixels, 1e8)
+            case "shared":
+                return Cost()
+            case "normal":
+                return Cost(50.0 * pixels**2, 32 * pixels**2)
+            case "layers":
+                return Cost(200.0 * pixels, 100 * pixels)
+
+
+def draw(rng: np.random.Generator) -> list[Ellipse]:
+    """Four to ten objects, from specks to long fibres."""
+    import numpy as np
+
+    from koct.problems.phantoms import Ellipse
+
+    return [
+        Ellipse(
+            amplitude=rng.uniform(0.2, 1),
+            centre=tuple(rng.uniform(-0.4, 0.4, 2)),
+            axes=tuple(rng.uniform(0.05, 0.25, 2)),
+            angle=rng.uniform(0, np.pi),
+        )
+        for _ in range(rng.integers(4, 11))
+    ]

@@ -1,0 +1,149 @@
+"""The MRI problem: radial k-space samples of smooth phantoms with few spokes, and the image they came from.
+
+Its known chain is gridding reconstruction: density compensation, one weight per complex sample, and the adjoint
+non-uniform Fourier transform; theory gives weights proportional to |k|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from koct.contracts import Chunk, Cost, Layer, Problem, Sizes, option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from koct.operators.nufft import NonUniformFourier, RadialTrajectory
+    from koct.problems.phantoms import Ellipse
+
+LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
+EDGE = 2.0  # pixels over which tissue borders fall off
+TAPS = 144  # points of the grid that a sample is interpolated from
+
+
+class MRI(Problem):
+    H: int = option("image height and width in pixels", minimum=4)
+    spokes: int = option("number of radial spokes, equally spaced over 180°", minimum=1)
+    samples: int = option(
+        "samples along a spoke, from −H/2 to H/2 cycles per field of view; at least `H`, or images fold over",
+        minimum=2,
+    )
+    noise: float = option(
+        "standard deviation of the Gaussian noise on the real and on the imaginary part of every sample, in the unit "
+        "of the image, whose values lie between 0 and 1.5: the transform is orthonormal",
+        default=0.0,
+        minimum=0,
+        maximum=1,
+    )
+    phase: float = option(
+        "largest phase of the image in radians, smooth and random; 0 makes real images, y of shape (H, H), anything "
+        "else complex ones, (H, H, 2)",
+        default=0.0,
+        minimum=0,
+    )
+
+    @property
+    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
+        """Small images are fitted before a GPU has started."""
+        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
+
+    @property
+    def x_shape(self) -> tuple[int, int, int]:
+        return self.spokes, self.samples, 2
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        return (self.H, self.H, 2) if self.phase else (self.H, self.H)
+
+    @property
+    def label(self) -> str:
+        return "radial MRI" + (", complex images" if self.phase else "")
+
+    def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
+        if self.samples < self.H:
+            yield (
+                f"samples = {self.samples} are {self.H / self.samples:.3g} cycles per field of view apart at H = "
+                f"{self.H}, and images fold over above 1; take at least {self.H}"
+            )
+
+    def trajectory(self) -> RadialTrajectory:
+        from koct.operators.nufft import RadialTrajectory
+
+        return RadialTrajectory(self.spokes, self.samples, self.H / 2)
+
+    def transform(self) -> NonUniformFourier:
+        from koct.operators.nufft import NonUniformFourier
+
+        return NonUniformFourier(self.H, self.trajectory(), complex_images=self.phase > 0)
+
+    def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
+        """Validation and test phantoms are the same for all seeds; noise has a stream of its own."""
+        import numpy as np
+
+        from koct.problems.smooth import chunks, noisy, soft
+
+        F = self.transform()
+        for part, count, phantoms, noise in chunks(seed, sizes):
+            images = []
+            for _ in range(count):
+                magnitude = soft(draw(phantoms), self.H, EDGE)
+                turned = self.phase * smooth_phase(phantoms, self.H)  # drawn in any case: magnitudes are then the same
+                parts = [magnitude * np.cos(turned), magnitude * np.sin(turned)]
+                images.append(np.stack(parts, axis=-1) if self.phase else magnitude)
+            y = np.stack(images)
+            yield part, noisy(F(y), self.noise, noise), y.astype(np.float32)
+
+    def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
+        from koct.operators.fourier import ComplexDiagonal
+
+        weights = ComplexDiagonal(self.trajectory().density_compensation())
+        return Layer("density compensation", weights), Layer("adjoint Fourier transform", self.transform().T)
+
+    def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
+        from koct.operators.nufft import normal_of_adjoint
+
+        return normal_of_adjoint(self.H, self.trajectory(), complex_images=self.phase > 0)
+
+    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
+        points, grid = self.spokes * self.samples, 4 * self.H**2
+        transform = 500.0 * grid + 2 * TAPS * 10 * points
+        match stage:
+            case "pool":
+                return Cost(sizes.total * (transform + 2e3 * self.y_size), 1e8)
+            case "shared":
+                return Cost()
+            case "normal":
+                return Cost(100.0 * points**2 + 8 * self.H * points**2, 100 * points**2)
+            case "layers":
+                return Cost(transform, 16 * TAPS * points + 100 * grid)
+
+
+def draw(rng: np.random.Generator) -> list[Ellipse]:
+    """A body and three to six regions in it, brighter or darker than the body."""
+    import numpy as np
+
+    from koct.problems.phantoms import Ellipse
+
+    def ellipse(amplitude: tuple[float, float], reach: float, axes: tuple[float, float]) -> Ellipse:
+        return Ellipse(
+            rng.uniform(*amplitude),
+            tuple(rng.uniform(-reach, reach, 2)),
+            tuple(rng.uniform(*axes, 2)),
+            rng.uniform(0, np.pi),
+        )
+
+    body = ellipse((0.3, 0.7), 0.08, (0.6, 0.8))
+    return [body, *(ellipse((-0.3, 0.6), 0.4, (0.06, 0.3)) for _ in range(rng.integers(3, 7)))]
+
+
+def smooth_phase(rng: np.random.Generator, H: int) -> np.ndarray:
+    """(H, H): a random polynomial of second degree, between −1 and 1, as a field that is not quite uniform makes it."""
+    import numpy as np
+
+    from koct.problems.smooth import grid
+
+    x, y = grid(H)[None, :], grid(H)[:, None]
+    terms = [np.ones((H, H)), x + 0 * y, y + 0 * x, x * y, x**2 - y**2]
+    weights = rng.uniform(-1, 1, len(terms))
+    return np.tensordot(weights, np.stack(terms), 1) / len(terms)

@@ -1,0 +1,157 @@
+"""Fourier transforms: the non-uniform one against the direct sum, filters, adjoints and gradients."""
+
+import numpy as np
+import pytest
+
+from koct.operators.fourier import ComplexDiagonal, SpectralFilter, gaussian_spectrum
+from koct.operators.nufft import NonUniformFourier, RadialTrajectory, direct, normal_of_adjoint
+
+TRAJECTORIES = [RadialTrajectory(9, 16, 4.0), RadialTrajectory(5, 15, 7.5), RadialTrajectory(1, 1, 3.0)]
+
+
+def random(shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def relative(a, b):
+    return np.linalg.norm(a - b) / np.linalg.norm(b)
+
+
+def dot_test(A):
+    x, y = random((2, *A.domain)), random((2, *A.range), 1)
+    return abs(np.vdot(A(x), y) - np.vdot(x, A.T(y))) / (np.linalg.norm(A(x)) * np.linalg.norm(y))
+
+
+def operators():
+    weights = ComplexDiagonal(TRAJECTORIES[0].density_compensation())
+    real, complex_images = (NonUniformFourier(8, TRAJECTORIES[0], c) for c in (False, True))
+    return {
+        "real images": real,
+        "complex images": complex_images,
+        "odd, with compressed rows": NonUniformFourier(15, random((40, 2)) * 9),
+        "gridding": real.T @ weights,
+        "weights": weights,
+        "filter": SpectralFilter(gaussian_spectrum(8, 0.7)),
+        "filter, oblong": SpectralFilter(np.outer(gaussian_spectrum(9, 0.7)[0], gaussian_spectrum(4, 0.7)[0])),
+    }
+
+
+@pytest.mark.parametrize("complex_images", [False, True])
+@pytest.mark.parametrize("H", [4, 8, 15])
+def test_the_transform_is_the_direct_sum(H, complex_images):
+    """Written out for one sample, as the module defines it; and for all of them, also beyond the Nyquist frequency."""
+    image = random((H, H)) + 1j * random((H, H), 1) * complex_images
+    x = np.stack([image.real, image.imag], axis=-1) if complex_images else image.real
+    place = (np.arange(H) - H // 2) / H
+    for trajectory in [*TRAJECTORIES, random((7, 2)) * 2 * H]:
+        A, exact = (make(H, trajectory, complex_images) for make in (NonUniformFourier, direct))
+        assert relative(A(x), exact(x)) < 1e-10
+        assert relative(A.T(random(A.range)), exact.T(random(A.range))) < 1e-10
+        kx, ky = A.k.reshape(-1, 2)[-1]
+        wave = np.exp(-2j * np.pi * (kx * place[None, :] + ky * place[:, None]))
+        real, imaginary = exact(x).reshape(-1, 2)[-1]
+        assert real + 1j * imaginary == pytest.approx((wave * image).sum() / H, abs=1e-12)
+
+
+def test_on_the_cartesian_grid_it_is_the_orthonormal_fft():
+    H, image = 8, random((8, 8))
+    ky, kx = np.meshgrid(*[np.arange(H) - H // 2] * 2, indexing="ij")
+    F = NonUniformFourier(H, np.stack([kx, ky], axis=-1))
+    expected = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image), norm="ortho"))
+    assert relative(F(image), np.stack([expected.real, expected.imag], axis=-1)) < 1e-10
+    assert relative(F.T(F(image)), image) < 1e-10
+
+
+@pytest.mark.parametrize("name", operators())
+def test_adjoints(name):
+    A = operators()[name]
+    assert dot_test(A) < 1e-12
+    np.testing.assert_allclose(A.T.matrix(), A.matrix().T, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", operators())
+def test_precision_and_batches(name):
+    A = operators()[name]
+    for operator in (A, A.T):
+        x = random((2, 3, *operator.domain))
+        assert operator(x.astype(np.float32)).dtype == np.float32
+        assert relative(operator(x.astype(np.float32)), operator(x)) < 1e-5
+        np.testing.assert_allclose(operator(x)[1, 2], operator(x[1, 2]), atol=1e-13)
+        assert operator(x[:0]).shape == (0, 3, *operator.range)
+        with pytest.raises(TypeError, match="takes real numbers"):
+            operator(x * 1j)
+
+
+@pytest.mark.parametrize("complex_images", [False, True])
+def test_the_closed_form_of_the_normal_matrix(complex_images):
+    for H in (6, 7):
+        F = direct(H, TRAJECTORIES[0], complex_images).values
+        np.testing.assert_allclose(normal_of_adjoint(H, TRAJECTORIES[0], complex_images), F @ F.T, atol=1e-12)
+
+
+def test_a_filter_is_a_circular_convolution():
+    """A wide Gaussian spectrum has the sampled Gaussian as its response, and the closed form is the matrix squared."""
+    H, width = 16, 1.3
+    A = SpectralFilter(gaussian_spectrum(H, width))
+    impulse = np.zeros((H, H))
+    impulse[0, 0] = 1
+    distance = np.minimum(np.arange(H), H - np.arange(H))
+    gauss = np.exp(-(distance**2) / (2 * width**2)) / np.sqrt(2 * np.pi * width**2)
+    np.testing.assert_allclose(A(impulse), np.outer(gauss, gauss), atol=1e-4)
+    np.testing.assert_allclose(A(np.roll(impulse, (15, 3), (0, 1))), np.roll(A(impulse), (15, 3), (0, 1)), atol=1e-15)
+    np.testing.assert_allclose(A.normal_matrix(), A.matrix().T @ A.matrix(), atol=1e-14)
+    assert A.norm() == pytest.approx(np.linalg.norm(A.matrix(), 2))
+    with pytest.raises(ValueError, match="must be even"):
+        SpectralFilter(random((4, 4)))
+
+
+@pytest.mark.parametrize("trajectory", TRAJECTORIES[:2], ids=str)
+def test_density_compensation_shares_out_the_disc(trajectory):
+    """Weights are areas: |k| but for the centre, and together the disc that the spokes cover."""
+    weights = trajectory.density_compensation()
+    assert weights.sum() == pytest.approx(np.pi * trajectory.radius**2, rel=0.01)
+    centre = trajectory.samples // 2
+    assert trajectory.k[:, centre].tolist() == [[0, 0]] * trajectory.spokes
+    assert weights[0, centre] == pytest.approx(np.pi * trajectory.spacing**2 / 6 / trajectory.spokes)
+    np.testing.assert_allclose(weights[:, centre + 1] / weights[:, centre], 6)
+    np.testing.assert_allclose(weights[:, centre + 3] / weights[:, centre + 1], 3)
+
+
+def test_a_trajectory_without_samples_is_refused():
+    with pytest.raises(ValueError, match="has no samples"):
+        RadialTrajectory(0, 8, 4.0)
+    with pytest.raises(ValueError, match=r"points \(kx, ky\), got the shape \(5, 3\)"):
+        NonUniformFourier(8, np.ones((5, 3)))
+
+
+# torch
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def tensors(request):
+    """Tensors of float64 on a device."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: no tensors, no gradients")
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use: CPU only")
+    return lambda array: torch.as_tensor(array, device=request.param)
+
+
+def test_torch_is_numpy(tensors):
+    for A in operators().values():
+        for operator in (A, A.T):
+            x = random((2, *operator.domain))
+            np.testing.assert_allclose(operator(tensors(x)).cpu().numpy(), operator(x), atol=1e-12)
+            single = operator(tensors(x).float())
+            assert relative(single.cpu().numpy(), operator(x)) < 1e-5
+            assert single.dtype == tensors(x).float().dtype
+
+
+def test_gradients(tensors):
+    import torch
+
+    for A in operators().values():
+        for operator in (A, A.T):
+            x = tensors(random((1, *operator.domain))).requires_grad_()
+            fast = {"nondet_tol": 1e-12, "fast_mode": True}
+            assert torch.autograd.gradcheck(operator, x, **fast)
+            assert torch.autograd.gradgradcheck(lambda x, A=operator: (A(x) ** 2).sum(), x, **fast)

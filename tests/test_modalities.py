@@ -1,0 +1,280 @@
+"""Radial MRI and deblurring: what a pair is, one weight per complex sample, pools, and small sweeps really run."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import Pairs
+from test_fourier import dot_test, random, relative
+
+from koct import cells
+from koct.contracts import Sizes
+from koct.errors import KoctError
+from koct.networks.gradient import loss_and_gradient
+from koct.networks.known import Known
+from koct.networks.ko import KO
+from koct.operators.algebra import Diagonal
+from koct.operators.fourier import gaussian_spectrum
+from koct.operators.nufft import direct
+from koct.problems import smooth
+from koct.problems.deblur import Deblur
+from koct.problems.mri import MRI
+from koct.workflow.config import read
+
+SIZES = Sizes(train=70, val=5, test=6)
+PROBLEMS = {
+    "mri": MRI(H=8, spokes=5, samples=8, noise=0.01),
+    "complex": MRI(H=8, spokes=5, samples=8, noise=0.01, phase=1.0),
+    "deblur": Deblur(H=16, blur=0.8, noise=0.01, vignetting=0.3),
+}
+
+
+# One weight for the real and the imaginary part of a sample
+
+
+def pairs_of(problem, N=20):
+    chunks = problem.pairs(1, Sizes(train=N, val=1, test=1))
+    _, x, y = next(chunks)
+    x, y = (array.reshape(N, -1).astype(float) for array in (x, y))
+    return Pairs(x, y, layers=problem.layers({}), normal=problem.normal_matrix({}), lambdas=[1e-3, 1.0])
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("toward", ["zero", "analytic"])
+def test_the_ridge_is_dense_least_squares(name, toward):
+    """Written out: the columns of the least-squares problem are the images of one weight at a time."""
+    problem = PROBLEMS[name]
+    data = pairs_of(problem)
+    known = Known(data.layers, False)
+    size = len(known.analytic)
+    columns = np.stack([known.reconstruct(known.weighted(unit, data.x)).ravel() for unit in np.eye(size)], axis=1)
+    start = known.analytic if toward == "analytic" else np.zeros(size)
+    for lam, network in KO(toward=toward).fit(data):
+        A = np.vstack([columns, np.sqrt(lam) * np.eye(size)])
+        b = np.concatenate([data.y.ravel(), np.sqrt(lam) * start])
+        np.testing.assert_allclose(network.w, np.linalg.lstsq(A, b)[0], rtol=1e-8, atol=1e-8)
+        assert network.parameters == size
+        np.testing.assert_allclose(network.predict(data.x).ravel(), columns @ network.w, atol=1e-10)
+
+
+def test_a_weight_of_a_complex_sample_has_the_gradient_of_both_parts():
+    data = pairs_of(PROBLEMS["mri"], N=3)
+    known = Known(data.layers, False)
+    assert (known.each, len(known.analytic)) == (2, 40)
+    w = random(40)
+    _, gradient = loss_and_gradient(known, w, data.x, data.y)
+    for i in (0, 7, 39):
+        up, down = (loss_and_gradient(known, w + step * np.eye(40)[i], data.x, data.y)[0] for step in (1e-4, -1e-4))
+        assert gradient[i] == pytest.approx((up - down) / 2e-4, rel=1e-6)
+
+
+def test_what_has_one_weight_per_measurement_is_as_it_was():
+    known = Known(PROBLEMS["deblur"].layers({}), False)
+    x = random((3, 256))
+    assert known.each == 1
+    assert known.per_weight(x) is x
+    np.testing.assert_array_equal(known.weighted(x[0], x), x[0] * x)
+    assert type(PROBLEMS["deblur"].layers({})[0].operator) is Diagonal
+
+
+# Problems
+
+
+def test_with_enough_spokes_gridding_gives_the_image():
+    """A smooth image, sampled finely: density compensation and the adjoint are its inverse, and its mean is right."""
+    problem = MRI(H=32, spokes=80, samples=128)
+    axis = smooth.grid(32)
+    image = np.exp(-8 * (axis[:, None] ** 2 + (axis - 0.2) ** 2))
+    weights, adjoint = (layer.operator for layer in problem.layers({}))
+    found = adjoint(weights(problem.transform()(image)))
+    assert relative(found, image) < 5e-4
+    assert found.mean() == pytest.approx(image.mean(), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_layers_and_normal_matrix(name):
+    problem = PROBLEMS[name]
+    layers = cells.checked_layers(problem, {})
+    R = Known(layers, False).R
+    assert dot_test(R) < 1e-12
+    np.testing.assert_allclose(problem.normal_matrix({}), R.matrix().T @ R.matrix(), atol=1e-10)
+
+
+def drawn(problem, seed=1, sizes=SIZES):
+    found = {}
+    for part, x, y in problem.pairs(seed, sizes):
+        found.setdefault(part, []).append((x, y))
+    return {part: tuple(map(np.concatenate, zip(*chunks, strict=True))) for part, chunks in found.items()}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_pools(name):
+    """Nested in their size, the same held-out pairs for all seeds, none of them in two parts."""
+    problem = PROBLEMS[name]
+    one, again, other = drawn(problem), drawn(problem), drawn(problem, seed=2)
+    fewer = drawn(problem, sizes=Sizes(train=30, val=2, test=3))
+    for part, count in (("train", 70), ("val", 5), ("test", 6)):
+        for a, b, c, d, shape in zip(
+            one[part], again[part], other[part], fewer[part], (problem.x_shape, problem.y_shape), strict=True
+        ):
+            assert a.shape == (count, *shape)
+            assert a.dtype == np.float32
+            np.testing.assert_array_equal(a, b)
+            np.testing.assert_array_equal(a[: len(d)], d)
+            assert np.array_equal(a, c) == (part != "train")
+    images = np.concatenate([y for _, y in [*one.values(), other["train"]]])
+    assert len(np.unique(images.reshape(len(images), -1), axis=0)) == len(images)
+
+
+PINNED = {
+    "mri": (-0.02726091, -0.00844448, -0.04468633, 0.22088370, 0.31078853),
+    "deblur": (0.00170977, 0.00788238, -0.00526433, 0.05338299, 0.03863303),
+}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_pairs_are_the_same_on_every_machine(name):
+    """To rounding, which libraries of other versions may do otherwise."""
+    x, y = drawn(PROBLEMS[name])["train"]
+    found = *x[-1].ravel()[[0, 33, -1]], y[-1].mean(), (x.astype(float) ** 2).mean()
+    assert found == pytest.approx(PINNED[name], rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_noise_has_its_standard_deviation_and_phantoms_do_not_depend_on_it(name):
+    problem = PROBLEMS[name]
+    clean, loud = (type(problem)(**{**problem.values(), "noise": noise}) for noise in (0.0, 0.2))
+    (x, y), (noisy, same) = drawn(clean)["train"], drawn(loud)["train"]
+    np.testing.assert_array_equal(y, same)
+    difference = noisy - x
+    assert difference.std() == pytest.approx(0.2, rel=0.03)
+    assert abs(difference.mean()) < 0.01
+
+
+def test_images_with_phase_have_the_same_magnitude():
+    (_, y), (_, z) = (drawn(PROBLEMS[name])["train"] for name in ("mri", "complex"))
+    assert y.min() >= 0
+    np.testing.assert_allclose(np.hypot(z[..., 0], z[..., 1]), y, atol=1e-6)
+    inside = y > 0.1
+    angle = np.arctan2(z[..., 1], z[..., 0])[inside]
+    assert 0.3 < np.abs(angle).max() <= 1
+
+
+def test_measurements_are_what_the_problem_says():
+    problem = MRI(H=8, spokes=5, samples=8, phase=0.5)
+    x, y = drawn(problem)["test"]
+    assert relative(x, direct(8, problem.trajectory(), complex_images=True)(y.astype(float))) < 1e-6
+    problem = Deblur(H=16, blur=0.8, vignetting=0.3)
+    x, y = drawn(problem)["test"]
+    blurred = np.fft.ifft2(np.fft.fft2(y) * gaussian_spectrum(16, 0.8)).real
+    gain = problem.sensitivity()
+    assert (gain.max(), gain[0, 0]) == (gain[8, 8], pytest.approx(0.7))
+    np.testing.assert_allclose(x, gain * blurred, atol=1e-6)
+
+
+def test_objects_stay_away_from_the_border():
+    """So that a circular convolution is a linear one but for what reaches across: less than a percent."""
+    _, y = drawn(Deblur(H=32, blur=2.0))["train"]
+    assert y[:, [0, -1]].max() == y[:, :, [0, -1]].max() == 0
+    x, _ = drawn(Deblur(H=32, blur=2.0))["train"]
+    assert np.abs(x[:, [0, -1]]).max() < 0.01
+    assert np.abs(x[:, :, [0, -1]]).max() < 0.01
+
+
+def test_deblurring_learns_the_sensitivity_that_nobody_told_it():
+    problem = Deblur(H=16, blur=0.6, vignetting=0.5, wiener=1e-4)
+    (_, network), *_ = KO().fit(pairs_of(problem, N=60))
+    gain = problem.sensitivity()
+    seen = smooth.grid(16)[:, None] ** 2 + smooth.grid(16) ** 2 < 0.3
+    weights = np.reshape(network.w, (16, 16))
+    assert np.abs(weights * gain - 1)[seen].max() < 0.05
+    assert np.abs(weights - 1)[seen].max() > 0.05
+
+
+# Small sweeps
+
+COMMON = {
+    "pool": {"train": 64, "val": 16, "test": 16},
+    "N": [4, 64],
+    "seeds": [1],
+    "archs": ["ko", "fc"],
+    "ko": {"toward": "analytic"},
+    "lambdas": [1e-4, 1e-2, 1.0],
+    "metric": "mse",
+    "targets": [0.01],
+}
+SMALL = {
+    "study": "small",
+    "studies": {"small": ["mri", "complex", "deblur"]},
+    "sweeps": {
+        "mri": {**COMMON, "problem": "mri", "H": 12, "spokes": 6, "samples": 16, "noise": 0.02},
+        "complex": {**COMMON, "problem": "mri", "H": 8, "spokes": 5, "samples": 16, "phase": 1.0, "theory": False},
+        "deblur": {**COMMON, "problem": "deblur", "H": 12, "blur": 0.7, "noise": 0.01, "vignetting": 0.5},
+    },
+}
+
+
+def test_small_sweeps_run_through_the_workflow(checkout):
+    run = checkout()
+    run.path("small.yaml").write_text(yaml.safe_dump(SMALL))
+    wanted = [
+        f"results/{name}" for name in ("untrained.parquet", "theory.parquet", "curves.parquet", "fig_recons_mri.png")
+    ]
+    run.snakemake("--configfile", "small.yaml", "--", *wanted)
+    rows = pd.read_parquet(run.path("results/cells.parquet"))
+    assert len(rows) == 3 * 2 * 2
+    error = pd.read_parquet(run.path("results/curves.parquet")).set_index(["sweep", "arch", "N"])["error_mean"]
+    untrained = pd.read_parquet(run.path("results/untrained.parquet")).groupby("sweep")["mse"].mean()
+    for sweep in SMALL["sweeps"]:
+        assert error[sweep, "ko", 4] < error[sweep, "fc", 4]
+        assert error[sweep, "ko", 64] < min(untrained[sweep], error[sweep, "ko", 4])
+        assert error[sweep, "fc", 64] < error[sweep, "fc", 4]
+    weights = rows[rows["arch"] == "ko"].groupby("sweep")["p"].first()
+    assert weights.to_dict() == {"mri": 6 * 16, "complex": 5 * 16, "deblur": 144}
+    methods = pd.read_parquet(run.path("results/theory.parquet")).groupby(["sweep", "arch"])["method"].unique()
+    assert methods.map(list).to_dict() == {
+        ("mri", "ko"): ["subsets"],  # weights that two measurements share
+        ("mri", "fc"): ["spectral"],
+        ("deblur", "ko"): ["fixed point"],
+        ("deblur", "fc"): ["spectral"],
+    }
+    assert run.path("results/fig_recons_mri.png").exists()
+    assert not run.path("results/fig_recons_complex.png").exists()  # y has two channels
+    assert json.loads(run.path("results/cells/mri/fc/N64_seed1.json").read_text())["p"] == 12 * 12 * 6 * 16 * 2
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("sweep", "key", "value", "message"),
+    [
+        ("mri", "samples", 10, r"mri\.samples = 10 are 1\.2 cycles per field of view apart .*; take at least 12"),
+        ("mri", "noise", 5, r"mri\.noise = 5 must be at most 1"),
+        ("mri", "spokes", 0, r"mri\.spokes = 0 must be at least 1"),
+        ("deblur", "blur", 2.0, r"deblur\.blur = 2 pixels reaches across .*; take at most 0\.75, or a larger H"),
+        ("deblur", "vignetting", 1.0, r"deblur\.vignetting = 1\.0 must be at most 0\.9"),
+    ],
+)
+def test_options_that_do_not_go_together(sweep, key, value, message):
+    changed = {**SMALL["sweeps"], sweep: {**SMALL["sweeps"][sweep], key: value}}
+    with pytest.raises(KoctError, match=message):
+        read({**SMALL, "sweeps": changed})
+
+
+def test_small_images_stay_on_the_cpu():
+    assert MRI(H=64, spokes=5, samples=64).device == Deblur(H=64, blur=1.0).device == "cpu"
+    assert MRI(H=65, spokes=5, samples=65).device == Deblur(H=65, blur=1.0).device == "auto"
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_costs_are_finite_and_grow_with_the_image(name):
+    problem = PROBLEMS[name]
+    larger = type(problem)(
+        **{**problem.values(), "H": 64, **({"samples": 64} if "samples" in problem.values() else {})}
+    )
+    for stage in ("pool", "normal", "layers"):
+        small, large = (p.cost(stage, SIZES) for p in (problem, larger))
+        assert 0 < small.operations < large.operations
