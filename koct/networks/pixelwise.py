@@ -1,0 +1,145 @@
+"""Learned backprojection: every pixel has weights of its own for the two detector bins next to it in each view.
+
+Its value is Σ_v t[v, 0] u[v, left] + t[v, 1] u[v, left + 1] for the known, filtered sinogram u, padded by zeros. So
+each pixel is a ridge regression of its own with 2V unknowns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+
+from koct.arrays import double, index, is_torch, like
+from koct.contracts import Array, Layer
+from koct.errors import KoctError
+from koct.operators.chain import product
+from koct.operators.fanbeam import Backprojector
+
+ENTRIES = 2**25  # features of some pixels that are worked on at a time: 256 MiB
+
+
+class Taps:
+    """Where each pixel looks in each view, and the weights that theory gives.
+
+    `left` (V, pixels) counts the bins of a view that is padded by one zero before and two after; `analytic` is
+    (pixels, 2V), with the two taps of a view side by side. `seen` says which taps are on the detector.
+    """
+
+    def __init__(self, layers: Sequence[Layer]):
+        *before, last = (layer.operator for layer in layers)
+        if not isinstance(last, Backprojector):
+            raise KoctError(f"the last known layer, {last}, is no Backprojector, whose taps could be learned")
+        self.before = product(before) if before else None
+        self.views, self.bins = last.domain
+        found = [last.geometry.taps(angle) for angle in last.geometry.angles]
+        self.left = np.stack([left.ravel() for left, _, _ in found]).astype(np.int64)
+        taps = [np.stack([weight - share, share], axis=-1).reshape(-1, 2) for _, weight, share in found]
+        self.analytic = np.concatenate(taps, axis=1)
+        self.pixels = len(self.analytic)
+        place = np.stack([self.left, self.left + 1], axis=-1)
+        self.seen = ((place >= 1) & (place <= self.bins)).transpose(1, 0, 2).reshape(self.pixels, -1)
+
+    def sinograms(self, x: Array) -> Array:
+        """What is backprojected: filtered views (n, V, B + 3) with their zeros, from flat measurements."""
+        views = x.reshape(-1, self.views, self.bins)
+        if self.before is not None:
+            views = self.before(x.reshape(-1, *self.before.domain)).reshape(-1, self.views, self.bins)
+        if is_torch(views):
+            import torch
+
+            return torch.nn.functional.pad(views, (1, 2))
+        return np.pad(views, ((0, 0), (0, 0), (1, 2)))
+
+    def features(self, sinograms: Array, pixels: slice) -> Array:
+        """(pixels, n, 2V): what the taps of some pixels read in every sample."""
+        left = index(self.left[:, pixels].T, sinograms)  # (pixels, V)
+        view = index(np.arange(self.views), sinograms)
+        last_axis = [sinograms[:, view, left + side] for side in (0, 1)]  # (n, pixels, V)
+        return _pairs(*last_axis).swapaxes(0, 1)
+
+    def backproject(self, sinograms: Array, taps: Array) -> Array:
+        """Flat images (n, pixels) by taps (pixels, 2V), view by view."""
+        image = None
+        for view in range(self.views):
+            left = index(self.left[view], sinograms)
+            one, other = (sinograms[:, view, left + side] * taps[:, 2 * view + side] for side in (0, 1))
+            image = one + other if image is None else image + one + other
+        return image
+
+    def adjoint(self, sinograms: Array, images: Array) -> Array:
+        """The adjoint of `backproject` as a map of the taps: (pixels, 2V) from flat images."""
+        parts = []
+        for view in range(self.views):
+            left = index(self.left[view], sinograms)
+            parts += [(sinograms[:, view, left + side] * images).sum(0) for side in (0, 1)]
+        return _columns(parts)
+
+
+def fit(
+    taps: Taps,
+    x: Array,
+    y: Array,
+    prior: Array,
+    lambdas: Sequence[float],
+    form: Literal["primal", "dual"] | None = None,
+) -> Iterator[tuple[float, Array]]:
+    """Yield (λ, taps (pixels, 2V)): each pixel's argmin_t Σ_n (φ_nᵀt − y_n)² + λ‖t − prior‖², in float64.
+
+    The primal form solves for 2V unknowns, the dual form for N; without a `form` the smaller one.
+    """
+    primal = (2 * taps.views <= len(x)) if form is None else form == "primal"
+    sinograms, target = taps.sinograms(double(x)), double(y)
+    found = [like(np.empty(taps.analytic.shape, np.float32), x) for _ in lambdas]
+    step = max(1, ENTRIES // (len(x) * 2 * taps.views))
+    for first in range(0, taps.pixels, step):
+        pixels = slice(first, first + step)
+        features, start = taps.features(sinograms, pixels), double(like(prior[pixels], target))
+        across = features.swapaxes(1, 2)
+        missing = target[:, pixels].T[:, :, None] - features @ start[:, :, None]
+        matrix, right = (across @ features, across @ missing) if primal else (features @ across, missing)
+        for lam, result in zip(lambdas, found, strict=True):
+            solved = _solve(matrix, right, lam)
+            change = solved if primal else across @ solved
+            result[pixels] = start + change[:, :, 0]
+    yield from zip(lambdas, found, strict=True)
+
+
+def _solve(matrices: Array, right: Array, lam: float) -> Array:
+    """u of (M + λI) u = right for a stack of positive semidefinite matrices M."""
+    size = matrices.shape[-1]
+    shifted = matrices + lam * like(np.eye(size), matrices)
+    if is_torch(shifted):
+        import torch
+
+        factors, failed = torch.linalg.cholesky_ex(shifted)
+        if bool(failed.any()):
+            raise _singular(lam)
+        return torch.cholesky_solve(right, factors)
+    try:
+        np.linalg.cholesky(shifted[:1])  # one pixel stands for all: LU would not notice
+        return np.linalg.solve(shifted, right)
+    except np.linalg.LinAlgError:
+        raise _singular(lam) from None
+
+
+def _singular(lam: float) -> KoctError:
+    return KoctError(f"the ridge with lambda = {lam:g} is singular to working precision: remove it from lambdas")
+
+
+def _pairs(one: Array, other: Array) -> Array:
+    """(…, 2V) from two (…, V), side by side."""
+    if is_torch(one):
+        import torch
+
+        return torch.stack([one, other], dim=-1).reshape(*one.shape[:-1], -1)
+    return np.stack([one, other], axis=-1).reshape(*one.shape[:-1], -1)
+
+
+def _columns(columns: Sequence[Array]) -> Array:
+    if is_torch(columns[0]):
+        import torch
+
+        return torch.stack(list(columns), dim=1)
+    return np.stack(columns, axis=1)
