@@ -43,7 +43,7 @@ def split_filter(layers: Sequence[Layer]) -> tuple[np.ndarray, np.ndarray, Seque
     shape = layers[0].operator.domain
     weights, spectrum, rest = np.ones(shape), np.ones(shape[-1] // 2 + 1), list(layers)
     if isinstance(rest[0].operator, Diagonal) and len(rest) > 1:
-        weights = np.asarray(rest.pop(0).operator.weights, float)
+        weights = np.array(rest.pop(0).operator.weights, float)
     first = rest[0].operator
     if isinstance(first, RampFilter) and first.width is None and len(rest) > 1:
         spectrum = np.fft.rfftfreq(shape[-1])

@@ -36,7 +36,7 @@ class KOFilter(Architecture):
         default="ridge",
     )
     tolerance: float = option(
-        "`ridge` ends when a round lowers its objective by less than this share of it", default=1e-3, above=0
+        "`ridge` ends when a round lowers its objective by less than this share of it", default=1e-4, above=0
     )
     rounds: int = option(
         "most rounds of `ridge` for each λ, each of one step in weights and filter", default=100, minimum=1

@@ -134,7 +134,7 @@ def filter_and_rest(problem: Problem, layers: Sequence[Layer], views: int) -> li
     from koct.networks.filtering import split_filter
 
     _, spectrum, rest = split_filter(layers)
-    return [ChainLayer("filter", float(abs(spectrum).max()), views * len(spectrum)), *chains.known(rest)]
+    return [ChainLayer("learned filter", float(abs(spectrum).max()), views * len(spectrum)), *chains.known(rest)]
 
 
 def of_moments(work: Workload) -> Cost:

@@ -81,15 +81,14 @@ def shifted_solutions(
     found, done = _together(normal, right, shifts, wanted, most)
     for i, lam in enumerate(shifts):
         while (left := _norm(residual := right - normal(found[i]) - lam * found[i])) > wanted:
-            step, more = _together(normal, residual, [lam], wanted, most - done)
-            done += max(more, 1)
-            found[i] = found[i] + step[0]
             if done >= most:
                 raise KoctError(
                     f"conjugate gradients for lambda = {lam:g} have a relative residual of "
                     f"{left / wanted * tolerance:.1e} after {done} iterations, above {tolerance:g}; "
                     "remove it from lambdas, or take the closed form"
                 )
+            step, more = _together(normal, residual, [lam], wanted, most - done)
+            found[i], done = found[i] + step[0], done + more
     return found
 
 

@@ -91,7 +91,7 @@ def fit(
     """
     primal = (2 * taps.views <= len(x)) if form is None else form == "primal"
     sinograms, target = taps.sinograms(double(x)), double(y)
-    found = [like(np.empty(taps.analytic.shape, np.float32), x) for _ in lambdas]
+    found = [like(np.zeros(taps.analytic.shape, np.float32), x) for _ in lambdas]
     step = max(1, ENTRIES // (len(x) * 2 * taps.views))
     for first in range(0, taps.pixels, step):
         pixels = slice(first, first + step)
@@ -109,23 +109,15 @@ def fit(
 def _solve(matrices: Array, right: Array, lam: float) -> Array:
     """u of (M + λI) u = right for a stack of positive semidefinite matrices M."""
     size = matrices.shape[-1]
+    largest = float(matrices.reshape(len(matrices), -1)[:, :: size + 1].sum(1).max())  # no eigenvalue is larger
+    if lam <= np.finfo(float).eps * largest:
+        raise KoctError(f"the ridge with lambda = {lam:g} is singular to working precision: remove it from lambdas")
     shifted = matrices + lam * like(np.eye(size), matrices)
     if is_torch(shifted):
         import torch
 
-        factors, failed = torch.linalg.cholesky_ex(shifted)
-        if bool(failed.any()):
-            raise _singular(lam)
-        return torch.cholesky_solve(right, factors)
-    try:
-        np.linalg.cholesky(shifted[:1])  # one pixel stands for all: LU would not notice
-        return np.linalg.solve(shifted, right)
-    except np.linalg.LinAlgError:
-        raise _singular(lam) from None
-
-
-def _singular(lam: float) -> KoctError:
-    return KoctError(f"the ridge with lambda = {lam:g} is singular to working precision: remove it from lambdas")
+        return torch.cholesky_solve(right, torch.linalg.cholesky(shifted))
+    return np.linalg.solve(shifted, right)
 
 
 def _pairs(one: Array, other: Array) -> Array:
