@@ -240,7 +240,7 @@ def test_taps_equal_dense_least_squares_in_both_forms(problem, N, toward, monkey
     sinograms = taps.sinograms(data.x)
     forms = [dict(pixelwise.fit(taps, data.x, data.y, prior, LAMBDAS, form)) for form in ("primal", "dual")]
     networks = fit("taps", data, toward=toward)
-    features = taps.features(sinograms, slice(None))
+    features = taps.features(sinograms, slice(None)).swapaxes(1, 2)
     for lam in LAMBDAS:
         for pixel in range(0, taps.pixels, 7):
             expected = stacked_ridge(features[pixel], data.y[:, pixel], lam, prior[pixel])
@@ -259,7 +259,7 @@ def test_the_adjoint_of_taps_is_exact():
     left = (taps.backproject(sinograms, theta) * residual).sum()
     assert left == pytest.approx((taps.adjoint(sinograms, residual) * theta).sum(), rel=1e-12)
     features = taps.features(sinograms, slice(None))
-    np.testing.assert_allclose(taps.backproject(sinograms, theta), np.einsum("pnt,pt->np", features, theta), rtol=1e-12)
+    np.testing.assert_allclose(taps.backproject(sinograms, theta), np.einsum("ptn,pt->np", features, theta), rtol=1e-12)
 
 
 # Nesting
@@ -365,13 +365,29 @@ def test_what_a_problem_must_have():
         pixelwise.Taps(SURROGATE.layers(SURROGATE.shared()))
 
 
-@pytest.mark.parametrize("name", NEW)
-def test_torch_tensors_give_the_same(name):
+@pytest.fixture(params=["cpu", "cuda"])
+def tensors(request):
+    """Makes torch tensors of NumPy arrays, on the CPU or on a GPU."""
     torch = pytest.importorskip("torch", reason="torch is not installed: NumPy alone is tested")
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use: CPU only")
+    return lambda array: torch.tensor(array, device=request.param)
+
+
+DESCENT = {"solver": "adam", "lr": 0.01, "iterations": 60, "batch": 3}
+RUNS = [*((name, {}) for name in NEW), ("filters", {"solver": "cg"}), ("ko-filter", DESCENT)]
+
+
+@pytest.mark.parametrize(("name", "options"), RUNS)
+def test_torch_tensors_give_the_same(name, options, tensors):
     data, other = pairs(FANBEAM), pairs(FANBEAM)
-    other.x, other.y, other.normal = (torch.from_numpy(part) for part in (data.x, data.y, data.normal))
-    for (_, one), (_, two) in zip(*(fit(name, each).items() for each in (data, other)), strict=True):
-        np.testing.assert_allclose(two.predict(other.x).numpy(), one.predict(data.x), rtol=1e-8, atol=1e-8)
+    other.x, other.y, other.normal = (tensors(part) for part in (data.x, data.y, data.normal))
+    if options == DESCENT and not other.x.is_cuda:
+        pytest.skip("descent takes NumPy arrays on the CPU")
+    networks = (fit(name, each, **options).values() for each in (data, other))
+    for one, two in zip(*networks, strict=True):
+        predicted = two.predict(other.x).cpu().numpy()
+        np.testing.assert_allclose(predicted, one.predict(data.x), rtol=1e-5, atol=1e-5)
 
 
 # End to end

@@ -378,8 +378,9 @@ def test_a_name_that_is_planted_is_found(text):
 
 
 def test_what_is_no_name_is_not_found():
-    fine = "from koct.operators.fanbeam import FanBeam\ntaps = filter(None, ['ramp filter'])\nkoct = token = 'a book'\n\n\ndef f():\n    'Of KO and FC.'"
+    fine = "from koct.operators.fanbeam import FanBeam\nkoct = token = 'a book'\n\n\ndef f():\n    'Of KO and FC.'"
     assert not list(offenders_in_python("koct.cells", fine))
+    assert not list(offenders_in_python("koct.cells", "taps = filter(None, ['ramp filter'])"))
     assert not list(offenders_in_python("koct.networks.ko", "class KONetwork: ..."))
     assert list(offenders_in_python("koct.networks.ko", "class FCNetwork: ..."))
     tables = "def outcome():\n    return 'ko'\n\n\nOTHER = 'ko'"

@@ -98,7 +98,7 @@ class Joint:
             residual = residual * (image > 0)
         back = known.adjoint(residual)
         of_weights = (x * known.measurements(back * factors)).sum(0)
-        of_filter = (back * coefficients).sum((0, 1)) @ like(known.tied.T, x)
+        of_filter = (back * coefficients).sum((0, 1)) @ known.tied(x).T
         return loss, _concatenated(of_weights, of_filter) * (2 / (y.shape[0] * y.shape[1]))
 
 

@@ -17,6 +17,7 @@ from koct.contracts import Array, Layer
 from koct.networks.linear import Design
 from koct.operators.algebra import Diagonal, Operator
 from koct.operators.chain import product
+from koct.operators.constant import Constant
 from koct.operators.filters import RampFilter
 
 
@@ -61,19 +62,28 @@ class Filtered:
         self.nonnegative = nonnegative
         self.bins = weights.shape[-1]
         self.views = math.prod(weights.shape[:-1])
-        self.basis, self.tied = fourier_basis(self.bins), tied(self.bins)
+        self._basis = Constant(fourier_basis(self.bins), type(self).__name__)
+        self._tied = Constant(tied(self.bins), type(self).__name__)
+
+    def basis(self, other: Array) -> Array:
+        """Q in the kind of `other`."""
+        return self._basis.like(other)
+
+    def tied(self, other: Array) -> Array:
+        """E in the kind of `other`."""
+        return self._tied.like(other)
 
     def coefficients(self, weighted: Array) -> Array:
         """Fourier coefficients (n, V, B) of flat, weighted measurements."""
-        return weighted.reshape(-1, self.views, self.bins) @ like(self.basis, weighted)
+        return weighted.reshape(-1, self.views, self.bins) @ self.basis(weighted)
 
     def measurements(self, coefficients: Array) -> Array:
         """The reverse of `coefficients`: flat measurements (n, V·B)."""
-        return (coefficients @ like(self.basis.T, coefficients)).reshape(len(coefficients), -1)
+        return (coefficients @ self.basis(coefficients).T).reshape(len(coefficients), -1)
 
     def factors(self, spectrum: Array) -> Array:
         """What each coefficient is multiplied by: (V or 1, B) from spectra (V or 1, B // 2 + 1)."""
-        return spectrum.reshape(-1, self.bins // 2 + 1) @ like(self.tied, spectrum)
+        return spectrum.reshape(-1, self.bins // 2 + 1) @ self.tied(spectrum)
 
     def behind(self, coefficients: Array) -> Array:
         """Flat images from filtered coefficients; nothing is cut off at zero."""
@@ -96,7 +106,7 @@ class Filtered:
         F(s₀) is diagonal there and is divided out; of a frequency that it removes the rows come from B itself.
         """
         normal = self.between_coefficients(double(normal_of_R))
-        factors = np.tile(self.spectrum @ self.tied, self.views)
+        factors = np.tile(self.spectrum @ self.tied(self.spectrum), self.views)
         gone = np.flatnonzero(factors == 0)
         factors[gone] = 1
         factor = like(factors, normal)
@@ -117,13 +127,13 @@ class Filtered:
     def between_coefficients(self, matrix: Array) -> Array:
         """Q̃ᵀ M Q̃ of a symmetric matrix M (V·B, V·B) between measurements."""
         for _ in range(2):
-            matrix = (matrix.reshape(-1, self.bins) @ like(self.basis, matrix)).reshape(matrix.shape).T
+            matrix = (matrix.reshape(-1, self.bins) @ self.basis(matrix)).reshape(matrix.shape).T
         return matrix
 
     def between_measurements(self, matrix: Array) -> Array:
         """The reverse of `between_coefficients`."""
         for _ in range(2):
-            matrix = (matrix.reshape(-1, self.bins) @ like(self.basis.T, matrix)).reshape(matrix.shape).T
+            matrix = (matrix.reshape(-1, self.bins) @ self.basis(matrix).T).reshape(matrix.shape).T
         return matrix
 
 
@@ -155,8 +165,8 @@ class Moments:
         known = self.known
         second = known.between_coefficients(self.second * w * w[:, None])
         second *= self.normal
-        V, B, E = known.views, known.bins, like(known.tied, second)
-        mixed = (self.mixed * w.reshape(V, B, 1) * like(known.basis, second)).sum(1) @ E.T
+        V, B, E = known.views, known.bins, known.tied(second)
+        mixed = (self.mixed * w.reshape(V, B, 1) * known.basis(second)).sum(1) @ E.T
         matrix = (second.reshape(-1, B) @ E.T).reshape(V, B, -1)  # (V, B, V·frequencies)
         matrix = E @ matrix
         if per_view:
@@ -170,7 +180,7 @@ class Moments:
         all_factors = like(np.ones((known.views, 1)), factor) * factor
         matrix = known.between_measurements(self.normal * all_factors.reshape(-1) * all_factors.reshape(-1, 1))
         matrix *= self.second
-        return matrix, (self.mixed * factor * like(known.basis, factor)).sum(2).reshape(-1)
+        return matrix, (self.mixed * factor * known.basis(factor)).sum(2).reshape(-1)
 
 
 def _views_first(values: Array, transposed: bool) -> Array:
@@ -192,5 +202,5 @@ class FilterDesign(Design):
         return self.known.behind(self.held * self.known.factors(theta))
 
     def adjoint(self, residual: Array) -> Array:
-        per_view = (self.held * self.known.adjoint(residual)).sum(0) @ like(self.known.tied.T, self.held)
+        per_view = (self.held * self.known.adjoint(residual)).sum(0) @ self.known.tied(self.held).T
         return per_view.reshape(-1) if self.per_view else per_view.sum(0)

@@ -18,7 +18,7 @@ class Known:
 
     def __init__(self, layers: Sequence[Layer], nonnegative: bool):
         weights, self.R = split([layer.operator for layer in layers])
-        self.analytic = np.ones(self.R.shape[1]) if weights is None else np.ravel(weights.weights)
+        self.analytic = np.ones(self.R.shape[1]) if weights is None else np.ravel(weights.weights).copy()
         self.nonnegative = nonnegative
 
     def reconstruct(self, x: Array) -> Array:

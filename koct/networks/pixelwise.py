@@ -7,7 +7,7 @@ each pixel is a ridge regression of its own with 2V unknowns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,39 +42,38 @@ class Taps:
         self.seen = ((place >= 1) & (place <= self.bins)).transpose(1, 0, 2).reshape(self.pixels, -1)
 
     def sinograms(self, x: Array) -> Array:
-        """What is backprojected: filtered views (n, V, B + 3) with their zeros, from flat measurements."""
-        views = x.reshape(-1, self.views, self.bins)
-        if self.before is not None:
-            views = self.before(x.reshape(-1, *self.before.domain)).reshape(-1, self.views, self.bins)
+        """What is backprojected: filtered views (V, B + 3, n) with their zeros, from flat measurements."""
+        views = x if self.before is None else self.before(x.reshape(-1, *self.before.domain))
+        views = views.reshape(-1, self.views, self.bins)
         if is_torch(views):
             import torch
 
-            return torch.nn.functional.pad(views, (1, 2))
-        return np.pad(views, ((0, 0), (0, 0), (1, 2)))
+            return torch.nn.functional.pad(views, (1, 2)).permute(1, 2, 0).contiguous()
+        return np.ascontiguousarray(np.pad(views, ((0, 0), (0, 0), (1, 2))).transpose(1, 2, 0))
 
     def features(self, sinograms: Array, pixels: slice) -> Array:
-        """(pixels, n, 2V): what the taps of some pixels read in every sample."""
+        """(pixels, 2V, n): what the taps of some pixels read in every sample."""
         left = index(self.left[:, pixels].T, sinograms)  # (pixels, V)
         view = index(np.arange(self.views), sinograms)
-        last_axis = [sinograms[:, view, left + side] for side in (0, 1)]  # (n, pixels, V)
-        return _pairs(*last_axis).swapaxes(0, 1)
+        sides = [sinograms[view, left + side] for side in (0, 1)]  # (pixels, V, n)
+        return _stacked(sides, 2).reshape(len(left), -1, sinograms.shape[-1])
 
     def backproject(self, sinograms: Array, taps: Array) -> Array:
         """Flat images (n, pixels) by taps (pixels, 2V), view by view."""
-        image = None
+        image: Any = 0
         for view in range(self.views):
             left = index(self.left[view], sinograms)
-            one, other = (sinograms[:, view, left + side] * taps[:, 2 * view + side] for side in (0, 1))
-            image = one + other if image is None else image + one + other
-        return image
+            for side in (0, 1):
+                image = image + sinograms[view, left + side] * taps[:, 2 * view + side, None]
+        return image.T
 
     def adjoint(self, sinograms: Array, images: Array) -> Array:
         """The adjoint of `backproject` as a map of the taps: (pixels, 2V) from flat images."""
-        parts = []
+        columns = []
         for view in range(self.views):
             left = index(self.left[view], sinograms)
-            parts += [(sinograms[:, view, left + side] * images).sum(0) for side in (0, 1)]
-        return _columns(parts)
+            columns += [(sinograms[view, left + side] * images.T).sum(1) for side in (0, 1)]
+        return _stacked(columns, 1)
 
 
 def fit(
@@ -95,8 +94,8 @@ def fit(
     step = max(1, ENTRIES // (len(x) * 2 * taps.views))
     for first in range(0, taps.pixels, step):
         pixels = slice(first, first + step)
-        features, start = taps.features(sinograms, pixels), double(like(prior[pixels], target))
-        across = features.swapaxes(1, 2)
+        across, start = taps.features(sinograms, pixels), double(like(prior[pixels], target))
+        features = across.swapaxes(1, 2)
         missing = target[:, pixels].T[:, :, None] - features @ start[:, :, None]
         matrix, right = (across @ features, across @ missing) if primal else (features @ across, missing)
         for lam, result in zip(lambdas, found, strict=True):
@@ -120,18 +119,9 @@ def _solve(matrices: Array, right: Array, lam: float) -> Array:
     return np.linalg.solve(shifted, right)
 
 
-def _pairs(one: Array, other: Array) -> Array:
-    """(…, 2V) from two (…, V), side by side."""
-    if is_torch(one):
+def _stacked(arrays: Sequence[Array], axis: int) -> Array:
+    if is_torch(arrays[0]):
         import torch
 
-        return torch.stack([one, other], dim=-1).reshape(*one.shape[:-1], -1)
-    return np.stack([one, other], axis=-1).reshape(*one.shape[:-1], -1)
-
-
-def _columns(columns: Sequence[Array]) -> Array:
-    if is_torch(columns[0]):
-        import torch
-
-        return torch.stack(list(columns), dim=1)
-    return np.stack(columns, axis=1)
+        return torch.stack(list(arrays), dim=axis)
+    return np.stack(arrays, axis=axis)
