@@ -8,11 +8,11 @@ import pytest
 from conftest import Pairs
 from test_networks import stacked_ridge
 
-from koct import cells, cli, norms, registry
+from koct import cells, cli, registry
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.files import read_json, read_record
-from koct.networks import chains, linear, pixelwise
+from koct.networks import linear, pixelwise
 from koct.networks.bilinear import Alternation, Joint
 from koct.networks.filtering import FilterDesign, Filtered, Moments, fourier_basis, tied
 from koct.operators.chain import product
@@ -303,46 +303,6 @@ def test_a_restored_network_predicts_the_same(name, nonnegative):
         np.testing.assert_array_equal(arch.restore(network.state(), data).predict(data.x), predicted)
         assert predicted.shape == data.y.shape
         assert (predicted >= 0).all() or not nonnegative
-
-
-def counts(H, V, B):
-    h = B // 2 + 1
-    return {"ko": V * B, "ko-ridge": V * B, "filter": h, "filters": V * h, "ko-filter": V * B + h, "fc": H * H * V * B}
-
-
-@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_chains_count_the_parameters_of_their_networks(problem):
-    data = pairs(problem, lambdas=(1.0,))
-    found = counts(problem.H, problem.V, problem.B)
-    if problem is not SURROGATE:
-        found["taps"] = int(pixelwise.Taps(data.layers).seen.sum())
-        assert found["taps"] <= 2 * problem.V * problem.H**2
-    for name, p in found.items():
-        (network,) = fit(name, data).values()
-        chain = registry.architecture(name)().chain(problem, data.layers)
-        assert network.parameters == sum(layer.p for layer in chain) == p
-        assert (chain[-1].name == "ReLU") == problem.nonnegative
-
-
-def bound_of(name, problem, **constants):
-    return norms.network(registry.architecture(name)().chain(problem, problem.layers(problem.shared())), **constants)
-
-
-def test_the_bound_of_a_chain_is_that_of_the_paper():
-    constants = {"C": 0.3, "n": 64, "kappa": 2.0}
-    papers = norms.networks(FANBEAM.H, FANBEAM.V, FANBEAM.B, "fan", **constants)
-    for name, expected in zip(("ko", "fc"), papers, strict=True):
-        assert bound_of(name, FANBEAM, **constants).bound(100) == pytest.approx(expected.bound(100), rel=1e-12)
-
-
-def test_knowing_a_layer_removes_its_term():
-    both = bound_of("ko-filter", FANBEAM, C=0.3, n=64)
-    assert both.with_known("weights").bound(50) == pytest.approx(bound_of("filter", FANBEAM, C=0.3, n=64).bound(50))
-    of_filter = both.terms(50)[1]
-    assert not of_filter.layer.known
-    assert both.bound(50) - both.with_known("learned filter").bound(50) == pytest.approx(of_filter.total)
-    back = chains.norm(FANBEAM.layers({})[-1])
-    assert of_filter.A_l == pytest.approx(8 * back**2)  # two layers behind it: backprojection and ReLU
 
 
 def test_what_a_problem_must_have():
