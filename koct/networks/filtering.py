@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import blocks, double, index, like
+from koct.arrays import blocks, copy, double, index, like, stacked, zeros_like
 from koct.contracts import Array, Layer
 from koct.networks.linear import Design
 from koct.operators.algebra import Diagonal, Operator
@@ -105,36 +105,30 @@ class Filtered:
 
         F(s₀) is diagonal there and is divided out; of a frequency that it removes the rows come from B itself.
         """
-        normal = self.between_coefficients(double(normal_of_R))
+        normal = double(copy(normal_of_R))
         factors = np.tile(self.spectrum @ self.tied(self.spectrum), self.views)
         gone = np.flatnonzero(factors == 0)
         factors[gone] = 1
-        factor = like(factors, normal)
-        normal /= factor[:, None]
-        normal /= factor
-        step = 64
-        for first in range(0, len(gone), step):
-            rows = gone[first : first + step]
-            unit = np.zeros((len(rows), self.views * self.bins))
-            unit[np.arange(len(rows)), rows] = 1
-            basis = like(unit, normal).reshape(-1, self.views, self.bins)
-            found = self.adjoint(self.behind(basis)).reshape(len(rows), -1)
-            places = index(rows, normal)
+        inverse, Q = like(1 / factors, normal), self.basis(normal)
+        for rows in self.each_view():
+            normal[rows] = self.on_both_sides(normal[rows], Q.T) * inverse * inverse[rows, None]
+        for first in range(0, len(gone), 64):
+            some = gone[first : first + 64]
+            unit = np.zeros((len(some), self.views, self.bins))
+            unit.reshape(len(some), -1)[np.arange(len(some)), some] = 1
+            found = self.adjoint(self.behind(like(unit, normal))).reshape(len(some), -1)
+            places = index(some, normal)
             normal[places] = found
             normal[:, places] = found.T
         return normal
 
-    def between_coefficients(self, matrix: Array) -> Array:
-        """Q̃ᵀ M Q̃ of a symmetric matrix M (V·B, V·B) between measurements."""
-        for _ in range(2):
-            matrix = (matrix.reshape(-1, self.bins) @ self.basis(matrix)).reshape(matrix.shape).T
-        return matrix
+    def each_view(self) -> list[slice]:
+        """The rows of each view in a matrix (V·B, V·B)."""
+        return [slice(first, first + self.bins) for first in range(0, self.views * self.bins, self.bins)]
 
-    def between_measurements(self, matrix: Array) -> Array:
-        """The reverse of `between_coefficients`."""
-        for _ in range(2):
-            matrix = (matrix.reshape(-1, self.bins) @ self.basis(matrix).T).reshape(matrix.shape).T
-        return matrix
+    def on_both_sides(self, rows: Array, matrix: Array) -> Array:
+        """U M Uᵀ for the rows of a view (B, V·B) of M, with the same U for all views: Qᵀ, Q or E."""
+        return matrix @ (rows.reshape(-1, self.bins) @ matrix.T).reshape(len(rows), -1)
 
 
 class Moments:
@@ -163,24 +157,27 @@ class Moments:
         Between coefficients DᵀD is (BᵀB) ∘ (ẐᵀẐ) as for weights; what is tied adds up.
         """
         known = self.known
-        second = known.between_coefficients(self.second * w * w[:, None])
-        second *= self.normal
-        V, B, E = known.views, known.bins, known.tied(second)
-        mixed = (self.mixed * w.reshape(V, B, 1) * known.basis(second)).sum(1) @ E.T
-        matrix = (second.reshape(-1, B) @ E.T).reshape(V, B, -1)  # (V, B, V·frequencies)
-        matrix = E @ matrix
+        V, B, Q, E = known.views, known.bins, known.basis(w), known.tied(w)
+        right = (self.mixed * w.reshape(V, B, 1) * Q).sum(1) @ E.T
+        found = []
+        for rows in known.each_view():
+            second = known.on_both_sides(self.second[rows] * w * w[rows, None], Q.T)
+            found.append(known.on_both_sides(second * self.normal[rows], E))
         if per_view:
-            return matrix.reshape(V * len(E), -1), mixed.reshape(-1)
-        return matrix.reshape(V, len(E), V, len(E)).sum((0, 2)), mixed.sum(0)
+            return stacked(found).reshape(V * len(E), -1), right.reshape(-1)
+        total: Any = sum(found)
+        return total.reshape(len(E), V, len(E)).sum(1), right.sum(0)
 
     def of_weights(self, spectrum: Array) -> tuple[Array, Array]:
         """(DᵀD, Dᵀy) of the weights in front of one filter for all views."""
         known = self.known
-        factor = known.factors(spectrum)[0]
-        all_factors = like(np.ones((known.views, 1)), factor) * factor
-        matrix = known.between_measurements(self.normal * all_factors.reshape(-1) * all_factors.reshape(-1, 1))
-        matrix *= self.second
-        return matrix, (self.mixed * factor * known.basis(factor)).sum(2).reshape(-1)
+        factor, Q = known.factors(spectrum)[0], known.basis(spectrum)
+        right = (self.mixed * factor * Q).sum(2).reshape(-1)
+        matrix = zeros_like(self.second)
+        for rows in known.each_view():
+            normal = self.normal[rows].reshape(-1, known.views, known.bins) * factor * factor[:, None, None]
+            matrix[rows] = known.on_both_sides(normal, Q) * self.second[rows]
+        return matrix, right
 
 
 def _views_first(values: Array, transposed: bool) -> Array:

@@ -140,8 +140,8 @@ def filter_and_rest(problem: Problem, layers: Sequence[Layer], views: int) -> li
 def of_moments(work: Workload) -> Cost:
     """Of the matrices between all measurements: in one of them by N samples, in another by the Fourier transform."""
     size, pairs = work.x_size, work.N * (work.x_size + work.y_size)
-    matrices = 8 * 6 * size**2
-    operations = (work.N + 6 * work.y_size**0.5 + 20) * size**2 + work.N * work.layers.operations
+    matrices = 8 * 4 * size**2
+    operations = (work.N + 12 * work.y_size**0.5 + 40) * size**2 + work.N * work.layers.operations
     return Cost(operations, 6 * pairs + matrices + 5e8, 4 * pairs + matrices + 5e8)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from koct.arrays import double, index, is_torch, like
+from koct.arrays import double, index, is_torch, like, stacked
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.operators.chain import product
@@ -56,7 +56,7 @@ class Taps:
         left = index(self.left[:, pixels].T, sinograms)  # (pixels, V)
         view = index(np.arange(self.views), sinograms)
         sides = [sinograms[view, left + side] for side in (0, 1)]  # (pixels, V, n)
-        return _stacked(sides, 2).reshape(len(left), -1, sinograms.shape[-1])
+        return stacked(sides, 2).reshape(len(left), -1, sinograms.shape[-1])
 
     def backproject(self, sinograms: Array, taps: Array) -> Array:
         """Flat images (n, pixels) by taps (pixels, 2V), view by view."""
@@ -73,7 +73,7 @@ class Taps:
         for view in range(self.views):
             left = index(self.left[view], sinograms)
             columns += [(sinograms[view, left + side] * images.T).sum(1) for side in (0, 1)]
-        return _stacked(columns, 1)
+        return stacked(columns, 1)
 
 
 def fit(
@@ -117,11 +117,3 @@ def _solve(matrices: Array, right: Array, lam: float) -> Array:
 
         return torch.cholesky_solve(right, torch.linalg.cholesky(shifted))
     return np.linalg.solve(shifted, right)
-
-
-def _stacked(arrays: Sequence[Array], axis: int) -> Array:
-    if is_torch(arrays[0]):
-        import torch
-
-        return torch.stack(list(arrays), dim=axis)
-    return np.stack(arrays, axis=axis)
