@@ -9,7 +9,7 @@ from conftest import Pairs
 from test_networks import stacked_ridge
 
 from koct import cells, cli, registry
-from koct.contracts import Sizes
+from koct.contracts import Architecture, Sizes
 from koct.errors import KoctError
 from koct.files import read_json, read_record
 from koct.networks import linear, pixelwise
@@ -290,6 +290,15 @@ def test_a_network_that_contains_another_fits_at_least_as_well(problem):
 
 
 # What networks say of themselves
+
+
+def test_what_networks_share_is_no_network():
+    assert "learned-filter" not in registry.shipped(Architecture)
+    with pytest.raises(KoctError, match="must be one of fc, "):
+        registry.architecture("learned-filter")
+    assert set(registry.architecture("ko-ridge").options()) == {"toward"}
+    assert registry.architecture("ko-ridge")().solver == "ridge"
+    assert "solver" in registry.architecture("ko").options()
 
 
 @pytest.mark.parametrize("name", NEW)

@@ -13,7 +13,8 @@ class KORidge(KO, Architecture):
     colour = "#56b4e9"
     marker = "D"
 
-    solver: Literal["ridge"] = option("the closed form with the best of `lambdas`", default="ridge")
+    solver = "ridge"
+    lr = iterations = batch = None  # of gradient solvers
     toward: Literal["zero", "analytic"] = option(
         "what the ridge pulls the weights to: the analytic weights of the problem, or zero", default="analytic"
     )
