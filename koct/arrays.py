@@ -104,6 +104,15 @@ def joined(*arrays: Any) -> Any:
     return np.concatenate(arrays, axis=1)
 
 
+def stacked(arrays: Any, axis: int = 0) -> Any:
+    """Arrays of one shape along a new axis."""
+    if is_torch(arrays[0]):
+        import torch
+
+        return torch.stack(list(arrays), dim=axis)
+    return np.stack(arrays, axis=axis)
+
+
 def to_numpy(array: Any) -> np.ndarray:
     return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
 

@@ -20,6 +20,7 @@ from koct.options import Configured, option
 __all__ = [
     "Architecture",
     "Array",
+    "ChainLayer",
     "Chunk",
     "Cost",
     "Layer",
@@ -73,6 +74,14 @@ class Layer(NamedTuple):
     operator: Any
 
 
+class ChainLayer(NamedTuple):
+    """A layer of a network, known or learned, as the bound of Theorem 1 sees it (`koct.norms.network`)."""
+
+    name: str
+    lipschitz: float  # the operator norm, for a linear layer
+    p: int = 0  # how many numbers are learned; 0: the layer is known
+
+
 class Problem(Configured, ABC):
     """Where pairs (x, y) come from, and what is known of the way from x to y.
 
@@ -85,6 +94,7 @@ class Problem(Configured, ABC):
     device: ClassVar[Literal["cpu", "auto"]] = "cpu"  # auto: its jobs take the GPU if there is one
     nonnegative: ClassVar[bool] = False  # networks then end in a ReLU
     validation_metric: ClassVar[str] = "mse"  # the error on the validation pairs that chooses λ: a file of koct/metrics
+    interpolates: ClassVar[bool] = False  # whether the last known layer is a `Backprojector`, with two taps per view
     pictured: ClassVar[bool] = True  # whether a study draws its reconstructions, where y is a two-dimensional image
 
     @property
@@ -262,6 +272,14 @@ class Architecture(Configured, ABC):
     @abstractmethod
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         """The network that gave this `state`; its arrays are mapped from the file, and on no GPU yet."""
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        """The network's layers, the first to be applied first, for the bound; none: the bound does not apply to it.
+
+        `layers` are the problem's known ones. A learned layer has the norm of what it starts from or is pulled to; of
+        the first layer's no term of the bound depends.
+        """
+        return ()
 
     def cost(self, work: Workload) -> Cost | None:
         """Of one fit; None if unknown."""

@@ -1,10 +1,13 @@
 """The operator norms that the bound of the CT networks needs, computed for every operating point of the paper."""
 
+from collections.abc import Iterable
+
+from koct.contracts import ChainLayer
 from koct.files import write_json
 from koct.operators.fanbeam import Backprojector, FanBeam
 from koct.operators.filters import RampFilter
 from koct.operators.parallel import projector
-from koct.risk.bound import fully_connected, operator_aware, structural_reference
+from koct.risk.bound import Layer, Network, fully_connected, operator_aware, structural_reference
 from koct.stamps import Stamp
 
 
@@ -18,6 +21,15 @@ def networks(H, V, B, beam, **constants):
     """The operator-aware and the fully connected network of a geometry, with computed norms."""
     K, At = operators(H, V, B, beam)
     return operator_aware(K, At, p=V * B, **constants), fully_connected(p=H * H * V * B, **constants)
+
+
+def network(chain: Iterable[ChainLayer], **constants: float) -> Network:
+    """The network of an architecture's `chain`, with the C, n and kappa of every learned layer in `constants`."""
+    layers = []
+    for layer in chain:
+        learned = {"p": layer.p, **constants} if layer.p else {}
+        layers.append(Layer(layer.name, layer.lipschitz, known=not layer.p, **learned))
+    return Network(layers)
 
 
 def compute(points, path, spec=None):

@@ -28,7 +28,7 @@ BAD = {
     "a number for a list": ({"seeds": 5}, r"sweeps\.H8\.seeds = 5 must be a list"),
     "unknown arch": (
         {"archs": ["ko", "cnn"]},
-        r"sweeps\.H8\.archs\[1\] = 'cnn' must be one of fc, fc-fsdp, ko",
+        r"sweeps\.H8\.archs\[1\] = 'cnn' must be one of fc, fc-fsdp, filter, filters, ko, ko-filter, ko-ridge, taps",
     ),
     "unknown metric": ({"metric": "psnr"}, r"sweeps\.H8\.metric = 'psnr' must be one of mse"),
     "the same N twice": ({"N": [4, 4]}, r"sweeps\.H8\.N = \[4, 4\] has a value twice"),

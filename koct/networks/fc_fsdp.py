@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from koct.contracts import Array, Cost, Network, TorchrunArchitecture, Training, Workload, option
+from koct.contracts import (
+    Array,
+    ChainLayer,
+    Cost,
+    Layer,
+    Network,
+    Problem,
+    TorchrunArchitecture,
+    Training,
+    Workload,
+    option,
+)
 from koct.networks import shards
 
 
@@ -41,6 +52,11 @@ class FcFsdp(TorchrunArchitecture):
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         return Dense(state["M"], data.nonnegative)
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        from koct.networks import chains
+
+        return chains.dense(problem)
 
     def cost(self, work: Workload) -> Cost:
         """Of one rank, at the speed of a GPU; what is slower continues from its checkpoint."""

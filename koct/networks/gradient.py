@@ -1,6 +1,7 @@
 """Learning the weights of the operator-aware network by gradient descent, on NumPy arrays or CUDA tensors."""
 
 import time
+from functools import partial
 
 import numpy as np
 
@@ -74,17 +75,18 @@ def loss_and_gradient(known, w, x, y):
     return loss, known.per_weight(x * known.adjoint(residual)).sum(0) * (2 / (y.shape[0] * y.shape[1]))
 
 
-def train(known, x, y, chosen, solver, lr):
+def train(known, x, y, chosen, solver, lr, loss_and_gradient=loss_and_gradient):
     """Weights after one step for every row of `chosen`, from the weights that theory gives.
 
     Ends with an error as soon as a loss is not finite. Prints the mean loss since the last line, and the time left.
+    Other parameters than weights can be learned with a `loss_and_gradient` of their own.
     """
     w = copy(like(known.analytic, x))
     optimiser = SOLVERS[solver](w, lr)
     report = max(1, len(chosen) // REPORTS)
     run = _run_on_cuda if is_torch(x) else _run_on_cpu
     started = time.perf_counter()
-    for done, losses in run(known, w, x, y, chosen, optimiser, report):
+    for done, losses in run(partial(loss_and_gradient, known, w), w, x, y, chosen, optimiser, report):
         if not np.isfinite(losses).all():
             bad = done - len(losses) + int(np.argmin(np.isfinite(losses))) + 1
             raise KoctError(f"the fit diverged: the loss of iteration {bad} is not finite; lower lr = {lr:g}")
@@ -93,10 +95,10 @@ def train(known, x, y, chosen, solver, lr):
     return w
 
 
-def _run_on_cpu(known, w, x, y, chosen, optimiser, report):
+def _run_on_cpu(of_batch, w, x, y, chosen, optimiser, report):
     losses = []
     for done, rows in enumerate(chosen, 1):
-        loss, g = loss_and_gradient(known, w, x[rows], y[rows])
+        loss, g = of_batch(x[rows], y[rows])
         optimiser.step(w, g)
         losses.append(loss)
         if done % report == 0 or done == len(chosen):
@@ -104,7 +106,7 @@ def _run_on_cpu(known, w, x, y, chosen, optimiser, report):
             losses = []
 
 
-def _run_on_cuda(known, w, x, y, chosen, optimiser, report):
+def _run_on_cuda(of_batch, w, x, y, chosen, optimiser, report):
     """Record a few iterations as a CUDA graph and replay it: launching kernels one by one would take most of the time.
 
     Which samples an iteration sees, and where its loss goes, is looked up by a counter that lives on the GPU.
@@ -118,7 +120,7 @@ def _run_on_cuda(known, w, x, y, chosen, optimiser, report):
 
     def iterate():
         batch = rows.index_select(0, counter)[0]
-        loss, g = loss_and_gradient(known, w, x.index_select(0, batch), y.index_select(0, batch))
+        loss, g = of_batch(x.index_select(0, batch), y.index_select(0, batch))
         optimiser.step(w, g)
         losses.index_copy_(0, counter, loss.reshape(1))
         counter.add_(ones)

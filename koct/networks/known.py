@@ -19,7 +19,7 @@ class Known:
 
     def __init__(self, layers: Sequence[Layer], nonnegative: bool):
         weights, self.R = split([layer.operator for layer in layers])
-        self.analytic = np.ones(self.R.shape[1]) if weights is None else np.ravel(weights.weights)
+        self.analytic = np.ones(self.R.shape[1]) if weights is None else np.ravel(weights.weights).copy()
         self.each = self.R.shape[1] // len(self.analytic)
         self.nonnegative = nonnegative
 

@@ -25,6 +25,7 @@ class FanBeamProblem(Problem):
     device = "auto"
     nonnegative = True
     validation_metric = "rrmse_peak"
+    interpolates = True
 
     H: int = option("image height and width in pixels", minimum=2)
     V: int = option("number of views, equally spaced over 180°, both ends included", minimum=1)

@@ -21,7 +21,7 @@ INERT |= {"koct.failures", "koct.spec_keys"}
 INERT |= {"koct.workflow.paths"}
 DATA = (".json", ".csv", ".npz")  # endings of data files
 # And neither can these parts of a problem or an architecture.
-INERT_PARTS = {"cost", "check", "label", "colour", "marker", "pictured", "section"}
+INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 
 
 @cache

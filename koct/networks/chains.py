@@ -1,0 +1,44 @@
+"""What the chains of networks have in common: known layers with their norms, a dense matrix, the ReLU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from koct.contracts import ChainLayer, Layer, Problem
+
+
+def known(layers: Iterable[Layer]) -> list[ChainLayer]:
+    """Known layers with their operator norms, by power iteration where there is no formula."""
+    return [ChainLayer(layer.name, norm(layer)) for layer in layers]
+
+
+def norm(layer: Layer) -> float:
+    """The operator norm of a layer."""
+    from koct.operators.algebra import Diagonal
+
+    operator = layer.operator
+    return float(abs(operator.weights).max()) if isinstance(operator, Diagonal) else float(operator.norm())
+
+
+def split(layers: Sequence[Layer]) -> tuple[Layer | None, Sequence[Layer]]:
+    """(weights, others): the first layer if it is diagonal and others follow, as in `koct.operators.chain`."""
+    from koct.operators.algebra import Diagonal
+
+    first, *others = layers
+    return (first, others) if isinstance(first.operator, Diagonal) and others else (None, layers)
+
+
+def relu(problem: Problem) -> list[ChainLayer]:
+    """The ReLU at the end, where images cannot be negative."""
+    return [ChainLayer("ReLU", 1.0)] if problem.nonnegative else []
+
+
+def dense(problem: Problem) -> list[ChainLayer]:
+    """One dense learned matrix M; it is the first layer, so nothing depends on its norm."""
+    return [ChainLayer("M", 1.0, problem.x_size * problem.y_size), *relu(problem)]
+
+
+def learned_weights(layers: Sequence[Layer], problem: Problem) -> ChainLayer:
+    """One learned weight per measurement, which starts from the problem's weights or from one."""
+    weights, _ = split(layers)
+    return ChainLayer("weights", norm(weights) if weights else 1.0, problem.x_size)

@@ -1,0 +1,149 @@
+"""What networks with a learned filter share: its place in the known chain, options, costs."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from koct.contracts import (
+    Architecture,
+    Array,
+    ChainLayer,
+    Cost,
+    Layer,
+    Network,
+    Problem,
+    Training,
+    Workload,
+    option,
+)
+
+if TYPE_CHECKING:
+    from koct.networks.filtering import Filtered
+
+LARGEST_NORMAL = 32768  # measurements for which there is a closed form: 8 GiB for each matrix between them
+
+
+class LearnedFilterArchitecture(Architecture, ABC):
+    """ŷ = B F(s) W x: the weights W and everything behind the filter are known, the spectrum s is learned."""
+
+    per_view: ClassVar[bool]  # one filter for each view, or one for all
+
+    solver: Literal["ridge", "cg"] = option(
+        "`ridge` is the closed form; `cg` are conjugate gradients, which need no matrix between all measurements; both "
+        "take the best of `lambdas`",
+        default="ridge",
+    )
+    toward: Literal["zero", "analytic"] = option(
+        "what the ridge pulls the filter to: the known filter of the problem, or zero", default="analytic"
+    )
+
+    @property
+    def predicted(self) -> Literal["subsets"] | None:
+        return "subsets" if self.solver == "ridge" else None
+
+    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
+        return frozenset({"layers", "normal"} if self.solver == "ridge" else {"layers"})
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        yield from check_problem(problem)
+        if self.solver == "ridge":
+            yield from check_size(problem, "cg")
+
+    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
+        """One network for each λ: argmin_s Σ_n ‖B F(s) W x_n − y_n‖² + λ‖s − s₀‖²."""
+        import numpy as np
+
+        from koct.arrays import double, like
+        from koct.networks import linear
+        from koct.networks.filtering import FilterDesign, Filtered, Moments
+
+        known = Filtered(data.layers, data.nonnegative)
+        start = np.tile(known.spectrum, known.views if self.per_view else 1)
+        prior = start if self.toward == "analytic" else np.zeros_like(start)
+        if self.solver == "ridge":
+            moments = Moments(known, data.x, data.y, data.normal)
+            matrix, right = moments.of_filter(like(known.weights, moments.mixed), self.per_view)
+            found = linear.by_cholesky(matrix, right, like(prior, right), data.lambdas)
+        else:
+            design = FilterDesign(known, data.x, self.per_view, prior)
+            found = linear.by_conjugate_gradients(design, double(data.y), data.lambdas)
+        for lam, spectrum in found:
+            yield lam, FilterNetwork(like(spectrum, data.x), known)
+
+    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
+        import numpy as np
+
+        from koct.networks.filtering import Filtered
+
+        return FilterNetwork(data.device.put(np.array(state["spectrum"])), Filtered(data.layers, data.nonnegative))
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        from koct.networks import chains
+
+        weights, _ = chains.split(layers)
+        views = problem.x_size // problem.x_shape[-1] if self.per_view else 1
+        behind = filter_and_rest(problem, layers, views)
+        return [*chains.known([weights] if weights else []), *behind, *chains.relu(problem)]
+
+    def cost(self, work: Workload) -> Cost:
+        bins = work.y_size**0.5  # about
+        learned = (work.x_size if self.per_view else bins) / 2
+        if self.solver == "ridge":
+            solved = Cost(work.lambdas * learned**3 / 3, 8 * learned**2, 8 * learned**2)
+            return added(of_moments(work), solved)
+        pairs = work.N * (work.x_size + work.y_size)
+        iterations = 2 * min(10 * learned, 2000)
+        return Cost(iterations * work.N * work.layers.operations, 32 * pairs, 28 * pairs)
+
+
+class FilterNetwork(Network):
+    """The spectrum of a filter, or those of one filter for each view, flat, on the device of the data."""
+
+    def __init__(self, spectrum: Array, known: Filtered):
+        from koct.arrays import like
+
+        self.spectrum, self.known = spectrum, known
+        self.weights = like(known.weights, spectrum)
+
+    def predict(self, x: Array) -> Array:
+        return self.known.reconstruct(x, self.weights, self.spectrum)
+
+    def state(self) -> Mapping[str, Array]:
+        return {"spectrum": self.spectrum}
+
+
+def check_problem(problem: Problem) -> Iterable[str]:
+    if not problem.has_layers:
+        yield f"the problem {problem.name} has no known layers to learn with; take another architecture"
+
+
+def check_size(problem: Problem, instead: str) -> Iterable[str]:
+    size = problem.x_size
+    if size > LARGEST_NORMAL:
+        yield (
+            f"solver = 'ridge' needs matrices of {size}² numbers ({size**2 * 8 / 2**30:.0f} GiB each); "
+            f"take {instead}, or fewer measurements"
+        )
+
+
+def filter_and_rest(problem: Problem, layers: Sequence[Layer], views: int) -> list[ChainLayer]:
+    """Learned filters in the place of the known one, with the norm of that, and the known layers behind them."""
+    from koct.networks import chains
+    from koct.networks.filtering import split_filter
+
+    _, spectrum, rest = split_filter(layers)
+    return [ChainLayer("learned filter", float(abs(spectrum).max()), views * len(spectrum)), *chains.known(rest)]
+
+
+def of_moments(work: Workload) -> Cost:
+    """Of the matrices between all measurements: in one of them by N samples, in another by the Fourier transform."""
+    size, pairs = work.x_size, work.N * (work.x_size + work.y_size)
+    matrices = 8 * 4 * size**2
+    operations = (work.N + 12 * work.y_size**0.5 + 40) * size**2 + work.N * work.layers.operations
+    return Cost(operations, 6 * pairs + matrices + 5e8, 4 * pairs + matrices + 5e8)
+
+
+def added(first: Cost, second: Cost) -> Cost:
+    return Cost(*(a + b for a, b in zip(first, second, strict=True)))

@@ -1,0 +1,51 @@
+"""The chains of known and learned layers that networks say of themselves, and the bound for them."""
+
+import pytest
+from test_ladder import FANBEAM, PROBLEMS, SURROGATE, fit, pairs
+
+from koct import norms, registry
+from koct.networks import chains, pixelwise
+
+
+def counts(H, V, B):
+    h = B // 2 + 1
+    return {"ko": V * B, "ko-ridge": V * B, "filter": h, "filters": V * h, "ko-filter": V * B + h, "fc": H * H * V * B}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_chains_count_the_parameters_of_their_networks(problem):
+    data = pairs(problem, lambdas=(1.0,))
+    found = counts(problem.H, problem.V, problem.B)
+    if problem is not SURROGATE:
+        found["taps"] = int(pixelwise.Taps(data.layers).seen.sum())
+        assert found["taps"] <= 2 * problem.V * problem.H**2
+    for name, p in found.items():
+        (network,) = fit(name, data).values()
+        chain = registry.architecture(name)().chain(problem, data.layers)
+        assert network.parameters == sum(layer.p for layer in chain) == p
+        assert (chain[-1].name == "ReLU") == problem.nonnegative
+
+
+def bound_of(name, problem, **constants):
+    return norms.network(registry.architecture(name)().chain(problem, problem.layers(problem.shared())), **constants)
+
+
+def test_the_bound_of_a_chain_is_that_of_the_paper():
+    constants = {"C": 0.3, "n": 64, "kappa": 2.0}
+    papers = norms.networks(FANBEAM.H, FANBEAM.V, FANBEAM.B, "fan", **constants)
+    for name, expected in zip(("ko", "fc"), papers, strict=True):
+        found = bound_of(name, FANBEAM, **constants)
+        assert found.bound(100) == pytest.approx(expected.bound(100), rel=1e-12)
+        assert [term.A_l for term in found.terms(9)] == pytest.approx([term.A_l for term in expected.terms(9)])
+    sharded = registry.architecture("fc-fsdp")(ranks=2, iterations=9)
+    assert sharded.chain(FANBEAM, ()) == registry.architecture("fc")().chain(FANBEAM, ())
+
+
+def test_knowing_a_layer_removes_its_term():
+    both = bound_of("ko-filter", FANBEAM, C=0.3, n=64)
+    assert both.with_known("weights").bound(50) == pytest.approx(bound_of("filter", FANBEAM, C=0.3, n=64).bound(50))
+    of_filter = both.terms(50)[1]
+    assert not of_filter.layer.known
+    assert both.bound(50) - both.with_known("learned filter").bound(50) == pytest.approx(of_filter.total)
+    back = chains.norm(FANBEAM.layers({})[-1])
+    assert of_filter.A_l == pytest.approx(8 * back**2)  # two layers behind it: backprojection and ReLU

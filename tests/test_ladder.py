@@ -1,0 +1,390 @@
+"""The networks between one weight per measurement and a dense matrix, against least squares that cannot be wrong."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from conftest import Pairs
+from test_networks import stacked_ridge
+
+from koct import cells, cli, registry
+from koct.contracts import Architecture, Sizes
+from koct.errors import KoctError
+from koct.files import read_json, read_record
+from koct.networks import linear, pixelwise
+from koct.networks.bilinear import Alternation, Joint
+from koct.networks.filtering import FilterDesign, Filtered, Moments, fourier_basis, tied
+from koct.operators.chain import product
+from koct.operators.fanbeam import Backprojector, analytic_weights
+from koct.problems import pools
+from koct.problems.fanbeam import FanBeamProblem
+from koct.problems.surrogate import Surrogate
+from koct.spec import Cell
+
+LAMBDAS = (1e-4, 1e-2, 1.0, 1e2)
+FANBEAM = FanBeamProblem(H=8, V=6, B=8, rays="exact")
+ODD = FanBeamProblem(H=7, V=5, B=9, rays="exact")  # an odd number of bins has no Nyquist frequency
+SURROGATE = Surrogate(H=8, V=5, B=8, tikhonov=0.1)
+PROBLEMS = {"fan beam": FANBEAM, "odd": ODD, "surrogate": SURROGATE}
+NEW = ("ko-ridge", "filter", "filters", "ko-filter", "taps")
+
+
+def pairs(problem, N=5, seed=0, lambdas=LAMBDAS, noise=0.05):
+    """Training pairs in float64: y is what the known layers give, in part, and noise."""
+    rng = np.random.default_rng(seed)
+    shared = problem.shared()
+    layers = problem.layers(shared)
+    normal = problem.normal_matrix(shared)
+    x = rng.random((N, problem.x_size)) * 5
+    y = 1.3 * product([layer.operator for layer in layers])(x.reshape(-1, *problem.x_shape)).reshape(N, -1)
+    y = y + noise * rng.standard_normal(y.shape)
+    shapes = {"x_shape": problem.x_shape, "y_shape": problem.y_shape}
+    return Pairs(x, y, layers=layers, normal=normal, lambdas=lambdas, **shapes)
+
+
+def fit(name, data, **options):
+    """Networks by λ."""
+    return dict(registry.architecture(name)(**options).fit(data))
+
+
+def matrix_of(linear_map, size):
+    """The columns of a linear map, flat."""
+    return np.stack([linear_map(unit).ravel() for unit in np.eye(size)], axis=1)
+
+
+@pytest.fixture(params=PROBLEMS)
+def data(request):
+    return pairs(PROBLEMS[request.param])
+
+
+@pytest.fixture(params=["one filter", "one per view"])
+def per_view(request):
+    return request.param == "one per view"
+
+
+def filter_design(data, per_view, toward="analytic"):
+    known = Filtered(data.layers, data.nonnegative)
+    start = np.tile(known.spectrum, known.views if per_view else 1)
+    return FilterDesign(known, data.x, per_view, start if toward == "analytic" else 0 * start)
+
+
+# The design
+
+
+@pytest.mark.parametrize("B", [1, 2, 3, 8, 9])
+def test_the_basis_diagonalises_symmetric_circular_filters(B):
+    basis, spectrum = fourier_basis(B), np.random.default_rng(B).standard_normal(B // 2 + 1)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(B), atol=1e-14)
+    view = np.random.default_rng(1).standard_normal(B)
+    filtered = np.fft.irfft(np.fft.rfft(view) * spectrum, B)
+    np.testing.assert_allclose(basis @ (spectrum @ tied(B) * (basis.T @ view)), filtered, atol=1e-14)
+
+
+def test_the_adjoint_of_a_filter_design_is_exact(data, per_view):
+    design, rng = filter_design(data, per_view), np.random.default_rng(3)
+    theta, residual = rng.standard_normal(design.prior.shape), rng.standard_normal(data.y.shape)
+    left, right = (design.apply(theta) * residual).sum(), design.adjoint(residual) @ theta
+    assert left == pytest.approx(right, rel=1e-12)
+
+
+def test_the_design_predicts_what_the_network_does_and_numpys_fft(per_view):
+    data = pairs(FANBEAM)
+    design = filter_design(data, per_view)
+    theta = np.random.default_rng(4).standard_normal(design.prior.shape)
+    spectra = theta.reshape(-1, 5)
+    arch = registry.architecture("filters" if per_view else "filter")()
+    predicted = arch.restore({"spectrum": theta}, data).predict(data.x)
+    weighted = data.x.reshape(-1, 6, 8) * analytic_weights(FANBEAM.geometry())
+    filtered = np.fft.irfft(np.fft.rfft(weighted) * spectra, 8)
+    expected = Backprojector(FANBEAM.geometry())(filtered).reshape(len(data.x), -1)
+    np.testing.assert_allclose(predicted, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(design.apply(theta), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["filter", "filters", "ko-filter", "taps"])
+def test_analytic_parameters_give_the_known_chain(name):
+    data = pairs(FANBEAM, lambdas=(1e15,))
+    (network,) = fit(name, data).values()
+    expected = product([layer.operator for layer in data.layers])(data.x.reshape(-1, 6, 8)).reshape(len(data.x), -1)
+    np.testing.assert_allclose(network.predict(data.x), expected, rtol=1e-9, atol=1e-9)
+
+
+# Closed forms and conjugate gradients
+
+
+@pytest.mark.parametrize("toward", ["zero", "analytic"])
+@pytest.mark.parametrize("solver", ["ridge", "cg"])
+def test_filters_equal_dense_least_squares(data, per_view, solver, toward):
+    design = filter_design(data, per_view, toward)
+    dense = matrix_of(design.apply, len(design.prior))
+    close = 1e-8 if solver == "ridge" else 1e-6  # the stated tolerance is that of a residual
+    networks = fit("filters" if per_view else "filter", data, solver=solver, toward=toward)
+    assert tuple(networks) == LAMBDAS
+    for lam, network in networks.items():
+        expected = stacked_ridge(dense, data.y.ravel(), lam, design.prior)
+        np.testing.assert_allclose(dense @ network.spectrum, dense @ expected, rtol=close, atol=close)
+        if lam >= 1:
+            np.testing.assert_allclose(network.spectrum, expected, rtol=close, atol=close)
+
+
+def test_conjugate_gradients_reach_dense_least_squares(data, per_view):
+    design = filter_design(data, per_view)
+    dense = matrix_of(design.apply, len(design.prior))
+    for lam, theta in linear.by_conjugate_gradients(design, data.y, LAMBDAS, tolerance=1e-13):
+        expected = stacked_ridge(dense, data.y.ravel(), lam, design.prior)
+        np.testing.assert_allclose(dense @ theta, dense @ expected, rtol=1e-8, atol=1e-8)
+
+
+def test_the_normal_matrix_of_moments_is_that_of_the_design(data, per_view):
+    design = filter_design(data, per_view)
+    dense = matrix_of(design.apply, len(design.prior))
+    moments = Moments(design.known, data.x, data.y, data.normal)
+    normal, right = moments.of_filter(design.known.weights, per_view)
+    scale = np.linalg.norm(dense) ** 2
+    np.testing.assert_allclose(normal / scale, dense.T @ dense / scale, atol=1e-14)
+    np.testing.assert_allclose(right, dense.T @ data.y.ravel(), rtol=1e-10)
+    weights, right = moments.of_weights(design.known.spectrum)
+    R = matrix_of(
+        lambda u: product([layer.operator for layer in data.layers[1:]])(u.reshape(data.x_shape)), data.x[0].size
+    )
+    expected = (R.T @ R) * (data.x.T @ data.x)
+    np.testing.assert_allclose(weights, expected, atol=1e-12 * abs(expected).max())
+    np.testing.assert_allclose(right, ((data.y @ R) * data.x).sum(0), rtol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shifted_systems_are_solved_together(seed):
+    rng = np.random.default_rng(seed)
+    half = rng.standard_normal((40, 25)) * np.logspace(0, -3, 25)
+    matrix, right, products = half.T @ half, rng.standard_normal(25), []
+
+    def normal(u):
+        products.append(u)
+        return matrix @ u
+
+    shifts = (1.0, 1e-4, 1e-2, 1e3)
+    for lam, found in zip(shifts, linear.shifted_solutions(normal, right, shifts), strict=True):
+        residual = matrix @ found + lam * found - right
+        assert np.linalg.norm(residual) <= 1e-8 * np.linalg.norm(right)
+        np.testing.assert_allclose(found, np.linalg.solve(matrix + lam * np.eye(25), right), rtol=1e-3, atol=1e-4)
+    assert len(products) < 150  # one system alone takes almost as many
+
+
+def test_conjugate_gradients_that_do_not_converge_say_so():
+    matrix = np.diag(np.logspace(0, 12, 30))
+    with pytest.raises(KoctError, match=r"lambda = 1e-06 .* residual of .* after 20 iterations, above 1e-08; remove"):
+        linear.shifted_solutions(lambda u: matrix @ u, np.ones(30), [1e-6, 1.0], most=20)
+    assert not linear.shifted_solutions(lambda u: matrix @ u, np.zeros(30), [1.0])[0].any()
+
+
+def test_a_singular_ridge_names_the_lambda():
+    data = pairs(FanBeamProblem(H=4, V=10, B=8, rays="exact"), N=1, lambdas=(1e-300,))
+    for name in ("filters", "taps"):
+        with pytest.raises(KoctError, match="lambda = 1e-300 is singular"):
+            fit(name, data)
+
+
+# Weights and filter together
+
+
+def test_the_alternation_ends_where_neither_step_moves():
+    data = pairs(FANBEAM, N=20)
+    known = Filtered(data.layers, nonnegative=False)
+    steps = Alternation(known, data.x, data.y, data.normal)
+    for lam, found in steps.fit(LAMBDAS, tolerance=1e-12, rounds=3000):
+        w, spectrum = found.w, found.spectrum
+        residual = known.reconstruct(data.x, w, spectrum) - data.y
+        penalty = ((w - known.weights) ** 2).sum() + ((spectrum - known.spectrum) ** 2).sum()
+        assert found.objective == pytest.approx((residual**2).sum() + lam * penalty, rel=1e-9)
+        by_weights = matrix_of(lambda v, s=spectrum: known.reconstruct(data.x, v, s), len(w))
+        expected = stacked_ridge(by_weights, data.y.ravel(), lam, known.weights)
+        np.testing.assert_allclose(by_weights @ w, by_weights @ expected, rtol=1e-3, atol=1e-3)
+        by_filter = matrix_of(lambda s, v=w: known.reconstruct(data.x, v, s), len(spectrum))
+        expected = stacked_ridge(by_filter, data.y.ravel(), lam, known.spectrum)
+        np.testing.assert_allclose(by_filter @ spectrum, by_filter @ expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_the_gradient_of_weights_and_filter_is_that_of_finite_differences(nonnegative):
+    data, rng = pairs(FANBEAM), np.random.default_rng(1)
+    joint = Joint(Filtered(data.layers, nonnegative))
+    parameters = joint.analytic + 0.1 * rng.standard_normal(joint.analytic.shape)
+    _, gradient = joint.loss_and_gradient(parameters, data.x, data.y)
+    direction = rng.standard_normal(parameters.shape)
+    ends = (joint.loss_and_gradient(parameters + sign * 1e-6 * direction, data.x, data.y)[0] for sign in (1, -1))
+    assert (next(ends) - next(ends)) / 2e-6 == pytest.approx(gradient @ direction, rel=1e-6)
+
+
+def test_descent_lowers_the_loss():
+    data = pairs(FANBEAM, N=8)
+    (network,) = fit("ko-filter", data, solver="adagrad", lr=0.01, iterations=100, batch=4).values()
+    start = Filtered(data.layers, False).reconstruct(
+        data.x, analytic_weights(FANBEAM.geometry()).ravel(), np.fft.rfftfreq(8)
+    )
+    assert ((network.predict(data.x) - data.y) ** 2).mean() < 0.2 * ((start - data.y) ** 2).mean()
+    assert network.parameters == 48 + 5
+
+
+# Taps
+
+
+@pytest.mark.parametrize("problem", [FANBEAM, ODD], ids=["even", "odd"])
+@pytest.mark.parametrize("toward", ["zero", "analytic"])
+@pytest.mark.parametrize("N", [4, 30])
+def test_taps_equal_dense_least_squares_in_both_forms(problem, N, toward, monkeypatch):
+    monkeypatch.setattr(pixelwise, "ENTRIES", 2 * problem.V * N * 5)  # five pixels at a time
+    data = pairs(problem, N)
+    taps = pixelwise.Taps(data.layers)
+    prior = taps.analytic if toward == "analytic" else 0 * taps.analytic
+    sinograms = taps.sinograms(data.x)
+    forms = [dict(pixelwise.fit(taps, data.x, data.y, prior, LAMBDAS, form)) for form in ("primal", "dual")]
+    networks = fit("taps", data, toward=toward)
+    features = taps.features(sinograms, slice(None)).swapaxes(1, 2)
+    for lam in LAMBDAS:
+        for pixel in range(0, taps.pixels, 7):
+            expected = stacked_ridge(features[pixel], data.y[:, pixel], lam, prior[pixel])
+            for found in (*(form[lam] for form in forms), networks[lam].learned):
+                np.testing.assert_allclose(features[pixel] @ found[pixel], features[pixel] @ expected, atol=1e-8)
+        np.testing.assert_allclose(forms[0][lam], forms[1][lam], atol=1e-8)
+        unseen = ~taps.seen
+        np.testing.assert_array_equal(networks[lam].learned[unseen], prior[unseen])
+
+
+def test_the_adjoint_of_taps_is_exact():
+    data, rng = pairs(FANBEAM), np.random.default_rng(0)
+    taps = pixelwise.Taps(data.layers)
+    sinograms = taps.sinograms(data.x)
+    theta, residual = rng.standard_normal(taps.analytic.shape), rng.standard_normal(data.y.shape)
+    left = (taps.backproject(sinograms, theta) * residual).sum()
+    assert left == pytest.approx((taps.adjoint(sinograms, residual) * theta).sum(), rel=1e-12)
+    features = taps.features(sinograms, slice(None))
+    np.testing.assert_allclose(taps.backproject(sinograms, theta), np.einsum("ptn,pt->np", features, theta), rtol=1e-12)
+
+
+# Nesting
+
+NESTED = [
+    ("filter", "filters"),
+    ("filter", "ko-filter"),
+    ("ko-ridge", "ko-filter"),
+    ("ko", "ko-filter"),
+    *((name, "fc") for name in ("ko", "filter", "filters", "ko-filter", "taps")),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_network_that_contains_another_fits_at_least_as_well(problem):
+    """With N above the number of measurements, so that no fit is trivial, and λ close to 0."""
+    data = pairs(PROBLEMS[problem], N=80, lambdas=(1e-7,), noise=1.0)
+    error = {}
+    for name in dict.fromkeys(itertools.chain(*NESTED)):
+        if name == "taps" and problem == "surrogate":
+            continue
+        ((_, network),) = fit(name, data).items()
+        error[name] = ((network.predict(data.x) - data.y) ** 2).mean()
+    for inner, outer in NESTED:
+        if inner in error:
+            assert error[outer] <= error[inner] * (1 + 1e-6), (inner, outer)
+    assert error["fc"] < 0.999 * error["ko-filter"] < 0.999**2 * error["filter"]
+
+
+# What networks say of themselves
+
+
+def test_what_networks_share_is_no_network():
+    assert "learned-filter" not in registry.shipped(Architecture)
+    with pytest.raises(KoctError, match="must be one of fc, "):
+        registry.architecture("learned-filter")
+    assert set(registry.architecture("ko-ridge").options()) == {"toward"}
+    assert registry.architecture("ko-ridge")().solver == "ridge"
+    assert "solver" in registry.architecture("ko").options()
+
+
+@pytest.mark.parametrize("name", NEW)
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_a_restored_network_predicts_the_same(name, nonnegative):
+    data = pairs(FANBEAM)
+    data.nonnegative = nonnegative
+    arch = registry.architecture(name)()
+    for _, network in arch.fit(data):
+        predicted = network.predict(data.x)
+        np.testing.assert_array_equal(arch.restore(network.state(), data).predict(data.x), predicted)
+        assert predicted.shape == data.y.shape
+        assert (predicted >= 0).all() or not nonnegative
+
+
+def test_what_a_problem_must_have():
+    def sentences(name, problem, **options):
+        return list(registry.architecture(name)(**options).check(problem))
+
+    for name in NEW:
+        assert not sentences(name, FANBEAM)
+        assert not sentences(name, SURROGATE) or name == "taps"
+    (sentence,) = sentences("taps", SURROGATE)
+    assert sentence.startswith("the problem")
+    assert "remove taps from archs" in sentence
+    large = FanBeamProblem(H=512, V=180, B=512, rays="exact")
+    for name, instead in (("filter", "cg"), ("filters", "cg"), ("ko-filter", "adagrad")):
+        (sentence,) = sentences(name, large)
+        assert f"92160² numbers (63 GiB each); take {instead}, or" in sentence
+    assert not sentences("filter", large, solver="cg")
+    assert any("lr is missing" in sentence for sentence in sentences("ko-filter", large, solver="adam"))
+    with pytest.raises(KoctError, match="is no Backprojector"):
+        pixelwise.Taps(SURROGATE.layers(SURROGATE.shared()))
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def tensors(request):
+    """Makes torch tensors of NumPy arrays, on the CPU or on a GPU."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: NumPy alone is tested")
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use: CPU only")
+    return lambda array: torch.tensor(array, device=request.param)
+
+
+DESCENT = {"solver": "adam", "lr": 0.01, "iterations": 60, "batch": 3}
+RUNS = [*((name, {}) for name in NEW), ("filters", {"solver": "cg"}), ("ko-filter", DESCENT)]
+
+
+@pytest.mark.parametrize(("name", "options"), RUNS)
+def test_torch_tensors_give_the_same(name, options, tensors):
+    data, other = pairs(FANBEAM), pairs(FANBEAM)
+    other.x, other.y, other.normal = (tensors(part) for part in (data.x, data.y, data.normal))
+    if options == DESCENT and not other.x.is_cuda:
+        pytest.skip("descent takes NumPy arrays on the CPU")
+    networks = (fit(name, each, **options).values() for each in (data, other))
+    for one, two in zip(*networks, strict=True):
+        predicted = two.predict(other.x).cpu().numpy()
+        np.testing.assert_allclose(predicted, one.predict(data.x), rtol=1e-5, atol=1e-5)
+
+
+# End to end
+
+
+@pytest.mark.parametrize("problem", [FanBeamProblem, Surrogate])
+def test_cells_of_all_networks(tmp_path, problem):
+    """From a pool on disk to a row, and the row again from the fit on disk."""
+    name = "fanbeam" if problem is FanBeamProblem else "surrogate"
+    options = {"H": 8, "V": 6, "B": 8} | ({"rays": "exact"} if name == "fanbeam" else {"tikhonov": 0.1})
+    problem = registry.problem(name)(**options)
+    inputs = {"pool": str(tmp_path / "pool.npy"), "normal": str(tmp_path / "normal.npy")}
+    pools.make(problem, 1, Sizes(train=16, val=4, test=4), inputs["pool"])
+    if problem.has_shared:
+        inputs["shared"] = str(tmp_path / "shared.npy")
+        cells.write_shared(problem, inputs["shared"])
+    cells.write_normal(problem, inputs.get("shared"), inputs["normal"])
+    for source in (name for name in NEW if name != "taps" or problem.interpolates):
+        cell = Cell("T8", problem, registry.architecture(source)(), 16, 1, (1e-2, 1.0))
+        spec, row, out = {**cell.encode(), "inputs": list(inputs)}, tmp_path / "row.json", tmp_path / "fit.npy"
+        arguments = ["--inputs", *inputs.values(), "--outputs", str(row), str(out)]
+        assert cli.main(["fit", "--spec", json.dumps(spec), *arguments]) == 0
+        found, _ = read_json(row)
+        assert found["arch"] == source
+        shared = ["--shared", inputs["shared"]] if "shared" in inputs else []
+        again = ["evaluate", str(out), "--pool", inputs["pool"], *shared, "--out", str(tmp_path / "again.json")]
+        assert cli.main(again) == 0
+        repeated, _ = read_json(tmp_path / "again.json")
+        assert repeated["mse"] == pytest.approx(found["mse"], rel=1e-5)
+        _, stamp = read_record(out)
+        assert stamp.about["p"] == found["p"]
