@@ -267,6 +267,8 @@ def test_the_digest_does_not_depend_on_the_folder(tmp_path, monkeypatch):
 # Nothing outside its own file names a problem or an architecture
 
 NAMES = {tuple(name.split("-")): name for kind in (Problem, Architecture) for name in registry.shipped(kind)}
+del NAMES[("pairs",)]  # what every problem has, and a word of the language: only its module can be told from them
+WORDS = {"koct.problems.pairs"}
 OWN = {module_of(name, kind): name for kind in (Problem, Architecture) for name in registry.shipped(kind)}
 PAPER = {"koct.report.tables": {"PAIR", "scaling", "_versus", "outcome", "fullscale"}}  # the two networks of the paper
 REQUIRED = {("koct.networks.fc_fsdp", "fc")}  # an architecture says itself which one's cells it reads
@@ -308,6 +310,8 @@ def offenders_in_python(module, text):
         for word in filter(lambda word: isinstance(word, str), words):
             if isinstance(node, ast.ImportFrom | ast.alias) and word.startswith("koct.operators."):
                 continue
+            if word in WORDS and module not in WORDS:
+                yield getattr(node, "lineno", 0), word
             for name in names_in(word):
                 if not is_allowed(module, name):
                     yield getattr(node, "lineno", 0), name
@@ -355,6 +359,7 @@ PLANTED = {
     "an import of a module": "from koct.networks import ko",
     "an import in a function": "def f():\n    from koct.problems.fanbeam import CHUNK",
     "another name": "from koct.networks import linalg as fc",
+    "an import of a problem that is called by a word": "from koct.problems.pairs import Found",
 }
 
 
