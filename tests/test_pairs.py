@@ -382,7 +382,7 @@ def test_slices_that_do_not_fit_are_one_sentence(folder):
     planted("a.dcm", lambda p: ct(p, "q"), "has slices of 16 × 16 pixels (ct/p0/0.dcm) and of 128 × 128 pixels (ct/z/a")
     planted("b.dcm", lambda p: p.write_bytes(b"\0" * 500), "ct/z/b.dcm is not a DICOM file, or damaged; copy it again")
     whole = (folder / "ct/p0/0.dcm").read_bytes()
-    planted("c.dcm", lambda p: p.write_bytes(whole[:-40]), "ct/z/c.dcm is damaged: it ends before its pixels do")
+    planted("c.dcm", lambda p: p.write_bytes(whole[:-180]), "ct/z/c.dcm is damaged: it ends before its pixels do")
     planted("d.dcm", lambda p: p.write_bytes(whole[:400]), "ct/z/d.dcm is ")
     mr = get_testdata_file("MR_small.dcm", download=False)
     planted("e.dcm", lambda p: shutil.copy(mr, p), "ct/z/e.dcm is no CT slice in Hounsfield units; remove it")
@@ -473,20 +473,20 @@ def test_the_example_runs_to_the_end(checkout):
         "B": 8,
         "nonnegative": True,
         "archs": ["ko", "fc"],
+        "seeds": [1],
         "targets": [0.01],
     }
     overlay["studies"]["own"].append("ct")
-    overlay["sweeps"]["mine"]["seeds"] = [1, 2]
+    overlay["sweeps"]["mine"] |= {"seeds": [1, 2], "N": [4, 32]}
     run.path("own.yaml").write_text(yaml.safe_dump(overlay))
     done = run.snakemake("--configfile", "own.yaml")
     assert "No curve of mine is predicted, for want of a pool: N counts groups" in done.stdout + done.stderr
     found = pd.read_parquet(run.path("results/cells.parquet"))
-    assert len(found) == 4 * 2 + 2 * 2 * 2
+    assert found.groupby(["sweep", "arch"]).size().to_dict() == {("mine", "fc"): 4, ("ct", "ko"): 2, ("ct", "fc"): 2}
     curve = found.query("sweep == 'mine'").groupby("N")["mse"].mean()
-    assert list(curve.index) == [4, 8, 16, 32]
     assert curve[32] < curve[4]
     assert set(found.query("sweep == 'ct'")["H"]) == {8}
-    assert len(pd.read_parquet(run.path("results/untrained.parquet"))) == 2
+    assert len(pd.read_parquet(run.path("results/untrained.parquet"))) == 1
     assert run.path("results/fig_recons_ct.png").stat().st_size > 500
     told = run.koct("budget", "results/cells.parquet", "--sweep", "mine", "--metric", "mse", "--target", "0.3")
     assert "0.3" in told.stdout
@@ -494,7 +494,7 @@ def test_the_example_runs_to_the_end(checkout):
     with np.load(run.path("pairs.npz")) as content:
         changed = {**content, "y": content["y"] * 2}
     np.savez(run.path("pairs.npz"), **changed)
-    plan = run.plan("--configfile", "own.yaml", "results/curves.parquet")
+    plan = run.plan("results/curves.parquet", "--configfile", "own.yaml")
     assert sum(count for rule, count in plan.items() if rule.startswith("pool")) == 2
     np.savez(run.path("pairs.npz"), x=changed["x"][1:], y=changed["y"], patient=changed["patient"])
     done = run.snakemake("--configfile", "own.yaml", check=False)

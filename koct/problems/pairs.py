@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 CHUNK = 32  # pairs that are read together
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 GEOMETRY = ("H", "V", "B")
+LARGE = 10**6  # entries of a matrix
 SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
 TAP = 25.6  # of one pixel's linear interpolation in one view
 
@@ -35,8 +36,6 @@ class Found(NamedTuple):
 
 
 class Pairs(Problem):
-    device = "auto"
-
     data: str | None = option(
         "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of CT slices in DICOM files, which are "
         "cropped to their central square, averaged to `H` × `H` pixels of 1 + HU / 1000 (at least 0), set to 0 outside "
@@ -72,6 +71,11 @@ class Pairs(Problem):
     @property
     def y_shape(self) -> tuple[int, ...]:
         return (self.H, self.H) if self._is_folder and self.H else self._found().y_shape
+
+    @property
+    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
+        """A GPU is worth asking for where a matrix from x to y is large."""
+        return "auto" if self.x_size * self.y_size > LARGE else "cpu"
 
     @property
     def has_layers(self) -> bool:

@@ -59,7 +59,7 @@ def _header(path: str, group: str) -> Header:
         raise KoctError(f"data: {path} is in colour or has several frames; give one grey slice per file")
     if dataset.get("Modality") != "CT" or "RescaleSlope" not in dataset or "RescaleIntercept" not in dataset:
         raise KoctError(f"data: {path} is no CT slice in Hounsfield units; remove it from the folder")
-    size = dataset.Rows * dataset.Columns * dataset.BitsAllocated // 8
+    size = 8 + dataset.Rows * dataset.Columns * dataset.BitsAllocated // 8  # tag and length, and the pixels
     if left < (1 if _is_compressed(dataset) else size):
         raise KoctError(f"data: {path} is damaged: it ends before its pixels do; copy it again or remove it")
     label = dataset.get(group)
