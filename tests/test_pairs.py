@@ -71,11 +71,8 @@ def patients(folder, count=11, each=2, size=16):
     whole = pydicom.dcmread(get_testdata_file("CT_small.dcm", download=False)).pixel_array
     for i in range(count * each):
         top, left = divmod(9 * i, 100)
-        ct(
-            folder / f"p{i // each}" / f"{i % each}.dcm",
-            f"p{i // each}",
-            whole[8 * top : 8 * top + size, left:][:, :size],
-        )
+        square = whole[8 * top : 8 * top + size, left:][:, :size]
+        ct(folder / f"p{i // each}" / f"{i % each}.dcm", f"p{i // each}", square, SOPInstanceUID=f"1.2.{i}")
 
 
 def said(**changes):
@@ -280,7 +277,8 @@ def test_a_folder_of_slices_gives_sinograms_by_patient(folder):
     whole = {slices.image(path, 8).tobytes() for path in problem.files()}
     assert {image.tobytes() for image in images} <= whole
     alone = PAIRS(data="ct", H=8, V=6, B=8, group="SOPInstanceUID")
-    assert "there are" not in " ".join(alone.check((1,), Sizes(train=1, val=1, test=1)))
+    assert not list(alone.check((1,), Sizes(train=18, val=2, test=2)))
+    assert alone.groups(1, SIZES)["train"] == [1] * 6
 
 
 def test_the_known_layers_are_filtered_backprojection(folder):
