@@ -30,7 +30,7 @@ class Data(Training):
     def __init__(self, cell: Cell, inputs: Mapping[str, str]):
         self.cell, self.inputs = cell, inputs
         self.x_shape, self.y_shape = cell.problem.x_shape, cell.problem.y_shape
-        self.N, self.seed, self.lambdas = cell.N, cell.seed, cell.lambdas
+        self.seed, self.lambdas = cell.seed, cell.lambdas
         self.nonnegative = cell.problem.nonnegative
         self.ranks, self.checkpoints, self.checkpoint_minutes = None, None, 5.0
 
@@ -41,6 +41,10 @@ class Data(Training):
     @cached_property
     def pool(self) -> Pool:
         return Pool(self.inputs["pool"], self.cell.problem, self.cell.seed)
+
+    @cached_property
+    def N(self) -> int:  # type: ignore[override]
+        return self.pool.pairs_of("train", self.cell.N)
 
     @cached_property
     def x(self) -> Array:  # type: ignore[override]

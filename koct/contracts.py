@@ -39,11 +39,11 @@ Chunk = tuple[Part, Array, Array]
 
 
 class Sizes(Configured):
-    """How many pairs a pool has."""
+    """How many pairs a pool has; of a problem with groups, how many groups."""
 
-    train: int = option("training pairs; a cell uses the first N of them", minimum=1)
-    val: int = option("validation pairs, which choose λ", minimum=1)
-    test: int = option("test pairs, which give the error", minimum=1)
+    train: int = option("training pairs, or groups of them; a cell uses the first N", minimum=1)
+    val: int = option("validation pairs or groups, which choose λ", minimum=1)
+    test: int = option("test pairs or groups, which give the error", minimum=1)
 
     @property
     def held_out(self) -> int:
@@ -115,6 +115,14 @@ class Problem(Configured, ABC):
         same seed on every machine. A cell with N samples uses the first N training pairs.
         """
 
+    def groups(self, seed: int, sizes: Sizes) -> Mapping[Part, Sequence[int]] | None:
+        """How many pairs every group of a pool has, such as the slices of a patient; None: each pair stands alone.
+
+        If there are groups, `sizes` and N count them, and `pairs` yields their pairs in this order: a cell with N
+        samples uses all pairs of the first N training groups. No group may be in two parts.
+        """
+        return None
+
     def decode(self, stored: Array) -> Array:
         """Images (n, *y_shape) from what `pairs` gave as y and the pool holds; override to store something smaller."""
         return stored
@@ -177,8 +185,8 @@ class Workload(NamedTuple):
 
     x_size: int
     y_size: int
-    N: int
-    sizes: Sizes
+    N: int  # pairs, also of a problem with groups
+    sizes: Sizes  # in pairs
     lambdas: int  # how many
     layers: Cost  # of the known layers applied to one sample
 
@@ -190,7 +198,7 @@ class Training:
     y: Array  # (N, size), flat images on the device
     x_shape: tuple[int, ...]
     y_shape: tuple[int, ...]
-    N: int
+    N: int  # how many pairs; of a problem with groups, more than the N of the cell
     seed: int
     lambdas: tuple[float, ...]  # strengths to try
     nonnegative: bool  # whether images cannot be negative

@@ -33,7 +33,7 @@ COLUMNS = {
     "V": (pa.int32(), "views; null if the problem has no such option", "1"),
     "B": (pa.int32(), "detector bins; null if the problem has no such option", "1"),
     "arch": (pa.string(), "architecture", ""),
-    "N": (pa.int32(), "training samples", "1"),
+    "N": (pa.int32(), "training samples: pairs, or groups of them if the problem has groups", "1"),
     "seed": (pa.int32(), "seed of the pool", ""),
     "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
     "p": (pa.int64(), "learned parameters, counted", "1"),

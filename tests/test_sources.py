@@ -267,6 +267,8 @@ def test_the_digest_does_not_depend_on_the_folder(tmp_path, monkeypatch):
 # Nothing outside its own file names a problem or an architecture
 
 NAMES = {tuple(name.split("-")): name for kind in (Problem, Architecture) for name in registry.shipped(kind)}
+del NAMES[("pairs",)]  # what every problem has, and a word of the language: only its module can be told from them
+WORDS = {"koct.problems.pairs"}
 OWN = {module_of(name, kind): name for kind in (Problem, Architecture) for name in registry.shipped(kind)}
 PAPER = {"koct.report.tables": {"PAIR", "scaling", "_versus", "outcome", "fullscale"}}  # the two networks of the paper
 # An architecture says itself which one's cells it reads, or which one it is a variant of.
@@ -318,6 +320,8 @@ def offenders_in_python(module, text):
         for word in filter(lambda word: isinstance(word, str), words):
             if isinstance(node, ast.ImportFrom | ast.alias) and word.startswith("koct.operators."):
                 continue
+            if word in WORDS and module not in WORDS:
+                yield getattr(node, "lineno", 0), word
             for name in names_in(word):
                 if not is_allowed(module, name) and not is_common(node, word, name):
                     yield getattr(node, "lineno", 0), name
@@ -369,6 +373,7 @@ PLANTED = {
     "a common word": 'COST = {"filter": 3}',
     "an import of a common word": "from koct.networks.taps import TapsNetwork",
     "an import of a module by a common word": "from koct.networks import filters",
+    "an import of a problem that is called by a word": "from koct.problems.pairs import Found",
 }
 
 

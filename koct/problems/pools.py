@@ -2,7 +2,8 @@
 
 A record is x and y, y as its problem stores it, and a checksum of both; the training pairs come first, then those for
 validation and for the test. Every record also says how many there are of each, so that nobody has to look through the
-file. It is written as it is drawn and mapped when it is read: neither takes it into memory.
+file. It is written as it is drawn and mapped when it is read: neither takes it into memory. Of a problem with groups,
+the stamp says how many pairs each of them has.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from koct.spec import encode_problem, same_values
 from koct.stamps import Stamp, again, crc
 
 PARTS: tuple[Part, ...] = ("train", "val", "test")
+MOST_GROUPS = 100_000  # whose sizes a stamp has room for
 MOST_FLAT = (
     0.75  # share of measurements that may be one number everywhere: at few pixels some phantoms fall between them
 )
@@ -32,13 +34,16 @@ MOST_FLAT = (
 def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Draw the pool of one seed, checking every pair; `spec` is what its stamp says."""
     wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": sizes.values()}
-    counts = np.array([getattr(sizes, part) for part in PARTS], np.int32)
-    seen = _Seen(problem, sizes)
-    chunks = _checked(problem, seed, sizes)
+    groups = _groups(problem, seed, sizes)
+    held = sizes if groups is None else Sizes(**{part: sum(groups[part]) for part in PARTS})
+    counts = np.array([getattr(held, part) for part in PARTS], np.int32)
+    seen = _Seen(problem, held)
+    chunks = _checked(problem, seed, sizes, held)
     first = next(chunks)
     kinds = {name: (value.dtype, value.shape[1:]) for name, value in zip("xy", first, strict=True)}
     kinds |= {"counts": (counts.dtype, counts.shape), "checksum": (np.uint32, ())}
-    with record_writer(path, Stamp(spec or wanted), int(counts.sum()), **kinds) as (file, dtype):
+    stamp = Stamp(spec or wanted, about={} if groups is None else {"groups": groups})
+    with record_writer(path, stamp, int(counts.sum()), **kinds) as (file, dtype):
         for x, y in itertools.chain([first], chunks):
             records = np.empty(len(x), dtype)
             records["x"], records["y"], records["counts"] = x, y, counts
@@ -46,6 +51,25 @@ def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str
             seen.add(x, y)
             file.write(records.tobytes())
         seen.check()
+
+
+def _groups(problem: Problem, seed: int, sizes: Sizes) -> dict[Part, list[int]] | None:
+    """How many pairs each group of a pool has, if there are groups, and as many as were asked for."""
+    given = problem.groups(seed, sizes)
+    if given is None:
+        return None
+    where = line_of(problem, "groups")
+    found = {part: [int(size) for size in given[part]] for part in PARTS}
+    for part, groups in found.items():
+        if len(groups) != getattr(sizes, part):
+            raise KoctError(
+                f"{where}: groups gave {len(groups)} {part} groups and pool.{part} asks for {getattr(sizes, part)}"
+            )
+        if min(groups) < 1:
+            raise KoctError(f"{where}: groups gave a {part} group without pairs; leave it out")
+    if sum(map(len, found.values())) > MOST_GROUPS:
+        raise KoctError(f"{where}: groups gave over {MOST_GROUPS:,} groups; a pool holds no more, so lower pool.train")
+    return found
 
 
 def _checksums(records: np.ndarray) -> list[int]:
@@ -100,15 +124,19 @@ class _Seen:
                 )
 
 
-def _checked(problem: Problem, seed: int, sizes: Sizes) -> Iterator[tuple[Any, Any]]:
-    """The chunks of a problem as NumPy arrays (x, stored y), or an error that names the line to fix."""
+def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iterator[tuple[Any, Any]]:
+    """The chunks of a problem as NumPy arrays (x, stored y), or an error that names the line to fix.
+
+    `in_pairs` is what `sizes` comes to if it counts groups.
+    """
     where = line_of(problem, "pairs")
     part, seen = PARTS[0], 0
 
     def ended() -> None:
-        held = getattr(sizes, part)
+        held = getattr(in_pairs, part)
         if seen != held:
-            raise KoctError(f"{where}: pairs gave {seen} {part} pairs and pool.{part} asks for {held}")
+            asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
+            raise KoctError(f"{where}: pairs gave {seen} {part} pairs and {asks}")
 
     kinds = None
     given = problem.pairs(seed, sizes)
@@ -142,7 +170,7 @@ def _checked(problem: Problem, seed: int, sizes: Sizes) -> Iterator[tuple[Any, A
         if now != kinds:
             raise KoctError(f"{where}: a chunk of {now} came after chunks of {kinds}; all must be of one kind")
         seen += len(x)
-        if seen > getattr(sizes, part):
+        if seen > getattr(in_pairs, part):
             ended()  # at once: pairs that never end would fill the disk
         if len(x):
             yield x, y
@@ -181,6 +209,9 @@ class Pool:
         if len(held) != len(PARTS) or sum(held) != len(self.records) or min(held) < 0:
             raise self.damaged("it does not hold as many pairs as it says")
         self.count = dict(zip(PARTS, held, strict=True))
+        self.groups = self.stamp.about.get("groups")  # how many pairs each has, by part; None without groups
+        if self.groups is not None and any(sum(self.groups[part]) != self.count[part] for part in PARTS):
+            raise self.damaged("its groups do not have as many pairs as it holds")
         self.first = dict(zip(PARTS, np.cumsum([0, *held]).tolist(), strict=False))
         self.checked = np.zeros(len(self.records), bool)  # whose checksum is known to be right
 
@@ -211,6 +242,17 @@ class Pool:
             raise KoctError(
                 f"{self.path} is the pool of another {' and '.join(wrong)} than the cell's; give the pool of the cell"
             )
+
+    def pairs_of(self, part: Part, N: int) -> int:
+        """How many pairs the first N samples of a part are: N, or those of the first N groups."""
+        if self.groups is None:
+            return N
+        if len(self.groups[part]) < N:
+            raise KoctError(
+                f"{self.path} holds {len(self.groups[part])} {part} groups and {N} were asked for: "
+                "make the pool larger or N smaller"
+            )
+        return sum(self.groups[part][:N])
 
     def _chosen(self, part: Part, count: int | None, first: int) -> np.ndarray:
         held = self.count[part]

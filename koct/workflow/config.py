@@ -306,7 +306,12 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
     if sweep.metric not in metrics.curve_metrics():
         yield f"sweeps.{name}.metric = {sweep.metric!r} must be one of {', '.join(metrics.curve_metrics())}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
-        for shape in (sweep.problem.x_shape, sweep.problem.y_shape):
+        try:
+            shapes = sweep.problem.x_shape, sweep.problem.y_shape
+        except KoctError as error:  # of a problem that has them from files
+            yield f"sweeps.{name}.{error}"
+            return
+        for shape in shapes:
             if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
                 yield f"sweeps.{name}: {sweep.problem.source} has the shape {shape!r}; give a tuple of whole numbers"
                 return  # nothing else can be checked

@@ -24,6 +24,7 @@ from koct.workflow.sweep import Sweep
 
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
+MOST_FILES = 100  # that a spec lists one by one
 LARGE_FILE = 10**8  # bytes of a user's file that is too large to be read whenever a run is planned
 
 
@@ -40,6 +41,7 @@ class Jobs:
         self.device = settings.get("device", "auto")
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()
+        self._files = cache(_files)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
         self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
@@ -110,7 +112,7 @@ class Jobs:
         """What the pools of a sweep share: JSON without its opening brace."""
         sweep = self.sweeps[name]
         wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": sweep.sizes.values()}
-        return _spec("pool", {**wanted, **_files(sweep.problem)}, sweep.problem.source)[1:]
+        return _spec("pool", {**wanted, **self._files(sweep.problem)}, sweep.problem.source)[1:]
 
     def problem_spec(self, stage: str) -> Callable[[Wildcards], str]:
         """Of a stage that knows the problem alone."""
@@ -119,7 +121,9 @@ class Jobs:
     def _problem_spec(self, stage: str, sweep: Sweep, **others: Any) -> str:
         problem = encode_problem(sweep.problem, layers=stage != "gram")
         return _spec(
-            stage, {"sweep": sweep.name, "problem": problem, **others, **_files(sweep.problem)}, sweep.problem.source
+            stage,
+            {"sweep": sweep.name, "problem": problem, **others, **self._files(sweep.problem)},
+            sweep.problem.source,
         )
 
     def gram_spec(self, wildcards: Wildcards) -> str:
@@ -365,4 +369,6 @@ def _files(problem: Problem) -> dict[str, Any]:
         else:
             with open(path, "rb") as file:
                 found[path] = crc(file.read())
+    if len(found) > MOST_FILES:  # the spec is an argument of a command
+        found = {f"{len(found)} files": checksum_of(found)}
     return {"files": found} if found else {}

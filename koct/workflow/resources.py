@@ -41,7 +41,7 @@ def normal(sweep: Sweep) -> Cost:
 
 def gram(sweep: Sweep) -> Cost:
     """Two copies of the measurements, one in blocks of float64, and the matrix."""
-    size, train = sweep.problem.x_size, sweep.sizes.train
+    size, train = sweep.problem.x_size, sweep.sizes_in_pairs.train
     return Cost(0.625 * train**2 * size, 8 * train * size + 24 * train**2, 4 * train * (size + sweep.problem.y_size))
 
 
@@ -52,10 +52,11 @@ def fit(sweep: Sweep, arch: Architecture, N: int) -> Cost:
 def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
     """A network is restored, from its training pairs if need be, and predicts; a dense matrix is read from disk."""
     work = sweep.workload(arch, N)
-    pairs = (N + sweep.sizes.held_out) * (work.x_size + work.y_size)
+    N, held_out = work.N, work.sizes.held_out
+    pairs = (N + held_out) * (work.x_size + work.y_size)
     dense = work.x_size * work.y_size if isinstance(arch, TorchrunArchitecture) else 0  # one that may fit no memory
-    operations = 1e11 + (40 + sweep.sizes.held_out) * dense
-    operations += sweep.sizes.held_out * (work.layers.operations + 4 * N * (work.x_size + work.y_size))
+    operations = 1e11 + (40 + held_out) * dense
+    operations += held_out * (work.layers.operations + 4 * N * (work.x_size + work.y_size))
     return Cost(operations, 12 * pairs + 32 * N**2, 8 * pairs + 32 * N**2)
 
 
@@ -85,8 +86,8 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
 
 def untrained(sweep: Sweep) -> Cost:
     work = sweep.workload(sweep.archs[0], 0)
-    pairs = sweep.sizes.held_out * (work.x_size + work.y_size)
-    return Cost(len(sweep.seeds) * sweep.sizes.held_out * work.layers.operations, 0, 4 * pairs)
+    pairs = work.sizes.held_out * (work.x_size + work.y_size)
+    return Cost(len(sweep.seeds) * work.sizes.held_out * work.layers.operations, 0, 4 * pairs)
 
 
 def recons(sweep: Sweep) -> Cost:

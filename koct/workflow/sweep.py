@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from koct.contracts import Architecture, Cost, Problem, Sizes, Workload
+from koct.contracts import Architecture, Cost, Part, Problem, Sizes, Workload
 
 FIRST_THEORY_SEED = 101
 ENOUGH_THEORY_PAIRS = 2048
@@ -53,6 +54,8 @@ class Sweep:
     @property
     def no_theory_pool(self) -> str:
         """Why the problem draws no pool that curves could be predicted from; empty if it does."""
+        if self._groups:
+            return "N counts groups, and predictions are about single pairs"
         return "; ".join(self.problem.check((self.theory_seed,), self.sizes))
 
     @property
@@ -64,6 +67,24 @@ class Sweep:
         """The N of predictions: those of the grid and, where that needs no fits, octaves up to the pairs at hand."""
         more = [max(self.N) * factor for factor in (2, 4, 8)] if arch.predicted != "subsets" else []
         return (*self.N, *(N for N in more if self.theory_pairs >= N))
+
+    @cached_property
+    def _groups(self) -> list[Mapping[Part, Sequence[int]]]:
+        """How many pairs each group of every seed's pool has; empty if N counts pairs."""
+        found = (self.problem.groups(seed, self.sizes) for seed in self.seeds)
+        return [groups for groups in found if groups is not None]
+
+    def pairs_of(self, N: int) -> int:
+        """The pairs of N training samples: N, or as many as the first N groups of a seed have at most."""
+        return max((sum(groups["train"][:N]) for groups in self._groups), default=N)
+
+    @cached_property
+    def sizes_in_pairs(self) -> Sizes:
+        """Of the largest pool of a seed."""
+        if not self._groups:
+            return self.sizes
+        parts: tuple[Part, ...] = ("train", "val", "test")
+        return Sizes(**{part: max(sum(groups[part]) for groups in self._groups) for part in parts})
 
     def arch(self, name: str) -> Architecture:
         """The architecture of a name, or of what config.yaml calls it."""
@@ -79,4 +100,5 @@ class Sweep:
     def workload(self, arch: Architecture, N: int) -> Workload:
         layers = self.problem.cost("layers", self.sizes) or Cost(self.problem.x_size * self.problem.y_size)
         count = len(self.lambdas) if arch.uses_lambdas else 1
-        return Workload(self.problem.x_size, self.problem.y_size, N, self.sizes, count, layers)
+        problem = self.problem
+        return Workload(problem.x_size, problem.y_size, self.pairs_of(N), self.sizes_in_pairs, count, layers)

@@ -1,0 +1,271 @@
+"""Pairs of your own from files, with no code: NumPy, HDF5, or a folder of CT slices in DICOM, which are projected.
+
+Validation and test pairs are the same for all seeds; a seed draws the training pairs from the others. If pairs belong
+to groups, such as patients, whole groups are drawn and counted. Of arrays nothing is known; behind projected slices
+there is the chain of filtered backprojection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from koct.contracts import Chunk, Cost, Layer, Part, Problem, Sizes, option
+from koct.errors import KoctError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CHUNK = 32  # pairs that are read together
+PARTS: tuple[Part, ...] = ("train", "val", "test")
+GEOMETRY = ("H", "V", "B")
+LARGE = 10**6  # entries of a matrix
+SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
+TAP = 25.6  # of one pixel's linear interpolation in one view
+
+
+class Found(NamedTuple):
+    """What the files hold: shapes, the number of pairs, and the group of each, if they have groups."""
+
+    x_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
+    total: int
+    labels: tuple[str, ...] | None
+
+
+class Pairs(Problem):
+    data: str | None = option(
+        "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of CT slices in DICOM files, which are "
+        "cropped to their central square, averaged to `H` × `H` pixels of 1 + HU / 1000 (at least 0), set to 0 outside "
+        "the inscribed circle, and projected; leave it out if `x` and `y` are .npy files",
+        default=None,
+    )
+    x: str = option("measurements, (pairs, ...): a .npy file, or the name of an array in `data`", default="x")
+    y: str = option("images, (pairs, ...): a .npy file, or the name of an array in `data`", default="y")
+    group: str | None = option(
+        "which pairs belong together, such as those of a patient: a .npy file, or the name of an array in `data`, with "
+        "a whole number or a text for every pair; of DICOM slices a keyword, by default PatientID (SOPInstanceUID: "
+        "every slice stands alone). `N` and `pool` then count groups, and no part shares one with another",
+        default=None,
+    )
+    split: int = option(
+        "seed that chooses validation and test pairs (or groups), the same for all `seeds`", default=0, minimum=0
+    )
+    nonnegative: bool = option(  # type: ignore[misc]
+        "whether images cannot be negative; networks then end in a ReLU", default=False
+    )
+    H: int | None = option("of DICOM slices: image height and width in pixels", default=None, minimum=2)
+    V: int | None = option(
+        "of DICOM slices: number of views of the fan beam, equally spaced over 180°, both ends included",
+        default=None,
+        minimum=1,
+    )
+    B: int | None = option("of DICOM slices: number of detector bins", default=None, minimum=2)
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        return (self.V, self.B) if self._is_folder and self.V and self.B else self._found().x_shape
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        return (self.H, self.H) if self._is_folder and self.H else self._found().y_shape
+
+    @property
+    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
+        """A GPU is worth asking for where a matrix from x to y is large."""
+        return "auto" if self.x_size * self.y_size > LARGE else "cpu"
+
+    @property
+    def has_layers(self) -> bool:
+        return self._is_folder
+
+    @property
+    def label(self) -> str:
+        return "CT slices" if self._is_folder else "pairs from files"
+
+    @property
+    def _is_folder(self) -> bool:
+        return self.data is not None and os.path.isdir(self.data)
+
+    def files(self) -> Sequence[str]:
+        if self._is_folder:
+            from koct.problems.slices import find
+
+            return find(str(self.data))
+        named = [name for name in (self.x, self.y, self.group) if name and name.endswith(".npy")]
+        return [*([self.data] if self.data else []), *named]
+
+    def _found(self) -> Found:
+        """What the files hold, looked up again if one of them has changed."""
+        there = filter(os.path.exists, self.files())
+        return _look(self, tuple((path, os.path.getmtime(path), os.path.getsize(path)) for path in there))
+
+    @property
+    def _grouped(self) -> bool:
+        return self._is_folder or self.group is not None
+
+    def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
+        for key in GEOMETRY if not self._is_folder else ():
+            if getattr(self, key) is not None:
+                yield f"{key} = {getattr(self, key)} is for a folder of DICOM slices, and data is none; remove {key}"
+        try:
+            found = self._found()
+        except KoctError as error:
+            yield str(error)
+            return
+        names = None if found.labels is None else sorted(set(found.labels))
+        have, what = (found.total, "pairs") if names is None else (len(names), "groups")
+        if names and have < len(PARTS):
+            yield (
+                f"group: all pairs are of {' and '.join(names)}, and training, validation and test need a group each; "
+                "give pairs of more groups, such as patients"
+            )
+        elif have < sizes.total:
+            asked = " + ".join(str(getattr(sizes, part)) for part in PARTS)
+            yield (
+                f"pool asks for {asked} = {sizes.total} {what}, and there are {have}; "
+                "lower pool.train, pool.val or pool.test"
+            )
+
+    def groups(self, seed: int, sizes: Sizes) -> Mapping[Part, Sequence[int]] | None:
+        if not self._grouped:
+            return None
+        return {part: [len(pairs) for pairs in groups] for part, groups in self._drawn(seed, sizes).items()}
+
+    def _drawn(self, seed: int, sizes: Sizes) -> dict[Part, list[np.ndarray]]:
+        """Of every group of a part, the places of its pairs in the files."""
+        import numpy as np
+
+        found = self._found()
+        labels = np.arange(found.total)
+        if found.labels is not None:
+            labels = np.unique(np.array(found.labels), return_inverse=True)[1]
+        held_out = np.random.default_rng([self.split, 1]).permutation(labels.max() + 1)
+        test, val, rest = np.split(held_out, [sizes.test, sizes.held_out])
+        train = np.random.default_rng([seed, 2]).permutation(np.sort(rest))[: sizes.train]
+        order = np.argsort(labels, kind="stable")
+        places = np.split(order, np.cumsum(np.bincount(labels))[:-1])
+        chosen: dict[Part, Any] = {"train": train, "val": val, "test": test}
+        return {part: [places[group] for group in groups] for part, groups in chosen.items()}
+
+    def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
+        import numpy as np
+
+        read = self._projected() if self._is_folder else self._stored()
+        for part, groups in self._drawn(seed, sizes).items():
+            places = np.concatenate(groups)
+            for first in range(0, len(places), CHUNK):
+                yield part, *read(places[first : first + CHUNK])
+            print(f"{part}: {len(places)} pairs" + (f" of {len(groups)} groups" if self._grouped else ""), flush=True)
+
+    def _stored(self) -> Any:
+        """A function from places to x and y as they are in the files."""
+        from koct.problems import arrayfiles
+
+        x, y = (arrayfiles.find(key, getattr(self, key), self.data) for key in ("x", "y"))
+        return lambda places: (arrayfiles.rows(x, places), arrayfiles.rows(y, places))
+
+    def _projected(self) -> Any:
+        """A function from places to sinograms and slices."""
+        import numpy as np
+
+        from koct import device
+        from koct.operators.fanbeam import Projector
+        from koct.problems.slices import image
+
+        place, paths = device.choose(), self.files()
+        A = Projector(self.geometry(), "exact")
+
+        def read(places: np.ndarray) -> tuple[Any, Any]:
+            images = np.stack([image(paths[i], self.y_shape[0]) for i in places])
+            return device.get(A(place.put(images))), images
+
+        return read
+
+    def geometry(self) -> Any:
+        from koct.operators.fanbeam import FanBeam
+
+        assert self.H is not None
+        assert self.V is not None
+        assert self.B is not None
+        return FanBeam(self.H, self.V, self.B)
+
+    def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
+        if not self._is_folder:
+            return ()
+        from koct.operators.algebra import Diagonal
+        from koct.operators.fanbeam import Backprojector, analytic_weights
+        from koct.operators.filters import RampFilter
+
+        g = self.geometry()
+        ramp = RampFilter(g.V, g.B, width=g.bin * g.source_isocentre / g.source_detector)
+        return (
+            Layer("weights", Diagonal(analytic_weights(g))),
+            Layer("ramp filter", ramp),
+            Layer("backprojection", Backprojector(g)),
+        )
+
+    def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
+        from koct.operators.normal import backprojection_normal
+
+        _, ramp, backprojection = self.layers(shared)
+        return backprojection_normal(backprojection.operator, ramp.operator)
+
+    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost | None:
+        found = self._found()
+        x, y, count = self.x_size, self.y_size, found.total
+        if stage == "pool" and not self._is_folder:  # an archive is read whole
+            whole = 8 * count * (x + y) if str(self.data).endswith(".npz") else 0
+            return Cost(1e8 + 20 * count * (x + y), whole + 16 * CHUNK * (x + y))
+        if stage == "pool":
+            return Cost(count * (1e8 + SAMPLE * x * 2 * found.y_shape[0]))
+        if stage == "layers" and self._is_folder:
+            return Cost(TAP * found.x_shape[0] * y)
+        return Cost(333 * found.x_shape[0] ** 2 * y, 24 * x**2) if stage == "normal" else Cost()
+
+
+@lru_cache(maxsize=16)
+def _look(problem: Pairs, state: tuple[Any, ...]) -> Found:
+    """What the files of a problem hold; a KoctError, which begins with a key, if that is no good."""
+    return _look_at_slices(problem) if problem._is_folder else _look_at_arrays(problem)
+
+
+def _look_at_arrays(problem: Pairs) -> Found:
+    from koct.problems import arrayfiles
+
+    x, y = (arrayfiles.find(key, getattr(problem, key), problem.data) for key in ("x", "y"))
+    arrayfiles.check(x)
+    arrayfiles.check(y)
+    count = x.shape[0]
+    if y.shape[0] != count:
+        raise KoctError(f"{y.what} has {y.shape[0]} images and {x.what} {count} measurements; give as many")
+    labels = None
+    if problem.group is not None:
+        group = arrayfiles.find("group", problem.group, problem.data)
+        labels = tuple(arrayfiles.labels(group))
+        if len(labels) != count:
+            raise KoctError(f"{group.what} has {len(labels)} entries for {count} pairs; give one for every pair")
+    return Found(x.shape[1:], y.shape[1:], count, labels)
+
+
+def _look_at_slices(problem: Pairs) -> Found:
+    from koct.problems import sampling
+    from koct.problems.arrayfiles import require
+    from koct.problems.slices import headers
+
+    require("pydicom", f"data = {problem.data!r}")
+    for key in GEOMETRY:
+        if getattr(problem, key) is None:
+            raise KoctError(f"{key} is missing; a folder of DICOM slices needs it: add it")
+    H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
+    if B > sampling.MOST_BINS:
+        raise KoctError(
+            f"B = {B} makes the image so wide that the source lies in it; take at most {sampling.MOST_BINS}"
+        )
+    found = headers(str(problem.data), problem.group or "PatientID")
+    side = min(found[0].rows, found[0].columns)
+    if side < H:
+        raise KoctError(f"H = {H} is more than the {side} pixels of the slices in {problem.data}; take at most {side}")
+    return Found((V, B), (H, H), len(found), tuple(slice.group for slice in found))
