@@ -53,6 +53,7 @@ rule all:
         rules.table_budget.output,
         rules.figure_sweeps.output,
         [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else [],
+        [rules.ladder.output, rules.figure_ladder.output, rules.table_ladder.output] if jobs.ladders else [],
         jobs.pictures,
     localrule: True
     message:

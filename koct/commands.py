@@ -215,6 +215,34 @@ VERBS = {
         "the table of budgets in LaTeX",
         [_file("budgets", "what `budgets` wrote"), REPORT, OUT],
     ),
+    "chains": (verbs.chains, "the known and learned layers of a sweep's networks", [SPEC, SHARED, OUT]),
+    "ladder": (
+        verbs.ladder,
+        "the order of a sweep's networks at every N, and whether more known layers win",
+        [
+            _file("cells", "what `collect` wrote"),
+            ("--chains", {"nargs": "*", "metavar": "FILE", "help": "what `chains` wrote of every sweep"}),
+            SPEC,
+            OUT,
+            _file("--verdicts", "where to write the verdicts"),
+        ],
+    ),
+    "figure-ladder": (
+        verbs.figure_ladder,
+        "error against N of networks between known and learned, a panel per sweep",
+        [_file("ladder", "what `ladder` wrote"), REPORT, OUTS],
+    ),
+    "table-ladder": (
+        verbs.table_ladder,
+        "the table of networks between known and learned in LaTeX",
+        [
+            _file("--ladder", "what `ladder` wrote"),
+            _file("--calibration", "what `calibrate` wrote"),
+            _file("--budgets", "what `budgets` wrote"),
+            REPORT,
+            OUT,
+        ],
+    ),
     "bound": (
         verbs.bound,
         "the risk bound of a layered network, layer by layer",

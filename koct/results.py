@@ -77,6 +77,14 @@ COLUMNS |= {
     "high": (pa.float64(), "upper end of that interval", "intensity^2"),
     "pairs": (pa.int32(), "pairs that the prediction was made from, of a seed that no fit uses", "1"),
     "trusted": (pa.bool_(), "whether the prediction is to be trusted; if not, reason says why", ""),
+    "known": (pa.int32(), "known layers of the network, its ReLU aside; null if it tells no chain", "1"),
+    "learned": (pa.int32(), "learned layers of the network; null if it tells no chain", "1"),
+    "rank": (pa.int32(), "1 for the smallest error_mean of the sweep at this N; equal ones share the rank", "1"),
+    "mean_low": (pa.float64(), "lower end of the 90 % interval of error_mean over seeds", "that of the metric"),
+    "mean_high": (pa.float64(), "upper end of that interval; null for one seed", "that of the metric"),
+    "best": (pa.bool_(), "whether its rank is 1", ""),
+    "behind": (pa.float64(), "error_mean less that of the best", "that of the metric"),
+    "beyond": (pa.bool_(), "whether it is behind by more than the seeds' spread; null if that is unknown", ""),
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "device"]
@@ -87,6 +95,8 @@ BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_lo
 BUDGET += ["probability", "at", "error", "error_low", "error_high", "extrapolation", "reason"]
 BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
 THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
+LADDER = ["sweep", "problem", "H", "arch", "N", "metric", "p", "known", "learned", "rank", "error_mean"]
+LADDER += ["mean_low", "mean_high", "seeds", "best", "behind", "beyond"]
 THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 
 
@@ -168,7 +178,7 @@ def _names(sweeps):
 
 def aggregate(cells_path, spec, curves_path, calibration_path):
     """Curves over seeds and their calibration; `spec` names each sweep's metric under `metrics`."""
-    cells, origin = _read_cells(cells_path)
+    cells, origin = read_cells(cells_path)
     curves, calibrations = [], []
     for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
         metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
@@ -187,7 +197,7 @@ def budget(cells_path, theory_path, spec, path):
     from koct.risk.budget import Forecast
     from koct.risk.runs import Pilot
 
-    cells, origin = _read_cells(cells_path)
+    cells, origin = read_cells(cells_path)
     predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
     answers = []
     for (sweep_name, arch), rows in grouped(cells, "sweep", "arch").items():
@@ -288,7 +298,7 @@ def read(path):
     return rows, {key: value for key, value in origin.items() if key.startswith("koct.") and key != STAMP}
 
 
-def _read_cells(path):
+def read_cells(path):
     """(rows, provenance) of a cells.parquet."""
     rows, origin = read(path)
     for name in CELLS:

@@ -199,6 +199,30 @@ def table_budget(budgets, spec, out):
     tables.budget(budgets, out, spec)
 
 
+def chains(spec, shared, out):
+    from koct import chains
+
+    chains.write(spec, shared, out)
+
+
+def ladder(cells, chains, spec, out, verdicts):
+    from koct import ladder
+
+    ladder.compute(cells, chains, spec, out, verdicts)
+
+
+def figure_ladder(ladder, spec, out):
+    from koct.report import ladder as report
+
+    report.figure(ladder, out, spec)
+
+
+def table_ladder(ladder, calibration, budgets, spec, out):
+    from koct.report import ladder as report
+
+    report.table(ladder, calibration, budgets, out, spec)
+
+
 def bound(network, samples, trivial):
     from koct.report.bound import format_table
     from koct.risk.bound import Network, read_network

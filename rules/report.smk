@@ -83,6 +83,47 @@ rule table_theory:
         "python -m koct table-theory --theory {input.theory} --cells {input.cells} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule figure_ladder:
+    input:
+        rules.ladder.output.ladder,
+    output:
+        update(multiext("results/fig_ladder", ".pdf", ".png")),
+    log:
+        "results/logs/figure_ladder.log",
+    benchmark:
+        "results/benchmarks/figure_ladder.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("figure-ladder"),
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-ladder {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_ladder:
+    input:
+        ladder=rules.ladder.output.ladder,
+        calibration=rules.calibrate.output.calibration,
+        budget=rules.budget.output,
+    output:
+        update("results/table_ladder.tex"),
+    log:
+        "results/logs/table_ladder.log",
+    benchmark:
+        "results/benchmarks/table_ladder.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-ladder"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-ladder --ladder {input.ladder} --calibration {input.calibration}"
+        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule figure_recons:
     input:
         fits=jobs.first_fits,

@@ -84,6 +84,49 @@ rule budget:
         "python -m koct budgets {input.cells} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule chains:
+    input:
+        shared=jobs.shared_input,
+    output:
+        paths.chains("{sweep}"),
+    log:
+        "results/logs/chains/{sweep}.log",
+    benchmark:
+        "results/benchmarks/chains/{sweep}.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.chains_spec,
+        shared=shared_option,
+    message:
+        "known and learned layers of {wildcards.sweep}"
+    shell:
+        "python -m koct chains {params.shared} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+# Of sweeps with three or more networks.
+rule ladder:
+    input:
+        cells=rules.collect.output.cells,
+        chains=jobs.chains(),
+    output:
+        ladder=update("results/ladder.parquet"),
+        verdicts=update("results/ladder.json"),
+    log:
+        "results/logs/ladder.log",
+    benchmark:
+        "results/benchmarks/ladder.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.ladder_spec(),
+    message:
+        "ladder {output}"
+    shell:
+        "python -m koct ladder {input.cells} --chains {input.chains} --spec {params.spec:q}"
+        " --out {output.ladder} --verdicts {output.verdicts} > {log} 2>&1"
+
+
 # On request: `snakemake results/table_structural.tex`. The norms take 15 s, most of it for H = 512.
 rule norms:
     output:

@@ -25,6 +25,7 @@ from koct.workflow.sweep import Sweep
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
 MOST_FILES = 100  # that a spec lists one by one
+LEAST_OF_LADDER = 3  # architectures of a sweep between known and learned
 LARGE_FILE = 10**8  # bytes of a user's file that is too large to be read whenever a run is planned
 
 
@@ -38,6 +39,7 @@ class Jobs:
         self.cells = [paths.cell(**cell) for sweep in self.study for cell in sweep.grid()]
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
+        self.ladders = [sweep for sweep in self.study if len(sweep.archs) >= LEAST_OF_LADDER]
         self.device = settings.get("device", "auto")
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()
@@ -169,6 +171,24 @@ class Jobs:
         sweep = self.sweeps[wildcards.sweep]
         wanted = {"problem": encode_problem(sweep.problem, layers=True), "archs": [arch.source for arch in sweep.archs]}
         return _spec("figure-recons", wanted, sweep.problem.source, *wanted["archs"])
+
+    def chains_spec(self, wildcards: Wildcards) -> str:
+        sweep = self.sweeps[wildcards.sweep]
+        wanted = {
+            "sweep": sweep.name,
+            "problem": encode_problem(sweep.problem, layers=True),
+            "archs": [arch.source for arch in sweep.archs],
+            "chained": [encode_curve(sweep.name, sweep.problem, arch, ())["arch"] for arch in sweep.archs],
+            **self._files(sweep.problem),
+        }
+        return _spec("chains", wanted, sweep.problem.source, *wanted["archs"])
+
+    def ladder_spec(self) -> str:
+        return _spec("ladder", {"metrics": {sweep.name: sweep.metric for sweep in self.ladders}})
+
+    def chains(self) -> list[str]:
+        """Of all sweeps that are ladders."""
+        return [paths.chains(sweep.name) for sweep in self.ladders]
 
     def study_spec(self) -> str:
         """Of the collected rows: what each has to be, as a hash of what the cells of its curve share."""

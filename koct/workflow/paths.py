@@ -37,5 +37,9 @@ def theory(sweep: str, arch: str) -> str:
     return f"results/theory/{sweep}/{arch}.json"
 
 
+def chains(sweep: str) -> str:
+    return f"results/chains/{sweep}.json"
+
+
 def picture(sweep: str) -> str:
     return f"results/fig_recons_{sweep}.png"

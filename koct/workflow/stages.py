@@ -23,6 +23,9 @@ MODULES = {
     "table-budget": ("koct.report.tables",),
     "table-structural": ("koct.report.tables",),
     "table-theory": ("koct.report.theory",),
+    "ladder": ("koct.ladder",),
+    "table-ladder": ("koct.report.ladder",),
+    "figure-ladder": ("koct.report.ladder",),
     "figure-sweeps": ("koct.report.figures",),
     "figure-theory": ("koct.report.theory",),
 }
@@ -57,6 +60,8 @@ def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
     networks = [registry.module_of(arch, Architecture) for arch in archs]
     if stage == "figure-recons":
         return ("koct.report.recons", metric, found, *networks)
+    if stage == "chains":
+        return ("koct.chains", found, *networks)
     if stage == "theory":
         return ("koct.theory", *metrics.modules(), found, *networks)
     launched = ["koct.distributed"] if any(registry.architecture(arch).launch == "torchrun" for arch in archs) else []

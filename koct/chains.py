@@ -1,0 +1,49 @@
+"""The chains of a sweep's networks on disk: which layers of each are known, and how many numbers the others learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from koct import registry
+from koct.blame import blamed
+from koct.cells import checked_layers, read_shared
+from koct.contracts import Architecture, ChainLayer, Problem
+from koct.errors import KoctError
+from koct.files import read_json, write_json
+from koct.networks.chains import relu
+from koct.spec import decode_problem
+from koct.stamps import Stamp, again, made_from
+
+
+def write(spec: Mapping[str, Any], shared: str | None, path: str) -> None:
+    """Write the chain of every architecture that `spec` has under `chained`, by name; empty where it tells none."""
+    problem = decode_problem(spec["problem"])
+    with blamed(problem.source, *spec["archs"]):
+        archs = [registry.architecture(arch["source"]).from_values(arch["options"]) for arch in spec["chained"]]
+        layers = checked_layers(problem, read_shared(shared, problem)) if problem.has_layers else ()
+        found = {arch.name: [layer._asdict() for layer in operators(arch, problem, layers)] for arch in archs}
+    stamp = Stamp(dict(spec), made_from(*([shared] if shared else [])))
+    write_json(path, {"sweep": spec["sweep"], "chains": found}, stamp)
+
+
+def operators(arch: Architecture, problem: Problem, layers: Sequence[Any]) -> list[ChainLayer]:
+    """An architecture's chain without the ReLU at its end, which every network of the problem has."""
+    chain, end = list(arch.chain(problem, layers)), relu(problem)
+    return chain[: -len(end)] if end and chain[-len(end) :] == end else chain
+
+
+def read(paths: Sequence[str]) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """{sweep: {arch: layers}} of files that `write` made."""
+    found = {}
+    for path in paths:
+        content, _ = read_json(path)
+        try:
+            chains = {
+                str(arch): [{"name": str(layer["name"]), "p": int(layer["p"])} for layer in chain]
+                for arch, chain in content["chains"].items()
+            }
+            found[content["sweep"]] = chains
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise KoctError(f"{path} has no chains of networks; {again(path)}") from None
+    return found
