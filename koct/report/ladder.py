@@ -2,6 +2,7 @@
 
 import json
 import math
+import textwrap
 
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
@@ -16,7 +17,16 @@ COLUMNS = ("sweep", "arch", "N", "metric", "p", "rank", "error_mean", "best", "b
 NULLABLE = ("H", "known", "learned", "mean_low", "mean_high", "beyond")
 WIDTH = 3.45  # inches: a column of a paper
 PANEL = (2.78, 2.05)
+STEP = 0.115  # inches between the best network and those that come close
 LINE = 0.165  # inches between the networks of the key
+RING = {
+    "marker": "o",
+    "markersize": 8,
+    "markeredgecolor": "black",
+    "markerfacecolor": "none",
+    "zorder": 4,
+    "clip_on": False,
+}
 KNOWN, LEARNED = "white", "0.25"  # what boxes are filled with
 
 
@@ -54,15 +64,19 @@ def draw(sweeps, names, chains):
     """The figure of {(sweep,): rows}."""
     columns = min(len(sweeps), 2)
     lines = math.ceil(len(sweeps) / columns)
-    key = LINE * (3 + max(len(grouped(rows, "arch")) for rows in sweeps.values()))  # head, networks, what marks mean
-    above, below = 0.26, 0.45
-    height = above + PANEL[1] + below + key
+    key = LINE * (3.2 + max(len(grouped(rows, "arch")) for rows in sweeps.values()))  # head, networks, what marks mean
+    ties = STEP * max(len(stack) for rows in sweeps.values() for stack in _stacks(rows).values())
+    above, below = 0.26, 0.41
+    height = above + ties + PANEL[1] + below + key
     made = plt.figure(figsize=(columns * WIDTH, lines * height))
     for i, ((sweep,), rows) in enumerate(sweeps.items()):
         line, column = divmod(i, columns)
-        bottom = (lines - 1 - line) * height
-        _panel(_axes(made, column * WIDTH + 0.58, bottom + key + below, *PANEL), names, rows)
-        axis = _axes(made, column * WIDTH, bottom, WIDTH, key)
+        left, bottom = column * WIDTH, (lines - 1 - line) * height
+        panel = _axes(made, left + 0.58, bottom + key + below, *PANEL)
+        _panel(panel, names, rows)
+        panel.set_title(panel.get_title(), pad=4 + 72 * ties)
+        _winners(_axes(made, left + 0.58, bottom + key + below + PANEL[1], PANEL[0], ties), panel, names, rows)
+        axis = _axes(made, left, bottom, WIDTH, key)
         axis.set(xlim=(0, WIDTH), ylim=(0, key))
         axis.set_axis_off()
         _key(axis, key, names, rows, chains.get(sweep, {}))
@@ -76,50 +90,79 @@ def _axes(made, left, bottom, width, height):
 
 
 def _panel(axis, names, rows):
-    for (arch,), points in grouped(rows, "arch").items():
+    archs = grouped(rows, "arch")
+    for i, ((arch,), points) in enumerate(archs.items()):
         points = sorted(points, key=lambda row: row["N"])
         colour, N = names.colour(arch), [row["N"] for row in points]
-        axis.plot(N, [row["error_mean"] for row in points], color=colour, marker=names.marker(arch))
+        size = 1 - 0.5 * i / len(archs)  # a curve that lies on another leaves some of it to be seen
+        look = {"color": colour, "marker": names.marker(arch), "markersize": 5.2 * size, "linewidth": 2 * size}
+        axis.plot(N, [row["error_mean"] for row in points], linestyle=_style(points), **look)
         for row in points:
             if row["mean_low"] is not None and row["mean_low"] > 0:
                 axis.plot([row["N"]] * 2, [row["mean_low"], row["mean_high"]], color=colour, linewidth=0.7, zorder=1.9)
     for row in rows:
-        if row["rank"] == 1 or row["beyond"] is False:
-            axis.plot(row["N"], row["error_mean"], **_ring(row["rank"] == 1))
+        if row["best"]:
+            axis.plot(row["N"], row["error_mean"], **RING)
     figures.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0])
 
 
-def _ring(best):
-    """How the best network at an N is marked, and one that the seeds do not tell from it."""
-    style = {"markeredgecolor": "black"} if best else {"markeredgecolor": "0.55"}
-    return {"marker": "o", "markersize": 8.5, "markerfacecolor": "none", "linestyle": "", "zorder": 4, **style}
+def _style(points):
+    """Dashed if several layers are learned."""
+    return (0, (2.2, 1.2)) if (points[0]["learned"] or 0) > 1 else "-"
+
+
+def _stacks(rows):
+    """At every N the best network, and those that the seeds do not tell from it."""
+    found = {}
+    for (N,), points in grouped(rows, "N").items():
+        shown = [row for row in points if row["best"] or row["beyond"] is False]
+        found[N] = sorted(shown, key=lambda row: row["rank"])
+    return found
+
+
+def _winners(axis, panel, names, rows):
+    """Above the panel, the marker of the best network at every N, and on it those that come close."""
+    stacks = _stacks(rows)
+    axis.set_xscale("log", base=2)
+    axis.set(xlim=panel.get_xlim(), ylim=(0, axis.bbox.height / axis.figure.dpi))
+    axis.set_axis_off()
+    for N, stack in stacks.items():
+        for i, row in enumerate(stack):
+            y, arch = (i + 0.5) * STEP, row["arch"]
+            axis.plot(N, y, color=names.colour(arch), marker=names.marker(arch), markersize=3.6)
+            if row["best"]:
+                axis.plot(N, y, **RING)
+    for i, text in enumerate(("best", "close")[: max(map(len, stacks.values()))]):
+        place = (panel.get_xlim()[0], (i + 0.5) * STEP)
+        axis.annotate(text, place, (-4, 0), textcoords="offset points", fontsize=6.5, ha="right", va="center_baseline")
 
 
 def _key(axis, height, names, rows, chains):
     """A line for each network: how it is drawn, its layers as boxes, and how many numbers it learns."""
-    boxes, end = (1.36, 2.8), WIDTH - 0.07
+    boxes, end = (1.34, 2.98), WIDTH - 0.07
+    small, grey = {"fontsize": 6.5, "va": "center_baseline"}, {"fontsize": 5.5, "va": "bottom", "color": "0.3"}
     archs = grouped(rows, "arch")
     heads = _heads([chains[arch] for (arch,) in archs if chains.get(arch)])
-    y = height - LINE / 2
+    y = height - LINE
     for i, name in enumerate(heads):
-        axis.text(_part(boxes, len(heads), i + 0.5), y, name, fontsize=6, ha="center", va="center", color="0.3")
-    axis.text(end, y, "learned", fontsize=6, ha="right", va="center", color="0.3")
+        text = "\n".join(textwrap.wrap(name, max(42 // len(heads), 4)))
+        axis.text(_part(boxes, len(heads), i + 0.5), y - 0.15 * LINE, text, ha="center", **grey)
+    axis.text(end, y - 0.15 * LINE, "$p$", ha="right", **{**grey, "fontsize": 6.5})
+    y += 0.2 * LINE
     for (arch,), points in archs.items():
         y -= LINE
-        axis.plot([0.1, 0.24, 0.38], [y] * 3, color=names.colour(arch), marker=names.marker(arch), markevery=[1])
-        axis.text(0.44, y, names.arch(arch), fontsize=6.5, va="center")
+        look = {"color": names.colour(arch), "marker": names.marker(arch), "markersize": 3.6}
+        axis.plot([0.1, 0.24, 0.38], [y] * 3, markevery=[1], linestyle=_style(points), **look)
+        axis.text(0.44, y, names.arch(arch), **small)
         _strip(axis, boxes, y, chains.get(arch, []), heads)
-        axis.text(end, y, _count(points[0]["p"]), fontsize=6.5, ha="right", va="center")
-    y -= 1.25 * LINE
-    place = 0.2
-    for best, text, step in ((True, "best", 0.5), (False, "not told from it by seeds", 1.42)):
-        axis.plot(place, y, **_ring(best))
-        axis.text(place + 0.11, y, text, fontsize=6.5, va="center")
-        place += step
-    for fill, text, step in ((KNOWN, "known", 0.52), (LEARNED, "learned", 0)):
+        axis.text(end, y, _count(points[0]["p"]), ha="right", **small)
+    y -= 1.3 * LINE
+    axis.plot(0.24, y, **RING)
+    axis.text(0.35, y, "best", **small)
+    axis.text(0.66, y, "close: seeds do not tell it apart", **small)
+    for place, fill, text in ((2.26, KNOWN, "known"), (2.81, LEARNED, "learned")):
         axis.add_patch(_box(place, y, 0.14, fill))
-        axis.text(place + 0.2, y, text, fontsize=6.5, va="center")
-        place += step
+        axis.text(place + 0.19, y, text, **small)
 
 
 def _heads(chains):
