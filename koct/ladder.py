@@ -115,6 +115,7 @@ def _contest(at):
     best = at[0][0]
     point = {"N": best["N"], **{key: best[key] for key in ("known", "p")}, "best": best["arch"]}
     point["error"], point["ties"] = best["error_mean"], [row["arch"] for row, _ in at[1:] if row["beyond"] is False]
+    point["rank_correlation"] = _rank_correlation([row["p"] for row, _ in at], [row["error_mean"] for row, _ in at])
     told = [entry for entry in at if entry[0]["known"] is not None]
     most = max((row["known"] for row, _ in told), default=0)
     more = [entry for entry in told if entry[0]["known"] == most]
@@ -130,6 +131,12 @@ def _contest(at):
         point["pairs_won"] = sum(exceeds(b[1], a[1]) is True for a, b in pairs)
         point["pairs_lost"] = sum(exceeds(a[1], b[1]) is True for a, b in pairs)
     return point
+
+
+def _rank_correlation(p, errors):
+    """Spearman's, of learned numbers and errors: 1 if learning less is always better; None if all learn as many."""
+    ranks = [[np.mean([2 * (b < a) + (b == a) for b in values]) for a in values] for values in (p, errors)]
+    return None if min(map(np.ptp, ranks)) == 0 else float(np.corrcoef(*ranks)[0, 1])
 
 
 def _winner(more, fewer):
