@@ -171,10 +171,11 @@ def test_the_verbs_make_figure_and_table_and_the_same_bytes_again(tmp_path):
         *("--budgets", files["budget"], "--out", str(table)),
     )
     text = table.read_text()
-    rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.startswith("$H = 8$")]
-    assert [row[1] for row in rows] == ["Few", "Two", "Sparse", "Dense"]
-    assert [row[2] for row in rows] == ["$100$", "$109$", "$5{,}000$", r"$1.00 \cdot 10^{6}$"]
-    assert [row[3] for row in rows] == ["weights", "weights, ramp filter", "backprojection", "M"]
+    rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.startswith(r"\quad ")]
+    assert [row[0].removeprefix(r"\quad ") for row in rows] == ["Few", "Two", "Sparse", "Dense"]
+    assert r"{$H = 8$ (A)} \\" in text
+    assert [row[1] for row in rows] == ["$100$", "$109$", "$5{,}000$", r"$1.00 \cdot 10^{6}$"]
+    assert [row[2] for row in rows] == ["weights", "weights, ramp filter", "backprojection", "M"]
     assert [row[-1] for row in rows] == ["$4$", "$64$", "--", "$1{,}024$"]
     compiles([text], tmp_path)
 
@@ -187,7 +188,7 @@ def test_a_study_without_a_ladder_says_so(tmp_path):
 
 @pytest.mark.parametrize(("study", "made"), [("surrogate", False), ("ladder", True), ("ladder-small", True)])
 def test_only_a_study_of_three_networks_plans_a_ladder(checkout, study, made):
-    jobs = checkout().plan("--config", f"study={study}")
+    jobs = checkout().plan("--config", f"study={study}", "memory_gb=1000")
     assert [rule in jobs for rule in ("ladder", "chains", "figure_ladder", "table_ladder")] == [made] * 4
 
 

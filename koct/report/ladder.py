@@ -211,16 +211,17 @@ def table(ladder_path, calibration_path, budget_path, out, spec=None):
     needed = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
     sweeps = grouped(rows, "sweep")
     targets = sorted({target for sweep, _, target in needed if (sweep,) in sweeps}, reverse=True)
-    body = []
+    body, width = [], 6 + len(targets)
     for (sweep,), group in sweeps.items():
         body += [r"\midrule"] if body else []
+        body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{{escaped(sweep_label(group[0]))}}} \\")
         for (arch,), points in grouped(group, "arch").items():
             if (sweep, arch) not in fitted:
                 raise KoctError(
                     f"{calibration_path} lacks {sweep} {arch}, which {ladder_path} has; {again(ladder_path)}"
                 )
             curve = fitted[sweep, arch]
-            cells = [escaped(sweep_label(points[0])), escaped(names.arch(arch)), tables.count(points[0]["p"], 99_999)]
+            cells = [rf"\quad {escaped(names.arch(arch))}", tables.count(points[0]["p"], 99_999)]
             cells += [_learned(chains.get(sweep, {}).get(arch))]
             cells += [tables.power_of_ten(curve[key]) for key in ("floor", "sigma")]
             cells += [_needed(needed, (sweep, arch, target)) for target in targets]
@@ -233,9 +234,9 @@ def table(ladder_path, calibration_path, budget_path, out, spec=None):
         r"$\mathrm{floor}$ and $\sigma$ of the calibrated bound; the $N$ that reaches a target mean error by the "
         r"forecast, or -- if it is out of reach; and the $N$ of the sweep at which the network has the smallest error.",
         label="tab:ladder",
-        columns="@{}llrlrr" + "r" * len(targets) + "l@{}",
+        columns="@{}lrlrr" + "r" * len(targets) + "l@{}",
         head=" & ".join(
-            ["Sweep", "Network", "$p$", "Learned", r"$\mathrm{floor}$", r"$\sigma$"]
+            ["Network", "$p$", "Learned", r"$\mathrm{floor}$", r"$\sigma$"]
             + [rf"$N_{{{head.strip('$')}}}$" for head in heads]
             + [r"best at $N$"]
         )
