@@ -15,6 +15,7 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from koct import cli
 from koct.contracts import Training
 from koct.device import CPU
 
@@ -153,6 +154,22 @@ def study(tmp_path_factory):
 def small_fanbeam(tmp_path_factory):
     """A fan-beam study of seconds. Tests leave it as they found it."""
     return finished(tmp_path_factory, "small_fanbeam", SMALL_FANBEAM)
+
+
+@pytest.fixture
+def koct(capsys, tmp_path, monkeypatch):
+    """(status, stdout, stderr) of a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KOCT_TRACEBACK", raising=False)
+
+    def run(*arguments):
+        try:
+            status = cli.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
+        return status, *capsys.readouterr()
+
+    return run
 
 
 def pytest_collection_modifyitems(items):

@@ -18,22 +18,6 @@ PILOT = ROOT / "docs" / "pilot.csv"
 
 
 @pytest.fixture
-def koct(capsys, tmp_path, monkeypatch):
-    """(status, stdout, stderr) of a command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KOCT_TRACEBACK", raising=False)
-
-    def run(*arguments):
-        try:
-            status = cli.main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            status = end.code
-        return status, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
 def failing(monkeypatch):
     """Make a verb raise something."""
 

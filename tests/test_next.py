@@ -13,7 +13,7 @@ from test_budget import koct
 from koct.errors import KoctError
 from koct.risk.budget import Forecast
 from koct.risk.next_runs import MOST_SEEDS, Cost, _Plans, plan, sizes
-from koct.risk.pilot import read_costs, read_pilots
+from koct.risk.pilot import PilotFile, read_pilots
 from koct.risk.runs import Pilot
 
 PILOT = ROOT / "docs/pilot.csv"
@@ -128,19 +128,19 @@ def test_a_plan_refuses_what_makes_no_sense(forecast, wrong, message):
 def test_the_cost_of_a_run_is_a_power_of_its_size(tmp_path):
     path = tmp_path / "pilot.csv"
     path.write_text(timed(lambda N: 0.5 * N**1.5))
-    column, runs = read_costs(path)
+    column, runs = PilotFile(path).costs()
     law = Cost.fitted(*runs["pilot"], column)
     assert (law.column, law.slope, law.scale) == ("seconds", pytest.approx(1.5), pytest.approx(0.5))
     assert law.of(100) == pytest.approx(500)
     assert Cost.fitted([4, 8], [2.0, 1.0], "cost").slope == 0
-    assert read_costs(PILOT) is None
+    assert PilotFile(PILOT).costs() is None
 
 
 def test_a_cost_of_zero_is_refused_by_row_and_column(tmp_path):
     path = tmp_path / "pilot.csv"
     path.write_text("N,error,cost\n4,0.2,1\n8,0.1,0\n")
     with pytest.raises(KoctError, match="row 2, column cost: '0' is not above 0"):
-        read_costs(path)
+        PilotFile(path).costs()
 
 
 # The command line

@@ -21,21 +21,6 @@ from koct.risk.next_runs import Cost
 PILOT = ROOT / "docs" / "pilot.csv"
 
 
-@pytest.fixture
-def koct(capsys, tmp_path, monkeypatch):
-    """(status, stdout, stderr) of a command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        try:
-            status = cli.main([str(argument) for argument in arguments])
-        except SystemExit as end:
-            status = end.code
-        return status, *capsys.readouterr()
-
-    return run
-
-
 def refused(found, *parts):
     status, out, err = found
     assert (status, out) == (2, "")

@@ -76,7 +76,7 @@ class Power(Law):
         return _above_floor(self._share[which], (N / pilot.N[-1]) ** -self._exponent[which])
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        return _normalised(_floors(self._share, priors.no_floor["power"]))
+        return _floors(self._share, priors.no_floor["power"])
 
 
 class Shifted(Law):
@@ -92,7 +92,7 @@ class Shifted(Law):
         return _above_floor(self._share[which], ratio ** -self._exponent[which])
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        return _normalised(_floors(self._share, priors.no_floor["pow4"]))
+        return _floors(self._share, priors.no_floor["pow4"])
 
 
 class Sigmoid(Law):
@@ -108,7 +108,7 @@ class Sigmoid(Law):
         return _above_floor(self._share[which], falling)
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        return _normalised(_floors(self._share, priors.no_floor["mmf4"]))
+        return _floors(self._share, priors.no_floor["mmf4"])
 
 
 class Broken(Law):
@@ -126,7 +126,7 @@ class Broken(Law):
         return -np.log(2) * (self._before[which] * (octaves - beyond + start) + self._after[which] * (beyond - start))
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        return _normalised(np.zeros(len(self._at)))
+        return np.full(len(self._at), -np.log(len(self._at)))
 
 
 class Rate(Law):
@@ -141,7 +141,7 @@ class Rate(Law):
         return _above_floor(self._share[which], rate(N) / rate(pilot.N[-1]))
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        return _normalised(_floors(self._share, priors.no_floor["power"]))
+        return _floors(self._share, priors.no_floor["power"])
 
 
 class Last(Law):
@@ -191,13 +191,9 @@ def _above_floor(share: FloatArray, falling: FloatArray) -> FloatArray:
 
 
 def _floors(share: FloatArray, none: float) -> FloatArray:
-    """Log probability of each share: `none` for a share of zero, and the rest for all others together."""
-    return np.where(share > 0, np.log1p(-none) - np.log(np.sum(share > 0)), np.log(none) - np.log(np.sum(share == 0)))
-
-
-def _normalised(log_weight: FloatArray) -> FloatArray:
-    flat = np.ravel(log_weight)
-    return flat - np.logaddexp.reduce(flat)
+    """Log probability of each shape: `none` for those without floor, and the rest for all others together."""
+    floored = np.ravel(share) > 0
+    return np.where(floored, np.log1p(-none) - np.log(np.sum(floored)), np.log(none) - np.log(np.sum(~floored)))
 
 
 LAWS: dict[str, Law] = {

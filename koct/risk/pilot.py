@@ -41,13 +41,6 @@ def read_pilots(
     return PilotFile(path).pilots(metric, sweep, higher, group, test_size)
 
 
-def read_costs(
-    path: str | PathLike[str], sweep: str | None = None
-) -> tuple[str, dict[str, NDArray[np.float64]]] | None:
-    """What `PilotFile.costs` gives of a file."""
-    return PilotFile(path).costs(sweep)
-
-
 class PilotFile:
     """A pilot study in a file; it is read once, so that it may be a pipe.
 
