@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import typing
+from abc import ABC
 from functools import cache
 from types import ModuleType
 
@@ -51,7 +52,10 @@ def module_of(source: str, kind: type) -> str:
 
 @cache
 def shipped(kind: type) -> tuple[str, ...]:
-    """The names that koct has: of the files with a class of this kind. Reads them without importing any."""
+    """The names that koct has: of the files with a class of this kind. Reads them without importing any.
+
+    A class with ABC among its bases is not one of them, but what several of them share.
+    """
     import ast
     from pathlib import Path
 
@@ -59,7 +63,8 @@ def shipped(kind: type) -> tuple[str, ...]:
     for path in sorted(Path(PACKAGE, FOLDERS[kind]).glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             bases = node.bases if isinstance(node, ast.ClassDef) else []
-            if any(isinstance(base, ast.Name) and base.id.endswith(kind.__name__) for base in bases):
+            names = [base.id for base in bases if isinstance(base, ast.Name)]
+            if any(name.endswith(kind.__name__) for name in names) and "ABC" not in names:
                 found.append(path.stem.replace("_", "-"))
     return tuple(found)
 
@@ -90,6 +95,6 @@ def _load(source: str, kind: type[Contract]) -> type[Contract]:
 
 
 def _classes(module: ModuleType, kind: type) -> list[type]:
-    """The classes of a kind that a module defines itself."""
+    """The classes of a kind that a module defines itself, except for base classes."""
     found = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, kind))
-    return [value for value in found if value.__module__ == module.__name__]
+    return [value for value in found if value.__module__ == module.__name__ and ABC not in value.__bases__]
