@@ -193,3 +193,18 @@ def test_the_study_of_the_dose_is_one_sweep_at_five_doses():
     assert len({yaml.safe_dump({**sweep, "photons": 0}) for sweep in sweeps}) == 1
     assert {"fanbeam", "parallelbeam"} <= set(registry.shipped(Problem))
     assert "ct" not in registry.shipped(Problem)
+
+
+def test_null_is_what_is_left_out():
+    """For the config and for the schema that editors use."""
+    from jsonschema import Draft202012Validator
+
+    from koct.workflow.docs import schema
+
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    sweep = config["sweeps"]["dose-free"]
+    for options in ({}, {"photons": None, "arc": None, "angles": None}):
+        entry = {key: value for key, value in sweep.items() if key != "photons"} | options
+        changed = {**config, "study": "dose", "studies": {"dose": ["free"]}, "sweeps": {"free": entry}}
+        assert read(changed)[0].problem.photons is None
+        assert Draft202012Validator(schema()).is_valid(changed)
