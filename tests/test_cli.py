@@ -289,7 +289,7 @@ def changed(spec, value, *path):
         (without(POOL, "sizes", "val"), "--spec: sizes has the keys ['test', 'train'], and must have train, val, test"),
         (changed(POOL, 5, "problem"), "--spec: problem = 5 must be an object with keys"),
         (changed(POOL, ["surrogate"], "problem", "source"), "--spec: problem.source = ['surrogate'] must be text"),
-        (changed(POOL, "../problems/surrogate", "problem", "source"), "must be one of fanbeam, parallelbeam, surrogate"),
+        (changed(POOL, "../problems/surrogate", "problem", "source"), "must be one of fanbeam, parallelbeam"),
         (changed(POOL, "a\0.py", "problem", "source"), "is not the path of a file"),
         (changed(POOL, "4", "problem", "options", "H"), "problem.H = '4' must be a whole number"),
         (changed(POOL, 4, "problem", "options", "h"), "problem.h is not a key of the config; known keys are H, V"),
