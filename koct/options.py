@@ -266,10 +266,18 @@ def dotted(path: Sequence[str | int]) -> str:
 
 def schema(options: Mapping[str, Option], closed: bool = True) -> dict[str, Any]:
     """JSON schema of a mapping of options; `closed` allows no other keys."""
-    properties = {name: {**_schema(o, o.kind), "description": o.description} for name, o in options.items()}
+    properties = {name: {**_or_null(o), "description": o.description} for name, o in options.items()}
     required = [name for name, o in options.items() if o.required]
     found = {"type": "object", "properties": properties, "required": required}
     return {**found, "additionalProperties": False} if closed else found
+
+
+def _or_null(wanted: Option) -> dict[str, Any]:
+    """An option whose default is None may be null."""
+    found = _schema(wanted, wanted.kind)
+    if wanted.default is None and "enum" in found:
+        return {**found, "enum": [*found["enum"], None]}
+    return {**found, "type": [found["type"], "null"]} if wanted.default is None else found
 
 
 def _schema(wanted: Option, kind: Any) -> dict[str, Any]:

@@ -275,7 +275,7 @@ def changed(spec, value, *path):
         (changed(POOL, ["surrogate"], "problem", "source"), "--spec: problem.source = ['surrogate'] must be text"),
         (
             changed(POOL, "../problems/surrogate", "problem", "source"),
-            "must be one of deblur, fanbeam, mri, pairs, surrogate",
+            "must be one of deblur, fanbeam, mri, pairs, parallelbeam, surrogate",
         ),
         (changed(POOL, "a\0.py", "problem", "source"), "is not the path of a file"),
         (changed(POOL, "4", "problem", "options", "H"), "problem.H = '4' must be a whole number"),

@@ -9,19 +9,19 @@ import numpy as np
 
 from koct.arrays import ArrayT
 from koct.operators.algebra import Operator, run_compiled
-from koct.operators.geometry import FanBeam
+from koct.operators.geometry import Scan
 
 if TYPE_CHECKING:
     import torch
 
 
 class Kernel(Operator):
-    """An operator of a fan-beam geometry whose loops are compiled: by Numba for the CPU, by Triton for CUDA.
+    """An operator of a geometry whose loops are compiled: by Numba for the CPU, by Triton for CUDA.
 
     Subclasses define `_cpu` and `_cuda` on batches, (batch, *domain) or for the adjoint (batch, *range), and `_table`.
     """
 
-    def __init__(self, geometry: FanBeam, domain: Iterable[int], range: Iterable[int]) -> None:
+    def __init__(self, geometry: Scan, domain: Iterable[int], range: Iterable[int]) -> None:
         super().__init__(domain, range)
         self.geometry = geometry
         self._tables: dict[tuple[object, ...], Any] = {}

@@ -1,4 +1,4 @@
-"""Fan-beam operators: forward projection, weighted backprojection, filtered backprojection (FBP), analytic weights.
+"""Operators of fan and parallel beam: forward projection, backprojection, filtered backprojection (FBP), weights.
 
 Do not confuse `Projector.T`, the exact adjoint of the forward projection, with `Backprojector`, the pixel-driven
 backprojection of FBP, which has an adjoint of its own. `algebra` says which kinds of arrays operators take.
@@ -15,25 +15,23 @@ from koct.errors import KoctError
 from koct.operators.algebra import Diagonal, Operator
 from koct.operators.compiled import Kernel
 from koct.operators.filters import RampFilter
-from koct.operators.geometry import FanBeam
+from koct.operators.geometry import RAYS, FanBeam, ParallelBeam, Scan
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RAYS", "Backprojector", "FanBeam", "Projector", "analytic_weights", "fbp"]
-
-RAYS = ("printed", "exact")
+__all__ = ["RAYS", "Backprojector", "FanBeam", "ParallelBeam", "Projector", "analytic_weights", "fbp"]
 
 
 class Projector(Kernel):
     """A, the forward projection from (H, H) images to (V, B) sinograms: bilinear samples, summed along every ray.
 
     A sinogram is in the unit of the image times mm. rays = "printed": 2H samples from the source to the detector, the
-    sampling behind the printed numbers, although neighbouring samples are several pixels apart. rays = "exact": the
-    line integral, in steps of half a pixel.
+    sampling behind the printed numbers, although neighbouring samples are several pixels apart; for the fan beam only.
+    rays = "exact": the line integral, in steps of half a pixel.
     """
 
-    def __init__(self, geometry: FanBeam, rays: str) -> None:
+    def __init__(self, geometry: Scan, rays: str = "exact") -> None:
         super().__init__(geometry, (geometry.H, geometry.H), (geometry.V, geometry.B))
         if rays not in RAYS:
             raise KoctError(f"rays = {rays!r} must be one of {', '.join(RAYS)}")
@@ -43,32 +41,8 @@ class Projector(Kernel):
         return {"rays": self.rays}
 
     def samples(self) -> tuple[np.ndarray, int]:
-        """The (V·B, 5) table of rays, and how many samples each ray has.
-
-        A ray is the row and column of its first sample, the steps in both directions to the next sample, all in pixels,
-        and the weight of a sample in mm.
-        """
-        g = self.geometry
-        pixel = 2 * g.radius / max(g.H - 1, 1)
-        reach = math.sqrt(2) * (g.radius + pixel)  # samples farther from the isocentre touch no pixel
-        c, s = np.cos(g.angles)[:, None], np.sin(g.angles)[:, None]
-        source = -g.source_isocentre * s, g.source_isocentre * c
-        along = g.source_detector * s + g.bins * c, g.bins * s - g.source_detector * c
-        length = np.broadcast_to(np.hypot(g.source_detector, g.bins), (g.V, g.B))
-        if self.rays == "printed":
-            step = np.full((g.V, g.B), 1 / (2 * g.H - 1))
-            first = math.floor((g.source_isocentre - reach) / length.max() * (2 * g.H - 1))
-            last = math.ceil((g.source_isocentre + reach) / g.source_detector * (2 * g.H - 1))
-            first, last = max(first, 0), min(last, 2 * g.H - 1)
-            count, start, weight = last - first + 1, first * step, length / (2 * g.H)
-        else:
-            count = math.ceil(2 * math.sqrt(2) * g.radius / (pixel / 2)) + 1
-            step = pixel / 2 / length
-            start = g.source_isocentre / length - (count - 1) / 2 * step
-            weight = np.full((g.V, g.B), pixel / 2)
-        x, y = ((origin + start * way + g.radius) / pixel for origin, way in zip(source, along, strict=True))
-        dx, dy = (step * way / pixel for way in along)
-        return np.stack([y, x, dy, dx, weight], axis=-1).reshape(-1, 5), count
+        """The (V·B, 5) table of rays, and how many samples each ray has: see `Scan.samples`."""
+        return self.geometry.samples(self.rays)
 
     def _table(self, dtype: Any, device: Any) -> tuple[Any, int]:
         rays, count = self.samples()
@@ -103,14 +77,15 @@ class Projector(Kernel):
 
 
 class Backprojector(Kernel):
-    """Aᵀ of the fan-beam network: pixel-driven backprojection from (V, B) sinograms to (H, H) images.
+    """Aᵀ of the networks: pixel-driven backprojection from (V, B) sinograms to (H, H) images.
 
     Every view is interpolated linearly between the centres of its bins, with zeros beyond the detector, and weighted by
-    (SI/U)² π/V, which has no unit: SI and U are the distances from the source to the isocentre and to the pixel, along
-    the central ray. It is not the adjoint of a forward projector; its own adjoint `.T` is exact.
+    what it stands for, π/V radians if the views cover the half circle; for the fan beam also by (SI/U)²: SI and U are
+    the distances from the source to the isocentre and to the pixel, along the central ray. It is not the adjoint of a
+    forward projector; its own adjoint `.T` is exact.
     """
 
-    def __init__(self, geometry: FanBeam) -> None:
+    def __init__(self, geometry: Scan) -> None:
         super().__init__(geometry, (geometry.V, geometry.B), (geometry.H, geometry.H))
 
     def _table(self, dtype: Any, device: Any) -> tuple[Any, ...]:
@@ -119,19 +94,22 @@ class Backprojector(Kernel):
             from koct.operators import kernels_cuda
 
             return kernels_cuda.backprojection_table(g, device)
-        half = (g.V + 1) // 2  # the other views are mirror images
-        shape = half, g.H, g.H
+        stored = (g.V + 1) // 2 if g.mirrored else g.V  # the other views are mirror images
+        shape = stored, g.H, g.H
         left, weight, share = np.empty(shape, np.uint16), np.empty(shape, dtype), np.empty(shape, dtype)
-        for view, angle in enumerate(g.angles[:half]):
+        for view, angle in enumerate(g.angles[:stored]):
             left[view], weight[view], share[view] = g.taps(angle)
         return left, weight, share
 
     def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
-        """Two images at a time, each with its mirror image, make four lanes; a single last image makes two."""
+        """Four lanes: two images at a time, each with its mirror image, or four images; a small rest makes two."""
         out = np.empty((len(x), *(self.domain if adjoint else self.range)), x.dtype)
-        run = self._scatter if adjoint else self._gather
-        for first in range(0, len(x), 2):
-            run(x[first : first + 2], out[first : first + 2])
+        if self.geometry.mirrored:
+            together, run = 2, self._scatter if adjoint else self._gather
+        else:
+            together, run = 4, self._scatter_each if adjoint else self._gather_each
+        for first in range(0, len(x), together):
+            run(x[first : first + together], out[first : first + together])
         return out
 
     def _gather(self, x: np.ndarray, out: np.ndarray) -> None:
@@ -163,6 +141,33 @@ class Backprojector(Kernel):
         out[:, :half] = bins[..., 0].transpose(2, 0, 1)
         out[:, : half - 1 : -1, ::-1] = bins[: V // 2, ..., 1].transpose(2, 0, 1)
 
+    def _gather_each(self, x: np.ndarray, out: np.ndarray) -> None:
+        """As `_gather`, for views that are not mirror images of each other."""
+        from koct.operators import kernels_cpu
+
+        (n, V, B), H = x.shape, self.geometry.H
+        lanes = 2 if n <= 2 else 4
+        views = np.zeros((V, B + 3, 2, lanes), x.dtype)
+        bins = views[:, :, 0]
+        bins[:, 1 : B + 1, :n] = x.transpose(1, 2, 0)
+        np.subtract(bins[:, 1:], bins[:, :-1], out=views[:, :-1, 1])
+        image = np.empty((H, H, lanes), x.dtype)
+        kernels_cpu.gather(views.reshape(V, -1), image.reshape(H, -1), *self.table(x.dtype), lanes)
+        out[:] = image[..., :n].transpose(2, 0, 1)
+
+    def _scatter_each(self, y: np.ndarray, out: np.ndarray) -> None:
+        from koct.operators import kernels_cpu
+
+        (n, H, _), (V, B) = y.shape, self.domain
+        lanes = 2 if n <= 2 else 4
+        image = np.zeros((H, H, lanes), y.dtype)
+        image[..., :n] = y.transpose(1, 2, 0)
+        views = np.empty((V, 2, B + 3, 2, lanes), y.dtype)
+        kernels_cpu.scatter(image.reshape(H, -1), views.reshape(V, 2, -1), *self.table(y.dtype), lanes)
+        views = views[:, 0] + views[:, 1]
+        bins = views[:, 1 : B + 1, 0] - views[:, 1 : B + 1, 1] + views[:, :B, 1]
+        out[:] = bins[..., :n].transpose(2, 0, 1)
+
     def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
         from koct.operators import kernels_cuda
 
@@ -178,24 +183,32 @@ class Backprojector(Kernel):
         return self._power_iteration(np.ones(self.domain), tol, max_iterations)
 
 
-def fbp(geometry: FanBeam) -> Operator:
+def fbp(geometry: Scan) -> Operator:
     """Filtered backprojection, from (V, B) line integrals to (H, H) images.
 
     In theory it inverts the `Projector` with rays = "exact": sinograms are in the unit of the image times mm.
     """
     g = geometry
-    ramp = RampFilter(g.V, g.B, width=g.bin * g.source_isocentre / g.source_detector)
-    return Backprojector(g) @ ramp @ Diagonal(analytic_weights(g))
+    return Backprojector(g) @ RampFilter(g.V, g.B, width=g.width) @ Diagonal(analytic_weights(g))
 
 
-def analytic_weights(geometry: FanBeam) -> np.ndarray:
-    """(V, B): Parker's weights for the half circle times the cosine of the fan angle, from which training starts."""
+def analytic_weights(geometry: Scan) -> np.ndarray:
+    """(V, B): Parker's weights times the cosine of the fan angle, from which training starts.
+
+    Where two views measure the same line from its two ends, their weights sum to one: for an arc of 180° and the fan
+    angle every line has its share. On a smaller arc some lines are never measured, and no weight makes up for them:
+    there the weights only avoid counting the others twice. The full circle has weights of one half. Parallel rays have
+    neither fan angle nor cosine, so their weights are one up to 180°. Uneven angles also weigh each view by its share.
+    """
     g = geometry
-    beta, gamma = g.angles[:, None], np.arctan2(g.bins, g.source_detector)[None, :]
-    overscan = 0.0  # angular range beyond the half circle, in radians
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rising = np.sin(np.pi / 4 * beta / (overscan - gamma)) ** 2
-        falling = np.sin(np.pi / 4 * (np.pi + 2 * overscan - beta) / (overscan + gamma)) ** 2
-    parts = [beta < 2 * (overscan - gamma), beta <= np.pi - 2 * gamma, beta <= np.pi + 2 * overscan]
-    parker = np.select(parts, [rising, np.ones_like(rising), falling], 0.0)
-    return parker * (g.source_detector / np.hypot(g.source_detector, g.bins))
+    beta, gamma = (g.angles - g.angles.min())[:, None], g.fan_angles[None, :]
+    if g.span == math.tau:
+        parker = np.full((g.V, g.B), 0.5)
+    else:
+        overscan = (g.span - np.pi) / 2  # half the angular range beyond the half circle, in radians
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rising = np.sin(np.pi / 4 * beta / (overscan - gamma)) ** 2
+            falling = np.sin(np.pi / 4 * (np.pi + 2 * overscan - beta) / (overscan + gamma)) ** 2
+        parts = [beta < 2 * (overscan - gamma), beta <= np.pi - 2 * gamma, beta <= np.pi + 2 * overscan]
+        parker = np.select(parts, [rising, np.ones_like(rising), falling], 0.0)
+    return parker * g.cosines * g.shares[:, None]

@@ -1,8 +1,8 @@
-"""The fan-beam loops for the CPU, compiled by Numba for one thread: more than twice as fast as SciPy's sparse products.
+"""The loops of fan and parallel beam for the CPU, compiled by Numba for one thread: twice as fast as sparse products.
 
-Two things make them fast. The views at angles β and π − β are mirror images of each other, so one entry of the table
-of taps serves both; their data lie side by side in memory. And the helpers below read all their values before they
-write any, so that LLVM can use vector instructions for values that lie side by side ("lanes").
+Two things make them fast. Fan-beam views at angles β and π − β are mirror images of each other, so one entry of the
+table of taps serves both; their data lie side by side in memory. And the helpers below read all their values before
+they write any, so that LLVM can use vector instructions for values that lie side by side ("lanes").
 """
 # mypy: allow-untyped-defs, allow-incomplete-defs
 

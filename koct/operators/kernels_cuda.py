@@ -1,4 +1,4 @@
-"""The fan-beam loops for CUDA, written in Triton, which is installed with torch.
+"""The loops of fan and parallel beam for CUDA, written in Triton, which is installed with torch.
 
 Only a few numbers are stored for every view or ray: the position of a pixel on the detector is computed where it is
 needed. A stored sparse matrix would have to be read from memory in every iteration, 1.5 GB at H = 512. Every sum has a
@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from koct.operators.geometry import FanBeam
+from koct.operators.geometry import Scan
 
 BLOCK = 128
 SEGMENTS = 8  # parts of an image that `backproject_transposed` sums at the same time
@@ -23,27 +23,16 @@ def to_device(array: np.ndarray, dtype: torch.dtype, device: torch.device) -> to
     return torch.as_tensor(np.ascontiguousarray(array), dtype=dtype, device=device)
 
 
-def backprojection_table(geometry: FanBeam, device: torch.device) -> tuple[torch.Tensor, bool]:
+def backprojection_table(geometry: Scan, device: torch.device) -> tuple[torch.Tensor, bool]:
     """What the kernels need to find pixels on the detector: a (V, 6) table, and whether to visit every pixel of a line.
 
-    The detector of a view runs more along x or more along y: `across` is the coordinate along that image axis and
-    `along` the one along the other axis, both in pixels from the centre. A pixel is seen (across·A + along·B)/U bins
-    from the centre of the detector, with U = 1 + across·C + along·D. The row of a view is A, B, C, D, whether the axes
-    are swapped, and π/V. Positions are differences of large numbers, so they are computed in float64; everything else
-    is computed in the precision of the data.
+    The row of a view is A, B, C, D, whether the axes are swapped (see `Scan.detector_lines`), and what a view stands
+    for in radians. Positions are differences of large numbers, so they are computed in float64; everything else is
+    computed in the precision of the data.
     """
-    g = geometry
-    pixel = 2 * g.radius / max(g.H - 1, 1)
-    c, s = np.cos(g.angles), np.sin(g.angles)
-    swapped = abs(s) > abs(c)
-    A, B, C, D = np.where(swapped, [s, c, -c, s], [c, s, s, -c])
-    # whether the position moves in one direction along every line, and whether every ray crosses every line
-    moves = (abs(A) * g.source_isocentre - g.radius * abs(A * D - B * C)).min() > 0
-    crosses = (g.source_detector / g.bin * abs(A) - (g.B + 1) / 2 * abs(C)).min() > 0
-    scale = pixel / g.source_isocentre
-    columns = [A * scale * g.source_detector / g.bin, B * scale * g.source_detector / g.bin, C * scale, D * scale]
-    views = np.stack([*columns, swapped, np.full(g.V, np.pi / g.V)], axis=1)
-    return to_device(views, torch.float64, device), not (moves and crosses)
+    lines, swapped, every_pixel = geometry.detector_lines()
+    views = np.stack([*lines, swapped, np.full(geometry.V, geometry.view_weight)], axis=1)
+    return to_device(views, torch.float64, device), every_pixel
 
 
 @triton.jit
@@ -115,7 +104,7 @@ def _scatter(images, out, views, batch, V, B, H, LINES, ALL: tl.constexpr, BLOCK
     tl.store(out + ((segment * batch + image) * V + v) * B + bins, total * tl.load(view + 5).to(T), mask=exists)
 
 
-def backproject(x: torch.Tensor, table: tuple[torch.Tensor, bool], geometry: FanBeam) -> torch.Tensor:
+def backproject(x: torch.Tensor, table: tuple[torch.Tensor, bool], geometry: Scan) -> torch.Tensor:
     """`Backprojector` on contiguous sinograms (batch, V, B)."""
     (views, _), g = table, geometry
     out = x.new_empty(len(x), g.H, g.H)
@@ -124,7 +113,7 @@ def backproject(x: torch.Tensor, table: tuple[torch.Tensor, bool], geometry: Fan
     return out
 
 
-def backproject_transposed(y: torch.Tensor, table: tuple[torch.Tensor, bool], geometry: FanBeam) -> torch.Tensor:
+def backproject_transposed(y: torch.Tensor, table: tuple[torch.Tensor, bool], geometry: Scan) -> torch.Tensor:
     """The transpose of `backproject`, on images (batch, H, H)."""
     (views, every_pixel), g = table, geometry
     images = torch.stack([y, y.transpose(1, 2)])
@@ -185,7 +174,7 @@ def _project_transposed(sinograms, out, rays, count, samples, H, BLOCK: tl.const
         tl.atomic_add(at + H + 1, v * u * value, mask=below & east)
 
 
-def project(x: torch.Tensor, rays: torch.Tensor, samples: int, geometry: FanBeam) -> torch.Tensor:
+def project(x: torch.Tensor, rays: torch.Tensor, samples: int, geometry: Scan) -> torch.Tensor:
     """`Projector` on contiguous images (batch, H, H); `rays` and `samples` are what `Projector.samples` returns."""
     g = geometry
     out = x.new_empty(len(x), g.V, g.B)
@@ -194,7 +183,7 @@ def project(x: torch.Tensor, rays: torch.Tensor, samples: int, geometry: FanBeam
     return out
 
 
-def project_transposed(y: torch.Tensor, rays: torch.Tensor, samples: int, geometry: FanBeam) -> torch.Tensor:
+def project_transposed(y: torch.Tensor, rays: torch.Tensor, samples: int, geometry: Scan) -> torch.Tensor:
     """The transpose of `project`, on contiguous sinograms (batch, V, B)."""
     g = geometry
     out = y.new_zeros(len(y), g.H, g.H)

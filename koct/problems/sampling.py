@@ -5,6 +5,7 @@ an image that is small as well.
 """
 
 import math
+from collections.abc import Sequence
 
 SOURCE, DETECTOR, BIN = 1000.0, 1500.0, 1.0  # mm: source to isocentre, source to detector, width of a bin
 CENTRE, AXIS = 0.5, 0.4  # how far out an ellipse has its centre, and its largest half axis, in halves of the image
@@ -17,8 +18,8 @@ def radius(B: int) -> float:
     return 0.5 * B * BIN * SOURCE / DETECTOR
 
 
-def sees_an_ellipse(H: int, V: int, B: int) -> bool:
-    """Whether any sample of any view touches a pixel that an ellipse can cover."""
+def sees_an_ellipse(H: int, V: int, B: int, arc: float | None = None, angles: Sequence[float] | None = None) -> bool:
+    """Whether any sample of any view touches a pixel that an ellipse can cover; `arc` and `angles` are in degrees."""
     last = 2 * H - 1
     half = radius(B)
     pixel = 2 * half / (H - 1)
@@ -41,11 +42,16 @@ def sees_an_ellipse(H: int, V: int, B: int) -> bool:
     far = (math.sqrt(2) * CENTRE + AXIS) * half + math.sqrt(2) * pixel
     reach = far * last / DETECTOR
     near = range(max(0, math.ceil(middle - reach)), min(last, math.floor(middle + reach)) + 1)
+    if angles is not None:
+        looked_at = [math.radians(angle) for angle in angles[:: 1 + V // VIEWS]]
+    else:
+        views = range(0, (V + 1) // 2 if arc is None else V, 1 + V // VIEWS)  # of 180°, the others are mirror images
+        step = math.radians(180 if arc is None else arc) / max(1, V if arc == 360 else V - 1)
+        looked_at = [view * step for view in views]
     for k in sorted(near, key=lambda k: abs(depth(k))):
         u = depth(k)
         offsets = [offset for bin in range(B) if math.hypot(u, offset := k / last * BIN * (bin - (B - 1) / 2)) < far]
-        for view in range(0, (V + 1) // 2, 1 + V // VIEWS):  # the others are mirror images
-            angle = math.pi * view / max(1, V - 1)
+        for angle in looked_at:
             c, s = math.cos(angle), math.sin(angle)
             if any(covered(u * s + offset * c, offset * s - u * c) for offset in offsets):
                 return True

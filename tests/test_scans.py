@@ -1,0 +1,219 @@
+"""Fan and parallel beams at any angles: adjoints, gradients, analytic line integrals, FBP, weights."""
+
+import math
+
+import numpy as np
+import pytest
+
+from koct.errors import KoctError
+from koct.operators.fanbeam import Backprojector, FanBeam, ParallelBeam, Projector, analytic_weights, fbp
+from koct.operators.filters import RampFilter
+from koct.operators.normal import backprojection_normal
+from koct.problems.phantoms import Ellipse, rasterise
+
+UNEVEN = (0.0, 7.0, 30.0, 31.5, 90.0, 120.0, 200.0)
+PARALLEL = [
+    ParallelBeam(9, 6, 11),
+    ParallelBeam(16, 5, 15, bin=0.7),
+    ParallelBeam(8, 7, 9, degrees=UNEVEN),
+    ParallelBeam(12, 9, 12, arc=360),
+    ParallelBeam(1, 1, 1),
+]
+ARCS = [
+    FanBeam(9, 6, 11, arc=90),
+    FanBeam(16, 5, 15, arc=270),
+    FanBeam(8, 7, 9, degrees=UNEVEN),
+    FanBeam(12, 9, 12, arc=360),
+    FanBeam(10, 6, 9, 60.0, 80.0, 2.5, arc=210),
+]
+
+
+def operators(geometry):
+    back = Backprojector(geometry)
+    return Projector(geometry), back, back @ RampFilter(geometry.V, geometry.B), fbp(geometry)
+
+
+@pytest.mark.parametrize("geometry", [*PARALLEL, *ARCS], ids=str)
+def test_adjoints_are_exact(geometry):
+    rng = np.random.default_rng(0)
+    for A in operators(geometry):
+        for n in (1, 2, 3, 5):  # lanes of two and of four
+            x, y = rng.standard_normal((n, *A.domain)), rng.standard_normal((n, *A.range))
+            Ax, Aty = A(x), A.T(y)
+            assert abs(np.vdot(Ax, y) - np.vdot(x, Aty)) <= 1e-12 * np.linalg.norm(Ax) * np.linalg.norm(y)
+            np.testing.assert_allclose(Ax[n - 1], A(x[n - 1]), rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(Aty[0], A.T(y[0]), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("geometry", [PARALLEL[0], PARALLEL[2], ARCS[0], ARCS[2]], ids=str)
+def test_torch_differentiates_through_every_beam(geometry):
+    torch = pytest.importorskip("torch", reason="torch is not installed: no gradients")
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    for device in devices:
+        for A in operators(geometry):
+            x = torch.randn((2, *A.domain), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+            assert torch.autograd.gradcheck(A, x.to(device).requires_grad_(), nondet_tol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "geometry", [*PARALLEL, *ARCS, ParallelBeam(128, 60, 128, bin=2 / 3), FanBeam(128, 60, 128, arc=200)], ids=str
+)
+def test_cpu_and_gpu_agree(geometry):
+    torch = pytest.importorskip("torch", reason="torch is not installed: no GPU to compare the CPU with")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use: nothing to compare the CPU with")
+    rng = np.random.default_rng(0)
+    for A in operators(geometry):
+        for operator in (A, A.T):
+            x = rng.standard_normal((3, *operator.domain))
+            for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
+                there = operator(torch.tensor(x, dtype=dtype, device="cuda")).cpu().double().numpy()
+                assert np.linalg.norm(there - operator(x)) <= tolerance * np.linalg.norm(operator(x))
+
+
+@pytest.mark.parametrize("geometry", [PARALLEL[0], PARALLEL[2], ARCS[1], ARCS[2], FanBeam(8, 6, 8)], ids=str)
+def test_backprojection_is_its_formula_pixel_by_pixel(geometry):
+    """Also for the views that are mirror images: linear interpolation, times what a view stands for."""
+    g = geometry
+    x = np.random.default_rng(1).standard_normal((g.V, g.B))
+    expected = np.zeros((g.H, g.H))
+    for view, beta in zip(x, g.angles, strict=True):
+        for row, y in enumerate(g.pixels):
+            for column, x_ in enumerate(g.pixels):
+                U = 1 + (x_ * np.sin(beta) - y * np.cos(beta)) / 1000 if isinstance(g, FanBeam) else 1
+                offset = (x_ * np.cos(beta) + y * np.sin(beta)) / U / g.width
+                near = np.maximum(1 - abs(offset + (g.B - 1) / 2 - np.arange(g.B)), 0)
+                expected[row, column] += g.span / g.V / U**2 * (near @ view)
+    np.testing.assert_allclose(Backprojector(g)(x), expected, rtol=1e-11, atol=1e-12)
+
+
+def ellipse_integrals(geometry, ellipse):
+    """The exact line integrals of an ellipse along parallel rays."""
+    g, r = geometry, geometry.radius
+    theta = g.angles[:, None]
+    (a, b), (cx, cy) = np.array(ellipse.axes) * r, np.array(ellipse.centre) * r
+    s = g.bins[None, :] - (cx * np.cos(theta) + cy * np.sin(theta))
+    width = (a * np.cos(theta - ellipse.angle)) ** 2 + (b * np.sin(theta - ellipse.angle)) ** 2
+    return ellipse.amplitude * 2 * a * b * np.sqrt(np.maximum(width - s * s, 0)) / width
+
+
+def smooth(ellipse, H, fine=9):
+    """The share of every pixel that an ellipse covers, by fine sampling, times its amplitude."""
+    big = np.pad(rasterise([ellipse], H * fine - (fine - 1)), fine // 2)
+    return big.reshape(H, fine, H, fine).mean(axis=(1, 3))
+
+
+BODY = [Ellipse(0.8, (0.2, -0.1), (0.35, 0.2), 0.6), Ellipse(0.5, (-0.3, 0.25), (0.15, 0.3), 2.0)]
+
+
+def test_an_ellipse_has_its_analytic_parallel_sinogram():
+    geometry = ParallelBeam(256, 24, 256, bin=2 / 3)
+    for ellipse in BODY:
+        expected = ellipse_integrals(geometry, ellipse)
+        error = (Projector(geometry)(smooth(ellipse, 256)) - expected) / expected.max()
+        assert np.sqrt(np.mean(error**2)) < 0.004
+        assert np.percentile(abs(error), 95) < 0.005  # but for rays that graze it
+
+
+def test_a_distant_source_is_a_parallel_beam():
+    """Also along the arc: angles mean the same, and so do bins at the isocentre."""
+    degrees = (0.0, 20.0, 75.0, 130.0, 250.0)
+    image = np.random.default_rng(0).random((2, 24, 24))
+    far = FanBeam(24, 5, 24, 1e8, 1e8, 1.0, degrees=degrees)
+    near = ParallelBeam(24, 5, 24, degrees=degrees)
+    np.testing.assert_allclose(Projector(far)(image), Projector(near)(image), rtol=1e-4, atol=1e-4)
+    sinogram = np.random.default_rng(1).random((2, 5, 24))
+    weight = far.view_weight / near.view_weight
+    np.testing.assert_allclose(Backprojector(far)(sinogram), weight * Backprojector(near)(sinogram), atol=1e-4)
+
+
+def test_fbp_of_an_analytic_parallel_sinogram():
+    geometry = ParallelBeam(128, 360, 128, bin=0.5)
+    truth = sum(smooth(ellipse, 128) for ellipse in BODY)
+    image = fbp(geometry)(sum(ellipse_integrals(geometry, ellipse) for ellipse in BODY))
+    assert 10 * np.log10(truth.max() ** 2 / np.mean((image - truth) ** 2)) > 32
+
+
+FULL = {
+    "fan, 180°": FanBeam(64, 180, 64),
+    "fan, short scan": FanBeam(64, 180, 64, arc=190),
+    "fan, 270°": FanBeam(64, 180, 64, arc=270),
+    "fan, full circle": FanBeam(64, 360, 64, arc=360),
+    "fan, own angles": FanBeam(64, 180, 64, degrees=tuple(190 * (np.arange(180) / 179) ** 1.5)),
+    "fan, own circle": FanBeam(64, 180, 64, degrees=tuple(np.arange(0.0, 360, 2))),
+    "parallel, 180°": ParallelBeam(64, 180, 64),
+    "parallel, 250°": ParallelBeam(64, 180, 64, arc=250),
+    "parallel, full circle": ParallelBeam(64, 360, 64, arc=360),
+    "parallel, own angles": ParallelBeam(64, 90, 64, degrees=tuple(np.arange(5.0, 185, 2))),
+}
+
+
+@pytest.mark.parametrize("geometry", FULL.values(), ids=FULL)
+def test_fbp_of_a_disc_has_the_right_mean(geometry):
+    """Whatever the arc, if it measures every line: redundant measurements are not counted twice."""
+    disc = smooth(Ellipse(1.0, (0.1, -0.15), (0.5, 0.5), 0.0), 64)
+    image = fbp(geometry)(Projector(geometry)(disc))
+    inside = smooth(Ellipse(1.0, (0.1, -0.15), (0.4, 0.4), 0.0), 64) > 0.99
+    assert image[inside].mean() == pytest.approx(1, abs=0.02)
+    assert image[inside].std() < 0.1
+
+
+@pytest.mark.parametrize("beam", [FanBeam, ParallelBeam])
+@pytest.mark.parametrize("arc", [1, 30, 90, 150])
+def test_a_limited_arc_breaks_nothing(beam, arc):
+    geometry = beam(32, 20, 32, arc=arc)
+    weights = analytic_weights(geometry)
+    assert ((weights >= 0) & (weights <= 1)).all()
+    assert weights.mean() > 0.95  # hardly any line is measured twice
+    assert np.isfinite(fbp(geometry)(np.ones((20, 32)))).all()
+
+
+@pytest.mark.parametrize("arc", [150, 180, 186, 200, 270, 359])
+def test_weights_of_a_line_measured_twice_sum_to_one(arc):
+    geometry = FanBeam(64, 4001, 64, arc=arc)
+    parker, gamma = analytic_weights(geometry) / geometry.cosines, geometry.fan_angles
+    for b in (*range(12), *range(52, 64)):  # where the weights rise slowly enough to be interpolated
+        for v in range(0, 4001, 43):
+            opposite = geometry.angles[v] + math.pi + 2 * gamma[b]
+            if opposite < geometry.angles[-1]:
+                other = np.interp(opposite, geometry.angles, parker[:, 63 - b])
+                assert parker[v, b] + other == pytest.approx(1, abs=5e-3)
+    assert parker.max() <= 1
+
+
+def test_angles_of_the_default_and_of_arcs():
+    np.testing.assert_array_equal(FanBeam(8, 5, 8).angles, np.linspace(0, np.pi, 5))
+    np.testing.assert_array_equal(FanBeam(8, 5, 8, arc=180).angles, np.linspace(0, np.pi, 5))
+    np.testing.assert_array_equal(np.rad2deg(FanBeam(8, 4, 8, arc=360).angles), [0, 90, 180, 270])
+    np.testing.assert_allclose(np.rad2deg(FanBeam(8, 4, 8, arc=90).angles), [0, 30, 60, 90])
+    np.testing.assert_allclose(np.rad2deg(ParallelBeam(8, 4, 8).angles), [0, 45, 90, 135])
+    np.testing.assert_array_equal(analytic_weights(ParallelBeam(8, 4, 8)), np.ones((4, 8)))
+    np.testing.assert_array_equal(analytic_weights(ParallelBeam(8, 4, 8, arc=360)), np.full((4, 8), 0.5))
+    assert ParallelBeam(8, 4, 8).view_weight == math.pi / 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"arc": 0}, "arc = 0 must be above 0"),
+        ({"arc": 361}, "at most 360"),
+        ({"arc": 90, "degrees": (0, 1, 2)}, "exclude each other"),
+        ({"degrees": (0, 1)}, "2 angles for V = 3 views"),
+        ({"degrees": (0, 1, 1)}, "angles that differ"),
+        ({"degrees": (0, 1, 360)}, "less than 360"),
+        ({"bin": -1}, "bin = -1 must be a length above 0"),
+        ({"B": 2**16}, "B = 65536 must be at most 65533"),
+    ],
+)
+def test_a_bad_geometry_is_named(arguments, message):
+    with pytest.raises(KoctError, match=message):
+        ParallelBeam(**{"H": 8, "V": 3, "B": 8, **arguments})
+    with pytest.raises(KoctError, match="rays = 'printed' exist for the fan beam only"):
+        Projector(ParallelBeam(8, 3, 8), "printed")(np.ones((8, 8)))
+
+
+@pytest.mark.parametrize("geometry", [PARALLEL[1], ARCS[1]], ids=str)
+def test_the_normal_matrix_is_that_of_the_operator(geometry):
+    back, ramp = Backprojector(geometry), RampFilter(geometry.V, geometry.B)
+    R = (back @ ramp).matrix()
+    np.testing.assert_allclose(backprojection_normal(back, ramp), R.T @ R, rtol=1e-10, atol=1e-12)
