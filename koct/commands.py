@@ -243,6 +243,17 @@ VERBS = {
             OUT,
         ],
     ),
+    "table-conditions": (
+        verbs.table_conditions,
+        "what dose, arc and other conditions do to the number of samples, in LaTeX",
+        [
+            _file("--curves", "what `calibrate` wrote"),
+            _file("--calibration", "what `calibrate` wrote"),
+            _file("--budgets", "what `budgets` wrote"),
+            REPORT,
+            OUT,
+        ],
+    ),
     "bound": (
         verbs.bound,
         "the risk bound of a layered network, layer by layer",

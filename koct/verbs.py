@@ -223,6 +223,12 @@ def table_ladder(ladder, calibration, budgets, spec, out):
     report.table(ladder, calibration, budgets, out, spec)
 
 
+def table_conditions(curves, calibration, budgets, spec, out):
+    from koct.report import conditions
+
+    conditions.table(curves, calibration, budgets, out, spec)
+
+
 def bound(network, samples, trivial):
     from koct.report.bound import format_table
     from koct.risk.bound import Network, read_network

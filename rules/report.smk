@@ -124,6 +124,28 @@ rule table_ladder:
         " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule table_conditions:
+    input:
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+        budget=rules.budget.output,
+    output:
+        update("results/table_conditions.tex"),
+    log:
+        "results/logs/table_conditions.log",
+    benchmark:
+        "results/benchmarks/table_conditions.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-conditions"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-conditions --curves {input.curves} --calibration {input.calibration}"
+        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule figure_recons:
     input:
         fits=jobs.first_fits,

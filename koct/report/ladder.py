@@ -224,9 +224,9 @@ def table(ladder_path, calibration_path, budget_path, out, spec=None):
             cells = [rf"\quad {escaped(names.arch(arch))}", tables.count(points[0]["p"], 99_999)]
             cells += [_learned(chains.get(sweep, {}).get(arch))]
             cells += [tables.power_of_ten(curve[key]) for key in ("floor", "sigma")]
-            cells += [_needed(needed, (sweep, arch, target)) for target in targets]
+            cells += [tables.needed(needed, (sweep, arch, target)) for target in targets]
             body.append(" & ".join([*cells, _ranges(group, points)]) + r" \\")
-    heads = [f"${target:g}$" if target >= 1e-4 else tables.power_of_ten(target) for target in targets]
+    heads = [tables.short(target) for target in targets]
     tables.write(
         out,
         Stamp(spec or {}, made_from(ladder_path, calibration_path, budget_path)),
@@ -250,12 +250,6 @@ def _learned(chain):
     if not chain:
         return "--"
     return escaped(", ".join(layer["name"].removeprefix("learned ") for layer in chain if layer["p"]) or "none")
-
-
-def _needed(needed, key):
-    if key not in needed or needed[key] is None:
-        return "--"
-    return tables.count(needed[key], 999_999)
 
 
 def _ranges(group, points):

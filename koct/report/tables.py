@@ -217,6 +217,16 @@ def count(value, plain=99):
     return f"${value:,}$".replace(",", "{,}") if value <= plain else power_of_ten(value)
 
 
+def short(value):
+    """A target: as it is written in a config down to 0.0001, as a power of ten below."""
+    return f"${value:g}$" if value >= 1e-4 else power_of_ten(value)
+
+
+def needed(answers, key):
+    """The planner's N from {(sweep, arch, target): N}, or -- if the target is out of reach or was not asked for."""
+    return "--" if answers.get(key) is None else count(answers[key], 999_999)
+
+
 def memory(size):
     """Bytes in KiB, MiB or GiB (powers of 1024), three digits."""
     scaled = [(size / 1024**power, unit) for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB"))]

@@ -39,3 +39,22 @@ def order(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> list[Stretch]:
         else:
             found.append(Stretch(n, n, below))
     return found
+
+
+def overtaken(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> float | None:
+    """The N from which on curve 1 (`other`) is below curve 0 (`error`); None if it is not at the largest N.
+
+    Between two N of the curves by lines in the logarithms of N and error. The smallest N if it is below everywhere.
+    """
+    last = order(N, error, other)[-1]
+    if last.below != 1:
+        return None
+    points = sorted(zip(np.asarray(N).tolist(), np.asarray(error, float), np.asarray(other, float), strict=True))
+    i = [n for n, *_ in points].index(last.first)
+    if i == 0:
+        return float(last.first)
+    (n0, *errors0), (n1, *errors1) = points[i - 1 : i + 1]
+    if min(*errors0, *errors1) <= 0:  # no logarithm
+        return float(n1)
+    before, after = (np.log(b / a) for a, b in (errors0, errors1))
+    return float(n0 * (n1 / n0) ** (before / (before - after)))

@@ -25,6 +25,7 @@ MODULES = {
     "table-theory": ("koct.report.theory",),
     "ladder": ("koct.ladder",),
     "table-ladder": ("koct.report.ladder",),
+    "table-conditions": ("koct.report.conditions",),
     "figure-ladder": ("koct.report.ladder",),
     "figure-sweeps": ("koct.report.figures",),
     "figure-theory": ("koct.report.theory",),

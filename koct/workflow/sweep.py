@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -102,3 +102,12 @@ class Sweep:
         count = len(self.lambdas) if arch.uses_lambdas else 1
         problem = self.problem
         return Workload(problem.x_size, problem.y_size, self.pairs_of(N), self.sizes_in_pairs, count, layers)
+
+
+def compared(study: Iterable[Sweep]) -> bool:
+    """Whether sweeps of one problem and size differ in the conditions of the measurement."""
+    families: dict[Any, set[Any]] = {}
+    for sweep in study:
+        H, V, B = (getattr(sweep.problem, key, None) for key in ("H", "V", "B"))
+        families.setdefault((sweep.problem.source, H), set()).add((sweep.problem.label, V, B))
+    return any(len(conditions) > 1 for conditions in families.values())
