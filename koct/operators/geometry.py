@@ -160,7 +160,7 @@ class Scan(ABC):
     @property
     def pixels(self) -> np.ndarray:
         """(H,): the centres of the pixels in mm, the same along x and y."""
-        return np.linspace(-self.radius, self.radius, self.H)
+        return np.linspace(-self.radius, self.radius, self.H) if self.H > 1 else np.zeros(1)
 
     def taps(self, angle: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How each pixel interpolates in a view, padded by one zero before and two after: left, weight, share (H, H).
