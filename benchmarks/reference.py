@@ -1,8 +1,9 @@
-"""Run a study from nothing and keep its tables and figures, with what made them, as results/reference.
+"""Run a study from nothing and keep its tables and figures, with what made them, below results/reference.
 
     python benchmarks/reference.py --study full --profile profiles/gpu
 
-Wants a checkout without results, so that the wall time is that of the whole study.
+The study `full` is results/reference itself, any other has a folder of its own in it. Wants a checkout without results,
+so that the wall time is that of the whole study.
 """
 
 import argparse
@@ -20,12 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "untrained.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
+KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
 FIGURES = [
     "fig_recons_H128.png",
     "fig_recons_H256.png",
     "fig_recons_H512-exact.png",
     "fig_sweeps.png",
     "fig_theory.png",
+    "fig_ladder.png",
 ]
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
@@ -46,9 +49,11 @@ def main():
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     wall = time.perf_counter() - started
     kept = [name for name in KEPT + FIGURES if (results / name).exists()]
-    folder = results / "reference"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder = results / "reference" / ("" if arguments.study == "full" else arguments.study)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink()
     for name in kept:
         shutil.copy(results / name, folder / name)
     about = {

@@ -182,15 +182,26 @@ def test_what_does_not_go_together_is_one_sentence(name, options, message):
 
 def test_labels_say_the_conditions():
     problem = changed(BEAMS[1], photons=1e4, electronic=5.0, arc=90.0, truncation=0.25)
-    assert problem.label == "parallel beam, 10000 photons, electronic noise 5, arc 90°, 0.25 of the detector truncated"
+    assert problem.label == "parallel beam, 10,000 photons, electronic noise 5, arc 90°, 0.25 of the detector truncated"
     assert BEAMS[0].label == "fan beam, exact rays"
 
 
-def test_the_study_of_the_dose_is_one_sweep_at_five_doses():
+@pytest.mark.parametrize(
+    ("study", "photons", "arcs"),
+    [
+        ("dose", [300, 1e3, 3e3, 1e4, 1e5, None, None, None, None], [None] * 6 + [150, 120, 90]),
+        ("dose-small", [1e3, 1e4, 1e5, None], [None] * 4),
+    ],
+)
+def test_the_sweeps_of_a_study_of_the_dose_differ_in_dose_and_arc_alone(study, photons, arcs):
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    sweeps = [config["sweeps"][name] for name in config["studies"]["dose"]]
-    assert [sweep["photons"] for sweep in sweeps] == [1e3, 1e4, 1e5, 1e6, None]
-    assert len({yaml.safe_dump({**sweep, "photons": 0}) for sweep in sweeps}) == 1
+    sweeps = [config["sweeps"][name] for name in config["studies"][study]]
+    assert [sweep["photons"] for sweep in sweeps] == photons
+    assert [sweep.get("arc") for sweep in sweeps] == arcs
+    assert len({yaml.safe_dump({**sweep, "photons": 0, "arc": 0}) for sweep in sweeps}) == 1
+
+
+def test_the_base_of_ct_problems_is_no_problem():
     assert {"fanbeam", "parallelbeam"} <= set(registry.shipped(Problem))
     assert "ct" not in registry.shipped(Problem)
 
@@ -202,7 +213,7 @@ def test_null_is_what_is_left_out():
     from koct.workflow.docs import schema
 
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    sweep = config["sweeps"]["dose-free"]
+    sweep = config["sweeps"]["no-noise"]
     for options in ({}, {"photons": None, "arc": None, "angles": None}):
         entry = {key: value for key, value in sweep.items() if key != "photons"} | options
         changed = {**config, "study": "dose", "studies": {"dose": ["free"]}, "sweeps": {"free": entry}}

@@ -69,7 +69,7 @@ class CTProblem(Problem, ABC):
     def conditions(self) -> str:
         """Those that are not the default, in the words of a table, each behind a comma."""
         said = [
-            self.photons is not None and f"{self.photons:g} photons",
+            self.photons is not None and f"{self.photons:,.0f} photons",
             self.electronic and f"electronic noise {self.electronic:g}",
             self.photons is not None and self.attenuation != WATER and f"attenuation {self.attenuation:g}/mm",
             self.arc is not None and f"arc {self.arc:g}°",

@@ -92,5 +92,11 @@ def _head(names, targets, archs, others, label):
     if others:
         spans.append(rf"\multicolumn{{{len(others)}}}{{c@{{}}}}{{{label} below}}")
         rules.append(rf"\cmidrule(l){{{start}-{start + len(others) - 1}}}")
-    columns = [escaped(names.arch(arch)) for arch in archs * len(targets) + others]
+    columns = [_stacked(escaped(names.arch(arch))) for arch in archs * len(targets) + others]
     return " & ".join(spans) + r" \\" + "\n" + " ".join(rules) + "\n" + " & ".join(["Conditions", *columns]) + r" \\"
+
+
+def _stacked(text):
+    """Words below one another, since columns of numbers are narrow."""
+    lines = text.replace(" ", r"\\")
+    return rf"\shortstack[r]{{{lines}}}" if lines != text else text
