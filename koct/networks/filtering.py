@@ -141,13 +141,13 @@ class Moments:
     def __init__(self, known: Filtered, x: Array, y: Array, normal_of_R: Array):
         self.known = known
         self.normal = known.normal(normal_of_R)
-        self.second: Any = 0
+        self.second = zeros_like(self.normal)
         self.mixed: Any = 0
         self.energy = 0.0
         for rows in blocks(len(x), 4 * (x.shape[1] + y.shape[1])):
             X, Y = double(x[rows]), double(y[rows])
             sinograms = X.reshape(-1, known.views, known.bins)
-            self.second = self.second + X.T @ X
+            self.second += X.T @ X
             self.mixed = self.mixed + _views_first(sinograms, True) @ _views_first(known.adjoint(Y), False)
             self.energy += float((Y * Y).sum())
 

@@ -111,7 +111,7 @@ class KOFilter(Architecture):
         pairs, size = work.N * (work.x_size + work.y_size), work.x_size
         if self.ridge:
             rounds = work.lambdas * min(self.rounds, 20) * (size**3 / 3 + (4 * work.y_size**0.5 + 20) * size**2)
-            return learned_filter.added(learned_filter.of_moments(work), Cost(rounds, 16 * size**2, 16 * size**2))
+            return learned_filter.added(learned_filter.of_moments(work), Cost(rounds, 8 * size**2, 16 * size**2))
         steps = (self.iterations or 0) * (self.batch or 0)
         return Cost(steps * 1.2 * work.layers.operations, 6 * pairs, 4 * pairs)
 

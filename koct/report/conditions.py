@@ -43,7 +43,8 @@ def table(curves_path, calibration_path, budget_path, out, spec=None):
         out,
         Stamp(spec or {}, made_from(curves_path, calibration_path, budget_path)),
         caption="What the conditions of the measurement do to the number of samples: the $N$ that reaches a target "
-        "mean error by the forecast, or -- if it is out of reach. Right, the $N$ from which on "
+        "mean error by the forecast, -- if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
+        "Right, the $N$ from which on "
         f"{label} has a smaller error than another network; between the $N$ of the sweep, errors are interpolated.",
         label="tab:conditions",
         columns="@{}l" + "r" * (width - 1) + "@{}",

@@ -232,7 +232,8 @@ def table(ladder_path, calibration_path, budget_path, out, spec=None):
         Stamp(spec or {}, made_from(ladder_path, calibration_path, budget_path)),
         caption=r"Networks between known and learned: how many numbers $p$ they learn, and in which layers; "
         r"$\mathrm{floor}$ and $\sigma$ of the calibrated bound; the $N$ that reaches a target mean error by the "
-        r"forecast, or -- if it is out of reach; and the $N$ of the sweep at which the network has the smallest error.",
+        r"forecast, -- if it is out of reach, the smallest $N$ of the sweep if that is enough; and the $N$ of the "
+        r"sweep at which the network has the smallest error.",
         label="tab:ladder",
         columns="@{}lrlrr" + "r" * len(targets) + "l@{}",
         head=" & ".join(
