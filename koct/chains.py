@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from koct import registry
 from koct.blame import blamed
@@ -14,6 +14,9 @@ from koct.files import read_json, write_json
 from koct.networks.chains import relu
 from koct.spec import decode_problem
 from koct.stamps import Stamp, again, made_from
+
+if TYPE_CHECKING:
+    from koct.risk.bound import Network
 
 
 def write(spec: Mapping[str, Any], shared: str | None, path: str) -> None:
@@ -47,3 +50,21 @@ def read(paths: Sequence[str]) -> dict[str, dict[str, list[dict[str, Any]]]]:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise KoctError(f"{path} has no chains of networks; {again(path)}") from None
     return found
+
+
+def network(path: str, arch: str, constants: Mapping[str, float]) -> Network:
+    """One of the networks in a file that `write` made, with the same C, n and kappa for all of its learned layers."""
+    from koct import norms
+
+    if not str(path).endswith(".json"):
+        raise KoctError(f"--arch {arch}: {path} is not a results/chains/SWEEP.json; give one, or omit --arch")
+    content, _ = read_json(path)
+    try:
+        chains = {str(name): [ChainLayer(**layer) for layer in chain] for name, chain in content["chains"].items()}
+    except (KeyError, TypeError, AttributeError):
+        raise KoctError(f"{path} has no chains of networks; give a results/chains/SWEEP.json") from None
+    if arch not in chains:
+        raise KoctError(f"--arch {arch}: {path} has the networks {', '.join(chains)}; take one of them")
+    if not chains[arch]:
+        raise KoctError(f"--arch {arch}: the network does not say which of its layers are known; take another")
+    return norms.network(chains[arch], **constants)

@@ -259,6 +259,10 @@ VERBS = {
         "the risk bound of a layered network, layer by layer",
         [
             ("network", {"metavar": "NETWORK.yaml", "help": "its layers; docs/how-many-samples.md shows one"}),
+            _optional("--arch", "a network of a sweep, where the file is results/chains/SWEEP.json", metavar="NAME"),
+            _optional("--C", "with --arch, the Barron constant of its learned layers", type=_number, metavar="C"),
+            _optional("--n", "with --arch, their approximation width", type=_number, metavar="n"),
+            _optional("--kappa", "with --arch, their squared error per parameter", type=_number, metavar="K"),
             ("--samples", {"type": _whole, "metavar": "N", "help": "training samples"}),
             _optional(
                 "--trivial",

@@ -229,11 +229,21 @@ def table_conditions(curves, calibration, budgets, spec, out):
     conditions.table(curves, calibration, budgets, out, spec)
 
 
-def bound(network, samples, trivial):
+def bound(network, arch, C, n, kappa, samples, trivial):
     from koct.report.bound import format_table
     from koct.risk.bound import Network, read_network
 
-    read = read_network(network)
+    constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
+    if arch is not None:
+        from koct import chains
+
+        read = chains.network(network, arch, constants)
+    elif constants:
+        raise KoctError("--C, --n and --kappa go with --arch; in a YAML file write them behind each learned layer")
+    elif network.endswith(".json"):
+        raise KoctError(f"{network} has the layers of several networks; choose one with --arch")
+    else:
+        read = read_network(network)
     print(format_table(read if trivial is None else Network(read.layers, trivial), samples), end="")
 
 

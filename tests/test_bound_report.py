@@ -7,8 +7,10 @@ from conftest import ROOT
 
 from koct.cli import main
 from koct.errors import KoctError
+from koct.files import write_json
 from koct.report.bound import format_table
 from koct.risk.bound import Layer, Network, read_network
+from koct.stamps import Stamp
 
 FILE = """\
 layers:
@@ -113,3 +115,49 @@ def test_the_trivial_error_of_the_command_line(capsys):
         status, text = koct(f"--trivial={value}")
         assert status == 2
         assert "trivial" in text
+
+
+# The networks of a sweep
+
+
+def chains_file(folder):
+    chain = [
+        {"name": "weights", "lipschitz": 1.0, "p": 80},
+        {"name": "filter", "lipschitz": 0.5, "p": 0},
+        {"name": "backprojection", "lipschitz": 4.0, "p": 0},
+    ]
+    path = folder / "H8.json"
+    write_json(path, {"sweep": "H8", "chains": {"ko": chain, "untold": []}}, Stamp({}))
+    return path
+
+
+def test_the_bound_applies_to_a_network_of_a_sweep_as_it_stands(koct, tmp_path):
+    path = chains_file(tmp_path)
+    constants = ("--C", 0.5, "--n", 64, "--kappa", 1e-3)
+    status, out, _ = koct("bound", path, "--arch", "ko", *constants, "--samples", 256)
+    assert not status
+    layers = [Layer("weights", 1.0, False, C=0.5, n=64, p=80, kappa=1e-3), Layer("filter", 0.5, True)]
+    assert out == format_table(Network([*layers, Layer("backprojection", 4.0, True)]), 256)
+    status, out, _ = koct("bound", path, "--arch", "ko", "--samples", 256)
+    assert "C = 0 is assumed for weights" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "has the layers of several networks; choose one with --arch"),
+        (["--arch", "fc"], "has the networks ko, untold; take one of them"),
+        (["--arch", "untold"], "does not say which of its layers are known; take another"),
+        (["--C", "0.5"], "--C, --n and --kappa go with --arch"),
+    ],
+)
+def test_a_file_of_chains_wants_one_of_its_networks(koct, tmp_path, arguments, message):
+    status, _, err = koct("bound", chains_file(tmp_path), *arguments, "--samples", 256)
+    assert status
+    assert message in err
+
+
+def test_a_file_of_ones_own_has_no_networks_to_choose_from(koct):
+    status, _, err = koct("bound", ROOT / "docs/network.yaml", "--arch", "ko", "--samples", 256)
+    assert status
+    assert "network.yaml is not a results/chains/SWEEP.json; give one, or omit --arch" in err

@@ -77,7 +77,7 @@ def _read(module: str) -> Module:
 
 def _data_files(path: Path, words: Iterable[str]) -> list[Path]:
     """The data files beside a module that it names."""
-    names = {word[1:-1] for word in words if word[1:-1].endswith(DATA)}
+    names = {word[1:-1] for word in words if word[1:-1].endswith(DATA) and "/" not in word}
     return [path.with_name(name) for name in sorted(names) if path.with_name(name).is_file()]
 
 
