@@ -45,6 +45,8 @@ class Data(Training):
 
     @cached_property
     def N(self) -> int:  # type: ignore[override]
+        if not self.cell.problem.has_groups:  # the pool need not be opened
+            return self.cell.N
         return self.pool.pairs_of("train", self.cell.N)
 
     @cached_property

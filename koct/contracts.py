@@ -177,6 +177,10 @@ class Problem(Configured, ABC):
         return type(self).layers is not Problem.layers
 
     @property
+    def has_groups(self) -> bool:
+        return type(self).groups is not Problem.groups
+
+    @property
     def has_shared(self) -> bool:
         return type(self).shared is not Problem.shared
 
