@@ -114,6 +114,7 @@ def stacked(arrays: Any, axis: int = 0) -> Any:
 
 
 def to_numpy(array: Any) -> np.ndarray:
+    """An array of any device as a NumPy array."""
     return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
 
 

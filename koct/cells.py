@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from koct import device, metrics
+from koct.arrays import gram_matrix, to_numpy
 from koct.blame import blamed, line_of
 from koct.contracts import Array, Layer, Network, Part, Problem, Training
 from koct.errors import KoctError
@@ -44,6 +45,8 @@ class Data(Training):
 
     @cached_property
     def N(self) -> int:  # type: ignore[override]
+        if not self.cell.problem.has_groups:  # the pool need not be opened
+            return self.cell.N
         return self.pool.pairs_of("train", self.cell.N)
 
     @cached_property
@@ -110,7 +113,7 @@ class Data(Training):
     def predict(self, network: Network, part: Part, count: int | None = None) -> np.ndarray:
         """Flat images of a part of the pool, as a NumPy array."""
         x = self.read("x", part, count)
-        predicted = device.get(network.predict(self.device.put(x)))
+        predicted = to_numpy(network.predict(self.device.put(x)))
         if np.shape(predicted) != (len(x), self.cell.problem.y_size):
             arch = self.cell.arch
             where = line_of(arch, "fit") if arch else line_of(self.cell.problem, "layers")
@@ -202,7 +205,7 @@ def write_fit(path: str, stamp: Stamp, network: Network, write: bool = True) -> 
     """Write what was learned; of several processes all go through the blocks, and one writes."""
     state = network.state()
     if not any(isinstance(value, Blocks) for value in state.values()):
-        arrays = {name: np.asarray(device.get(value)) for name, value in state.items()}
+        arrays = {name: to_numpy(value) for name, value in state.items()}
         size = sum(array.nbytes for array in arrays.values())
         if size > LARGEST_RECORD:
             raise KoctError(
@@ -220,7 +223,7 @@ def write_fit(path: str, stamp: Stamp, network: Network, write: bool = True) -> 
         return
     with record_writer(path, stamp, blocks.length, **{name: (blocks.dtype, blocks.shape)}) as (file, _):
         for block in blocks.blocks:
-            array = np.ascontiguousarray(device.get(block), blocks.dtype)
+            array = np.ascontiguousarray(to_numpy(block), blocks.dtype)
             _check_finite(name, array)
             file.write(array.data)
 
@@ -301,9 +304,7 @@ def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:
 
 def write_gram(problem: Problem, pool: str, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Write the Gram matrix of a pool's training measurements; every cell uses a corner of it."""
-    from koct.arrays import gram_matrix
-
     spec = spec or {"problem": encode_problem(problem, layers=False)}
     place = device.choose() if problem.device == "auto" else device.CPU
     matrix = gram_matrix(place.put(Pool(pool, problem, spec.get("seed")).x("train")))
-    write_array(path, device.get(matrix), Stamp(spec, made_from(pool)))
+    write_array(path, to_numpy(matrix), Stamp(spec, made_from(pool)))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from koct import registry
 from koct.blame import blamed
 from koct.cells import checked_layers, read_shared
 from koct.contracts import Architecture, ChainLayer, Problem
 from koct.errors import KoctError
 from koct.files import read_json, write_json
 from koct.networks.chains import relu
-from koct.spec import decode_problem
+from koct.spec import decode_arch, decode_problem
 from koct.stamps import Stamp, again, made_from
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def write(spec: Mapping[str, Any], shared: str | None, path: str) -> None:
     """Write the chain of every architecture that `spec` has under `chained`, by name; empty where it tells none."""
     problem = decode_problem(spec["problem"])
     with blamed(problem.source, *spec["archs"]):
-        archs = [registry.architecture(arch["source"]).from_values(arch["options"]) for arch in spec["chained"]]
+        archs = [decode_arch(arch) for arch in spec["chained"]]
         layers = checked_layers(problem, read_shared(shared, problem)) if problem.has_layers else ()
         found = {arch.name: [layer._asdict() for layer in operators(arch, problem, layers)] for arch in archs}
     stamp = Stamp(dict(spec), made_from(*([shared] if shared else [])))

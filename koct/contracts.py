@@ -95,6 +95,7 @@ class Problem(Configured, ABC):
     nonnegative: ClassVar[bool] = False  # networks then end in a ReLU
     validation_metric: ClassVar[str] = "mse"  # the error on the validation pairs that chooses λ: a file of koct/metrics
     interpolates: ClassVar[bool] = False  # whether the last known layer is a `Backprojector`, with two taps per view
+    complex_samples: ClassVar[bool] = False  # whether the last axis of x is real and imaginary part of a measurement
     pictured: ClassVar[bool] = True  # whether a study draws its reconstructions, where y is a two-dimensional image
 
     @property
@@ -174,6 +175,10 @@ class Problem(Configured, ABC):
     @property
     def has_layers(self) -> bool:
         return type(self).layers is not Problem.layers
+
+    @property
+    def has_groups(self) -> bool:
+        return type(self).groups is not Problem.groups
 
     @property
     def has_shared(self) -> bool:

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from koct.arrays import is_torch
 from koct.errors import KoctError
 
 CHOICES = ("auto", "cpu", "cuda")
@@ -46,11 +45,6 @@ class Device:
 
 
 CPU = Device("cpu")
-
-
-def get(array: Any) -> Any:
-    """An array of any device as a NumPy array."""
-    return array.detach().cpu().numpy() if is_torch(array) else array
 
 
 def choose() -> Device:

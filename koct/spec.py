@@ -36,8 +36,7 @@ class Cell(NamedTuple):
     @classmethod
     def decode(cls, spec: Mapping[str, Any]) -> Cell:
         spec = told(spec, "the cell")
-        arch: Architecture = _decode(registry.architecture, "arch", spec["arch"])
-        problem = decode_problem(spec["problem"])
+        arch, problem = decode_arch(spec["arch"]), decode_problem(spec["problem"])
         return cls(spec["sweep"], problem, arch, spec["N"], spec["seed"], tuple(spec["lambdas"]))
 
 
@@ -65,6 +64,12 @@ def encode_problem(problem: Problem, layers: bool) -> dict[str, Any]:
         "source": problem.source,
         "options": {name: value for name, value in problem.values().items() if name in chosen},
     }
+
+
+def decode_arch(spec: Mapping[str, Any]) -> Architecture:
+    """Options that change no result, and that a job was not told of, are None."""
+    arch: Architecture = _decode(registry.architecture, "arch", spec)
+    return arch
 
 
 def decode_problem(spec: Mapping[str, Any]) -> Problem:

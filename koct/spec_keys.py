@@ -73,6 +73,7 @@ KINDS = {
     "problem": COMPONENT,
     "arch": COMPONENT,
     "archs": [TEXT],
+    "chained": [COMPONENT],
     "N": COUNT,
     "seed": SEED,
     "seeds": [SEED],

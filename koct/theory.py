@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from koct import cells, metrics
-from koct.arrays import blocks
+from koct.arrays import blocks, to_numpy
 from koct.contracts import Array
-from koct.device import get
 from koct.errors import KoctError
 from koct.files import write_json
 from koct.metrics.curve import CurveMetric
@@ -102,7 +101,7 @@ def _metric(metric: CurveMetric, pairs: Pairs) -> Callable[[np.ndarray], float |
     module = metrics.load(metric.column)
     if metric.column != "mse" and not hasattr(module, "scale"):
         return lambda errors: None
-    scale = np.ones(pairs.N) if metric.column == "mse" else module.scale(get(pairs.y))
+    scale = np.ones(pairs.N) if metric.column == "mse" else module.scale(to_numpy(pairs.y))
     power = 1 if metric.column == "mse" else 0.5
 
     def of(errors: np.ndarray) -> float:

@@ -157,6 +157,13 @@ def small_fanbeam(tmp_path_factory):
 
 
 @pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def koct(capsys, tmp_path, monkeypatch):
     """(status, stdout, stderr) of a command in an empty folder."""
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,10 @@ import pytest
 from test_ladder import FANBEAM, PROBLEMS, SURROGATE, fit, pairs
 
 from koct import norms, registry
+from koct.contracts import Architecture, Problem
+from koct.errors import KoctError
 from koct.networks import chains, pixelwise
+from koct.networks.filtering import split_filter
 
 
 def counts(H, V, B):
@@ -24,6 +27,46 @@ def test_chains_count_the_parameters_of_their_networks(problem):
         chain = registry.architecture(name)().chain(problem, data.layers)
         assert network.parameters == sum(layer.p for layer in chain) == p
         assert (chain[-1].name == "ReLU") == problem.nonnegative
+
+
+OPTIONS = {
+    "fanbeam": {"H": 8, "V": 6, "B": 8, "rays": "exact"},
+    "parallelbeam": {"H": 8, "V": 6, "B": 8},
+    "surrogate": {"H": 8, "V": 5, "B": 8, "tikhonov": 0.1},
+    "mri": {"H": 8, "spokes": 4, "samples": 8},
+    "mri with a phase": {"H": 8, "spokes": 4, "samples": 8, "phase": 1.0},
+    "deblur": {"H": 8, "blur": 0.5},
+}
+NO_FILTERS = {("mri", name) for name in ("filter", "filters", "ko-filter")}
+NO_TAPS = {(name, "taps") for name in ("surrogate", "mri", "deblur")}
+
+
+def test_chains_count_what_networks_learn_on_every_problem():
+    assert {name.split()[0] for name in OPTIONS} == set(registry.shipped(Problem)) - {"pairs"}
+    refused = set()
+    for name, options in OPTIONS.items():
+        problem = registry.problem(name.split()[0])(**options)
+        data = pairs(problem, lambdas=(1.0,))
+        for source in registry.shipped(Architecture):
+            arch = registry.architecture(source)
+            if arch.launch != "process":
+                continue  # it fits what `fc` fits, and says so below
+            if list(arch().check(problem)):
+                refused.add((problem.name, source))
+                continue
+            (network,) = fit(source, data).values()
+            learned = sum(layer.p for layer in arch().chain(problem, data.layers))
+            assert learned == network.parameters, (name, source)
+    assert refused == NO_FILTERS | NO_TAPS
+
+
+def test_learned_filters_refuse_complex_measurements():
+    problem = registry.problem("mri")(**OPTIONS["mri"])
+    for _, source in NO_FILTERS:
+        (message,) = registry.architecture(source)().check(problem)
+        assert message.startswith("the measurements of the problem mri are complex, and learned filters are for real")
+    with pytest.raises(KoctError, match="weights are of complex measurements"):  # if a problem does not say so
+        split_filter(problem.layers({}))
 
 
 def bound_of(name, problem, **constants):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from koct.contracts import ChainLayer, Layer, Problem
@@ -39,6 +40,8 @@ def dense(problem: Problem) -> list[ChainLayer]:
 
 
 def learned_weights(layers: Sequence[Layer], problem: Problem) -> ChainLayer:
-    """One learned weight per measurement, which starts from the problem's weights or from one."""
+    """One learned weight per measurement, real or complex, which starts from the problem's weights or from one."""
     weights, _ = split(layers)
-    return ChainLayer("weights", norm(weights) if weights else 1.0, problem.x_size)
+    if weights is None:
+        return ChainLayer("weights", 1.0, problem.x_size)
+    return ChainLayer("weights", norm(weights), math.prod(weights.operator.weights.shape))

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from koct.arrays import to_numpy
 from koct.contracts import Training
-from koct.device import get
 from koct.errors import KoctError
 from koct.networks import shards
 from koct.networks.checkpoints import Checkpoints
@@ -112,7 +112,7 @@ def smallest_eigenvalue(data: Training, ranks: Ranks) -> float:
     found = 0.0
     with ranks.together():
         if ranks.rank == 0 and data.gram is not None:
-            gram = get(data.gram)
+            gram = to_numpy(data.gram)
             if len(gram) < data.N or not np.isfinite(gram).all():
                 raise KoctError("the Gram matrix is not that of the pool; give that of the pool")
             found = max(0.0, float(np.linalg.eigvalsh(gram)[0]))

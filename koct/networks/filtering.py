@@ -14,6 +14,7 @@ import numpy as np
 
 from koct.arrays import blocks, copy, double, index, like, stacked, zeros_like
 from koct.contracts import Array, Layer
+from koct.errors import KoctError
 from koct.networks.linear import Design
 from koct.operators.algebra import Diagonal, Operator
 from koct.operators.chain import product
@@ -45,6 +46,8 @@ def split_filter(layers: Sequence[Layer]) -> tuple[np.ndarray, np.ndarray, Seque
     weights, spectrum, rest = np.ones(shape), np.ones(shape[-1] // 2 + 1), list(layers)
     if isinstance(rest[0].operator, Diagonal) and len(rest) > 1:
         weights = np.array(rest.pop(0).operator.weights, float)
+        if weights.shape != shape:
+            raise KoctError("the known weights are of complex measurements, and learned filters are for real ones")
     first = rest[0].operator
     if isinstance(first, RampFilter) and first.width is None and len(rest) > 1:
         spectrum = np.fft.rfftfreq(shape[-1])

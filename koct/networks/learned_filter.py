@@ -117,6 +117,11 @@ class FilterNetwork(Network):
 def check_problem(problem: Problem) -> Iterable[str]:
     if not problem.has_layers:
         yield f"the problem {problem.name} has no known layers to learn with; take another architecture"
+    if problem.complex_samples:
+        yield (
+            f"the measurements of the problem {problem.name} are complex, and learned filters are for real ones; take "
+            "another architecture"
+        )
 
 
 def check_size(problem: Problem, instead: str) -> Iterable[str]:

@@ -126,6 +126,7 @@ class CTProblem(Problem, ABC):
         import numpy as np
 
         from koct import device
+        from koct.arrays import to_numpy
         from koct.problems.phantoms import pack
         from koct.streams import TorchStream
 
@@ -139,7 +140,7 @@ class CTProblem(Problem, ABC):
             for first in range(0, held, CHUNK):
                 count = min(CHUNK, held - first)
                 ellipses = np.stack([pack(draw(stream), MOST_ELLIPSES) for _ in range(count)])
-                x = device.get(A(place.put(self.decode(ellipses))))
+                x = to_numpy(A(place.put(self.decode(ellipses))))
                 yield part, self.measured(x, number, first), ellipses
             print(f"{part}: {held} phantoms", flush=True)
 

@@ -23,6 +23,8 @@ TAPS = 144  # points of the grid that a sample is interpolated from
 
 
 class MRI(Problem):
+    complex_samples = True
+
     H: int = option("image height and width in pixels", minimum=4)
     spokes: int = option("number of radial spokes, equally spaced over 180°", minimum=1)
     samples: int = option(

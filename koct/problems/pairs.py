@@ -172,6 +172,7 @@ class Pairs(Problem):
         import numpy as np
 
         from koct import device
+        from koct.arrays import to_numpy
         from koct.operators.fanbeam import Projector
         from koct.problems.slices import image
 
@@ -180,7 +181,7 @@ class Pairs(Problem):
 
         def read(places: np.ndarray) -> tuple[Any, Any]:
             images = np.stack([image(paths[i], self.y_shape[0]) for i in places])
-            return device.get(A(place.put(images))), images
+            return to_numpy(A(place.put(images))), images
 
         return read
 

@@ -15,13 +15,15 @@ from koct.errors import KoctError
 from koct.report import tables
 from koct.workflow import paths
 from koct.workflow.jobs import Jobs
-from tests.conftest import ROOT, TINY
+from tests.conftest import ROOT, TINY, TINY_SWEEP
 from tests.faults import mutations
 
 GARBAGE = ["", ".", "-", "--", "-1", "nan", "inf", "-inf", "1e999", "1e-999", "0", "9" * 400, "x", "é", "$", "%s"]
 GARBAGE += ["\udcff", "\ud800", "a\0b", "a" * 300, "none/at/all", "results", "results/", "results/cells.parquet"]
 GARBAGE += ["pilot.csv/x", "{}", "[]", "null", "{", "[" * 100_000, '{"code": 1}', "--out", "--spec", "--help"]
 GARBAGE += ["--target=", "--json=1", "--x", "@x"]
+ARCHS = ("ko", "filter", "fc")  # three make a ladder
+STUDY = {**TINY, "sweeps": {"T4": {**TINY_SWEEP, "archs": list(ARCHS)}}}
 LARGEST = 1000  # of the numbers in a spec: a problem of any size is a valid one
 
 
@@ -31,14 +33,14 @@ class Bug(Exception):
 
 def stages():
     """The command lines that make a study, in order, and those of the other verbs."""
-    jobs, pools, shared = Jobs(TINY), [paths.pool("T4", seed) for seed in (1, 2)], paths.shared("T4")
+    jobs, pools, shared = Jobs(STUDY), [paths.pool("T4", seed) for seed in (1, 2)], paths.shared("T4")
     seed = {number: SimpleNamespace(sweep="T4", seed=str(number)) for number in (1, 2)}
     yield from (["pool", "--spec", jobs.pool_spec(seed[i]), "--out", pools[i - 1]] for i in (1, 2))
     yield ["known", "--spec", jobs.problem_spec("known")(seed[1]), "--out", shared]
     yield ["normal", "--spec", jobs.problem_spec("normal")(seed[1]), "--inputs", shared, "--out", paths.normal("T4")]
     yield ["gram", "--spec", jobs.gram_spec(seed[1]), "--pool", pools[0], "--out", paths.gram("T4", 1)]
     fits = {}
-    for arch in ("ko", "fc"):
+    for arch in ARCHS:
         for N in (4, 8):
             for number in (1, 2):
                 cell = {"sweep": "T4", "arch": arch, "N": str(N), "seed": str(number)}
@@ -54,7 +56,7 @@ def stages():
     yield ["untrained", "--spec", jobs.untrained_spec(seed[1]), *untrained]
     (apart,) = (SimpleNamespace(sweep="T4", seed=str(sweep.theory_seed)) for sweep in jobs.study)
     yield ["pool", "--spec", jobs.pool_spec(apart), "--out", paths.pool("T4", apart.seed)]
-    for arch in ("ko", "fc"):
+    for arch in ARCHS:
         wanted = SimpleNamespace(sweep="T4", arch=arch)
         predicted = ["--inputs", *jobs.theory_input(wanted), "--out", paths.theory("T4", arch)]
         yield ["theory", "--spec", jobs.theory_spec(wanted), *predicted]
@@ -65,6 +67,9 @@ def stages():
     yield ["collect-theory", "--spec", jobs.theories_spec(), "--out", theory]
     yield ["calibrate", cells, "--spec", jobs.calibration_spec(), "--curves", curves, "--calibration", calibration]
     yield ["budgets", cells, "--theory", theory, "--spec", jobs.budget_spec(), "--out", budget]
+    yield ["chains", "--shared", shared, "--spec", jobs.chains_spec(seed[1]), "--out", paths.chains("T4")]
+    ladder, outputs = "results/ladder.parquet", ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
+    yield ["ladder", cells, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
     yield ["norms", "--out", "results/norms.json"]
     yield ["table-calibration", calibration, "--out", "results/table_calibration.tex"]
     yield ["table-scaling", "--curves", curves, "--calibration", calibration, "--out", "results/table_scaling.tex"]
@@ -75,6 +80,9 @@ def stages():
     yield ["figure-sweeps", *tables, "--theory", theory, "--out", "results/fig_sweeps.png"]
     yield ["figure-theory", theory, "--out", "results/fig_theory.png"]
     yield ["table-theory", "--theory", theory, "--cells", cells, "--out", "results/table_theory.tex"]
+    yield ["figure-ladder", ladder, "--spec", jobs.report_spec("figure-ladder"), "--out", "results/fig_ladder.png"]
+    read = ["--ladder", ladder, "--calibration", calibration, "--budgets", budget]
+    yield ["table-ladder", *read, "--spec", jobs.report_spec("table-ladder"), "--out", "results/table_ladder.tex"]
     drawn = ["--fits", fits["ko", 4, 1], fits["fc", 4, 1], "--pool", pools[0], "--shared", shared]
     yield ["figure-recons", *drawn, "--out", "results/fig_recons.png"]
     yield ["bound", "network.yaml", "--samples", "256"]

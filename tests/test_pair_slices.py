@@ -1,0 +1,134 @@
+"""Pairs from a folder of CT slices in DICOM: images, sinograms and known layers, and what is refused."""
+
+import shutil
+
+import numpy as np
+from pair_files import PAIRS, SIZES, SWEEP, ct, get_testdata_file, patients, said
+
+from koct import cells
+from koct.contracts import Sizes
+from koct.errors import KoctError
+from koct.operators import chain
+from koct.operators.fanbeam import FanBeam, Projector, fbp
+from koct.problems import pools, slices
+from koct.workflow.jobs import Jobs
+
+
+def test_a_slice_is_cropped_averaged_and_in_units_of_water(folder):
+    pixels = np.full((8, 12), 1024)  # 0 HU
+    pixels[:, :2] = 3000  # cropped away
+    pixels[0, 4:8] = [24, 1024, 2024, 2024]  # -1000, 0, 1000, 1000 HU
+    pixels[4:6, 4:6] = -2000  # padding, below air
+    ct(folder / "a.dcm", "p", pixels)
+    found = slices.image("a.dcm", 4)
+    assert found.dtype == np.float32
+    expected = np.ones((4, 4))
+    expected[0, 1:3] = [(0 + 1 + 1 + 1) / 4, (2 + 2 + 1 + 1) / 4]
+    expected[2, 1] = 0
+    corner = np.linspace(-1, 1, 4)[:, None] ** 2 + np.linspace(-1, 1, 4) ** 2 > 1
+    np.testing.assert_allclose(found, np.where(corner, 0, expected), atol=1e-6)
+
+
+def test_averages_keep_the_mean_where_parts_cut_pixels():
+    for n, H in ((7, 3), (128, 32), (5, 5), (9, 2)):
+        means = slices.averages(n, H)
+        np.testing.assert_allclose(means.sum(axis=1), 1)
+        np.testing.assert_allclose(means.sum(axis=0), H / n)
+    np.testing.assert_array_equal(slices.averages(5, 5), np.eye(5))
+
+
+def test_a_folder_of_slices_gives_sinograms_by_patient(folder):
+    patients(folder / "ct")
+    (folder / "ct/LICENSE.txt").write_text("not a slice")
+    (folder / "ct/DICOMDIR").write_text("neither")
+    problem = PAIRS(data="ct", H=8, V=6, B=8)
+    assert len(problem.files()) == 22
+    assert not list(problem.check((1,), SIZES))
+    pools.make(problem, 1, SIZES, "pool.npy")
+    pool = pools.Pool("pool.npy", problem, 1)
+    assert pool.groups == {"train": [2] * 6, "val": [2] * 2, "test": [2] * 3}
+    A = Projector(FanBeam(8, 6, 8), "exact")
+    images = pool.y("train").reshape(-1, 8, 8)
+    np.testing.assert_allclose(A(images).reshape(12, -1), pool.x("train"), rtol=1e-5)
+    whole = {slices.image(path, 8).tobytes() for path in problem.files()}
+    assert {image.tobytes() for image in images} <= whole
+    alone = PAIRS(data="ct", H=8, V=6, B=8, group="SOPInstanceUID")
+    assert not list(alone.check((1,), Sizes(train=18, val=2, test=2)))
+    assert alone.groups(1, SIZES)["train"] == [1] * 6
+
+
+def test_the_known_layers_are_filtered_backprojection(folder):
+    patients(folder / "ct", 3)
+    problem = PAIRS(data="ct", H=16, V=24, B=16)
+    sinogram = np.random.default_rng(0).random(problem.x_shape)
+    image = sinogram
+    for layer in cells.checked_layers(problem, {}):
+        image = layer.operator(image)
+    np.testing.assert_allclose(image, fbp(FanBeam(16, 24, 16))(sinogram), rtol=1e-10)
+    _, R = chain.split([layer.operator for layer in problem.layers({})])
+    np.testing.assert_allclose(problem.normal_matrix({}), chain.normal_matrix(R), rtol=1e-5, atol=1e-8)
+
+
+def test_slices_that_do_not_fit_are_one_sentence(folder):
+    patients(folder / "ct")
+    good = {"data": "ct", "H": 8, "V": 6, "B": 8}
+    assert "H is missing; a folder of DICOM slices needs it: add it" in said(data="ct")
+    assert "H = 64 is more than the 16 pixels of the slices in ct; take at most 16" in said(**{**good, "H": 64})
+    assert "B = 9999 makes the image so wide" in said(**{**good, "B": 9999})
+    assert "group = 'Nonsense' is not in ct/p0/0.dcm; give a DICOM keyword" in said(**good, group="Nonsense")
+    (folder / "empty").mkdir()
+    assert "data = 'empty' has no DICOM files" in said(**{**good, "data": "empty"})
+    patients(folder / "single", 1, 4)
+    assert "group: all pairs are of p0, and training, validation and test need a group each" in said(
+        **{**good, "data": "single"}
+    )
+
+    def planted(name, make, message):
+        path = folder / "ct/z" / name
+        path.parent.mkdir(exist_ok=True)
+        make(path)
+        text = said(**good)
+        assert text.startswith("config: sweeps.mine.data")
+        assert message in text
+        path.unlink()
+
+    planted("a.dcm", lambda p: ct(p, "q"), "has slices of 16 × 16 pixels (ct/p0/0.dcm) and of 128 × 128 pixels (ct/z/a")
+    planted("b.dcm", lambda p: p.write_bytes(b"\0" * 500), "ct/z/b.dcm is not a DICOM file, or damaged; copy it again")
+    whole = (folder / "ct/p0/0.dcm").read_bytes()
+    planted("c.dcm", lambda p: p.write_bytes(whole[:-180]), "ct/z/c.dcm is damaged: it ends before its pixels do")
+    planted("d.dcm", lambda p: p.write_bytes(whole[:400]), "ct/z/d.dcm is ")
+    mr = get_testdata_file("MR_small.dcm", download=False)
+    planted("e.dcm", lambda p: shutil.copy(mr, p), "ct/z/e.dcm is no CT slice in Hounsfield units; remove it")
+    planted("f.dcm", lambda p: ct(p, "q", NumberOfFrames=2), "ct/z/f.dcm is in colour or has several frames")
+    plan = get_testdata_file("rtplan.dcm", download=False)
+    planted("g.dcm", lambda p: shutil.copy(plan, p), "ct/z/g.dcm is no image: it has no Rows; remove it")
+
+
+def test_damaged_slices_never_end_in_another_error(folder):
+    """Bytes of a slice changed or cut at random: an image, or a KoctError."""
+    patients(folder / "ct", 3, 1)
+    path = folder / "ct/p0/0.dcm"
+    whole, rng = path.read_bytes(), np.random.default_rng(5)
+    problem, refused = PAIRS(data="ct", H=8, V=6, B=8), 0
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 30):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged[: rng.integers(100, len(whole) + 1)])
+        try:
+            if not list(problem.check((1,), Sizes(train=1, val=1, test=1))):
+                assert np.isfinite(slices.image(str(path), 8)).all()
+        except KoctError:
+            refused += 1
+    assert refused < 60
+
+
+def test_many_files_are_one_entry_of_a_spec(folder):
+    patients(folder / "ct", 60)
+    entry = {**SWEEP, "data": "ct", "H": 8, "V": 6, "B": 8}
+    settings = {"study": "s", "studies": {"s": ["mine"]}, "sweeps": {"mine": entry}}
+    before = Jobs(settings)._pool_spec("mine")
+    assert '"files": {"120 files": "' in before
+    assert Jobs(settings)._pool_spec("mine") == before
+    (folder / "ct/p7/1.dcm").write_bytes((folder / "ct/p7/1.dcm").read_bytes()[:-2] + b"\7\7")
+    assert Jobs(settings)._pool_spec("mine") != before
