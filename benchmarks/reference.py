@@ -2,6 +2,8 @@
 
     python benchmarks/reference.py --study full --profile profiles/gpu
 
+    python benchmarks/reference.py --study full --redraw      # its figures and tables alone, from its Parquet files
+
 The study `full` is results/reference itself, any other has a folder of its own in it. Wants a checkout without results,
 so that the wall time is that of the whole study.
 """
@@ -30,6 +32,21 @@ FIGURES = [
     "fig_theory.png",
     "fig_ladder.png",
 ]
+CURVES, CALIBRATION = ["--curves", "{folder}/curves.parquet"], ["--calibration", "{folder}/calibration.parquet"]
+BUDGETS, CELLS = ["--budgets", "{folder}/budget.parquet"], ["--cells", "{folder}/cells.parquet"]
+THEORY, UNTRAINED = ["--theory", "{folder}/theory.parquet"], ["--untrained", "{folder}/untrained.parquet"]
+DRAWN = [
+    ("table_calibration.tex", "table-calibration", CALIBRATION[1:]),
+    ("table_scaling.tex", "table-scaling", [*CURVES, *CALIBRATION]),
+    ("table_fullscale.tex", "table-fullscale", []),
+    ("table_budget.tex", "table-budget", BUDGETS[1:]),
+    ("table_theory.tex", "table-theory", [*THEORY, *CELLS]),
+    ("table_ladder.tex", "table-ladder", ["--ladder", "{folder}/ladder.parquet", *CALIBRATION, *BUDGETS]),
+    ("table_conditions.tex", "table-conditions", [*CURVES, *CALIBRATION, *BUDGETS]),
+    ("fig_sweeps.pdf", "figure-sweeps", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *THEORY]),
+    ("fig_theory.pdf", "figure-theory", THEORY[1:]),
+    ("fig_ladder.pdf", "figure-ladder", ["{folder}/ladder.parquet"]),
+]
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
 
@@ -37,8 +54,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--study", default="full")
     parser.add_argument("--profile")
+    parser.add_argument("--redraw", action="store_true", help="draw what the code has changed, and run nothing")
     arguments = parser.parse_args()
     results = ROOT / "results"
+    folder = results / "reference" / ("" if arguments.study == "full" else arguments.study)
+    if arguments.redraw:
+        redraw(folder)
+        return
     made = [path.name for path in results.iterdir() if path.name not in ("README.md", "reference")]
     if made:
         sys.exit(f"results/ is not empty ({', '.join(sorted(made)[:3])}, …): use a fresh clone")
@@ -49,7 +71,6 @@ def main():
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     wall = time.perf_counter() - started
     kept = [name for name in KEPT + FIGURES if (results / name).exists()]
-    folder = results / "reference" / ("" if arguments.study == "full" else arguments.study)
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.is_file():
@@ -67,6 +88,18 @@ def main():
     }
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(about, indent=1))
+
+
+def redraw(folder):
+    """Draw the figures and tables of a folder again, and say in about.json which commit drew them."""
+    for name, verb, inputs in DRAWN:
+        if (folder / name).exists():
+            given = [argument.format(folder=folder) for argument in inputs]
+            outputs = [folder / name, *([folder / name.replace(".pdf", ".png")] if name.endswith(".pdf") else [])]
+            subprocess.run([sys.executable, "-m", "koct", verb, *given, "--out", *outputs], cwd=ROOT, check=True)
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    about["figures and tables drawn by commit"] = git("rev-parse", "HEAD")
+    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
 def git(*command):

@@ -16,7 +16,8 @@ from koct.stamps import Stamp, again, made_from
 COLUMNS = ("sweep", "arch", "N", "metric", "p", "rank", "error_mean", "best", "behind")
 NULLABLE = ("H", "known", "learned", "mean_low", "mean_high", "beyond")
 WIDTH = 3.45  # inches: a column of a paper
-PANEL = (2.78, 2.05)
+MARGIN = 0.66  # inches left of a panel
+PANEL = (2.7, 2.05)
 STEP = 0.115  # inches between the best network and those that come close
 LINE = 0.165  # inches between the networks of the key
 RING = {
@@ -61,26 +62,35 @@ def figure(ladder_path, out, spec=None):
 
 
 def draw(sweeps, names, chains):
-    """The figure of {(sweep,): rows}."""
-    columns = min(len(sweeps), 2)
+    """The figure of {(sweep,): rows}; panels with the same networks share one key."""
+    columns = min(len(sweeps), 2 if len(sweeps) <= 4 else 3)
     lines = math.ceil(len(sweeps) / columns)
+    shared = len({_networks(rows, chains.get(sweep, {})) for (sweep,), rows in sweeps.items()}) == 1
     key = LINE * (3.2 + max(len(grouped(rows, "arch")) for rows in sweeps.values()))  # head, networks, what marks mean
     ties = STEP * max(len(stack) for rows in sweeps.values() for stack in _stacks(rows).values())
     above, below = 0.26, 0.41
-    height = above + ties + PANEL[1] + below + key
-    made = plt.figure(figsize=(columns * WIDTH, lines * height))
+    height = above + ties + PANEL[1] + below + (0 if shared else key)
+    made = plt.figure(figsize=(columns * WIDTH, lines * height + (key if shared else 0)))
     for i, ((sweep,), rows) in enumerate(sweeps.items()):
         line, column = divmod(i, columns)
-        left, bottom = column * WIDTH, (lines - 1 - line) * height
-        panel = _axes(made, left + 0.58, bottom + key + below, *PANEL)
+        left, bottom = column * WIDTH, (lines - 1 - line) * height + key
+        panel = _axes(made, left + MARGIN, bottom + below, *PANEL)
         _panel(panel, names, rows)
         panel.set_title(panel.get_title(), pad=4 + 72 * ties)
-        _winners(_axes(made, left + 0.58, bottom + key + below + PANEL[1], PANEL[0], ties), panel, names, rows)
-        axis = _axes(made, left, bottom, WIDTH, key)
-        axis.set(xlim=(0, WIDTH), ylim=(0, key))
-        axis.set_axis_off()
-        _key(axis, key, names, rows, chains.get(sweep, {}))
+        _winners(_axes(made, left + MARGIN, bottom + below + PANEL[1], PANEL[0], ties), panel, names, rows)
+        if not shared or i == 0:
+            axis = _axes(made, left, 0 if shared else bottom - key, WIDTH, key)
+            axis.set(xlim=(0, WIDTH), ylim=(0, key))
+            axis.set_axis_off()
+            _key(axis, key, names, rows, chains.get(sweep, {}))
     return made
+
+
+def _networks(rows, chains):
+    """What the key of a panel tells."""
+    return tuple(
+        (arch, points[0]["p"], json.dumps(chains.get(arch))) for (arch,), points in grouped(rows, "arch").items()
+    )
 
 
 def _axes(made, left, bottom, width, height):
