@@ -16,8 +16,12 @@ from koct.workflow import config
 from koct.workflow.sweep import compared
 
 SIZES = np.array([4, 16, 64, 256])
-LABELS = {"few": "fan beam, exact rays, 1,000 photons", "many": "fan beam, exact rays", "other": "parallel beam"}
-CROSSINGS = {"few": 23.0, "many": None, "other": None}  # of the curves 1 and 2 N^-1/2 · something
+LABELS = {
+    "few": "fan beam, exact rays, 1,000 photons, arc 90°",
+    "many": "fan beam, exact rays",
+    "other": "parallel beam",
+}
+CROSSINGS = {"few": 23.0, "many": None, "other": None}  # where the dense network's curve meets the other
 
 
 # Where a curve overtakes another
@@ -86,7 +90,7 @@ def test_a_row_has_what_the_planner_answers_and_where_the_larger_network_overtak
     assert not run(tmp_path)
     text = (tmp_path / "table.tex").read_text()
     assert r"{fan beam, $H = 32$, exact rays, $V = 20$, $B = 32$}" in text
-    assert r"\quad 1,000 photons & $12{,}345$ & -- & $23$ \\" in text
+    assert r"\quad 1,000 photons, arc 90$^\circ$ & $12{,}345$ & -- & $23$ \\" in text
     assert r"\quad none & $12{,}345$ & -- & $>$ $256$ \\" in text
     assert r"FC below" in text
     assert "parallel" not in text  # it has nothing to be compared with

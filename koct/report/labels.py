@@ -89,4 +89,5 @@ def escaped(text):
     parts = text.split("$")
     for i in range(0, len(parts), 2):
         parts[i] = "".join(f"\\{letter}" if letter in "_&%#" else letter for letter in parts[i])
+        parts[i] = parts[i].replace("°", r"$^\circ$")  # not every TeX has the font of the letter
     return "$".join(parts)
