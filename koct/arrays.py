@@ -45,11 +45,16 @@ def as_float(x: ArrayT, user: object) -> ArrayT:
     if is_torch(x):
         import torch
 
+        if array.layout != torch.strided:
+            raise TypeError(f"{user} takes dense tensors, got {array.layout}; use x.to_dense()")
         if array.dtype in (torch.float32, torch.float64):
             return array
         if not (array.dtype.is_floating_point or array.dtype.is_complex):
             return array.double()
     elif isinstance(x, np.ndarray):
+        if isinstance(x, np.ma.MaskedArray):
+            raise TypeError(f"{user} takes arrays without a mask; use x.filled(0), or another number")
+        array = np.asarray(x)  # of np.matrix and other classes, whose products may be others
         if array.dtype.kind in "biu":
             return array.astype(np.float64)
         if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8):

@@ -33,10 +33,12 @@ def blamed(*sources: str) -> Iterator[None]:
 
 
 def line_of(component: Problem | Architecture, method: str) -> str:
-    """`mine/cnn.py, line 12`: where a component defines a method."""
+    """`mine/cnn.py, line 12`: where a component of a user's defines a method; one of koct's has its name alone."""
     import inspect
 
     cls = type(component)
+    if not cls.source.endswith(".py"):
+        return f"the {'problem' if isinstance(component, Problem) else 'architecture'} {cls.source}"
     function = inspect.unwrap(getattr(cls, method))
     inherited = function.__module__ != cls.__module__
     line = inspect.getsourcelines(cls)[1] if inherited else function.__code__.co_firstlineno

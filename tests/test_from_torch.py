@@ -253,6 +253,21 @@ class Functional(nn.Module):
         return torch.softmax(x, -1)
 
 
+class Stated(nn.Module):
+    def __init__(self, lipschitz):
+        super().__init__()
+        self.lipschitz = lipschitz
+
+    def forward(self, x):
+        return x
+
+
+def with_bias(value):
+    module = nn.Sequential(nn.Linear(4, 4))
+    nn.init.constant_(module[0].bias, value)
+    return module
+
+
 class Constant(nn.Module):
     def forward(self, x):
         return torch.ones(3)
@@ -280,12 +295,25 @@ class Constant(nn.Module):
             r"does not take an input of shape \(1, 1, 3\): mat1 and mat2 .*; give input_shape",
         ),
         (lambda: nn.Bilinear(2, 2, 2), (2,), "Bilinear 'Bilinear' cannot be part"),
+        (lambda: torch.relu, (2,), "from_torch reads a module of torch, got builtin_function_or_method; give an"),
+        (lambda: nn.Linear(4, 4), (4.0,), r"input_shape = \(4\.0,\) must be a tuple of whole numbers"),
+        (lambda: nn.Linear(4, 4, device="meta"), (4,), "weight has no finite values; load the weights"),
+        (lambda: with_bias(math.nan), (4,), "0.bias has no finite values; load the weights"),
+        (lambda: with_bias(0).append(Stated(None)), (4,), "1: lipschitz = None must be a number"),
+        (lambda: nn.Sequential(nn.CELU(-1.0)), (4,), "layer '0': lipschitz = inf must be finite"),
     ],
 )
 def test_what_cannot_be_read_gets_a_sentence(make, shape, message):
     with pytest.raises(KoctError, match=message) as caught:
         read(make(), *shape)
     assert "\n" not in str(caught.value)
+
+
+def test_a_shape_is_a_tuple():
+    with pytest.raises(KoctError, match="input_shape = 4 must be a tuple of whole numbers without the axis of"):
+        Network.from_torch(nn.Linear(4, 4), 4, **CONSTANTS)
+    for shape in ([4], torch.Size([4]), np.array([4])):
+        assert len(Network.from_torch(nn.Sequential(nn.LazyLinear(4)), shape, **CONSTANTS).layers) == 1
 
 
 @pytest.mark.parametrize(

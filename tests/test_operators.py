@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from scipy.ndimage import rotate
 from scipy.sparse import csr_array
 
+from koct.errors import KoctError
 from koct.operators.algebra import Diagonal, Matrix, Operator, Sparse
 from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp
 from koct.operators.filters import RampFilter
+from koct.operators.fourier import ComplexDiagonal, SpectralFilter
+from koct.operators.nufft import NonUniformFourier, RadialTrajectory
 from koct.operators.parallel import cosine_and_sine, projector, tikhonov_inverse, view_angles
 from koct.operators.testing import adjoint_error
 
@@ -80,6 +83,12 @@ def test_norm_of_the_projector_and_of_zero():
     assert Matrix(np.zeros((3, 2))).norm() == 0
 
 
+def test_tikhonov_inverse_of_any_operator():
+    A = projector(4, 5)
+    for other in (A.dense(), 1.0 * A, A.compressed()):
+        np.testing.assert_allclose(tikhonov_inverse(other, 0.1).values, tikhonov_inverse(A, 0.1).values, atol=1e-12)
+
+
 def test_tikhonov_inverse_solves_the_normal_equations():
     A = projector(8, 10)
     M = A.matrix()
@@ -137,6 +146,7 @@ def each_class():
         "Backprojector": Backprojector(g),
         "Projector.T": Projector(g, "exact").T,
         "fbp": fbp(g),
+        "SpectralFilter": SpectralFilter(np.cos(np.add.outer(np.fft.fftfreq(6) ** 2, np.fft.fftfreq(8) ** 2))),
     }
 
 
@@ -173,6 +183,85 @@ def test_other_dtypes_are_refused(name, dtype):
 def test_what_is_no_array_is_refused():
     with pytest.raises(TypeError, match="takes NumPy arrays and torch tensors, got list"):
         Diagonal(np.ones(2))([1.0, 2.0])
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_arrays_of_other_classes_are_plain_arrays_or_refused():
+    A, x = Diagonal(np.arange(4.0)), np.arange(16.0).reshape(4, 4)
+    found = A(np.asmatrix(x))  # whose product with an array is that of matrices
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, A(x))
+    with pytest.raises(TypeError, match=r"Diagonal.* takes arrays without a mask; use x\.filled\(0\)"):
+        A(np.ma.masked_array(np.ones(4), [0, 0, 1, 0]))
+
+
+def test_lists_make_operators():
+    np.testing.assert_array_equal(Matrix([[1, 2], [3, 4]])(np.ones(2)), [3, 7])
+    np.testing.assert_array_equal(Diagonal([1, 2])(np.ones(2)), [1, 2])
+    np.testing.assert_array_equal(Sparse([1], [0], [5.0], (2,), (2,)).matrix(), [[0, 0], [5, 0]])
+    assert Diagonal(3.0)(np.array(2.0)) == 6
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([0, 2], [0, 0], "rows has 2, and there are 2, counted from 0"),
+        ([0, -1], [0, 0], "rows has -1, and there are 2"),
+        ([0, 0], [0, 3], "columns has 3, and there are 3"),  # which would be the first of the next row
+        ([0], [0, 1], r"lists of one length, got the shapes \(\(1,\), \(2,\), \(2,\)\)"),
+    ],
+)
+def test_entries_outside_the_matrix_are_refused(rows, columns, message):
+    with pytest.raises(ValueError, match=message):
+        Sparse(np.array(rows), np.array(columns), np.ones(2), domain=(3,), range=(2,))
+
+
+class Wrong(Operator):
+    """Gives something else than it says."""
+
+    def __init__(self, factor=1.0):
+        super().__init__((2, 3), (2, 3))
+        self.factor = factor
+
+    def _apply(self, x):
+        return self.factor * x
+
+    def _adjoint(self, y):
+        return y.swapaxes(1, 2)
+
+
+def test_what_an_operator_gives_is_looked_at():
+    with pytest.raises(ValueError, match=r"Wrong.*\.T gave the shape \(1, 3, 2\); `_apply` and `_adjoint` must keep"):
+        Wrong().T(np.ones((2, 3)))
+    with pytest.raises(ArithmeticError, match="gives numbers that are not finite, so it has no norm"):
+        Wrong(np.nan).norm()
+    with pytest.raises(NotImplementedError, match="Operator must define _apply"):
+        Operator((2,), (2,))(np.ones(2))
+
+
+def test_sizes_that_make_no_sense_are_refused():
+    for make in (lambda: FanBeam(8.5, 6, 8), lambda: FanBeam("8", 6, 8), lambda: FanBeam(0, 6, 8)):
+        with pytest.raises(KoctError, match=r"H = .* must be at least 1; give a whole number"):
+            make()
+    for width in (0, -1.0, np.nan):
+        with pytest.raises(KoctError, match=r"width = .* must be a length above 0; give it in mm"):
+            RampFilter(6, 8, width)
+    with pytest.raises(ValueError, match=r"has two axes, got the shape \(4,\)"):
+        SpectralFilter(np.ones(4))
+
+
+def test_the_norm_of_weights_is_exact():
+    assert Diagonal(np.array([1.0, -3.0, 2.9999999])).norm() == 3
+    assert ComplexDiagonal(np.array([1.0, -3.0])).norm() == 3
+
+
+def test_nothing_to_transform():
+    torch = pytest.importorskip("torch")
+    F = NonUniformFourier(8, RadialTrajectory(3, 8, 4.0))
+    for A in (F, F.T, each_class()["SpectralFilter"]):
+        assert A(torch.zeros(0, *A.domain)).shape == (0, *A.range)
+    with pytest.raises(TypeError, match=r"takes dense tensors, got torch\.sparse_coo; use x\.to_dense\(\)"):
+        F(torch.eye(8).to_sparse())
 
 
 def test_complex_values_are_refused():

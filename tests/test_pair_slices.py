@@ -1,11 +1,23 @@
 """Pairs from a folder of CT slices in DICOM: images, sinograms and known layers, and what is refused."""
 
+import os
+import re
 import shutil
+import warnings
 
 import numpy as np
-from pair_files import PAIRS, SIZES, SWEEP, ct, get_testdata_file, patients, said
+import pytest
+from pair_files import PAIRS, SIZES, SWEEP, ct, get_testdata_file, patients, pydicom, said
+from pydicom.uid import (
+    UID,
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    JPEGLSLossless,
+    RLELossless,
+)
 
-from koct import cells
+from koct import cells, registry
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.operators import chain
@@ -65,6 +77,10 @@ def test_the_known_layers_are_filtered_backprojection(folder):
     for layer in cells.checked_layers(problem, {}):
         image = layer.operator(image)
     np.testing.assert_allclose(image, fbp(FanBeam(16, 24, 16))(sinogram), rtol=1e-10)
+    for name in ("ko", "ko-ridge", "filter", "filters", "ko-filter", "taps"):
+        arch = registry.architecture(name)()
+        assert not list(arch.check(problem))
+        assert len(arch.chain(problem, problem.layers({}))) >= 2
     _, R = chain.split([layer.operator for layer in problem.layers({})])
     np.testing.assert_allclose(problem.normal_matrix({}), chain.normal_matrix(R), rtol=1e-5, atol=1e-8)
 
@@ -75,9 +91,15 @@ def test_slices_that_do_not_fit_are_one_sentence(folder):
     assert "H is missing; a folder of DICOM slices needs it: add it" in said(data="ct")
     assert "H = 64 is more than the 16 pixels of the slices in ct; take at most 16" in said(**{**good, "H": 64})
     assert "B = 9999 makes the image so wide" in said(**{**good, "B": 9999})
-    assert "group = 'Nonsense' is not in ct/p0/0.dcm; give a DICOM keyword" in said(**good, group="Nonsense")
+    assert "group = 'Nonsense' is no DICOM keyword; give one that all slices have" in said(**good, group="Nonsense")
+    assert "group = 'walk' is no DICOM keyword" in said(**good, group="walk")  # a method of pydicom's datasets
+    assert "group = 'WindowCenter' is not in ct/p0/0.dcm; give a DICOM keyword" in said(**good, group="WindowCenter")
+    assert "x = 'x.npy' names an array, and data is a folder" in said(**good, x="x.npy")
     (folder / "empty").mkdir()
-    assert "data = 'empty' has no DICOM files" in said(**{**good, "data": "empty"})
+    assert "data = 'empty' has no DICOM files (.dcm, .ima, or no ending)" in said(data="empty")
+    for ending, fix in ((".npz", "give one that holds all pairs"), (".npy", "leave data out and give x and y")):
+        (folder / f"empty/pairs{ending}").write_bytes(b"")
+        assert f"data = 'empty' has no DICOM files but {ending} files; {fix}" in said(data="empty")
     patients(folder / "single", 1, 4)
     assert "group: all pairs are of p0, and training, validation and test need a group each" in said(
         **{**good, "data": "single"}
@@ -92,16 +114,109 @@ def test_slices_that_do_not_fit_are_one_sentence(folder):
         assert message in text
         path.unlink()
 
-    planted("a.dcm", lambda p: ct(p, "q"), "has slices of 16 × 16 pixels (ct/p0/0.dcm) and of 128 × 128 pixels (ct/z/a")
-    planted("b.dcm", lambda p: p.write_bytes(b"\0" * 500), "ct/z/b.dcm is not a DICOM file, or damaged; copy it again")
+    def changed(*removed, **changes):
+        def make(path):
+            ct(path, "q", np.arange(256).reshape(16, 16))
+            dataset = pydicom.dcmread(path)
+            for name in removed:
+                delattr(dataset, name)
+            dataset.update(changes)
+            dataset.save_as(path)
+
+        return make
+
     whole = (folder / "ct/p0/0.dcm").read_bytes()
+    mr, plan = (get_testdata_file(name, download=False) for name in ("MR_small.dcm", "rtplan.dcm"))
+    no_units = "is no CT slice in Hounsfield units; remove it from the folder"
+    intercept = whole.index(b"\x28\x00\x52\x10DS")
+    worded = whole[: intercept + 8] + b"water" + whole[intercept + 13 :]
+    image_type = ["ORIGINAL", "PRIMARY", "LOCALIZER"]
+    many = "is in colour or has several frames; give one grey slice per file"
+    damaged = "is not a DICOM file, or damaged; copy it again"
+    planted("a.dcm", lambda p: ct(p, "q"), "has slices of 16 × 16 pixels (ct/p0/0.dcm) and of 128 × 128 pixels (ct/z/a")
+    planted("b.dcm", lambda p: p.write_bytes(b"\0" * 500), f"ct/z/b.dcm {damaged}")
+    planted("b\n\x1b.dcm", lambda p: p.write_bytes(b""), rf"ct/z/b\n\x1b.dcm {damaged}")
     planted("c.dcm", lambda p: p.write_bytes(whole[:-180]), "ct/z/c.dcm is damaged: it ends before its pixels do")
     planted("d.dcm", lambda p: p.write_bytes(whole[:400]), "ct/z/d.dcm is ")
-    mr = get_testdata_file("MR_small.dcm", download=False)
-    planted("e.dcm", lambda p: shutil.copy(mr, p), "ct/z/e.dcm is no CT slice in Hounsfield units; remove it")
-    planted("f.dcm", lambda p: ct(p, "q", NumberOfFrames=2), "ct/z/f.dcm is in colour or has several frames")
-    plan = get_testdata_file("rtplan.dcm", download=False)
+    planted("e.dcm", lambda p: shutil.copy(mr, p), f"ct/z/e.dcm {no_units}")
+    planted("e.dcm", changed("RescaleSlope"), f"ct/z/e.dcm {no_units}")
+    planted("e.dcm", changed(RescaleSlope=0), f"ct/z/e.dcm {no_units}")
+    planted("e.dcm", lambda p: p.write_bytes(worded), f"ct/z/e.dcm {no_units}")
+    planted("f.dcm", changed(NumberOfFrames=2), f"ct/z/f.dcm {many}")
+    planted("f.dcm", changed(SamplesPerPixel=3), f"ct/z/f.dcm {many}")
+    planted("f.dcm", changed(PhotometricInterpretation="PALETTE COLOR"), f"ct/z/f.dcm {many}")
     planted("g.dcm", lambda p: shutil.copy(plan, p), "ct/z/g.dcm is no image: it has no Rows; remove it")
+    planted("h.dcm", changed("PixelData"), "ct/z/h.dcm has no pixels; copy it again or remove it")
+    planted("i.dcm", changed(ImageType=image_type), "ct/z/i.dcm is a localizer and no slice; remove it")
+    planted("j.dcm", lambda p: p.symlink_to("nowhere"), "ct/z/j.dcm cannot be read: No such file or directory; copy")
+    planted("j.dcm", lambda p: p.symlink_to("j.dcm"), "ct/z/j.dcm cannot be read: Too many levels of symbolic links")
+    planted("k.dcm", os.mkfifo, "ct/z/k.dcm is a pipe or a device; give a file")
+    planted("l.dcm", stored_as(JPEGLSLossless), "l.dcm is stored as JPEG-LS Lossless Image Compression, for which pyd")
+    planted("l.dcm", stored_as(UID("1.2.3.4")), "l.dcm is stored as 1.2.3.4, for which pydicom finds no decoder")
+
+
+def stored_as(syntax):
+    """Make a slice whose header says that it is stored so."""
+
+    def make(path):
+        ct(path, "q", np.arange(256).reshape(16, 16))
+        dataset = pydicom.dcmread(path)
+        if syntax.is_private or syntax.is_compressed:
+            dataset.compress(RLELossless)
+        dataset.file_meta.TransferSyntaxUID = syntax
+        dataset.save_as(path)
+
+    return make
+
+
+def test_labels_of_any_length_are_one_sentence(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(4):
+            ct(folder / f"ct/{i}.dcm", "z" * 5000, np.full((16, 16), 100 * i))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of pydicom's
+        text = said(data="ct", H=8, V=6, B=8)
+    assert f"group: all pairs are of {'z' * 60}…, and training" in text
+
+
+@pytest.mark.parametrize("syntax", [DeflatedExplicitVRLittleEndian, RLELossless, ImplicitVRLittleEndian])
+def test_slices_are_the_same_however_they_are_stored(folder, syntax):
+    make, plain = stored_as(syntax), stored_as(ExplicitVRLittleEndian)
+    (folder / "ct").mkdir()
+    plain(folder / "ct/plain.dcm")
+    make(folder / "ct/other.dcm")
+    other, same = slices.headers("ct", "PatientID")
+    assert other[1:] == same[1:] == (16, 16, "q")
+    np.testing.assert_array_equal(slices.image(other.path, 8), slices.image(same.path, 8))
+
+
+def test_links_are_followed_and_loops_end(folder):
+    patients(folder / "store", 11)
+    (folder / "ct").mkdir()
+    for place in (folder / "store").iterdir():
+        (folder / "ct" / place.name).symlink_to(place)
+    (folder / "ct/again").symlink_to(".")
+    (folder / "store/p3/up").symlink_to("../../ct")
+    problem = PAIRS(data="ct", H=8, V=6, B=8)
+    assert problem.files() == sorted(f"ct/p{i}/{j}.dcm" for i in range(11) for j in range(2))
+    assert not list(problem.check((1,), SIZES))
+
+
+def test_a_slice_that_is_there_twice_is_named(folder):
+    patients(folder / "ct", 6, 1)
+    dataset = pydicom.dcmread(folder / "ct/p2/0.dcm")
+    dataset.PatientID = "other"
+    dataset.save_as(folder / "ct/Zoë.dcm")
+    divided = []
+    for split in range(9):
+        try:
+            list(PAIRS(data="ct", H=8, V=6, B=8, split=split).pairs(1, Sizes(train=3, val=2, test=2)))
+        except KoctError as error:
+            divided.append(str(error))
+    assert 0 < len(divided) < 9
+    same = r"data: ct/Zoë\.dcm and ct/p2/0\.dcm are the same slice, and they came into \w+ and \w+; remove one"
+    assert all(re.fullmatch(same, text) for text in divided)
 
 
 def test_damaged_slices_never_end_in_another_error(folder):

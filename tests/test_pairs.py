@@ -1,10 +1,13 @@
 """Pairs from files: what is read of arrays, what is refused of them, and docs/your-pairs.md, run."""
 
 import importlib.util
+import io
+import os
 import re
 import socket
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -111,6 +114,104 @@ def test_arrays_that_do_not_fit_are_one_sentence(folder):
         assert text.startswith("config: sweeps.mine."), text
         assert message in text
     assert "ko: the problem pairs has no known layers" in said(data="d.npz", archs=["ko"])
+
+
+def test_groups_that_do_not_fit_are_one_sentence(folder):
+    content = arrays()
+    n = len(content["x"])
+    one = np.full(n, "a")
+    cases = [
+        (
+            one.astype(object),
+            f"has the type object and the shape ({n},); give one whole number or text for each pair",
+        ),
+        (np.where(np.arange(n) == 3, "", one), "is empty at pair 3, counted from 0; give every pair a group"),
+        (np.full(n, "z" * 9999), f"all pairs are of {'z' * 60}…, and training, validation and test need"),
+        (np.full(n, "a\nb\x1b[1m"), r"all pairs are of a\nb\x1b[1m, and training"),
+        (np.full(n, "Zoë"), "all pairs are of Zoë, and training"),
+        (one[1:], f"has {n - 1} entries for {n} pairs; give one for every pair"),
+    ]
+    for group, message in cases:
+        np.savez("d.npz", **{**content, "group": group})
+        np.save("g.npy", group)
+        assert message in said(data="d.npz", group="group")
+        assert message in said(data="d.npz", group="g.npy")
+
+
+def test_files_that_cannot_be_opened_are_one_sentence(folder, monkeypatch):
+    np.savez("d.npz", **arrays())
+    np.save("y.npy", arrays()["y"])
+    for ending, pair in {".npz": {}, ".h5": {}, ".npy": {"y": "y.npy"}}.items():
+        key = "x" if pair else "data"
+        (folder / f"loop{ending}").symlink_to(f"loop{ending}")
+        os.mkfifo(f"pipe{ending}")
+        (folder / f"shut{ending}").write_bytes(b"")
+        for name, message in {
+            "loop": "cannot be read: Too many levels of symbolic links; correct the path",
+            "pipe": "is a pipe or a device; give a file",
+            "a" * 300: "cannot be read: File name too long; correct the path",
+            "nul\0": "cannot be read: embedded null byte; correct the path",
+        }.items():
+            assert f"{key} = {name + ending!r} {message}" in said(**pair, **{key: name + ending})
+        with monkeypatch.context() as patch:
+            patch.setattr("builtins.open", shut(f"shut{ending}"))
+            message = f"{key} = 'shut{ending}' cannot be read: Permission denied; allow it (chmod +r)"
+            assert message in said(**pair, **{key: f"shut{ending}"})
+
+
+def shut(path, real=open):
+    """`open` as somebody who may not read a file finds it."""
+
+    def refuse(name, *others, **named):
+        if name == path:
+            raise PermissionError(13, "Permission denied", path)
+        return real(name, *others, **named)
+
+    return refuse
+
+
+def test_odd_arrays_of_a_file_are_one_sentence(folder):
+    content = arrays()
+    n = len(content["x"])
+    with h5py.File("d.h5", "w") as file:
+        file["x"], file["y"] = content["x"], content["y"]
+        file["empty"] = h5py.Empty("f4")
+        file.create_dataset("ragged", (n,), dtype=h5py.vlen_dtype("i4"))
+        file.create_dataset("foreign", (n, 5), "f4", chunks=(n, 5), compression=32015, allow_unknown_filter=True)
+    assert "x = 'empty' in d.h5 has the shape (); give (pairs, ...)" in said(data="d.h5", x="empty")
+    assert "x = 'foreign' in d.h5 is compressed by filter 32015, which h5py lacks" in said(data="d.h5", x="foreign")
+    assert f"group = 'ragged' in d.h5 has the type object and the shape ({n},)" in said(data="d.h5", group="ragged")
+    whole = io.BytesIO()
+    np.save(whole, content["x"])
+    with zipfile.ZipFile("cut.npz", "w") as archive:
+        archive.writestr("x.npy", whole.getvalue()[:-8])
+    assert "data = 'cut.npz' is not a complete .npz archive; write it again" in said(data="cut.npz")
+    np.save("objects.npy", np.array([[1, "a"]] * n, object))
+    np.save("y.npy", content["y"])
+    assert "x = 'objects.npy' has the type object; give real numbers" in said(x="objects.npy", y="y.npy")
+    (folder / "d.mat").write_bytes(b"")
+    assert "no .npz, .h5 or .hdf5 file; write the pairs into one of these" in said(data="d.mat")
+    np.savez("{seed}.npz", **content)
+    assert "pairs reads '{seed}.npz', and Snakemake takes { } for wildcards; rename it" in said(data="{seed}.npz")
+
+
+def test_a_measurement_in_two_parts_is_named_as_it_is_in_the_file(folder):
+    content = arrays()
+    content["x"][9] = content["x"][20]
+    np.savez("D.NPZ.npz", **content)
+    (folder / "D.NPZ.npz").rename("D.NPZ")  # an ending in capitals is one too
+    sizes = Sizes(train=len(content["x"]) - 4, val=2, test=2)
+    problems = (PAIRS(data="D.NPZ", split=split) for split in range(99))
+    problem = next(problem for problem in problems if divides(problem, sizes, 9, 20))
+    message = r"^x = 'x' in D\.NPZ: pairs 9 and 20, counted from 0, are the same, and they came into \w+ and \w+; "
+    with pytest.raises(KoctError, match=message):
+        list(problem.pairs(1, sizes))
+
+
+def divides(problem, sizes, one, other):
+    """Whether two pairs come into different parts."""
+    found = problem._drawn(1, sizes)
+    return len({part for part, places in found.items() for place in places if set(place) & {one, other}}) == 2
 
 
 def test_what_headers_do_not_tell_ends_the_pool_with_the_place_in_the_file(folder):

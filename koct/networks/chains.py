@@ -15,10 +15,7 @@ def known(layers: Iterable[Layer]) -> list[ChainLayer]:
 
 def norm(layer: Layer) -> float:
     """The operator norm of a layer."""
-    from koct.operators.algebra import Diagonal
-
-    operator = layer.operator
-    return float(abs(operator.weights).max()) if isinstance(operator, Diagonal) else float(operator.norm())
+    return float(layer.operator.norm())
 
 
 def split(layers: Sequence[Layer]) -> tuple[Layer | None, Sequence[Layer]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from koct.arrays import Array, ArrayT, as_float, is_torch, like, without_autocast
+from koct.arrays import Array, ArrayT, as_float, is_torch, like, to_numpy, without_autocast
 from koct.operators.constant import Constant
 
 if TYPE_CHECKING:
@@ -57,12 +57,17 @@ class Operator:
 
     def __call__(self, x: ArrayT) -> ArrayT:
         x = as_float(x, self)
-        split = x.ndim - len(self.domain)
+        split: int = x.ndim - len(self.domain)
         if split < 0 or tuple(x.shape[split:]) != self.domain:
             raise ValueError(self._wrong_shape(tuple(x.shape)))
         with without_autocast(x):
             out = self._apply(x.reshape(-1, *self.domain))
-        return out.reshape(*x.shape[:split], *self.range)
+        if tuple(out.shape[1:]) != self.range:
+            raise ValueError(
+                f"{self} gave the shape {tuple(out.shape)}; `_apply` and `_adjoint` must keep to its shapes"
+            )
+        shape: tuple[int, ...] = (*x.shape[:split], *self.range)
+        return out.reshape(shape)
 
     @property
     def T(self) -> Operator:
@@ -142,6 +147,8 @@ class Operator:
         for _ in range(max_iterations):
             u = self(v)
             previous, estimate = estimate, float(np.linalg.norm(u))
+            if not math.isfinite(estimate):
+                raise ArithmeticError(f"{self} gives numbers that are not finite, so it has no norm")
             if estimate == 0.0:
                 return 0.0
             if estimate - previous <= tol * estimate:
@@ -151,10 +158,10 @@ class Operator:
         raise ArithmeticError(f"the norm did not settle to {tol:g} in {max_iterations} power iterations")
 
     def _apply(self, x: ArrayT) -> ArrayT:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _apply")
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _adjoint")
 
 
 class Adjoint(Operator):
@@ -206,13 +213,18 @@ class Diagonal(Operator):
     """
 
     def __init__(self, weights: Array) -> None:
+        weights = weights if is_torch(weights) else np.array(weights)
         super().__init__(weights.shape, weights.shape)
-        self._constant = Constant(weights if is_torch(weights) else np.array(weights), type(self).__name__)
+        self._constant = Constant(weights, type(self).__name__)
 
     @property
     def weights(self) -> Any:
         """The weights; read-only if they are a NumPy array."""
         return self._constant.values
+
+    def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
+        """The largest absolute value of a weight: exact."""
+        return float(abs(to_numpy(self.weights)).max())
 
     def _apply(self, x: ArrayT) -> ArrayT:
         return self._constant.like(x) * x
@@ -242,6 +254,8 @@ class Matrix(Operator):
     def __init__(
         self, values: Any, domain: tuple[int, ...] | None = None, range: tuple[int, ...] | None = None
     ) -> None:
+        if not hasattr(values, "shape"):
+            values = np.asarray(values)
         super().__init__(values.shape[1:] if domain is None else domain, values.shape[:1] if range is None else range)
         if tuple(values.shape) != self.shape:
             raise ValueError(f"a matrix of shape {tuple(values.shape)} cannot map {self.domain} to {self.range}")
@@ -298,7 +312,14 @@ class Sparse(Operator):
         self, rows: np.ndarray, columns: np.ndarray, weights: np.ndarray, domain: Iterable[int], range: Iterable[int]
     ) -> None:
         super().__init__(domain, range)
-        self.rows, self.columns, self.weights = rows, columns, weights
+        self.rows, self.columns, self.weights = (np.asarray(part) for part in (rows, columns, weights))
+        if self.rows.ndim != 1 or not self.rows.shape == self.columns.shape == self.weights.shape:
+            shapes = self.rows.shape, self.columns.shape, self.weights.shape
+            raise ValueError(f"rows, columns and weights must be lists of one length, got the shapes {shapes}")
+        for name, places, size in zip(("rows", "columns"), (self.rows, self.columns), self.shape, strict=True):
+            if len(places) and not 0 <= places.min() <= places.max() < size:
+                wrong = places.min() if places.min() < 0 else places.max()
+                raise ValueError(f"{name} has {wrong}, and there are {size}, counted from 0")
 
     @cached_property
     def stored(self) -> Matrix:

@@ -38,6 +38,9 @@ class Stack(Operator):
     def __init__(self, *operators: Operator) -> None:
         if not operators:
             raise ValueError("Stack needs at least one operator")
+        for each in operators:
+            if not isinstance(each, Operator):
+                raise TypeError(f"Stack takes operators, got {type(each).__name__}; use Stack(*operators) for a list")
         for first, other in pairwise(operators):
             if first.domain != other.domain or first.range[1:] != other.range[1:] or not (first.range and other.range):
                 raise ValueError(

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from koct.arrays import ArrayT
+from koct.errors import KoctError
 from koct.operators.algebra import Operator
 from koct.operators.constant import Constant
 
@@ -21,6 +22,8 @@ class RampFilter(Operator):
 
     def __init__(self, V: int, B: int, width: float | None = None) -> None:
         super().__init__((V, B), (V, B))
+        if width is not None and not 0 < width < np.inf:
+            raise KoctError(f"width = {width!r} must be a length above 0; give it in mm")
         self.width = width
 
     def _options(self) -> dict[str, object]:

@@ -46,6 +46,9 @@ class SpectralFilter(Operator):
     """
 
     def __init__(self, spectrum: np.ndarray) -> None:
+        spectrum = np.array(spectrum)
+        if spectrum.ndim != 2:
+            raise ValueError(f"the spectrum of a filter of images has two axes, got the shape {spectrum.shape}")
         super().__init__(spectrum.shape, spectrum.shape)
         mirrored = np.roll(spectrum[::-1, ::-1], 1, axis=(0, 1))
         if not np.allclose(spectrum, mirrored, rtol=1e-12, atol=0):
@@ -54,6 +57,8 @@ class SpectralFilter(Operator):
         self._half = Constant(spectrum[:, : spectrum.shape[1] // 2 + 1].copy(), type(self).__name__)
 
     def _apply(self, x: ArrayT) -> ArrayT:
+        if not len(x):
+            return x  # of which torch has no transform
         fft = fft_of(x)
         return fft.irfft2(fft.rfft2(x) * self._half.like(x), self.range)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from numbers import Integral
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Scan(ABC):
 
     def __post_init__(self) -> None:
         for key in ("H", "V", "B"):
-            if getattr(self, key) < 1:
+            if not isinstance(getattr(self, key), Integral) or getattr(self, key) < 1:
                 raise KoctError(f"{key} = {getattr(self, key)!r} must be at least 1; give a whole number")
         if self.B > MOST_BINS:
             raise KoctError(f"B = {self.B} must be at most {MOST_BINS}; use fewer bins")

@@ -99,6 +99,8 @@ class NonUniformFourier(Operator):
         return Sparse(samples, taps.ravel(), values.ravel(), (self.grid, self.grid), self.range[:-1])
 
     def _apply(self, x: ArrayT) -> ArrayT:
+        if not len(x):
+            return x.reshape(0, *self.range)  # torch has no transform of nothing
         image: Any = x
         if self.complex_images:
             image = image[..., 0] + 1j * image[..., 1]
@@ -107,6 +109,8 @@ class NonUniformFourier(Operator):
         return _stacked(real, imaginary)
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
+        if not len(y):
+            return y.reshape(0, *self.domain)
         samples: Any = y
         real, imaginary = (self.interpolation._adjoint(samples[..., part]) for part in (0, 1))
         # the inverse FFT divides by the number of points, which the adjoint does not

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from koct.operators.algebra import Matrix, Sparse
+from koct.operators.algebra import Matrix, Operator, Sparse
 
 
 def view_angles(V: int) -> np.ndarray:
@@ -48,9 +48,9 @@ def projector(H: int, V: int) -> Sparse:
     return Sparse(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), domain=(H, H), range=(V, H))
 
 
-def tikhonov_inverse(A: Sparse, strength: float) -> Matrix:
+def tikhonov_inverse(A: Operator, strength: float) -> Matrix:
     """The regularised inverse (AᵀA + strength·I)⁻¹ Aᵀ of A as a dense matrix: from A's range to its domain."""
-    matrix = A.dense().values
+    matrix = A.dense().values if isinstance(A, Sparse) else A.matrix()
     normal = matrix.T @ matrix
     normal[np.diag_indices_from(normal)] += strength
     return Matrix(np.linalg.solve(normal, matrix.T), domain=A.range, range=A.domain)

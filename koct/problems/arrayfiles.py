@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import stat
 import zipfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -26,15 +29,30 @@ class Stored(NamedTuple):
 
 def find(key: str, name: str, data: str | None) -> Stored:
     """The array that the option `key` names: a .npy file, or an array of that name in the file `data`."""
-    if name.endswith(".npy"):
+    if is_npy(name):
         return _npy(f"{key} = {name!r}", name)
     if data is None:
         raise KoctError(f"{key} = {name!r} is not a .npy file; give one, or data, the file that has this array")
-    if data.endswith(".npz"):
+    if is_npz(data):
         return _npz(key, name, data)
-    if data.endswith(HDF5):
+    if data.lower().endswith(HDF5):
         return _hdf5(key, name, data)
-    raise KoctError(f"data = {data!r} is no folder (of DICOM slices), and no .npz, .h5 or .hdf5 file; correct the path")
+    fix = "write the pairs into one of these" if os.path.exists(data) else "correct the path"
+    raise KoctError(f"data = {data!r} is no folder (of DICOM slices), and no .npz, .h5 or .hdf5 file; {fix}")
+
+
+def is_npy(name: str) -> bool:
+    return name.lower().endswith(".npy")
+
+
+def is_npz(name: str) -> bool:
+    return name.lower().endswith(".npz")
+
+
+def shown(text: str, most: int = 60) -> str:
+    """A text out of a user's files as part of a sentence: printable, on one line, and not too long."""
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def require(package: str, what: str) -> None:
@@ -44,46 +62,72 @@ def require(package: str, what: str) -> None:
 
 
 @contextlib.contextmanager
-def readable(what: str, fix: str) -> Iterator[None]:
-    """Turn what readers make of missing and damaged files into one sentence."""
+def readable(what: str, path: str, fix: str) -> Iterator[None]:
+    """Turn what readers make of missing, foreign and damaged files into one sentence."""
+    opened(what, path)
     try:
         yield
     except KoctError:
         raise
-    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
-        raise KoctError(f"{what} cannot be read: {error.strerror}; correct the path") from None
+    except BlockingIOError:  # HDF5 locks what it writes
+        raise KoctError(f"{what} is being written by another program; close it there") from None
+    except MemoryError:
+        raise KoctError(f"{what} does not fit into memory; give .npy files or HDF5, which are read in pieces") from None
     except Exception:  # whatever a damaged file makes of NumPy's, zipfile's or HDF5's reader
         raise KoctError(f"{what} {fix}") from None
 
 
+def opened(what: str, path: str, fix: str = "correct the path") -> None:
+    """Refuse what cannot be opened, and pipes and devices, which never end."""
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise KoctError(f"{what} is a pipe or a device; give a file")
+        open(path, "rb").close()
+    except PermissionError:
+        raise KoctError(f"{what} cannot be read: Permission denied; allow it (chmod +r)") from None
+    except OSError as error:
+        raise KoctError(f"{what} cannot be read: {error.strerror}; {fix}") from None
+    except ValueError as error:  # of names that no file can have
+        raise KoctError(f"{what} cannot be read: {error}; {fix}") from None
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array in NumPy's format."""
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = header(file)
+    return shape, dtype
+
+
 def _npy(what: str, path: str) -> Stored:
-    with readable(what, "is not a complete NumPy file of numbers of one shape; write it again with numpy.save"):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return Stored(what, array.shape, array.dtype, lambda rows: np.array(array[rows]))
+    with readable(what, path, "is not a complete NumPy file of numbers of one shape; write it again with numpy.save"):
+        with open(path, "rb") as file:
+            shape, dtype = _header(file)
+        array = np.zeros(0) if dtype.hasobject else np.load(path, mmap_mode="r", allow_pickle=False)
+        return Stored(what, shape, dtype, lambda rows: np.array(array[rows]))
 
 
 def _npz(key: str, name: str, data: str) -> Stored:
     what = f"data = {data!r}"
     with (
-        readable(what, "is not a complete .npz archive; write it again with numpy.savez"),
+        readable(what, data, "is not a complete .npz archive; write it again with numpy.savez"),
         zipfile.ZipFile(data) as zip,
     ):
         names = [member.removesuffix(".npy") for member in zip.namelist()]
         if name not in names:
             raise _unknown(key, name, data, names)
         with zip.open(f"{name}.npy") as member:
-            version = np.lib.format.read_magic(member)
-            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = header(member)
+            shape, dtype = _header(member)
+            size = 0 if dtype.hasobject else math.prod(shape) * dtype.itemsize  # the size of a pickle is its own
+            if member.tell() + size > zip.getinfo(f"{name}.npy").file_size:
+                raise ValueError("an array that is cut off")
     what = f"{key} = {name!r} in {data}"
     whole: list[np.ndarray] = []  # an archive has no part that could be read alone
 
     def read(rows: Any) -> np.ndarray:
         if not whole:
-            with (
-                readable(what, "is damaged, or holds Python objects; write it again with numpy.savez"),
-                np.load(data) as archive,
-            ):
+            with readable(what, data, "is damaged; write it again with numpy.savez"), np.load(data) as archive:
                 whole.append(archive[name])
         return whole[0][rows]
 
@@ -99,24 +143,32 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
         file.visititems(lambda path, item: found.append(path) if isinstance(item, h5py.Dataset) else None)
         return found
 
-    with readable(f"data = {data!r}", "is not a complete HDF5 file; write it again"):
-        open(data, "rb").close()  # whose error is the plainer one
-        with h5py.File(data, "r") as file:
-            if not isinstance(file.get(name), h5py.Dataset):
-                raise _unknown(key, name, data, datasets(file))
-            shape, dtype = file[name].shape, file[name].dtype
-
     what = f"{key} = {name!r} in {data}"
+    with (
+        readable(f"data = {data!r}", data, "is not a complete HDF5 file; write it again"),
+        h5py.File(data, "r") as file,
+    ):
+        dataset = file.get(name)
+        if not isinstance(dataset, h5py.Dataset):
+            raise _unknown(key, name, data, datasets(file))
+        stored = dataset.id.get_create_plist()
+        filters = (stored.get_filter(i)[0] for i in range(stored.get_nfilters()))
+        for code in filters:
+            if not h5py.h5z.filter_avail(code):
+                raise KoctError(f"{what} is compressed by filter {code}, which h5py lacks; write it again with gzip")
+        dtype = np.dtype(str) if h5py.check_string_dtype(dataset.dtype) else dataset.dtype
+        shape = dataset.shape or ()  # None if it is empty
 
     def read(rows: Any) -> np.ndarray:
-        with readable(what, "is damaged; write the file again"), h5py.File(data, "r") as file:
+        with readable(what, data, "is damaged; write the file again"), h5py.File(data, "r") as file:
             return np.asarray(file[name][rows])
 
     return Stored(what, shape, dtype, read)
 
 
 def _unknown(key: str, name: str, data: str, names: list[str]) -> KoctError:
-    has = f"has {', '.join(map(repr, names[:12]))}" if names else "has none"
+    some = ", ".join(f"'{shown(name, 40)}'" for name in names[:6]) + (", …" if len(names) > 6 else "")
+    has = f"has {some}" if names else "has none"
     return KoctError(f"{key} = {name!r} is not an array of {data}, which {has}; set {key} to the right name")
 
 
@@ -126,19 +178,23 @@ def check(array: Stored) -> None:
         raise KoctError(f"{array.what} is complex; give real and imaginary part as two real channels")
     if array.dtype.kind not in "fiub":
         raise KoctError(f"{array.what} has the type {array.dtype}; give real numbers, all pairs of one shape")
-    if len(array.shape) < 2 or 0 in array.shape:
+    if len(array.shape) < 2 or min(array.shape) < 1:
         raise KoctError(f"{array.what} has the shape {array.shape}; give (pairs, ...), one entry or more for each pair")
 
 
 def labels(array: Stored) -> list[str]:
     """The group of every pair, as text."""
-    if array.dtype.kind not in "iubUSO" or len(array.shape) != 1:
+    if array.dtype.kind not in "iubUS" or len(array.shape) != 1:
+        how = " (array.astype(str) makes text of objects)" if array.dtype.hasobject else ""
         raise KoctError(
             f"{array.what} has the type {array.dtype} and the shape {array.shape}; give one whole number or text for "
-            "each pair"
+            f"each pair{how}"
         )
-    found = array.read(slice(None)).tolist()
-    return [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in found]
+    given = array.read(slice(None)).tolist()
+    found = [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in given]
+    if "" in found:
+        raise KoctError(f"{array.what} is empty at pair {found.index('')}, counted from 0; give every pair a group")
+    return found
 
 
 def rows(array: Stored, chosen: np.ndarray) -> np.ndarray:
@@ -146,7 +202,8 @@ def rows(array: Stored, chosen: np.ndarray) -> np.ndarray:
     ordered, places = np.unique(chosen, return_inverse=True)
     found = array.read(ordered)
     if found.dtype not in (np.float32, np.float64):
-        found = found.astype(float)
+        with np.errstate(over="ignore"):  # what is too large is not finite
+            found = found.astype(float)
     bad = ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
     if bad.any():
         pair = ordered[np.argmax(bad)]

@@ -82,6 +82,10 @@ class Pairs(Problem):
         return self._is_folder
 
     @property
+    def interpolates(self) -> bool:  # type: ignore[override]
+        return self._is_folder
+
+    @property
     def label(self) -> str:
         return "CT slices" if self._is_folder else "pairs from files"
 
@@ -94,7 +98,7 @@ class Pairs(Problem):
             from koct.problems.slices import find
 
             return find(str(self.data))
-        named = [name for name in (self.x, self.y, self.group) if name and name.endswith(".npy")]
+        named = [name for name in (self.x, self.y, self.group) if name and name.lower().endswith(".npy")]
         return [*([self.data] if self.data else []), *named]
 
     def _found(self) -> Found:
@@ -110,17 +114,23 @@ class Pairs(Problem):
         for key in GEOMETRY if not self._is_folder else ():
             if getattr(self, key) is not None:
                 yield f"{key} = {getattr(self, key)} is for a folder of DICOM slices, and data is none; remove {key}"
+        for key in ("x", "y") if self._is_folder else ():
+            if getattr(self, key) != key:  # the default
+                value = getattr(self, key)
+                yield f"{key} = {value!r} names an array, and data is a folder of DICOM slices; remove {key}, or data"
         try:
             found = self._found()
         except KoctError as error:
             yield str(error)
             return
+        from koct.problems.arrayfiles import shown
+
         names = None if found.labels is None else sorted(set(found.labels))
         have, what = (found.total, "pairs") if names is None else (len(names), "groups")
         if names and have < len(PARTS):
             yield (
-                f"group: all pairs are of {' and '.join(names)}, and training, validation and test need a group each; "
-                "give pairs of more groups, such as patients"
+                f"group: all pairs are of {' and '.join(map(shown, names))}, and training, validation and test need a "
+                "group each; give pairs of more groups, such as patients"
             )
         elif have < sizes.total:
             asked = " + ".join(str(getattr(sizes, part)) for part in PARTS)
@@ -154,11 +164,29 @@ class Pairs(Problem):
         import numpy as np
 
         read = self._projected() if self._is_folder else self._stored()
+        seen: dict[int, tuple[Part, int]] = {}  # by the hash of a measurement, where it came first
         for part, groups in self._drawn(seed, sizes).items():
             places = np.concatenate(groups)
             for first in range(0, len(places), CHUNK):
-                yield part, *read(places[first : first + CHUNK])
+                some = places[first : first + CHUNK]
+                x, y = read(some)
+                for place, row in zip(some.tolist(), x, strict=True):
+                    before = seen.setdefault(hash(row.tobytes()), (part, place))
+                    if before[0] != part and row.min() < row.max():
+                        raise KoctError(self._twice(before[1], place, f"{before[0]} and {part}"))
+                yield part, x, y
             print(f"{part}: {len(places)} pairs" + (f" of {len(groups)} groups" if self._grouped else ""), flush=True)
+
+    def _twice(self, one: int, other: int, parts: str) -> str:
+        """What is wrong with two pairs that have the same measurement and lie in two parts."""
+        from koct.problems import arrayfiles
+
+        first, second = sorted((one, other))
+        if self._is_folder:
+            names = " and ".join(arrayfiles.shown(self.files()[place], 1000) for place in (first, second))
+            return f"data: {names} are the same slice, and they came into {parts}; remove one"
+        what = f"{arrayfiles.find('x', self.x, self.data).what}: pairs {first} and {second}, counted from 0,"
+        return f"{what} are the same, and they came into {parts}; remove one"
 
     def _stored(self) -> Any:
         """A function from places to x and y as they are in the files."""
@@ -218,7 +246,7 @@ class Pairs(Problem):
         found = self._found()
         x, y, count = self.x_size, self.y_size, found.total
         if stage == "pool" and not self._is_folder:  # an archive is read whole
-            whole = 8 * count * (x + y) if str(self.data).endswith(".npz") else 0
+            whole = 8 * count * (x + y) if str(self.data).lower().endswith(".npz") else 0
             return Cost(1e8 + 20 * count * (x + y), whole + 16 * CHUNK * (x + y))
         if stage == "pool":
             return Cost(count * (1e8 + SAMPLE * x * 2 * found.y_shape[0]))
@@ -254,9 +282,10 @@ def _look_at_arrays(problem: Pairs) -> Found:
 def _look_at_slices(problem: Pairs) -> Found:
     from koct.problems import sampling
     from koct.problems.arrayfiles import require
-    from koct.problems.slices import headers
+    from koct.problems.slices import check_folder, headers
 
     require("pydicom", f"data = {problem.data!r}")
+    check_folder(str(problem.data))
     for key in GEOMETRY:
         if getattr(problem, key) is None:
             raise KoctError(f"{key} is missing; a folder of DICOM slices needs it: add it")
@@ -265,7 +294,7 @@ def _look_at_slices(problem: Pairs) -> Found:
         raise KoctError(
             f"B = {B} makes the image so wide that the source lies in it; take at most {sampling.MOST_BINS}"
         )
-    found = headers(str(problem.data), problem.group or "PatientID")
+    found = headers(str(problem.data), "PatientID" if problem.group is None else problem.group)
     side = min(found[0].rows, found[0].columns)
     if side < H:
         raise KoctError(f"H = {H} is more than the {side} pixels of the slices in {problem.data}; take at most {side}")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import warnings
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from koct.errors import KoctError
+from koct.problems.arrayfiles import HDF5, opened, shown
 
 ENDINGS = ("", ".dcm", ".dicom", ".ima")  # of files that are read, in capitals too
 AIR = -1000.0  # HU
+AGAIN = "copy it again or remove it"
 
 
 class Header(NamedTuple):
@@ -23,67 +28,145 @@ class Header(NamedTuple):
 
 def find(folder: str) -> list[str]:
     """The DICOM files below a folder, in order; hidden files and DICOMDIR are no slices."""
-    found = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            ending = os.path.splitext(name)[1].lower()
-            if ending in ENDINGS and not name.startswith((".", "DICOMDIR")):
-                found.append(os.path.join(place, name))
+    return [path for path in _files(folder) if os.path.splitext(path)[1].lower() in ENDINGS]
+
+
+def _files(folder: str) -> list[str]:
+    """All files below a folder but hidden ones, in order; links to folders are followed, and each is seen once."""
+    found: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        about = os.stat(place)
+        if (about.st_dev, about.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((about.st_dev, about.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.join(place, name) for name in names if not name.startswith((".", "DICOMDIR"))]
     return sorted(found)
+
+
+def check_folder(folder: str) -> None:
+    """Refuse a folder without slices."""
+    if find(folder):
+        return
+    endings = {os.path.splitext(path)[1].lower() for path in _files(folder)}
+    if ".npy" in endings:
+        told = " but .npy files; leave data out and give x and y, one .npy file each that holds all pairs"
+    elif arrays := sorted(endings & {".npz", *HDF5}):
+        told = f" but {arrays[0]} files; give one that holds all pairs"
+    else:
+        told = " (.dcm, .ima, or no ending); correct the path or rename them"
+    raise KoctError(f"data = {folder!r} has no DICOM files{told}")
 
 
 def headers(folder: str, group: str) -> list[Header]:
     """Of all slices of a folder, which must be CT and of one size; pixels are not read."""
-    paths = find(folder)
-    if not paths:
-        raise KoctError(
-            f"data = {folder!r} has no DICOM files (.dcm, .ima, or no ending); correct the path or rename them"
-        )
-    found = [_header(path, group) for path in paths]
+    from pydicom.datadict import tag_for_keyword
+
+    if tag_for_keyword(group) is None:
+        raise KoctError(f"group = {group!r} is no DICOM keyword; give one that all slices have, such as PatientID")
+    found = [_header(path, group) for path in find(folder)]
     for other in found:
         if other[1:3] != found[0][1:3]:
-            sizes = (f"{slice.rows} × {slice.columns} pixels ({slice.path})" for slice in (found[0], other))
+            sizes = (f"{slice.rows} × {slice.columns} pixels ({_named(slice.path)})" for slice in (found[0], other))
             raise KoctError(f"data = {folder!r} has slices of {' and of '.join(sizes)}; keep those of one size")
     return found
 
 
+def _named(path: str) -> str:
+    return shown(path, 1000)
+
+
 def _header(path: str, group: str) -> Header:
-    with open(path, "rb") as file:
-        dataset = _parsed(path, file, stop_before_pixels=True)
-        left = os.fstat(file.fileno()).st_size - file.tell()
+    what = f"data: {_named(path)}"
+    opened(what, path, AGAIN)
+    with open(path, "rb") as file, _understood(path):
+        from pydicom import dcmread
+
+        dataset = dcmread(file, stop_before_pixels=True)
+        _check_slice(what, dataset)
+        if _is_deflated(dataset):  # and read as a whole
+            file.seek(0)
+            left = 8 + len(dcmread(file).get("PixelData", b""))
+        else:
+            left = os.fstat(file.fileno()).st_size - file.tell()
+        size = 8 + dataset.Rows * dataset.Columns * dataset.BitsAllocated // 8  # tag and length, and the pixels
+        if left <= 8:
+            raise KoctError(f"{what} has no pixels; {AGAIN}")
+        if left < (1 if _is_compressed(dataset) else size):
+            raise KoctError(f"{what} is damaged: it ends before its pixels do; {AGAIN}")
+        label = dataset.get(group)
+        if label in (None, ""):
+            raise KoctError(f"group = {group!r} is not in {_named(path)}; give a DICOM keyword that all slices have")
+        return Header(path, dataset.Rows, dataset.Columns, str(label))
+
+
+def _check_slice(what: str, dataset: Any) -> None:
+    """Refuse what is no CT slice, as far as the header tells."""
     for name in ("Rows", "Columns", "BitsAllocated"):
         if not isinstance(dataset.get(name), int) or not dataset.get(name):
-            raise KoctError(f"data: {path} is no image: it has no {name}; remove it from the folder")
-    if dataset.get("NumberOfFrames", 1) not in (None, 1) or dataset.get("SamplesPerPixel", 1) != 1:
-        raise KoctError(f"data: {path} is in colour or has several frames; give one grey slice per file")
-    if dataset.get("Modality") != "CT" or "RescaleSlope" not in dataset or "RescaleIntercept" not in dataset:
-        raise KoctError(f"data: {path} is no CT slice in Hounsfield units; remove it from the folder")
-    size = 8 + dataset.Rows * dataset.Columns * dataset.BitsAllocated // 8  # tag and length, and the pixels
-    if left < (1 if _is_compressed(dataset) else size):
-        raise KoctError(f"data: {path} is damaged: it ends before its pixels do; copy it again or remove it")
-    label = dataset.get(group)
-    if label in (None, ""):
-        raise KoctError(f"group = {group!r} is not in {path}; give a DICOM keyword that all slices have")
-    return Header(path, dataset.Rows, dataset.Columns, str(label))
+            raise KoctError(f"{what} is no image: it has no {name}; remove it from the folder")
+    colour = not str(dataset.get("PhotometricInterpretation", "MONOCHROME2")).startswith("MONOCHROME")
+    if colour or dataset.get("NumberOfFrames", 1) not in (None, 1) or dataset.get("SamplesPerPixel", 1) != 1:
+        raise KoctError(f"{what} is in colour or has several frames; give one grey slice per file")
+    slope, intercept = (_number(dataset.get(name)) for name in ("RescaleSlope", "RescaleIntercept"))
+    if dataset.get("Modality") != "CT" or slope in (None, 0) or intercept is None:
+        raise KoctError(f"{what} is no CT slice in Hounsfield units; remove it from the folder")
+    if "LOCALIZER" in (dataset.get("ImageType") or ()):
+        raise KoctError(f"{what} is a localizer and no slice; remove it from the folder")
+    if not _can_decode(dataset):
+        name = dataset.file_meta.TransferSyntaxUID.name
+        raise KoctError(
+            f"{what} is stored as {shown(name)}, for which pydicom finds no decoder; install one (pip install "
+            "'pylibjpeg[all]'), or decompress the slices"
+        )
 
 
-def _parsed(path: str, file: Any, **settings: Any) -> Any:
-    from pydicom import dcmread
-
+@contextlib.contextmanager
+def _understood(path: str) -> Iterator[None]:
+    """Turn whatever a damaged file makes of the parser, which parses values when asked for, into one sentence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of values that no pixel depends on
         try:
-            dataset = dcmread(file, **settings)
-            dataset.get("Modality"), dataset.get("Rows")  # parsed when asked for
-            return dataset
-        except Exception:  # whatever a damaged file makes of the parser
-            raise KoctError(f"data: {path} is not a DICOM file, or damaged; copy it again or remove it") from None
+            yield
+        except KoctError:
+            raise
+        except Exception:
+            told = f"data: {_named(path)} is not a DICOM file, or damaged; {AGAIN}"
+            raise KoctError(told) from None
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None if it is none."""
+    try:
+        return float(value) if math.isfinite(float(value)) else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _syntax(dataset: Any) -> Any:
+    """How the file is written; None if it does not say."""
+    return getattr(getattr(dataset, "file_meta", None), "TransferSyntaxUID", None)
 
 
 def _is_compressed(dataset: Any) -> bool:
-    syntax = getattr(getattr(dataset, "file_meta", None), "TransferSyntaxUID", None)
+    syntax = _syntax(dataset)
     return bool(syntax is not None and not syntax.is_private and syntax.is_compressed)
+
+
+def _is_deflated(dataset: Any) -> bool:
+    syntax = _syntax(dataset)
+    return bool(syntax is not None and not syntax.is_private and syntax.is_deflated)
+
+
+def _can_decode(dataset: Any) -> bool:
+    from pydicom.pixels import get_decoder
+
+    try:
+        return _syntax(dataset) is None or bool(get_decoder(_syntax(dataset)).is_available)
+    except NotImplementedError:
+        return False
 
 
 def image(path: str, H: int) -> Any:
@@ -93,19 +176,25 @@ def image(path: str, H: int) -> Any:
     every view sees, is 0. The spacing of its pixels is not used: the square fills the field of view.
     """
     import numpy as np
+    from pydicom import dcmread
 
-    with open(path, "rb") as file:
-        dataset = _parsed(path, file)
+    opened(f"data: {_named(path)}", path, AGAIN)
+    with open(path, "rb") as file, _understood(path):
+        dataset = dcmread(file)
+        _check_slice(f"data: {_named(path)}", dataset)
+        slope, intercept = float(dataset.RescaleSlope), float(dataset.RescaleIntercept)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             stored = dataset.pixel_array.astype(float)
     except Exception as error:
-        why = str(error).strip().partition("\n")[0]
-        raise KoctError(f"data: the pixels of {path} cannot be decoded: {why}; copy it again or remove it") from None
-    hounsfield = stored * float(dataset.RescaleSlope) + float(dataset.RescaleIntercept)
+        why = str(error).strip().partition("\n")[0].rstrip(":. ")
+        told = f"data: the pixels of {_named(path)} cannot be decoded: {why}; {AGAIN}"
+        raise KoctError(told) from None
+    with np.errstate(over="ignore"):
+        hounsfield = stored * slope + intercept
     if not np.isfinite(hounsfield).all():
-        raise KoctError(f"data: {path} has Hounsfield units that are not finite; correct it or remove it")
+        raise KoctError(f"data: {_named(path)} has Hounsfield units that are not finite; correct it or remove it")
     side = min(hounsfield.shape)
     top, left = ((size - side) // 2 for size in hounsfield.shape)
     square = (1 - hounsfield[top : top + side, left : left + side] / AIR).clip(min=0)

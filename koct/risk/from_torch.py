@@ -59,7 +59,7 @@ ACTIVATIONS: dict[Any, float | Callable[[Any], float]] = {
     nn.Sigmoid: 0.25,
     nn.Hardsigmoid: 1 / 6,
     nn.Softmax: 0.5,
-    nn.CELU: 1.0,
+    nn.CELU: lambda module: 1.0 if module.alpha > 0 else math.inf,
     nn.SELU: 1.7580993408473766,  # its slope left of zero
     nn.GELU: 1.13,  # the largest slopes of these four lie at some x > 0
     nn.SiLU: 1.1,
@@ -93,7 +93,16 @@ def layers(
     module: nn.Module, input_shape: Iterable[int], constants: Mapping[str, Constants], lipschitz: Mapping[str, float]
 ) -> list[Layer]:
     """The layers of the module; `constants` are C, n and kappa as `Network.from_torch` takes them."""
-    steps = _distinct(_Reader(module, tuple(input_shape), lipschitz).steps())
+    if not isinstance(module, nn.Module):
+        raise KoctError(f"from_torch reads a module of torch, got {type(module).__name__}; give an nn.Module")
+    try:
+        shape = tuple(operator.index(size) for size in input_shape)
+    except TypeError:
+        raise KoctError(
+            f"input_shape = {input_shape!r} must be a tuple of whole numbers without the axis of the batch; give one, "
+            "such as (1, 64, 64)"
+        ) from None
+    steps = _distinct(_Reader(module, shape, lipschitz).steps())
     if not steps:
         raise KoctError("the module changes nothing, so it has no layers; give a module with at least one layer")
     counts = {step.name: _trainable(step.parameters) for step in steps}
@@ -176,6 +185,7 @@ class _Reader:
     """Turns one module into steps."""
 
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...], given: Mapping[str, float]) -> None:
+        _check_values(module)
         module = copy.deepcopy(module).eval().double().cpu()
         tracer = _Tracer(given)
         name = type(module).__name__
@@ -301,7 +311,11 @@ class _Reader:
             return [Step(name, self.given[name], parameters)]
         if hasattr(module, "lipschitz"):
             constant: Any = module.lipschitz
-            return [Step(name, float(constant() if callable(constant) else constant), parameters)]
+            constant = constant() if callable(constant) else constant
+            try:
+                return [Step(name, float(constant), parameters)]
+            except (TypeError, ValueError):
+                raise KoctError(f"{name}: lipschitz = {constant!r} must be a number; give one") from None
         if isinstance(module, ISOMETRIC):
             return []
         return [Step(name, self._constant(module, self.shapes[source]), parameters)]
@@ -339,6 +353,13 @@ class _Reader:
             what = f"the operation {getattr(target, '__name__', target)!r}"
             fix = "or give the module around it an attribute `lipschitz`"
         return KoctError(f"{what} cannot be part of the bound: {reason}; {fix}")
+
+
+def _check_values(module: nn.Module) -> None:
+    for name, value in module.named_parameters():
+        lazy = nn.parameter.is_lazy(value)  # then it gets its values from the first input
+        if not lazy and (value.is_meta or not torch.isfinite(value).all()):
+            raise KoctError(f"{name} has no finite values; load the weights of the module first")
 
 
 def linear_norm(module: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...]) -> float:

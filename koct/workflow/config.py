@@ -320,15 +320,15 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
             if value not in known:
                 source = sweep.problem.source
                 yield f"sweeps.{name}: {source} has {key} = {value!r}; it must be one of {', '.join(known)}"
-        for text in sweep.problem.check(sweep.seeds, sweep.sizes):
-            yield f"sweeps.{name}.{text}"
+        wrong = list(sweep.problem.check(sweep.seeds, sweep.sizes))
+        yield from (f"sweeps.{name}.{text}" for text in wrong)
         for arch in sweep.archs + sweep.required:
             for text in arch.check(sweep.problem):
                 separator = "." if text.split(maxsplit=1)[0] in arch.options() else ": "
                 yield f"sweeps.{name}.{section(type(arch))}{separator}{text}"
             for text in _check_predicted(arch):
                 yield f"sweeps.{name}: {text}"
-        for path in sweep.problem.files():
+        for path in sweep.problem.files() if not wrong else ():  # which may be about a file
             yield from _check_file(name, sweep.problem, path)
 
 
@@ -351,3 +351,5 @@ def _check_left_out(name: str, entry: Mapping[str, Any], left_out: Mapping[str, 
 def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
     if not isinstance(path, str) or not os.path.exists(path):
         yield f"sweeps.{name}: {problem.source} reads {path!r}, which does not exist; correct the path"
+    elif "{" in path and "}" in path:
+        yield f"sweeps.{name}: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
