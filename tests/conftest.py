@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import settings
 from koct import cli
 from koct.contracts import Training
 from koct.device import CPU
+from tests import warm
 
 settings.register_profile("koct", deadline=None)  # a busy machine is no error
 settings.load_profile("koct")
@@ -60,7 +62,7 @@ SMALL_FANBEAM = {
         },
     },
 }
-SMALL_FANBEAM["sweeps"]["F32-exact"] = {**SMALL_FANBEAM["sweeps"]["F32"], "rays": "exact"}
+SMALL_FANBEAM["sweeps"]["F32-exact"] = {**SMALL_FANBEAM["sweeps"]["F32"], "rays": "exact", "seeds": [1]}
 
 
 class Pairs(Training):
@@ -91,19 +93,18 @@ class Checkout:
                 copy(source, self.folder / part)
 
     def snakemake(self, *arguments, check=True):
-        command = [Path(sys.executable).with_name("snakemake"), *map(str, arguments)]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        arguments = [*map(str, arguments)]
+        if "--profile" in arguments or "SNAKEMAKE_PROFILE" in os.environ:  # may add SLURM to what Python imports
+            done = subprocess.run([warm.SNAKEMAKE, *arguments], cwd=self.folder, capture_output=True, text=True)
+        else:
+            done = warm.snakemake(arguments, self.folder)
         if check and done.returncode:
             raise AssertionError(f"snakemake {arguments} failed:\n{done.stdout}\n{done.stderr}")
         return done
 
     def plan(self, *arguments):
         """How many jobs of each rule a dry run would start, `all` left out."""
-        done = self.snakemake("--dry-run", *arguments)
-        table = done.stdout.partition("Job stats:")[2].partition("total")[0]
-        jobs = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
-        jobs.pop("all", None)
-        return jobs
+        return planned(self.snakemake("--dry-run", *arguments).stdout)
 
     def koct(self, *arguments, check=True):
         command = [sys.executable, "-m", "koct", *map(str, arguments)]
@@ -114,6 +115,21 @@ class Checkout:
 
     def path(self, name):
         return self.folder / name
+
+    def copy(self, folder):
+        """Another one with the same results, in which nothing has to run again."""
+        copy = Checkout.__new__(Checkout)
+        copy.folder = Path(folder)
+        shutil.copytree(self.folder, copy.folder, symlinks=True)
+        return copy
+
+
+def planned(text):
+    """The jobs in what a dry run printed."""
+    table = text.partition("Job stats:")[2].partition("total")[0]
+    jobs = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
+    jobs.pop("all", None)
+    return jobs
 
 
 @pytest.fixture(scope="session")
@@ -136,12 +152,13 @@ def finished(tmp_path_factory, name, config=None):
             run = Checkout(made)
             if config:
                 run.path("config.yaml").write_text(yaml.safe_dump(config))
+            started = time.perf_counter()
             run.snakemake()
+            run.path("seconds").write_text(str(time.perf_counter() - started))
             made.rename(original)
-    copy = Checkout.__new__(Checkout)
-    copy.folder = tmp_path_factory.mktemp("checkout") / name
-    shutil.copytree(original, copy.folder, symlinks=True)
-    return copy
+    run = Checkout.__new__(Checkout)
+    run.folder = original
+    return run.copy(tmp_path_factory.mktemp("checkout") / name)
 
 
 @pytest.fixture(scope="session")

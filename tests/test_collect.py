@@ -3,8 +3,8 @@
 import json
 import shutil
 
+import conftest
 import pytest
-import yaml
 from conftest import TINY
 
 from koct import results
@@ -17,11 +17,8 @@ OTHER = "results/cells/T4/ko/N8_seed1.json"
 
 
 @pytest.fixture(scope="module")
-def finished(checkout):
-    run = checkout()
-    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
-    run.snakemake()
-    return run
+def finished(tmp_path_factory):
+    return conftest.finished(tmp_path_factory, "tiny", TINY)
 
 
 @pytest.fixture

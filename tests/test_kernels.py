@@ -77,7 +77,7 @@ def test_the_matrix_from_basis_images_is_the_operator(geometry, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients(device):
-    for A in [*operators(FanBeam(6, 5, 7)).values(), *stored(6, 5).values()]:
+    for A in [*operators(FanBeam(5, 4, 6)).values(), *stored(5, 4).values()]:
         x = random((2, *A.domain), torch.float64, device).requires_grad_()
         # the adjoint of the projector on the GPU adds in no fixed order
         assert torch.autograd.gradcheck(A, x, nondet_tol=1e-12)

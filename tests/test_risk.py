@@ -91,7 +91,7 @@ def test_two_factors_below_a_floor_name_the_target_and_its_fix():
 N = np.array([4, 8, 16, 32, 64, 128])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)  # each takes 50 ms
 @given(st.floats(1e-2, 1), st.floats(1e-2, 10))
 def test_the_rate_law_is_recovered_from_noise_free_data(floor, sigma):
     curve = floor + sigma * rate(N)
@@ -101,7 +101,7 @@ def test_the_rate_law_is_recovered_from_noise_free_data(floor, sigma):
     np.testing.assert_allclose(forecast.predict([512])[0], floor + sigma * rate([512]), rtol=0.1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)  # each takes 50 ms
 @given(st.floats(0, 1), st.floats(0.1, 10), st.floats(0.2, 1.5))
 def test_the_power_law_is_recovered_from_noise_free_data(floor, a, b):
     runs = np.tile(floor + a * N**-b, (3, 1))

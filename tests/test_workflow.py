@@ -11,9 +11,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, TINY_SWEEP
 
 import koct
+from koct import stamps
 from koct.files import read_json
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -83,29 +84,45 @@ def test_a_fit_is_a_file_that_can_be_evaluated_again(study, tmp_path):
         assert read_json(row)[0] == read_json(original)[0]
 
 
+def changed_sweeps(run, **sweeps):
+    """Make the study of a checkout one of these sweeps of config.yaml, each with some options changed."""
+    config = yaml.safe_load(run.path("config.yaml").read_text())
+    for sweep, options in sweeps.items():
+        config["sweeps"][sweep].update(options)
+    config["studies"]["surrogate"] = list(sweeps)
+    run.path("config.yaml").write_text(yaml.safe_dump(config))
+
+
 def test_one_core_gives_the_same_bits_as_all(study, checkout):
+    """All tables of the smallest sweep, and cells of the largest, whose matrices more threads would share."""
     alone = checkout()
-    alone.snakemake("--cores", 1)
+    changed_sweeps(alone, H8={}, H32={"N": [32, 64], "seeds": [1]})
+    alone.snakemake("--cores", 1, "results/calibration.parquet", "results/untrained.parquet")
     for name in ("cells", "curves", "calibration", "untrained"):
         tables = [pd.read_parquet(run.path(f"results/{name}.parquet")) for run in (study, alone)]
-        first, second = (table.drop(columns="fit_seconds", errors="ignore") for table in tables)
+        tables = [table.drop(columns="fit_seconds", errors="ignore") for table in tables]
+        first, second = (table[table["sweep"] == "H8"].reset_index(drop=True) for table in tables)
+        assert len(second) == {"cells": 50, "curves": 10, "calibration": 2, "untrained": 5}[name]
         pd.testing.assert_frame_equal(first, second, rtol=0, atol=0)
+        if name == "cells":
+            large = [table.query("sweep == 'H32' and N >= 32 and seed == 1").reset_index(drop=True) for table in tables]
+            assert len(large[1]) == 4
+            pd.testing.assert_frame_equal(*large, rtol=0, atol=0)
 
 
 def test_another_pool_size_is_an_edit_of_the_config_alone(checkout):
     small = checkout()
-    config = yaml.safe_load(small.path("config.yaml").read_text())
-    config["sweeps"]["H8"]["pool"] = {"train": 128, "val": 32, "test": 128}
-    config["studies"]["surrogate"] = ["H8"]
-    small.path("config.yaml").write_text(yaml.safe_dump(config))
-    small.snakemake()
+    few = {"N": [4, 16, 64], "seeds": [1, 2]}
+    changed_sweeps(small, H8={"pool": {"train": 128, "val": 32, "test": 128}, **few})
+    small.snakemake("results/calibration.parquet")
     table = pd.read_parquet(small.path("results/calibration.parquet")).set_index("arch")
     A = plain.forward_matrix(8, 10)
     for arch in ("ko", "fc"):
-        floor, sigma = plain.curve(A, 8, arch, train=128)
+        floor, sigma = plain.curve(A, 8, arch, few["N"], few["seeds"], train=128)
         assert table.loc[arch, "floor"] == pytest.approx(floor, rel=1e-6)
         assert table.loc[arch, "sigma"] == pytest.approx(sigma, rel=1e-6)
-        assert f"{floor:.2e}" != PRINTED["H8"][arch]["floor"]
+        other, _ = plain.curve(A, 8, arch, few["N"], few["seeds"], train=256)
+        assert f"{floor:.2e}" != f"{other:.2e}"
 
 
 def test_no_job_takes_half_a_gigabyte(study):
@@ -177,10 +194,10 @@ def test_norms_and_matched_references_of_every_size(study, tmp_path):
 def test_sweeps_of_different_metrics_share_one_figure(checkout):
     mixed = checkout()
     config = yaml.safe_load(mixed.path("config.yaml").read_text())
-    small = {**config["sweeps"]["H8"], "N": [4, 8], "seeds": [1]}
+    small = {**TINY_SWEEP, "seeds": [1]}
     del small["targets"]  # a study may ask for no budget
-    config["sweeps"] = {"H8": small, "H8-peak": {**small, "metric": "rrmse_peak2"}}
-    config["studies"] = {"surrogate": ["H8", "H8-peak"]}
+    config["sweeps"] = {"T4": small, "T4-peak": {**small, "metric": "rrmse_peak2"}}
+    config["studies"] = {"surrogate": ["T4", "T4-peak"]}
     mixed.path("config.yaml").write_text(yaml.safe_dump(config))
     mixed.snakemake()
     curves = pd.read_parquet(mixed.path("results/curves.parquet"))
@@ -227,22 +244,20 @@ def test_graphs_are_one_command_each(study):
 
 def test_a_failing_cell_says_why_and_leaves_the_others(checkout):
     broken = checkout()
-    config = yaml.safe_load(broken.path("config.yaml").read_text())
-    config["sweeps"]["H32"].update(N=[4, 8], seeds=[1])
-    config["studies"]["surrogate"] = ["H32"]
-    broken.path("config.yaml").write_text(yaml.safe_dump(config))
-    broken.snakemake("results/known/H32.npy")
-    known = broken.path("results/known/H32.npy")
+    changed_sweeps(broken, H16={"N": [4, 8], "seeds": [1], "theory": False})
+    broken.snakemake("results/known/H16.npy")
+    known = broken.path("results/known/H16.npy")  # larger than what is looked through at every start
     damaged = bytearray(known.read_bytes())
     damaged[len(damaged) // 2] ^= 1
+    assert len(damaged) > stamps.SMALL
     known.write_bytes(damaged)
     done = broken.snakemake("--keep-going", check=False)
     assert done.returncode == 1
-    advice = "`rm results/known/H32.npy && snakemake` makes it again"
-    assert f"results/known/H32.npy is damaged: its checksum is wrong; {advice}" in done.stderr
-    assert len(list(broken.path("results/cells/H32/fc").glob("*.json"))) == 2
-    assert not any(broken.path("results/cells/H32").glob("ko/*.json"))
+    advice = "`rm results/known/H16.npy && snakemake` makes it again"
+    assert f"results/known/H16.npy is damaged: its checksum is wrong; {advice}" in done.stderr
+    assert len(list(broken.path("results/cells/H16/fc").glob("*.json"))) == 2
+    assert not any(broken.path("results/cells/H16").glob("ko/*.json"))
     assert not broken.path("results/cells.parquet").exists()
     known.unlink()
-    broken.snakemake()
+    broken.snakemake("results/cells.parquet")
     assert broken.path("results/cells.parquet").exists()

@@ -7,15 +7,10 @@ import pytest
 
 from tests.faults import corruption
 from tests.faults.__main__ import KINDS, cases, report
-from tests.faults.lab import TRACEBACK, Case, Lab, Run, content, marks, problems, temporaries, written_again
+from tests.faults.lab import TRACEBACK, Case, Run, content, marks, problems, temporaries, written_again
 
 RESULTS = ["corruption", "elsewhere", "folders"]
 DONE = Run(0, "", 1.0)
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return Lab(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.fixture

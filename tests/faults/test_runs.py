@@ -3,14 +3,8 @@
 import pytest
 
 from tests.faults.__main__ import KINDS, cases
-from tests.faults.lab import Lab
 
 RUNS = ["kills", "two-runs", "disk-full", "code-edits"]
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return Lab(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.mark.parametrize(("kind", "number"), [(kind, number) for kind in RUNS for number in KINDS[kind].SHORT])
