@@ -180,6 +180,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """Where the tests cause faults."""
+    from tests.faults.lab import CONFIG, Lab
+
+    return Lab(tmp_path_factory.mktemp("faults"), made=finished(tmp_path_factory, "faults", CONFIG))
+
+
 @pytest.fixture
 def koct(capsys, tmp_path, monkeypatch):
     """(status, stdout, stderr) of a command in an empty folder."""
