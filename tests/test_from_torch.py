@@ -171,7 +171,11 @@ def test_paths_that_meet_are_one_layer():
     assert [each.p for each in found.layers if not each.known] == [44]
 
 
-@pytest.mark.parametrize("make", [Residual, Paths, lambda: nn.Sequential(Residual(), Residual())], ids=str)
+@pytest.mark.parametrize(
+    "make",
+    [Residual, Paths, lambda: nn.Sequential(Residual(), Residual())],
+    ids=["one residual", "paths", "two residuals"],
+)
 def test_no_two_points_are_farther_apart_than_the_constant_says(make):
     module = make().double().eval()
     shape = (4,) if isinstance(module, Paths) else (2, 5, 5)
