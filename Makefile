@@ -1,14 +1,18 @@
 # make        set up and run the default study
 # make test   set up and run the tests
+# make report run the default study and put it into one page, report.html
 # make setup  only set up
 # make faults set up, cause 266 faults (kills, damaged files, full disks), and feed every reader with 10,000 damaged
 #             inputs; takes an hour
 PYTHON ?= python3
 VENV := .venv
 
-.PHONY: study test setup lint faults
+.PHONY: study report test setup lint faults
 study: setup
 	$(VENV)/bin/snakemake
+
+report: study
+	$(VENV)/bin/snakemake --report report.html
 
 test: setup $(VENV)/torch
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile

@@ -4,6 +4,9 @@ Says which cell needs which file. All computing happens in the package `koct`.
 """
 
 
+report: "rules/captions/study.rst"
+
+
 include: "rules/config.smk"
 
 
@@ -55,6 +58,8 @@ rule all:
         [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else [],
         [rules.ladder.output, rules.figure_ladder.output, rules.table_ladder.output] if jobs.ladders else [],
         rules.table_conditions.output if jobs.compared else [],
+        rules.previews.output,
+        rules.html_tables.output,
         jobs.pictures,
     localrule: True
     message:

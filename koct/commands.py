@@ -254,6 +254,16 @@ VERBS = {
             OUT,
         ],
     ),
+    "previews": (
+        verbs.previews,
+        "figures in the size of a screen",
+        [("pictures", {"nargs": "+", "metavar": "FIGURE.png", "help": "what the figure verbs wrote"}), REPORT, OUTS],
+    ),
+    "html-tables": (
+        verbs.html_tables,
+        "tables in LaTeX as pages of HTML",
+        [("tables", {"nargs": "+", "metavar": "TABLE.tex", "help": "what the table verbs wrote"}), REPORT, OUTS],
+    ),
     "bound": (
         verbs.bound,
         "the risk bound of a layered network, layer by layer",

@@ -229,6 +229,18 @@ def table_conditions(curves, calibration, budgets, spec, out):
     conditions.table(curves, calibration, budgets, out, spec)
 
 
+def html_tables(tables, spec, out):
+    from koct.report import html_tables
+
+    html_tables.convert(tables, out, spec)
+
+
+def previews(pictures, spec, out):
+    from koct.report import previews
+
+    previews.reduce(pictures, out, spec)
+
+
 def bound(network, arch, C, n, kappa, samples, trivial):
     from koct.report.bound import format_table
     from koct.risk.bound import Network, read_network

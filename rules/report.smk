@@ -1,4 +1,10 @@
-# What a reader sees: tables and figures.
+# What a reader sees: tables, figures, and both for `snakemake --report`.
+
+
+def reported(path, category, caption=None, **labels):
+    """A file for the report; its caption has the same name."""
+    caption = caption or os.path.splitext(os.path.basename(path))[0]
+    return report(update(path), caption=f"captions/{caption}.rst", category=category, labels=labels)
 
 
 rule table_calibration:
@@ -250,3 +256,74 @@ rule table_structural:
         "table {output}"
     shell:
         "python -m koct table-structural {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+# The report: tables and figures for a browser.
+
+
+def shown_figures():
+    """{figure: (its place in the report, caption, what the report calls it)}."""
+    found = {"results/fig_sweeps.png": ("results/report/fig_sweeps.png", "fig_sweeps", "error against N")}
+    if jobs.ladders:
+        place = "results/report/fig_ladder.png"
+        found["results/fig_ladder.png"] = place, "fig_ladder", "which layers should be known"
+    if jobs.theories:
+        place = "results/report/fig_theory.png"
+        found["results/fig_theory.png"] = place, "fig_theory", "curves predicted before any fit"
+    for sweep in jobs.study:
+        if sweep.pictured:
+            place = f"results/report/fig_recons_{sweep.name}.jpg"
+            found[paths.picture(sweep.name)] = place, "fig_recons", f"reconstructions, {sweep.name}"
+    return found
+
+
+def shown_tables():
+    """{table: what the report calls it}."""
+    found = {
+        "table_calibration": "floor and σ of every curve",
+        "table_scaling": "who is below whom",
+        "table_fullscale": "parameters and memory",
+        "table_budget": "samples for the targets",
+    }
+    found |= {"table_theory": "predicted and measured"} if jobs.theories else {}
+    found |= {"table_ladder": "networks between known and learned"} if jobs.ladders else {}
+    found |= {"table_conditions": "dose, arc and rays"} if jobs.compared else {}
+    return found
+
+
+rule previews:
+    input:
+        list(shown_figures()),
+    output:
+        [reported(place, "2 Figures", caption, figure=title) for place, caption, title in shown_figures().values()],
+    log:
+        "results/logs/previews.log",
+    benchmark:
+        "results/benchmarks/previews.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("previews"),
+    message:
+        "figures for the report"
+    shell:
+        "python -m koct previews {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule html_tables:
+    input:
+        [f"results/{name}.tex" for name in shown_tables()],
+    output:
+        [reported(f"results/report/{name}.html", "3 Tables", table=title) for name, title in shown_tables().items()],
+    log:
+        "results/logs/html_tables.log",
+    benchmark:
+        "results/benchmarks/html_tables.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("html-tables"),
+    message:
+        "tables for the report"
+    shell:
+        "python -m koct html-tables {input} --spec {params.spec:q} --out {output} > {log} 2>&1"

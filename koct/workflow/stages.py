@@ -26,6 +26,8 @@ MODULES = {
     "ladder": ("koct.ladder",),
     "table-ladder": ("koct.report.ladder",),
     "table-conditions": ("koct.report.conditions",),
+    "html-tables": ("koct.report.html_tables",),
+    "previews": ("koct.report.previews",),
     "figure-ladder": ("koct.report.ladder",),
     "figure-sweeps": ("koct.report.figures",),
     "figure-theory": ("koct.report.theory",),

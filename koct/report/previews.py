@@ -1,0 +1,38 @@
+"""Figures in the size of a screen, for a report that has to stay small."""
+
+import io
+
+from koct.errors import KoctError
+from koct.files import atomic_write
+from koct.stamps import Stamp, again, made_from
+
+WIDTH = 1400  # pixels at most
+COLOURS = 64  # of a drawing; its lines and letters keep their edges, as they would not in a JPEG
+QUALITY = 80  # of a JPEG, for what is more picture than drawing
+
+
+def reduce(paths, out, spec=None):
+    """Write every picture of `paths` to the file at the same place of `out`, a .png or a .jpg."""
+    if len(paths) != len(out):
+        raise KoctError(f"--out has {len(out)} files for {len(paths)} pictures; give as many")
+    for path, preview in zip(paths, out, strict=True):
+        with atomic_write(preview, Stamp(spec or {}, made_from(path))) as temporary, open(temporary, "wb") as file:
+            file.write(reduced(path, "JPEG" if str(preview).endswith(".jpg") else "PNG"))
+
+
+def reduced(path, kind):
+    """The bytes of a smaller picture."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            picture = picture.convert("RGB")
+    except (OSError, UnidentifiedImageError):
+        raise KoctError(f"{path} is not a picture; {again(path)}") from None
+    if picture.width > WIDTH:
+        picture = picture.resize((WIDTH, round(picture.height * WIDTH / picture.width)), Image.Resampling.LANCZOS)
+    if kind == "PNG":
+        picture = picture.quantize(COLOURS, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, optimize=True, **({"quality": QUALITY} if kind == "JPEG" else {}))
+    return buffer.getvalue()
