@@ -14,6 +14,7 @@ from koct import evaluation
 
 AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
 AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1}
+CLAIMS = {"claims": 1}  # in studies with sweeps of the paper
 PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
 
 
@@ -95,7 +96,7 @@ def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
     text = row.read_text()
     row.unlink()
     try:
-        assert study.plan() == {"fit": 1, **AGGREGATES}
+        assert study.plan() == {"fit": 1, **AGGREGATES, **CLAIMS}
     finally:
         row.write_text(text)
         study.snakemake("--touch")
@@ -103,12 +104,18 @@ def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
 
 def test_a_new_N_runs_its_cells_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(N=[4, 8, 16, 32, 64, 128]))
-    assert study.plan() == {"fit": 10, "theory": 1, **PREDICTIONS, **AGGREGATES}  # FC was predicted there already
+    assert study.plan() == {
+        "fit": 10,
+        "theory": 1,
+        **PREDICTIONS,
+        **AGGREGATES,
+        **CLAIMS,
+    }  # FC was predicted there already
 
 
 def test_a_new_seed_runs_its_pool_and_cells_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(seeds=[1, 2, 3, 4, 5, 6]))
-    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_new_sweep_runs_alone(study, edited):
@@ -118,23 +125,23 @@ def test_a_new_sweep_runs_alone(study, edited):
 
     edited.config(add)
     new = {"pool": 6, "known": 1, "fit": 50, "untrained": 1, "theory": 2}  # a pool for predictions
-    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_new_lambda_grid_refits_and_keeps_the_pools(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-3, 1.0]))
-    assert study.plan() == {"fit": 50, "theory": 2, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {"fit": 50, "theory": 2, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_another_known_operator_refits_ko_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(tikhonov=0.2))
-    assert study.plan() == {"known": 1, "fit": 25, "untrained": 1, "theory": 1, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {"known": 1, "fit": 25, "untrained": 1, "theory": 1, **PREDICTIONS, **AGGREGATES, **CLAIMS}
     assert fitted(study) == {"ko"}
 
 
 def test_another_metric_recalibrates_and_fits_nothing(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(metric="rrmse_norm2"))
-    assert study.plan() == {"theory": 2, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {"theory": 2, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
@@ -147,7 +154,7 @@ FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12
 
 def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
     edited.replace(*FC_CHANGE)
-    assert study.plan() == {"fit": 75, "theory": 3, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {"fit": 75, "theory": 3, **PREDICTIONS, **AGGREGATES, **CLAIMS}
     assert fitted(study) == {"fc"}
 
 
@@ -161,7 +168,7 @@ def test_a_change_to_one_large_fit_refits_and_evaluates_the_cells_that_use_it(sm
 def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
     edited.replace("koct/metrics/mse.py", "** 2", "** 2.0")
     again = {"fit": 150, "untrained": 3, "theory": 5, "theory_large": 1}
-    assert study.plan() == {**again, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {**again, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
@@ -171,7 +178,7 @@ def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
     assert study.plan() == {}
     edited.config(lambda config: config["sweeps"]["H8"].update(archs=["ko", "fc", "new"]))
-    assert study.plan() == {"fit": 25, "theory": 1, **PREDICTIONS, **AGGREGATES}  # but it can be fitted
+    assert study.plan() == {"fit": 25, "theory": 1, **PREDICTIONS, **AGGREGATES, **CLAIMS}  # but it can be fitted
 
 
 def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
