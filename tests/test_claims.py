@@ -163,6 +163,7 @@ def test_grids_settings_and_fits_that_are_missing(changed, committed):
     assert judge(folder, "grid-cpu")["verdict"] == PART
     folder = changed("calibration", times(2, "V", sweep=CPU))
     assert judge(folder, "setting-cpu")["verdict"] == PART
+    assert judge(folder, "matched-H8")["why"] == "This study has another geometry in H8 than the paper."
     for file in ("cells", "curves"):
         folder = changed(file, lambda row: None if row["sweep"] == "H128" and row["N"] == 2048 else row)
     assert judge(folder, "four-orders")["verdict"] == FAILS

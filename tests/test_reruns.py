@@ -15,6 +15,8 @@ from koct import evaluation
 AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
 AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1}
 CLAIMS = {"claims": 1}  # in studies with sweeps of the paper
+CONDITIONS = {"table_conditions": 1}  # in those with several kinds of rays
+LADDER = {"chains": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # in those with three networks
 PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
 
 
@@ -161,7 +163,7 @@ def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
 def test_a_change_to_one_large_fit_refits_and_evaluates_the_cells_that_use_it(small_fanbeam, edited_fanbeam):
     edited_fanbeam.replace(*FC_CHANGE)
     again = {"fit_large": 12, "evaluate": 12, "figure_recons": 2, "theory_large": 2}
-    assert small_fanbeam.plan() == {**again, **PREDICTIONS, **AGGREGATES}
+    assert small_fanbeam.plan() == {**again, **PREDICTIONS, **AGGREGATES, **CONDITIONS}
     assert fitted(small_fanbeam) == {"fc"}
 
 
@@ -178,7 +180,8 @@ def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
     assert study.plan() == {}
     edited.config(lambda config: config["sweeps"]["H8"].update(archs=["ko", "fc", "new"]))
-    assert study.plan() == {"fit": 25, "theory": 1, **PREDICTIONS, **AGGREGATES, **CLAIMS}  # but it can be fitted
+    new = {"fit": 25, "theory": 1, **LADDER}  # but it can be fitted
+    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
@@ -212,7 +215,7 @@ def test_a_new_metric_evaluates_large_fits_and_fits_nothing(small_fanbeam, tmp_p
     fits = {path: path.stat().st_mtime_ns for path in run.path("results/fits").rglob("*.npy")}
     run.path("koct/metrics/mae.py").write_text(MAE)
     again = {"evaluate": 24, "untrained_large": 2, "theory_large": 2}  # no fit_large, no pool_large
-    assert run.plan() == {**again, **PREDICTIONS, **AGGREGATES}
+    assert run.plan() == {**again, **PREDICTIONS, **AGGREGATES, **CONDITIONS}
     run.snakemake()
     assert {path: path.stat().st_mtime_ns for path in run.path("results/fits").rglob("*.npy")} == fits
     cells = pd.read_parquet(run.path("results/cells.parquet"))

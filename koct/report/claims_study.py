@@ -145,11 +145,11 @@ class Study:
 
     def norms(self, sweep):
         """(‖K‖, ‖Aᵀ‖) of a sweep's geometry, computed."""
-        H, V, B = (self.size(sweep, key) for key in ("H", "V", "B"))
-        beams = [point["beam"] for point in PRINTED["operating_points"] if point["H"] == H]
-        if not beams:
-            raise NotComputedError(f"has another geometry in {sweep} than the paper")
-        return norms(H, V, B, beams[0])
+        size = {key: self.size(sweep, key) for key in ("H", "V", "B")}
+        for point in PRINTED["operating_points"]:
+            if point.items() >= size.items():
+                return norms(**point)
+        raise NotComputedError(f"has another geometry in {sweep} than the paper")
 
     # Over seeds
 
