@@ -229,6 +229,12 @@ def table_conditions(curves, calibration, budgets, spec, out):
     conditions.table(curves, calibration, budgets, out, spec)
 
 
+def claims(cells, curves, calibration, untrained, budgets, spec, out):
+    from koct.report import claims
+
+    claims.report(cells, curves, calibration, untrained, budgets, out, spec)
+
+
 def bound(network, arch, C, n, kappa, samples, trivial):
     from koct.report.bound import format_table
     from koct.risk.bound import Network, read_network

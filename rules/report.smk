@@ -146,6 +146,30 @@ rule table_conditions:
         " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule claims:
+    input:
+        cells=rules.collect.output.cells,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+        untrained=rules.collect.output.untrained,
+        budget=rules.budget.output,
+    output:
+        update(multiext("results/claims", ".parquet", ".md", ".tex")),
+    log:
+        "results/logs/claims.log",
+    benchmark:
+        "results/benchmarks/claims.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("claims"),
+    message:
+        "claims {output}"
+    shell:
+        "python -m koct claims --cells {input.cells} --curves {input.curves} --calibration {input.calibration}"
+        " --untrained {input.untrained} --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule figure_recons:
     input:
         fits=jobs.first_fits,

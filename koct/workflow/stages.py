@@ -26,6 +26,7 @@ MODULES = {
     "ladder": ("koct.ladder",),
     "table-ladder": ("koct.report.ladder",),
     "table-conditions": ("koct.report.conditions",),
+    "claims": ("koct.report.claims",),
     "figure-ladder": ("koct.report.ladder",),
     "figure-sweeps": ("koct.report.figures",),
     "figure-theory": ("koct.report.theory",),
