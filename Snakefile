@@ -46,21 +46,8 @@ rule all:
     input:
         jobs.cells,  # by name, so that a deleted one is made again
         jobs.theories,
-        rules.collect.output,
-        rules.collect_theory.output,
-        rules.calibrate.output,
-        rules.budget.output,
-        rules.table_calibration.output,
-        rules.table_scaling.output,
-        rules.table_fullscale.output,
-        rules.table_budget.output,
-        rules.figure_sweeps.output,
-        [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else [],
-        [rules.ladder.output, rules.figure_ladder.output, rules.table_ladder.output] if jobs.ladders else [],
-        rules.table_conditions.output if jobs.compared else [],
-        rules.previews.output,
-        rules.html_tables.output,
-        jobs.pictures,
+        published(),
+        rules.crate.output,
     localrule: True
     message:
         "the study is complete: see results/"

@@ -24,6 +24,7 @@ KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "untrained.par
 KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
 KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
+KEPT += ["claims.parquet", "claims.md", "claims.tex"]
 FIGURES = [
     "fig_recons_H128.png",
     "fig_recons_H256.png",
@@ -46,7 +47,9 @@ DRAWN = [
     ("fig_sweeps.pdf", "figure-sweeps", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *THEORY]),
     ("fig_theory.pdf", "figure-theory", THEORY[1:]),
     ("fig_ladder.pdf", "figure-ladder", ["{folder}/ladder.parquet"]),
+    ("claims.parquet", "claims", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *BUDGETS]),
 ]
+MORE = {".pdf": [".png"], ".parquet": [".md", ".tex"]}  # what one command makes with a file of this ending
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
 
@@ -95,7 +98,8 @@ def redraw(folder):
     for name, verb, inputs in DRAWN:
         if (folder / name).exists():
             given = [argument.format(folder=folder) for argument in inputs]
-            outputs = [folder / name, *([folder / name.replace(".pdf", ".png")] if name.endswith(".pdf") else [])]
+            path = folder / name
+            outputs = [path, *(path.with_suffix(ending) for ending in MORE.get(path.suffix, []))]
             subprocess.run([sys.executable, "-m", "koct", verb, *given, "--out", *outputs], cwd=ROOT, check=True)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     about["figures and tables drawn by commit"] = git("rev-parse", "HEAD")

@@ -76,6 +76,11 @@ THEORY = _optional("--theory", "what `collect-theory` wrote, to show beside", me
 GROUP = _optional("--group", "the column whose runs are not independent, like patient", type=_name, metavar="COLUMN")
 TEST_SIZE = _optional("--test-size", "how many test samples an error rate is counted on", type=_whole, metavar="K")
 SWEEP = _optional("--sweep", "take the rows with this value in the column sweep", type=_name)
+CELLS = _file("--cells", "what `collect` wrote")
+CURVES = _file("--curves", "what `calibrate` wrote")
+CALIBRATION = _file("--calibration", "what `calibrate` wrote")
+UNTRAINED = _file("--untrained", "what `collect` wrote")
+BUDGETS = _file("--budgets", "what `budgets` wrote")
 OUTS = ("--out", {"nargs": "+", "metavar": "FILE", "help": "where to write; the ending says the format"})
 
 # verb: (function, what it does, its arguments)
@@ -152,15 +157,7 @@ VERBS = {
     "figure-sweeps": (
         verbs.figure_sweeps,
         "error against N, a panel per sweep",
-        [
-            _file("--cells", "what `collect` wrote"),
-            _file("--curves", "what `calibrate` wrote"),
-            _file("--calibration", "what `calibrate` wrote"),
-            _file("--untrained", "what `collect` wrote"),
-            THEORY,
-            REPORT,
-            OUTS,
-        ],
+        [CELLS, CURVES, CALIBRATION, UNTRAINED, THEORY, REPORT, OUTS],
     ),
     "figure-theory": (
         verbs.figure_theory,
@@ -170,7 +167,7 @@ VERBS = {
     "table-theory": (
         verbs.table_theory,
         "the table of predicted over measured errors in LaTeX",
-        [_file("--theory", "what `collect-theory` wrote"), _file("--cells", "what `collect` wrote"), REPORT, OUT],
+        [_file("--theory", "what `collect-theory` wrote"), CELLS, REPORT, OUT],
     ),
     "figure-recons": (
         verbs.figure_recons,
@@ -186,12 +183,7 @@ VERBS = {
     "table-scaling": (
         verbs.table_scaling,
         "the table of operating points and outcomes in LaTeX",
-        [
-            _file("--curves", "what `calibrate` wrote"),
-            _file("--calibration", "what `calibrate` wrote"),
-            REPORT,
-            OUT,
-        ],
+        [CURVES, CALIBRATION, REPORT, OUT],
     ),
     "table-fullscale": (verbs.table_fullscale, "the table of parameters and memory in LaTeX", [REPORT, OUT]),
     "norms": (verbs.norms, "compute the operator norms of the paper's operating points", [REPORT, OUT]),
@@ -235,24 +227,22 @@ VERBS = {
     "table-ladder": (
         verbs.table_ladder,
         "the table of networks between known and learned in LaTeX",
-        [
-            _file("--ladder", "what `ladder` wrote"),
-            _file("--calibration", "what `calibrate` wrote"),
-            _file("--budgets", "what `budgets` wrote"),
-            REPORT,
-            OUT,
-        ],
+        [_file("--ladder", "what `ladder` wrote"), CALIBRATION, BUDGETS, REPORT, OUT],
     ),
     "table-conditions": (
         verbs.table_conditions,
         "what dose, arc and other conditions do to the number of samples, in LaTeX",
-        [
-            _file("--curves", "what `calibrate` wrote"),
-            _file("--calibration", "what `calibrate` wrote"),
-            _file("--budgets", "what `budgets` wrote"),
-            REPORT,
-            OUT,
-        ],
+        [CURVES, CALIBRATION, BUDGETS, REPORT, OUT],
+    ),
+    "claims": (
+        verbs.claims,
+        "what the paper states, statement by statement, and whether it holds in the results",
+        [CELLS, CURVES, CALIBRATION, UNTRAINED, BUDGETS, REPORT, OUTS],
+    ),
+    "crate": (
+        verbs.crate,
+        "an RO-Crate that describes the results of a study",
+        [("files", {"nargs": "+", "metavar": "FILE", "help": "the results"}), SPEC, OUT],
     ),
     "previews": (
         verbs.previews,

@@ -85,6 +85,16 @@ COLUMNS |= {
     "best": (pa.bool_(), "whether its rank is 1", ""),
     "behind": (pa.float64(), "error_mean less that of the best", "that of the metric"),
     "beyond": (pa.bool_(), "whether it is behind by more than the seeds' spread; null if that is unknown", ""),
+    "id": (pa.string(), "name of the claim", ""),
+    "where": (pa.string(), "where the paper states it", ""),
+    "statement": (pa.string(), "what it states", ""),
+    "printed": (pa.string(), "what is printed: numbers, or the words that stand for one", ""),
+    "computed": (pa.string(), "what the study gives, the number that decides if there are several", ""),
+    "value": (pa.float64(), "that number; null if it is none, or infinite", "as printed"),
+    "value_low": (pa.float64(), "lower end of its 90 % interval, by the jackknife over seeds", "as printed"),
+    "value_high": (pa.float64(), "upper end of that interval; null if it has none", "as printed"),
+    "verdict": (pa.string(), "holds, holds in part, does not hold, or not computed in this study", ""),
+    "why": (pa.string(), "the numbers behind the verdict, in a sentence", ""),
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "device"]
@@ -97,6 +107,7 @@ BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
 THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
 LADDER = ["sweep", "problem", "H", "arch", "N", "metric", "p", "known", "learned", "rank", "error_mean"]
 LADDER += ["mean_low", "mean_high", "seeds", "best", "behind", "beyond"]
+CLAIMS = ["id", "where", "statement", "printed", "computed", "value", "value_low", "value_high", "verdict", "why"]
 THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 
 
@@ -254,7 +265,7 @@ def _over_seeds(metric, rows):
 
 def provenance(config_sha256):
     """What made a file, for its schema metadata."""
-    return {"koct.version": koct.__version__, "koct.commit": _commit(), "koct.config_sha256": config_sha256}
+    return {"koct.version": koct.__version__, "koct.commit": commit(), "koct.config_sha256": config_sha256}
 
 
 def write(rows, columns, path, origin, stamp):
@@ -319,7 +330,7 @@ def grouped(rows, *keys):
     return groups
 
 
-def _commit():
+def commit():
     """The checkout's commit, marked if files differ from it; 'unknown' outside a checkout."""
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:

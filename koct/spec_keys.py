@@ -93,6 +93,9 @@ KINDS = {
             "untrained": TEXT_OR_NULL,
         }
     ],
+    "study": TEXT,
+    "parameters": Each(TEXT),
+    "files": Each(TEXT),
     "at": [COUNT],
     "tests": COUNT,
     "metric": METRIC,

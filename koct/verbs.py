@@ -241,6 +241,18 @@ def previews(pictures, spec, out):
     previews.reduce(pictures, out, spec)
 
 
+def claims(cells, curves, calibration, untrained, budgets, spec, out):
+    from koct.report import claims
+
+    claims.report(cells, curves, calibration, untrained, budgets, out, spec)
+
+
+def crate(files, spec, out):
+    from koct.report import crate
+
+    crate.write(files, out, spec)
+
+
 def bound(network, arch, C, n, kappa, samples, trivial):
     from koct.report.bound import format_table
     from koct.risk.bound import Network, read_network

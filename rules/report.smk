@@ -152,6 +152,30 @@ rule table_conditions:
         " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule claims:
+    input:
+        cells=rules.collect.output.cells,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+        untrained=rules.collect.output.untrained,
+        budget=rules.budget.output,
+    output:
+        update(multiext("results/claims", ".parquet", ".md", ".tex")),
+    log:
+        "results/logs/claims.log",
+    benchmark:
+        "results/benchmarks/claims.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("claims"),
+    message:
+        "claims {output}"
+    shell:
+        "python -m koct claims --cells {input.cells} --curves {input.curves} --calibration {input.calibration}"
+        " --untrained {input.untrained} --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule figure_recons:
     input:
         fits=jobs.first_fits,
@@ -327,3 +351,34 @@ rule html_tables:
         "tables for the report"
     shell:
         "python -m koct html-tables {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+def published():
+    """What a study makes beside its cells."""
+    found = [rules.collect.output, rules.collect_theory.output, rules.calibrate.output, rules.budget.output]
+    found += [rules.table_calibration.output, rules.table_scaling.output, rules.table_fullscale.output]
+    found += [rules.table_budget.output, rules.figure_sweeps.output]
+    found += [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else []
+    found += [rules.ladder.output, rules.figure_ladder.output, rules.table_ladder.output] if jobs.ladders else []
+    found += [rules.table_conditions.output] if jobs.compared else []
+    found += [rules.claims.output] if jobs.claimed else []
+    return [*found, rules.previews.output, rules.html_tables.output, jobs.pictures]
+
+
+rule crate:
+    input:
+        published(),
+    output:
+        update("results/ro-crate-metadata.json"),
+    log:
+        "results/logs/crate.log",
+    benchmark:
+        "results/benchmarks/crate.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.crate_spec(config["study"]),
+    message:
+        "RO-Crate {output}"
+    shell:
+        "python -m koct crate {input} --spec {params.spec:q} --out {output} > {log} 2>&1"

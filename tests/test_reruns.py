@@ -13,9 +13,10 @@ from koct import evaluation
 
 AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
 AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1}
+CLAIMS = {"claims": 1}  # in studies with sweeps of the paper
+CONDITIONS = {"table_conditions": 1}  # in those with several kinds of rays
+LADDER = {"chains": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # in those with three networks
 PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
-LADDER = {"chains": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # of three networks
-CONDITIONS = {"table_conditions": 1}  # of sweeps that differ in conditions
 
 
 class Edits:
@@ -97,19 +98,25 @@ def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
     row = study.path("results/cells/H16/ko/N8_seed3.json")
     aside = row.rename(study.path("row.json"))
     try:
-        assert study.plan() == {"fit": 1, **AGGREGATES}
+        assert study.plan() == {"fit": 1, **AGGREGATES, **CLAIMS}
     finally:
         aside.rename(row)  # with its old time
 
 
 def test_a_new_N_runs_its_cells_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(N=[4, 8, 16, 32, 64, 128]))
-    assert study.plan() == {"fit": 10, "theory": 1, **PREDICTIONS, **AGGREGATES}  # FC was predicted there already
+    assert study.plan() == {
+        "fit": 10,
+        "theory": 1,
+        **PREDICTIONS,
+        **AGGREGATES,
+        **CLAIMS,
+    }  # FC was predicted there already
 
 
 def test_a_new_seed_runs_its_pool_and_cells_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(seeds=[1, 2, 3, 4, 5, 6]))
-    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_new_sweep_runs_alone(study, edited):
@@ -119,23 +126,23 @@ def test_a_new_sweep_runs_alone(study, edited):
 
     edited.config(add)
     new = {"pool": 6, "known": 1, "fit": 50, "untrained": 1, "theory": 2}  # a pool for predictions
-    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_new_lambda_grid_refits_and_keeps_the_pools(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-3, 1.0]))
-    assert study.plan() == {"fit": 50, "theory": 2, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {"fit": 50, "theory": 2, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_another_known_operator_refits_ko_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(tikhonov=0.2))
     again = {"known": 1, "fit": 25, "untrained": 1, "theory": 1}
-    assert plan(study) == ({**again, **PREDICTIONS, **AGGREGATES}, {"ko"})
+    assert plan(study) == ({**again, **PREDICTIONS, **AGGREGATES, **CLAIMS}, {"ko"})
 
 
 def test_another_metric_recalibrates_and_fits_nothing(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(metric="rrmse_norm2"))
-    assert study.plan() == {"theory": 2, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {"theory": 2, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
@@ -148,7 +155,7 @@ FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12
 
 def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
     edited.replace(*FC_CHANGE)
-    assert plan(study) == ({"fit": 75, "theory": 3, **PREDICTIONS, **AGGREGATES}, {"fc"})
+    assert plan(study) == ({"fit": 75, "theory": 3, **PREDICTIONS, **AGGREGATES, **CLAIMS}, {"fc"})
 
 
 def test_a_change_to_one_large_fit_refits_and_evaluates_the_cells_that_use_it(small_fanbeam, edited_fanbeam):
@@ -160,7 +167,7 @@ def test_a_change_to_one_large_fit_refits_and_evaluates_the_cells_that_use_it(sm
 def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
     edited.replace("koct/metrics/mse.py", "** 2", "** 2.0")
     again = {"fit": 150, "untrained": 3, "theory": 5, "theory_large": 1}
-    assert study.plan() == {**again, **PREDICTIONS, **AGGREGATES}
+    assert study.plan() == {**again, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
@@ -171,7 +178,7 @@ def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
     assert study.plan() == {}
     edited.config(lambda config: config["sweeps"]["H8"].update(archs=["ko", "fc", "new"]))
     new = {"fit": 25, "theory": 1}
-    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES, **LADDER}  # but it can be fitted
+    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES, **LADDER, **CLAIMS}  # but it can be fitted
 
 
 def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):

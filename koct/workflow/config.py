@@ -353,3 +353,13 @@ def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
         yield f"sweeps.{name}: {problem.source} reads {path!r}, which does not exist; correct the path"
     elif "{" in path and "}" in path:
         yield f"sweeps.{name}: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
+
+
+def parameters(canonical: str) -> dict[str, str]:
+    """What `canonical` has, one by one: {sweep.key: value in JSON}."""
+    found: dict[str, str] = {}
+    for sweep in json.loads(canonical):
+        options = {key: value for key, value in sweep.items() if key not in ("name", "archs")}
+        options |= {arch["name"]: {**arch["problem"], **arch["arch"]} for arch in sweep["archs"]}
+        found |= {f"{sweep['name']}.{key}": json.dumps(value, sort_keys=True) for key, value in options.items()}
+    return found

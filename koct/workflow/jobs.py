@@ -20,7 +20,7 @@ from koct.spec import encode_curve, encode_problem
 from koct.stamps import checksum_of, crc
 from koct.workflow import config, groups, paths, planned, resources, stages
 from koct.workflow.sources import reached
-from koct.workflow.sweep import Sweep, compared
+from koct.workflow.sweep import Sweep, claimed, compared
 
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
@@ -40,7 +40,7 @@ class Jobs:
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
         self.ladders = [sweep for sweep in self.study if len(sweep.archs) >= LEAST_OF_LADDER]
-        self.compared = compared(self.study)
+        self.compared, self.claimed = compared(self.study), claimed(self.study)
         self.device = settings.get("device", "auto")
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()
@@ -239,6 +239,13 @@ class Jobs:
     def report_spec(self, stage: str) -> str:
         """Of a stage whose result depends on its inputs alone."""
         return _spec(stage, {})
+
+    def crate_spec(self, study: str) -> str:
+        """Of the description of the results: all parameters, and the checksums of the users' files."""
+        files: dict[str, str] = {}
+        for sweep in self.study:
+            files |= self._files(sweep.problem).get("files", {})
+        return _spec("crate", {"study": study, "parameters": config.parameters(self.canonical), "files": files})
 
     # What a job reads
 

@@ -28,6 +28,8 @@ MODULES = {
     "table-conditions": ("koct.report.conditions",),
     "html-tables": ("koct.report.html_tables",),
     "previews": ("koct.report.previews",),
+    "crate": ("koct.report.crate",),
+    "claims": ("koct.report.claims",),
     "figure-ladder": ("koct.report.ladder",),
     "figure-sweeps": ("koct.report.figures",),
     "figure-theory": ("koct.report.theory",),

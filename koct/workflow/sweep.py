@@ -104,6 +104,14 @@ class Sweep:
         return Workload(problem.x_size, problem.y_size, self.pairs_of(N), self.sizes_in_pairs, count, layers)
 
 
+PAPER = ("H8", "H16", "H32", "H128", "H256")  # its sweeps, by their names here
+
+
+def claimed(study: Iterable[Sweep]) -> bool:
+    """Whether there are sweeps of the paper, about which it states something."""
+    return any(sweep.name in PAPER for sweep in study)
+
+
 def compared(study: Iterable[Sweep]) -> bool:
     """Whether sweeps of one problem and size differ in the conditions of the measurement."""
     families: dict[Any, set[Any]] = {}

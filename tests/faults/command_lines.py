@@ -83,6 +83,8 @@ def stages():
     yield ["figure-ladder", ladder, "--spec", jobs.report_spec("figure-ladder"), "--out", "results/fig_ladder.png"]
     read = ["--ladder", ladder, "--calibration", calibration, "--budgets", budget]
     yield ["table-ladder", *read, "--spec", jobs.report_spec("table-ladder"), "--out", "results/table_ladder.tex"]
+    made = [f"results/claims{ending}" for ending in (".parquet", ".md", ".tex")]
+    yield ["claims", *tables, "--budgets", budget, "--spec", jobs.report_spec("claims"), "--out", *made]
     drawn = ["--fits", fits["ko", 4, 1], fits["fc", 4, 1], "--pool", pools[0], "--shared", shared]
     yield ["figure-recons", *drawn, "--out", "results/fig_recons.png"]
     yield ["bound", "network.yaml", "--samples", "256"]
