@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -17,16 +16,15 @@ from typing import Any
 from koct.contracts import Architecture, Cost, Problem
 from koct.registry import module_of
 from koct.spec import encode_curve, encode_problem
-from koct.stamps import checksum_of, crc
+from koct.stamps import checksum_of
 from koct.workflow import config, groups, paths, planned, resources, stages
 from koct.workflow.sources import reached
 from koct.workflow.sweep import Sweep, claimed, compared
+from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
-MOST_FILES = 100  # that a spec lists one by one
 LEAST_OF_LADDER = 3  # architectures of a sweep between known and learned
-LARGE_FILE = 10**8  # bytes of a user's file that is too large to be read whenever a run is planned
 
 
 class Jobs:
@@ -44,7 +42,7 @@ class Jobs:
         self.device = settings.get("device", "auto")
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()
-        self._files = cache(_files)
+        self._files = cache(checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
         self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
@@ -386,17 +384,3 @@ def _either(names: Iterable[str]) -> str:
 
 def _spec(stage: str, wanted: Mapping[str, Any], problem: str = "", *archs: str) -> str:
     return json.dumps({**wanted, "code": stages.code(stage, problem, *archs)}, sort_keys=True)
-
-
-def _files(problem: Problem) -> dict[str, Any]:
-    """The checksums of the files that a problem reads; of a very large one, its size."""
-    found = {}
-    for path in problem.files():
-        if os.path.isdir(path) or os.path.getsize(path) > LARGE_FILE:
-            found[path] = str(os.path.getsize(path))
-        else:
-            with open(path, "rb") as file:
-                found[path] = crc(file.read())
-    if len(found) > MOST_FILES:  # the spec is an argument of a command
-        found = {f"{len(found)} files": checksum_of(found)}
-    return {"files": found} if found else {}
