@@ -16,6 +16,7 @@ AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1}
 CLAIMS = {"claims": 1}  # in studies with sweeps of the paper
 CONDITIONS = {"table_conditions": 1}  # in those with several kinds of rays
 LADDER = {"chains": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # in those with three networks
+AGGREGATES |= {"previews": 1, "html_tables": 1, "crate": 1}
 PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
 
 
@@ -147,7 +148,8 @@ def test_another_metric_recalibrates_and_fits_nothing(study, edited):
 
 def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
     edited.replace("koct/report/figures.py", "training samples", "samples")
-    assert study.plan() == {"figure_sweeps": 1, "figure_theory": 1, "table_theory": 1}
+    drawn = {"figure_sweeps": 1, "figure_theory": 1, "table_theory": 1}
+    assert study.plan() == {**drawn, "previews": 1, "html_tables": 1, "crate": 1}
 
 
 FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)")
