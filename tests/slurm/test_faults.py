@@ -17,7 +17,9 @@ from tests.slurm.lab import (
     assert_same_results,
     cluster,
     ended,
+    go_on,
     jobs,
+    process_of,
     running,
     slurm,
     small,
@@ -26,7 +28,7 @@ from tests.slurm.lab import (
     until,
 )
 
-LONG = {  # the fits of KO take some seconds each
+LONG = {  # the fits of KO take seconds: long enough to be stopped
     **SMALL,
     "studies": {"small": ["F32"]},
     "sweeps": {"F32": {**SMALL["sweeps"]["F32"], "ko": {**SMALL["sweeps"]["F32"]["ko"], "iterations": 8000}}},
@@ -47,13 +49,29 @@ def local(checkout):
 
 
 def first_fit(run):
-    """Wait until one fit of KO is there and the other is not, with the seed's job running; (its path, job id)."""
+    """Stop one fit of KO and wait until the other is there; (what is there, what is stopped, the seed's job id).
 
-    def half_done():
-        there = [path for path in KO if run.path(path).exists()]
-        return len(there) == 1 and (job := running(run.folder, SEED)) and (there[0], job)
+    However slow the machine is, nothing more is made until the test goes on.
+    """
+    stopped = until(lambda: _stop_second(run))
+    (kept,) = set(KO) - {stopped}
+    until(lambda: run.path(kept).exists())
+    return kept, stopped, until(lambda: running(run.folder, SEED))
 
-    return until(half_done)
+
+def _stop_second(run):
+    """Of two fits that run, or of one whose sibling is there, stop one that has begun its log."""
+    there = [path for path in KO if run.path(path).exists()]
+    at_work = [path for path in KO if process_of(run.folder, path) and _log(run, path)]
+    last = next((path for path in reversed(at_work) if path not in there), None)
+    if last and len({*there, *at_work}) == 2 and stop_process(run.folder, last):
+        return last
+    return None
+
+
+def _log(run, fit):
+    log = run.path(fit.replace("results/", "results/logs/").replace(".npy", ".log"))
+    return log.exists() and log.read_text()
 
 
 def inode(run, path):
@@ -65,10 +83,10 @@ def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(check
     """Killed in mid-run; then other lambdas, and the same command."""
     run, local = small(checkout, LONG), small(checkout)
     process = started(run, TABLE)
-    first_fit(run)
-    until(lambda: run.path("results/cells/F32/fc/N16_seed1.json").exists() or run.path(KO[-1]).exists())
+    _, stopped, _ = first_fit(run)
     process.kill()
     process.wait()
+    go_on(run.folder, stopped)
     time.sleep(2)  # the job goes on, and finishes cells that no snakemake sees
     sweep = LONG["sweeps"]["F32"]
     edited = {**LONG, "sweeps": {"F32": {**sweep, "lambdas": [3.0, 30.0], "ko": {**sweep["ko"], "iterations": 100}}}}
@@ -85,12 +103,12 @@ def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(check
 def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_results(checkout, local):
     run = small(checkout, LONG)
     process = started(run, TABLE)  # kill -9, with a job running
-    until(lambda: running(run.folder, SEED))
+    until(lambda: any(stop_process(run.folder, path) for path in KO))
     process.kill()
     process.wait()
 
     process = started(run, TABLE)  # Ctrl-C
-    kept, _ = first_fit(run)
+    kept, other, _ = first_fit(run)
     before = inode(run, kept)
     process.send_signal(signal.SIGINT)
     status, text = ended(process, run)
@@ -99,9 +117,8 @@ def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_result
     until(lambda: not running(run.folder, SEED))
 
     process = started(run, TABLE, "--retries", "0")  # scancel
-    (other,) = set(KO) - {kept}
     until(lambda: stop_process(run.folder, other))
-    slurm("scancel", running(run.folder, SEED))
+    slurm("scancel", until(lambda: running(run.folder, SEED)))
     status, text = ended(process, run)
     assert status == 1
     assert "'CANCELLED'" in text
@@ -117,10 +134,8 @@ def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_result
 def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_more(checkout, local):
     run = small(checkout, LONG)
     process = started(run, TABLE)
-    kept, job = first_fit(run)
+    kept, _, job = first_fit(run)
     before = inode(run, kept)
-    (other,) = set(KO) - {kept}
-    until(lambda: stop_process(run.folder, other))
     slurm("scontrol", "update", f"JobId={job}", "EndTime=now+1seconds")
     status, text = ended(process, run)
     assert status == 0
@@ -140,7 +155,7 @@ def test_a_preempted_study_finishes(checkout, local, requeue):
     """A job of a higher partition takes the node; no attempt is counted, so `--retries 0` does no harm."""
     run = small(checkout, LONG, requeue=requeue)
     process = started(run, TABLE, "--retries", "0")
-    kept, job = first_fit(run)
+    kept, _, job = first_fit(run)
     before = inode(run, kept)
     node = re.search(r" NodeList=(\S+)", slurm("scontrol", "-o", "show", "job", job))[1]
     slurm("sbatch", "--partition=urgent", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
