@@ -85,6 +85,15 @@ def small(checkout, config=SMALL, **lines):
     return made
 
 
+def dry(run, *arguments):
+    """The lines of a dry run that say what would be submitted."""
+    return told(run.snakemake("--profile", "slurm", "--dry-run", *arguments).stdout)
+
+
+def told(text):
+    return re.search(r"^Study .*\n(\d+ submissions?:\n(?:  +\d+ to .*\n)+)?", text, re.M)[0].splitlines()
+
+
 def started(run, *arguments, through=()):
     """snakemake on the cluster, in the background."""
     with open(run.path("out.txt"), "a") as out:

@@ -14,7 +14,6 @@ from tests.slurm.lab import (
     PROFILE,
     SMALL,
     all_jobs,
-    assert_same_results,
     cluster,
     ended,
     go_on,
@@ -31,9 +30,9 @@ from tests.slurm.lab import (
 LONG = {  # the fits of KO take seconds: long enough to be stopped
     **SMALL,
     "studies": {"small": ["F32"]},
-    "sweeps": {"F32": {**SMALL["sweeps"]["F32"], "ko": {**SMALL["sweeps"]["F32"]["ko"], "iterations": 8000}}},
+    "sweeps": {"F32": {**SMALL["sweeps"]["F32"], "ko": {**SMALL["sweeps"]["F32"]["ko"], "iterations": 4000}}},
 }
-TABLE = "results/cells.parquet"
+CELLS = [f"results/cells/F32/{arch}/N{N}_seed1.json" for arch in ("ko", "fc") for N in (4, 16)]
 SEED = "F32_seed1"  # the group of a seed's jobs
 KO = [f"results/fits/F32/ko/N{N}_seed1.npy" for N in (4, 16)]
 FSDP_ROW = "results/cells/F32/fc-fsdp/N16_seed1.json"
@@ -44,7 +43,7 @@ FSDP_JOB = "fit_torchrun_wildcards_F32_fc-fsdp_16_1"
 @pytest.fixture(scope="module")
 def local(checkout):
     run = small(checkout, LONG)
-    run.snakemake(TABLE)
+    run.snakemake(*CELLS)
     return run
 
 
@@ -74,6 +73,13 @@ def _log(run, fit):
     return log.exists() and log.read_text()
 
 
+def assert_same_cells(first, second):
+    for cell in CELLS:
+        rows = [json.loads(run.path(cell).read_text()) for run in (first, second)]
+        one, two = ({key: value for key, value in row.items() if key not in ("fit_seconds", "stamp")} for row in rows)
+        assert one == two
+
+
 def inode(run, path):
     return os.stat(run.path(path)).st_ino
 
@@ -82,7 +88,7 @@ def inode(run, path):
 def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(checkout):
     """Killed in mid-run; then other lambdas, and the same command."""
     run, local = small(checkout, LONG), small(checkout)
-    process = started(run, TABLE)
+    process = started(run, *CELLS)
     _, stopped, _ = first_fit(run)
     process.kill()
     process.wait()
@@ -92,9 +98,9 @@ def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(check
     edited = {**LONG, "sweeps": {"F32": {**sweep, "lambdas": [3.0, 30.0], "ko": {**sweep["ko"], "iterations": 100}}}}
     for which in (run, local):
         which.path("config.yaml").write_text(yaml.safe_dump(edited))
-    run.snakemake(TABLE, *PROFILE)
-    local.snakemake(TABLE)
-    assert_same_results(run, local, ["cells", "untrained"])
+    run.snakemake(*CELLS, *PROFILE)
+    local.snakemake(*CELLS)
+    assert_same_cells(run, local)
     rows = [json.loads(run.path(f"results/cells/F32/fc/N{N}_seed1.json").read_text()) for N in (4, 16)]
     assert {row["lam"] for row in rows} <= {3.0, 30.0}
 
@@ -102,12 +108,12 @@ def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(check
 @cluster
 def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_results(checkout, local):
     run = small(checkout, LONG)
-    process = started(run, TABLE)  # kill -9, with a job running
+    process = started(run, *CELLS)  # kill -9, with a job running
     until(lambda: any(stop_process(run.folder, path) for path in KO))
     process.kill()
     process.wait()
 
-    process = started(run, TABLE)  # Ctrl-C
+    process = started(run, *CELLS)  # Ctrl-C
     kept, other, _ = first_fit(run)
     before = inode(run, kept)
     process.send_signal(signal.SIGINT)
@@ -116,24 +122,24 @@ def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_result
     assert "Cancelled 1 job that" in text
     until(lambda: not running(run.folder, SEED))
 
-    process = started(run, TABLE, "--retries", "0")  # scancel
+    process = started(run, *CELLS, "--retries", "0")  # scancel
     until(lambda: stop_process(run.folder, other))
     slurm("scancel", until(lambda: running(run.folder, SEED)))
     status, text = ended(process, run)
     assert status == 1
     assert "'CANCELLED'" in text
-    assert not run.path(TABLE).exists()
+    assert not run.path(other).exists()
 
-    run.snakemake(TABLE, *PROFILE)
+    run.snakemake(*CELLS, *PROFILE)
     assert inode(run, kept) == before  # what was finished stays, though its group was not
-    assert_same_results(run, local, ["cells", "untrained"])
-    assert run.plan(TABLE, *PROFILE) == {}
+    assert_same_cells(run, local)
+    assert run.plan(*CELLS, *PROFILE) == {}
 
 
 @cluster
 def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_more(checkout, local):
     run = small(checkout, LONG)
-    process = started(run, TABLE)
+    process = started(run, *CELLS)
     kept, _, job = first_fit(run)
     before = inode(run, kept)
     slurm("scontrol", "update", f"JobId={job}", "EndTime=now+1seconds")
@@ -146,7 +152,7 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
     first, second = (found for found in all_jobs(run.folder) if SEED in found["Comment"])
     assert int(second["MinMemoryNode"][:-1]) == 2 * int(first["MinMemoryNode"][:-1])
     assert inode(run, kept) == before
-    assert_same_results(run, local, ["cells", "untrained"])
+    assert_same_cells(run, local)
 
 
 @cluster
@@ -154,7 +160,7 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
 def test_a_preempted_study_finishes(checkout, local, requeue):
     """A job of a higher partition takes the node; no attempt is counted, so `--retries 0` does no harm."""
     run = small(checkout, LONG, requeue=requeue)
-    process = started(run, TABLE, "--retries", "0")
+    process = started(run, *CELLS, "--retries", "0")
     kept, _, job = first_fit(run)
     before = inode(run, kept)
     node = re.search(r" NodeList=(\S+)", slurm("scontrol", "-o", "show", "job", job))[1]
@@ -170,7 +176,7 @@ def test_a_preempted_study_finishes(checkout, local, requeue):
         assert (first["JobState"], second["JobState"]) == ("PREEMPTED", "COMPLETED")
         assert first["MinMemoryNode"] == second["MinMemoryNode"]
     assert inode(run, kept) == before
-    assert_same_results(run, local, ["cells", "untrained"])
+    assert_same_cells(run, local)
 
 
 @cluster
@@ -184,7 +190,7 @@ def test_one_failing_cell_does_not_keep_the_others_of_its_group_from_being_made(
     config = {**SMALL, "studies": {"small": ["F32"]}}
     config["sweeps"] = {"F32": {**SMALL["sweeps"]["F32"], "archs": ["mine/mine.py", "fc"]}}
     run.path("config.yaml").write_text(yaml.safe_dump(config))
-    done = run.snakemake(TABLE, *PROFILE, "--retries", "0", check=False)
+    done = run.snakemake("results/cells.parquet", *PROFILE, "--retries", "0", check=False)
     assert done.returncode == 1
     made = sorted(path.name for path in run.path("results/cells/F32").rglob("*.json"))
     assert made == ["N16_seed1.json", "N16_seed1.json", "N4_seed1.json"]
