@@ -39,16 +39,22 @@ def read(paths: Sequence[str]) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """{sweep: {arch: layers}} of files that `write` made."""
     found = {}
     for path in paths:
-        content, _ = read_json(path)
-        try:
-            chains = {
-                str(arch): [{"name": str(layer["name"]), "p": int(layer["p"])} for layer in chain]
-                for arch, chain in content["chains"].items()
-            }
-            found[content["sweep"]] = chains
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise KoctError(f"{path} has no chains of networks; {again(path)}") from None
+        sweep, chains = _read(path)
+        found[sweep] = {arch: [{"name": layer.name, "p": layer.p} for layer in chain] for arch, chain in chains.items()}
     return found
+
+
+def _read(path: str) -> tuple[str, dict[str, list[ChainLayer]]]:
+    """(sweep, {arch: layers}) of one file."""
+    content, _ = read_json(path)
+    try:
+        chains = {
+            str(arch): [ChainLayer(str(one["name"]), float(one["lipschitz"]), int(one["p"])) for one in chain]
+            for arch, chain in content["chains"].items()
+        }
+        return str(content["sweep"]), chains
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise KoctError(f"{path} has no chains of networks; {again(path)}") from None
 
 
 def network(path: str, arch: str, constants: Mapping[str, float]) -> Network:
@@ -57,11 +63,7 @@ def network(path: str, arch: str, constants: Mapping[str, float]) -> Network:
 
     if not str(path).endswith(".json"):
         raise KoctError(f"--arch {arch}: {path} is not a results/chains/SWEEP.json; give one, or omit --arch")
-    content, _ = read_json(path)
-    try:
-        chains = {str(name): [ChainLayer(**layer) for layer in chain] for name, chain in content["chains"].items()}
-    except (KeyError, TypeError, AttributeError):
-        raise KoctError(f"{path} has no chains of networks; give a results/chains/SWEEP.json") from None
+    _, chains = _read(path)
     if arch not in chains:
         raise KoctError(f"--arch {arch}: {path} has the networks {', '.join(chains)}; take one of them")
     if not chains[arch]:

@@ -29,8 +29,7 @@ def compute(cells_path, chain_paths, spec, path, verdicts_path):
         rows += [row for row, _ in found]
         verdicts[sweep] = judge(found)
     stamp = Stamp(spec, made_from(cells_path, *chain_paths))
-    extra = {"koct.chains": json.dumps(told), "koct.ladder": json.dumps(verdicts)}
-    results.write(rows, results.LADDER, path, {**origin, **extra}, stamp)
+    results.write(rows, results.LADDER, path, {**origin, "koct.chains": json.dumps(told)}, stamp)
     write_json(verdicts_path, {"sweeps": verdicts}, stamp)
     for sweep, verdict in verdicts.items():
         for claim in verdict["claims"]:

@@ -206,9 +206,23 @@ def koct(capsys, tmp_path, monkeypatch):
 
 def pytest_collection_modifyitems(items):
     """The files that take longest come first, so that no worker is left with one of them at the end."""
-    slow = ("slurm", "test_your_own", "test_budget", "test_reruns")
+    slow = (
+        "slurm",
+        "faults",
+        "test_fsdp",
+        "test_reruns",
+        "test_budget",
+        "test_your_own",
+        "test_workflow",
+        "test_report",
+    )
     place = [lambda item: item.path.parent.name, lambda item: item.path.stem]
     items.sort(key=lambda item: min((slow.index(of(item)) for of in place if of(item) in slow), default=len(slow)))
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are cores: the worker of the cluster waits most of the time."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_xdist_make_scheduler(config, log):
@@ -218,6 +232,6 @@ def pytest_xdist_make_scheduler(config, log):
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            return "one node" if file.startswith("tests/slurm/") and "test_nodes" not in file else file
+            return "one node" if file in ("tests/slurm/test_faults.py", "tests/slurm/test_submissions.py") else file
 
     return Scheduling(config, log)

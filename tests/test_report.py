@@ -159,11 +159,11 @@ def test_the_table_of_a_fanbeam_study_names_the_rays_and_agrees_with_its_curves(
 # The figure of sweeps
 
 
-def panels_of(monkeypatch, tmp_path, sweeps, N):
+def panels_of(monkeypatch, tmp_path, sweeps, N, archs):
     """Draw made-up sweeps {name: metric}; the figure before it is closed."""
     cells, curves, fitted, untrained = [], [], [], []
     for i, (name, metric) in enumerate(sweeps.items()):
-        for arch in ("ko", "fc"):
+        for arch in archs:
             about = {"sweep": name, "problem": "", "H": 8, "V": 8, "B": 8, "arch": arch, "metric": metric, "seed": 1}
             errors = {"mse": 0.1 + i, "rrmse_peak": 0.1 + i, "rrmse_norm": 0.1}
             others = {"lam": None, "p": 1, "val_mse": 0.1, "fit_seconds": 0.1, "device": "cpu"}
@@ -181,6 +181,7 @@ def panels_of(monkeypatch, tmp_path, sweeps, N):
     return drawn[0]
 
 
+@pytest.mark.parametrize("others", [[], [f"A RATHER LONG NAME {i}" for i in range(5)]])
 @pytest.mark.parametrize(
     "sweeps",
     [
@@ -190,8 +191,8 @@ def panels_of(monkeypatch, tmp_path, sweeps, N):
         {"H128": "rrmse_peak2", "H256": "rrmse_peak2"},
     ],
 )
-def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tmp_path, sweeps):
-    figure = panels_of(monkeypatch, tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048])
+def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tmp_path, sweeps, others):
+    figure = panels_of(monkeypatch, tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048], ["ko", "fc", *others])
     panels = [axis for axis in figure.axes if axis.get_title()]
     assert len(panels) == len(sweeps)
     by_line = {}
@@ -202,7 +203,7 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tm
         assert len({axis.get_ylim() for axis in panels if axis.get_ylabel() == label}) == 1
     (legend,) = figure.legends or [axis.get_legend() for axis in figure.axes if axis.get_legend()]
     legend_box = legend.get_window_extent()
-    assert {text.get_text() for text in legend.get_texts()} >= {"KO", "FC", "untrained"}
+    assert {text.get_text() for text in legend.get_texts()} == {"KO", "FC", *others, "calibrated bound", "untrained"}
     for axis in panels:
         assert not legend_box.overlaps(axis.get_tightbbox())
         ticks = [tick for tick in axis.get_xticklabels() if tick.get_text()]
@@ -214,6 +215,7 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tm
         assert box.x1 <= figure.bbox.width
     assert legend_box.x0 >= 0
     assert legend_box.x1 <= figure.bbox.width
+    assert legend_box.y0 >= 0
 
 
 # Reconstructions

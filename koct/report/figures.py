@@ -63,10 +63,9 @@ def sweeps(cells_path, curves_path, calibration_path, untrained_path, theory_pat
     def draw(axis, name):
         _sweep_panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
 
-    entries = 2 * len({row["arch"] for row in curves}) + bool(theory) + 1
     sources = [cells_path, curves_path, calibration_path, untrained_path, *([theory_path] if theory_path else [])]
     with styled():
-        save(by_sweep(curves, entries, draw), out, Stamp(spec or {}, made_from(*sources)))
+        save(by_sweep(curves, draw), out, Stamp(spec or {}, made_from(*sources)))
 
 
 def predictions(path):
@@ -75,19 +74,15 @@ def predictions(path):
     return inputs.rows(path, columns, ("H", "lam", "error", "error_low", "error_high"), empty=True)
 
 
-def by_sweep(curves, entries, draw):
-    """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own.
-
-    `entries` is how many the legend has.
-    """
+def by_sweep(curves, draw):
+    """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own."""
     by_metric = {}
     for row in curves:
         by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
     lines = [line for group in by_metric.values() for line in _lines(list(group))]
     columns = max(map(len, lines))
     hole = len(lines[-1]) < columns  # a place for the legend
-    rows = math.ceil(entries / (1, 3, 5)[columns - 1])  # of a legend, in a figure of this width
-    figure, axes = panels(len(lines), columns, legend=0 if hole else 0.14 + 0.16 * rows)
+    figure, axes = panels(len(lines), columns, legend=0)
     shown = {}
     for line, row in zip(lines, axes, strict=True):
         for axis in row[len(line) :]:
@@ -104,10 +99,25 @@ def by_sweep(curves, entries, draw):
     if hole:
         axes[-1, len(lines[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
     else:
-        figure.legend(
-            handles.values(), handles.keys(), loc="lower center", ncols=math.ceil(entries / rows), frameon=False
-        )
+        _legend_below(figure, handles)
     return figure
+
+
+def _legend_below(figure, handles):
+    """A legend with as many columns as the figure's width has room for; the figure grows by its height."""
+    width, height = figure.get_size_inches()
+    for rows in range(1, len(handles) + 1):
+        columns = math.ceil(len(handles) / rows)
+        legend = figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=columns, frameon=False)
+        extent = legend.get_window_extent(figure.canvas.get_renderer()).transformed(figure.dpi_scale_trans.inverted())
+        if extent.width <= width or columns == 1:
+            break
+        legend.remove()
+    grown, edges = height + extent.height, figure.subplotpars
+    figure.set_size_inches(width, grown)
+    figure.subplots_adjust(
+        bottom=(edges.bottom * height + extent.height) / grown, top=(edges.top * height + extent.height) / grown
+    )
 
 
 def _check_complete(tables):
@@ -157,7 +167,7 @@ def _sweep_panel(axis, names, cells, curves, calibrations, untrained, theory):
         )
         fine = np.geomspace(N[0], N[-1], 200)
         bound = Calibration(fitted["floor"], fitted["sigma"]).predict(fine)
-        axis.plot(fine, bound, "--", color=colour, linewidth=0.9, label=f"{names.arch(arch)} calibrated bound")
+        axis.plot(fine, bound, "--", color=colour, linewidth=0.9)
         predicted = results.best_lambda([row for row in theory if row["arch"] == arch and row["N"] <= N[-1]])
         predicted = [row for row in predicted if row["trusted"] and row["error"] is not None]
         axis.plot(
@@ -170,6 +180,7 @@ def _sweep_panel(axis, names, cells, curves, calibrations, untrained, theory):
             zorder=3,
             label="predicted from pairs" if predicted else None,
         )
+    axis.plot([], [], "--", color="0.35", linewidth=0.9, label="calibrated bound")  # of the network of its colour
     if untrained:
         axis.axhline(metric.mean(untrained), color="0.35", linestyle=":", linewidth=1, label="untrained", zorder=1)
     finish_panel(axis, N, curves[0])

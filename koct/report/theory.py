@@ -25,8 +25,7 @@ def figure(theory_path, out, spec=None):
         _panel(axis, names, [row for row in rows if row["sweep"] == name])
 
     with figures.styled():
-        entries = len({row["arch"] for row in rows}) + 2
-        figures.save(figures.by_sweep(rows, entries, draw), out, Stamp(spec or {}, made_from(theory_path)))
+        figures.save(figures.by_sweep(rows, draw), out, Stamp(spec or {}, made_from(theory_path)))
 
 
 def _in_mse(row):

@@ -61,7 +61,7 @@ def running(folder, name, *through):
     return None
 
 
-def until(condition, seconds=180):
+def until(condition, seconds=600):
     """Wait until a function returns something."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -85,6 +85,15 @@ def small(checkout, config=SMALL, **lines):
     return made
 
 
+def dry(run, *arguments):
+    """The lines of a dry run that say what would be submitted."""
+    return told(run.snakemake("--profile", "slurm", "--dry-run", *arguments).stdout)
+
+
+def told(text):
+    return re.search(r"^Study .*\n(\d+ submissions?:\n(?:  +\d+ to .*\n)+)?", text, re.M)[0].splitlines()
+
+
 def started(run, *arguments, through=()):
     """snakemake on the cluster, in the background."""
     with open(run.path("out.txt"), "a") as out:
@@ -100,7 +109,7 @@ def started(run, *arguments, through=()):
         )
 
 
-def ended(process, run, seconds=300):
+def ended(process, run, seconds=900):
     """The exit status of a run, and what it printed."""
     try:
         return process.wait(seconds), run.path("out.txt").read_text()
@@ -115,14 +124,33 @@ def assert_same_results(first, second, names=("cells", "untrained", "curves", "c
         pd.testing.assert_frame_equal(one, two, rtol=0, atol=0)
 
 
-def stop_process(folder, word):
-    """Stop the koct command of a folder that has this word on its line; whether there was one."""
+def process_of(folder, word):
+    """The id of the koct command of a folder that has this word on its line; None if there is none."""
     for place in Path("/proc").glob("[0-9]*"):
         try:
             words = (place / "cmdline").read_text().split("\0")
             if word in words and "koct" in words and os.readlink(place / "cwd") == str(folder):
-                os.kill(int(place.name), signal.SIGSTOP)
-                return True
+                return int(place.name)
         except OSError:
             continue
-    return False
+    return None
+
+
+def stop_process(folder, word):
+    """Stop that command; whether there was one."""
+    return _signal(folder, word, signal.SIGSTOP)
+
+
+def go_on(folder, word):
+    """Let that command go on; whether there was one."""
+    return _signal(folder, word, signal.SIGCONT)
+
+
+def _signal(folder, word, which):
+    found = process_of(folder, word)
+    try:
+        if found:
+            os.kill(found, which)
+    except ProcessLookupError:
+        return False
+    return found is not None

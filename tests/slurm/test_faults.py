@@ -14,10 +14,11 @@ from tests.slurm.lab import (
     PROFILE,
     SMALL,
     all_jobs,
-    assert_same_results,
     cluster,
     ended,
+    go_on,
     jobs,
+    process_of,
     running,
     slurm,
     small,
@@ -26,12 +27,12 @@ from tests.slurm.lab import (
     until,
 )
 
-LONG = {  # the fits of KO take some seconds each
+LONG = {  # the fits of KO take seconds: long enough to be stopped
     **SMALL,
     "studies": {"small": ["F32"]},
-    "sweeps": {"F32": {**SMALL["sweeps"]["F32"], "ko": {**SMALL["sweeps"]["F32"]["ko"], "iterations": 8000}}},
+    "sweeps": {"F32": {**SMALL["sweeps"]["F32"], "ko": {**SMALL["sweeps"]["F32"]["ko"], "iterations": 4000}}},
 }
-TABLE = "results/cells.parquet"
+CELLS = [f"results/cells/F32/{arch}/N{N}_seed1.json" for arch in ("ko", "fc") for N in (4, 16)]
 SEED = "F32_seed1"  # the group of a seed's jobs
 KO = [f"results/fits/F32/ko/N{N}_seed1.npy" for N in (4, 16)]
 FSDP_ROW = "results/cells/F32/fc-fsdp/N16_seed1.json"
@@ -42,18 +43,41 @@ FSDP_JOB = "fit_torchrun_wildcards_F32_fc-fsdp_16_1"
 @pytest.fixture(scope="module")
 def local(checkout):
     run = small(checkout, LONG)
-    run.snakemake(TABLE)
+    run.snakemake(*CELLS)
     return run
 
 
 def first_fit(run):
-    """Wait until one fit of KO is there and the other is not, with the seed's job running; (its path, job id)."""
+    """Stop one fit of KO and wait until the other is there; (what is there, what is stopped, the seed's job id).
 
-    def half_done():
-        there = [path for path in KO if run.path(path).exists()]
-        return len(there) == 1 and (job := running(run.folder, SEED)) and (there[0], job)
+    However slow the machine is, nothing more is made until the test goes on.
+    """
+    stopped = until(lambda: _stop_second(run))
+    (kept,) = set(KO) - {stopped}
+    until(lambda: run.path(kept).exists())
+    return kept, stopped, until(lambda: running(run.folder, SEED))
 
-    return until(half_done)
+
+def _stop_second(run):
+    """Of two fits that run, or of one whose sibling is there, stop one that has begun its log."""
+    there = [path for path in KO if run.path(path).exists()]
+    at_work = [path for path in KO if process_of(run.folder, path) and _log(run, path)]
+    last = next((path for path in reversed(at_work) if path not in there), None)
+    if last and len({*there, *at_work}) == 2 and stop_process(run.folder, last):
+        return last
+    return None
+
+
+def _log(run, fit):
+    log = run.path(fit.replace("results/", "results/logs/").replace(".npy", ".log"))
+    return log.exists() and log.read_text()
+
+
+def assert_same_cells(first, second):
+    for cell in CELLS:
+        rows = [json.loads(run.path(cell).read_text()) for run in (first, second)]
+        one, two = ({key: value for key, value in row.items() if key not in ("fit_seconds", "stamp")} for row in rows)
+        assert one == two
 
 
 def inode(run, path):
@@ -64,19 +88,19 @@ def inode(run, path):
 def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(checkout):
     """Killed in mid-run; then other lambdas, and the same command."""
     run, local = small(checkout, LONG), small(checkout)
-    process = started(run, TABLE)
-    first_fit(run)
-    until(lambda: run.path("results/cells/F32/fc/N16_seed1.json").exists() or run.path(KO[-1]).exists())
+    process = started(run, *CELLS)
+    _, stopped, _ = first_fit(run)
     process.kill()
     process.wait()
+    go_on(run.folder, stopped)
     time.sleep(2)  # the job goes on, and finishes cells that no snakemake sees
     sweep = LONG["sweeps"]["F32"]
     edited = {**LONG, "sweeps": {"F32": {**sweep, "lambdas": [3.0, 30.0], "ko": {**sweep["ko"], "iterations": 100}}}}
     for which in (run, local):
         which.path("config.yaml").write_text(yaml.safe_dump(edited))
-    run.snakemake(TABLE, *PROFILE)
-    local.snakemake(TABLE)
-    assert_same_results(run, local, ["cells", "untrained"])
+    run.snakemake(*CELLS, *PROFILE)
+    local.snakemake(*CELLS)
+    assert_same_cells(run, local)
     rows = [json.loads(run.path(f"results/cells/F32/fc/N{N}_seed1.json").read_text()) for N in (4, 16)]
     assert {row["lam"] for row in rows} <= {3.0, 30.0}
 
@@ -84,13 +108,13 @@ def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(check
 @cluster
 def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_results(checkout, local):
     run = small(checkout, LONG)
-    process = started(run, TABLE)  # kill -9, with a job running
-    until(lambda: running(run.folder, SEED))
+    process = started(run, *CELLS)  # kill -9, with a job running
+    until(lambda: any(stop_process(run.folder, path) for path in KO))
     process.kill()
     process.wait()
 
-    process = started(run, TABLE)  # Ctrl-C
-    kept, _ = first_fit(run)
+    process = started(run, *CELLS)  # Ctrl-C
+    kept, other, _ = first_fit(run)
     before = inode(run, kept)
     process.send_signal(signal.SIGINT)
     status, text = ended(process, run)
@@ -98,29 +122,26 @@ def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_result
     assert "Cancelled 1 job that" in text
     until(lambda: not running(run.folder, SEED))
 
-    process = started(run, TABLE, "--retries", "0")  # scancel
-    (other,) = set(KO) - {kept}
+    process = started(run, *CELLS, "--retries", "0")  # scancel
     until(lambda: stop_process(run.folder, other))
-    slurm("scancel", running(run.folder, SEED))
+    slurm("scancel", until(lambda: running(run.folder, SEED)))
     status, text = ended(process, run)
     assert status == 1
     assert "'CANCELLED'" in text
-    assert not run.path(TABLE).exists()
+    assert not run.path(other).exists()
 
-    run.snakemake(TABLE, *PROFILE)
+    run.snakemake(*CELLS, *PROFILE)
     assert inode(run, kept) == before  # what was finished stays, though its group was not
-    assert_same_results(run, local, ["cells", "untrained"])
-    assert run.plan(TABLE, *PROFILE) == {}
+    assert_same_cells(run, local)
+    assert run.plan(*CELLS, *PROFILE) == {}
 
 
 @cluster
 def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_more(checkout, local):
     run = small(checkout, LONG)
-    process = started(run, TABLE)
-    kept, job = first_fit(run)
+    process = started(run, *CELLS)
+    kept, _, job = first_fit(run)
     before = inode(run, kept)
-    (other,) = set(KO) - {kept}
-    until(lambda: stop_process(run.folder, other))
     slurm("scontrol", "update", f"JobId={job}", "EndTime=now+1seconds")
     status, text = ended(process, run)
     assert status == 0
@@ -131,7 +152,7 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
     first, second = (found for found in all_jobs(run.folder) if SEED in found["Comment"])
     assert int(second["MinMemoryNode"][:-1]) == 2 * int(first["MinMemoryNode"][:-1])
     assert inode(run, kept) == before
-    assert_same_results(run, local, ["cells", "untrained"])
+    assert_same_cells(run, local)
 
 
 @cluster
@@ -139,8 +160,8 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
 def test_a_preempted_study_finishes(checkout, local, requeue):
     """A job of a higher partition takes the node; no attempt is counted, so `--retries 0` does no harm."""
     run = small(checkout, LONG, requeue=requeue)
-    process = started(run, TABLE, "--retries", "0")
-    kept, job = first_fit(run)
+    process = started(run, *CELLS, "--retries", "0")
+    kept, _, job = first_fit(run)
     before = inode(run, kept)
     node = re.search(r" NodeList=(\S+)", slurm("scontrol", "-o", "show", "job", job))[1]
     slurm("sbatch", "--partition=urgent", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
@@ -155,7 +176,7 @@ def test_a_preempted_study_finishes(checkout, local, requeue):
         assert (first["JobState"], second["JobState"]) == ("PREEMPTED", "COMPLETED")
         assert first["MinMemoryNode"] == second["MinMemoryNode"]
     assert inode(run, kept) == before
-    assert_same_results(run, local, ["cells", "untrained"])
+    assert_same_cells(run, local)
 
 
 @cluster
@@ -169,7 +190,7 @@ def test_one_failing_cell_does_not_keep_the_others_of_its_group_from_being_made(
     config = {**SMALL, "studies": {"small": ["F32"]}}
     config["sweeps"] = {"F32": {**SMALL["sweeps"]["F32"], "archs": ["mine/mine.py", "fc"]}}
     run.path("config.yaml").write_text(yaml.safe_dump(config))
-    done = run.snakemake(TABLE, *PROFILE, "--retries", "0", check=False)
+    done = run.snakemake("results/cells.parquet", *PROFILE, "--retries", "0", check=False)
     assert done.returncode == 1
     made = sorted(path.name for path in run.path("results/cells/F32").rglob("*.json"))
     assert made == ["N16_seed1.json", "N16_seed1.json", "N4_seed1.json"]

@@ -1,4 +1,4 @@
-"""The site lines of the profile and what is said before anything is submitted. Most of it needs no SLURM."""
+"""The site lines of the profile and what is said before anything is submitted: no SLURM is needed."""
 
 import asyncio
 import os
@@ -17,19 +17,9 @@ from koct.workflow import cluster as changes
 from koct.workflow import groups, queue, resources
 from koct.workflow.config import build
 from koct.workflow.site import Site
-from tests.slurm.lab import CONFIG, PROFILE, all_jobs, cluster, jobs, slurm, small
+from tests.slurm.lab import CONFIG, dry, small, told
 
 SITE = Site({}, account="", qos="", reservation="", gpu_type="", memory=True, modules="", requeue=False)
-CELL = "results/cells/H8/ko/N4_seed1.json"
-
-
-def dry(run, *arguments):
-    """The lines of a dry run that say what would be submitted."""
-    return told(run.snakemake("--profile", "slurm", "--dry-run", *arguments).stdout)
-
-
-def told(text):
-    return re.search(r"^Study .*\n(\d+ submissions?:\n(?:  +\d+ to .*\n)+)?", text, re.M)[0].splitlines()
 
 
 # How much is submitted
@@ -254,57 +244,6 @@ def test_no_gpus_are_asked_for_that_torch_could_not_use(monkeypatch, tmp_path, v
             device.check_torch(modules)
     else:
         device.check_torch(modules)
-
-
-# What SLURM would refuse
-
-
-@cluster
-@pytest.mark.parametrize(
-    ("lines", "sentence", "fix"),
-    [
-        ({"cpu_partition": "cpux"}, "invalid partition specified: cpux", "Fix cpu_partition or gpu_partition"),
-        (
-            {"gpu_type": "a100-sxm"},
-            "no node of gpu has 1 core, 3000 MB, 1 a100-sxm GPU",
-            "Fix the partitions or gpu_type",
-        ),
-        ({"reservation": "mine"}, "Requested reservation is invalid", "Fix reservation"),
-        ({"constraint": "skylake"}, "Invalid feature specification", "Fix constraint"),
-    ],
-)
-def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, lines, sentence, fix):
-    run = small(checkout, **lines)
-    for arguments in (PROFILE, [*PROFILE, "--dry-run"]):
-        done = run.snakemake(*arguments, check=False)
-        text = done.stdout + done.stderr
-        assert sentence in text
-        assert fix in text
-        assert (done.returncode == 0) == ("--dry-run" in arguments)
-    assert not all_jobs(run.folder)
-
-
-@cluster
-def test_a_node_that_is_down_for_a_while_is_no_wrong_line(checkout):
-    node = slurm("sinfo", "--noheader", "--format=%n", "--partition=gpu").strip()
-    slurm("scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test")
-    try:
-        assert len(dry(small(checkout), "--config", "study=small")) == 4
-    finally:
-        slurm("scontrol", "update", f"NodeName={node}", "State=RESUME")
-
-
-@cluster
-def test_account_requeue_and_memory_reach_the_job(checkout):
-    run = small(checkout, account="mine", requeue="true", memory="false")
-    run.snakemake(CELL, *PROFILE)
-    job = jobs(run.folder)["cells_fit"]
-    assert (job["Account"], job["Requeue"], job["TimeLimit"]) == ("mine", "1", "00:05:00")
-    assert job["MinMemoryNode"] == "0"
-    plain = small(checkout)
-    plain.snakemake(CELL, *PROFILE)
-    job = jobs(plain.folder)["cells_fit"]
-    assert (job["Account"], job["Requeue"], job["MinMemoryNode"]) == ("(null)", "0", "2000M")
 
 
 def test_the_profile_names_every_site_line_that_docs_explain():

@@ -17,7 +17,20 @@ from koct.stamps import Stamp
 from koct.workflow import resources
 from koct.workflow.config import build
 from koct.workflow.jobs import Jobs
-from tests.slurm.lab import PROFILE, ROOT, SMALL, assert_same_results, cluster, jobs, slurm, small, started, until
+from tests.slurm.lab import (
+    PROFILE,
+    ROOT,
+    SMALL,
+    all_jobs,
+    assert_same_results,
+    cluster,
+    dry,
+    jobs,
+    slurm,
+    small,
+    started,
+    until,
+)
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +169,53 @@ def test_a_thousand_cells_are_26_submissions_and_their_pools_at_most_13(checkout
         if left:
             slurm("scancel", *left)
         slurm("scontrol", "update", "PartitionName=cpu", "State=UP")
+
+
+# What SLURM would refuse
+
+
+@cluster
+@pytest.mark.parametrize(
+    ("lines", "sentence", "fix"),
+    [
+        ({"cpu_partition": "cpux"}, "invalid partition specified: cpux", "Fix cpu_partition or gpu_partition"),
+        (
+            {"gpu_type": "a100-sxm"},
+            "no node of gpu has 1 core, 3000 MB, 1 a100-sxm GPU",
+            "Fix the partitions or gpu_type",
+        ),
+        ({"reservation": "mine"}, "Requested reservation is invalid", "Fix reservation"),
+        ({"constraint": "skylake"}, "Invalid feature specification", "Fix constraint"),
+    ],
+)
+def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, lines, sentence, fix):
+    run = small(checkout, **lines)
+    for arguments in (PROFILE, [*PROFILE, "--dry-run"]):
+        done = run.snakemake(*arguments, check=False)
+        text = done.stdout + done.stderr
+        assert sentence in text
+        assert fix in text
+        assert (done.returncode == 0) == ("--dry-run" in arguments)
+    assert not all_jobs(run.folder)
+
+
+@cluster
+def test_a_node_that_is_down_for_a_while_is_no_wrong_line(checkout):
+    node = slurm("sinfo", "--noheader", "--format=%n", "--partition=gpu").strip()
+    slurm("scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test")
+    try:
+        assert len(dry(small(checkout), "--config", "study=small")) == 4
+    finally:
+        slurm("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+
+@cluster
+def test_account_requeue_and_memory_reach_the_job(submitted, checkout):
+    run = small(checkout, account="mine", requeue="true", memory="false")
+    run.snakemake("results/cells/H8/ko/N4_seed1.json", *PROFILE)
+    job = jobs(run.folder)["cells_fit"]
+    assert (job["Account"], job["Requeue"], job["TimeLimit"]) == ("mine", "1", "00:05:00")
+    assert job["MinMemoryNode"] == "0"
+    plain, _ = submitted
+    job = jobs(plain.folder)["cells_fit_untrained"]
+    assert (job["Account"], job["Requeue"], job["MinMemoryNode"]) == ("(null)", "0", "2000M")
