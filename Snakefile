@@ -55,6 +55,7 @@ rule all:
         [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else [],
         [rules.ladder.output, rules.figure_ladder.output, rules.table_ladder.output] if jobs.ladders else [],
         rules.table_conditions.output if jobs.compared else [],
+        rules.planner.output,
         jobs.pictures,
     localrule: True
     message:

@@ -233,6 +233,25 @@ rule table_budget:
         "python -m koct table-budget {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule planner:
+    input:
+        rules.collect.output.cells,
+    output:
+        update("results/planner.html"),
+    log:
+        "results/logs/planner.log",
+    benchmark:
+        "results/benchmarks/planner.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.planner_spec(),
+    message:
+        "planner page {output}"
+    shell:
+        "python -m koct planner {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule table_structural:
     input:
         rules.norms.output,

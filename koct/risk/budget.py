@@ -189,7 +189,7 @@ class Forecast:
             error_low=error_low,
             error_high=error_high,
             extrapolation=None if n is None else n / largest,
-            reason="; ".join([*self.warnings_, *self._remarks(n, n_high)]),
+            reason="; ".join([*self.warnings_, *self.remarks(n, n_high)]),
         )
 
     @np.errstate(all="ignore")
@@ -235,7 +235,8 @@ class Forecast:
             return ["the error does not clearly fall over the pilot, so it tells little about larger N"]
         return []
 
-    def _remarks(self, n: int | None, n_high: int | None) -> list[str]:
+    def remarks(self, n: int | None = None, n_high: int | None = None) -> list[str]:
+        """What to know about an answer, one sentence each; those that depend on it come last."""
         remarks = []
         if len(self.pilot.N) == 2:
             remarks.append("the pilot has only two N, so the laws rest on what other learning curves look like")
