@@ -24,6 +24,7 @@ KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "untrained.par
 KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
 KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
+KEPT += ["planner.html"]
 FIGURES = [
     "fig_recons_H128.png",
     "fig_recons_H256.png",
@@ -46,6 +47,7 @@ DRAWN = [
     ("fig_sweeps.pdf", "figure-sweeps", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *THEORY]),
     ("fig_theory.pdf", "figure-theory", THEORY[1:]),
     ("fig_ladder.pdf", "figure-ladder", ["{folder}/ladder.parquet"]),
+    ("planner.html", "planner", CELLS[1:]),
 ]
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
