@@ -141,13 +141,19 @@ function drawPlot({ found, target, assurance, score, axis, title }, width, paint
   add(area, "line", { ...line, stroke: paint.ink, "stroke-dasharray": "2 4", "stroke-width": 1.3 });
   const apart = Math.min(8, 20 / Math.max(1, found.length - 1)); // bars, so that one does not hide another
   const text = `target ${general(value(target), 6)}`;
-  const note = { x: box.right - 4, y: height0 - 9, "text-anchor": "end", fill: paint.ink, ...halo(paint) };
+  const bars = found.map(({ answer }) => answer).filter((answer) => answer.n_low !== null);
+  const before = Math.min(...bars.map((answer) => x(answer.n_low))) - box.left;
+  const behind = box.right - Math.max(...bars.map((answer) => x(answer.n_high || last)));
+  const right = { x: box.right - 4, "text-anchor": "end" };
+  const side = behind >= before || !bars.length ? right : { x: box.left + 4, "text-anchor": "start" };
+  const note = { ...side, y: height0 - 9, fill: paint.ink, ...halo(paint) };
   found.forEach(({ forecast, answer }, i) => {
     const colour = paint.arch(forecast);
     const place = height0 + apart * (i - (found.length - 1) / 2);
     drawAnswer(groups[i], forecast.median(target, assurance), answer, x, place, colour, paint, last);
     if (found.length <= LABELLED && answer.n !== null) {
-      drawCount(groups[i], answer, x, box, i === found.length - 1 ? place + 20 : place - 11, colour, paint);
+      const below = i === found.length - 1 || place - 19 < box.top;
+      drawCount(groups[i], answer, x, box, below ? place + 20 : place - 11, colour, paint);
     }
     area.appendChild(groups[i]);
   });
