@@ -25,6 +25,7 @@ KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
 KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
 KEPT += ["claims.parquet", "claims.md", "claims.tex"]
+KEPT += ["planner.html"]
 FIGURES = [
     "fig_recons_H128.png",
     "fig_recons_H256.png",
@@ -48,6 +49,7 @@ DRAWN = [
     ("fig_theory.pdf", "figure-theory", THEORY[1:]),
     ("fig_ladder.pdf", "figure-ladder", ["{folder}/ladder.parquet"]),
     ("claims.parquet", "claims", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *BUDGETS]),
+    ("planner.html", "planner", CELLS[1:]),
 ]
 MORE = {".pdf": [".png"], ".parquet": [".md", ".tex"]}  # what one command makes with a file of this ending
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]

@@ -73,14 +73,31 @@ def _optional(name, help, **settings):
 REPORT = _optional("--spec", "what the stage depends on, as the workflow passes it", type=_json, metavar="JSON")
 SHARED = _optional("--shared", "what `known` wrote, if the problem computes anything once per sweep", metavar="FILE")
 THEORY = _optional("--theory", "what `collect-theory` wrote, to show beside", metavar="FILE")
-GROUP = _optional("--group", "the column whose runs are not independent, like patient", type=_name, metavar="COLUMN")
-TEST_SIZE = _optional("--test-size", "how many test samples an error rate is counted on", type=_whole, metavar="K")
 SWEEP = _optional("--sweep", "take the rows with this value in the column sweep", type=_name)
 CELLS = _file("--cells", "what `collect` wrote")
 CURVES = _file("--curves", "what `calibrate` wrote")
 CALIBRATION = _file("--calibration", "what `calibrate` wrote")
 UNTRAINED = _file("--untrained", "what `collect` wrote")
 BUDGETS = _file("--budgets", "what `budgets` wrote")
+PILOT = _file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group")
+READING = [  # how a pilot is read
+    _optional(
+        "--metric",
+        "the column, of errors or of a score like accuracy or psnr; a 2 at its end squares it (default: error)",
+        type=_name,
+    ),
+    _optional(
+        "--higher",
+        "the metric is a score, where higher is better, and BEST is the best one (default: 1)",
+        type=_number,
+        nargs="?",
+        const=1.0,
+        metavar="BEST",
+    ),
+    _optional("--group", "the column whose runs are not independent, like patient", type=_name, metavar="COLUMN"),
+    _optional("--test-size", "how many test samples an error rate is counted on", type=_whole, metavar="K"),
+    SWEEP,
+]
 OUTS = ("--out", {"nargs": "+", "metavar": "FILE", "help": "where to write; the ending says the format"})
 
 # verb: (function, what it does, its arguments)
@@ -276,7 +293,7 @@ VERBS = {
         verbs.budget,
         "how many samples reach a target error, from pilot runs",
         [
-            _file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group"),
+            PILOT,
             (
                 "--target",
                 {
@@ -286,22 +303,7 @@ VERBS = {
                     "help": "the error to reach, or the score if the metric is one; may be given several times",
                 },
             ),
-            _optional(
-                "--metric",
-                "the column, of errors or of a score like accuracy or psnr; a 2 at its end squares it (default: error)",
-                type=_name,
-            ),
-            _optional(
-                "--higher",
-                "the metric is a score, where higher is better, and BEST is the best one (default: 1)",
-                type=_number,
-                nargs="?",
-                const=1.0,
-                metavar="BEST",
-            ),
-            GROUP,
-            TEST_SIZE,
-            SWEEP,
+            *READING,
             _optional(
                 "--law",
                 "auto (default), power, rate, pow4, mmf4, broken, last, paper or, with --pairs, theory",
@@ -321,6 +323,11 @@ VERBS = {
             _optional("--json", "print a list with one object per target and arch", action="store_true"),
         ],
     ),
+    "planner": (
+        verbs.planner,
+        "a page that answers for any target: the forecasts of a pilot in one HTML file, for a browser without network",
+        [PILOT, *READING, REPORT, OUT],
+    ),
     "next": (
         verbs.next_runs,
         "which runs to add to a pilot: those that narrow the interval most for their cost",
@@ -331,11 +338,7 @@ VERBS = {
                 {"type": _number, "metavar": "E", "help": "the error to reach, or the score if the metric is one"},
             ),
             _optional("--arch", "plan for this arch only", type=_name),
-            _optional("--metric", "as for `budget`", type=_name),
-            SWEEP,
-            _optional("--higher", "as for `budget`", type=_number, nargs="?", const=1.0, metavar="BEST"),
-            GROUP,
-            TEST_SIZE,
+            *READING,
             _optional(
                 "--factor",
                 "the interval is narrow enough when its upper end is this many times its lower one (default: 2)",

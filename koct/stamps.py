@@ -1,8 +1,8 @@
 """Stamps: every file that a job writes says what it is, what it was made from, and its own checksum.
 
 A stamp is a line of JSON inside the file, at a place where other readers of the format pass over it: behind the array
-of a NumPy file, in a comment of a LaTeX, PDF or Markdown file, in a text chunk of a PNG file, in the metadata of a
-Parquet file, under the key `stamp` of a JSON file. It has
+of a NumPy file, in a comment of a LaTeX, PDF, Markdown or HTML file, in a text chunk of a PNG file, in the metadata of
+a Parquet file, under the key `stamp` of a JSON file. It has
 
 - `spec`: what the job was asked for, with a hash of its code,
 - `content`: the CRC-32 of what the file holds, without the stamp and without what differs from run to run (times),
@@ -46,7 +46,7 @@ class Stamp(NamedTuple):
 
     def text(self) -> str:
         rest = {"content": self.content, "inputs": self.inputs, "spec": self.spec, "about": self.about}
-        text = json.dumps(rest)[1:]
+        text = json.dumps(rest)[1:].replace(">", "\\u003e")  # which would end a comment of HTML
         return f'{PREFIX}{self.checksum}", "own": "{crc(text.encode())}", {text}'
 
 
@@ -126,7 +126,7 @@ def appended(stamp: Stamp, kind: str) -> bytes:
         line = stamp.text().encode()
         if kind == ".png":
             return (len(PNG_KEY) + len(line) - 4).to_bytes(4) + PNG_KEY + line
-        if kind == ".md":
+        if kind in (".html", ".md"):
             return b"\n<!-- " + line + b" -->\n"
         return b"\n" + line + b"\n" if kind == ".npy" else b"% " + line + b"\n"
 

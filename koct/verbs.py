@@ -323,6 +323,15 @@ def budget(
         print(report.as_text(plans, assurance, score), end="")
 
 
+def planner(pilot, metric, higher, group, test_size, sweep, spec, out):
+    from koct.report.planner import page
+    from koct.risk.pilot import PilotFile
+
+    file = PilotFile(pilot)
+    page.write(file, out, metric, higher, group, test_size, sweep, spec)
+    _note(*dict.fromkeys(file.notes))
+
+
 def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, factor, budget, largest, overlay, json):
     from koct import files
     from koct.report import next_runs as report

@@ -263,6 +263,25 @@ rule table_budget:
         "python -m koct table-budget {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule planner:
+    input:
+        rules.collect.output.cells,
+    output:
+        update("results/planner.html"),
+    log:
+        "results/logs/planner.log",
+    benchmark:
+        "results/benchmarks/planner.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.planner_spec(),
+    message:
+        "planner page {output}"
+    shell:
+        "python -m koct planner {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule table_structural:
     input:
         rules.norms.output,
@@ -357,7 +376,7 @@ def published():
     """What a study makes beside its cells."""
     found = [rules.collect.output, rules.collect_theory.output, rules.calibrate.output, rules.budget.output]
     found += [rules.table_calibration.output, rules.table_scaling.output, rules.table_fullscale.output]
-    found += [rules.table_budget.output, rules.figure_sweeps.output]
+    found += [rules.table_budget.output, rules.figure_sweeps.output, rules.planner.output]
     found += [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else []
     found += [rules.ladder.output, rules.figure_ladder.output, rules.table_ladder.output] if jobs.ladders else []
     found += [rules.table_conditions.output] if jobs.compared else []

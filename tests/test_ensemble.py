@@ -51,7 +51,7 @@ def test_beyond_the_pilot_no_curve_rises_and_no_limit_grows(change):
 
 def by(forecast, n):
     """The error that every replicate has reached by n."""
-    return np.exp(forecast._curves.reached_at(np.array([float(n)]))[:, 0])
+    return np.exp(forecast.curves_.reached_at(np.array([float(n)]))[:, 0])
 
 
 @pytest.mark.parametrize("change", KINDS.values(), ids=KINDS)

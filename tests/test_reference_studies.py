@@ -46,7 +46,7 @@ def test_it_says_what_made_it_and_is_small(study):
     assert re.fullmatch("[0-9a-f]{40}", about["commit"])
     assert about["changed files"] == "none"
     assert "H200" in about["machine"]["gpu"]
-    assert sum(path.stat().st_size for path in (REFERENCE / study).iterdir()) < 2e6
+    assert sum(path.stat().st_size for path in (REFERENCE / study).iterdir() if path.name != "planner.html") < 2e6
 
 
 # The ladder

@@ -12,7 +12,7 @@ from conftest import planned
 from koct import evaluation
 
 AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
-AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1}
+AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1, "planner": 1}
 CLAIMS = {"claims": 1}  # in studies with sweeps of the paper
 CONDITIONS = {"table_conditions": 1}  # in those with several kinds of rays
 LADDER = {"chains": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # in those with three networks

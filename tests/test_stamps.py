@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import zlib
 
 import matplotlib
@@ -15,7 +16,7 @@ from koct.files import read_array, read_json, read_record, write_array, write_js
 from koct.report import figures
 from koct.stamps import Stamp
 
-STAMP = Stamp({"seed": 1, "code": "abc", "problem": {"options": {"H": 8}}}, "12345678", {"lam": 0.5})
+STAMP = Stamp({"seed": 1, "code": "a-->b", "problem": {"options": {"H": 8}}}, "12345678", {"lam": 0.5})
 ROW = {"sweep": "H8", "problem": "surrogate", "seed": 1, "H": 8, "V": 10, "B": 8, **dict.fromkeys(results.METRICS, 0.5)}
 
 
@@ -29,6 +30,7 @@ WRITERS = {
     ".npy": lambda path, stamp: write_array(path, np.arange(6.0), stamp),
     ".json": lambda path, stamp: write_json(path, {"a": [1, 2.5, None], "b": "β"}, stamp),
     ".tex": lambda path, stamp: write_text(path, "\\begin{table}\n\\end{table}\n", stamp),
+    ".html": lambda path, stamp: write_text(path, "<!doctype html>\n<p>β</p>\n", stamp),
     ".png": draw,
     ".pdf": draw,
     ".parquet": lambda path, stamp: results.write([ROW], results.UNTRAINED, path, {}, stamp),
@@ -88,6 +90,7 @@ def test_other_readers_pass_over_it(tmp_path):
     assert matplotlib.image.imread(tmp_path / "made.png").shape == (6, 6, 4)
     assert chunks((tmp_path / "made.png").read_bytes())[-2:] == [b"tEXt", b"IEND"]
     assert (tmp_path / "made.tex").read_text().splitlines()[-1].startswith("% {")
+    assert re.fullmatch(r"<!-- \{[^>]*\} -->", (tmp_path / "made.html").read_text().splitlines()[-1])
     assert b"%%EOF\n% {" in (tmp_path / "made.pdf").read_bytes()
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from koct.errors import KoctError
-from koct.risk.ensemble import Ensemble
+from koct.risk import portable
+from koct.risk.ensemble import Ensemble, rounded
 from koct.risk.laws import ALONE, LAWS, Law
 from koct.risk.priors import Priors, learned
 from koct.risk.runs import ASSUMED_SPREAD, MAX_ERROR, MIN_ERROR, FloatArray, Pilot, Points
@@ -94,6 +95,8 @@ class Forecast:
     weights_ : {name: probability} of all laws
     formula_ : the laws for people to read
     warnings_ : what is wrong with the pilot, one sentence each
+    curves_ : the replicates
+    spreads_ : for each of them, the standard deviation of the log error of single runs, shape (replicates,)
     """
 
     @np.errstate(all="ignore")  # here and below: what overflows is out of reach, and comes out as infinite
@@ -113,8 +116,9 @@ class Forecast:
             self._priors = replace(self._priors, misfit=_without_smallest(self._priors.misfit))
         ensemble = Ensemble(self._points, self._laws(law), self._priors, pilot.freedom)
         rng = np.random.default_rng(seed)
-        self._curves = ensemble.draw(replicates, rng)
-        self._spreads = _spread_factors(pilot, replicates, rng)
+        self.curves_ = ensemble.draw(replicates, rng)
+        spread = pilot.spread()[-1] * _spread_factors(pilot, replicates, rng)
+        self.spreads_ = rounded(np.sqrt(np.log1p(spread**2)))
         self.weights_ = dict(sorted(ensemble.weights.items(), key=lambda item: -item[1]))
         self.law_ = next(iter(self.weights_))
         self.formula_ = self._formula(law)
@@ -124,7 +128,7 @@ class Forecast:
         N = self.pilot.N
         return (
             f"Forecast(law_={self.law_!r}, N={N[0]:.0f}..{N[-1]:.0f}, runs={self.pilot.runs.sum()}, "
-            f"replicates={len(self._curves.log_error)})"
+            f"replicates={len(self.spreads_)})"
         )
 
     def _laws(self, law: str) -> dict[str, tuple[Law, float]]:
@@ -154,12 +158,12 @@ class Forecast:
         N = np.atleast_1d(np.asarray(N, dtype=float))
         if not np.all(valid := N >= 2):
             raise KoctError(f"N = {N[~valid][0]:g} must be at least 2; choose a larger N")
-        return self._errors(self._curves.at(N))
+        return self._errors(self.curves_.at(N))
 
     def _errors(self, log_error: FloatArray) -> FloatArray:
         """Errors that stay finite, and rates that stay rates."""
         centre = self._points.log_mean[-1]
-        error = np.exp(np.clip(log_error, centre - MAX_LOG_RATIO, centre + MAX_LOG_RATIO))
+        error = portable.exp(np.clip(log_error, centre - MAX_LOG_RATIO, centre + MAX_LOG_RATIO))
         return error if self.pilot.test_size is None else np.minimum(error, 1.0)
 
     def required(self, target: float, assurance: float | None = None) -> Answer:
@@ -171,7 +175,7 @@ class Forecast:
         n_low, n, n_high = (_whole(value) for value in _quantiles(N, N_ENDS))
         largest = int(self.pilot.N[-1])
         at = largest if n is None else n
-        reached = self._errors(self._curves.reached_at(np.array([float(at)])))
+        reached = self._errors(self.curves_.reached_at(np.array([float(at)])))
         error_low, error, error_high = (float(values[0]) for values in _quantiles(reached))
         return Answer(
             target=target,
@@ -185,7 +189,7 @@ class Forecast:
             error_low=error_low,
             error_high=error_high,
             extrapolation=None if n is None else n / largest,
-            reason="; ".join([*self.warnings_, *self._remarks(n, n_high)]),
+            reason="; ".join([*self.warnings_, *self.remarks(n, n_high)]),
         )
 
     @np.errstate(all="ignore")
@@ -195,20 +199,17 @@ class Forecast:
             raise KoctError(f"target = {target!r} must be finite and above 0; choose a positive error")
         if not MIN_ERROR <= target <= MAX_ERROR:
             raise KoctError(f"target = {target!r} is too small or too large to compute with; choose another error")
-        return self._curves.reach(np.log(target) - self._margins(assurance), self.pilot.N[0])
+        return self.curves_.reach(portable.log(target) - self._margins(assurance), self.pilot.N[0])
 
     def _margins(self, assurance: float | None) -> FloatArray:
         """By how much each curve's log mean must lie below the target for that share of runs to reach it."""
         if assurance is None:
-            return np.zeros(len(self._spreads))
+            return np.zeros(len(self.spreads_))
         if not 0 < assurance < 1:
             raise KoctError(f"assurance = {assurance!r} must be between 0 and 1, for example 0.9")
         if not self.pilot.degrees_of_freedom:
             raise KoctError(f"assurance = {assurance!r} needs repeated runs at one N or more; add seeds to the pilot")
-        from scipy.special import ndtri
-
-        spread = np.sqrt(np.log1p((self.pilot.spread()[-1] * self._spreads) ** 2))  # of the log
-        return ndtri(assurance) * spread - spread**2 / 2
+        return portable.normal_quantile(assurance) * self.spreads_ - self.spreads_**2 / 2
 
     def _formula(self, law: str) -> str:
         if self._theory is not None and self.law_ == "theory":
@@ -234,7 +235,8 @@ class Forecast:
             return ["the error does not clearly fall over the pilot, so it tells little about larger N"]
         return []
 
-    def _remarks(self, n: int | None, n_high: int | None) -> list[str]:
+    def remarks(self, n: int | None = None, n_high: int | None = None) -> list[str]:
+        """What to know about an answer, one sentence each; those that depend on it come last."""
         remarks = []
         if len(self.pilot.N) == 2:
             remarks.append("the pilot has only two N, so the laws rest on what other learning curves look like")

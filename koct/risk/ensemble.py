@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from koct.risk import portable
 from koct.risk.laws import Law
 from koct.risk.priors import Priors
 from koct.risk.runs import FloatArray, Points
@@ -28,6 +29,10 @@ NEAR = 5  # octaves beyond the pilot; from there on, one point each
 DRIFT_OCTAVES = 4.0  # beyond the pilot, up to which the drift grows; farther out, no curve has shown it
 MORE_INSIDE = 0.8  # by which curves vary more within the pilot than its runs tell; others' curves do
 FADING = 3  # per octave beyond the pilot, of that
+STEP = (
+    2.0**-20
+)  # drawn curves are rounded to multiples of it: a millionth of an error, which a pilot knows to a per cent
+MOST = 500.0  # of a log error: beyond any that can be asked for
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ class Ensemble:
         reached[falls, outside] = np.minimum(reached[falls, at_pilot[-1], None], log_error[falls, outside])
         reached[~falls] = np.minimum.accumulate(reached[~falls], axis=1)
         order = rng.permutation(count)
-        return Curves(N, log_error[order], reached[order])
+        return Curves(N, rounded(log_error[order]), rounded(reached[order]))
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,9 @@ class Curves:
     log_error : of every curve, shape (n_curves, n_grid)
     reached : the log error that a curve has reached by each N, which never rises; shape (n_curves, n_grid). The ups and
         downs of a curve within the pilot are mostly noise, so this is the closest curve without them.
+
+    All log errors are multiples of `STEP`, so that whole numbers carry them to the planner page. What is computed from
+    them is computed by `koct.risk.portable`, so that the page has the same bits.
     """
 
     N: FloatArray
@@ -186,15 +194,16 @@ class Curves:
         return self._between(self.reached, N)
 
     def _between(self, curves: FloatArray, N: FloatArray) -> FloatArray:
-        place = np.interp(np.log(N), np.log(self.N), np.arange(len(self.N), dtype=float))
-        left = np.minimum(place.astype(int), len(self.N) - 2)
-        part = place - left
+        log_grid, log_N = portable.log(self.N), portable.log(np.clip(N, self.N[0], self.N[-1]))
+        left = np.clip(np.searchsorted(log_grid, log_N, side="right") - 1, 0, len(self.N) - 2)
+        part = (log_N - log_grid[left]) / (log_grid[left + 1] - log_grid[left])
         return (1 - part) * curves[:, left] + part * curves[:, left + 1]
 
     def reach(self, aims: FloatArray, smallest: float) -> FloatArray:
         """The N, `smallest` or more, at which each curve has reached its aim (a log error); inf if never."""
         first = int(np.searchsorted(self.N, smallest))
-        curves, log_N = self.reached[:, first:], np.log(self.N[first:])
+        curves, N = self.reached[:, first:], self.N[first:]
+        log_N = portable.log(N)
         below = curves <= aims[:, None]
         k = np.argmax(below, axis=1)
         rows = np.arange(len(curves))
@@ -202,7 +211,13 @@ class Curves:
         fall = before - curves[rows, k]
         part = np.divide(before - aims, fall, out=np.ones_like(fall), where=(k > 0) & (fall > 0))
         log_reached = log_N[np.maximum(k - 1, 0)] * (1 - part) + log_N[k] * part
-        return np.where(below.any(axis=1), np.exp(log_reached), np.inf)
+        reached = np.where(part == 1, N[k], portable.exp(log_reached))
+        return np.where(below.any(axis=1), reached, np.inf)
+
+
+def rounded(values: FloatArray) -> FloatArray:
+    """Log errors as multiples of `STEP`."""
+    return np.round(np.clip(values, -MOST, MOST) / STEP) * STEP
 
 
 def drift_growth(octaves: FloatArray) -> FloatArray:

@@ -71,6 +71,11 @@ class PilotFile:
         if not self.data.strip():
             self._fail("the file is empty; it needs a header line and one row per run")
 
+    def sweeps(self) -> list[str | None]:
+        """The values in the column sweep, in their order; None alone if there is no such column."""
+        columns = Columns(self.path, self.data, ["sweep"])
+        return list(dict.fromkeys(columns.texts("sweep"))) if "sweep" in columns.names else [None]
+
     def _fail(self, problem: str) -> NoReturn:
         raise KoctError(printable(f"{self.path}: {problem}"))
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
+from koct.risk import portable
 from koct.risk.runs import MAX_ERROR, MIN_ERROR
 
 ROUNDING = 1e-6  # relative: how far a score may lie above the best one by rounding alone
@@ -21,6 +22,8 @@ RATES = ("accuracy", "acc")  # 1 − score is a share of test samples
 FROM_ZERO = (*RATES, "auc", "auroc", "roc_auc", "f1", "f1_score", "dice", "iou", "miou", "jaccard")  # never below zero
 SHARES = (*FROM_ZERO, "r2", "r2_score", "r_squared", "ssim")  # with 1 as the best score
 DECIBELS = ("psnr",)
+DECIBEL = 10 / math.log(10)  # a decibel is this times a natural logarithm
+MOST_LOG = 700.0  # of an error: no PSNR is without one
 
 
 @dataclass(frozen=True)
@@ -103,12 +106,11 @@ class Decibels(Score):
         return f"{self.name} of the mean squared error"
 
     def error(self, score: ArrayLike) -> NDArray[np.float64]:
-        error = np.power(10.0, -np.asarray(score, dtype=float) / 10)
-        return np.maximum(error, np.finfo(float).tiny)  # no PSNR is without error
+        return portable.exp(np.clip(-np.asarray(score, dtype=float) / DECIBEL, -MOST_LOG, MOST_LOG))
 
     def score(self, error: ArrayLike) -> NDArray[np.float64]:
-        with np.errstate(divide="ignore"):
-            return -10 * np.log10(np.asarray(error, dtype=float))
+        error = np.asarray(error, dtype=float)
+        return np.where(error > 0, -DECIBEL * portable.log(error), np.where(error == 0, math.inf, math.nan))
 
     def goal(self, target: str) -> str:
         return f"a {self.name} of {target} (that of the mean squared error)"

@@ -234,6 +234,9 @@ class Jobs:
         wanted = {sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study}
         return _spec("budgets", {"wanted": wanted})
 
+    def planner_spec(self) -> str:
+        return _spec("planner", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
+
     def report_spec(self, stage: str) -> str:
         """Of a stage whose result depends on its inputs alone."""
         return _spec(stage, {})

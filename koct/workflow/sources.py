@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1]
 INERT = {"koct.blame", "koct.errors", "koct.options", "koct.own_files", "koct.registry", "koct.spec", "koct.stamps"}
 INERT |= {"koct.failures", "koct.spec_keys"}
 INERT |= {"koct.workflow.paths"}
-DATA = (".json", ".csv", ".npz")  # endings of data files
+DATA = (".json", ".csv", ".npz", ".html", ".css", ".js")  # endings of data files
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 

@@ -33,6 +33,7 @@ MODULES = {
     "figure-ladder": ("koct.report.ladder",),
     "figure-sweeps": ("koct.report.figures",),
     "figure-theory": ("koct.report.theory",),
+    "planner": ("koct.report.planner.page",),
 }
 # And of those that know the problem.
 PROBLEM_MODULES = {

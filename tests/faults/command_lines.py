@@ -88,6 +88,8 @@ def stages():
     drawn = ["--fits", fits["ko", 4, 1], fits["fc", 4, 1], "--pool", pools[0], "--shared", shared]
     yield ["figure-recons", *drawn, "--out", "results/fig_recons.png"]
     yield ["bound", "network.yaml", "--samples", "256"]
+    yield ["planner", cells, "--spec", jobs.planner_spec(), "--out", "results/planner.html"]
+    yield ["planner", "pilot.csv", "--out", "page.html"]
     yield ["budget", "pilot.csv", "--target", "0.02", "--law", "power", "--json"]
     yield ["budget", cells, "--target", "0.02", "--sweep", "T4", "--metric", "mse", "--assurance", "0.9"]
     yield ["budget", "pilot.csv", "--target", "0.02", "--pairs", "pairs.npz", "--pairs-arch", "fc"]

@@ -77,13 +77,13 @@ def test_partition_memory_time_and_gpus_are_what_the_formulas_say(submitted):
         return "gpu", max(memory), max(5, sum(minutes)), "gres:gpu:1", "1"
 
     memory, minutes = request(resources.shared(known))
-    summary = "summary_budget_calibrate_collect_collect_theory_figure_sweeps_table_budget_..."
+    summary = "summary_budget_calibrate_collect_collect_theory_figure_sweeps_planner_..."
     asked = {
         "F32_seed1_evaluate_fit_large_gram_pool_large": together(seed),
         "F32_seeds_figure_recons_untrained_large": together([resources.untrained(sweep), resources.recons(sweep)]),
         "pools_known_pool": ("cpu", max(2000, memory), max(5, 1 + minutes), None, "1"),
         "cells_fit_untrained": ("cpu", 2000, 5, None, "1"),
-        summary: ("cpu", 2000, 9, None, "1"),
+        summary: ("cpu", 2000, 10, None, "1"),
     }
 
     def read(job):

@@ -1,0 +1,100 @@
+"""The planner page in a real browser, and what is to be seen on it."""
+
+import shutil
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class Pages:
+    """Every page is loaded once, since that takes most of the time, and used by several tests."""
+
+    def __init__(self, context, files):
+        self.context, self.files, self.loaded = context, files, {}
+        self.seen = []  # messages, errors, dialogs and requests
+
+    def load(self, name):
+        page, address = self.context.new_page(), self.files[name][0].as_uri()
+        page.on("console", lambda message: self.seen.append(message.text))
+        page.on("pageerror", lambda error: self.seen.append(str(error)))
+        page.on("dialog", lambda dialog: self.seen.append(dialog.message))
+        page.on("request", lambda request: None if request.url == address else self.seen.append(request.url))
+        page.goto(address)
+        page.wait_for_selector("#body tr")
+        return page
+
+    def __call__(self, name, width=1000, height=800, scheme="light"):
+        """A page as it is after loading, but for targets that earlier tests have chosen."""
+        if name not in self.loaded:
+            self.loaded[name] = self.load(name)
+        page = self.loaded[name]
+        page.bring_to_front()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(media="screen", color_scheme=scheme)
+        page.evaluate("document.activeElement.blur()")
+        page.set_checked("#assured", False)
+        if page.is_visible("#sweep"):
+            page.select_option("#sweep", index=0)
+        return page
+
+
+def table(page):
+    """{arch: {head: text}} as they are on the page."""
+    return page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll("#body tr")].map((row) => [row.dataset.arch,
+        Object.fromEntries([...row.querySelectorAll("td")].map((cell) => [cell.dataset.head,
+        cell.querySelector(".value").firstChild.data.trim()]))]))"""
+    )
+
+
+def shown(answer):
+    """N and its interval as the page shows them."""
+    n, low, high = (None if answer[key] is None else f"{answer[key]:,}" for key in ("n", "n_low", "n_high"))
+    return n or "out of reach", "–" if low is None else f"from {low}" if high is None else f"{low} to {high}"
+
+
+def found(page):
+    return {arch: (cells["Samples N"], cells["90 % interval"]) for arch, cells in table(page).items()}
+
+
+def until(page, wanted):
+    """Wait for what the page shows after the last event."""
+    for _ in range(50):
+        if found(page) == wanted:
+            return
+        page.wait_for_timeout(20)
+    assert found(page) == wanted
+
+
+def clipped(page):
+    """Texts that are cut off, or that leave the page."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("main *:not(.unseen):not(option):not(thead):not(thead *)")]
+        .filter((e) => e.childElementCount === 0 && e.textContent.trim() && e.getClientRects().length)
+        .filter((e) => { const box = e.getBoundingClientRect();
+          const frame = (e.closest("svg") || document.documentElement).getBoundingClientRect();
+          const outside = box.left < frame.left - 0.5 || box.right > frame.right + 0.5 || box.top < frame.top - 0.5;
+          return outside || (!e.closest("svg") && e.clientWidth && e.scrollWidth > e.clientWidth + 1);
+        }).map((e) => e.textContent)"""
+    )
+
+
+CONTRAST = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const light = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const linear = [...canvas.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  };
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  const against = (colour) => {
+    const [a, b] = [light(colour), paper].sort((a, b) => a - b);
+    return (b + 0.05) / (a + 0.05);
+  };
+  const texts = [...document.querySelectorAll("p, td, th, label, code, .law, .detail")]
+    .map((e) => getComputedStyle(e).color);
+  const curves = [...document.querySelectorAll("#plot .arch path[fill=none]")].map((e) => getComputedStyle(e).stroke);
+  return [Math.min(...texts.map(against)), Math.min(...curves.map(against))];
+}"""
