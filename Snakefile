@@ -17,6 +17,7 @@ include: "rules/common.smk"
 include: "rules/pools.smk"
 include: "rules/cells.smk"
 include: "rules/results.smk"
+include: "rules/tables_and_figures.smk"
 include: "rules/report.smk"
 
 

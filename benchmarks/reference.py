@@ -24,7 +24,7 @@ KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "untrained.par
 KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
 KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
-KEPT += ["claims.parquet", "claims.md", "claims.tex"]
+KEPT += ["claims.parquet", "claims.md", "claims.tex", "claims.html"]
 KEPT += ["planner.html"]
 FIGURES = [
     "fig_recons_H128.png",
@@ -51,7 +51,7 @@ DRAWN = [
     ("claims.parquet", "claims", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *BUDGETS]),
     ("planner.html", "planner", CELLS[1:]),
 ]
-MORE = {".pdf": [".png"], ".parquet": [".md", ".tex"]}  # what one command makes with a file of this ending
+MORE = {".pdf": [".png"], ".parquet": [".md", ".tex", ".html"]}  # what one command makes with a file of this ending
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
 

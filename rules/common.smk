@@ -111,3 +111,9 @@ def tell_leftovers():
 
 
 terminal.in_dry_run(workflow, announce)
+
+
+def reported(path, category, caption=None, **labels):
+    """A file for the report; its caption has the same name."""
+    caption = caption or os.path.splitext(os.path.basename(path))[0]
+    return report(update(path), caption=f"captions/{caption}.rst", category=category, labels=labels)

@@ -17,7 +17,7 @@ from koct.results import write
 from koct.stamps import Stamp, made_from
 
 HOLDS, PART, FAILS, MISSING = "holds", "holds in part", "does not hold", "not computed in this study"
-FORMATS = (".parquet", ".md", ".tex")
+FORMATS = (".parquet", ".md", ".tex", ".html")
 VERDICTS = (HOLDS, PART, FAILS, MISSING)
 STATISTICS = {**NUMBERS, **CURVES}
 DATA = json.loads(Path(__file__).with_name("claims.json").read_text(encoding="utf-8"))
@@ -26,10 +26,10 @@ NOTATION = re.compile(r"([\d,]+)(?:\.(\d+))?(?:e(-?\d+))?(?: ([KMG]iB))?")
 
 
 def report(cells_path, curves_path, calibration_path, untrained_path, budget_path, out, spec=None):
-    """Check every claim, and write the table as Parquet, Markdown or LaTeX, as the endings of `out` say."""
+    """Check every claim, and write the table as Parquet, Markdown, LaTeX or HTML, as the endings of `out` say."""
     for path in out:
         if not path.endswith(FORMATS):
-            raise KoctError(f"{path}: the name of a table of claims must end in .parquet, .md or .tex")
+            raise KoctError(f"{path}: the name of a table of claims must end in .parquet, .md, .tex or .html")
     paths = (cells_path, curves_path, calibration_path, untrained_path, budget_path)
     study, origin = Study.read(*paths)
     rows = [row(claim, study) for claim in claims()]

@@ -1,7 +1,9 @@
-"""The claims as a page in Markdown and as a table in LaTeX."""
+"""The claims as a page in Markdown or HTML and as a table in LaTeX."""
 
+import html
 import math
 import re
+from pathlib import Path
 
 from koct.files import write_text
 from koct.report import words
@@ -32,13 +34,47 @@ SYMBOLS = {  # in LaTeX
     "<": "<",
     "|": "|",
 }
+STYLE = """\
+:root { color-scheme: light dark; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem; max-width: 76rem; }
+h1 { font-size: 1.4rem; }
+table { border-collapse: collapse; }
+th, td { padding: .35rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
+th[scope=rowgroup] { padding-top: 1.2rem; }
+td:nth-child(4)::before, button::before { content: "●\\a0"; color: var(--mark); }
+[data-verdict="holds"] { --mark: #0072b2; }
+[data-verdict="holds in part"] { --mark: #e69f00; }
+[data-verdict="does not hold"] { --mark: #d55e00; }
+[data-verdict="not computed in this study"] { --mark: #888; }
+td:nth-child(4) { font-weight: 600; min-width: 6.5rem; }
+button { font: inherit; margin: 0 .4rem .4rem 0; padding: .2rem .7rem; border: 1px solid #8888; border-radius: 1rem;
+         background: none; color: inherit; cursor: pointer; }
+button[aria-pressed=true] { background: #8884; }
+@media print { .verdicts { display: none; } body { font-size: 9px; } }
+@media (max-width: 50rem) {
+  thead { display: none; }
+  td, th { display: block; border: 0; }
+  tr:not([hidden]) { display: block; border-bottom: 1px solid #8884; }
+}
+"""
+SCRIPT = """\
+const buttons = [...document.querySelectorAll("button")];
+for (const button of buttons) button.addEventListener("click", () => {
+  const chosen = button.getAttribute("aria-pressed") === "true" ? null : button.dataset.verdict;
+  for (const other of buttons) other.setAttribute("aria-pressed", String(other.dataset.verdict === chosen));
+  for (const row of document.querySelectorAll("tr[data-verdict]"))
+    row.hidden = chosen !== null && row.dataset.verdict !== chosen;
+  for (const part of document.querySelectorAll("tbody"))
+    part.hidden = part.querySelector("tr[data-verdict]:not([hidden])") === null;
+});
+"""
 SUBSCRIPT = re.compile(r"([A-Za-zσ]+)_([A-Za-z0-9]+)")
 POWER = re.compile(r"\b(\d+(?:\.\d+)?)e(-?\d+)\b")
 
 
 def write(path, rows, verdicts, limits, stamp):
-    """Rows of claims.parquet as a .md or .tex file."""
-    make = markdown if path.endswith(".md") else latex
+    """Rows of claims.parquet as a .md, .html or .tex file."""
+    make = {".md": markdown, ".html": page, ".tex": latex}[Path(path).suffix]
     write_text(path, make(rows, verdicts, limits), stamp)
 
 
@@ -92,6 +128,28 @@ def markdown(rows, verdicts, limits):
             cells += [row["printed"], computed, f"**{row['verdict']}**", row["why"]]
             lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def page(rows, verdicts, limits):
+    """HTML; a click on a verdict shows its claims alone, and without scripts all of them are there."""
+    total = dict(counts(rows, verdicts))
+    buttons = [f'<button aria-pressed="false" data-verdict="{v}">{v}: {n}</button>' for v, n in total.items()]
+    lines = ["<!doctype html>", '<html lang="en">', '<meta charset="utf-8">', f"<title>{TITLE}</title>"]
+    lines += ['<meta name="viewport" content="width=device-width">', f"<style>\n{STYLE}</style>", f"<h1>{TITLE}</h1>"]
+    lines += ['<p class="verdicts">', *buttons, "</p>", f"<p>{INTERVALS}</p>"]
+    lines += ["<details><summary>What words mean here</summary><ul>"]
+    lines += [*(f"<li>{html.escape(meaning)}</li>" for meaning in limits), "</ul></details>", "<table>"]
+    lines.append("<thead><tr>" + "".join(f'<th scope="col">{head}</th>' for head in HEAD) + "</tr></thead>")
+    for place, found in by_place(rows).items():
+        lines += ["<tbody>", f'<tr><th colspan="{len(HEAD)}" scope="rowgroup">{html.escape(place)}</th></tr>']
+        for row in found:
+            computed = " ".join(filter(None, (row["computed"], interval(row))))
+            cells = [row[key] for key in ("statement", "printed", "verdict", "why")]
+            cells.insert(2, computed)
+            cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+            lines.append(f'<tr id="{row["id"]}" data-verdict="{row["verdict"]}">{cells}</tr>')
+        lines.append("</tbody>")
+    return "\n".join([*lines, "</table>", f"<script>\n{SCRIPT}</script>", "</html>"]) + "\n"
 
 
 def latex(rows, verdicts, limits):

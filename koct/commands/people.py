@@ -1,0 +1,293 @@
+"""Verbs that people type."""
+
+import json
+
+from koct.commands.arguments import (
+    OUT,
+    PILOT,
+    READING,
+    REPORT,
+    file,
+    name_of,
+    number,
+    optional,
+    positive,
+    sizes,
+    targets,
+    whole,
+)
+from koct.errors import KoctError
+
+
+def bound(network, arch, C, n, kappa, samples, trivial):
+    from koct.report.bound import format_table
+    from koct.risk.bound import Network, read_network
+
+    constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
+    if arch is not None:
+        from koct import chains
+
+        read = chains.network(network, arch, constants)
+    elif constants:
+        raise KoctError("--C, --n and --kappa go with --arch; in a YAML file write them behind each learned layer")
+    elif network.endswith(".json"):
+        raise KoctError(f"{network} has the layers of several networks; choose one with --arch")
+    else:
+        read = read_network(network)
+    print(format_table(read if trivial is None else Network(read.layers, trivial), samples), end="")
+
+
+def budget(
+    pilot,
+    target,
+    metric,
+    higher,
+    group,
+    test_size,
+    sweep,
+    law,
+    assurance,
+    pairs,
+    pairs_arch,
+    lam,
+    nonnegative,
+    plot,
+    json,
+):
+    from koct.report import budget as report
+    from koct.risk import scores
+    from koct.risk.laws import ALONE, LAWS
+    from koct.risk.pilot import PilotFile
+
+    if plot:
+        report.check_format(plot)
+    if not pairs and (pairs_arch or lam or nonnegative):
+        raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
+    if pairs and law in LAWS | ALONE:
+        raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
+    score = scores.named(metric, higher)
+    targets = list(dict.fromkeys(target if score is None else map(score.target, target)))
+    file, curves = PilotFile(pilot), {}
+    pilots = file.pilots(metric, sweep, higher, group, test_size)
+    if pairs:
+        from koct.risk.curve import Curve, read_pairs
+        from koct.risk.spectral import Spectral
+        from koct.workflow.limits import machine_memory
+
+        arch = report.arch_of_pairs(pilots, pairs_arch)
+        curves[arch] = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
+    plans = report.plans(pilots, targets, law, assurance, curves)
+    name = metric or ("error" if score is None else score.name)
+    if plot:
+        from koct.report import budget_figure
+
+        budget_figure.plot(plans, plot, name, score, assurance)
+    _note(*file.notes)
+    if json:
+        print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=sweep))
+    else:
+        print(report.as_text(plans, assurance, score), end="")
+
+
+def planner(pilot, metric, higher, group, test_size, sweep, spec, out):
+    from koct.report.planner import page
+    from koct.risk.pilot import PilotFile
+
+    file = PilotFile(pilot)
+    page.write(file, out, metric, higher, group, test_size, sweep, spec)
+    _note(*dict.fromkeys(file.notes))
+
+
+def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, factor, budget, largest, overlay, json):
+    from koct import files
+    from koct.report import next_runs as report
+    from koct.risk import scores
+    from koct.risk.next_runs import Cost
+    from koct.risk.pilot import PilotFile
+
+    if overlay:
+        report.check_overlay(overlay)
+    score = scores.named(metric, higher)
+    aim = target if score is None else score.target(target)
+    file = PilotFile(pilot)
+    pilots = file.pilots(metric, sweep, higher, group, test_size)
+    column, runs = file.costs(sweep) or (None, {})
+    costs = {name: Cost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
+    found = report.designs(pilots, aim, costs, arch, factor, budget, largest)
+    made = report.overlay(file, sweep, found) if overlay else None
+    told = report.overlay_text(made, overlay).splitlines() if made else []
+    if made and made.added:
+        files.write_text(overlay, made.as_yaml())
+    if json:
+        name = metric or ("error" if score is None else score.name)
+        print(report.as_json(found, score, metric=name, sweep=sweep))
+        _note(*file.notes, *told)
+    else:
+        _note(*file.notes)
+        print(report.as_text(found, score), *told, sep="\n", end="\n" if told else "")
+
+
+def _note(*sentences):
+    """Tell on stderr what is not part of the answer."""
+    from koct import failures
+
+    for sentence in sentences:
+        failures.say(f"koct: note: {sentence}")
+
+
+def curve(pairs, target, at, lam, nonnegative, plot, json):
+    from koct.report import budget
+    from koct.report import curve as report
+    from koct.risk.curve import Curve, read_pairs
+    from koct.risk.spectral import Spectral
+    from koct.workflow.limits import machine_memory
+
+    if plot:
+        budget.check_format(plot)
+    found = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
+    points = found.at(at) if at else found.octaves
+    if plot:
+        report.plot(found, target, plot)
+    show = report.as_json if json else report.as_text
+    print(show(found, points, target).rstrip())
+
+
+def compare(fresh, reference, tolerance):
+    from koct.report.compare import compare
+
+    text, agree = compare(fresh, reference, tolerance)
+    print(text, end="")
+    return 0 if agree else 1
+
+
+def config(file, schema):
+    from koct.workflow import docs
+
+    if schema:
+        print(json.dumps(docs.schema(), indent=1))
+    else:
+        print(docs.document_file(file) if file else docs.document(), end="")
+
+
+# verb: (function, what it does, its arguments)
+VERBS = {
+    "bound": (
+        bound,
+        "the risk bound of a layered network, layer by layer",
+        [
+            ("network", {"metavar": "NETWORK.yaml", "help": "its layers; docs/how-many-samples.md shows one"}),
+            optional("--arch", "a network of a sweep, where the file is results/chains/SWEEP.json", metavar="NAME"),
+            optional("--C", "with --arch, the Barron constant of its learned layers", type=number, metavar="C"),
+            optional("--n", "with --arch, their approximation width", type=number, metavar="n"),
+            optional("--kappa", "with --arch, their squared error per parameter", type=number, metavar="K"),
+            ("--samples", {"type": whole, "metavar": "N", "help": "training samples"}),
+            optional(
+                "--trivial",
+                "the mean-square error of always predicting zero, E‖y‖²: a bound above it is called vacuous",
+                type=number,
+                metavar="E",
+            ),
+        ],
+    ),
+    "budget": (
+        budget,
+        "how many samples reach a target error, from pilot runs",
+        [
+            PILOT,
+            (
+                "--target",
+                {
+                    "type": targets,
+                    "action": "extend",
+                    "metavar": "E[,E...]",
+                    "help": "the error to reach, or the score if the metric is one; may be given several times",
+                },
+            ),
+            *READING,
+            optional(
+                "--law",
+                "auto (default), power, rate, pow4, mmf4, broken, last, paper or, with --pairs, theory",
+                default="auto",
+            ),
+            optional("--assurance", "reach the target in this share of runs, like 0.9", type=number, metavar="P"),
+            optional("--pairs", ".npz with x and y, or two .npy: pairs of a dense network", nargs="+", metavar="FILE"),
+            optional(
+                "--pairs-arch",
+                "the arch that the pairs are about, if the pilot has several",
+                type=name_of,
+                metavar="ARCH",
+            ),
+            optional("--lam", "its ridge strength (default: the best of a grid)", type=positive, metavar="L"),
+            optional("--nonnegative", "its predictions are cut off at zero, as by a ReLU", action="store_true"),
+            optional("--plot", "draw points, law, interval and targets (.pdf, .png, .svg)", metavar="FILE"),
+            optional("--json", "print a list with one object per target and arch", action="store_true"),
+        ],
+    ),
+    "planner": (
+        planner,
+        "a page that answers for any target: the forecasts of a pilot in one HTML file, for a browser without network",
+        [PILOT, *READING, REPORT, OUT],
+    ),
+    "next": (
+        next_runs,
+        "which runs to add to a pilot: those that narrow the interval most for their cost",
+        [
+            file("pilot", "what `budget` takes; a column seconds or cost says what a run costs"),
+            (
+                "--target",
+                {"type": number, "metavar": "E", "help": "the error to reach, or the score if the metric is one"},
+            ),
+            optional("--arch", "plan for this arch only", type=name_of),
+            *READING,
+            optional(
+                "--factor",
+                "the interval is narrow enough when its upper end is this many times its lower one (default: 2)",
+                type=number,
+                metavar="F",
+            ),
+            optional("--budget", "what the new runs of an arch may cost together", type=positive, metavar="COST"),
+            optional("--largest", "the largest N to consider (default: 4 times the pilot's)", type=whole, metavar="N"),
+            optional(
+                "--overlay",
+                "write a config file that adds the runs to --sweep, for `snakemake --configfile`",
+                metavar="FILE",
+            ),
+            optional("--json", "print a list with one object per arch", action="store_true"),
+        ],
+    ),
+    "curve": (
+        curve,
+        "the learning curve that pairs predict for a linear network, before any training",
+        [
+            ("pairs", {"nargs": "+", "metavar": "FILE", "help": ".npz with arrays x and y, or two .npy, x first"}),
+            optional("--target", "say how many samples reach this mean squared error", type=positive, metavar="E"),
+            optional("--at", "predict for these N, like 16,64,256 (default: octaves)", type=sizes, metavar="N,N,..."),
+            optional("--lam", "the ridge strength (default: the best one at every N)", type=positive, metavar="L"),
+            optional("--nonnegative", "predictions are cut off at zero, as by a ReLU", action="store_true"),
+            optional("--plot", "draw the curve, its interval and the target (.pdf, .png, .svg)", metavar="FILE"),
+            optional("--json", "print points and, for a target, n, n_low, n_high, reachable", action="store_true"),
+        ],
+    ),
+    "compare": (
+        compare,
+        "compare the cells of a run with those of a reference; exit status 1 if their curves differ",
+        [
+            file("fresh", "cells.parquet of the run"),
+            file("reference", "cells.parquet to compare with"),
+            optional(
+                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=number, default=0.005
+            ),
+        ],
+    ),
+    "config": (
+        config,
+        "print what every key of config.yaml means",
+        [
+            (
+                "file",
+                {"nargs": "?", "metavar": "FILE.py", "help": "a problem or architecture of your own: its options"},
+            ),
+            optional("--schema", "print a JSON schema instead", action="store_true"),
+        ],
+    ),
+}

@@ -1,0 +1,296 @@
+# What a reader sees: tables, figures, claims and the planner page.
+
+
+rule table_calibration:
+    input:
+        rules.calibrate.output.calibration,
+    output:
+        update("results/table_calibration.tex"),
+    log:
+        "results/logs/table_calibration.log",
+    benchmark:
+        "results/benchmarks/table_calibration.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-calibration"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-calibration {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule figure_sweeps:
+    input:
+        cells=rules.collect.output.cells,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+        untrained=rules.collect.output.untrained,
+        theory=rules.collect_theory.output,
+    output:
+        update(multiext("results/fig_sweeps", ".pdf", ".png")),
+    log:
+        "results/logs/figure_sweeps.log",
+    benchmark:
+        "results/benchmarks/figure_sweeps.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("figure-sweeps"),
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-sweeps --cells {input.cells} --curves {input.curves}"
+        " --calibration {input.calibration} --untrained {input.untrained} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule figure_theory:
+    input:
+        rules.collect_theory.output,
+    output:
+        update(multiext("results/fig_theory", ".pdf", ".png")),
+    log:
+        "results/logs/figure_theory.log",
+    benchmark:
+        "results/benchmarks/figure_theory.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("figure-theory"),
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-theory {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_theory:
+    input:
+        theory=rules.collect_theory.output,
+        cells=rules.collect.output.cells,
+    output:
+        update("results/table_theory.tex"),
+    log:
+        "results/logs/table_theory.log",
+    benchmark:
+        "results/benchmarks/table_theory.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-theory"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-theory --theory {input.theory} --cells {input.cells} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule figure_ladder:
+    input:
+        rules.ladder.output.ladder,
+    output:
+        update(multiext("results/fig_ladder", ".pdf", ".png")),
+    log:
+        "results/logs/figure_ladder.log",
+    benchmark:
+        "results/benchmarks/figure_ladder.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("figure-ladder"),
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-ladder {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_ladder:
+    input:
+        ladder=rules.ladder.output.ladder,
+        calibration=rules.calibrate.output.calibration,
+        budget=rules.budget.output,
+    output:
+        update("results/table_ladder.tex"),
+    log:
+        "results/logs/table_ladder.log",
+    benchmark:
+        "results/benchmarks/table_ladder.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-ladder"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-ladder --ladder {input.ladder} --calibration {input.calibration}"
+        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_conditions:
+    input:
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+        budget=rules.budget.output,
+    output:
+        update("results/table_conditions.tex"),
+    log:
+        "results/logs/table_conditions.log",
+    benchmark:
+        "results/benchmarks/table_conditions.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-conditions"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-conditions --curves {input.curves} --calibration {input.calibration}"
+        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule claims:
+    input:
+        cells=rules.collect.output.cells,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+        untrained=rules.collect.output.untrained,
+        budget=rules.budget.output,
+    output:
+        update(multiext("results/claims", ".parquet", ".md", ".tex")),
+        page=reported("results/claims.html", "1 Claims", claims="what the paper states, and what holds"),
+    log:
+        "results/logs/claims.log",
+    benchmark:
+        "results/benchmarks/claims.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("claims"),
+    message:
+        "claims {output}"
+    shell:
+        "python -m koct claims --cells {input.cells} --curves {input.curves} --calibration {input.calibration}"
+        " --untrained {input.untrained} --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule figure_recons:
+    input:
+        fits=jobs.first_fits,
+        pool=jobs.first_pool,
+        shared=jobs.shared_input,
+    output:
+        update(paths.picture("{sweep}")),
+    log:
+        "results/logs/figure_recons_{sweep}.log",
+    benchmark:
+        "results/benchmarks/figure_recons_{sweep}.tsv"
+    group:
+        of_large(jobs.sweep_group)
+    conda:
+        "../envs/koct.yaml"
+    resources:
+        gpu_mb=jobs.gpu_mb(jobs.cost(resources.recons)),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.cost(resources.recons)),
+        runtime=jobs.gpu_minutes(jobs.cost(resources.recons)),
+    params:
+        spec=jobs.recons_spec,
+        shared=shared_option,
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-recons --fits {input.fits} --pool {input.pool} {params.shared}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_scaling:
+    input:
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+    output:
+        update("results/table_scaling.tex"),
+    log:
+        "results/logs/table_scaling.log",
+    benchmark:
+        "results/benchmarks/table_scaling.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-scaling"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-scaling --curves {input.curves} --calibration {input.calibration}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_fullscale:
+    output:
+        update("results/table_fullscale.tex"),
+    log:
+        "results/logs/table_fullscale.log",
+    benchmark:
+        "results/benchmarks/table_fullscale.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-fullscale"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-fullscale --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_budget:
+    input:
+        rules.budget.output,
+    output:
+        update("results/table_budget.tex"),
+    log:
+        "results/logs/table_budget.log",
+    benchmark:
+        "results/benchmarks/table_budget.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-budget"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-budget {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule planner:
+    input:
+        rules.collect.output.cells,
+    output:
+        update("results/planner.html"),
+    log:
+        "results/logs/planner.log",
+    benchmark:
+        "results/benchmarks/planner.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.planner_spec(),
+    message:
+        "planner page {output}"
+    shell:
+        "python -m koct planner {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule table_structural:
+    input:
+        rules.norms.output,
+    output:
+        update("results/table_structural.tex"),
+    log:
+        "results/logs/table_structural.log",
+    benchmark:
+        "results/benchmarks/table_structural.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-structural"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-structural {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
