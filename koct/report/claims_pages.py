@@ -54,6 +54,8 @@ button[aria-pressed=true] { background: #8884; }
 @media (max-width: 50rem) {
   thead { display: none; }
   td, th { display: block; border: 0; }
+  td:nth-child(2)::before { content: "printed: "; }
+  td:nth-child(3)::before { content: "computed: "; }
   tr:not([hidden]) { display: block; border-bottom: 1px solid #8884; }
 }
 """
