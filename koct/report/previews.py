@@ -8,7 +8,7 @@ from koct.stamps import Stamp, again, made_from
 
 WIDTH = 1400  # pixels at most
 COLOURS = 64  # of a drawing; its lines and letters keep their edges, as they would not in a JPEG
-QUALITY = 80  # of a JPEG, for what is more picture than drawing
+QUALITY = 65  # of a JPEG, for what is more picture than drawing
 
 
 def reduce(paths, out, spec=None):
