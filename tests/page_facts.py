@@ -91,7 +91,7 @@ def claims(page):
         assert line.endswith(f" | **{row['verdict']}** |")
         yield f"| {row['statement']} | {row['printed']} | {row['computed']}: "
     (inside,) = re.findall(r"(\d) of 5 lie between 10 and 100", rows.loc["orders-measured", "why"])
-    yield f"it is in this range at the other {WORDS[int(inside)]} sizes"
+    yield f"times as many; the other {WORDS[int(inside)]} sweeps are in the range"
 
 
 def who_is_below(page):

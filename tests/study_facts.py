@@ -121,6 +121,7 @@ def dose(page):
     more = means["dose-3e2", "fc"][1024] / means["dose-3e2", "filters"][1024]
     yield f"at 300 photons and 1,024 samples `fc` has {100 * more - 100:.0f} % more error"
     yield f"too, at N = {crossing(means, 'arc-90', 'filters'):.0f}, since it can learn"
+    assert crossing(means, "dose-1e3", "ko-ridge") is not None  # README says both
     assert crossing(means, "arc-150", "filters") is None
     assert crossing(means, "arc-120", "filters") is None
     yield f"three arcs: {wall('dose')} on one H200"
