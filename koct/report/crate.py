@@ -9,6 +9,7 @@ import hashlib
 import os
 import platform
 from pathlib import Path
+from urllib.parse import quote
 
 import koct
 from koct.errors import KoctError
@@ -41,7 +42,7 @@ def write(paths, out, spec):
     parts = [_file(path, folder) for path in paths]
     parameters = [_parameter(name, value) for name, value in {"study": spec["study"], **spec["parameters"]}.items()]
     inputs = [_parameter(f"input file {path}", checksum) for path, checksum in sorted(spec["files"].items())]
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    finished = _finished(paths)
     graph = [
         {
             "@id": "ro-crate-metadata.json",
@@ -55,7 +56,7 @@ def write(paths, out, spec):
             "name": f"koct: results of the study {spec['study']}",
             "description": "Test errors of networks with known and learned layers over the number of training samples, "
             "the risk bound fitted to them, and how many samples reach a target error.",
-            "datePublished": now,
+            "datePublished": finished,
             "license": {"@id": LICENCE},
             "conformsTo": {"@id": PROFILE},
             "hasPart": _references(parts),
@@ -77,7 +78,7 @@ def write(paths, out, spec):
             "@type": "CreateAction",
             "name": f"snakemake --config study={spec['study']}",
             "description": "The run that made these files; logs and times of its jobs are in logs/ and benchmarks/.",
-            "endTime": now,
+            "endTime": finished,
             "actionStatus": "http://schema.org/CompletedActionStatus",
             "instrument": {"@id": "#koct"},
             "object": _references([*parameters, *inputs]),
@@ -90,6 +91,12 @@ def write(paths, out, spec):
     write_json(out, {"@context": CONTEXT, "@graph": graph}, Stamp(spec, made_from(*paths)))
 
 
+def _finished(paths):
+    """When the last of the files was written: the same files then have the same description."""
+    newest = max(os.stat(path).st_mtime for path in paths)
+    return datetime.datetime.fromtimestamp(newest, datetime.UTC).isoformat(timespec="seconds")
+
+
 def _file(path, folder):
     try:
         content = Path(path).read_bytes()
@@ -100,7 +107,7 @@ def _file(path, folder):
         raise KoctError(f"{path} is not below {folder}, and a crate holds what is in its folder; leave it out")
     kind = FORMATS.get(Path(path).suffix, "application/octet-stream")
     return {
-        "@id": place,
+        "@id": quote(place),
         "@type": "File",
         "name": Path(path).name,
         "encodingFormat": kind,
@@ -110,7 +117,7 @@ def _file(path, folder):
 
 
 def _parameter(name, value):
-    return {"@id": f"#{name.replace(' ', '-')}", "@type": "PropertyValue", "name": name, "value": value}
+    return {"@id": f"#{quote(name)}", "@type": "PropertyValue", "name": name, "value": value}
 
 
 def _references(entities):

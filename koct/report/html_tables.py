@@ -53,12 +53,17 @@ def convert(paths, out, spec=None):
     """Write a page for each table; `out` are the pages, in the order of `paths`."""
     if len(paths) != len(out):
         raise KoctError(f"--out has {len(out)} pages for {len(paths)} tables; give as many")
-    for path, page in zip(paths, out, strict=True):
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            raise KoctError(f"{path} cannot be read; {again(path)}") from None
-        write_text(page, document(text, path), Stamp(spec or {}, made_from(path)))
+    pages = [document(_read(path), path) for path in paths]
+    stamp = Stamp(spec or {}, made_from(*paths))  # of the one job that makes them all
+    for page, text in zip(out, pages, strict=True):
+        write_text(page, text, stamp)
+
+
+def _read(path):
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise KoctError(f"{path} cannot be read; {again(path)}") from None
 
 
 def document(latex, path="the table"):

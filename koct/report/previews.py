@@ -15,9 +15,12 @@ def reduce(paths, out, spec=None):
     """Write every picture of `paths` to the file at the same place of `out`, a .png or a .jpg."""
     if len(paths) != len(out):
         raise KoctError(f"--out has {len(out)} files for {len(paths)} pictures; give as many")
-    for path, preview in zip(paths, out, strict=True):
-        with atomic_write(preview, Stamp(spec or {}, made_from(path))) as temporary, open(temporary, "wb") as file:
-            file.write(reduced(path, "JPEG" if str(preview).endswith(".jpg") else "PNG"))
+    kinds = ["JPEG" if str(preview).endswith(".jpg") else "PNG" for preview in out]
+    pictures = [reduced(path, kind) for path, kind in zip(paths, kinds, strict=True)]
+    stamp = Stamp(spec or {}, made_from(*paths))  # of the one job that makes them all
+    for preview, content in zip(out, pictures, strict=True):
+        with atomic_write(preview, stamp) as temporary, open(temporary, "wb") as file:
+            file.write(content)
 
 
 def reduced(path, kind):

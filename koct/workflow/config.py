@@ -355,11 +355,15 @@ def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
         yield f"sweeps.{name}: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
 
 
-def parameters(canonical: str) -> dict[str, str]:
-    """What `canonical` has, one by one: {sweep.key: value in JSON}."""
-    found: dict[str, str] = {}
-    for sweep in json.loads(canonical):
-        options = {key: value for key, value in sweep.items() if key not in ("name", "archs")}
-        options |= {arch["name"]: {**arch["problem"], **arch["arch"]} for arch in sweep["archs"]}
-        found |= {f"{sweep['name']}.{key}": json.dumps(value, sort_keys=True) for key, value in options.items()}
-    return found
+def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
+    """What the results depend on, one by one as the config has it: {sweep.key: value in JSON}."""
+    found: dict[str, Any] = {}
+    for sweep in sweeps:
+        options = {"problem": sweep.problem.source, **sweep.problem.values(), "pool": sweep.sizes.values()}
+        options |= {key: getattr(sweep, key) for key in ("N", "seeds", "lambdas", "metric", "targets", "theory")}
+        options["archs"] = [arch.source for arch in sweep.archs]
+        for arch in (*sweep.archs, *sweep.required):
+            chosen = {name: value for name, value in arch.values().items() if arch.options()[name].result}
+            options |= {f"{arch.name}.{name}": value for name, value in chosen.items() if value is not None}
+        found |= {f"{sweep.name}.{key}": value for key, value in options.items() if value is not None}
+    return {key: json.dumps(value, sort_keys=True) for key, value in found.items()}

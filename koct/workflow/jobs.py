@@ -246,7 +246,7 @@ class Jobs:
         files: dict[str, str] = {}
         for sweep in self.study:
             files |= self._files(sweep.problem).get("files", {})
-        return _spec("crate", {"study": study, "parameters": config.parameters(self.canonical), "files": files})
+        return _spec("crate", {"study": study, "parameters": config.parameters(self.study), "files": files})
 
     # What a job reads
 

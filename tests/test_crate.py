@@ -1,0 +1,169 @@
+"""The RO-Crate of a run: every reference resolves, every file is there, and the same files give the same bytes."""
+
+import datetime
+import hashlib
+import json
+import os
+from urllib.parse import unquote
+
+import pytest
+from conftest import ROOT, TINY
+
+import koct as package
+from koct import stamps
+from koct.report.crate import CRATE, PROFILE
+from koct.results import commit
+from koct.workflow import config
+
+NAME = "ro-crate-metadata.json"
+ODD = "fig a&b #1 50% ü.png"
+SPEC = {
+    "study": "small & <b>",
+    "parameters": {"H8.N": "[4, 8]", "my own.λ": "0.5"},
+    "files": {"data/my scan.npy": "1a2b3c4d", "data/my-scan.npy": "00000000"},
+}
+
+
+def entities(path):
+    """{@id: entity}; no @id is there twice."""
+    found = json.loads(path.read_text())["@graph"]
+    known = {entity["@id"]: entity for entity in found}
+    assert len(known) == len(found)
+    return known
+
+
+def references(value):
+    """All @id that an entity points to."""
+    if isinstance(value, list):
+        return [each for item in value for each in references(item)]
+    if isinstance(value, dict):
+        return [value["@id"]] if set(value) == {"@id"} else references(list(value.values()))
+    return []
+
+
+def named(graph, action, key):
+    """What the run reads or makes, by name."""
+    return {graph[at]["name"]: graph[at] for at in references(graph[action][key])}
+
+
+@pytest.fixture
+def made(tmp_path, koct):
+    """A crate of three files, one of them with an odd name and one without a stamp."""
+    results = tmp_path / "results"
+    (results / "report").mkdir(parents=True)
+    names = ["cells.parquet", ODD, "report/table.html"]
+    for place, name in enumerate(names):
+        (results / name).write_text(f"text {place}")
+        os.utime(results / name, (1.6e9 + place, 1.6e9 + place))
+    arguments = [
+        "crate",
+        *(f"results/{name}" for name in names),
+        "--spec",
+        json.dumps(SPEC),
+        "--out",
+        f"results/{NAME}",
+    ]
+
+    def write():
+        status, _, err = koct(*arguments)
+        assert status == 0, err
+        return results / NAME
+
+    return write
+
+
+def check(path):
+    """What any RO-Crate 1.1 has, and what this one says of its files."""
+    text = json.loads(path.read_text())
+    assert "https://w3id.org/ro/crate/1.1/context" in text["@context"]
+    graph = entities(path)
+    descriptor, root = graph[NAME], graph["./"]
+    assert (descriptor["about"], descriptor["conformsTo"]) == ({"@id": "./"}, {"@id": CRATE})
+    assert root["@type"] == "Dataset"
+    assert all(root[key] for key in ("name", "description", "license", "datePublished"))
+    assert datetime.datetime.fromisoformat(root["datePublished"]).utcoffset() is not None
+    assert root["conformsTo"] == {"@id": PROFILE}
+    for entity in graph.values():
+        assert entity["@type"]
+        outside = {at for at in references(list(entity.values())) if at not in graph}
+        assert outside <= {CRATE}, entity["@id"]  # the standard itself
+        assert all(isinstance(value, str) or references(value) for value in entity.values())  # flat
+    for at in references(root["hasPart"]):
+        content = (path.parent / unquote(at)).read_bytes()
+        assert graph[at]["@type"] == "File"
+        assert graph[at]["contentSize"] == str(len(content))
+        assert graph[at]["sha256"] == hashlib.sha256(content).hexdigest()
+    assert references(graph["#run"]["result"]) == references(root["hasPart"])
+    stamps.check(path)
+    return graph
+
+
+def test_a_crate_names_inputs_outputs_code_and_parameters(made):
+    graph = check(made())
+    run = graph["#run"]
+    assert run["@type"] == "CreateAction"
+    (software,) = references(run["instrument"])
+    assert package.__version__ in graph[software]["softwareVersion"]
+    assert commit() in graph[software]["softwareVersion"]
+    given = {name: entity["value"] for name, entity in named(graph, "#run", "object").items()}
+    files = {f"input file {path}": checksum for path, checksum in SPEC["files"].items()}
+    assert given == {"study": SPEC["study"], **SPEC["parameters"], **files}
+    assert set(named(graph, "#run", "result")) == {"cells.parquet", ODD, "table.html"}
+
+
+def test_names_with_odd_characters_are_percent_encoded(made):
+    graph = check(made())
+    assert "fig%20a%26b%20%231%2050%25%20%C3%BC.png" in graph
+    for at in graph:
+        assert at.isascii()
+        assert not set(at) & set(' <>"{}|\\^`')
+
+
+def test_the_same_files_give_the_same_bytes(made):
+    path = made()
+    before = path.read_bytes()
+    path.unlink()
+    assert made().read_bytes() == before
+    assert '"2020-09-13T12:26:42+00:00"' in before.decode()  # when the last of them was written
+    changed = path.parent / "cells.parquet"
+    changed.write_text("text 9")
+    os.utime(changed, (1.6e9, 1.6e9))
+    assert made().read_bytes() != before
+
+
+def test_files_that_a_crate_cannot_hold_are_named(made, koct, tmp_path):
+    made()
+    (tmp_path / "outside.png").write_text("")
+    spec = json.dumps(SPEC)
+    status, _, err = koct("crate", "outside.png", "--spec", spec, "--out", f"results/{NAME}")
+    assert status == 2
+    assert "outside.png is not below results, and a crate holds what is in its folder; leave it out" in err
+    status, _, err = koct("crate", "results/none.png", "--spec", spec, "--out", f"results/{NAME}")
+    assert status == 2
+    assert "results/none.png cannot be read; `snakemake results/none.png` makes it" in err
+
+
+def test_parameters_are_those_of_the_config():
+    sweeps = [config.build(name, entry) for name, entry in TINY["sweeps"].items()]
+    found = {key: json.loads(value) for key, value in config.parameters(sweeps).items()}
+    wanted = {f"T4.{key}": value for key, value in TINY["sweeps"]["T4"].items()}
+    assert found == {**wanted, "T4.theory": True, "T4.ko.solver": "ridge"}
+
+
+def test_the_crate_of_a_study_has_all_of_its_results(study):
+    graph = check(study.path(f"results/{NAME}"))
+    assert graph["./"]["name"] == "koct: results of the study surrogate"
+    made = {path.relative_to(study.path("results")).as_posix() for path in study.path("results").rglob("*.*")}
+    made = {name for name in made if not name.startswith(("reference/", "report/"))}
+    wanted = {name for name in made if "/" not in name} - {NAME}
+    assert wanted <= {unquote(at) for at in references(graph["./"]["hasPart"])}
+    given = named(graph, "#run", "object")
+    assert given["H32.tikhonov"]["value"] == "0.1"
+    assert given["H8.pool"]["value"] == '{"test": 128, "train": 256, "val": 32}'
+
+
+def test_no_path_of_the_machine_is_in_it(made):
+    text = made().read_text()
+    assert str(ROOT) not in text
+    assert "/tmp" not in text
+    assert os.path.expanduser("~") not in text
