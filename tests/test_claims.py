@@ -237,7 +237,7 @@ def test_files_that_do_not_fit_are_refused_in_one_sentence(changed, capsys, chan
 
 def test_another_ending_is_refused(capsys):
     assert cli.main(["claims", *options(REFERENCE), "--out", "claims.csv"]) == 2
-    assert "must end in .parquet, .md or .tex" in capsys.readouterr().err
+    assert "must end in .parquet, .md, .tex or .html" in capsys.readouterr().err
 
 
 def test_a_curve_that_does_not_fall_is_not_judged(changed):

@@ -126,7 +126,7 @@ def test_an_interruption_while_modules_are_imported():
 import runpy, sys
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
-        if name == "koct.verbs":
+        if name == "koct.commands":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupt())
 sys.argv = ["koct", "config"]
