@@ -165,7 +165,7 @@ VERBS = {
             CURVES,
             CALIBRATION,
             optional(
-                "--sweeps", "at operating points of the paper (default: all of their size)", nargs="+", metavar="SWEEP"
+                "--sweeps", "at operating points of the paper (default: all of their size)", nargs="*", metavar="SWEEP"
             ),
             REPORT,
             OUT,

@@ -94,17 +94,18 @@ def _panel(axis, names, both, row):
     if not exists.any():
         box = {"facecolor": "white", "edgecolor": "none", "pad": 3}
         axis.text(0.5, 0.5, "no ε for both networks", transform=axis.transAxes, ha="center", va="center", bbox=box)
-    _finish(axis, row, first, last, both)
+    _finish(axis, row, (first, last), ends[0], both)
 
 
-def _finish(axis, row, first, last, both):
+def _finish(axis, row, span, unit, both):
+    """Scales and labels; targets are told in the power of ten of `unit`."""
     structural = both[1].sigma / both[0].sigma if both[0].sigma > 0 else 1.0
-    power = math.floor(math.log10(last)) if last > 0 else 0
-    axis.set(xlim=(first, last), ylim=(min(LEAST, structural / 10 or LEAST), max(MOST, 10 * structural)), yscale="log")
+    power = math.floor(math.log10(unit)) if unit > 0 else 0
+    axis.set(xlim=span, ylim=(min(LEAST, structural / 10 or LEAST), max(MOST, 10 * structural)), yscale="log")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}")
     axis.locator_params(axis="x", nbins=5)
     axis.axhline(1, color="0.6", linewidth=0.5, zorder=1)
-    unit = "" if power == 0 else rf" ($10^{{{power}}}$)"
+    told = "" if power == 0 else rf" ($10^{{{power}}}$)"
     axis.set_title(sweep_label(row))
-    axis.set_xlabel(rf"target {CurveMetric(row['metric']).label} $\varepsilon${unit}")
+    axis.set_xlabel(rf"target {CurveMetric(row['metric']).label} $\varepsilon${told}")
     axis.set_ylabel("factor", labelpad=2)
