@@ -12,16 +12,9 @@ from koct.stamps import Stamp, made_from
 
 
 def table(cells_path, curves_path, calibration_path, out, spec=None):
-    """A row per curve."""
+    """A block per sweep, a row per curve."""
     study, _ = Study.read(cells_path, curves_path, calibration_path)
-    body, before = [], None  # the sweep is said once
-    for (sweep, arch), row in study.fitted.items():
-        first = [escaped(sweep_label(row)), study.metrics[sweep].label] if sweep != before else ["", ""]
-        before = sweep
-        seeds = {cell["seed"] for cell in study.cells[sweep, arch]}
-        cells = [*first, escaped(study.label(arch)), f"${len(seeds)}$"]
-        cells += [with_interval(*estimate(study, sweep, arch, key)) for key in ("floor", "sigma")]
-        body.append(" & ".join([*cells, *_fit(study.points[sweep, arch], row)]) + r" \\")
+    body = [line for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for line in _lines(study, sweep)]
     tables.write(
         out,
         Stamp(spec or {}, made_from(cells_path, curves_path, calibration_path)),
@@ -29,10 +22,23 @@ def table(cells_path, curves_path, calibration_path, out, spec=None):
         r"interval by the jackknife over seeds. $R^2$ is that of the bound on the mean errors. Ratio: the largest "
         r"mean error over the bound, and its $N$; above one, the curve is not bounded there.",
         label="tab:calibration-wide",
-        columns="@{}lllrllrrr@{}",
-        head=r"Sweep & Error & Network & Seeds & $\mathrm{floor}$ & $\sigma$ & $R^2$ & Ratio & $N$ \\",
+        columns="@{}lllrrr@{}",
+        head=r"Network & $\mathrm{floor}$ & $\sigma$ & $R^2$ & Ratio & $N$ \\",
         body=body,
     )
+
+
+def _lines(study, sweep):
+    """What the curves of a sweep have in common, and a line for each."""
+    found = {arch: row for (name, arch), row in study.fitted.items() if name == sweep}
+    seeds = {cell["seed"] for arch in found for cell in study.cells[sweep, arch]}
+    about = [escaped(sweep_label(next(iter(found.values())))), study.metrics[sweep].label]
+    about.append("one seed" if len(seeds) == 1 else f"{len(seeds)} seeds")
+    yield rf"\multicolumn{{6}}{{@{{}}l}}{{{', '.join(about)}}} \\"
+    for arch, row in found.items():
+        cells = [rf"\quad {escaped(study.label(arch))}"]
+        cells += [with_interval(*estimate(study, sweep, arch, key)) for key in ("floor", "sigma")]
+        yield " & ".join([*cells, *_fit(study.points[sweep, arch], row)]) + r" \\"
 
 
 def estimate(study, sweep, arch, key):

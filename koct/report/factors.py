@@ -13,7 +13,7 @@ from koct.risk.calibration import PAPER_PAIR, Calibration, two_factors
 from koct.stamps import Stamp, made_from
 
 GAP = 0.1  # inches above the legend
-POINTS = 400  # of a curve
+POINTS = 200  # of a curve
 MOST, LEAST = 1000.0, 0.1  # of a factor that is shown, unless the structural factor is beyond
 RATIO = "ratio of samples"
 LINES = {  # label: colour, style and width; all of the palette of Okabe and Ito
@@ -22,6 +22,7 @@ LINES = {  # label: colour, style and width; all of the palette of Okabe and Ito
     "product": ("0.1", "-", 1.3),
     RATIO: ("#009E73", "-.", 1.2),
 }
+SHADES = {"below a floor": "0.72", "a bound is below ε at every $N$": "#bcd7ee"}
 
 
 def figure(calibration_path, out, spec=None):
@@ -82,16 +83,14 @@ def _panel(axis, names, both, row):
     low, high = limits(*both)
     ends = sorted((low, high))
     first, last = 0.6 * ends[0], 1.35 * ends[1] or 1.0
-    targets = np.linspace(first, last, POINTS + 1)[1:]
-    exists = (targets > low) & (targets < high)
+    targets = np.linspace(low, max(low, high), POINTS + 2)[1:-1]  # where both bounds can be solved
     for (label, (colour, style, width)), values in zip(LINES.items(), curves(*both, targets).values(), strict=True):
         if label == RATIO:
             label = " / ".join(f"$N$ of {names.arch(arch)}" for arch in reversed(PAPER_PAIR))
-        axis.plot(targets, np.where(exists, values, np.nan), style, color=colour, linewidth=width, label=label)
-    axis.axvspan(first, low, color="0.86", linewidth=0, zorder=0, label="below a floor")
-    hatched = {"facecolor": "none", "edgecolor": "0.6", "hatch": "////", "linewidth": 0}
-    axis.axvspan(high, last, zorder=0.5, label="a bound is below ε at every $N$", **hatched)
-    if not exists.any():
+        axis.plot(targets, values, style, color=colour, linewidth=width, label=label)
+    for span, (label, colour) in zip(((first, low), (high, last)), SHADES.items(), strict=True):
+        axis.axvspan(*span, color=colour, alpha=0.6, linewidth=0, zorder=0, label=label)  # darker where both hold
+    if high <= low:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 3}
         axis.text(0.5, 0.5, "no ε for both networks", transform=axis.transAxes, ha="center", va="center", bbox=box)
     _finish(axis, row, (first, last), ends[0], both)

@@ -68,7 +68,7 @@ def draw(found, names):
         by_arch.setdefault(arch, []).extend(points)
     for arch, points in by_arch.items():
         measured, bound, forecast, low, high = (np.array([getattr(point, key) for point in points]) for key in SHOWN)
-        style = {"color": names.colour(arch), "markeredgecolor": "white", "markeredgewidth": 0.4, "markersize": 4.5}
+        style = {"color": names.colour(arch), "markeredgecolor": "white", "markeredgewidth": 0.3, "markersize": 5}
         above.plot(measured, bound, names.marker(arch), label=names.arch(arch), **style)
         below.errorbar(
             measured,
