@@ -24,6 +24,7 @@ KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "untrained.par
 KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
 KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
+KEPT += ["table_calibration_wide.tex", "table_norms.tex", "fig_heldout.pdf", "fig_factors.pdf"]
 KEPT += ["claims.parquet", "claims.md", "claims.tex", "claims.html"]
 KEPT += ["planner.html"]
 FIGURES = [
@@ -33,12 +34,16 @@ FIGURES = [
     "fig_sweeps.png",
     "fig_theory.png",
     "fig_ladder.png",
+    "fig_heldout.png",
+    "fig_factors.png",
 ]
 CURVES, CALIBRATION = ["--curves", "{folder}/curves.parquet"], ["--calibration", "{folder}/calibration.parquet"]
 BUDGETS, CELLS = ["--budgets", "{folder}/budget.parquet"], ["--cells", "{folder}/cells.parquet"]
 THEORY, UNTRAINED = ["--theory", "{folder}/theory.parquet"], ["--untrained", "{folder}/untrained.parquet"]
 DRAWN = [
     ("table_calibration.tex", "table-calibration", CALIBRATION[1:]),
+    ("table_calibration_wide.tex", "table-calibration-wide", [*CELLS, *CURVES, *CALIBRATION]),
+    ("table_norms.tex", "table-norms", [*CELLS, *CURVES, *CALIBRATION]),
     ("table_scaling.tex", "table-scaling", [*CURVES, *CALIBRATION]),
     ("table_fullscale.tex", "table-fullscale", []),
     ("table_budget.tex", "table-budget", BUDGETS[1:]),
@@ -48,6 +53,8 @@ DRAWN = [
     ("fig_sweeps.pdf", "figure-sweeps", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *THEORY]),
     ("fig_theory.pdf", "figure-theory", THEORY[1:]),
     ("fig_ladder.pdf", "figure-ladder", ["{folder}/ladder.parquet"]),
+    ("fig_heldout.pdf", "figure-heldout", [*CELLS, *CURVES]),
+    ("fig_factors.pdf", "figure-factors", CALIBRATION[1:]),
     ("claims.parquet", "claims", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *BUDGETS]),
     ("planner.html", "planner", CELLS[1:]),
 ]

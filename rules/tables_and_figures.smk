@@ -20,6 +20,93 @@ rule table_calibration:
         "python -m koct table-calibration {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule table_calibration_wide:
+    input:
+        cells=rules.collect.output.cells,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+    output:
+        update("results/table_calibration_wide.tex"),
+    log:
+        "results/logs/table_calibration_wide.log",
+    benchmark:
+        "results/benchmarks/table_calibration_wide.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-calibration-wide"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-calibration-wide --cells {input.cells} --curves {input.curves}"
+        " --calibration {input.calibration} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+# Of sweeps at operating points of the paper. The norms take 3 s on a core, most of it for H = 512.
+rule table_norms:
+    input:
+        cells=rules.collect.output.cells,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+    output:
+        update("results/table_norms.tex"),
+    log:
+        "results/logs/table_norms.log",
+    benchmark:
+        "results/benchmarks/table_norms.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-norms"),
+        sweeps=jobs.normed,
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-norms --cells {input.cells} --curves {input.curves} --calibration {input.calibration}"
+        " --sweeps {params.sweeps:q} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule figure_heldout:
+    input:
+        cells=rules.collect.output.cells,
+        curves=rules.calibrate.output.curves,
+    output:
+        update(multiext("results/fig_heldout", ".pdf", ".png")),
+    log:
+        "results/logs/figure_heldout.log",
+    benchmark:
+        "results/benchmarks/figure_heldout.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("figure-heldout"),
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-heldout --cells {input.cells} --curves {input.curves}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+# Of sweeps with both networks of the paper.
+rule figure_factors:
+    input:
+        rules.calibrate.output.calibration,
+    output:
+        update(multiext("results/fig_factors", ".pdf", ".png")),
+    log:
+        "results/logs/figure_factors.log",
+    benchmark:
+        "results/benchmarks/figure_factors.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("figure-factors"),
+    message:
+        "figure {output}"
+    shell:
+        "python -m koct figure-factors {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule figure_sweeps:
     input:
         cells=rules.collect.output.cells,

@@ -14,6 +14,7 @@ from koct.commands.arguments import (
     THEORY,
     UNTRAINED,
     file,
+    optional,
 )
 
 
@@ -21,6 +22,30 @@ def table_calibration(calibration, spec, out):
     from koct.report import tables
 
     tables.calibration(calibration, out, spec)
+
+
+def table_calibration_wide(cells, curves, calibration, spec, out):
+    from koct.report import calibration_table
+
+    calibration_table.table(cells, curves, calibration, out, spec)
+
+
+def table_norms(cells, curves, calibration, sweeps, spec, out):
+    from koct.report import norms_table
+
+    norms_table.table(cells, curves, calibration, out, sweeps, spec)
+
+
+def figure_heldout(cells, curves, spec, out):
+    from koct.report import heldout
+
+    heldout.figure(cells, curves, out, spec)
+
+
+def figure_factors(calibration, spec, out):
+    from koct.report import factors
+
+    factors.figure(calibration, out, spec)
 
 
 def figure_sweeps(cells, curves, calibration, untrained, theory, spec, out):
@@ -126,6 +151,35 @@ VERBS = {
         table_calibration,
         "the calibration table in LaTeX",
         [file("calibration", "what `calibrate` wrote"), REPORT, OUT],
+    ),
+    "table-calibration-wide": (
+        table_calibration_wide,
+        "the calibration table with intervals over seeds in LaTeX",
+        [CELLS, CURVES, CALIBRATION, REPORT, OUT],
+    ),
+    "table-norms": (
+        table_norms,
+        "norms, matched-kappa ratios and measured slope ratios in LaTeX",
+        [
+            CELLS,
+            CURVES,
+            CALIBRATION,
+            optional(
+                "--sweeps", "at operating points of the paper (default: all of their size)", nargs="*", metavar="SWEEP"
+            ),
+            REPORT,
+            OUT,
+        ],
+    ),
+    "figure-heldout": (
+        figure_heldout,
+        "predicted against measured error at the largest N, which no prediction has seen",
+        [CELLS, CURVES, REPORT, OUTS],
+    ),
+    "figure-factors": (
+        figure_factors,
+        "the two factors of Proposition 1 over the target error, a panel per sweep",
+        [file("calibration", "what `calibrate` wrote"), REPORT, OUTS],
     ),
     "figure-sweeps": (
         figure_sweeps,

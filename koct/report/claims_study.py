@@ -1,4 +1,4 @@
-"""What claims are checked on: the curves of a study and their calibrations, and the same without one seed."""
+"""What claims and tables are about: the curves of a study and their calibrations, and the same without one seed."""
 
 import functools
 import math
@@ -43,14 +43,17 @@ class Study:
         self._without = {}
 
     @classmethod
-    def read(cls, cells_path, curves_path, calibration_path, untrained_path, budget_path):
-        """(the study in these files, their provenance)."""
+    def read(cls, cells_path, curves_path, calibration_path, untrained_path=None, budget_path=None):
+        """(the study in these files, their provenance); the last two may be left out by those who do not ask them."""
         sizes = ("H", "V", "B")
         cells, origin = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", "p", "device", *METRICS), ("lam",))
         curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
-        fitted, _ = inputs.rows(calibration_path, ("sweep", "arch", "p", "floor", "sigma"), sizes)
-        untrained, _ = inputs.rows(untrained_path, ("sweep", "seed", *METRICS), empty=True)
-        answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
+        fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
+        untrained = answers = []
+        if untrained_path:
+            untrained, _ = inputs.rows(untrained_path, ("sweep", "seed", *METRICS), empty=True)
+        if budget_path:
+            answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
         found = cls(
             grouped(cells, "sweep", "arch"),
             {
@@ -146,8 +149,9 @@ class Study:
     def norms(self, sweep):
         """(‖K‖, ‖Aᵀ‖) of a sweep's geometry, computed."""
         size = {key: self.size(sweep, key) for key in ("H", "V", "B")}
+        problem = self.fitted[sweep, self.known]["problem"]
         for point in PRINTED["operating_points"]:
-            if point.items() >= size.items():
+            if point.items() >= size.items() and PRINTED["problems"][point["beam"]] == problem:
                 return norms(**point)
         raise NotComputedError(f"has another geometry in {sweep} than the paper")
 

@@ -74,8 +74,11 @@ def predictions(path):
     return inputs.rows(path, columns, ("H", "lam", "error", "error_low", "error_high"), empty=True)
 
 
-def by_sweep(curves, draw):
-    """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own."""
+def by_sweep(curves, draw, gap=0.0):
+    """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own.
+
+    `gap` is the space above a legend below the panels, in inches.
+    """
     by_metric = {}
     for row in curves:
         by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
@@ -99,11 +102,11 @@ def by_sweep(curves, draw):
     if hole:
         axes[-1, len(lines[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
     else:
-        _legend_below(figure, handles)
+        legend_below(figure, handles, gap)
     return figure
 
 
-def _legend_below(figure, handles):
+def legend_below(figure, handles, gap=0.0):
     """A legend with as many columns as the figure's width has room for; the figure grows by its height."""
     width, height = figure.get_size_inches()
     for rows in range(1, len(handles) + 1):
@@ -113,11 +116,10 @@ def _legend_below(figure, handles):
         if extent.width <= width or columns == 1:
             break
         legend.remove()
-    grown, edges = height + extent.height, figure.subplotpars
+    space, edges = extent.height + gap, figure.subplotpars
+    grown = height + space
     figure.set_size_inches(width, grown)
-    figure.subplots_adjust(
-        bottom=(edges.bottom * height + extent.height) / grown, top=(edges.top * height + extent.height) / grown
-    )
+    figure.subplots_adjust(bottom=(edges.bottom * height + space) / grown, top=(edges.top * height + space) / grown)
 
 
 def _check_complete(tables):

@@ -17,7 +17,7 @@ from koct.contracts import Architecture, Cost, Problem
 from koct.registry import module_of
 from koct.spec import encode_curve, encode_problem
 from koct.stamps import checksum_of
-from koct.workflow import config, groups, paths, planned, resources, stages
+from koct.workflow import config, groups, paths, planned, resources, shown, stages
 from koct.workflow.sources import reached
 from koct.workflow.sweep import Sweep, claimed, compared
 from koct.workflow.user_files import checksums
@@ -39,6 +39,8 @@ class Jobs:
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
         self.ladders = [sweep for sweep in self.study if len(sweep.archs) >= LEAST_OF_LADDER]
         self.compared, self.claimed = compared(self.study), claimed(self.study)
+        self.paired, self.normed = shown.paired(self.study), shown.normed(self.study)
+        self.held_out = shown.held_out(self.study)
         self.device = settings.get("device", "auto")
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()

@@ -18,6 +18,8 @@ MODULES = {
     "budgets": ("koct.results",),
     "norms": ("koct.norms", "koct.report.tables"),
     "table-calibration": ("koct.report.tables",),
+    "table-calibration-wide": ("koct.report.calibration_table",),
+    "table-norms": ("koct.report.norms_table",),
     "table-scaling": ("koct.report.tables",),
     "table-fullscale": ("koct.report.tables",),
     "table-budget": ("koct.report.tables",),
@@ -33,6 +35,8 @@ MODULES = {
     "figure-ladder": ("koct.report.ladder",),
     "figure-sweeps": ("koct.report.figures",),
     "figure-theory": ("koct.report.theory",),
+    "figure-heldout": ("koct.report.heldout",),
+    "figure-factors": ("koct.report.factors",),
     "planner": ("koct.report.planner.page",),
 }
 # And of those that know the problem.
