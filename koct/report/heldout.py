@@ -99,9 +99,14 @@ def _finish(axis, limits, title):
     axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
     for scale in (axis.set_xscale, axis.set_yscale):
         scale("log")
-    for ticks in (axis.xaxis, axis.yaxis):
+    powers = np.floor(np.log10(limits[1])) - np.ceil(np.log10(limits[0])) + 1
+    for ticks in (axis.xaxis, axis.yaxis):  # minor labels only where powers of ten are too few
         ticks.set_minor_locator(LogLocator(subs=range(2, 10)))
-        if np.log10(limits[1] / limits[0]) > 1:  # has labels only where powers of ten are too few
-            ticks.set_minor_formatter(NullFormatter())
+        ticks.set_minor_formatter(NullFormatter() if powers > 1 else _two_and_five)
     axis.tick_params(which="minor", labelsize=6)
     axis.set(xlim=limits, ylim=limits, title=title, xlabel="measured error", ylabel="predicted error")
+
+
+def _two_and_five(value, _):
+    mantissa, power = f"{value:.0e}".split("e")
+    return rf"${mantissa} \cdot 10^{{{int(power)}}}$" if mantissa in "25" else ""
