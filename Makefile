@@ -15,7 +15,7 @@ report: study
 	$(VENV)/bin/snakemake --report report.html
 
 test: setup $(VENV)/torch
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 faults: setup
 	$(VENV)/bin/python -m tests.faults

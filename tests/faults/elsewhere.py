@@ -106,7 +106,7 @@ def concerned(name, affected):
 
 def is_report(name):
     """Tables and figures: they take a second, and may be made again for any reason."""
-    return "/" not in name
+    return "/" not in name.removeprefix("report/")
 
 
 def reference(lab, change):

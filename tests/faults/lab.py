@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,10 @@ CONFIG = {
 CELLS = 10
 # What may differ between two runs that are both right.
 PROVENANCE = {"fit_seconds", "device", "stamp", "evaluation"}
+PROVENANCE |= {"cost"}  # of the planner page: seconds of fits
+PROVENANCE |= {"sha256", "contentSize", "datePublished", "endTime"}  # of files, in the RO-Crate
+STAMPS = (b'% {"koct-stamp"', b'<!-- {"koct-stamp"')
+DATA = re.compile(r'(?<=<script type="application/json" id="data">).*?(?=</script>)', re.S)  # of the planner page
 LEFT_OUT = {"logs", "benchmarks"}
 INTERMEDIATE = {"pools", "known", "normal", "grams", "fits", "untrained"}  # made when something needs them
 UNREADABLE = "unreadable: "
@@ -239,16 +244,22 @@ def _picture(path):
 
 
 def _document(path):
-    """A LaTeX or PDF file without the comment that holds its stamp."""
+    """A LaTeX, PDF, Markdown or HTML file without the comment that holds its stamp."""
     lines = path.read_bytes().split(b"\n")
-    return b"\n".join(line for line in lines if not line.startswith(b'% {"koct-stamp"'))
+    return b"\n".join(line for line in lines if not line.startswith(STAMPS))
+
+
+def _page(path):
+    """An HTML file; the numbers in it, if it has any, like those of a JSON file."""
+    return DATA.sub(lambda found: json.dumps(_numbers(json.loads(found[0]))), _document(path).decode())
 
 
 def _bytes(path):
     return path.read_bytes()
 
 
-READERS = {".json": _json, ".npy": _array, ".parquet": _table, ".png": _picture, ".tex": _document, ".pdf": _document}
+READERS = {".json": _json, ".npy": _array, ".parquet": _table, ".png": _picture, ".html": _page}
+READERS |= dict.fromkeys((".tex", ".pdf", ".md"), _document)
 
 
 def _hash(value):
