@@ -3,7 +3,7 @@
 # make report run the default study and put it into one page, report.html
 # make setup  only set up
 # make faults set up, cause 266 faults (kills, damaged files, full disks), and feed every reader with 10,000 damaged
-#             inputs; takes an hour
+#             inputs, and run the long tests if a SLURM answers; takes an hour
 PYTHON ?= python3
 VENV := .venv
 
@@ -20,6 +20,7 @@ test: setup $(VENV)/torch
 faults: setup
 	$(VENV)/bin/python -m tests.faults
 	$(VENV)/bin/python -m tests.faults.fuzz
+	$(VENV)/bin/python -m pytest -m long
 
 setup: $(VENV)/installed
 

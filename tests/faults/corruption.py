@@ -203,7 +203,6 @@ TIMES = len(DAMAGES)
 IN_SHORT = {
     ("long pool", "bit flipped in the middle"),
     ("row", "mse edited to 1e9"),
-    ("PNG", "a directory in its place"),
 }
 SHORT = tuple(number for number, kind_and_name in enumerate(DAMAGES) if kind_and_name[:2] in IN_SHORT)
 

@@ -85,6 +85,7 @@ def inode(run, path):
 
 
 @cluster
+@pytest.mark.long
 def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(checkout):
     """Killed in mid-run; then other lambdas, and the same command."""
     run, local = small(checkout, LONG), small(checkout)
@@ -156,7 +157,7 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
 
 
 @cluster
-@pytest.mark.parametrize("requeue", ["false", "true"])
+@pytest.mark.parametrize("requeue", ["true", pytest.param("false", marks=pytest.mark.long)])
 def test_a_preempted_study_finishes(checkout, local, requeue):
     """A job of a higher partition takes the node; no attempt is counted, so `--retries 0` does no harm."""
     run = small(checkout, LONG, requeue=requeue)
@@ -198,6 +199,7 @@ def test_one_failing_cell_does_not_keep_the_others_of_its_group_from_being_made(
 
 
 @cluster
+@pytest.mark.long
 def test_snakemake_as_a_job_does_not_cancel_itself(checkout):
     """Where login nodes forbid long processes; its name begins as those of its jobs do."""
     run = small(checkout)

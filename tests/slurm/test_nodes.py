@@ -95,6 +95,7 @@ def test_every_node_gets_its_share_of_the_gpus(begun, one_node):
     assert difference(run, one_node) < 3e-5  # float32, summed in another order
 
 
+@pytest.mark.long
 def test_a_cancelled_cell_resumes_on_another_number_of_nodes(begun, one_node):
     """Begun on two nodes, cancelled; continued on three, cancelled; ended on one."""
     run = begun({"ranks": 2, "nodes": 2})
