@@ -1,8 +1,23 @@
 """The planner page in a real browser, and what is to be seen on it."""
 
+import contextlib
 import shutil
 
+import pytest
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@contextlib.contextmanager
+def chromium(playwright):
+    """A Chromium that has started; where none starts, as without user namespaces, tests are skipped."""
+    with playwright.sync_playwright() as running:
+        try:
+            browser = running.chromium.launch(executable_path=CHROMIUM)
+        except playwright.Error as error:
+            pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
+        yield browser
+        browser.close()
 
 
 class Pages:

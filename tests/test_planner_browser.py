@@ -13,7 +13,7 @@ from conftest import ROOT
 from koct import cli
 from koct.report import budget as report
 from koct.risk.pilot import read_pilots
-from tests.browser import CHROMIUM, CONTRAST, Pages, clipped, found, shown, table, until
+from tests.browser import CHROMIUM, CONTRAST, Pages, chromium, clipped, found, shown, table, until
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")
@@ -53,10 +53,8 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pages(files):
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=CHROMIUM)
+    with chromium(playwright) as browser:
         yield Pages(browser.new_context(permissions=["clipboard-read", "clipboard-write"]), files)
-        browser.close()
 
 
 @pytest.fixture
