@@ -54,7 +54,7 @@ def _read(path: str) -> tuple[str, dict[str, list[ChainLayer]]]:
         }
         return str(content["sweep"]), chains
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise KoctError(f"{path} has no chains of networks; {again(path)}") from None
+        raise KoctError(f"{path} has no chains of networks, as results/chains/SWEEP.json has; {again(path)}") from None
 
 
 def network(path: str, arch: str, constants: Mapping[str, float]) -> Network:

@@ -17,6 +17,12 @@ def operators(H, V, B, beam):
     return RampFilter(V, B), back
 
 
+def norms(H, V, B, beam):
+    """(‖K‖, ‖Aᵀ‖) of a geometry, by power iteration."""
+    K, At = operators(H, V, B, beam)
+    return K.norm(), At.norm(tol=1e-6)
+
+
 def networks(H, V, B, beam, **constants):
     """The operator-aware and the fully connected network of a geometry, with computed norms."""
     K, At = operators(H, V, B, beam)
@@ -36,8 +42,7 @@ def compute(points, path, spec=None):
     """Write the norms and the matched-κ reference (Eq. ct-structural) of every operating point."""
     rows = []
     for point in points:
-        K, At = operators(**point)
-        norms = {"filter_norm": K.norm(), "backprojection_norm": At.norm(tol=1e-6)}
-        rows.append({**point, **norms, "reference": structural_reference(point["H"], *norms.values())})
-        print(f"H = {point['H']}:", ", ".join(f"{name} {value:.6g}" for name, value in norms.items()), flush=True)
+        found = dict(zip(("filter_norm", "backprojection_norm"), norms(**point), strict=True))
+        rows.append({**point, **found, "reference": structural_reference(point["H"], *found.values())})
+        print(f"H = {point['H']}:", ", ".join(f"{name} {value:.6g}" for name, value in found.items()), flush=True)
     write_json(path, {"points": rows}, Stamp(spec or {}))

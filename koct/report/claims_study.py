@@ -207,8 +207,7 @@ class Study:
 
 @functools.cache
 def norms(H, V, B, beam):
-    """(‖K‖, ‖Aᵀ‖) of a geometry, by power iteration."""
-    from koct.norms import operators
+    """(‖K‖, ‖Aᵀ‖) of a geometry, computed once."""
+    from koct import norms
 
-    K, At = operators(H, V, B, beam)
-    return K.norm(), At.norm(tol=1e-6)
+    return norms.norms(H, V, B, beam)
