@@ -10,13 +10,16 @@ from koct.errors import KoctError
 from koct.streams import TorchStream
 
 REPORTS = 10  # lines of progress
+RECORDED = 50  # steps of a CUDA graph
 
 
 class SGD:
     """w ← w − lr·g."""
 
+    eps, betas = 0.0, (0.0, 0.0)
+
     def __init__(self, w, lr):
-        self.lr = lr
+        self.lr, self.kept = lr, []
 
     def step(self, w, g):
         w -= self.lr * g
@@ -25,33 +28,33 @@ class SGD:
 class Adagrad:
     """Steps over the root of the sum of all squared gradients so far."""
 
-    def __init__(self, w, lr, eps=1e-10):
-        self.lr, self.eps, self.squares = lr, eps, zeros_like(w)
+    eps, betas = 1e-10, (0.0, 0.0)
+
+    def __init__(self, w, lr):
+        self.lr, self.kept = lr, [zeros_like(w)]
 
     def step(self, w, g):
-        self.squares += g * g
-        w -= self.lr * (g / (self.squares**0.5 + self.eps))
+        (squares,) = self.kept
+        squares += g * g
+        w -= self.lr * (g / (squares**0.5 + self.eps))
 
 
 class Adam:
     """Steps along the running mean of the gradient over the root of that of its square, both unbiased."""
 
-    def __init__(self, w, lr, betas=(0.9, 0.999), eps=1e-8):
-        self.lr, self.betas, self.eps = lr, betas, eps
-        self.mean, self.square = zeros_like(w), zeros_like(w)
+    eps, betas = 1e-8, (0.9, 0.999)
+
+    def __init__(self, w, lr):
+        self.lr, self.kept = lr, [zeros_like(w), zeros_like(w)]
         # β₁ᵗ and β₂ᵗ, kept beside the weights so that a CUDA graph can replay the step
         self.powers = [zeros_like(w[:1]) + 1, zeros_like(w[:1]) + 1]
 
     def step(self, w, g):
-        for beta, power, running, new in zip(
-            self.betas, self.powers, (self.mean, self.square), (g, g * g), strict=True
-        ):
+        for beta, power, running, new in zip(self.betas, self.powers, self.kept, (g, g * g), strict=True):
             power *= beta
             running *= beta
             running += (1 - beta) * new
-        mean, square = (
-            running / (1 - power) for running, power in zip((self.mean, self.square), self.powers, strict=True)
-        )
+        mean, square = (running / (1 - power) for running, power in zip(self.kept, self.powers, strict=True))
         w -= self.lr * (mean / (square**0.5 + self.eps))
 
 
@@ -84,9 +87,14 @@ def train(known, x, y, chosen, solver, lr, loss_and_gradient=loss_and_gradient):
     w = copy(like(known.analytic, x))
     optimiser = SOLVERS[solver](w, lr)
     report = max(1, len(chosen) // REPORTS)
-    run = _run_on_cuda if is_torch(x) else _run_on_cpu
+    of_batch = partial(loss_and_gradient, known, w)
+    if is_torch(x):
+        steps = _cuda_steps(known, w, x, y, chosen, solver, optimiser, of_batch)
+        runs = _run_on_cuda(steps, len(chosen), report)
+    else:
+        runs = _run_on_cpu(of_batch, w, x, y, chosen, optimiser, report)
     started = time.perf_counter()
-    for done, losses in run(partial(loss_and_gradient, known, w), w, x, y, chosen, optimiser, report):
+    for done, losses in runs:
         if not np.isfinite(losses).all():
             bad = done - len(losses) + int(np.argmin(np.isfinite(losses))) + 1
             raise KoctError(f"the fit diverged: the loss of iteration {bad} is not finite; lower lr = {lr:g}")
@@ -106,52 +114,72 @@ def _run_on_cpu(of_batch, w, x, y, chosen, optimiser, report):
             losses = []
 
 
-def _run_on_cuda(of_batch, w, x, y, chosen, optimiser, report):
-    """Record a few iterations as a CUDA graph and replay it: launching kernels one by one would take most of the time.
+def _cuda_steps(known, w, x, y, chosen, solver, optimiser, of_batch):
+    """Steps in four kernels where there are such, and otherwise in the thirty or so of torch."""
+    if of_batch.func is loss_and_gradient:
+        from koct.networks import steps_cuda
 
-    Which samples an iteration sees, and where its loss goes, is looked up by a counter that lives on the GPU.
+        if steps_cuda.possible(known, x):
+            return steps_cuda.Steps(known, w, x, y, chosen, solver, optimiser)
+    return _TorchSteps(w, x, y, chosen, optimiser, of_batch)
+
+
+class _TorchSteps:
+    """Steps on the GPU, one torch function after the other; `steps_cuda.Steps` has the same methods."""
+
+    def __init__(self, w, x, y, chosen, optimiser, of_batch):
+        import torch
+
+        self.w, self.x, self.y, self.optimiser, self.of_batch = w, x, y, optimiser, of_batch
+        self.chosen = torch.as_tensor(chosen, device=w.device)
+        self.counter = torch.zeros(1, dtype=torch.int64, device=w.device)
+
+    def parts_of_losses(self, steps):
+        return self.w.new_empty(steps, 1)
+
+    def run(self, step, losses):
+        rows = self.chosen.index_select(0, self.counter + step)[0]
+        loss, g = self.of_batch(self.x.index_select(0, rows), self.y.index_select(0, rows))
+        self.optimiser.step(self.w, g)
+        losses[step] = loss
+
+
+def _run_on_cuda(steps, total, report):
+    """Record steps as a CUDA graph and replay it: launching kernels one by one would take most of the time.
+
+    Which samples a step sees is looked up by a counter that lives on the GPU.
     """
     import torch
 
-    rows = torch.as_tensor(chosen, device=w.device)
-    losses = w.new_empty(len(chosen))
-    counter = torch.zeros(1, dtype=torch.int64, device=w.device)
-    ones = torch.ones(1, dtype=torch.int64, device=w.device)
+    w, counter = steps.w, steps.counter
+    losses = w.new_empty(total)
+    parts = steps.parts_of_losses(min(RECORDED, total))
+    numbers = torch.arange(RECORDED, device=w.device)
 
-    def iterate():
-        batch = rows.index_select(0, counter)[0]
-        loss, g = of_batch(x.index_select(0, batch), y.index_select(0, batch))
-        optimiser.step(w, g)
-        losses.index_copy_(0, counter, loss.reshape(1))
-        counter.add_(ones)
+    def iterate(count):
+        for step in range(count):
+            steps.run(step, parts)
+        losses.index_copy_(0, counter + numbers[:count], parts[:count].sum(1))
+        counter.add_(count)
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    done, length = 0, 1
     with torch.no_grad(), torch.cuda.stream(stream):
-        warm = min(3, len(chosen))  # kernels are compiled here, which cannot be recorded
-        for _ in range(warm):
-            iterate()
-        done = warm
-        length = max(1, min(50, len(chosen) - done))
+        done = total % RECORDED or min(RECORDED, total)  # without a graph: kernels are compiled here
+        iterate(done)
         graph = torch.cuda.CUDAGraph()
-        if done < len(chosen):
+        if done < total:
             before = counter.clone()
             with torch.cuda.graph(graph, stream=stream):
-                for _ in range(length):
-                    iterate()
+                iterate(RECORDED)
             assert torch.equal(before, counter)  # recording runs nothing
         reported = 0
-        while done < len(chosen):
-            if len(chosen) - done >= length:
-                graph.replay()
-                done += length
-            else:
-                iterate()
-                done += 1
-            if done - reported >= report or done == len(chosen):
+        while True:
+            if done - reported >= report or done == total:
                 yield done, losses[reported:done].cpu().numpy()
                 reported = done
-        if reported < done:
-            yield done, losses[reported:done].cpu().numpy()
+            if done == total:
+                break
+            graph.replay()
+            done += RECORDED
     torch.cuda.current_stream().wait_stream(stream)

@@ -44,13 +44,13 @@ class Projector(Kernel):
         """The (V·B, 5) table of rays, and how many samples each ray has: see `Scan.samples`."""
         return self.geometry.samples(self.rays)
 
-    def _table(self, dtype: Any, device: Any) -> tuple[Any, int]:
+    def _table(self, dtype: Any, device: Any) -> Any:
         rays, count = self.samples()
         if device is None:
             return rays.astype(dtype), count
-        from koct.operators import kernels_cuda
+        from koct.operators import rays_cuda
 
-        return kernels_cuda.to_device(rays, dtype, device), count
+        return rays_cuda.ray_tables(self.geometry, rays, count, dtype, device)
 
     def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
         from koct.operators import kernels_cpu
@@ -69,11 +69,10 @@ class Projector(Kernel):
         return np.ascontiguousarray(sinograms.T).reshape(-1, *self.range)
 
     def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
-        from koct.operators import kernels_cuda
+        from koct.operators import rays_cuda
 
-        run = kernels_cuda.project_transposed if adjoint else kernels_cuda.project
-        rays, count = self.table(x.dtype, x.device)
-        return run(x, rays, count, self.geometry)
+        run = rays_cuda.project_transposed if adjoint else rays_cuda.project
+        return run(x, self.table(x.dtype, x.device), self.geometry)
 
 
 class Backprojector(Kernel):
@@ -88,12 +87,12 @@ class Backprojector(Kernel):
     def __init__(self, geometry: Scan) -> None:
         super().__init__(geometry, (geometry.V, geometry.B), (geometry.H, geometry.H))
 
-    def _table(self, dtype: Any, device: Any) -> tuple[Any, ...]:
+    def _table(self, dtype: Any, device: Any) -> Any:
         g = self.geometry
         if device is not None:
             from koct.operators import kernels_cuda
 
-            return kernels_cuda.backprojection_table(g, device)
+            return kernels_cuda.backprojection_tables(g, dtype, device)
         stored = (g.V + 1) // 2 if g.mirrored else g.V  # the other views are mirror images
         shape = stored, g.H, g.H
         left, weight, share = np.empty(shape, np.uint16), np.empty(shape, dtype), np.empty(shape, dtype)

@@ -1,0 +1,202 @@
+"""Training steps of weights in front of a ramp filter and a backprojection, in four CUDA kernels written in Triton.
+
+1. the samples of the step times the weights, filtered; 2. backprojected, minus the images, cut off below zero, squared
+for the loss; 3. the transposed backprojection of that; 4. filtered again, times the samples, and the update of the
+weights. Between them all values have to meet: a filter needs a whole view, a pixel all views, and a bin all pixels.
+"""
+# Triton interprets the annotations of its kernels, so they have no type hints.
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from koct.networks.known import Known
+from koct.operators import kernels_cuda
+from koct.operators.algebra import Composition
+from koct.operators.fanbeam import Backprojector
+from koct.operators.filters import RampFilter
+
+ROWS = 16  # of a matrix product: views times images that lie side by side
+COLUMNS = 32  # bins of a matrix product that one program computes
+MOST_BINS = 1024  # above, the matrix of the filter would be read more slowly than a Fourier transform is computed
+
+
+def possible(known: Known, x: torch.Tensor) -> bool:
+    """Whether the known layers and the measurements x are what the kernels are written for."""
+    R = known.R
+    if not (isinstance(R, Composition) and isinstance(R.outer, Backprojector) and isinstance(R.inner, RampFilter)):
+        return False
+    B = R.outer.geometry.B
+    return x.dtype == torch.float32 and 1 < B <= MOST_BINS and R.outer.table(x.dtype, x.device).count > 0
+
+
+@triton.jit
+def _filtered(
+    x, w, matrix, z, chosen, counter, step, batch, V, B, PADDED: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """z (groups, V, B, WIDTH): the samples of a step times the weights, filtered."""
+    row, bins = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    v, image = row // PADDED, row % PADDED
+    exists = (v < V) & (image < batch)
+    sample = tl.load(chosen + (tl.load(counter) + step) * batch + image, mask=exists, other=0)
+    total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+    for first in range(0, B, 32):
+        j = first + tl.arange(0, 32)
+        inside = exists[:, None] & (j < B)[None, :]
+        weights = tl.load(w + (v * B)[:, None] + j[None, :], mask=inside, other=0.0)
+        values = tl.load(x + (sample * V * B + v * B)[:, None] + j[None, :], mask=inside, other=0.0)
+        inside = (j < B)[:, None] & (bins < B)[None, :]
+        factor = tl.load(matrix + j[:, None] * B + bins[None, :], mask=inside, other=0.0)
+        total = tl.dot(weights * values, factor, total, input_precision="ieee")
+    at = ((image // WIDTH * V + v)[:, None] * B + bins[None, :]) * WIDTH + (image % WIDTH)[:, None]
+    tl.store(z + at, total, mask=(v < V)[:, None] & (bins < B)[None, :])
+
+
+@triton.jit
+def _residual(
+    z, y, images, losses, tiles, weight, chosen, counter, step, batch, groups, V, B, H, BORDER: tl.constexpr,
+    NONNEGATIVE: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Both ways (see `kernels_cuda.both_ways`) the residual that the gradient needs, and the sum of its squares."""
+    tile, i, j, row, column = kernels_cuda.tile_of(H, ROWS, COLUMNS)
+    group = tl.program_id(1) * PARTS
+    stride = V * B * WIDTH
+    table = tiles + tile * V * 8
+    sums = kernels_cuda.gather(z + group * stride, table, row, column, V, B, stride, WIDTH, PARTS)
+    exists, pitch = (i < H) & (j < H), H + 2 * BORDER
+    lane = tl.arange(0, WIDTH)
+    squares = tl.zeros([ROWS * COLUMNS, WIDTH], dtype=tl.float32)
+    for part in tl.static_range(PARTS):
+        image = (group + part) * WIDTH + lane
+        sample = tl.load(chosen + (tl.load(counter) + step) * batch + image, mask=image < batch, other=0)
+        both = exists[:, None] & (image < batch)[None, :]
+        wanted = tl.load(y + sample[None, :] * H * H + (i * H + j)[:, None], mask=both, other=0.0)
+        found = sums[part] * weight
+        residual = tl.maximum(found, 0.0) - wanted if NONNEGATIVE else found - wanted
+        residual = tl.where(both, residual, 0.0)
+        squares += residual * residual
+        if NONNEGATIVE:
+            residual = tl.where(found > 0, residual, 0.0)
+        there = images + (group + part) * H * pitch * WIDTH
+        straight = ((i * pitch + BORDER + j) * WIDTH)[:, None] + lane[None, :]
+        turned = ((groups * H * pitch + j * pitch + BORDER + i) * WIDTH)[:, None] + lane[None, :]
+        whole = exists[:, None] & (lane < WIDTH)[None, :]
+        tl.store(there + straight, residual, mask=whole)
+        tl.store(there + turned, residual, mask=whole)
+    program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    tl.store(losses + step * tl.num_programs(0) * tl.num_programs(1) + program, tl.sum(squares) / (batch * H * H))
+
+
+@triton.jit
+def _updated(
+    parts, x, w, matrix, one, two, biases, chosen, counter, step, scale, lr, new, new_square, eps, batch, groups, segments,
+    V, B, SOLVER: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The step of the solver in the weights w, with what it keeps in `one` and `two`."""
+    VIEWS: tl.constexpr = ROWS // WIDTH
+    row, bins = tl.arange(0, ROWS), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    v, lane = tl.program_id(0) * VIEWS + row // WIDTH, row % WIDTH
+    gradient = tl.zeros([VIEWS, COLUMNS], dtype=tl.float32)
+    for group in range(groups):
+        filtered = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
+        for first in range(0, B, 32):
+            j = first + tl.arange(0, 32)
+            inside = (v < V)[:, None] & (j < B)[None, :]
+            at = parts + ((group * V + v)[:, None] * B + j[None, :]) * WIDTH + lane[:, None]
+            values = tl.load(at, mask=inside, other=0.0)
+            for _ in range(segments - 1):
+                at += groups * V * B * WIDTH
+                values += tl.load(at, mask=inside, other=0.0)
+            inside = (j < B)[:, None] & (bins < B)[None, :]
+            factor = tl.load(matrix + j[:, None] * B + bins[None, :], mask=inside, other=0.0)
+            filtered = tl.dot(values, factor, filtered, input_precision="ieee")
+        image = group * WIDTH + lane
+        exists = (v < V) & (image < batch)
+        sample = tl.load(chosen + (tl.load(counter) + step) * batch + image, mask=exists, other=0)
+        at = x + (sample * V * B + v * B)[:, None] + bins[None, :]
+        values = tl.load(at, mask=exists[:, None] & (bins < B)[None, :], other=0.0)
+        gradient += tl.sum(tl.reshape(values * filtered, (VIEWS, WIDTH, COLUMNS)), axis=1)
+    gradient *= scale
+    views = tl.program_id(0) * VIEWS + tl.arange(0, VIEWS)
+    at, exists = (views * B)[:, None] + bins[None, :], (views < V)[:, None] & (bins < B)[None, :]
+    if SOLVER == "adagrad":
+        squares = tl.load(one + at, mask=exists, other=0.0) + gradient * gradient
+        tl.store(one + at, squares, mask=exists)
+        gradient /= tl.sqrt_rn(squares) + eps
+    if SOLVER == "adam":
+        mean, square = tl.load(one + at, mask=exists, other=0.0), tl.load(two + at, mask=exists, other=0.0)
+        mean += new * (gradient - mean)
+        square += new_square * (gradient * gradient - square)
+        tl.store(one + at, mean, mask=exists)
+        tl.store(two + at, square, mask=exists)
+        bias = biases + 2 * (tl.load(counter) + step)
+        gradient = mean / tl.load(bias) / (tl.sqrt_rn(square / tl.load(bias + 1)) + eps)
+    tl.store(w + at, tl.load(w + at, mask=exists, other=0.0) - lr * gradient, mask=exists)
+
+
+class Steps:
+    """Steps of a solver in the weights w on pairs x and y: `chosen` says which of them each step sees.
+
+    Step number `counter` + `step` is `run(step, losses)`, which puts the parts of its loss into `losses[step]`.
+    """
+
+    def __init__(
+        self, known: Known, w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, chosen: Any, solver: str, optimiser: Any
+    ):
+        assert isinstance(known.R, Composition)  # see `possible`
+        back, ramp = known.R.outer, known.R.inner
+        assert isinstance(back, Backprojector)
+        assert isinstance(ramp, RampFilter)
+        g = self.geometry = back.geometry
+        self.known, self.w, self.x, self.y = known, w, x, y
+        self.solver, self.optimiser = solver, optimiser
+        self.chosen = torch.as_tensor(chosen, device=w.device)
+        self.counter = torch.zeros(1, dtype=torch.int64, device=w.device)
+        self.tables = back.table(x.dtype, x.device)
+        self.matrix = torch.tensor(ramp.view_matrix, dtype=x.dtype, device=x.device)
+        batch = self.chosen.shape[1]
+        self.width, self.parts = kernels_cuda.side_by_side(batch)
+        self.groups = triton.cdiv(batch, self.width * self.parts) * self.parts
+        self.segments, self.lines = kernels_cuda.segments(g.V * g.B * self.groups // self.parts, g.H)
+        self.z = x.new_empty(self.groups, g.V, g.B, self.width)
+        self.images = x.new_zeros(2, self.groups, g.H, g.H + 2 * self.tables.count, self.width)
+        self.back = x.new_empty(self.segments, self.groups, g.V, g.B, self.width)
+        rows, columns = kernels_cuda.TILE_ROWS, kernels_cuda.TILE_COLUMNS
+        self.tiles = triton.cdiv(g.H, rows) * triton.cdiv(g.H, columns), self.groups // self.parts
+        steps = np.arange(1, len(self.chosen) + 1)[:, None]
+        self.biases = torch.as_tensor(1 - np.array(optimiser.betas) ** steps, dtype=x.dtype, device=x.device)
+
+    def parts_of_losses(self, steps: int) -> torch.Tensor:
+        """Room for this many steps: the sum of a row is a loss."""
+        return self.w.new_empty(steps, self.tiles[0] * self.tiles[1])
+
+    def run(self, step: int, losses: torch.Tensor) -> None:
+        g, batch, width = self.geometry, self.chosen.shape[1], self.width
+        when = self.chosen, self.counter, step
+        product = {"WIDTH": width, "ROWS": ROWS, "COLUMNS": COLUMNS}
+        across = triton.cdiv(g.B, COLUMNS)
+        padded = self.groups * width
+        _filtered[triton.cdiv(g.V * padded, ROWS), across](
+            self.x, self.w, self.matrix, self.z, *when, batch, g.V, g.B, PADDED=padded, **product
+        )
+        sizes = batch, self.groups, g.V, g.B, g.H
+        options = {"BORDER": self.tables.count, "NONNEGATIVE": self.known.nonnegative, "WIDTH": width}
+        options |= {"PARTS": self.parts, "ROWS": kernels_cuda.TILE_ROWS, "COLUMNS": kernels_cuda.TILE_COLUMNS}
+        tiles = self.tables.tiles, g.view_weight
+        _residual[self.tiles](self.z, self.y, self.images, losses, *tiles, *when, *sizes, **options)
+        kernels_cuda.launch_scatter(self.images, self.back, self.tables, g, self.parts, self.lines)
+        o = self.optimiser
+        kept = (*o.kept, self.w, self.w)[:2]  # a solver that keeps less reads nothing there
+        numbers = 2 / (batch * g.H * g.H), o.lr, *(1 - beta for beta in o.betas), o.eps
+        sizes = batch, self.groups, self.segments, g.V, g.B
+        tensors = self.back, self.x, self.w, self.matrix, *kept, self.biases
+        _updated[triton.cdiv(g.V, ROWS // width), across](
+            *tensors, *when, *numbers, *sizes, SOLVER=self.solver, **product
+        )
