@@ -21,9 +21,11 @@ from koct.operators import kernels_cuda
 from koct.operators.algebra import Composition
 from koct.operators.fanbeam import Backprojector
 from koct.operators.filters import RampFilter
+from koct.operators.kernels_cuda import gather, lanes, spread, tile_of, zeros
 
 ROWS = 16  # of a matrix product: views times images that lie side by side
 COLUMNS = 32  # bins of a matrix product that one program computes
+DEPTH = 32  # bins of a matrix product that one iteration sums over
 MOST_BINS = 1024  # above, the matrix of the filter would be read more slowly than a Fourier transform is computed
 
 
@@ -39,7 +41,7 @@ def possible(known: Known, x: torch.Tensor) -> bool:
 @triton.jit
 def _filtered(
     x, w, matrix, z, chosen, counter, step, batch, V, B, PADDED: tl.constexpr, WIDTH: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     """z (groups, V, B, WIDTH): the samples of a step times the weights, filtered."""
     row, bins = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -47,8 +49,8 @@ def _filtered(
     exists = (v < V) & (image < batch)
     sample = tl.load(chosen + (tl.load(counter) + step) * batch + image, mask=exists, other=0)
     total = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
-    for first in range(0, B, 32):
-        j = first + tl.arange(0, 32)
+    for first in range(0, B, DEPTH):
+        j = first + tl.arange(0, DEPTH)
         inside = exists[:, None] & (j < B)[None, :]
         weights = tl.load(w + (v * B)[:, None] + j[None, :], mask=inside, other=0.0)
         values = tl.load(x + (sample * V * B + v * B)[:, None] + j[None, :], mask=inside, other=0.0)
@@ -61,43 +63,41 @@ def _filtered(
 
 @triton.jit
 def _residual(
-    z, y, images, losses, tiles, weight, chosen, counter, step, batch, groups, V, B, H, BORDER: tl.constexpr,
-    NONNEGATIVE: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    z, y, images, losses, tiles, chosen, counter, step, batch, groups, V, B, H, height, BORDER: tl.constexpr,
+    NONNEGATIVE: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, SPLIT: tl.constexpr, UNROLL: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Both ways (see `kernels_cuda.both_ways`) the residual that the gradient needs, and the sum of its squares."""
-    tile, i, j, row, column = kernels_cuda.tile_of(H, ROWS, COLUMNS)
-    group = tl.program_id(1) * PARTS
-    stride = V * B * WIDTH
-    table = tiles + tile * V * 8
-    sums = kernels_cuda.gather(z + group * stride, table, row, column, V, B, stride, WIDTH, PARTS)
-    exists, pitch = (i < H) & (j < H), H + 2 * BORDER
-    lane = tl.arange(0, WIDTH)
-    squares = tl.zeros([ROWS * COLUMNS, WIDTH], dtype=tl.float32)
+    tile, i, j = tile_of(H, ROWS, COLUMNS)
+    group, stride = tl.program_id(1) * PARTS, V * B * WIDTH
+    sums = gather(z + group * stride, tiles, tile, V, B, stride, WIDTH, PARTS, SPLIT, UNROLL, ROWS, COLUMNS)
+    exists, pitch = spread((i < H) & (j < H), WIDTH), H + 2 * BORDER
+    straight = spread((i * pitch + BORDER + j) * WIDTH, WIDTH) + lanes(WIDTH)
+    turned = spread((groups * height * pitch + j * pitch + BORDER + i) * WIDTH, WIDTH) + lanes(WIDTH)
+    squares = zeros(ROWS * COLUMNS, WIDTH, tl.float32)
     for part in tl.static_range(PARTS):
-        image = (group + part) * WIDTH + lane
+        image = (group + part) * WIDTH + lanes(WIDTH)
         sample = tl.load(chosen + (tl.load(counter) + step) * batch + image, mask=image < batch, other=0)
-        both = exists[:, None] & (image < batch)[None, :]
-        wanted = tl.load(y + sample[None, :] * H * H + (i * H + j)[:, None], mask=both, other=0.0)
-        found = sums[part] * weight
-        residual = tl.maximum(found, 0.0) - wanted if NONNEGATIVE else found - wanted
+        both = exists & (image < batch)
+        wanted = tl.load(y + sample * H * H + spread(i * H + j, WIDTH), mask=both, other=0.0)
+        found = sums[part]
+        residual = (tl.maximum(found, 0.0) if NONNEGATIVE else found) - wanted
         residual = tl.where(both, residual, 0.0)
         squares += residual * residual
         if NONNEGATIVE:
             residual = tl.where(found > 0, residual, 0.0)
-        there = images + (group + part) * H * pitch * WIDTH
-        straight = ((i * pitch + BORDER + j) * WIDTH)[:, None] + lane[None, :]
-        turned = ((groups * H * pitch + j * pitch + BORDER + i) * WIDTH)[:, None] + lane[None, :]
-        whole = exists[:, None] & (lane < WIDTH)[None, :]
-        tl.store(there + straight, residual, mask=whole)
-        tl.store(there + turned, residual, mask=whole)
+        there = images + (group + part) * height * pitch * WIDTH
+        tl.store(there + straight, residual, mask=exists & (image >= 0))
+        tl.store(there + turned, residual, mask=exists & (image >= 0))
     program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-    tl.store(losses + step * tl.num_programs(0) * tl.num_programs(1) + program, tl.sum(squares) / (batch * H * H))
+    loss = tl.sum(squares) / (batch * H * H)
+    tl.store(losses + step * tl.num_programs(0) * tl.num_programs(1) + program, loss)
 
 
 @triton.jit
 def _updated(
-    parts, x, w, matrix, one, two, biases, chosen, counter, step, scale, lr, new, new_square, eps, batch, groups, segments,
-    V, B, SOLVER: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    back, x, w, matrix, one, two, biases, chosen, counter, step, scale, lr, new, new_square, eps, batch, groups, V, B,
+    SOLVER: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     """The step of the solver in the weights w, with what it keeps in `one` and `two`."""
     VIEWS: tl.constexpr = ROWS // WIDTH
@@ -106,14 +106,11 @@ def _updated(
     gradient = tl.zeros([VIEWS, COLUMNS], dtype=tl.float32)
     for group in range(groups):
         filtered = tl.zeros([ROWS, COLUMNS], dtype=tl.float32)
-        for first in range(0, B, 32):
-            j = first + tl.arange(0, 32)
+        for first in range(0, B, DEPTH):
+            j = first + tl.arange(0, DEPTH)
             inside = (v < V)[:, None] & (j < B)[None, :]
-            at = parts + ((group * V + v)[:, None] * B + j[None, :]) * WIDTH + lane[:, None]
+            at = back + ((group * V + v)[:, None] * B + j[None, :]) * WIDTH + lane[:, None]
             values = tl.load(at, mask=inside, other=0.0)
-            for _ in range(segments - 1):
-                at += groups * V * B * WIDTH
-                values += tl.load(at, mask=inside, other=0.0)
             inside = (j < B)[:, None] & (bins < B)[None, :]
             factor = tl.load(matrix + j[:, None] * B + bins[None, :], mask=inside, other=0.0)
             filtered = tl.dot(values, factor, filtered, input_precision="ieee")
@@ -161,15 +158,12 @@ class Steps:
         self.counter = torch.zeros(1, dtype=torch.int64, device=w.device)
         self.tables = back.table(x.dtype, x.device)
         self.matrix = torch.tensor(ramp.view_matrix, dtype=x.dtype, device=x.device)
-        batch = self.chosen.shape[1]
-        self.width, self.parts = kernels_cuda.side_by_side(batch)
-        self.groups = triton.cdiv(batch, self.width * self.parts) * self.parts
-        self.segments, self.lines = kernels_cuda.segments(g.V * g.B * self.groups // self.parts, g.H)
-        self.z = x.new_empty(self.groups, g.V, g.B, self.width)
-        self.images = x.new_zeros(2, self.groups, g.H, g.H + 2 * self.tables.count, self.width)
-        self.back = x.new_empty(self.segments, self.groups, g.V, g.B, self.width)
-        rows, columns = kernels_cuda.TILE_ROWS, kernels_cuda.TILE_COLUMNS
-        self.tiles = triton.cdiv(g.H, rows) * triton.cdiv(g.H, columns), self.groups // self.parts
+        groups = self.groups = kernels_cuda.Groups.of(self.chosen.shape[1])
+        self.height = kernels_cuda.SEGMENTS * kernels_cuda.segment_lines(g.H)
+        self.z = x.new_empty(groups.count, g.V, g.B, groups.width)
+        self.images = x.new_zeros(2, groups.count, self.height, g.H + 2 * self.tables.count, groups.width)
+        self.back = x.new_empty(groups.count, g.V, g.B, groups.width)
+        self.tiles = kernels_cuda.tiles(g.H), groups.programs
         steps = np.arange(1, len(self.chosen) + 1)[:, None]
         self.biases = torch.as_tensor(1 - np.array(optimiser.betas) ** steps, dtype=x.dtype, device=x.device)
 
@@ -178,25 +172,22 @@ class Steps:
         return self.w.new_empty(steps, self.tiles[0] * self.tiles[1])
 
     def run(self, step: int, losses: torch.Tensor) -> None:
-        g, batch, width = self.geometry, self.chosen.shape[1], self.width
+        g, groups, batch = self.geometry, self.groups, self.chosen.shape[1]
         when = self.chosen, self.counter, step
-        product = {"WIDTH": width, "ROWS": ROWS, "COLUMNS": COLUMNS}
-        across = triton.cdiv(g.B, COLUMNS)
-        padded = self.groups * width
+        product = {"WIDTH": groups.width, "ROWS": ROWS, "COLUMNS": COLUMNS, "DEPTH": DEPTH}
+        across, padded = triton.cdiv(g.B, COLUMNS), groups.count * groups.width
         _filtered[triton.cdiv(g.V * padded, ROWS), across](
             self.x, self.w, self.matrix, self.z, *when, batch, g.V, g.B, PADDED=padded, **product
         )
-        sizes = batch, self.groups, g.V, g.B, g.H
-        options = {"BORDER": self.tables.count, "NONNEGATIVE": self.known.nonnegative, "WIDTH": width}
-        options |= {"PARTS": self.parts, "ROWS": kernels_cuda.TILE_ROWS, "COLUMNS": kernels_cuda.TILE_COLUMNS}
-        tiles = self.tables.tiles, g.view_weight
-        _residual[self.tiles](self.z, self.y, self.images, losses, *tiles, *when, *sizes, **options)
-        kernels_cuda.launch_scatter(self.images, self.back, self.tables, g, self.parts, self.lines)
+        sizes = batch, groups.count, g.V, g.B, g.H, self.height
+        options = {"BORDER": self.tables.count, "NONNEGATIVE": self.known.nonnegative}
+        options |= kernels_cuda.gather_options(g.H, groups)
+        _residual[self.tiles](self.z, self.y, self.images, losses, self.tables.tiles, *when, *sizes, **options)
+        kernels_cuda.launch_scatter(self.images, self.back, self.tables, g, groups)
         o = self.optimiser
         kept = (*o.kept, self.w, self.w)[:2]  # a solver that keeps less reads nothing there
         numbers = 2 / (batch * g.H * g.H), o.lr, *(1 - beta for beta in o.betas), o.eps
-        sizes = batch, self.groups, self.segments, g.V, g.B
         tensors = self.back, self.x, self.w, self.matrix, *kept, self.biases
-        _updated[triton.cdiv(g.V, ROWS // width), across](
-            *tensors, *when, *numbers, *sizes, SOLVER=self.solver, **product
+        _updated[triton.cdiv(g.V, ROWS // groups.width), across](
+            *tensors, *when, *numbers, batch, groups.count, g.V, g.B, SOLVER=self.solver, **product
         )

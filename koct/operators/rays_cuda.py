@@ -19,17 +19,22 @@ import triton.language as tl
 
 from koct.operators.geometry import Scan
 from koct.operators.kernels_cuda import (
-    BLOCK,
     TILE_COLUMNS,
-    TILE_ROWS,
+    Groups,
+    along_x_and_y,
     both_ways,
-    grouped,
+    lanes,
     reciprocal,
-    side_by_side,
+    spread,
     tile_of,
+    tile_rows,
+    tiles,
     to_device,
+    zeros,
 )
 
+BLOCK = 128  # rays of a view that one program follows
+BORDER = 2  # zeros around an image: as many as a sample touches
 MARGIN = 1e-3  # pixels, bins or samples by which ranges are wider than they would be without rounding
 
 
@@ -51,8 +56,7 @@ class Rays:
 def ray_tables(geometry: Scan, rays: np.ndarray, samples: int, dtype: torch.dtype, device: torch.device) -> Rays:
     """The tables of a geometry and its rays for data of this precision."""
     g = geometry
-    lines, swapped, _ = g.detector_lines()
-    lines = across, down, wider, deeper = np.where(swapped, lines[[1, 0, 3, 2]], lines)
+    lines = across, down, wider, deeper = along_x_and_y(g)
     end, reach = (g.H - 1) / 2, np.zeros(g.V)
     for x in (-end, end):
         for y in (-end, end):
@@ -61,7 +65,8 @@ def ray_tables(geometry: Scan, rays: np.ndarray, samples: int, dtype: torch.dtyp
             nearer = np.maximum(U - abs(wider) - abs(deeper), 1e-3 * U)  # the source may be close to the image
             reach = np.maximum(reach, (abs(across - place * wider) + abs(down - place * deeper)) / nearer)
     reach += MARGIN + 1e-6 * g.B
-    views = np.stack([*lines, swapped, reach, np.minimum(np.floor(2 * reach) + 1, g.B), np.zeros(g.V)], axis=1)
+    near = np.minimum(np.floor(2 * reach) + 1, g.B)
+    views = np.stack([*lines, abs(down) > abs(across), reach, near, np.zeros(g.V)], axis=1)
     step = np.hypot(rays[:, 2], rays[:, 3]).min()
     nearest = min(math.floor(2 * math.sqrt(2) / step + 2 * MARGIN) + 1, samples)
     return Rays(to_device(rays.T, dtype, device), samples, to_device(views, dtype, device), nearest)
@@ -74,14 +79,15 @@ def _crossed(start, step, H, samples):
     one, two = (-1 - start) / safe, (H - start) / safe
     first = tl.minimum(tl.maximum(tl.minimum(one, two) - 1, 0.0), samples)
     last = tl.maximum(tl.minimum(tl.maximum(one, two) + 1, samples - 1.0), -1.0)
-    parallel = tl.abs(step) < 1e-6
-    return tl.where(parallel, 0, tl.floor(first).to(tl.int32)), tl.where(parallel, samples - 1, tl.ceil(last).to(tl.int32))
+    along = tl.abs(step) < 1e-6  # the coordinate hardly changes
+    first, last = tl.floor(first).to(tl.int32), tl.ceil(last).to(tl.int32)
+    return tl.where(along, 0, first), tl.where(along, samples - 1, last)
 
 
 @triton.jit
 def _project(
     images, out, rays, views, samples, batch, groups, V, B, H,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, UNROLL: tl.constexpr,
+    BORDER: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Follow the rays of a view through the images, all of them along the same row, or the same column, at a time.
 
@@ -101,27 +107,27 @@ def _project(
     meets = first <= last
     begin = tl.min(tl.where(meets, first - start, samples))
     end = tl.max(tl.where(meets, last - start, -1))
-    pitch = H + 2
+    pitch = H + 2 * BORDER
     down, right = tl.where(along_x, 1, pitch) * WIDTH, tl.where(along_x, pitch, 1) * WIDTH
-    images += (along_x.to(tl.int64) * groups + group) * pitch * pitch * WIDTH + down + right
-    image = tl.arange(0, WIDTH)[None, :]
-    total = tl.zeros([BLOCK, WIDTH], dtype=y0.dtype)
+    images += (along_x.to(tl.int64) * groups + group) * pitch * pitch * WIDTH + BORDER * (down + right)
+    images += lanes(WIDTH)
+    total = zeros(BLOCK, WIDTH, y0.dtype)
     for n in tl.range(begin, end + 1, loop_unroll_factor=UNROLL):
         k = start + n
         y, x = y0 + k * dy, x0 + k * dx
         top, left = tl.floor(y), tl.floor(x)
-        i, j = top.to(tl.int32), left.to(tl.int32)
-        v_, u_ = (y - top)[:, None], (x - left)[:, None]
-        inside = (i >= -1) & (i < H) & (j >= -1) & (j < H) & (k <= last)
-        at = images + (i * down + j * right)[:, None] + image
-        mask = inside[:, None] & (image < WIDTH)
-        a, b = tl.load(at, mask=mask, other=0.0), tl.load(at + right, mask=mask, other=0.0)
-        c, d = tl.load(at + down, mask=mask, other=0.0), tl.load(at + down + right, mask=mask, other=0.0)
+        v_, u_ = spread(y - top, WIDTH), spread(x - left, WIDTH)
+        # samples beyond the image, or beyond the end of the ray, go to its border, where all pixels are zero
+        i = tl.minimum(tl.maximum(top.to(tl.int32), -BORDER), tl.where(k <= last, H, -BORDER))
+        j = tl.minimum(tl.maximum(left.to(tl.int32), -BORDER), H)
+        at = images + spread(i * down + j * right, WIDTH)
+        a, b = tl.load(at), tl.load(at + right)
+        c, d = tl.load(at + down), tl.load(at + down + right)
         upper, lower = a + u_ * (b - a), c + u_ * (d - c)
         total += upper + v_ * (lower - upper)
-    number = group * WIDTH + image
-    at = out + (number * V + v) * B + bins[:, None]
-    tl.store(at, weight[:, None] * total, mask=exists[:, None] & (number < batch))
+    image = group * WIDTH + lanes(WIDTH)
+    at = out + (image * V + v) * B + spread(bins, WIDTH)
+    tl.store(at, spread(weight, WIDTH) * total, mask=spread(exists, WIDTH) & (image < batch))
 
 
 @triton.jit
@@ -131,16 +137,14 @@ def _project_transposed(
 ):  # fmt: skip
     """For every pixel and view, visit the rays near the pixel, and of each the samples that touch the pixel."""
     T: tl.constexpr = sinograms.dtype.element_ty
-    tile, i, j, row, column = tile_of(H, ROWS, COLUMNS)
+    _tile, i, j = tile_of(H, ROWS, COLUMNS)
     group = tl.program_id(1).to(tl.int64) * PARTS
-    image = tl.arange(0, WIDTH)[None, :]
-    row, column = i.to(T), j.to(T)  # in place of the distances from the centre of the tile
+    row, column = i.to(T), j.to(T)
     y, x = row - (H - 1) * 0.5, column - (H - 1) * 0.5
     count = V * B
     stride = count * WIDTH
-    sinograms += group * stride
-    total = tl.zeros([ROWS * COLUMNS, WIDTH], dtype=T)
-    more = tl.zeros([ROWS * COLUMNS, WIDTH], dtype=T)
+    sinograms += group * stride + lanes(WIDTH)
+    total, more = zeros(ROWS * COLUMNS, WIDTH, T), zeros(ROWS * COLUMNS, WIDTH, T)
     for v in range(V):
         view = views + 8 * v
         U = 1 + x * tl.load(view + 2) + y * tl.load(view + 3)
@@ -158,19 +162,19 @@ def _project_transposed(
             k = tl.ceil(middle - 1.41422 * tl.sqrt(square) - 1e-3)
             k = tl.minimum(tl.maximum(k, 0.0), samples - NEAREST)
             near = tl.zeros([ROWS * COLUMNS], dtype=T)
-            for n_ in tl.static_range(NEAREST):
+            for _n in tl.static_range(NEAREST):
                 down, right = (y0 + k * dy) - row, (x0 + k * dx) - column
                 near += tl.maximum(1 - tl.abs(down), 0.0) * tl.maximum(1 - tl.abs(right), 0.0)
                 k += 1
-            at = sinograms + ray[:, None] * WIDTH + image
-            total += near[:, None] * tl.load(at)
+            at, near = sinograms + spread(ray * WIDTH, WIDTH), spread(near, WIDTH)
+            total += near * tl.load(at)
             if PARTS == 2:
-                more += near[:, None] * tl.load(at + stride)
+                more += near * tl.load(at + stride)
     sums = total, more
-    exists, pixel = (i < H) & (j < H), i * H + j
+    inside, pixel = spread((i < H) & (j < H), WIDTH), spread(i * H + j, WIDTH)
     for part in tl.static_range(PARTS):
-        number = (group + part) * WIDTH + image
-        tl.store(out + number * H * H + pixel[:, None], sums[part], mask=exists[:, None] & (number < batch))
+        image = (group + part) * WIDTH + lanes(WIDTH)
+        tl.store(out + image * H * H + pixel, sums[part], mask=inside & (image < batch))
 
 
 def project(x: torch.Tensor, tables: Rays, geometry: Scan) -> torch.Tensor:
@@ -178,12 +182,12 @@ def project(x: torch.Tensor, tables: Rays, geometry: Scan) -> torch.Tensor:
     g, batch = geometry, len(x)
     out = x.new_empty(batch, g.V, g.B)
     if batch:
-        width, _ = side_by_side(batch)
-        images = both_ways(x, width, 1, 1, rows=True)
-        groups = images.shape[1]
-        grid = g.V, triton.cdiv(g.B, BLOCK), groups
-        sizes = tables.samples, batch, groups, g.V, g.B, g.H
-        _project[grid](images, out, tables.rays, tables.views, *sizes, WIDTH=width, BLOCK=BLOCK, UNROLL=4 // width)
+        groups = Groups(min(batch, 4) if batch != 3 else 4, 1, triton.cdiv(batch, 4))
+        images = both_ways(x, groups, BORDER, BORDER, g.H + 2 * BORDER)
+        grid = g.V, triton.cdiv(g.B, BLOCK), groups.count
+        sizes = tables.samples, batch, groups.count, g.V, g.B, g.H
+        options = {"BORDER": BORDER, "WIDTH": groups.width, "BLOCK": BLOCK, "UNROLL": 4 // groups.width}
+        _project[grid](images, out, tables.rays, tables.views, *sizes, **options)
     return out
 
 
@@ -192,10 +196,10 @@ def project_transposed(y: torch.Tensor, tables: Rays, geometry: Scan) -> torch.T
     g, batch = geometry, len(y)
     out = y.new_empty(batch, g.H, g.H)
     if batch:
-        width, parts = side_by_side(batch)
-        sinograms = grouped(y.reshape(batch, -1) * tables.rays[4], width, parts)
-        grid = triton.cdiv(g.H, TILE_ROWS) * triton.cdiv(g.H, TILE_COLUMNS), len(sinograms) // parts
+        groups = Groups.of(batch)
+        sinograms = groups.together(y.reshape(batch, -1) * tables.rays[4])
         sizes = tables.samples, batch, g.V, g.B, g.H
-        options = {"NEAREST": tables.nearest, "WIDTH": width, "PARTS": parts, "ROWS": TILE_ROWS, "COLUMNS": TILE_COLUMNS}
+        options = {"NEAREST": tables.nearest, "ROWS": tile_rows(g.H), "COLUMNS": TILE_COLUMNS, **groups.options()}
+        grid = tiles(g.H), groups.programs
         _project_transposed[grid](sinograms, out, tables.rays, tables.views, *sizes, **options)
     return out
