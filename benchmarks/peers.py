@@ -7,6 +7,7 @@ A peer of a geometry is a dictionary from the names of operators in `fanbeam.py`
 
 import importlib.util
 import math
+import warnings
 
 import numpy as np
 import torch
@@ -109,7 +110,8 @@ def cusparse_peer(g):
 
     def product(matrix):
         parts = (torch.as_tensor(part, device="cuda") for part in (matrix.indptr, matrix.indices, matrix.data))
-        stored = torch.sparse_csr_tensor(*parts, matrix.shape)
+        with warnings.catch_warnings(action="ignore"):  # torch calls compressed rows a beta
+            stored = torch.sparse_csr_tensor(*parts, matrix.shape)
         return lambda x: (stored @ x.T).T
 
     return stored_products(g, product, lambda array: torch.as_tensor(array, dtype=torch.float32, device="cuda"))
@@ -140,8 +142,8 @@ def torchtomo_projector(g):
     """torchtomo's fan beam on its exact CUDA kernels, for the geometry of koct; None if it is not installed.
 
     The API of torchtomo 0.4. It measures lengths in pixels of 2/H, where the centres of the first and the last
-    pixel are at ±1, and its detector from the first to the last bin. It clips rays to the circle in the image: samples
-    half a pixel apart on the longest ray.
+    pixel are at ±1, and its detector from the first to the last bin. It clips rays to the circle in the image, outside
+    which its adjoint is zero; samples of the longest ray are half a pixel apart.
     """
     if not installed("torchtomo"):
         return None
