@@ -106,8 +106,12 @@ def measure_operators(sizes, batches, repeats, where):
     cuda, rows = where.name == "cuda", []
     for H in sizes:
         g = geometry(H)
-        all_of = {name: make(g) for name, make in (peers.CUDA if cuda else peers.CPU).items()}
-        others = {name: peer for name, peer in all_of.items() if peer is not None}
+        others = {}
+        for label, make in (peers.CUDA if cuda else peers.CPU).items():
+            started = time.perf_counter()
+            if (peer := make(g)) is not None:
+                others[label] = peer
+                print(f"{label} is ready for H = {H} after {time.perf_counter() - started:.1f} s")
         print(heading(others), flush=True)
         for name, A in operators(g).items():
             kind = {"dtype": torch.float32, "device": "cuda"} if cuda else {"dtype": np.float32}
