@@ -101,14 +101,17 @@ class Backprojector(Kernel):
         return left, weight, share
 
     def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
-        """Four lanes: two images at a time, each with its mirror image, or four images; a small rest makes two."""
+        """Eight lanes: four images at a time, each with its mirror image, or eight images; a rest makes four or two."""
         out = np.empty((len(x), *(self.domain if adjoint else self.range)), x.dtype)
         if self.geometry.mirrored:
-            together, run = 2, self._scatter if adjoint else self._gather
+            most, run = 4, self._scatter if adjoint else self._gather
         else:
-            together, run = 4, self._scatter_each if adjoint else self._gather_each
-        for first in range(0, len(x), together):
-            run(x[first : first + together], out[first : first + together])
+            most, run = 8, self._scatter_each if adjoint else self._gather_each
+        first = 0
+        while first < len(x):
+            last = first + (most if len(x) - first >= most else most // 2)
+            run(x[first:last], out[first:last])
+            first = last
         return out
 
     def _gather(self, x: np.ndarray, out: np.ndarray) -> None:
@@ -145,7 +148,7 @@ class Backprojector(Kernel):
         from koct.operators import kernels_cpu
 
         (n, V, B), H = x.shape, self.geometry.H
-        lanes = 2 if n <= 2 else 4
+        lanes = next(lanes for lanes in (2, 4, 8) if n <= lanes)
         views = np.zeros((V, B + 3, 2, lanes), x.dtype)
         bins = views[:, :, 0]
         bins[:, 1 : B + 1, :n] = x.transpose(1, 2, 0)
@@ -158,7 +161,7 @@ class Backprojector(Kernel):
         from koct.operators import kernels_cpu
 
         (n, H, _), (V, B) = y.shape, self.domain
-        lanes = 2 if n <= 2 else 4
+        lanes = next(lanes for lanes in (2, 4, 8) if n <= lanes)
         image = np.zeros((H, H, lanes), y.dtype)
         image[..., :n] = y.transpose(1, 2, 0)
         views = np.empty((V, 2, B + 3, 2, lanes), y.dtype)

@@ -1,8 +1,9 @@
-"""The loops of fan and parallel beam for the CPU, compiled by Numba for one thread: twice as fast as sparse products.
+"""The loops of fan and parallel beam for the CPU, compiled by Numba for one thread.
 
-Two things make them fast. Fan-beam views at angles β and π − β are mirror images of each other, so one entry of the
-table of taps serves both; their data lie side by side in memory. And the helpers below read all their values before
-they write any, so that LLVM can use vector instructions for values that lie side by side ("lanes").
+Two things make the backprojection faster than a sparse product. Fan-beam views at angles β and π − β are mirror images
+of each other, so one entry of the table of taps serves both; their data lie side by side in memory. And the helpers
+below read all their values before they write any, so that LLVM can use vector instructions for values that lie side by
+side ("lanes").
 """
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
@@ -20,7 +21,7 @@ except ImportError:
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 COMPILE: dict[str, Any] = {"cache": True, "fastmath": True, "error_model": "numpy"}
-ONE, TWO, THREE, FOUR = map(np.uint64, (1, 2, 3, 4))  # unsigned: signed indices are first checked for their sign
+ONE, TWO, THREE, FOUR, EIGHT = map(np.uint64, (1, 2, 3, 4, 8))  # unsigned: signed ones are first checked for their sign
 
 
 @njit(**COMPILE)
@@ -41,6 +42,12 @@ def _add4(to, m, w, s, view, left, right):
     to[m + ONE] = t1
     to[m + TWO] = t2
     to[m + THREE] = t3
+
+
+@njit(**COMPILE)
+def _add8(to, m, w, s, view, left, right):
+    _add4(to, m, w, s, view, left, right)
+    _add4(to, m + FOUR, w, s, view, left + FOUR, right + FOUR)
 
 
 @njit(**COMPILE)
@@ -70,8 +77,14 @@ def _put4(to, left, right, w, s, image, m):
 
 
 @njit(**COMPILE)
+def _put8(to, left, right, w, s, image, m):
+    _put4(to, left, right, w, s, image, m)
+    _put4(to, left + FOUR, right + FOUR, w, s, image, m + FOUR)
+
+
+@njit(**COMPILE)
 def gather(views, image, left, weight, share, lanes):
-    """image[i, j] = Σ over views of weight · view[left] + share · difference[left], for 2 or 4 lanes.
+    """image[i, j] = Σ over views of weight · view[left] + share · difference[left], for 2, 4 or 8 lanes.
 
     views (V, B + 3, 2, lanes) holds each bin and the difference from it to the next one; image is (H, H, lanes); both
     are given with the trailing axes flattened. left, weight and share are (V, H, H).
@@ -86,10 +99,14 @@ def gather(views, image, left, weight, share, lanes):
                 for j in range(H):
                     m, place = np.uint64(j) * TWO, np.uint64(at[j]) * FOUR
                     _add2(to, m, w[j], s[j], view, place, place + TWO)
-            else:
+            elif lanes == 4:
                 for j in range(H):
                     m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
                     _add4(to, m, w[j], s[j], view, place, place + FOUR)
+            else:
+                for j in range(H):
+                    m, place = np.uint64(j) * EIGHT, np.uint64(at[j]) * (EIGHT + EIGHT)
+                    _add8(to, m, w[j], s[j], view, place, place + EIGHT)
 
 
 @njit(**COMPILE)
@@ -115,7 +132,7 @@ def scatter(image, views, left, weight, share, lanes):
                 for j in range(2 * half, H):
                     m, place = np.uint64(j) * TWO, np.uint64(at[j]) * FOUR
                     _put2(one, place, place + TWO, w[j], s[j], row, m)
-            else:
+            elif lanes == 4:
                 for j in range(half):
                     k = j + half
                     m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
@@ -125,6 +142,16 @@ def scatter(image, views, left, weight, share, lanes):
                 for j in range(2 * half, H):
                     m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
                     _put4(one, place, place + FOUR, w[j], s[j], row, m)
+            else:
+                for j in range(half):
+                    k = j + half
+                    m, place = np.uint64(j) * EIGHT, np.uint64(at[j]) * (EIGHT + EIGHT)
+                    _put8(one, place, place + EIGHT, w[j], s[j], row, m)
+                    m, place = np.uint64(k) * EIGHT, np.uint64(at[k]) * (EIGHT + EIGHT)
+                    _put8(other, place, place + EIGHT, w[k], s[k], row, m)
+                for j in range(2 * half, H):
+                    m, place = np.uint64(j) * EIGHT, np.uint64(at[j]) * (EIGHT + EIGHT)
+                    _put8(one, place, place + EIGHT, w[j], s[j], row, m)
 
 
 @njit(**COMPILE)

@@ -1,0 +1,69 @@
+"""benchmarks/fanbeam.py runs to the end, and fails where an operator is not right."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from koct.operators.fanbeam import Backprojector, FanBeam, Projector
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import fanbeam
+import peers
+
+TINY = ["--sizes", "32", "--batches", "1", "3", "--repeats", "2", "--iterations", "10"]
+OPERATORS = [
+    "FBP",
+    "backprojection",
+    "its adjoint",
+    "forward, exact rays",
+    "adjoint, exact rays",
+    "forward, printed rays",
+    "adjoint, printed rays",
+]
+
+
+def test_times_and_checks_every_operator(tmp_path, monkeypatch):
+    monkeypatch.setenv("KOCT_DEVICE", "cpu")
+    command = [sys.executable, ROOT / "benchmarks/fanbeam.py", *TINY, "--json", tmp_path / "times.json"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = json.loads((tmp_path / "times.json").read_text())
+    assert [(row["operator"], row["batch"]) for row in found["operators"]] == [
+        (A, n) for A in OPERATORS for n in (1, 3)
+    ]
+    for row in found["operators"]:
+        assert row["ok"]
+        assert row["us"] > 0
+        assert row["peers"]["SciPy"]["us"] > 0
+        assert row["peers"]["SciPy"]["difference"] < fanbeam.LIMIT
+    assert found["training"][0]["peers"]["plain torch"]["us"] > 0
+    assert found["torch"] in printed
+    table = [line for line in printed.splitlines() if line.startswith(tuple(OPERATORS))]
+    assert len(table) == len(found["operators"])
+    assert all(line.endswith("  yes") for line in table)
+    assert len({len(line) for line in table}) == 1  # aligned
+
+
+def test_fails_where_an_operator_is_not_right(monkeypatch, capsys):
+    class Wrong(Backprojector):
+        def _apply(self, x):
+            return super()._apply(x) * np.float32(1.001)
+
+    monkeypatch.setattr(fanbeam, "Backprojector", Wrong)
+    monkeypatch.setattr(sys, "argv", ["fanbeam.py", *TINY, "--only", "operators"])
+    monkeypatch.setenv("KOCT_DEVICE", "cpu")
+    with pytest.raises(SystemExit, match="4 rows are not correct"):
+        fanbeam.main()
+    wrong = [line for line in capsys.readouterr().out.splitlines() if "NOT CORRECT" in line]
+    assert {line[:22].strip() for line in wrong} == {"backprojection", "its adjoint"}
+
+
+def test_matrices_of_the_sparse_products_are_those_of_the_operators():
+    g = FanBeam(H=24, V=7, B=20)
+    assert peers.backprojection_matrix(g).toarray() == pytest.approx(Backprojector(g).matrix(), abs=1e-6)
+    for rays in ("exact", "printed"):
+        expected = Projector(g, rays).matrix()
+        assert peers.projection_matrix(g, rays).toarray() == pytest.approx(expected, abs=1e-6 * expected.max())
