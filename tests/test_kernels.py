@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from koct.operators.algebra import Diagonal, Matrix
-from koct.operators.fanbeam import RAYS, Backprojector, FanBeam, Projector, analytic_weights, fbp
+from koct.operators.fanbeam import RAYS, Backprojector, FanBeam, ParallelBeam, Projector, analytic_weights, fbp
 from koct.operators.filters import RampFilter
 from koct.operators.parallel import projector, tikhonov_inverse
 from koct.operators.testing import assert_adjoint
@@ -216,9 +216,32 @@ def test_cpu_and_gpu_agree(geometry):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: nothing to repeat")
-def test_the_gpu_repeats_itself_bit_by_bit():
+@pytest.mark.parametrize("batch", [1, 4, 33])
+def test_the_gpu_repeats_itself_bit_by_bit(batch):
     geometry = FanBeam(128, 60, 128)
-    A = Backprojector(geometry) @ RampFilter(60, 128)
-    x, y = random((4, *A.domain), torch.float32, "cuda"), random((4, *A.range), torch.float32, "cuda")
-    assert torch.equal(A(x), A(x))
-    assert torch.equal(A.T(y), A.T(y))
+    for A in operators(geometry).values():
+        x, y = random((batch, *A.domain), torch.float32, "cuda"), random((batch, *A.range), torch.float32, "cuda")
+        assert torch.equal(A(x), A(x))
+        assert torch.equal(A.T(y), A.T(y))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: no images side by side")
+@pytest.mark.parametrize("batch", [1, 2, 3, 5, 8, 11, 17, 32])
+def test_a_batch_of_any_size_is_its_images(batch):
+    geometry = FanBeam(40, 13, 44)
+    for A in operators(geometry).values():
+        for operator in (A, A.T):
+            x = random((batch, *operator.domain), torch.float64, "cuda")
+            one_by_one = torch.cat([operator(image[None]) for image in x])
+            assert float((operator(x) - one_by_one).abs().max()) <= 1e-12 * float(one_by_one.abs().max())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: nothing is counted there")
+@pytest.mark.parametrize("degrees", [0.0, 30.0, 45.0, 90.0, 135.0, 225.0, 300.0])
+def test_every_pixel_counts_once(degrees):
+    """Rays through the centres of pixels, at 45° above all, belong to one side: no pixel is lost, and none counts twice."""
+    for geometry in (ParallelBeam(65, 1, 129, degrees=(degrees,)), FanBeam(64, 1, 192, degrees=(degrees,))):
+        A = Backprojector(geometry)
+        ones = torch.ones(1, *A.range, dtype=torch.float64, device="cuda")
+        expected = torch.from_numpy(A.T(ones.cpu().numpy()))
+        assert float((A.T(ones).cpu() - expected).abs().max()) <= 1e-12 * float(expected.max())

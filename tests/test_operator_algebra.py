@@ -383,7 +383,7 @@ def test_the_code_of_the_page_prints_what_the_page_shows(torch):
 def test_the_page_lists_every_operator():
     page = (ROOT / "docs/operators.md").read_text()
     for path in (ROOT / "koct/operators").glob("*.py"):
-        if path.stem != "kernels_cuda":  # which needs Triton, and has no operators
+        if not path.stem.endswith("_cuda"):  # which need Triton, and have no operators
             importlib.import_module(f"koct.operators.{path.stem}")
     classes, waiting = set(), [Operator]
     while waiting:

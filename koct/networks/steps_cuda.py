@@ -17,15 +17,16 @@ import triton
 import triton.language as tl
 
 from koct.networks.known import Known
-from koct.operators import kernels_cuda
+from koct.operators import backprojection_cuda
 from koct.operators.algebra import Composition
+from koct.operators.backprojection_cuda import gather
 from koct.operators.fanbeam import Backprojector
 from koct.operators.filters import RampFilter
-from koct.operators.kernels_cuda import gather, lanes, spread, tile_of, zeros
+from koct.operators.layout_cuda import Groups, lanes, spread, tile_of, tiles, zeros
 
 ROWS = 16  # of a matrix product: views times images that lie side by side
 COLUMNS = 32  # bins of a matrix product that one program computes
-DEPTH = 32  # bins of a matrix product that one iteration sums over
+DEPTH = 64  # bins of a matrix product that one iteration sums over
 MOST_BINS = 1024  # above, the matrix of the filter would be read more slowly than a Fourier transform is computed
 
 
@@ -40,10 +41,10 @@ def possible(known: Known, x: torch.Tensor) -> bool:
 
 @triton.jit
 def _filtered(
-    x, w, matrix, z, chosen, counter, step, batch, V, B, PADDED: tl.constexpr, WIDTH: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    x, w, matrix, z, chosen, counter, step, batch, V, B, PADDED: tl.constexpr, BORDER: tl.constexpr,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """z (groups, V, B, WIDTH): the samples of a step times the weights, filtered."""
+    """z (groups, V, B + 2 · BORDER, WIDTH): the samples of a step times the weights, filtered."""
     row, bins = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     v, image = row // PADDED, row % PADDED
     exists = (v < V) & (image < batch)
@@ -57,23 +58,25 @@ def _filtered(
         inside = (j < B)[:, None] & (bins < B)[None, :]
         factor = tl.load(matrix + j[:, None] * B + bins[None, :], mask=inside, other=0.0)
         total = tl.dot(weights * values, factor, total, input_precision="ieee")
-    at = ((image // WIDTH * V + v)[:, None] * B + bins[None, :]) * WIDTH + (image % WIDTH)[:, None]
+    place = (image // WIDTH * V + v)[:, None] * (B + 2 * BORDER) + BORDER + bins[None, :]
+    at = place * WIDTH + (image % WIDTH)[:, None]
     tl.store(z + at, total, mask=(v < V)[:, None] & (bins < B)[None, :])
 
 
 @triton.jit
 def _residual(
-    z, y, images, losses, tiles, chosen, counter, step, batch, groups, V, B, H, height, BORDER: tl.constexpr,
+    z, y, images, losses, tiles, chosen, counter, step, batch, groups, V, B, H, height, MARGIN: tl.constexpr,
     NONNEGATIVE: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, SPLIT: tl.constexpr, UNROLL: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BORDER: tl.constexpr,
 ):  # fmt: skip
-    """Both ways (see `kernels_cuda.both_ways`) the residual that the gradient needs, and the sum of its squares."""
+    """Both ways (see `layout_cuda.both_ways`) the residual that the gradient needs, and the sum of its squares."""
     tile, i, j = tile_of(H, ROWS, COLUMNS)
-    group, stride = tl.program_id(1) * PARTS, V * B * WIDTH
-    sums = gather(z + group * stride, tiles, tile, V, B, stride, WIDTH, PARTS, SPLIT, UNROLL, ROWS, COLUMNS)
-    exists, pitch = spread((i < H) & (j < H), WIDTH), H + 2 * BORDER
-    straight = spread((i * pitch + BORDER + j) * WIDTH, WIDTH) + lanes(WIDTH)
-    turned = spread((groups * height * pitch + j * pitch + BORDER + i) * WIDTH, WIDTH) + lanes(WIDTH)
+    group, stride = tl.program_id(1) * PARTS, V * (B + 2 * BORDER) * WIDTH
+    z += group * stride
+    sums = gather(z, tiles, tile, V, B, stride, WIDTH, PARTS, SPLIT, UNROLL, ROWS, COLUMNS, BORDER)
+    exists, pitch = spread((i < H) & (j < H), WIDTH), H + 2 * MARGIN
+    straight = spread((i * pitch + MARGIN + j) * WIDTH, WIDTH) + lanes(WIDTH)
+    turned = spread((groups * height * pitch + j * pitch + MARGIN + i) * WIDTH, WIDTH) + lanes(WIDTH)
     squares = zeros(ROWS * COLUMNS, WIDTH, tl.float32)
     for part in tl.static_range(PARTS):
         image = (group + part) * WIDTH + lanes(WIDTH)
@@ -96,8 +99,9 @@ def _residual(
 
 @triton.jit
 def _updated(
-    back, x, w, matrix, one, two, biases, chosen, counter, step, scale, lr, new, new_square, eps, batch, groups, V, B,
-    SOLVER: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    own, others, x, w, matrix, one, two, biases, chosen, counter, step, scale, lr, new, new_square, eps,
+    batch, groups, V, B, SOLVER: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
 ):  # fmt: skip
     """The step of the solver in the weights w, with what it keeps in `one` and `two`."""
     VIEWS: tl.constexpr = ROWS // WIDTH
@@ -109,8 +113,8 @@ def _updated(
         for first in range(0, B, DEPTH):
             j = first + tl.arange(0, DEPTH)
             inside = (v < V)[:, None] & (j < B)[None, :]
-            at = back + ((group * V + v)[:, None] * B + j[None, :]) * WIDTH + lane[:, None]
-            values = tl.load(at, mask=inside, other=0.0)
+            at = ((group * V + v)[:, None] * B + j[None, :]) * WIDTH + lane[:, None]
+            values = tl.load(own + at, mask=inside, other=0.0) + tl.load(others + at, mask=inside, other=0.0)
             inside = (j < B)[:, None] & (bins < B)[None, :]
             factor = tl.load(matrix + j[:, None] * B + bins[None, :], mask=inside, other=0.0)
             filtered = tl.dot(values, factor, filtered, input_precision="ieee")
@@ -158,12 +162,12 @@ class Steps:
         self.counter = torch.zeros(1, dtype=torch.int64, device=w.device)
         self.tables = back.table(x.dtype, x.device)
         self.matrix = torch.tensor(ramp.view_matrix, dtype=x.dtype, device=x.device)
-        groups = self.groups = kernels_cuda.Groups.of(self.chosen.shape[1])
-        self.height = kernels_cuda.SEGMENTS * kernels_cuda.segment_lines(g.H)
-        self.z = x.new_empty(groups.count, g.V, g.B, groups.width)
+        groups = self.groups = Groups.of(self.chosen.shape[1], parts=1)
+        self.height = backprojection_cuda.SEGMENTS * backprojection_cuda.segment_lines(g.H)
+        self.z = x.new_zeros(groups.count, g.V, g.B + 2 * backprojection_cuda.BORDER, groups.width)
         self.images = x.new_zeros(2, groups.count, self.height, g.H + 2 * self.tables.count, groups.width)
-        self.back = x.new_empty(groups.count, g.V, g.B, groups.width)
-        self.tiles = kernels_cuda.tiles(g.H), groups.programs
+        self.back = x.new_empty(2, groups.count, g.V, g.B, groups.width)
+        self.tiles = tiles(g.H), groups.programs
         steps = np.arange(1, len(self.chosen) + 1)[:, None]
         self.biases = torch.as_tensor(1 - np.array(optimiser.betas) ** steps, dtype=x.dtype, device=x.device)
 
@@ -177,17 +181,18 @@ class Steps:
         product = {"WIDTH": groups.width, "ROWS": ROWS, "COLUMNS": COLUMNS, "DEPTH": DEPTH}
         across, padded = triton.cdiv(g.B, COLUMNS), groups.count * groups.width
         _filtered[triton.cdiv(g.V * padded, ROWS), across](
-            self.x, self.w, self.matrix, self.z, *when, batch, g.V, g.B, PADDED=padded, **product
-        )
+            self.x, self.w, self.matrix, self.z, *when, batch, g.V, g.B, PADDED=padded,
+            BORDER=backprojection_cuda.BORDER, **product,
+        )  # fmt: skip
         sizes = batch, groups.count, g.V, g.B, g.H, self.height
-        options = {"BORDER": self.tables.count, "NONNEGATIVE": self.known.nonnegative}
-        options |= kernels_cuda.gather_options(g.H, groups)
+        options = {"MARGIN": self.tables.count, "NONNEGATIVE": self.known.nonnegative}
+        options |= backprojection_cuda.gather_options(g.H, groups)
         _residual[self.tiles](self.z, self.y, self.images, losses, self.tables.tiles, *when, *sizes, **options)
-        kernels_cuda.launch_scatter(self.images, self.back, self.tables, g, groups)
+        backprojection_cuda.launch_scatter(self.images, self.back, self.tables, g, groups)
         o = self.optimiser
         kept = (*o.kept, self.w, self.w)[:2]  # a solver that keeps less reads nothing there
         numbers = 2 / (batch * g.H * g.H), o.lr, *(1 - beta for beta in o.betas), o.eps
-        tensors = self.back, self.x, self.w, self.matrix, *kept, self.biases
+        tensors = *self.back, self.x, self.w, self.matrix, *kept, self.biases
         _updated[triton.cdiv(g.V, ROWS // groups.width), across](
             *tensors, *when, *numbers, batch, groups.count, g.V, g.B, SOLVER=self.solver, **product
         )

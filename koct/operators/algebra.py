@@ -236,9 +236,10 @@ class Diagonal(Operator):
 def run_compiled(operator: Compiled, x: ArrayT, adjoint: bool) -> ArrayT:
     """`operator`, or its adjoint, on a batch of any kind; torch can differentiate through it."""
     if is_torch(x):
-        from koct.operators.autograd import Linear
+        from koct.operators import autograd
 
-        return Linear.apply(x, operator, adjoint)
+        applied: Any = autograd.apply(x, operator, adjoint)
+        return applied
     array: Any = x
     result: Any = operator._cpu(array, adjoint)
     return result

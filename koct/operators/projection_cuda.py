@@ -17,11 +17,11 @@ import torch
 import triton
 import triton.language as tl
 
+from koct.operators.backprojection_cuda import along_x_and_y
 from koct.operators.geometry import Scan
-from koct.operators.kernels_cuda import (
+from koct.operators.layout_cuda import (
     TILE_COLUMNS,
     Groups,
-    along_x_and_y,
     both_ways,
     lanes,
     reciprocal,
@@ -197,7 +197,7 @@ def project_transposed(y: torch.Tensor, tables: Rays, geometry: Scan) -> torch.T
     out = y.new_empty(batch, g.H, g.H)
     if batch:
         groups = Groups.of(batch)
-        sinograms = groups.together(y.reshape(batch, -1) * tables.rays[4])
+        sinograms = groups.together(y * tables.rays[4].view(g.V, g.B))
         sizes = tables.samples, batch, g.V, g.B, g.H
         options = {"NEAREST": tables.nearest, "ROWS": tile_rows(g.H), "COLUMNS": TILE_COLUMNS, **groups.options()}
         grid = tiles(g.H), groups.programs
