@@ -239,7 +239,7 @@ def test_a_batch_of_any_size_is_its_images(batch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: nothing is counted there")
 @pytest.mark.parametrize("degrees", [0.0, 30.0, 45.0, 90.0, 135.0, 225.0, 300.0])
 def test_every_pixel_counts_once(degrees):
-    """Rays through the centres of pixels, at 45° above all, belong to one side: no pixel is lost, and none counts twice."""
+    """A ray through the centres of pixels, as at 45°, belongs to one side: no pixel is lost, and none counts twice."""
     for geometry in (ParallelBeam(65, 1, 129, degrees=(degrees,)), FanBeam(64, 1, 192, degrees=(degrees,))):
         A = Backprojector(geometry)
         ones = torch.ones(1, *A.range, dtype=torch.float64, device="cuda")
