@@ -33,6 +33,11 @@ class Top(Configured):
         "changing it runs nothing again, since the numbers agree to rounding",
         default="auto",
     )
+    workers: bool = option(
+        "whether helper processes that have loaded NumPy, and torch with the GPU open, run the jobs: otherwise every job "
+        "loads them itself; the results are the same, and changing it runs nothing again",
+        default=True,
+    )
     longest_days: float = option(
         "the run does not start if one of its jobs would take more days than this by its cost, on one core or a GPU",
         default=30,

@@ -1,0 +1,137 @@
+"""Starts the helper processes that run jobs (koct/workers) with the first job, and ends them behind the last."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from koct.workers.client import GPU_PROBLEMS, VARIABLE
+
+FEWEST = 3  # jobs that are worth a start
+STARTS = 3  # of a server that dies
+LONGEST = 80  # letters of a folder's name: a socket's may have 107
+NVIDIA = ("/dev/nvidiactl", "/dev/dxg")  # one of which is there with a driver, natively or on Windows
+# What Snakemake tells a job with one thread; jobs with more run by themselves.
+THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS} | {"VECLIB_MAXIMUM_THREADS": "1"}
+
+
+def use(workflow: Any, gpu_problems: Iterable[str]) -> None:
+    """Let Snakemake's scheduler start and end them. One that is built otherwise runs jobs without."""
+    try:
+        from snakemake.benchmark import BenchmarkTimer
+        from snakemake.scheduling.job_scheduler import JobScheduler
+
+        schedule, begin = JobScheduler.schedule, BenchmarkTimer.__init__
+    except (ImportError, AttributeError):
+        return
+    problems = sorted(gpu_problems)
+
+    def with_helpers(self: Any) -> Any:
+        if not _wanted(workflow):
+            return schedule(self)
+        with Helpers(problems):
+            return schedule(self)
+
+    def measured(self: Any, *given: Any, **others: Any) -> None:
+        begin(self, *given, **others)
+        if VARIABLE in os.environ:
+            self.main = _measured(self.main)
+
+    JobScheduler.schedule = with_helpers
+    BenchmarkTimer.__init__ = measured
+
+
+def _wanted(workflow: Any) -> bool:
+    """Whether several jobs are about to run here, with the Python that runs Snakemake."""
+    if not workflow.local_exec or workflow.dryrun or workflow.touch or workflow.deployment_settings.deployment_method:
+        return False
+    return sum(bool(job.rule.shellcmd) for job in workflow.dag.needrun_jobs()) >= FEWEST
+
+
+class Helpers:
+    """The server of koct/workers, while the block runs. It ends by itself if this process is killed."""
+
+    def __init__(self, gpu_problems: list[str]):
+        self.gpu_problems = gpu_problems
+        self.kinds = ["cpu", "report"] + ["gpu"] * (bool(gpu_problems) and any(map(os.path.exists, NVIDIA)))
+        self.ended = False
+
+    def __enter__(self) -> Helpers:
+        self.folder = tempfile.mkdtemp(prefix="koct-")
+        if len(self.folder) > LONGEST:
+            os.rmdir(self.folder)
+            self.folder = tempfile.mkdtemp(prefix="koct-", dir="/tmp")
+        os.environ.update({VARIABLE: self.folder, GPU_PROBLEMS: os.pathsep.join(self.gpu_problems)})
+        self.start()
+        threading.Thread(target=self.watch, daemon=True).start()
+        return self
+
+    def start(self) -> None:
+        """In a session of its own: Ctrl-C is for the jobs' own processes."""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "koct.workers.server", self.folder, *self.kinds],
+            env={**os.environ, **ONE_THREAD},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def watch(self) -> None:
+        for _ in range(STARTS):
+            self.process.wait()
+            if self.ended or not os.path.isdir(self.folder):
+                return
+            with contextlib.suppress(OSError):
+                self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.ended = True
+        os.environ.pop(VARIABLE, None)
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+            self.process.wait(5)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# Benchmarks
+
+
+def _measured(process: Any) -> Any:
+    """A process to measure, with the worker that runs its job among its children."""
+    import psutil
+
+    class Worker(psutil.Process):
+        """Its times count from the beginning of the job."""
+
+        def __init__(self, about: dict[str, Any]) -> None:
+            super().__init__(about["pid"])
+            self.before = about
+
+        def cpu_times(self) -> Any:
+            times = super().cpu_times()
+            before = self.before
+            return times._replace(
+                user=times.user - before.get("user", 0), system=times.system - before.get("system", 0)
+            )
+
+    class Job(psutil.Process):
+        def children(self, recursive: bool = False) -> list[Any]:
+            found = super().children(recursive)
+            for pid in [self.pid, *(child.pid for child in found)]:
+                note = os.path.join(os.environ.get(VARIABLE, ""), f"{pid}.json")
+                with contextlib.suppress(OSError, ValueError, psutil.Error), open(note) as file:
+                    found.append(Worker(json.load(file)))
+            return found
+
+    return Job(process.pid)
