@@ -6,6 +6,7 @@ would each add half the time that Python itself takes to start.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -94,14 +95,12 @@ def _ask(connection, path, request):  # type: ignore[no-untyped-def]
 
 def _complain(path: str) -> None:
     """Spare the next jobs the wait. The server looks after what is called so."""
-    try:
+    with contextlib.suppress(OSError):
         os.rename(path, path + HUNG)
-    except OSError:
-        pass
 
 
 def _wait(connection):  # type: ignore[no-untyped-def]
-    """From here on the command is the worker's. Ctrl-C is handed on; any other signal ends this process, and thus it."""
+    """From here on the command is the worker's. Ctrl-C is handed on; another signal ends this process and thus it."""
     message, interrupted, answer = GO, False, b""
     while True:
         try:
@@ -127,9 +126,7 @@ def _die(number: int) -> int:
     """End as the worker did, so that the shell sees the same."""
     import _signal
 
-    try:
+    with contextlib.suppress(OSError, ValueError):  # that of SIGKILL cannot be set
         _signal.signal(number, _signal.SIG_DFL)
-    except (OSError, ValueError):  # which cannot be set, as for SIGKILL
-        pass
     os.kill(os.getpid(), number)
     return 128 + number

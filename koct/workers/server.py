@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import sys
+from typing import Any
 
 from koct.workers.client import HUNG
 from koct.workers.worker import die_with_parent
@@ -42,7 +43,8 @@ class Server:
         self.start(next(iter(self.listeners)))
         while True:
             waiting = {listener: kind for kind, listener in self.listeners.items() if kind not in self.zygotes}
-            readable, _, _ = select.select([0, *waiting], [], [], INTERVAL)
+            watched: list[Any] = [0, *waiting]
+            readable, _, _ = select.select(watched, [], [], INTERVAL)
             if 0 in readable and not os.read(0, 1):
                 break
             for listener in readable:
@@ -75,7 +77,7 @@ class Server:
             hung = os.path.exists(self.path(kind + HUNG)) and os.path.exists(self.path(f"{kind}.ready"))
             if hung:  # one that is not ready yet is slow, and no more
                 os.kill(pid, signal.SIGKILL)
-            done, status = os.waitpid(pid, 0 if hung else os.WNOHANG)
+            done, _ = os.waitpid(pid, 0 if hung else os.WNOHANG)
             if not done:
                 continue
             del self.zygotes[kind]

@@ -141,9 +141,9 @@ def forget(job: Job) -> None:
 
 def _seed() -> None:
     """Processes that were forked would draw the same numbers where nobody gives a seed."""
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
+    random: Any = sys.modules.get("numpy.random")  # else it is seeded when it is imported
+    if random is not None:
+        random.seed()
 
 
 def _imported(loaded: set[str]) -> list[str]:

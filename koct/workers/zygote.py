@@ -21,7 +21,7 @@ from koct.workers.client import GO, HUNG, INTERRUPT, LENGTH, READY, STATUS, iden
 from koct.workers.worker import Job
 
 # What is imported before the first job; what else jobs import is learned from them.
-MODULES = {
+MODULES: dict[str, tuple[str, ...]] = {
     "cpu": ("koct.cli", "koct.cells", "koct.evaluation", "koct.spec_keys", "koct.workflow.planned"),
     "report": ("koct.cli", "koct.results", "koct.report.figures", "koct.spec_keys", "koct.workflow.planned"),
 }

@@ -34,8 +34,8 @@ class Top(Configured):
         default="auto",
     )
     workers: bool = option(
-        "whether helper processes that have loaded NumPy, and torch with the GPU open, run the jobs: otherwise every job "
-        "loads them itself; the results are the same, and changing it runs nothing again",
+        "whether helper processes that have loaded NumPy, or torch and the GPU, run the jobs; if not, every job loads "
+        "them by itself; the results are the same, and changing it runs nothing again",
         default=True,
     )
     longest_days: float = option(
