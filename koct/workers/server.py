@@ -1,4 +1,4 @@
-"""`python -m koct.workers.server FOLDER KIND...`: keeps a zygote for each kind of job, for as long as stdin is open."""
+"""`python -m koct.workers.server FOLDER KIND=SOCKET...`: keeps a zygote for each kind of job until stdin is closed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,14 @@ INTERVAL = 1.0  # seconds between looks at what has become of the zygotes
 
 
 class Server:
-    def __init__(self, folder: str, kinds: list[str]):
-        self.folder = folder
-        self.listeners = {kind: self.listen(kind) for kind in kinds}
+    def __init__(self, folder: str, listeners: dict[str, socket.socket]):
+        self.folder, self.listeners = folder, listeners
         self.zygotes: dict[str, int] = {}
-        self.failures = dict.fromkeys(kinds, 0)
-        self.learns = dict.fromkeys(kinds, True)
+        self.failures = dict.fromkeys(listeners, 0)
+        self.learns = dict.fromkeys(listeners, True)
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)
-
-    def listen(self, kind: str) -> socket.socket:
-        for name in (kind, kind + HUNG):
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(self.path(name))
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(self.path(kind))
-        listener.listen(1024)
-        return listener
 
     def loop(self) -> None:
         """Start a zygote when somebody wants something of its kind; the first kind is always wanted."""
@@ -86,7 +76,7 @@ class Server:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self.path(f"{kind}.ready"))
             if self.failures[kind] > FAILURES:
-                self.listeners.pop(kind).close()  # who waits there is told
+                self.listeners.pop(kind).shutdown(socket.SHUT_RDWR)  # who waits there is told
                 for name in (kind, kind + HUNG):
                     with contextlib.suppress(FileNotFoundError):
                         os.remove(self.path(name))
@@ -96,7 +86,8 @@ class Server:
 
 def main(folder: str, *kinds: str) -> None:
     os.chdir("/")
-    Server(folder, list(kinds)).loop()
+    numbers = dict(kind.split("=") for kind in kinds)
+    Server(folder, {kind: socket.socket(fileno=int(number)) for kind, number in numbers.items()}).loop()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from koct.failures import INTERRUPTED, ended, say_peak_memory
 from koct.workers.client import LENGTH, PACKAGE, STATUS, VARIABLE
 
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl
+STREAMS = {"stdin": 0, "stdout": 1, "stderr": 2}
 RESET_PEAK = "5"  # what /proc/self/clear_refs takes for: forget the peak of the memory
 
 
@@ -66,7 +67,7 @@ def work(channel: socket.socket, job: Job, loaded: set[str]) -> None:
         channel.sendall(status.to_bytes(STATUS, "big", signed=True) + packed(news.encode()))
         if job.once or status:
             os._exit(0)
-        forget(job)
+        forget()
         request, files = receive(channel)
         if not request:
             os._exit(0)
@@ -102,6 +103,7 @@ def perform(job: Job) -> int:
             os.dup2(file, number)
         for file in job.files:
             os.close(file)
+        _open_streams()
         os.chdir(job.folder)
         os.umask(job.mask)
         os.environ.clear()
@@ -119,10 +121,22 @@ def perform(job: Job) -> int:
     return int(status)
 
 
-def forget(job: Job) -> None:
+def _open_streams() -> None:
+    """Python's own are as the files were that the zygote began with; of a pipe they would not do."""
+    for name, number in STREAMS.items():
+        first = getattr(sys, f"__{name}__")
+        mode, buffering = ("r" if number == 0 else "w"), (1 if number == 2 else -1)
+        about = {"encoding": first.encoding, "errors": first.errors}
+        setattr(sys, name, open(number, mode, buffering, **about, closefd=False))  # noqa: SIM115
+
+
+def forget() -> None:
     """Leave nothing of a job that the next one could notice."""
     from koct import stamps
 
+    for name in STREAMS:
+        with contextlib.suppress(OSError, ValueError):
+            getattr(sys, name).close()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)

@@ -30,7 +30,7 @@ ALLOCATOR = "jemalloc_bg_thd"
 IDLE = 2.0  # seconds after which a worker ends that nobody uses: it holds memory of the GPU
 THREADED = 3  # exit status: an import has started a thread, which no fork would copy
 # Variables that differ between jobs, or between a job and its zygote, and that no import reads.
-UNREAD = {"_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMPDIR", "TEMP"}
+UNREAD = {"_", "SHLVL", "PWD", "OLDPWD", "LINES", "COLUMNS", "TMPDIR", "TMP", "TEMPDIR", "TEMP"}
 
 
 def serve(folder: str, kind: str, listener: socket.socket, learns: bool) -> None:

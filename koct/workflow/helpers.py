@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from koct.workers.client import GPU_PROBLEMS, VARIABLE
 
 FEWEST = 3  # jobs that are worth a start
 STARTS = 3  # of a server that dies
+PATIENCE = 5  # seconds in which it has to end
 LONGEST = 80  # letters of a folder's name: a socket's may have 107
 NVIDIA = ("/dev/nvidiactl", "/dev/dxg")  # one of which is there with a driver, natively or on Windows
 # What Snakemake tells a job with one thread; jobs with more run by themselves.
@@ -71,14 +73,30 @@ class Helpers:
             os.rmdir(self.folder)
             self.folder = tempfile.mkdtemp(prefix="koct-", dir="/tmp")
         os.environ.update({VARIABLE: self.folder, GPU_PROBLEMS: os.pathsep.join(self.gpu_problems)})
+        self.listeners = {kind: self.listen(kind) for kind in self.kinds}
         self.start()
         threading.Thread(target=self.watch, daemon=True).start()
         return self
 
+    def listen(self, kind: str) -> socket.socket:
+        """Here, so that the first jobs find something to wait for, as do those behind a server that died."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(os.path.join(self.folder, kind))
+        listener.listen(1024)
+        return listener
+
     def start(self) -> None:
         """In a session of its own: Ctrl-C is for the jobs' own processes."""
+        numbers = {kind: listener.fileno() for kind, listener in self.listeners.items()}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "koct.workers.server", self.folder, *self.kinds],
+            [
+                sys.executable,
+                "-m",
+                "koct.workers.server",
+                self.folder,
+                *(f"{kind}={number}" for kind, number in numbers.items()),
+            ],
+            pass_fds=list(numbers.values()),
             env={**os.environ, **ONE_THREAD},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -87,20 +105,35 @@ class Helpers:
         )
 
     def watch(self) -> None:
-        for _ in range(STARTS):
+        """Start it again if it dies; if it keeps dying, jobs run by themselves."""
+        for left in reversed(range(STARTS)):
             self.process.wait()
-            if self.ended or not os.path.isdir(self.folder):
+            if self.ended:
                 return
-            with contextlib.suppress(OSError):
-                self.start()
+            for kind in self.kinds:  # its zygotes have died with it
+                with contextlib.suppress(OSError):
+                    os.remove(os.path.join(self.folder, f"{kind}.ready"))
+            if left:
+                with contextlib.suppress(OSError):
+                    self.start()
+        self.close()
 
     def __exit__(self, *error: object) -> None:
         self.ended = True
         os.environ.pop(VARIABLE, None)
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            if self.process.stdin is not None:
-                self.process.stdin.close()
-            self.process.wait(5)
+        try:
+            assert self.process.stdin is not None
+            self.process.stdin.close()
+            self.process.wait(PATIENCE)
+        except (OSError, subprocess.TimeoutExpired):
+            self.process.kill()  # and thus all others
+        self.close()
+
+    def close(self) -> None:
+        for listener in self.listeners.values():
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)  # who waits there is told
+            listener.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
