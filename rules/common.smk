@@ -17,9 +17,11 @@ os.environ.update(
 )
 
 from koct.workflow import cluster, helpers, limits, paths, queue, resources, site, stale, submissions, targets, terminal
+from koct.workflow.config import read_words
 from koct.workflow.jobs import Jobs
 
 site.complete(config, workflow.config_settings.overwrite_config)
+read_words(config)
 if site.read():
     cluster.adapt(site.read(), logger)
     cluster.keep_finished(workflow, logger)

@@ -318,8 +318,7 @@ def test_workers_of_a_gpu_are_kept_but_never_for_a_file_of_a_user(environment):
     assert finish(pool("alone.npy"))[0] == 0
     with server("surrogate", "slow.py", kinds=("cpu", "report", "gpu")) as found:
         assert finish(pool("one.npy"))[0] == 0
-        zygotes = psutil.Process(found.process.pid).children()
-        gpu = max(zygotes, key=lambda process: process.create_time())
+        (gpu,) = (process for process in psutil.Process(found.process.pid).children() if process.children())
         (kept,) = gpu.children()
         status, log = finish(pool("two.npy"))
         assert (status, gpu.children()) == (0, [kept])
@@ -416,12 +415,18 @@ def test_nothing_is_started_that_is_not_needed(run, monkeypatch):
 
 
 def test_benchmarks_measure_the_worker(running):
+    from snakemake.benchmark import BenchmarkRecord, BenchmarkTimer
+
     started, process = slow()
-    measured = helpers._measured(psutil.Process(started.pid))
-    (child,) = measured.children(recursive=True)
-    assert child.pid == process.pid
-    assert child.memory_info().rss > 5 * measured.memory_info().rss / 2
-    assert child.cpu_times().user < 5
+    record = BenchmarkRecord()
+    timer = BenchmarkTimer(started.pid, record)
+    timer.work()
+    alone = record.max_rss
+    timer.main = helpers._measured(timer.main, record)
+    assert [child.pid for child in timer.main.children(recursive=True)] == [process.pid]
+    timer.work()
+    assert record.errors == []
+    assert record.max_rss > alone + 10
+    assert 0 < record.cpu_time < 5
     Path("go").touch()
     assert finish(started)[0] == 0
-    assert os.environ[client.VARIABLE] == running.folder

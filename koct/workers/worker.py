@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import tempfile
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from koct.failures import INTERRUPTED, ended, say_peak_memory
@@ -48,10 +49,11 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def work(channel: socket.socket, job: Job, loaded: set[str]) -> None:
+def work(channel: socket.socket, job: Job, loaded: set[str], given: Mapping[str, str]) -> None:
     """Run a job and say how it ended; then, unless it asks for a process of its own or has failed, further ones.
 
-    `loaded` are the modules that the zygote has imported; it is told what else the job imported.
+    `loaded` are the modules that the zygote has imported; it is told what else the job imported. `given` are the
+    variables of its environment, without those that imports have set: these the job has, too.
     """
     gc.enable()
     _seed()
@@ -59,7 +61,8 @@ def work(channel: socket.socket, job: Job, loaded: set[str]) -> None:
     while True:
         signal.signal(signal.SIGINT, interrupted)
         try:
-            status = perform(job)
+            status = perform(job, {name: value for name, value in os.environ.items() if name not in given})
+            given = job.environment
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # it would be too late
         except KeyboardInterrupt:
             status = INTERRUPTED
@@ -94,7 +97,7 @@ def exactly(channel: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
-def perform(job: Job) -> int:
+def perform(job: Job, set_by_imports: Mapping[str, str]) -> int:
     """Run a command as `python -m koct` would, in the surroundings of its client; gives its exit status."""
     try:
         from koct.cli import main
@@ -107,7 +110,7 @@ def perform(job: Job) -> int:
         os.chdir(job.folder)
         os.umask(job.mask)
         os.environ.clear()
-        os.environ.update(job.environment)
+        os.environ.update({**set_by_imports, **job.environment})
         os.environ.pop(VARIABLE, None)
         tempfile.tempdir = None
         sys.argv = ["koct", *job.argv]

@@ -35,13 +35,13 @@ UNREAD = {"_", "SHLVL", "PWD", "OLDPWD", "LINES", "COLUMNS", "TMPDIR", "TMP", "T
 
 def serve(folder: str, kind: str, listener: socket.socket, learns: bool) -> None:
     """Take jobs until the end of stdin, and end behind the last of them."""
-    code = state()  # before anything is imported
+    code, given = state(), dict(os.environ)  # before anything is imported
     for name in MODULES[kind]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if threads() > 1:
         os._exit(THREADED)
-    zygote = Zygote(folder, code, listener, learns and kind != "gpu")
+    zygote = Zygote(folder, code, given, listener, learns and kind != "gpu")
     path = os.path.join(folder, kind)
     with contextlib.suppress(FileNotFoundError):  # clients may have lost their patience with the imports
         os.rename(path + HUNG, path)
@@ -93,9 +93,8 @@ class Worker:
 
 
 class Zygote:
-    def __init__(self, folder: str, code: Any, listener: socket.socket, learns: bool):
-        self.folder, self.code, self.listener, self.learns = folder, code, listener, learns
-        self.environment = surroundings(dict(os.environ))
+    def __init__(self, folder: str, code: Any, given: dict[str, str], listener: socket.socket, learns: bool):
+        self.folder, self.code, self.given, self.listener, self.learns = folder, code, given, listener, learns
         self.loaded = set(sys.modules)
         self.workers: list[Worker] = []
         self.ending: str | None = None
@@ -166,7 +165,7 @@ class Zygote:
 
     def suits(self, job: Job) -> bool:
         """Whether a job would have imported just what is loaded here."""
-        same = job.identity == identity() and surroundings(job.environment) == self.environment
+        same = job.identity == identity() and surroundings(job.environment) == surroundings(self.given)
         return same and state() == self.code
 
     def drop(self, client: Client) -> None:
@@ -208,9 +207,8 @@ class Zygote:
         for file in client.files:
             os.close(file)
         client.files, client.received = [], b""
-        used = _used(client.worker.pid) if found else {}
-        with open(self.note(client), "w") as file_:
-            json.dump({"pid": client.worker.pid, **used}, file_)
+        with open(self.note(client), "w") as note:
+            json.dump({"pid": client.worker.pid, "used": _used(client.worker.pid) if found else 0.0}, note)
 
     def fork(self, client: Client, job: Job) -> Worker:
         mine, theirs = socket.socketpair()
@@ -224,7 +222,7 @@ class Zygote:
                         key.fileobj.close()
                 self.selector.close()
                 mine.close()
-                worker.work(theirs, job, self.loaded)
+                worker.work(theirs, job, self.loaded, self.given)
             finally:
                 os._exit(1)
         theirs.close()
@@ -289,12 +287,11 @@ class Zygote:
         return os.path.join(self.folder, f"{client.pid}.json")
 
 
-def _used(pid: int) -> dict[str, float]:
-    """What a worker had used when a job began."""
+def _used(pid: int) -> float:
+    """Seconds of a core that a worker had used when a job began."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
-        tick = os.sysconf("SC_CLK_TCK")
-        return {"user": int(fields[11]) / tick, "system": int(fields[12]) / tick}
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
-        return {}
+        return 0.0

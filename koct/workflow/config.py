@@ -80,6 +80,13 @@ class Grid(Configured):
     )
 
 
+def read_words(config: dict[str, Any]) -> None:
+    """Of `--config KEY=false`, which Snakemake takes for text, make a truth value."""
+    for name, wanted in Top.options().items():
+        if wanted.kind is bool and config.get(name) in ("true", "false"):
+            config[name] = config[name] == "true"
+
+
 def read(config: Mapping[str, Any]) -> list[Sweep]:
     """The sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config."""
     wrong = list(_check_numbers(config, [], set())) or list(dict.fromkeys(_check_top(config)))

@@ -46,7 +46,7 @@ def use(workflow: Any, gpu_problems: Iterable[str]) -> None:
     def measured(self: Any, *given: Any, **others: Any) -> None:
         begin(self, *given, **others)
         if VARIABLE in os.environ:
-            self.main = _measured(self.main)
+            self.main = _measured(self.main, self.bench_record)
 
     JobScheduler.schedule = with_helpers
     BenchmarkTimer.__init__ = measured
@@ -140,23 +140,9 @@ class Helpers:
 # Benchmarks
 
 
-def _measured(process: Any) -> Any:
+def _measured(process: Any, record: Any) -> Any:
     """A process to measure, with the worker that runs its job among its children."""
     import psutil
-
-    class Worker(psutil.Process):
-        """Its times count from the beginning of the job."""
-
-        def __init__(self, about: dict[str, Any]) -> None:
-            super().__init__(about["pid"])
-            self.before = about
-
-        def cpu_times(self) -> Any:
-            times = super().cpu_times()
-            before = self.before
-            return times._replace(
-                user=times.user - before.get("user", 0), system=times.system - before.get("system", 0)
-            )
 
     class Job(psutil.Process):
         def children(self, recursive: bool = False) -> list[Any]:
@@ -164,7 +150,9 @@ def _measured(process: Any) -> Any:
             for pid in [self.pid, *(child.pid for child in found)]:
                 note = os.path.join(os.environ.get(VARIABLE, ""), f"{pid}.json")
                 with contextlib.suppress(OSError, ValueError, psutil.Error), open(note) as file:
-                    found.append(Worker(json.load(file)))
+                    about = json.load(file)
+                    found.append(psutil.Process(about["pid"]))
+                    record.processed_procs[about["pid"], "before"] = -about["used"]  # by earlier jobs
             return found
 
     return Job(process.pid)
