@@ -181,8 +181,7 @@ class Zygote:
         for file in client.files:
             os.close(file)
         client.files = []
-        with contextlib.suppress(OSError):
-            os.remove(self.note(client))
+        self.unnote(client)
 
     # Workers
 
@@ -256,6 +255,7 @@ class Zygote:
 
     def answer(self, client: Client, status: bytes) -> None:
         client.worker = None
+        self.unnote(client)
         with contextlib.suppress(OSError):
             client.connection.sendall(status)
         self.close(client)
@@ -285,6 +285,10 @@ class Zygote:
     def note(self, client: Client) -> str:
         """A file that says which process runs the job of a client: see koct/workflow/helpers.py."""
         return os.path.join(self.folder, f"{client.pid}.json")
+
+    def unnote(self, client: Client) -> None:
+        with contextlib.suppress(OSError):
+            os.remove(self.note(client))
 
 
 def _used(pid: int) -> float:
