@@ -196,7 +196,7 @@ def test_a_query_that_fails_forgets_no_job_and_a_cancelled_one_is_known_whoever_
 
     class Executor:
         next_seconds_between_status_checks = property()
-        run_job = report_job_error = None
+        run_job = report_job_error = format_job_exec = None
 
     plugin = SimpleNamespace(Executor=Executor, query_job_status=ask, get_submit_command=None, SubmittedJobInfo=None)
     step = SimpleNamespace(Executor=Executor, get_cpu_setting=None)
