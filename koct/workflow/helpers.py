@@ -38,9 +38,10 @@ def use(workflow: Any, gpu_problems: Iterable[str]) -> None:
     problems = sorted(gpu_problems)
 
     def with_helpers(self: Any) -> Any:
-        if not _wanted(workflow):
-            return schedule(self)
-        with Helpers(problems):
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError, AttributeError):  # no place for sockets, or another Snakemake
+                if _wanted(workflow):
+                    stack.enter_context(Helpers(problems))
             return schedule(self)
 
     def measured(self: Any, *given: Any, **others: Any) -> None:
@@ -54,7 +55,9 @@ def use(workflow: Any, gpu_problems: Iterable[str]) -> None:
 
 def _wanted(workflow: Any) -> bool:
     """Whether several jobs are about to run here, with the Python that runs Snakemake."""
-    if not workflow.local_exec or workflow.dryrun or workflow.touch or workflow.deployment_settings.deployment_method:
+    if sys.platform != "linux" or not workflow.local_exec:
+        return False
+    if workflow.dryrun or workflow.touch or workflow.deployment_settings.deployment_method:
         return False
     return sum(bool(job.rule.shellcmd) for job in workflow.dag.needrun_jobs()) >= FEWEST
 
@@ -65,6 +68,7 @@ class Helpers:
     def __init__(self, gpu_problems: list[str]):
         self.gpu_problems = gpu_problems
         self.kinds = ["cpu", "report"] + ["gpu"] * (bool(gpu_problems) and any(map(os.path.exists, NVIDIA)))
+        self.listeners: dict[str, socket.socket] = {}
         self.ended = False
 
     def __enter__(self) -> Helpers:
@@ -72,31 +76,29 @@ class Helpers:
         if len(self.folder) > LONGEST:
             os.rmdir(self.folder)
             self.folder = tempfile.mkdtemp(prefix="koct-", dir="/tmp")
+        try:
+            for kind in self.kinds:
+                self.listen(kind)
+            self.start()
+        except OSError:
+            self.close()
+            raise
         os.environ.update({VARIABLE: self.folder, GPU_PROBLEMS: os.pathsep.join(self.gpu_problems)})
-        self.listeners = {kind: self.listen(kind) for kind in self.kinds}
-        self.start()
         threading.Thread(target=self.watch, daemon=True).start()
         return self
 
-    def listen(self, kind: str) -> socket.socket:
+    def listen(self, kind: str) -> None:
         """Here, so that the first jobs find something to wait for, as do those behind a server that died."""
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(os.path.join(self.folder, kind))
-        listener.listen(1024)
-        return listener
+        self.listeners[kind] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listeners[kind].bind(os.path.join(self.folder, kind))
+        self.listeners[kind].listen(1024)
 
     def start(self) -> None:
         """In a session of its own: Ctrl-C is for the jobs' own processes."""
-        numbers = {kind: listener.fileno() for kind, listener in self.listeners.items()}
+        kinds = [f"{kind}={listener.fileno()}" for kind, listener in self.listeners.items()]
         self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "koct.workers.server",
-                self.folder,
-                *(f"{kind}={number}" for kind, number in numbers.items()),
-            ],
-            pass_fds=list(numbers.values()),
+            [sys.executable, "-m", "koct.workers.server", self.folder, *kinds],
+            pass_fds=[listener.fileno() for listener in self.listeners.values()],
             env={**os.environ, **ONE_THREAD},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
