@@ -16,6 +16,7 @@ import sysconfig
 import time
 from typing import Any
 
+from koct.failures import say
 from koct.workers import worker
 from koct.workers.client import GO, HUNG, INTERRUPT, LENGTH, READY, STATUS, identity
 from koct.workers.worker import Job
@@ -27,7 +28,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 MODULES["gpu"] = (*MODULES["cpu"], "torch", "triton")
 ALLOCATOR = "jemalloc_bg_thd"
-IDLE = 2.0  # seconds after which a worker ends that nobody uses: it holds memory of the GPU
+IDLE = 5.0  # seconds after which a worker ends that nobody uses: it holds memory of the GPU
 THREADED = 3  # exit status: an import has started a thread, which no fork would copy
 # Variables that differ between jobs, or between a job and its zygote, and that no import reads.
 UNREAD = {"_", "SHLVL", "PWD", "OLDPWD", "LINES", "COLUMNS", "TMPDIR", "TMP", "TEMPDIR", "TEMP"}
@@ -40,6 +41,7 @@ def serve(folder: str, kind: str, listener: socket.socket, learns: bool) -> None
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if threads() > 1:
+        say(f"koct: no zygote for {kind}: an import has started a thread")
         os._exit(THREADED)
     zygote = Zygote(folder, code, given, listener, learns and kind != "gpu")
     path = os.path.join(folder, kind)
@@ -165,8 +167,12 @@ class Zygote:
 
     def suits(self, job: Job) -> bool:
         """Whether a job would have imported just what is loaded here."""
-        same = job.identity == identity() and surroundings(job.environment) == surroundings(self.given)
-        return same and state() == self.code
+        mine, theirs = surroundings(self.given), surroundings(job.environment)
+        if job.identity == identity() and mine == theirs and state() == self.code:
+            return True
+        names = sorted(name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name))
+        say(f"koct: {job.argv[0]} runs by itself: {', '.join(names) or 'its version'} differs")
+        return False
 
     def drop(self, client: Client) -> None:
         """A client that has gone, or has to run its command by itself. Its worker, if it has one, ends."""

@@ -102,7 +102,7 @@ class Helpers:
             env={**os.environ, **ONE_THREAD},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=None if os.environ.get("KOCT_TRACEBACK") else subprocess.DEVNULL,
             start_new_session=True,
         )
 
