@@ -152,6 +152,8 @@ def forget() -> None:
         torch.manual_seed(torch.initial_seed())
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)  # give back what is free
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write(RESET_PEAK)
 

@@ -212,7 +212,7 @@ class Zygote:
         for file in client.files:
             os.close(file)
         client.files, client.received = [], b""
-        with open(self.note(client), "w") as note:
+        with contextlib.suppress(OSError), open(self.note(client), "w") as note:  # benchmarks alone read it
             json.dump({"pid": client.worker.pid, "used": _used(client.worker.pid) if found else 0.0}, note)
 
     def fork(self, client: Client, job: Job) -> Worker:
@@ -225,6 +225,8 @@ class Zygote:
                 for key in list(self.selector.get_map().values()):
                     if isinstance(key.fileobj, socket.socket):
                         key.fileobj.close()
+                    for file in key.data.files if isinstance(key.data, Client) and key.data is not client else ():
+                        os.close(file)
                 self.selector.close()
                 mine.close()
                 worker.work(theirs, job, self.loaded, self.given)
