@@ -336,11 +336,11 @@ def test_verbs_and_variables(monkeypatch):
     assert client.COMPUTING == cli.CONTINUED
     monkeypatch.setenv(client.GPU_PROBLEMS, "fanbeam")
     here, there = '{"source": "fanbeam"}', '{"source": "surrogate"}'
-    assert client._kind(["fit", "--spec", here]) == ("gpu", False)
-    assert client._kind(["fit", "--spec", here + '{"source": "my.py"}']) == ("gpu", True)
-    assert client._kind(["figure-recons", "--spec", here]) == ("gpu", True)
-    assert client._kind(["fit", "--spec", there]) == ("cpu", True)
-    assert client._kind(["figure-sweeps", "--spec", "{}"]) == ("report", True)
+    assert client._kinds(["fit", "--spec", here]) == (["gpu", "cpu"], False)
+    assert client._kinds(["fit", "--spec", here + '{"source": "my.py"}']) == (["gpu", "cpu"], True)
+    assert client._kinds(["figure-recons", "--spec", here]) == (["gpu", "report"], True)
+    assert client._kinds(["fit", "--spec", there]) == (["cpu"], True)
+    assert client._kinds(["figure-sweeps", "--spec", "{}"]) == (["report"], True)
     assert set(zygote.surroundings({"PATH": "x", "SHLVL": "1", "KOCT_DEVICE": "cpu"})) == {"PATH"}
 
 

@@ -33,9 +33,9 @@ def run(argv: list[str]) -> int | None:
         import _socket
     except ImportError:
         return None
-    kind, once = _kind(argv)
-    for name in (kind, "cpu") if kind == "gpu" else (kind,):
-        path = os.path.join(folder, name)
+    kinds, once = _kinds(argv)
+    for kind in kinds:
+        path = os.path.join(folder, kind)
         if os.path.exists(path):
             connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)  # type: ignore[attr-defined]
             try:
@@ -45,16 +45,17 @@ def run(argv: list[str]) -> int | None:
     return None
 
 
-def _kind(argv: list[str]) -> tuple[str, bool]:
-    """(kind, whether no other job may use the same process). Only speed depends on it.
+def _kinds(argv: list[str]) -> tuple[list[str], bool]:
+    """(kinds, the best first; whether no other job may use the same process). Only speed depends on the kind.
 
     A user's own Python file always gets a process of its own, and so does what draws: both may change what is global.
     """
     problems = filter(None, os.environ.get(GPU_PROBLEMS, "").split(os.pathsep))
     text = " ".join(argv)
+    kinds = ["cpu" if argv[0] in COMPUTING else "report"]
     if any(f'"source": "{problem}"' in text for problem in problems):
-        return "gpu", argv[0] not in COMPUTING or '.py"' in text
-    return "cpu" if argv[0] in COMPUTING else "report", True
+        return ["gpu", *kinds], argv[0] not in COMPUTING or '.py"' in text
+    return kinds, True
 
 
 def _request(argv: list[str], once: bool) -> bytes:
