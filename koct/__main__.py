@@ -2,11 +2,17 @@
 
 import gc
 import os
-import resource
+import sys
 
 gc.set_threshold(100_000)  # imports make many objects and no garbage
 
 try:
+    from koct.workers import client
+
+    status = client.run(sys.argv[1:])
+    if status is not None:
+        os._exit(status)
+
     from koct.cli import main
 
     status = main()
@@ -15,7 +21,7 @@ except KeyboardInterrupt:  # at the imports: `main` hears of any other
 
     status = ended(KeyboardInterrupt())
 if os.environ.get("RANK", "0") == "0":  # one of torchrun's processes speaks for all
-    from koct.failures import say
+    from koct.failures import say_peak_memory
 
-    say(f"koct: peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    say_peak_memory()
 os._exit(status)  # every file is closed: nothing is left that the interpreter would have to tear down

@@ -43,6 +43,13 @@ def say(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
+def say_peak_memory() -> None:
+    """The last line of a job's log."""
+    import resource
+
+    say(f"koct: peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+
+
 def flushed() -> OSError | None:
     """Write what waits in stdout; if it cannot be written, why, and then it is given up."""
     if sys.stdout is None:

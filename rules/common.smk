@@ -16,10 +16,12 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, limits, paths, queue, resources, site, stale, submissions, targets, terminal
+from koct.workflow import cluster, helpers, limits, paths, queue, resources, site, stale, submissions, targets, terminal
+from koct.workflow.config import read_words
 from koct.workflow.jobs import Jobs
 
 site.complete(config, workflow.config_settings.overwrite_config)
+read_words(config)
 if site.read():
     cluster.adapt(site.read(), logger)
     cluster.keep_finished(workflow, logger)
@@ -34,6 +36,8 @@ try:
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
+if jobs.workers:
+    helpers.use(workflow, jobs.gpu_problems)
 
 
 def asked_often(function):

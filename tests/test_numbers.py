@@ -36,7 +36,7 @@ OTHERS = {
         "docs/cluster.md": [
             ("Measured at H = 512:", "A problem or an architecture of your own"),
             "12.7 GiB, 100 iterations in 34 s. Their rRMSE of 0.04026",
-            "Each job takes about 3 s to start",
+            "A submission takes about 3 s to start",
         ],
         "docs/conditions.md": ["two minutes on two CPU cores"],
         "docs/curve.md": [("**What it costs**", "## When not to trust it"), "10,000 need 4.5 GiB"],

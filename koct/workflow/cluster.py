@@ -8,7 +8,8 @@
   failed the jobs are asked for again.
 - An error before a group is submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
 - Ctrl-C removes all jobs of the run, those included that are just being submitted.
-- On a node the plugin asks for the GPUs and cores of all jobs of a group at once; here a step gets what its job has.
+- On a node the plugin starts a Snakemake for each job of a group, with srun, and asks for the GPUs and cores of all at
+  once. Here one Snakemake runs them one after the other, and has workers for them (koct/workflow/helpers.py).
 - The queue is asked at least every 30 s, or three times slurm-init-seconds-before-status-checks; the plugin lets up to
   three minutes pass, which is longer than most of our jobs.
 - A failure is told in a few lines, and what runs and what waits whenever the plugin asks for it.
@@ -35,6 +36,7 @@ CONTINUE = "KOCT_CONTINUE"  # variable of the environment
 SHORTER = "nodes are down, drained or reserved"  # than what SLURM says
 PATIENCE = 600  # seconds after which a job that SLURM has forgotten, or preempted for good, is submitted again
 SUBMIT_AGAIN = 30  # seconds after a submission that SLURM did not take
+STEPS = "--executor slurm-jobstep --jobs 1"  # of the plugin's command
 SHORTEST = 5  # minutes of a submission: the first start on a node can take long
 
 
@@ -45,6 +47,7 @@ def adapt(site: Site, logger: Any) -> None:
     if plugin is None or step is None:
         return
     ask, run, submit = plugin.query_job_status, plugin.Executor.run_job, plugin.get_submit_command
+    command = plugin.Executor.format_job_exec
     wait, cores = plugin.Executor.next_seconds_between_status_checks, step.get_cpu_setting
     preempted: set[str] = set()
     unsubmitted: set[int] = set()
@@ -95,6 +98,7 @@ def adapt(site: Site, logger: Any) -> None:
 
     plugin.get_submit_command = lambda job, *given, **others: adapted(submit(job, *given, **others), job, site)
     plugin.set_gres_string = lambda job: gpu_option(job.resources, site)
+    plugin.Executor.format_job_exec = lambda self, job: together(command(self, job), job)
     plugin.Executor.get_account_arg = account
     plugin.Executor.run_job = run_job
     plugin.Executor.cancel_jobs = cancel_jobs
@@ -126,6 +130,15 @@ def _wait(executor: Any, seconds: int) -> None:
 def _widest(group: Any) -> int:
     """Cores of a group whose jobs run one after the other."""
     return max(job.threads for job in group.jobs)
+
+
+def together(command: str, job: Any) -> str:
+    """What a submission runs: of a group, one Snakemake that runs its jobs itself, instead of one for each of them."""
+    if not job.is_group() or any("mpi" in member.resources.keys() for member in job.jobs):  # noqa: SIM118
+        return command
+    if command.count(STEPS) != 1 or command.count("slurm-jobstep") != 1:  # a plugin, or an option of it, unknown here
+        return command
+    return command.replace(STEPS, f"--executor local --cores {_widest(job)}")
 
 
 def _members(job: Any) -> list[Any]:

@@ -33,6 +33,11 @@ class Top(Configured):
         "changing it runs nothing again, since the numbers agree to rounding",
         default="auto",
     )
+    workers: bool = option(
+        "whether helper processes that have loaded NumPy, or torch and the GPU, run the jobs; if not, every job loads "
+        "them by itself; the results are the same, and changing it runs nothing again",
+        default=True,
+    )
     longest_days: float = option(
         "the run does not start if one of its jobs would take more days than this by its cost, on one core or a GPU",
         default=30,
@@ -73,6 +78,13 @@ class Grid(Configured):
         "predict the curves of the networks that allow it, before any fit, from a pool of a seed of its own",
         default=True,
     )
+
+
+def read_words(config: dict[str, Any]) -> None:
+    """Of `--config KEY=false`, which Snakemake takes for text, make a truth value."""
+    for name, wanted in Top.options().items():
+        if wanted.kind is bool and config.get(name) in ("true", "false"):
+            config[name] = config[name] == "true"
 
 
 def read(config: Mapping[str, Any]) -> list[Sweep]:

@@ -42,6 +42,8 @@ class Jobs:
         self.paired, self.normed = shown.paired(self.study), shown.normed(self.study)
         self.held_out = shown.held_out(self.study)
         self.device = settings.get("device", "auto")
+        self.workers = settings.get("workers", True)
+        self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()
         self._files = cache(checksums)

@@ -168,6 +168,20 @@ def test_the_queue_in_words(lines, words):
     assert changes.in_words(lines) == words
 
 
+def test_one_snakemake_runs_the_jobs_of_a_group_but_for_those_of_several_nodes():
+    def group(**resources):
+        return SimpleNamespace(is_group=lambda: True, jobs=[SimpleNamespace(threads=1, resources=resources)])
+
+    command = f"python -m snakemake --cores all {changes.STEPS} --mode remote"
+    alone = SimpleNamespace(is_group=lambda: False)
+    one = "python -m snakemake --cores all --executor local --cores 1 --mode remote"
+    assert changes.together(command, group()) == one
+    assert changes.together(command, alone) == command
+    assert changes.together(command, group(mpi="srun")) == command
+    scripted = f"{command} --slurm-jobstep-pass-command-as-script"
+    assert changes.together(scripted, group()) == scripted
+
+
 def test_the_own_job_is_no_leftover(monkeypatch):
     name = "koct_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
     text = f"{name} 11 /here\n{name} 12 /here\nkoct_main 13 /here\nother 14 /here\n"
@@ -196,7 +210,7 @@ def test_a_query_that_fails_forgets_no_job_and_a_cancelled_one_is_known_whoever_
 
     class Executor:
         next_seconds_between_status_checks = property()
-        run_job = report_job_error = None
+        run_job = report_job_error = format_job_exec = None
 
     plugin = SimpleNamespace(Executor=Executor, query_job_status=ask, get_submit_command=None, SubmittedJobInfo=None)
     step = SimpleNamespace(Executor=Executor, get_cpu_setting=None)
