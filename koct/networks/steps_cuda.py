@@ -39,7 +39,7 @@ def possible(known: Known, x: torch.Tensor) -> bool:
     return x.dtype == torch.float32 and 1 < B <= MOST_BINS and R.outer.table(x.dtype, x.device).count > 0
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step"])  # or it would be compiled for steps 1, 16, 32, … as well
 def _filtered(
     x, w, matrix, z, chosen, counter, step, batch, V, B, PADDED: tl.constexpr, BORDER: tl.constexpr,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
@@ -63,7 +63,7 @@ def _filtered(
     tl.store(z + at, total, mask=(v < V)[:, None] & (bins < B)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step"])
 def _residual(
     z, y, images, losses, tiles, chosen, counter, step, batch, groups, V, B, H, height, MARGIN: tl.constexpr,
     NONNEGATIVE: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, SPLIT: tl.constexpr, UNROLL: tl.constexpr,
@@ -97,7 +97,7 @@ def _residual(
     tl.store(losses + step * tl.num_programs(0) * tl.num_programs(1) + program, loss)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step"])
 def _updated(
     own, others, x, w, matrix, one, two, biases, chosen, counter, step, scale, lr, new, new_square, eps,
     batch, groups, V, B, SOLVER: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,

@@ -13,6 +13,7 @@ on they would be off by 2e-4 bins at H = 512.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,9 +67,9 @@ def along_x_and_y(geometry: Scan) -> np.ndarray:
 def backprojection_tables(geometry: Scan, dtype: torch.dtype, device: torch.device) -> Tables:
     """The tables of a geometry for data of this precision."""
     g, (lines, swapped, every_pixel) = geometry, geometry.detector_lines()
-    counts = np.zeros(g.V) if every_pixel else _between(g, lines)
-    views = np.stack([*lines, swapped, np.full(g.V, g.view_weight), counts], axis=1)
-    return Tables(to_device(_tiles(g), dtype, device), to_device(views, torch.float64, device), int(counts.max()))
+    views = np.stack([*lines, swapped, np.full(g.V, g.view_weight)], axis=1)
+    count = 0 if every_pixel else _between(g, lines)
+    return Tables(to_device(_tiles(g), dtype, device), to_device(views, torch.float64, device), count)
 
 
 def _tiles(g: Scan) -> np.ndarray:
@@ -84,19 +85,17 @@ def _tiles(g: Scan) -> np.ndarray:
     return np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, g.V, 8)
 
 
-def _between(g: Scan, lines: np.ndarray) -> np.ndarray:
-    """(V,): the largest number of pixels of a line between the rays of two neighbouring bins of a view."""
+def _between(g: Scan, lines: np.ndarray) -> int:
+    """The largest number of pixels of a line between the rays of two neighbouring bins."""
     A, B, C, D = lines[:, :, None]
     bin, end = np.arange(-1, g.B) - (g.B - 1) / 2, (g.H - 1) / 2
-    step, next_step = A - bin * C, A - (bin + 1) * C
-    widest = np.zeros(g.V)
+    widest = 0.0
     for along in (-end, end):
-        here = (bin - along * (B - bin * D)) / step
-        there = (bin + 1 - along * (B - (bin + 1) * D)) / next_step
+        here = (bin - along * (B - bin * D)) / (A - bin * C)
+        there = (bin + 1 - along * (B - (bin + 1) * D)) / (A - (bin + 1) * C)
         near = (np.minimum(abs(here), abs(there)) < end + 3) | (here * there < 0)
-        widest = np.maximum(widest, np.where(near, abs(here - there), 0).max(axis=1))
-    counts = np.floor(widest + 2e-3) + 1
-    return np.maximum(counts, max(2, counts.max() - 1))  # of the kernel: it skips at most one
+        widest = max(widest, float(abs(here - there)[near].max(initial=0)))
+    return math.floor(widest + 2e-3) + 1
 
 
 @triton.jit
@@ -195,15 +194,15 @@ def _crossing(bin, along, A, B_, C, D, middle):
 
 @triton.jit
 def _between_rays(
-    images, segment, one, two, A, B_, C, D, H, LINES, CHUNK, BORDER: tl.constexpr, COUNT: tl.constexpr,
-    WIDTH: tl.constexpr, UNROLL: tl.constexpr,
+    images, segment, one, two, A, B_, C, D, H, LINES, CHUNK, COUNT: tl.constexpr, WIDTH: tl.constexpr,
+    UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Sums over the lines of a segment: of the pixels between two rays, and of the same times their distance to `one`.
 
-    At most COUNT pixels of a line are between the two. `one` comes first along a line.
+    At most COUNT pixels of a line are between the two. `one` comes first along a line. Images have a border of COUNT.
     """
     T: tl.constexpr = images.dtype.element_ty
-    middle, pitch = (H - 1) * 0.5, H + 2 * BORDER
+    middle, pitch = (H - 1) * 0.5, H + 2 * COUNT
     step, C_ = (A - one * C).to(T), C.to(T)
     total, shares = zeros(one.shape[0], WIDTH, T), zeros(one.shape[0], WIDTH, T)
     for chunk in range(0, LINES, CHUNK):
@@ -226,7 +225,7 @@ def _between_rays(
             distance = before + 1 - ray
             U = U_first + number * change + distance * C_
             distance *= step
-            here = at + spread(tl.minimum(tl.maximum(pixel, -BORDER), H) * WIDTH, WIDTH)  # or in the border
+            here = at + spread(tl.minimum(tl.maximum(pixel, -COUNT), H) * WIDTH, WIDTH)  # or in the border
             for n in tl.static_range(COUNT):
                 inverse = reciprocal(U)
                 weight = spread(tl.where(pixel + n <= end, inverse * inverse, 0.0), WIDTH)
@@ -255,16 +254,13 @@ def scatter(
     v, thread = tl.program_id(0), tl.arange(0, SEGMENTS * BLOCK)
     bins, segment = tl.program_id(1) * BLOCK + thread % BLOCK - 1, thread // BLOCK
     group = tl.program_id(2).to(tl.int64)
-    view = views + 7 * v
+    view = views + 6 * v
     A, B_, C, D = tl.load(view), tl.load(view + 1), tl.load(view + 2), tl.load(view + 3)
     swapped, scale = tl.load(view + 4).to(tl.int64), tl.load(view + 5).to(images.dtype.element_ty)
     rising, bin = A > 0, bins.to(tl.float64) - (B - 1) * 0.5
     one, two = tl.where(rising, bin, bin + 1), tl.where(rising, bin + 1, bin)
     images += (swapped * groups + group) * SEGMENTS * LINES * (H + 2 * COUNT) * WIDTH + COUNT * WIDTH + lanes(WIDTH)
-    if tl.load(view + 6) == COUNT:
-        sums = _between_rays(images, segment, one, two, A, B_, C, D, H, LINES, CHUNK, COUNT, COUNT, WIDTH, UNROLL)
-    else:  # one pixel less
-        sums = _between_rays(images, segment, one, two, A, B_, C, D, H, LINES, CHUNK, COUNT, COUNT - 1, WIDTH, UNROLL)
+    sums = _between_rays(images, segment, one, two, A, B_, C, D, H, LINES, CHUNK, COUNT, WIDTH, UNROLL)
     total, shares = summed(sums[0], SEGMENTS, BLOCK, WIDTH), summed(sums[1], SEGMENTS, BLOCK, WIDTH)
     shares = tl.where(rising, shares, total + shares)  # distances to the next bin, where that comes first
     bins = spread(tl.program_id(1) * BLOCK + tl.arange(0, BLOCK) - 1, WIDTH)
@@ -280,7 +276,7 @@ def _scatter_all(images, out, views, V, B, H, WIDTH: tl.constexpr, BLOCK: tl.con
     v, bins = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     group = tl.program_id(2).to(tl.int64)
     middle, bin = (H - 1) * 0.5, bins.to(tl.float64) - (B - 1) * 0.5
-    view = views + 7 * v
+    view = views + 6 * v
     A, B_, C, D = tl.load(view), tl.load(view + 1), tl.load(view + 2), tl.load(view + 3)
     swapped = tl.load(view + 4) > 0
     images += group * H * H * WIDTH + lanes(WIDTH)

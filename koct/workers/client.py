@@ -68,8 +68,8 @@ def _request(argv: list[str], once: bool) -> bytes:
 
 
 def identity() -> tuple[str, str, str]:
-    """What a client and its zygote must have in common besides the environment."""
-    return sys.executable, sys.version, PACKAGE
+    """What a client and its zygote must have in common besides the environment; python3 is also called python."""
+    return sys.prefix, sys.version, PACKAGE
 
 
 def _ask(connection, path, request):  # type: ignore[no-untyped-def]
