@@ -165,6 +165,7 @@ rule theory:
         "results/benchmarks/theory/{sweep}/{arch}.tsv"
     wildcard_constraints:
         sweep=jobs.predictions(cheap=True),
+    priority: 1  # it takes longer than a fit
     conda:
         "../envs/koct.yaml"
     params:

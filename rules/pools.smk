@@ -12,6 +12,7 @@ rule pool:
         "results/benchmarks/pools/{sweep}/seed{seed}.tsv"
     wildcard_constraints:
         sweep=jobs.cheap(resources.pool),
+    priority: 1  # many jobs wait for it
     conda:
         "../envs/koct.yaml"
     params:
@@ -45,6 +46,7 @@ rule known:
         "results/logs/known/{sweep}.log",
     benchmark:
         "results/benchmarks/known/{sweep}.tsv"
+    priority: 1  # many jobs wait for it
     conda:
         "../envs/koct.yaml"
     resources:
@@ -67,6 +69,7 @@ rule normal:
         "results/logs/normal/{sweep}.log",
     benchmark:
         "results/benchmarks/normal/{sweep}.tsv"
+    priority: 1  # many jobs wait for it
     conda:
         "../envs/koct.yaml"
     resources:
@@ -89,6 +92,7 @@ rule gram:
         "results/logs/grams/{sweep}/seed{seed}.log",
     benchmark:
         "results/benchmarks/grams/{sweep}/seed{seed}.tsv"
+    priority: 1  # many jobs wait for it
     group:
         of_large(jobs.seed_group)
     conda:

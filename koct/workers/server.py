@@ -29,8 +29,10 @@ class Server:
         return os.path.join(self.folder, name)
 
     def loop(self) -> None:
-        """Start a zygote when somebody wants something of its kind; the first kind is always wanted."""
-        self.start(next(iter(self.listeners)))
+        """Start the zygotes of jobs that compute, and any other when somebody wants something of its kind."""
+        for kind in self.listeners:
+            if kind != "report":
+                self.start(kind)
         while True:
             waiting = {listener: kind for kind, listener in self.listeners.items() if kind not in self.zygotes}
             watched: list[Any] = [0, *waiting]
