@@ -86,16 +86,21 @@ def _tiles(g: Scan) -> np.ndarray:
 
 
 def _between(g: Scan, lines: np.ndarray) -> int:
-    """The largest number of pixels of a line between the rays of two neighbouring bins."""
+    """The largest number of pixels of a line of the image between the rays of two neighbouring bins.
+
+    From a ray where it is U = 1 + across·C + along·D it takes U / (A − (bin + 1)·C) pixels to the next one.
+    """
     A, B, C, D = lines[:, :, None]
     bin, end = np.arange(-1, g.B) - (g.B - 1) / 2, (g.H - 1) / 2
-    widest = 0.0
-    for along in (-end, end):
-        here = (bin - along * (B - bin * D)) / (A - bin * C)
-        there = (bin + 1 - along * (B - (bin + 1) * D)) / (A - (bin + 1) * C)
-        near = (np.minimum(abs(here), abs(there)) < end + 3) | (here * there < 0)
-        widest = max(widest, float(abs(here - there)[near].max(initial=0)))
-    return math.floor(widest + 2e-3) + 1
+    step = A - bin * C
+    start, slope = bin / step, -(B - bin * D) / step
+    with np.errstate(divide="ignore", invalid="ignore"):  # rays along the other axis are inside on all lines or on none
+        enters, leaves = np.sort([(side - start) / slope for side in (-end - 3, end + 3)], axis=0)
+    first = np.where(np.isnan(enters), -end, np.clip(enters, -end, end))
+    last = np.where(np.isnan(leaves), end, np.clip(leaves, -end, end))
+    U = [1 + (start + along * slope) * C + along * D for along in (first, last)]
+    widest = np.where(first <= last, np.maximum(*U) / abs(A - (bin + 1) * C), 0)
+    return math.floor(float(widest.max()) + 2e-3) + 1
 
 
 @triton.jit
