@@ -53,7 +53,7 @@ OTHERS = {
         ],
     },
     "tried once, not kept": {
-        "docs/guarantees.md": [("Gradient descent of KO can amplify that", "it is below 0.12 %")],
+        "docs/guarantees.md": [("Gradient descent of KO can amplify that", "- A pool or fit above")],
         "docs/modalities.md": [
             ("then comes out with 1.6 %", "with the 6.)"),
             "(8.1e-4 against",
