@@ -49,8 +49,9 @@ class Tables:
 
     `tiles` (tiles, V, 8) has, of the centre of a tile, its place on the detector as a bin and a share of one, the
     distance U, how U and how U times the place change with a step along x and along y, and what a view stands for in
-    radians. `views` (V, 5) has such changes from the isocentre on, and what a view stands for, in float64. `count` are
-    the pixels of a line that can touch a bin; it is 0 if all of them have to be visited.
+    radians. `views` (V, 6) has A, B, C, D and whether the axes are swapped (see `Scan.detector_lines`), and what a view
+    stands for, in float64. `count` are the pixels of a line that can be between the rays of neighbouring bins; it is 0
+    if all pixels have to be visited.
     """
 
     tiles: torch.Tensor

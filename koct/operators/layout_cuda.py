@@ -143,12 +143,13 @@ def _both_ways(
 ):
     _tile, i, j = tile_of(H, ROWS, COLUMNS)
     group, pitch = tl.program_id(1).to(tl.int64), H + 2 * border
+    size = tl.full([], 1, tl.int64) * height * pitch * WIDTH  # of a group; all groups may have more than 2³¹ pixels
     image = group * WIDTH + lanes(WIDTH)
     inside = spread((i < H) & (j < H), WIDTH) & (image < batch)
     values = tl.load(images + image * H * H + spread(i * H + j, WIDTH), mask=inside, other=0.0)
-    out += group * height * pitch * WIDTH + lanes(WIDTH)
+    out += group * size + lanes(WIDTH)
     tl.store(out + spread(((top + i) * pitch + border + j) * WIDTH, WIDTH), values, mask=inside)
-    turned = out + height * pitch * WIDTH * groups
+    turned = out + size * groups
     tl.store(turned + spread(((top + j) * pitch + border + i) * WIDTH, WIDTH), values, mask=inside)
 
 

@@ -43,8 +43,8 @@ class Rays:
     """`Scan.samples` as kernels read it, and where the adjoint looks for rays.
 
     `rays` is (5, V·B). `views` (V, 8) has how the place of a pixel on the detector changes (see `Scan.detector_lines`,
-    but along x and y), whether rays run along x, how far from that place rays can touch the pixel, in bins, and how
-    many do. `nearest` are the most samples of a ray that can touch a pixel, and `reach` is how far they are apart.
+    but along x and y), whether rays run along x, how far from that place rays can touch the pixel, in bins, how many
+    do, and a zero. `nearest` are the most samples of a ray that can touch a pixel.
     """
 
     rays: torch.Tensor
