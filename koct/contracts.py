@@ -93,6 +93,8 @@ class Problem(Configured, ABC):
 
     device: ClassVar[Literal["cpu", "auto"]] = "cpu"  # auto: its jobs take the GPU if there is one
     nonnegative: ClassVar[bool] = False  # networks then end in a ReLU
+    nonnegative_images: ClassVar[bool] = False  # no image has a negative pixel, whatever networks end in
+    same_held_out: ClassVar[bool] = False  # validation and test pairs are the same for every seed
     validation_metric: ClassVar[str] = "mse"  # the error on the validation pairs that chooses λ: a file of koct/metrics
     interpolates: ClassVar[bool] = False  # whether the last known layer is a `Backprojector`, with two taps per view
     complex_samples: ClassVar[bool] = False  # whether the last axis of x is real and imaginary part of a measurement
@@ -147,6 +149,23 @@ class Problem(Configured, ABC):
         A `ComplexDiagonal` has one weight for the real and the imaginary part of a measurement.
         """
         return ()
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        """The operator A with x ≈ A y, as far as it is known, a `koct.operators.algebra.Operator`; None: unknown.
+
+        What needs no training samples is made of it: least squares and total variation.
+        """
+        return None
+
+    def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
+        """Operators that reconstruct without samples, by strength of their smoothing; None is without.
+
+        The validation pairs choose one of them. By default the known layers one after the other, if there are any.
+        """
+        from koct.operators.chain import product
+
+        layers = self.layers(shared)
+        return {None: product([layer.operator for layer in layers])} if layers else {}
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         """RᵀR, dense, for the product R of all layers behind the weights; None: multiply R out, column by column.
@@ -253,6 +272,7 @@ class Architecture(Configured, ABC):
     colour: ClassVar[str] = ""  # of its curve; the next of a palette if empty
     marker: ClassVar[str] = ""
 
+    trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0
     launch: ClassVar[Literal["process", "torchrun"]] = "process"
     requires_cell: ClassVar[str] = ""  # another architecture whose fit of the same sweep, N and seed it reads
 
