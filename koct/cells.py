@@ -77,7 +77,7 @@ class Data(Training):
 
     @cached_property
     def gram(self) -> Array | None:  # type: ignore[override]
-        if "gram" not in self.inputs:
+        if "gram" not in self.inputs or self.cell.problem.x_size < self.N:
             return None
         matrix = read_matrix(self.inputs["gram"], self.cell.problem, layers=False, pool=self.pool)
         return self.device.put(np.array(matrix[: self.N, : self.N]))
@@ -303,8 +303,12 @@ def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:
 
 
 def write_gram(problem: Problem, pool: str, path: str, spec: Mapping[str, Any] | None = None) -> None:
-    """Write the Gram matrix of a pool's training measurements; every cell uses a corner of it."""
+    """Write the Gram matrix of a pool's training measurements; every cell uses a corner of it.
+
+    Cells with more samples than measurements use none of it: it ends there.
+    """
     spec = spec or {"problem": encode_problem(problem, layers=False)}
     place = device.choose() if problem.device == "auto" else device.CPU
-    matrix = gram_matrix(place.put(Pool(pool, problem, spec.get("seed")).x("train")))
+    pairs = Pool(pool, problem, spec.get("seed"))
+    matrix = gram_matrix(place.put(pairs.x("train", min(pairs.count["train"], problem.x_size))))
     write_array(path, to_numpy(matrix), Stamp(spec, made_from(pool)))

@@ -79,9 +79,8 @@ def test_the_matrix_from_basis_images_is_the_operator(geometry, device):
 def test_gradients(device):
     for A in [*operators(FanBeam(5, 4, 6)).values(), *stored(5, 4).values()]:
         x = random((2, *A.domain), torch.float64, device).requires_grad_()
-        # the adjoint of the projector on the GPU adds in no fixed order
-        assert torch.autograd.gradcheck(A, x, nondet_tol=1e-12)
-        assert torch.autograd.gradgradcheck(lambda x, A=A: (A(x) ** 2).sum(), x, nondet_tol=1e-12)
+        assert torch.autograd.gradcheck(A, x)
+        assert torch.autograd.gradgradcheck(lambda x, A=A: (A(x) ** 2).sum(), x)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -213,6 +212,30 @@ def test_cpu_and_gpu_agree(geometry):
         for operator, batch in ((A, x), (A.T, y)):
             here, there = operator(batch), operator(batch.cuda()).cpu()
             assert float((here - there).norm()) <= 1e-5 * float(here.norm()), name
+            assert float((here - there).abs().max()) <= 1e-4 * float(here.abs().max()), name
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: no batches side by side")
+@pytest.mark.parametrize(
+    "geometry",
+    [*GEOMETRIES, FanBeam(128, 60, 128), FanBeam(256, 90, 256), ParallelBeam(128, 60, 128), ParallelBeam(65, 31, 70)],
+    ids=str,
+)
+def test_no_pixel_of_any_batch_is_off(geometry):
+    """A norm hides a pixel, and how a kernel is compiled depends on the size of the batch.
+
+    In float32 places are known to 1e-5 pixels; a ray that meets the measurement of its neighbour is off by 4e-3.
+    """
+    named = {"back": Backprojector(geometry), "exact": Projector(geometry)}
+    if isinstance(geometry, FanBeam):
+        named["printed"] = Projector(geometry, "printed")
+    for name, A in named.items():
+        for operator in (A, A.T):
+            x = random((33, *operator.domain), torch.float64, "cuda")
+            expected = operator(x)
+            for batch in range(1, 34):
+                off = (operator(x[:batch].float()).double() - expected[:batch]).abs().max()
+                assert float(off) <= 1e-4 * float(expected[:batch].abs().max()), (name, operator, batch)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: nothing to repeat")

@@ -1,4 +1,4 @@
-"""FC, the fully connected network: ŷ = M x with one dense learned matrix, fitted and applied in dual form."""
+"""FC, the fully connected network: ŷ = M x with one dense learned matrix, which is never built."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ class FC(Architecture):
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """The ridge solution for each λ: argmin_M Σ_n ‖M x_n − y_n‖² + λ‖M‖².
 
-        Its dual is D = (XXᵀ + λI)⁻¹; one eigendecomposition of the N×N Gram matrix, all in float64, serves every λ.
+        One eigendecomposition in float64 serves every λ: of the N×N Gram matrix XXᵀ (dual form) or, where there are
+        more samples than measurements, of XᵀX (primal form).
         """
         from koct.arrays import eigh, gram_matrix
 
-        values, vectors = eigh(gram_matrix(data.x) if data.gram is None else data.gram)
+        if is_primal(data.x):
+            values, vectors = eigh(gram_matrix(data.x.T))
+        else:
+            values, vectors = eigh(gram_matrix(data.x) if data.gram is None else data.gram)
         values = values.clip(min=0)  # rounding leaves tiny negative ones
         for lam in data.lambdas:
             yield lam, FCNetwork(vectors, 1 / (values + lam), data)
@@ -45,13 +49,20 @@ class FC(Architecture):
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core of a Neoverse N1: N = 2,048 at H = 512 takes 48 s and 4.3 GB."""
-        n, pairs = work.N, work.N * (work.x_size + work.y_size)
-        operations = 7.7 * n**3 + 1.54 * n * work.y_size * work.sizes.held_out * work.lambdas
+        n, pairs = min(work.N, work.x_size), work.N * (work.x_size + work.y_size)
+        operations = 7.7 * n**3 + 1.54 * work.N * work.y_size * work.sizes.held_out * work.lambdas
+        operations += (work.N - n) * n**2  # the matrix XᵀX, beside what a Gram matrix of n samples takes
         return Cost(operations, 6 * pairs + 32 * n**2, 4 * pairs + 32 * n**2)
 
 
+def is_primal(x: Array) -> bool:
+    """Whether the smaller matrix is that between measurements, XᵀX, and not that between samples."""
+    samples, measurements = x.shape
+    return samples > measurements
+
+
 class FCNetwork(Network):
-    """M = Yᵀ D X for the training pairs X (N, x size), Y (N, y size): the matrix itself is never built.
+    """M = Yᵀ D X, or in primal form Yᵀ X D, for the training pairs X (N, x size), Y (N, y size).
 
     D = vectors · diag(scale) · vectorsᵀ; where images cannot be negative, predictions are cut off at zero.
     """
@@ -59,6 +70,7 @@ class FCNetwork(Network):
     def __init__(self, vectors: Array, scale: Array, data: Training):
         self.vectors, self.scale = vectors, scale
         self.x, self.y = data.x, data.y
+        self.primal = is_primal(data.x)
         self.nonnegative = data.nonnegative
 
     @property
@@ -67,9 +79,12 @@ class FCNetwork(Network):
         return self.y.shape[1] * self.x.shape[1]
 
     def predict(self, x: Array) -> Array:
+        from koct.arrays import double
         from koct.networks.linalg import product
 
-        dual = ((product(x, self.x.T) @ self.vectors) * self.scale) @ self.vectors.T
+        shares = double(x) if self.primal else product(x, self.x.T)
+        shares = ((shares @ self.vectors) * self.scale) @ self.vectors.T
+        dual = product(shares, self.x.T) if self.primal else shares
         image = product(dual, self.y)
         return image.clip(min=0) if self.nonnegative else image
 

@@ -147,9 +147,12 @@ def _project_transposed(
     total, more = zeros(ROWS * COLUMNS, WIDTH, T), zeros(ROWS * COLUMNS, WIDTH, T)
     for v in range(V):
         view = views + 8 * v
-        U = 1 + x * tl.load(view + 2) + y * tl.load(view + 3)
-        place = (x * tl.load(view) + y * tl.load(view + 1)) * reciprocal(U) + (B - 1) * 0.5
-        first = tl.ceil(place - tl.load(view + 5)).to(tl.int32)
+        # `first` is computed twice, once for the rays and once for their measurements, which other threads hold. So
+        # every rounding is written down: of x·a + y·b a compiler would round one product or the other as it likes, and
+        # a ray would meet the measurement of its neighbour where the place is close to a whole number.
+        U = tl.fma(y, tl.load(view + 3), tl.fma(x, tl.load(view + 2), 1.0))
+        place = tl.fma(tl.fma(x, tl.load(view), y * tl.load(view + 1)), reciprocal(U), (B - 1) * 0.5)
+        first = tl.maximum(tl.ceil(place - tl.load(view + 5)), 0.0).to(tl.int32)
         for n in range(tl.load(view + 6).to(tl.int32)):
             bin = first + n
             exists = (bin >= 0) & (bin < B)

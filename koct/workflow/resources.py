@@ -41,7 +41,8 @@ def normal(sweep: Sweep) -> Cost:
 
 def gram(sweep: Sweep) -> Cost:
     """Two copies of the measurements, one in blocks of float64, and the matrix."""
-    size, train = sweep.problem.x_size, sweep.sizes_in_pairs.train
+    size = sweep.problem.x_size
+    train = min(sweep.sizes_in_pairs.train, size)
     return Cost(0.625 * train**2 * size, 8 * train * size + 24 * train**2, 4 * train * (size + sweep.problem.y_size))
 
 
@@ -57,7 +58,8 @@ def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
     dense = work.x_size * work.y_size if isinstance(arch, TorchrunArchitecture) else 0  # one that may fit no memory
     operations = 1e11 + (40 + held_out) * dense
     operations += held_out * (work.layers.operations + 4 * N * (work.x_size + work.y_size))
-    return Cost(operations, 12 * pairs + 32 * N**2, 8 * pairs + 32 * N**2)
+    matrix = 32 * min(N, work.x_size) ** 2
+    return Cost(operations, 12 * pairs + matrix, 8 * pairs + matrix)
 
 
 def theory(sweep: Sweep, arch: Architecture) -> Cost:
