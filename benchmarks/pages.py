@@ -1,0 +1,195 @@
+"""Write the tables of README and docs from results/reference, between marks that name them.
+
+python benchmarks/pages.py            # writes them
+python benchmarks/pages.py --check    # says which are out of date, and fails if any is
+"""
+
+import argparse
+import json
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "results/reference"
+MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+NAMES = {
+    "untrained": "known chain, untrained",
+    "fbp": "FBP",
+    "nnls": "non-negative least squares",
+    "tv": "total variation",
+    "ko": "KO",
+    "fc": "FC",
+}
+
+
+@cache
+def table(study, name):
+    """Return a Parquet file of a reference."""
+    return pd.read_parquet(REFERENCE / ("" if study == "full" else study) / f"{name}.parquet")
+
+
+def errors(study, sweep):
+    """Return {arch: {N: mean error}} of a sweep; what needs no sample has N = 0."""
+    rows = table(study, "curves")
+    rows = rows[rows["sweep"] == sweep]
+    return {arch: dict(zip(of["N"], of["error_mean"], strict=True)) for arch, of in rows.groupby("arch", sort=False)}
+
+
+def grid(study, sweep, scale=1e4):
+    """Return the rows of a sweep: what needs no sample first, then the error of every network at every N."""
+    means = errors(study, sweep)
+    sizes = sorted({N for curve in means.values() for N in curve if N})
+    best = {N: min(curve[N] for curve in means.values() if N in curve) for N in sizes}
+    yield "| | N = 0 | " + " | ".join(f"{N:,}" for N in sizes) + " |"
+    yield "|---" * (len(sizes) + 2) + "|"
+    for arch, curve in means.items():
+        cells = [f"`{arch}`", digits(curve[0] * scale) if 0 in curve else ""]
+        cells += [bold(digits(curve[N] * scale), curve[N] == best[N]) if N in curve else "" for N in sizes]
+        yield f"| {' | '.join(cells)} |"
+
+
+def calibration():
+    rows = table("full", "calibration").set_index(["sweep", "arch"])
+    yield "| sweep | floor, KO | σ, KO | floor, FC | σ, FC |"
+    yield "|---|---|---|---|---|"
+    for sweep in CONFIG["studies"]["full"]:
+        values = [f"{rows.loc[(sweep, arch), key]:.2e}" for arch in ("ko", "fc") for key in ("floor", "sigma")]
+        yield f"| `{sweep}` | {' | '.join(values)} |"
+
+
+def no_sample():
+    """The errors of what needs no sample beside those of the two networks, in every sweep of `full`."""
+    yield "| sweep | known chain, untrained | FBP | NNLS | TV | KO, fewest and most samples | FC |"
+    yield "|---|---|---|---|---|---|---|"
+    for sweep in CONFIG["studies"]["full"]:
+        means = errors("full", sweep)
+        cells = [power(means[arch][0]) for arch in ("untrained", "fbp", "nnls", "tv")]
+        for arch in ("ko", "fc"):
+            first, last = min(means[arch]), max(means[arch])
+            cells.append(f"{power(means[arch][first])}, {power(means[arch][last])}")
+        yield f"| `{sweep}` | {' | '.join(cells)} |"
+
+
+def crossings(study):
+    """From which N on each network is below what needs no sample, and FC below KO."""
+    rows = table(study, "crossings")
+    versus = [name for name in NAMES if name in set(rows["versus"])]
+    yield "| sweep | network | " + " | ".join(f"below {NAMES[name]} from" for name in versus) + " |"
+    yield "|---" * (len(versus) + 2) + "|"
+    for (sweep, arch), of in rows.groupby(["sweep", "arch"], sort=False):
+        of = of.set_index("versus")
+        cells = [since(of.loc[name]) if name in of.index else "" for name in versus]
+        yield f"| `{sweep}` | `{arch}` | {' | '.join(cells)} |"
+
+
+def since(row):
+    """N with its interval, or never."""
+    if pd.isna(row["N"]):
+        return f"not up to {row['upto']:,}"
+    low, high = (None if pd.isna(row[key]) else f"{row[key]:,.0f}" for key in ("N_low", "N_high"))
+    interval = f" ({low} to {high})" if low and high else f" ({low} or more)" if low else ""
+    return f"{row['N']:,.0f}{interval if low != high else ''}"
+
+
+def dose():
+    """The errors of every condition, times 1,000."""
+    sweeps = CONFIG["studies"]["dose"]
+    archs = [arch for arch in errors("dose", sweeps[0])]
+    free = [arch for arch in archs if 0 in errors("dose", sweeps[0])[arch]]
+    trained = [arch for arch in archs if arch not in free]
+    yield (
+        "| conditions | "
+        + " | ".join([*(f"`{arch}`" for arch in free), *(f"`{arch}`, N = 4, 64, 1,024" for arch in trained)])
+        + " |"
+    )
+    yield "|---" * (1 + len(archs)) + "|"
+    for sweep in sweeps:
+        means, entry = errors("dose", sweep), CONFIG["sweeps"][sweep]
+        cells = [
+            "no noise"
+            if sweep == "no-noise"
+            else f"arc {entry['arc']}°"
+            if entry.get("arc")
+            else f"{entry['photons']:,.0f} photons"
+        ]
+        cells += [digits(means[arch][0] * 1e3) for arch in free]
+        cells += [", ".join(digits(means[arch][N] * 1e3) for N in (4, 64, 1024)) for arch in trained]
+        yield f"| {' | '.join(cells)} |"
+
+
+def pairs():
+    """The pairs of networks of which one contains the other, at the smallest and the largest N."""
+    sweeps = json.loads((REFERENCE / "ladder/ladder.json").read_text(encoding="utf-8"))["sweeps"]
+    yield "| sweep | N | contained | contains it | error, contained | contains it | ratio (90 %) | verdict |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for sweep, of in sweeps.items():
+        for pair in of["pairs"]:
+            points = pair["N"]
+            for point in (points[0], points[-1]):
+                yield (
+                    f"| `{sweep}` | {point['N']:,} | `{pair['contained']}` | `{pair['container']}` | "
+                    f"{digits(point['contained'] * 1e4)} | {digits(point['container'] * 1e4)} | "
+                    f"{point['ratio']:.3f} ({point['low']:.3f} to {point['high']:.3f}) | **{point['verdict']}** |"
+                )
+
+
+def digits(value):
+    """Three of them: 9.90, 30.2, 349."""
+    return f"{value:#.3g}".removesuffix(".") if value >= 1e-3 else f"{value:.1e}"
+
+
+def power(value):
+    """3.4e-3"""
+    return f"{value:.1e}".replace("e-0", "e-")
+
+
+def bold(text, yes):
+    return f"**{text}**" if yes else text
+
+
+TABLES = {
+    "calibration": calibration,
+    "no-sample": no_sample,
+    "crossings": lambda: crossings("crossing"),
+    "dose": dose,
+    "pairs": pairs,
+    "ladder-128": lambda: grid("ladder", "H128-ladder"),
+    "ladder-256": lambda: grid("ladder", "H256-ladder"),
+    "mri": lambda: grid("modalities", "mri"),
+    "deblur": lambda: grid("modalities", "deblur"),
+}
+
+
+def pages():
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def written(text):
+    """Return a page with all of its tables made anew."""
+    return MARK.sub(lambda mark: mark[1] + "\n".join(TABLES[mark[2]]()) + "\n" + mark[3], text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check, old = parser.parse_args().check, []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        new = written(text)
+        if new != text:
+            old.append(page.relative_to(ROOT).as_posix())
+            if not check:
+                page.write_text(new, encoding="utf-8")
+    if old:
+        print(("out of date: " if check else "written: ") + ", ".join(old))
+    sys.exit(bool(old) and check)
+
+
+if __name__ == "__main__":
+    main()
