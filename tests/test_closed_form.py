@@ -196,6 +196,16 @@ def test_data_are_not_projections_of_their_images(problem):
     np.testing.assert_allclose(x, A(crime.decode(stored)), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("H", "V", "percent"), [(128, 60, 1.2), (256, 90, 0.6)])
+def test_how_far_the_projector_is_from_the_data(H, V, percent):
+    """As docs/conditions.md says, for the test images of the studies."""
+    problem = FanBeamProblem(H=H, V=V, B=H, rays="analytic")
+    chunks = list(problem.pairs(1, Sizes(train=1, val=1, test=50)))[2:]
+    x, stored = (np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2))
+    away = problem.projector()(problem.decode(stored)) - x
+    assert 100 * np.linalg.norm(away) / np.linalg.norm(x) == pytest.approx(percent, abs=0.05)
+
+
 @pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
 def test_phantoms_are_those_of_exact_rays_with_limited_amplitudes(problem):
     (_, stored), (_, same) = drawn(problem), drawn(changed(problem, rays="exact"))
