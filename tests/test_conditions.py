@@ -164,6 +164,9 @@ SENTENCES = {
     "none": ({"angles": []}, "must have at least 1 value"),
     "all": ({"truncation": 0.99}, "truncation = 0.99 leaves none of the 32 bins; take less"),
     "too much": ({"truncation": 1.5}, "truncation = 1.5 must be at most 1"),
+    "bin_rays": ({"bin_rays": 4}, "bin_rays = 4 changes nothing without rays = 'analytic'; set that, or leave it out"),
+    "no rays": ({"rays": "analytic", "bin_rays": 0}, "bin_rays = 0 must be at least 1"),
+    "other rays": ({"rays": "sampled"}, "rays = 'sampled' must be one of"),
     "too little": ({"truncation": 0.01}, "truncation = 0.01 is less than half a bin at each end of 32"),
 }
 
@@ -171,9 +174,7 @@ SENTENCES = {
 @pytest.mark.parametrize(("options", "message"), SENTENCES.values(), ids=SENTENCES)
 @pytest.mark.parametrize("name", ["fanbeam", "parallelbeam"])
 def test_what_does_not_go_together_is_one_sentence(name, options, message):
-    entry = {**SMALL_FANBEAM["sweeps"]["F32"], "problem": name, **options}
-    if name == "parallelbeam":
-        del entry["rays"]
+    entry = {**SMALL_FANBEAM["sweeps"]["F32"], "problem": name, "rays": "exact", **options}
     config = {**SMALL_FANBEAM, "sweeps": {"F32": entry}, "studies": {"small": ["F32"]}}
     with pytest.raises(KoctError, match=re.escape(message)) as error:
         read(config)

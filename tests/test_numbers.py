@@ -21,6 +21,7 @@ OTHERS = {
             ("The error is 0.0332 with", "may indeed be out of reach"),
             ("| Gaussian x with a decaying", "| all nine FC curves"),  # as limits in test_spectral and test_curve_docs
         ],
+        "docs/conditions.md": [("it differs from their data by 1.2 %", "at 256 (90 views)")],  # test_closed_form.py
         "docs/cluster.md": [  # test_requests.py, tests/slurm
             ("For the fan-beam sweeps, with a GPU:", "Of the memory, 3 GB"),
             "1,000 cheap cells are 26 submissions",
@@ -73,6 +74,9 @@ OTHERS = {
             "within less than 360°",
             "with B = 100 makes",
             "bins are 0.667 mm wide",
+            "clipped at 1.5",
+            ("the fan beam has θ = β + γ and s = 1000 mm", "`bin_rays: 4` averages"),
+            ("by min(1, 1.5 / their sum)", "wherever its ellipses overlap"),
             "rRMSE²_peak times 10³, the samples for an error of 5·10⁻³",
         ],
         "docs/curve.md": [

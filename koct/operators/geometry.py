@@ -77,6 +77,14 @@ class Scan(ABC):
     def cosines(self) -> np.ndarray:
         """(B,): the cosines of `fan_angles`."""
 
+    @abstractmethod
+    def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """The rays as lines: angles (V, B·per_bin) and distances from the isocentre (B·per_bin,), in mm.
+
+        A line of angle θ and distance s has the points with x cos θ + y sin θ = s. The rays of a bin meet the centres
+        of its `per_bin` equal parts.
+        """
+
     @property
     @abstractmethod
     def mirrored(self) -> bool:
@@ -228,6 +236,10 @@ class FanBeam(Scan):
     def cosines(self) -> np.ndarray:
         return self.source_detector / np.hypot(self.source_detector, self.bins)
 
+    def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        fan_angles = np.arctan2(_parts(self.bins, self.bin, per_bin), self.source_detector)
+        return self.angles[:, None] + fan_angles, self.source_isocentre * np.sin(fan_angles)
+
     @property
     def mirrored(self) -> bool:
         return self.degrees is None and self.span == math.pi
@@ -320,6 +332,10 @@ class ParallelBeam(Scan):
     def cosines(self) -> np.ndarray:
         return np.ones(self.B)
 
+    def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        distances = _parts(self.bins, self.bin, per_bin)
+        return np.broadcast_to(self.angles[:, None], (self.V, len(distances))), distances
+
     @property
     def mirrored(self) -> bool:
         return False
@@ -345,3 +361,8 @@ class ParallelBeam(Scan):
         (A, B, _, _), swapped = self._axes()
         scale = self.pixel / self.bin
         return np.stack([A * scale, B * scale, np.zeros(self.V), np.zeros(self.V)]), swapped, False
+
+
+def _parts(centres: np.ndarray, width: float, count: int) -> np.ndarray:
+    """Return the centres of the `count` equal parts of every bin."""
+    return (centres[:, None] + ((np.arange(count) + 0.5) / count - 0.5) * width).ravel()

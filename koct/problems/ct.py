@@ -22,8 +22,13 @@ MOST_ELLIPSES = 6
 CHUNK = 32  # phantoms projected together
 WATER = 0.02  # attenuation of water per mm at about 65 keV
 SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
+CHORD = 60.0  # of one ray and one ellipse
 TAP = 25.6  # of one pixel's linear interpolation in one view
 NOISE = 5000.0  # of the noise of one measurement
+ANALYTIC = (
+    "`analytic` takes those of the ellipses in closed form, and images that are averages over pixels; there is no clip "
+    "at 1.5: it multiplies the amplitudes of a phantom by min(1, 1.5 / their sum)"
+)
 
 
 class CTProblem(Problem, ABC):
@@ -56,6 +61,17 @@ class CTProblem(Problem, ABC):
         minimum=0,
         maximum=1,
     )
+    bin_rays: int = option(
+        "of `rays: analytic`: rays over which the measurement of a bin is averaged, equally spaced across its width; "
+        "1 is the ray through its centre",
+        default=1,
+        minimum=1,
+    )
+
+    @property
+    @abstractmethod
+    def analytic(self) -> bool:
+        """Whether line integrals and images are computed from the ellipses in closed form: `rays: analytic`."""
 
     @property
     def x_shape(self) -> tuple[int, int]:
@@ -75,6 +91,7 @@ class CTProblem(Problem, ABC):
             self.arc is not None and f"arc {self.arc:g}°",
             self.angles is not None and "own angles",
             self.truncation and f"{self.truncation:.3g} of the detector truncated",
+            self.bin_rays > 1 and f"{self.bin_rays} rays per bin",
         ]
         return "".join(f", {words}" for words in said if words)
 
@@ -83,6 +100,7 @@ class CTProblem(Problem, ABC):
         """A `koct.operators.geometry.Scan`."""
 
     def projector(self) -> Any:
+        """The forward projection of images: what made the data, unless they are `analytic`."""
         from koct.operators.fanbeam import Projector
 
         return Projector(self.geometry())
@@ -112,6 +130,8 @@ class CTProblem(Problem, ABC):
                 f"truncation = {self.truncation:g} is less than half a bin at each end of {self.B}; "
                 f"take at least {1 / self.B:.2g}, or 0"
             )
+        if self.bin_rays > 1 and not self.analytic:
+            yield f"bin_rays = {self.bin_rays} changes nothing without rays = 'analytic'; set that, or leave it out"
 
     def _check_angles(self, angles: tuple[float, ...]) -> Iterable[str]:
         if self.arc is not None:
@@ -126,8 +146,7 @@ class CTProblem(Problem, ABC):
         import numpy as np
 
         from koct import device
-        from koct.arrays import to_numpy
-        from koct.problems.phantoms import pack
+        from koct.problems.phantoms import limited, pack
         from koct.streams import TorchStream
 
         place = device.choose()
@@ -140,9 +159,20 @@ class CTProblem(Problem, ABC):
             for first in range(0, held, CHUNK):
                 count = min(CHUNK, held - first)
                 ellipses = np.stack([pack(draw(stream), MOST_ELLIPSES) for _ in range(count)])
-                x = to_numpy(A(place.put(self.decode(ellipses))))
-                yield part, self.measured(x, number, first), ellipses
+                if self.analytic:
+                    ellipses = limited(ellipses)
+                yield part, self.measured(self._line_integrals(ellipses, A, place), number, first), ellipses
             print(f"{part}: {held} phantoms", flush=True)
+
+    def _line_integrals(self, ellipses: np.ndarray, A: Any, place: Any) -> np.ndarray:
+        """Return sinograms (n, V, B) of phantoms without noise: in closed form, or by A on the device."""
+        if self.analytic:
+            from koct.problems.closed_form import line_integrals
+
+            return line_integrals(ellipses, self.geometry(), self.bin_rays, "float32")
+        from koct.arrays import to_numpy
+
+        return to_numpy(A(place.put(self.decode(ellipses))))
 
     def measured(self, x: np.ndarray, stream: int, first: int) -> np.ndarray:
         """What the detector makes of line integrals (n, V, B), in the unit of the image times mm.
@@ -160,6 +190,10 @@ class CTProblem(Problem, ABC):
         return x
 
     def decode(self, stored: Any) -> Any:
+        if self.analytic:
+            from koct.problems.closed_form import area_averages
+
+            return area_averages(stored, self.H, "float32")
         import numpy as np
 
         from koct.problems.phantoms import rasterise, unpack
@@ -194,7 +228,8 @@ class CTProblem(Problem, ABC):
         match stage:
             case "pool":  # a few records at a time
                 noise = 0 if self.photons is None else NOISE
-                return Cost(sizes.total * self.x_size * (SAMPLE * 2 * self.H + noise))
+                line = CHORD * MOST_ELLIPSES * self.bin_rays if self.analytic else SAMPLE * 2 * self.H
+                return Cost(sizes.total * self.x_size * (line + noise))
             case "shared":
                 return Cost()
             case "normal":

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from koct.contracts import Sizes, option
-from koct.problems.ct import CTProblem
+from koct.problems.ct import ANALYTIC, CTProblem
 
 
 class FanBeamProblem(CTProblem):
@@ -18,14 +18,18 @@ class FanBeamProblem(CTProblem):
     validation_metric = "rrmse_peak"
     interpolates = True
 
-    rays: Literal["printed", "exact"] = option(
+    rays: Literal["printed", "exact", "analytic"] = option(
         "forward projection: `printed` takes 2H samples from source to detector, which made the printed numbers; "
-        "`exact` takes line integrals in steps of half a pixel"
+        f"`exact` takes line integrals in steps of half a pixel; {ANALYTIC}"
     )
 
     @property
+    def analytic(self) -> bool:
+        return self.rays == "analytic"
+
+    @property
     def label(self) -> str:
-        return "fan beam" + (", exact rays" if self.rays == "exact" else "") + self.conditions
+        return "fan beam" + ("" if self.rays == "printed" else f", {self.rays} rays") + self.conditions
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         from koct.problems import sampling
@@ -48,4 +52,4 @@ class FanBeamProblem(CTProblem):
     def projector(self) -> Any:
         from koct.operators.fanbeam import Projector
 
-        return Projector(self.geometry(), self.rays)
+        return Projector(self.geometry(), "exact" if self.analytic else self.rays)

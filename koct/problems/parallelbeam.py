@@ -6,9 +6,10 @@ isocentre, so that images have the same size in mm, and photons the same meaning
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from koct.problems.ct import CTProblem
+from koct.contracts import option
+from koct.problems.ct import ANALYTIC, CTProblem
 
 BIN = 1000 / 1500  # mm
 
@@ -19,9 +20,18 @@ class ParallelBeamProblem(CTProblem):
     validation_metric = "rrmse_peak"
     interpolates = True
 
+    rays: Literal["exact", "analytic"] = option(
+        f"forward projection: `exact` takes line integrals of images in steps of half a pixel; {ANALYTIC}",
+        default="exact",
+    )
+
+    @property
+    def analytic(self) -> bool:
+        return self.rays == "analytic"
+
     @property
     def label(self) -> str:
-        return "parallel beam" + self.conditions
+        return "parallel beam" + (", analytic rays" if self.analytic else "") + self.conditions
 
     def geometry(self) -> Any:
         from koct.operators.geometry import ParallelBeam

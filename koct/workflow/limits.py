@@ -147,11 +147,13 @@ def _memory(cost: Cost, job: Job, on_gpu: bool) -> float:
 
 
 def _whole(configured: Configured) -> list[str]:
-    """The options that are whole numbers and change a result: mostly sizes."""
+    """The options that are whole numbers, change a result and can be lowered: mostly sizes."""
     return [
         name
         for name, option in configured.options().items()
-        if int in (option.kind, *typing.get_args(option.kind)) and option.result and getattr(configured, name)
+        if int in (option.kind, *typing.get_args(option.kind))
+        and option.result
+        and (getattr(configured, name) or 0) > (option.minimum or 0)
     ]
 
 

@@ -1,0 +1,259 @@
+"""Phantoms in closed form: line integrals and averages over pixels against theory and brute force, and the data."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from koct.contracts import Sizes
+from koct.operators.fanbeam import FanBeam, ParallelBeam, Projector
+from koct.problems import ct
+from koct.problems.closed_form import area_averages, line_integrals
+from koct.problems.fanbeam import FanBeamProblem
+from koct.problems.noise import noisy
+from koct.problems.parallelbeam import ParallelBeamProblem
+from koct.problems.phantoms import Ellipse, limited, pack, rasterise
+
+SCANS = [FanBeam(32, 7, 32, arc=200), ParallelBeam(32, 7, 32, bin=2 / 3), FanBeam(9, 5, 15, 60.0, 80.0, 2.5, arc=360)]
+BEAMS = [FanBeamProblem(H=32, V=20, B=32, rays="analytic"), ParallelBeamProblem(H=32, V=20, B=32, rays="analytic")]
+SIZES = Sizes(train=11, val=3, test=2)
+BODY = [
+    Ellipse(0.5, (0.2, -0.1), (0.35, 0.2), 0.6),
+    Ellipse(0.3, (-0.3, 0.25), (0.15, 0.3), 2.0),
+    Ellipse(0.4, (0.1, 0.1), (0.08, 0.4), 3.0),
+]
+
+ELLIPSES = st.builds(  # that every view sees as a whole
+    Ellipse,
+    amplitude=st.floats(0.2, 1),
+    centre=st.tuples(st.floats(-0.3, 0.3), st.floats(-0.3, 0.3)),
+    axes=st.tuples(st.floats(0.02, 0.5), st.floats(0.02, 0.5)),
+    angle=st.floats(0, math.pi),
+)
+
+
+def packed(*ellipses):
+    """One phantom in float64: rows of (amplitude, x, y, a, b, angle)."""
+    return np.array([[[e.amplitude, *e.centre, *e.axes, e.angle] for e in ellipses]])
+
+
+def area(ellipse):
+    """The area times the amplitude."""
+    return ellipse.amplitude * math.pi * math.prod(ellipse.axes)
+
+
+def changed(problem, **options):
+    return type(problem)(**{**problem.values(), **options})
+
+
+def drawn(problem):
+    """All pairs of a pool: x and what is stored of y."""
+    chunks = list(problem.pairs(1, SIZES))
+    return tuple(np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2))
+
+
+# Line integrals
+
+
+@pytest.mark.parametrize("scan", SCANS, ids=str)
+def test_lines_are_the_rays_of_the_projector(scan):
+    rays, count = scan.samples("exact")
+    y, x = (rays[:, [i]] + rays[:, [i + 2]] * np.arange(count) for i in (0, 1))
+    angles, distances = scan.lines()
+    angles, distances = angles.reshape(-1, 1), np.tile(distances, scan.V)[:, None]
+    away = (x * scan.pixel - scan.radius) * np.cos(angles) + (y * scan.pixel - scan.radius) * np.sin(angles) - distances
+    assert abs(away).max() < 1e-11
+
+
+@pytest.mark.parametrize("scan", SCANS, ids=str)
+def test_a_disc_has_chords_of_pythagoras(scan):
+    """2 √(R² − d²), where d is the distance of its centre from the ray through two samples."""
+    disc, r = Ellipse(0.7, (0.3, -0.2), (0.4, 0.4), 1.0), scan.radius
+    rays, _ = scan.samples("exact")
+    y, x, dy, dx, _ = rays.T
+    to_x, to_y = 0.3 * r - (x * scan.pixel - r), -0.2 * r - (y * scan.pixel - r)
+    d = (to_x * dy - to_y * dx) / np.hypot(dx, dy)
+    expected = 0.7 * 2 * np.sqrt(np.maximum((0.4 * r) ** 2 - d**2, 0))
+    np.testing.assert_allclose(line_integrals(packed(disc), scan).ravel(), expected, rtol=1e-9, atol=1e-6 * r)
+
+
+@pytest.mark.parametrize("bin_rays", [1, 4])
+@pytest.mark.parametrize("scan", SCANS[:2], ids=str)
+def test_a_projector_of_fine_pixels_sees_the_same(scan, bin_rays):
+    """Of 800 × 800 samples of the phantom; its rays are those of a detector with `bin_rays` times as many bins."""
+    fine = type(scan)(800, scan.V, scan.B * bin_rays, bin=scan.bin / bin_rays, arc=scan.arc)
+    sinogram = Projector(fine)(rasterise(BODY, 800)).reshape(scan.V, scan.B, bin_rays).mean(axis=2)
+    found = line_integrals(packed(*BODY), scan, bin_rays)[0]
+    assert abs(found - sinogram).max() < 0.02 * found.max()  # rays that graze an ellipse
+    assert np.sqrt(np.mean((found - sinogram) ** 2)) < 0.003 * found.max()
+
+
+@given(ELLIPSES)
+@settings(max_examples=50, deadline=None)
+def test_every_parallel_view_has_the_mass_of_the_phantom(ellipse):
+    scan = ParallelBeam(8, 9, 64, bin=2 / 3)
+    views = line_integrals(packed(ellipse), scan, bin_rays=64)[0]
+    step = scan.bin / scan.radius / 64 / min(ellipse.axes)  # of the rays
+    mass = area(ellipse) * scan.radius**2
+    np.testing.assert_allclose(views.sum(axis=1) * scan.bin, mass, rtol=step**1.5)
+
+
+def test_rays_of_a_bin_tend_to_its_average():
+    """The integral of the chord over the bin, from its antiderivative."""
+    scan, R = ParallelBeam(8, 1, 16), 0.45
+    edges = np.clip((np.arange(17) - 8) / (R * scan.radius), -1, 1)
+    segment = (R * scan.radius) ** 2 * (edges * np.sqrt(1 - edges**2) + np.arcsin(edges))
+    for bin_rays, tolerance in ((1, 0.5), (16, 1e-2), (256, 2e-4)):
+        found = line_integrals(packed(Ellipse(1.0, (0, 0), (R, R), 0.0)), scan, bin_rays)[0, 0]
+        np.testing.assert_allclose(found, np.diff(segment) / scan.bin, rtol=0, atol=tolerance)
+
+
+# Averages over pixels
+
+
+@given(ELLIPSES, st.integers(2, 40))
+@example(Ellipse(1.0, (0.0, 0.0), (0.5, 0.09375), 0.0), 6)  # four pixels have a corner in its centre
+@settings(max_examples=100, deadline=None)
+def test_an_image_has_the_mass_of_the_phantom(ellipse, H):
+    image = area_averages(packed(ellipse), H)[0]
+    assert image.sum() * (2 / (H - 1)) ** 2 == pytest.approx(area(ellipse), rel=1e-11)
+    assert image.min() >= 0
+    assert image.max() <= ellipse.amplitude * (1 + 1e-12)
+
+
+@given(ELLIPSES, st.integers(2, 24))
+@settings(max_examples=50, deadline=None)
+def test_pixels_are_the_averages_of_many_points(ellipse, H):
+    parts = 64
+    grid = ((np.arange(H * parts) + 0.5) / parts - 0.5) * 2 / (H - 1) - 1
+    x, y = grid[None, :] - ellipse.centre[0], grid[:, None] - ellipse.centre[1]
+    c, s = math.cos(ellipse.angle), math.sin(ellipse.angle)
+    a, b = ellipse.axes
+    covered = ((c * x + s * y) / a) ** 2 + ((c * y - s * x) / b) ** 2 <= 1
+    expected = ellipse.amplitude * covered.reshape(H, parts, H, parts).mean(axis=(1, 3))
+    assert abs(area_averages(packed(ellipse), H)[0] - expected).max() < 2 / parts  # a boundary crosses 2·parts points
+
+
+def test_an_ellipse_at_the_border_is_cut_there():
+    """Half a disc around the left edge of the image, half a pixel beyond the first centres."""
+    H, pixel = 21, 0.1
+    image = area_averages(packed(Ellipse(1.0, (-1 - pixel / 2, 0), (0.33, 0.33), 0.0)), H)[0]
+    assert image.sum() * pixel**2 == pytest.approx(math.pi * 0.33**2 / 2, rel=1e-12)
+    np.testing.assert_allclose(image, image[::-1], atol=1e-12)
+
+
+# Both
+
+
+def test_phantoms_are_sums_of_their_ellipses():
+    scan = SCANS[0]
+    for closed_form in (lambda rows: area_averages(rows, 32), lambda rows: line_integrals(rows, scan, 3)):
+        one_by_one = sum(closed_form(packed(ellipse)) for ellipse in BODY)
+        np.testing.assert_allclose(closed_form(packed(*BODY)), one_by_one, rtol=1e-12, atol=1e-14)
+        np.testing.assert_array_equal(closed_form(pack(BODY, 6)[None]), closed_form(pack(BODY, 3)[None]))
+
+
+@pytest.mark.parametrize("beam", [FanBeam, ParallelBeam])
+def test_projections_of_the_image_tend_to_the_line_integrals(beam):
+    """In proportion to the size of a pixel: edges are sharp."""
+    errors = []
+    for H in (32, 128, 512):
+        scan = beam(H, 9, 64)
+        truth = line_integrals(packed(*BODY), scan)
+        error = Projector(scan)(area_averages(packed(*BODY), H)) - truth
+        errors.append(np.linalg.norm(error) / np.linalg.norm(truth))
+    assert errors[0] < 0.1
+    assert errors[1] < errors[0] / 3
+    assert errors[2] < errors[1] / 3
+
+
+def test_amplitudes_are_limited_instead_of_clipped():
+    centre = [Ellipse(a, (0.1, 0.0), (0.3, 0.2), 0.5) for a in (0.9, 0.8, 0.7, 0.6)]
+    high, low = pack(centre, 6), pack(centre[2:3] * 2, 6)
+    rows = limited(np.stack([high, low]))
+    np.testing.assert_allclose(rows[0, :4, 0], np.array([0.9, 0.8, 0.7, 0.6]) / 2, rtol=1e-6)
+    np.testing.assert_array_equal(rows[1], low)
+    np.testing.assert_array_equal(rows[..., 1:], np.stack([high, low])[..., 1:])
+    np.testing.assert_allclose(area_averages(rows, 65).max(axis=(1, 2)), [1.5, 1.4], rtol=1e-6)
+    assert area_averages(high[None], 65).max() == pytest.approx(3.0)  # no clip but these amplitudes
+
+
+# The data of the problems
+
+
+@pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
+def test_data_are_not_projections_of_their_images(problem):
+    """The inverse crime of `exact`: its data are what the known projector makes of the very images to be found."""
+    x, stored = drawn(problem)
+    np.testing.assert_array_equal(x, line_integrals(stored, problem.geometry(), dtype=np.float32))
+    images, A = problem.decode(stored), problem.projector()
+    np.testing.assert_array_equal(images, area_averages(stored, 32, np.float32))
+    assert 0.01 < np.linalg.norm(x - A(images)) / np.linalg.norm(x) < 0.1
+    crime = changed(problem, rays="exact")
+    x, stored = drawn(crime)
+    np.testing.assert_allclose(x, A(crime.decode(stored)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("H", "V", "percent"), [(128, 60, 1.2), (256, 90, 0.6)])
+def test_how_far_the_projector_is_from_the_data(H, V, percent):
+    """As docs/conditions.md says, for the test images of the studies."""
+    problem = FanBeamProblem(H=H, V=V, B=H, rays="analytic")
+    chunks = list(problem.pairs(1, Sizes(train=1, val=1, test=50)))[2:]
+    x, stored = (np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2))
+    away = problem.projector()(problem.decode(stored)) - x
+    assert 100 * np.linalg.norm(away) / np.linalg.norm(x) == pytest.approx(percent, abs=0.05)
+
+
+@pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
+def test_phantoms_are_those_of_exact_rays_with_limited_amplitudes(problem):
+    (_, stored), (_, same) = drawn(problem), drawn(changed(problem, rays="exact"))
+    np.testing.assert_array_equal(stored, limited(same))
+    assert (same[..., 0].sum(axis=1) > 1.6).any()
+    assert stored[..., 0].sum(axis=1).max() == pytest.approx(1.5)
+    images = problem.decode(stored)
+    assert images.min() == 0
+    assert 1 < images.max() <= 1.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
+def test_pools_do_not_depend_on_chunks(problem, monkeypatch):
+    problem = changed(problem, photons=1e4, bin_rays=3)
+    x, stored = drawn(problem)
+    for chunk in (1, 5):
+        monkeypatch.setattr(ct, "CHUNK", chunk)
+        again, same = drawn(problem)
+        np.testing.assert_array_equal(again, x)
+        np.testing.assert_array_equal(same, stored)
+    np.testing.assert_array_equal(problem.decode(stored[4:7]), problem.decode(stored)[4:7])
+
+
+@pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
+def test_noise_and_truncation_come_on_top(problem):
+    angles = tuple(np.linspace(3, 130, 20).tolist())
+    clean = changed(problem, angles=angles, bin_rays=2)
+    measured, whole = (drawn(changed(clean, photons=1e4, truncation=t))[0][:11] for t in (0.25, 0))
+    x = drawn(clean)[0][:11].astype(float)
+    expected = noisy(problem.attenuation * x, 1e4, 0.0, stream=2) / problem.attenuation
+    np.testing.assert_allclose(whole, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(measured[..., 4:-4], whole[..., 4:-4])
+    assert not measured[..., :4].any()
+    assert not measured[..., -4:].any()
+
+
+@pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
+def test_what_is_known_does_not_depend_on_the_rays(problem):
+    exact = changed(problem, rays="exact")
+    assert repr(problem.projector()) == repr(exact.projector()) == repr(Projector(problem.geometry(), "exact"))
+    x = np.random.default_rng(0).random(problem.x_shape)
+    for one, other in zip(problem.layers({}), exact.layers({}), strict=True):
+        x, same = one.operator(x), other.operator(x)
+        np.testing.assert_array_equal(x, same)
+
+
+def test_labels_say_the_rays():
+    fan, parallel = BEAMS
+    assert fan.label == "fan beam, analytic rays"
+    assert changed(parallel, bin_rays=4).label == "parallel beam, analytic rays, 4 rays per bin"
+    assert changed(parallel, rays="exact").label == "parallel beam"
