@@ -104,7 +104,7 @@ class Data(Training):
     def _declared(self, name: Literal["layers", "normal"]) -> None:
         """Refuse what the architecture uses and has not said it needs: it would not run again when that changes."""
         arch = self.cell.arch
-        if arch and name not in arch.needs():
+        if name not in arch.needs():
             raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
@@ -115,10 +115,8 @@ class Data(Training):
         x = self.read("x", part, count)
         predicted = to_numpy(network.predict(self.device.put(x)))
         if np.shape(predicted) != (len(x), self.cell.problem.y_size):
-            arch = self.cell.arch
-            where = line_of(arch, "fit") if arch else line_of(self.cell.problem, "layers")
             raise KoctError(
-                f"{where}: the network's predict gave an array of shape {np.shape(predicted)} "
+                f"{line_of(self.cell.arch, 'fit')}: the network's predict gave an array of shape {np.shape(predicted)} "
                 f"for {len(x)} samples; give flat images, {(len(x), self.cell.problem.y_size)}"
             )
         return predicted
@@ -194,7 +192,7 @@ def describe(data: Data, lam: float | None, network: Network, seconds: float) ->
     """What a fit file says about its fit."""
     return {
         "lam": None if lam is None else float(lam),
-        "p": int(network.parameters),
+        "p": int(network.parameters) if data.cell.arch.trained else 0,
         "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
         "device": data.device.label,
         "pool": data.pool.stamp.content,

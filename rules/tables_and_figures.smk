@@ -22,7 +22,7 @@ rule table_calibration:
 
 rule table_calibration_wide:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
     output:
@@ -45,7 +45,7 @@ rule table_calibration_wide:
 # Of sweeps at operating points of the paper. The norms take 3 s on a core, most of it for H = 512.
 rule table_norms:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
     output:
@@ -68,7 +68,7 @@ rule table_norms:
 
 rule figure_heldout:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
     output:
         update(multiext("results/fig_heldout", ".pdf", ".png")),
@@ -109,7 +109,7 @@ rule figure_factors:
 
 rule figure_sweeps:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
         untrained=rules.collect.output.untrained,
@@ -153,7 +153,7 @@ rule figure_theory:
 rule table_theory:
     input:
         theory=rules.collect_theory.output,
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
     output:
         update("results/table_theory.tex"),
     log:
@@ -235,7 +235,7 @@ rule table_conditions:
 
 rule claims:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
         untrained=rules.collect.output.untrained,
@@ -347,7 +347,7 @@ rule table_budget:
 
 rule planner:
     input:
-        rules.collect.output.cells,
+        rules.collect.output,
     output:
         update("results/planner.html"),
     log:

@@ -45,7 +45,6 @@ PROBLEM_MODULES = {
     "known": ("koct.cells",),
     "normal": ("koct.cells",),
     "gram": ("koct.cells", "koct.networks.linalg"),
-    "untrained": ("koct.evaluation",),
 }
 
 
@@ -65,7 +64,7 @@ def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
         return (*MODULES[stage], *(metrics.modules() if stage == "collect" else ()))
     found = registry.module_of(problem, Problem)
     if stage in PROBLEM_MODULES:
-        return (*PROBLEM_MODULES[stage], *(metrics.modules() if stage == "untrained" else ()), found)
+        return (*PROBLEM_MODULES[stage], found)
     metric = f"koct.metrics.{registry.problem(problem).validation_metric}"
     networks = [registry.module_of(arch, Architecture) for arch in archs]
     if stage == "figure-recons":
