@@ -74,7 +74,7 @@ KINDS = {
     "arch": COMPONENT,
     "archs": [TEXT],
     "chained": [COMPONENT],
-    "N": COUNT,
+    "N": SEED,  # 0 for what needs no sample
     "seed": SEED,
     "seeds": [SEED],
     "lambdas": [POSITIVE],
