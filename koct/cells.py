@@ -33,6 +33,7 @@ class Data(Training):
         self.x_shape, self.y_shape = cell.problem.x_shape, cell.problem.y_shape
         self.seed, self.lambdas = cell.seed, cell.lambdas
         self.nonnegative = cell.problem.nonnegative
+        self.nonnegative_images = cell.problem.nonnegative or cell.problem.nonnegative_images
         self.ranks, self.checkpoints, self.checkpoint_minutes = None, None, 5.0
 
     @cached_property
@@ -61,6 +62,24 @@ class Data(Training):
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
         self._declared("layers")
         return checked_layers(self.cell.problem, self.shared)
+
+    @cached_property
+    def forward(self) -> Any:  # type: ignore[override]
+        self._declared("layers")
+        problem = self.cell.problem
+        operator = problem.forward(self.shared)
+        _check_shapes(operator, problem.y_shape, problem.x_shape, f"{line_of(problem, 'forward')}: the operator")
+        return operator
+
+    @cached_property
+    def inverses(self) -> Mapping[float | None, Any]:  # type: ignore[override]
+        self._declared("layers")
+        problem = self.cell.problem
+        operators = dict(problem.inverses(self.shared))
+        for strength, operator in operators.items():
+            what = f"{line_of(problem, 'inverses')}: the operator of strength {strength}"
+            _check_shapes(operator, problem.x_shape, problem.y_shape, what)
+        return operators
 
     @cached_property
     def shared(self) -> Mapping[str, Any]:
@@ -124,6 +143,14 @@ class Data(Training):
     def stamp(self, spec: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> Stamp:
         """Of what is made from these files."""
         return Stamp(spec, made_from(*self.inputs.values()), about or {})
+
+
+def _check_shapes(operator: Any, domain: tuple[int, ...], range: tuple[int, ...], what: str) -> None:
+    ends = None if operator is None else (operator.domain, operator.range)
+    if ends != (domain, range):
+        raise KoctError(
+            f"{what} leads from {ends and ends[0]} to {ends and ends[1]}; give one from {domain} to {range}"
+        )
 
 
 def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, ...]:

@@ -75,7 +75,7 @@ KINDS = {
     "arch": COMPONENT,
     "archs": [TEXT],
     "chained": [COMPONENT],
-    "N": WHOLE,
+    "N": WHOLE,  # 0 for what needs no sample
     "seed": WHOLE,
     "lambdas": [POSITIVE],
     "sizes": Exactly({"train": COUNT, "val": COUNT, "test": COUNT}),
