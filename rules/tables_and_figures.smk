@@ -112,7 +112,6 @@ rule figure_sweeps:
         cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
-        untrained=rules.collect.output.untrained,
         theory=rules.collect_theory.output,
     output:
         update(multiext("results/fig_sweeps", ".pdf", ".png")),
@@ -128,7 +127,7 @@ rule figure_sweeps:
         "figure {output}"
     shell:
         "python -m koct figure-sweeps --cells {input.cells} --curves {input.curves}"
-        " --calibration {input.calibration} --untrained {input.untrained} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        " --calibration {input.calibration} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule figure_theory:
@@ -238,7 +237,6 @@ rule claims:
         cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
-        untrained=rules.collect.output.untrained,
         budget=rules.budget.output,
     output:
         update(multiext("results/claims", ".parquet", ".md", ".tex")),
@@ -255,7 +253,7 @@ rule claims:
         "claims {output}"
     shell:
         "python -m koct claims --cells {input.cells} --curves {input.curves} --calibration {input.calibration}"
-        " --untrained {input.untrained} --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule figure_recons:

@@ -12,7 +12,6 @@ from koct.commands.arguments import (
     SHARED,
     SPEC,
     THEORY,
-    UNTRAINED,
     file,
     optional,
 )
@@ -48,10 +47,10 @@ def figure_factors(calibration, spec, out):
     factors.figure(calibration, out, spec)
 
 
-def figure_sweeps(cells, curves, calibration, untrained, theory, spec, out):
+def figure_sweeps(cells, curves, calibration, theory, spec, out):
     from koct.report import figures
 
-    figures.sweeps(cells, curves, calibration, untrained, theory, out, spec)
+    figures.sweeps(cells, curves, calibration, theory, out, spec)
 
 
 def figure_theory(theory, spec, out):
@@ -133,10 +132,10 @@ def previews(pictures, spec, out):
     previews.reduce(pictures, out, spec)
 
 
-def claims(cells, curves, calibration, untrained, budgets, spec, out):
+def claims(cells, curves, calibration, budgets, spec, out):
     from koct.report import claims
 
-    claims.report(cells, curves, calibration, untrained, budgets, out, spec)
+    claims.report(cells, curves, calibration, budgets, out, spec)
 
 
 def crate(files, spec, out):
@@ -184,7 +183,7 @@ VERBS = {
     "figure-sweeps": (
         figure_sweeps,
         "error against N, a panel per sweep",
-        [CELLS, CURVES, CALIBRATION, UNTRAINED, THEORY, REPORT, OUTS],
+        [CELLS, CURVES, CALIBRATION, THEORY, REPORT, OUTS],
     ),
     "figure-theory": (
         figure_theory,
@@ -242,7 +241,7 @@ VERBS = {
     "claims": (
         claims,
         "what the paper states, statement by statement, and whether it holds in the results",
-        [CELLS, CURVES, CALIBRATION, UNTRAINED, BUDGETS, REPORT, OUTS],
+        [CELLS, CURVES, CALIBRATION, BUDGETS, REPORT, OUTS],
     ),
     "crate": (
         crate,

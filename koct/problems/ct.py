@@ -57,6 +57,8 @@ class CTProblem(Problem, ABC):
         maximum=1,
     )
 
+    same_held_out = True
+
     @property
     def x_shape(self) -> tuple[int, int]:
         return self.V, self.B

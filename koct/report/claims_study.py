@@ -15,6 +15,7 @@ from koct.risk.calibration import PAPER_PAIR, Calibration, calibrate
 from koct.stamps import again
 
 LEVEL = 0.9  # of intervals over seeds
+UNTRAINED = "untrained"  # the architecture of the known layers alone
 
 
 class NotComputedError(Exception):
@@ -30,7 +31,7 @@ class Study:
     cells : {(sweep, arch): rows of cells.parquet}
     points : {(sweep, arch): {N: mean error}}
     fitted : {(sweep, arch): row of calibration.parquet}
-    untrained : {sweep: rows of untrained.parquet}
+    untrained : {sweep: rows of cells.parquet of the known layers before any learning}
     answers : {(sweep, arch, target): N that the forecast gives, None if out of reach}
     metrics : {sweep: the metric of its curves}
     """
@@ -43,15 +44,15 @@ class Study:
         self._without = {}
 
     @classmethod
-    def read(cls, cells_path, curves_path, calibration_path, untrained_path=None, budget_path=None):
-        """(the study in these files, their provenance); the last two may be left out by those who do not ask them."""
+    def read(cls, cells_path, curves_path, calibration_path, budget_path=None):
+        """(the study in these files, their provenance); the last may be left out by those who do not ask for it."""
         sizes = ("H", "V", "B")
-        cells, origin = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", "p", "device", *METRICS), ("lam",))
-        curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
+        columns = ("sweep", "arch", "N", "seed", "p", "device", *METRICS)
+        cells, baselines, origin = inputs.split(cells_path, columns, ("lam",))
+        curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
-        untrained = answers = []
-        if untrained_path:
-            untrained, _ = inputs.rows(untrained_path, ("sweep", "seed", *METRICS), empty=True)
+        untrained = [row for row in baselines if row["arch"] == UNTRAINED]
+        answers = []
         if budget_path:
             answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
         found = cls(
@@ -162,7 +163,8 @@ class Study:
         if (sweep, seed) not in self._without:
             cells, points, fitted = dict(self.cells), dict(self.points), dict(self.fitted)
             untrained = dict(self.untrained)
-            untrained[sweep] = [row for row in untrained.get(sweep, []) if row["seed"] != seed]
+            rows = untrained.get(sweep, [])
+            untrained[sweep] = [row for row in rows if row["seed"] != seed] if len(rows) > 1 else rows
             for key in (key for key in self.cells if key[0] == sweep):
                 cells[key] = [row for row in self.cells[key] if row["seed"] != seed]
                 sizes = sorted(grouped(cells[key], "N").items())

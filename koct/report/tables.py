@@ -47,7 +47,7 @@ def calibration(calibration_path, out, spec=None):
 
 def scaling(curves_path, calibration_path, out, spec=None):
     """The paper's Table 3: a row per sweep, and which network has the smaller error where."""
-    curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "error_mean"))
+    curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
     names = Names(origin)
     points = []
