@@ -85,6 +85,10 @@ COLUMNS |= {
     "best": (pa.bool_(), "whether its rank is 1", ""),
     "behind": (pa.float64(), "error_mean less that of the best", "that of the metric"),
     "beyond": (pa.bool_(), "whether it is behind by more than the seeds' spread; null if that is unknown", ""),
+    "versus": (pa.string(), "the architecture whose error arch is below, from N on; null: never up to upto", ""),
+    "N_low": (pa.int32(), "lower end of the 90 % interval of N; null if that is never, or if there is one seed", "1"),
+    "N_high": (pa.int32(), "upper end of that interval; null if that is never, or if there is one seed", "1"),
+    "upto": (pa.int32(), "the largest N at which the two were compared", "1"),
     "id": (pa.string(), "name of the claim", ""),
     "where": (pa.string(), "where the paper states it", ""),
     "statement": (pa.string(), "what it states", ""),
@@ -106,6 +110,7 @@ BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
 THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
 LADDER = ["sweep", "problem", "H", "arch", "N", "metric", "p", "known", "learned", "rank", "error_mean"]
 LADDER += ["mean_low", "mean_high", "seeds", "best", "behind", "beyond"]
+CROSSINGS = ["sweep", "problem", "H", "arch", "versus", "metric", "N", "N_low", "N_high", "upto"]
 CLAIMS = ["id", "where", "statement", "printed", "computed", "value", "value_low", "value_high", "verdict", "why"]
 THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 

@@ -80,6 +80,25 @@ rule budget:
         "python -m koct budgets {input.cells} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule crossings:
+    input:
+        rules.collect.output,
+    output:
+        update("results/crossings.parquet"),
+    log:
+        "results/logs/crossings.log",
+    benchmark:
+        "results/benchmarks/crossings.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.crossings_spec(),
+    message:
+        "crossings {output}"
+    shell:
+        "python -m koct crossings {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule chains:
     input:
         shared=jobs.shared_input,

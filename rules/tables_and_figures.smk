@@ -3,7 +3,8 @@
 
 rule table_calibration:
     input:
-        rules.calibrate.output.calibration,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
     output:
         update("results/table_calibration.tex"),
     log:
@@ -17,7 +18,8 @@ rule table_calibration:
     message:
         "table {output}"
     shell:
-        "python -m koct table-calibration {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct table-calibration --curves {input.curves} --calibration {input.calibration}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_calibration_wide:
@@ -169,9 +171,31 @@ rule table_theory:
         "python -m koct table-theory --theory {input.theory} --cells {input.cells} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule table_crossings:
+    input:
+        crossings=rules.crossings.output,
+        curves=rules.calibrate.output.curves,
+    output:
+        update("results/table_crossings.tex"),
+    log:
+        "results/logs/table_crossings.log",
+    benchmark:
+        "results/benchmarks/table_crossings.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-crossings"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-crossings --crossings {input.crossings} --curves {input.curves}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule figure_ladder:
     input:
-        rules.ladder.output.ladder,
+        ladder=rules.ladder.output.ladder,
+        curves=rules.calibrate.output.curves,
     output:
         update(multiext("results/fig_ladder", ".pdf", ".png")),
     log:
@@ -185,12 +209,13 @@ rule figure_ladder:
     message:
         "figure {output}"
     shell:
-        "python -m koct figure-ladder {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct figure-ladder --ladder {input.ladder} --curves {input.curves} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_ladder:
     input:
         ladder=rules.ladder.output.ladder,
+        curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
         budget=rules.budget.output,
     output:
@@ -206,8 +231,8 @@ rule table_ladder:
     message:
         "table {output}"
     shell:
-        "python -m koct table-ladder --ladder {input.ladder} --calibration {input.calibration}"
-        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct table-ladder --ladder {input.ladder} --curves {input.curves}"
+        " --calibration {input.calibration} --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_conditions:
@@ -326,7 +351,8 @@ rule table_fullscale:
 
 rule table_budget:
     input:
-        rules.budget.output,
+        curves=rules.calibrate.output.curves,
+        budget=rules.budget.output,
     output:
         update("results/table_budget.tex"),
     log:
@@ -340,7 +366,8 @@ rule table_budget:
     message:
         "table {output}"
     shell:
-        "python -m koct table-budget {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct table-budget --curves {input.curves} --budgets {input.budget}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule planner:

@@ -17,10 +17,10 @@ from koct.commands.arguments import (
 )
 
 
-def table_calibration(calibration, spec, out):
+def table_calibration(curves, calibration, spec, out):
     from koct.report import tables
 
-    tables.calibration(calibration, out, spec)
+    tables.calibration(curves, calibration, out, spec)
 
 
 def table_calibration_wide(cells, curves, calibration, spec, out):
@@ -96,22 +96,28 @@ def table_structural(norms, spec, out):
     tables.structural(norms, out, spec)
 
 
-def table_budget(budgets, spec, out):
+def table_budget(curves, budgets, spec, out):
     from koct.report import tables
 
-    tables.budget(budgets, out, spec)
+    tables.budget(curves, budgets, out, spec)
 
 
-def figure_ladder(ladder, spec, out):
+def table_crossings(crossings, curves, spec, out):
+    from koct.report import crossings as report
+
+    report.table(crossings, curves, out, spec)
+
+
+def figure_ladder(ladder, curves, spec, out):
     from koct.report import ladder as report
 
-    report.figure(ladder, out, spec)
+    report.figure(ladder, curves, out, spec)
 
 
-def table_ladder(ladder, calibration, budgets, spec, out):
+def table_ladder(ladder, curves, calibration, budgets, spec, out):
     from koct.report import ladder as report
 
-    report.table(ladder, calibration, budgets, out, spec)
+    report.table(ladder, curves, calibration, budgets, out, spec)
 
 
 def table_conditions(curves, calibration, budgets, spec, out):
@@ -149,7 +155,7 @@ VERBS = {
     "table-calibration": (
         table_calibration,
         "the calibration table in LaTeX",
-        [file("calibration", "what `calibrate` wrote"), REPORT, OUT],
+        [CURVES, CALIBRATION, REPORT, OUT],
     ),
     "table-calibration-wide": (
         table_calibration_wide,
@@ -221,17 +227,22 @@ VERBS = {
     "table-budget": (
         table_budget,
         "the table of budgets in LaTeX",
-        [file("budgets", "what `budgets` wrote"), REPORT, OUT],
+        [CURVES, BUDGETS, REPORT, OUT],
+    ),
+    "table-crossings": (
+        table_crossings,
+        "the table of how many samples beat what needs none in LaTeX",
+        [file("--crossings", "what `crossings` wrote"), CURVES, REPORT, OUT],
     ),
     "figure-ladder": (
         figure_ladder,
         "error against N of networks between known and learned, a panel per sweep",
-        [file("ladder", "what `ladder` wrote"), REPORT, OUTS],
+        [file("--ladder", "what `ladder` wrote"), CURVES, REPORT, OUTS],
     ),
     "table-ladder": (
         table_ladder,
         "the table of networks between known and learned in LaTeX",
-        [file("--ladder", "what `ladder` wrote"), CALIBRATION, BUDGETS, REPORT, OUT],
+        [file("--ladder", "what `ladder` wrote"), CURVES, CALIBRATION, BUDGETS, REPORT, OUT],
     ),
     "table-conditions": (
         table_conditions,

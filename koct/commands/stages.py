@@ -133,6 +133,12 @@ def budgets(cells, theory, spec, out):
     results.budget(cells, theory, spec, out)
 
 
+def crossings(cells, spec, out):
+    from koct import crossings
+
+    crossings.compute(cells, spec, out)
+
+
 def chains(spec, shared, out):
     from koct import chains
 
@@ -202,6 +208,11 @@ VERBS = {
             SPEC,
             OUT,
         ],
+    ),
+    "crossings": (
+        crossings,
+        "from which N on a network is better than what needs no sample, and than a smaller network",
+        [file("cells", "what `collect` wrote"), SPEC, OUT],
     ),
     "chains": (chains, "the known and learned layers of a sweep's networks", [SPEC, SHARED, OUT]),
     "ladder": (

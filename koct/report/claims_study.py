@@ -15,7 +15,6 @@ from koct.risk.calibration import PAPER_PAIR, Calibration, calibrate
 from koct.stamps import again
 
 LEVEL = 0.9  # of intervals over seeds
-UNTRAINED = "untrained"  # the architecture of the known layers alone
 
 
 class NotComputedError(Exception):
@@ -31,16 +30,16 @@ class Study:
     cells : {(sweep, arch): rows of cells.parquet}
     points : {(sweep, arch): {N: mean error}}
     fitted : {(sweep, arch): row of calibration.parquet}
-    untrained : {sweep: rows of cells.parquet of the known layers before any learning}
+    baselines : {(sweep, arch): rows of cells.parquet} of what needs no sample
     answers : {(sweep, arch, target): N that the forecast gives, None if out of reach}
     metrics : {sweep: the metric of its curves}
     """
 
     known, dense = PAPER_PAIR
 
-    def __init__(self, cells, points, fitted, untrained, answers, metrics, names):
+    def __init__(self, cells, points, fitted, baselines, answers, metrics, names):
         self.cells, self.points, self.fitted, self.metrics = cells, points, fitted, metrics
-        self.untrained, self.answers, self.names = untrained, answers, names
+        self.baselines, self.answers, self.names = baselines, answers, names
         self._without = {}
 
     @classmethod
@@ -51,7 +50,6 @@ class Study:
         cells, baselines, origin = inputs.split(cells_path, columns, ("lam",))
         curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
-        untrained = [row for row in baselines if row["arch"] == UNTRAINED]
         answers = []
         if budget_path:
             answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
@@ -62,7 +60,7 @@ class Study:
                 for key, rows in grouped(curves, "sweep", "arch").items()
             },
             {(row["sweep"], row["arch"]): row for row in fitted},
-            {sweep: rows for (sweep,), rows in grouped(untrained, "sweep").items()},
+            grouped(baselines, "sweep", "arch"),
             {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers},
             {row["sweep"]: CurveMetric(row["metric"]) for row in curves},
             Names(origin),
@@ -162,9 +160,10 @@ class Study:
         """The study as it is without one seed of a sweep."""
         if (sweep, seed) not in self._without:
             cells, points, fitted = dict(self.cells), dict(self.points), dict(self.fitted)
-            untrained = dict(self.untrained)
-            rows = untrained.get(sweep, [])
-            untrained[sweep] = [row for row in rows if row["seed"] != seed] if len(rows) > 1 else rows
+            baselines = {
+                key: [row for row in rows if key[0] != sweep or row["seed"] != seed or len(rows) == 1]
+                for key, rows in self.baselines.items()
+            }
             for key in (key for key in self.cells if key[0] == sweep):
                 cells[key] = [row for row in self.cells[key] if row["seed"] != seed]
                 sizes = sorted(grouped(cells[key], "N").items())
@@ -172,7 +171,7 @@ class Study:
                 if len(points[key]) > 1:
                     left = calibrate(list(points[key]), list(points[key].values()))
                     fitted[key] = {**fitted[key], "floor": left.floor, "sigma": left.sigma}
-            study = Study(cells, points, fitted, untrained, self.answers, self.metrics, self.names)
+            study = Study(cells, points, fitted, baselines, self.answers, self.metrics, self.names)
             self._without[sweep, seed] = study
         return self._without[sweep, seed]
 

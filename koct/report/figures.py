@@ -77,7 +77,7 @@ def predictions(path):
 def by_sweep(curves, draw, gap=0.0, lines=((), None)):
     """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own.
 
-    `gap` is the space above a legend below the panels, in inches; `lines` are rows of what needs no sample, and `Names`.
+    `gap` is the space above a legend below the panels, in inches; `lines` are what `draw_baselines` takes besides axes.
     """
     by_metric = {}
     for row in curves:

@@ -103,7 +103,7 @@ def _wrong(name, value, least):
         return "is not a finite number"
     if isinstance(value, int | float) and abs(value) > LARGEST:
         return f"is {value:g}, which is too large"
-    if name in COUNTS and value < least:
+    if name in COUNTS and value is not None and value < least:
         return f"is {value}, and must be at least {least}"
     return ""
 

@@ -229,6 +229,9 @@ class Jobs:
     def calibration_spec(self) -> str:
         return _spec("calibrate", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
 
+    def crossings_spec(self) -> str:
+        return _spec("crossings", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
+
     def budget_spec(self) -> str:
         wanted = {sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study}
         return _spec("budgets", {"wanted": wanted})
