@@ -10,7 +10,6 @@ from koct.report.labels import escaped, sweep_label
 from koct.risk.calibration import Calibration
 from koct.stamps import Stamp, made_from
 
-
 FLOOR = r"their mean test error stands for $\mathrm{floor}$"
 
 
