@@ -26,6 +26,7 @@ TRUTHS = {
 def out_of_sample(cells):
     """One row per held-out point: the two largest N of every curve, predicted from the smaller ones."""
     rows = []
+    cells = [cell for cell in cells if cell["N"]]  # N = 0: what needs no sample
     for sweep, arch in sorted({(cell["sweep"], cell["arch"]) for cell in cells}):
         curve = [cell for cell in cells if (cell["sweep"], cell["arch"]) == (sweep, arch)]
         metric = CurveMetric("mse" if curve[0]["problem"] == "surrogate" else "rrmse_peak2")

@@ -20,9 +20,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "untrained.parquet", "budget.parquet"]
+KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
+KEPT += ["table_crossings.tex"]
 KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
 KEPT += ["table_calibration_wide.tex", "table_norms.tex", "fig_heldout.pdf", "fig_factors.pdf"]
 KEPT += ["claims.parquet", "claims.md", "claims.tex", "claims.html"]
@@ -39,23 +40,24 @@ FIGURES = [
 ]
 CURVES, CALIBRATION = ["--curves", "{folder}/curves.parquet"], ["--calibration", "{folder}/calibration.parquet"]
 BUDGETS, CELLS = ["--budgets", "{folder}/budget.parquet"], ["--cells", "{folder}/cells.parquet"]
-THEORY, UNTRAINED = ["--theory", "{folder}/theory.parquet"], ["--untrained", "{folder}/untrained.parquet"]
+THEORY, LADDER = ["--theory", "{folder}/theory.parquet"], ["--ladder", "{folder}/ladder.parquet"]
 DRAWN = [
-    ("table_calibration.tex", "table-calibration", CALIBRATION[1:]),
+    ("table_calibration.tex", "table-calibration", [*CURVES, *CALIBRATION]),
     ("table_calibration_wide.tex", "table-calibration-wide", [*CELLS, *CURVES, *CALIBRATION]),
     ("table_norms.tex", "table-norms", [*CELLS, *CURVES, *CALIBRATION]),
     ("table_scaling.tex", "table-scaling", [*CURVES, *CALIBRATION]),
     ("table_fullscale.tex", "table-fullscale", []),
-    ("table_budget.tex", "table-budget", BUDGETS[1:]),
+    ("table_budget.tex", "table-budget", [*CURVES, *BUDGETS]),
+    ("table_crossings.tex", "table-crossings", ["--crossings", "{folder}/crossings.parquet", *CURVES]),
     ("table_theory.tex", "table-theory", [*THEORY, *CELLS]),
-    ("table_ladder.tex", "table-ladder", ["--ladder", "{folder}/ladder.parquet", *CALIBRATION, *BUDGETS]),
+    ("table_ladder.tex", "table-ladder", [*LADDER, *CURVES, *CALIBRATION, *BUDGETS]),
     ("table_conditions.tex", "table-conditions", [*CURVES, *CALIBRATION, *BUDGETS]),
-    ("fig_sweeps.pdf", "figure-sweeps", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *THEORY]),
+    ("fig_sweeps.pdf", "figure-sweeps", [*CELLS, *CURVES, *CALIBRATION, *THEORY]),
     ("fig_theory.pdf", "figure-theory", THEORY[1:]),
-    ("fig_ladder.pdf", "figure-ladder", ["{folder}/ladder.parquet"]),
+    ("fig_ladder.pdf", "figure-ladder", [*LADDER, *CURVES]),
     ("fig_heldout.pdf", "figure-heldout", [*CELLS, *CURVES]),
     ("fig_factors.pdf", "figure-factors", CALIBRATION[1:]),
-    ("claims.parquet", "claims", [*CELLS, *CURVES, *CALIBRATION, *UNTRAINED, *BUDGETS]),
+    ("claims.parquet", "claims", [*CELLS, *CURVES, *CALIBRATION, *BUDGETS]),
     ("planner.html", "planner", CELLS[1:]),
 ]
 MORE = {".pdf": [".png"], ".parquet": [".md", ".tex", ".html"]}  # what one command makes with a file of this ending

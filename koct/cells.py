@@ -33,6 +33,7 @@ class Data(Training):
         self.x_shape, self.y_shape = cell.problem.x_shape, cell.problem.y_shape
         self.seed, self.lambdas = cell.seed, cell.lambdas
         self.nonnegative = cell.problem.nonnegative
+        self.nonnegative_images = cell.problem.nonnegative or cell.problem.nonnegative_images
         self.ranks, self.checkpoints, self.checkpoint_minutes = None, None, 5.0
 
     @cached_property
@@ -61,6 +62,24 @@ class Data(Training):
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
         self._declared("layers")
         return checked_layers(self.cell.problem, self.shared)
+
+    @cached_property
+    def forward(self) -> Any:  # type: ignore[override]
+        self._declared("layers")
+        problem = self.cell.problem
+        operator = problem.forward(self.shared)
+        _check_shapes(operator, problem.y_shape, problem.x_shape, f"{line_of(problem, 'forward')}: the operator")
+        return operator
+
+    @cached_property
+    def inverses(self) -> Mapping[float | None, Any]:  # type: ignore[override]
+        self._declared("layers")
+        problem = self.cell.problem
+        operators = dict(problem.inverses(self.shared))
+        for strength, operator in operators.items():
+            what = f"{line_of(problem, 'inverses')}: the operator of strength {strength}"
+            _check_shapes(operator, problem.x_shape, problem.y_shape, what)
+        return operators
 
     @cached_property
     def shared(self) -> Mapping[str, Any]:
@@ -104,7 +123,7 @@ class Data(Training):
     def _declared(self, name: Literal["layers", "normal"]) -> None:
         """Refuse what the architecture uses and has not said it needs: it would not run again when that changes."""
         arch = self.cell.arch
-        if arch and name not in arch.needs():
+        if name not in arch.needs():
             raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
@@ -115,10 +134,8 @@ class Data(Training):
         x = self.read("x", part, count)
         predicted = to_numpy(network.predict(self.device.put(x)))
         if np.shape(predicted) != (len(x), self.cell.problem.y_size):
-            arch = self.cell.arch
-            where = line_of(arch, "fit") if arch else line_of(self.cell.problem, "layers")
             raise KoctError(
-                f"{where}: the network's predict gave an array of shape {np.shape(predicted)} "
+                f"{line_of(self.cell.arch, 'fit')}: the network's predict gave an array of shape {np.shape(predicted)} "
                 f"for {len(x)} samples; give flat images, {(len(x), self.cell.problem.y_size)}"
             )
         return predicted
@@ -126,6 +143,14 @@ class Data(Training):
     def stamp(self, spec: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> Stamp:
         """Of what is made from these files."""
         return Stamp(spec, made_from(*self.inputs.values()), about or {})
+
+
+def _check_shapes(operator: Any, domain: tuple[int, ...], range: tuple[int, ...], what: str) -> None:
+    ends = None if operator is None else (operator.domain, operator.range)
+    if ends != (domain, range):
+        raise KoctError(
+            f"{what} leads from {ends and ends[0]} to {ends and ends[1]}; give one from {domain} to {range}"
+        )
 
 
 def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, ...]:
@@ -194,7 +219,7 @@ def describe(data: Data, lam: float | None, network: Network, seconds: float) ->
     """What a fit file says about its fit."""
     return {
         "lam": None if lam is None else float(lam),
-        "p": int(network.parameters),
+        "p": int(network.parameters) if data.cell.arch.trained else 0,
         "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
         "device": data.device.label,
         "pool": data.pool.stamp.content,

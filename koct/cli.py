@@ -30,7 +30,7 @@ def main(argv=None):
 
 
 # The verbs whose outputs Snakemake deletes, unless an earlier attempt of the same submission has made them.
-CONTINUED = ("pool", "known", "normal", "gram", "fit", "evaluate", "untrained", "theory")
+CONTINUED = ("pool", "known", "normal", "gram", "fit", "evaluate", "theory")
 
 
 def _made_before(verb, arguments, written):
@@ -62,7 +62,7 @@ def _run(function, arguments):
 
 
 # The arguments of a verb that it writes to; others that are files, it reads.
-OUTPUTS = {"collect": ("cells", "untrained"), "calibrate": ("curves", "calibration"), "next": ("overlay",)}
+OUTPUTS = {"calibrate": ("curves", "calibration"), "next": ("overlay",)}
 
 
 def _files(verb, arguments):
@@ -113,9 +113,6 @@ def _check_spec(verb, arguments):
     from koct.spec_keys import told
 
     spec = arguments["spec"] = told(arguments["spec"], "--spec")
-    pools = arguments.get("pools")
-    if pools is not None and len(pools) != len(spec["seeds"]):
-        raise KoctError(f"--pools has {len(pools)} files, and --spec {len(spec['seeds'])} seeds; give one for each")
     _guard(verb, spec)
 
 

@@ -196,6 +196,10 @@ class Problem(Configured, ABC):
         return type(self).layers is not Problem.layers
 
     @property
+    def has_forward(self) -> bool:
+        return type(self).forward is not Problem.forward
+
+    @property
     def has_groups(self) -> bool:
         return type(self).groups is not Problem.groups
 
@@ -225,8 +229,11 @@ class Training:
     N: int  # how many pairs; of a problem with groups, more than the N of the cell
     seed: int
     lambdas: tuple[float, ...]  # strengths to try
-    nonnegative: bool  # whether images cannot be negative
+    nonnegative: bool  # whether networks end in a ReLU
+    nonnegative_images: bool  # whether images cannot be negative
     layers: Sequence[Layer]  # the problem's known layers
+    forward: Any  # the problem's operator A with x ≈ A y; `needs` names the layers for it
+    inverses: Mapping[float | None, Any]  # the problem's own reconstructions, by strength; likewise
     normal: Array  # RᵀR of the layers behind the weights
     gram: Array | None  # the Gram matrix of x (N, N), float64; None where it is cheap to compute
     required: Mapping[str, Any]  # what the fit that `requires_cell` names says of itself: lam, p, fit_seconds, device

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from koct import cells, metrics, stamps
 from koct.blame import blamed
-from koct.contracts import Array, Network
+from koct.contracts import Network
 from koct.errors import KoctError
 from koct.files import write_json
-from koct.spec import Cell, about, decode_problem, same_values
+from koct.spec import Cell, same_values
 from koct.stamps import Stamp, made_from
 
 # The hash of this module and of the metrics, which the workflow puts into the environment of its jobs. A fit evaluates
@@ -71,32 +71,3 @@ def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Call
             return data.cell.arch.restore(state, data)
 
     return about, network, data
-
-
-class Untrained(Network):
-    """The known layers alone, as theory gives them."""
-
-    def __init__(self, data: cells.Data):
-        from koct.operators.chain import product
-
-        self.operator = product([layer.operator for layer in data.layers])
-        self.nonnegative = data.nonnegative
-
-    def predict(self, x: Array) -> Array:
-        image = self.operator(x.reshape(-1, *self.operator.domain)).reshape(len(x), -1)
-        return image.clip(min=0) if self.nonnegative else image
-
-    def state(self) -> Mapping[str, Array]:
-        return {}
-
-
-def untrained(spec: Mapping[str, Any], pools: Sequence[str], shared: str | None, path: str) -> None:
-    """Evaluate the known layers alone, before any learning, on every seed's test pairs."""
-    sweep, problem, rows = spec["sweep"], decode_problem(spec["problem"]), []
-    for seed, pool in zip(spec["seeds"], pools, strict=True):
-        cell = Cell(sweep, problem, None, 0, seed, ())  # type: ignore[arg-type]  # no architecture: nothing is learned
-        with blamed(problem.source):
-            data = cells.Data(cell, {"pool": pool, **({"shared": shared} if shared else {})})
-            found = metrics.errors(data.predict(Untrained(data), "test"), data.read("y", "test"))
-        rows.append({**about(sweep, problem), "seed": seed, **_finite(found)})
-    write_json(path, {"rows": rows}, Stamp(spec, made_from(*pools, *([shared] if shared else []))))

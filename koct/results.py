@@ -33,7 +33,7 @@ COLUMNS = {
     "V": (pa.int32(), "views; null if the problem has no such option", "1"),
     "B": (pa.int32(), "detector bins; null if the problem has no such option", "1"),
     "arch": (pa.string(), "architecture", ""),
-    "N": (pa.int32(), "training samples: pairs, or groups of them if the problem has groups", "1"),
+    "N": (pa.int32(), "training samples: pairs, or groups of them if the problem has groups; 0: none are needed", "1"),
     "seed": (pa.int32(), "seed of the pool", ""),
     "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
     "p": (pa.int64(), "learned parameters, counted", "1"),
@@ -85,6 +85,10 @@ COLUMNS |= {
     "best": (pa.bool_(), "whether its rank is 1", ""),
     "behind": (pa.float64(), "error_mean less that of the best", "that of the metric"),
     "beyond": (pa.bool_(), "whether it is behind by more than the seeds' spread; null if that is unknown", ""),
+    "versus": (pa.string(), "the architecture whose error arch is below, from N on; null: never up to upto", ""),
+    "N_low": (pa.int32(), "lower end of the 90 % interval of N; null if that is never, or if there is one seed", "1"),
+    "N_high": (pa.int32(), "upper end of that interval; null if that is never, or if there is one seed", "1"),
+    "upto": (pa.int32(), "the largest N at which the two were compared", "1"),
     "id": (pa.string(), "name of the claim", ""),
     "where": (pa.string(), "where the paper states it", ""),
     "statement": (pa.string(), "what it states", ""),
@@ -98,7 +102,6 @@ COLUMNS |= {
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "device"]
-UNTRAINED = ["sweep", "problem", "H", "V", "B", "seed", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
@@ -107,37 +110,29 @@ BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
 THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
 LADDER = ["sweep", "problem", "H", "arch", "N", "metric", "p", "known", "learned", "rank", "error_mean"]
 LADDER += ["mean_low", "mean_high", "seeds", "best", "behind", "beyond"]
+CROSSINGS = ["sweep", "problem", "H", "arch", "versus", "metric", "N", "N_low", "N_high", "upto"]
 CLAIMS = ["id", "where", "statement", "printed", "computed", "value", "value_low", "value_high", "verdict", "why"]
 THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 
 
-def collect(spec, path, untrained_path):
-    """Gather the rows of a study into cells.parquet and untrained.parquet, if each is that of the cell asked for.
+def collect(spec, path):
+    """Gather the rows of a study into cells.parquet, if each is that of the cell asked for.
 
-    `spec` has the `sweeps`, each with its `archs`, and `config`, a hash; those have the `spec` of their curve.
+    `spec` has the `sweeps`, each with its `archs`, and `config`, a hash; those have `N`, `seeds` and `spec` of a curve.
     """
     sweeps = spec["sweeps"]
     origin = {**provenance(spec["config"]), **_names(sweeps)}
     rows, contents = [], []
     for sweep in sweeps:
         for arch in sweep["archs"]:
-            for N, seed in itertools.product(sweep["N"], sweep["seeds"]):
+            for N, seed in itertools.product(arch["N"], arch["seeds"]):
                 place = paths.cell(sweep["name"], arch["name"], N, seed)
                 row, stamp = read_json(place)
                 _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
                 _check_spec(place, stamp, arch["spec"])
                 rows.append(row)
                 contents.append(stamp.content)
-    untrained = []
-    for sweep in sweeps:
-        if sweep["untrained"]:
-            place = paths.untrained(sweep["name"])
-            found, stamp = read_json(place)
-            _check_spec(place, stamp, sweep["untrained"])
-            untrained += found["rows"]
-            contents.append(stamp.content)
     write(rows, CELLS, path, origin, Stamp(spec, combined(contents)))
-    write(untrained, UNTRAINED, untrained_path, origin, Stamp(spec, combined(contents)))
 
 
 def collect_theory(spec, path):
@@ -188,16 +183,20 @@ def _names(sweeps):
 
 
 def aggregate(cells_path, spec, curves_path, calibration_path):
-    """Curves over seeds and their calibration; `spec` names each sweep's metric under `metrics`."""
-    cells, origin = read_cells(cells_path)
+    """Curves over seeds and their calibration; `spec` names each sweep's metric under `metrics`.
+
+    What needs no sample is a curve of one point at N = 0, and has no calibration.
+    """
+    cells, origin = _read_cells(cells_path)
     curves, calibrations = [], []
     for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
         metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
         points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(grouped(rows, "N").items())]
-        fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])
         about = {**rows[0], "metric": metric.name}
         curves += [{**about, **point} for point in points]
-        calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
+        if trained(points):
+            fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])
+            calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
     stamp = Stamp(spec, made_from(cells_path))
     write(curves, CURVES, curves_path, origin, stamp)
     write(calibrations, CALIBRATION, calibration_path, origin, stamp)
@@ -310,7 +309,28 @@ def read(path):
 
 
 def read_cells(path):
-    """(rows, provenance) of a cells.parquet."""
+    """(rows, provenance) of a cells.parquet: those of networks that were trained."""
+    rows, origin = _read_cells(path)
+    return trained(rows), origin
+
+
+def read_baselines(path):
+    """(rows, provenance) of a cells.parquet: those of what needs no sample."""
+    rows, origin = _read_cells(path)
+    return baselines(rows), origin
+
+
+def trained(rows):
+    """The rows of networks that were trained on samples."""
+    return [row for row in rows if row["N"] > 0]
+
+
+def baselines(rows):
+    """The rows of what needs no sample."""
+    return [row for row in rows if row["N"] == 0]
+
+
+def _read_cells(path):
     rows, origin = read(path)
     for name in CELLS:
         kind = COLUMNS[name][0]

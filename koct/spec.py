@@ -37,6 +37,10 @@ class Cell(NamedTuple):
     def decode(cls, spec: Mapping[str, Any]) -> Cell:
         spec = told(spec, "the cell")
         arch, problem = decode_arch(spec["arch"]), decode_problem(spec["problem"])
+        if arch.trained and spec["N"] < 1:
+            raise KoctError(f"the cell: N = {spec['N']} must be a whole number of at least 1 to train {arch.source}")
+        if not arch.trained and spec["N"]:
+            raise KoctError(f"the cell: N = {spec['N']} must be 0: {arch.source} needs no sample")
         return cls(spec["sweep"], problem, arch, spec["N"], spec["seed"], tuple(spec["lambdas"]))
 
 

@@ -61,12 +61,13 @@ TEXT = Kind("text", lambda value: isinstance(value, str))
 TEXT_OR_NULL = Kind("text or null", lambda value: isinstance(value, str | None))
 OPTIONS = Kind("an object, with no number beyond 64 bits", lambda value: isinstance(value, Mapping) and _fits(value))
 COUNT = Kind("a whole number of at least 1", lambda value: type(value) is int and 1 <= value <= LARGEST)
-SEED = Kind("a whole number of at least 0", lambda value: type(value) is int and 0 <= value <= LARGEST)
+WHOLE = Kind("a whole number of at least 0", lambda value: type(value) is int and 0 <= value <= LARGEST)
 POSITIVE = Kind(
     "a finite number above 0", lambda value: type(value) in (int, float) and 0 < value < math.inf and value < 1e308
 )
 METRIC = Kind("a metric", _is_metric)
 INPUTS = Kind("a list of texts, with 'pool' among them", lambda value: _are_texts(value) and "pool" in value)
+ARCH = {"name": TEXT, "label": TEXT, "colour": TEXT, "marker": TEXT, "spec": TEXT, "N": [WHOLE], "seeds": [WHOLE]}
 COMPONENT = {"source": TEXT, "options": OPTIONS}
 KINDS = {
     "sweep": TEXT,
@@ -74,9 +75,8 @@ KINDS = {
     "arch": COMPONENT,
     "archs": [TEXT],
     "chained": [COMPONENT],
-    "N": COUNT,
-    "seed": SEED,
-    "seeds": [SEED],
+    "N": WHOLE,  # 0 for what needs no sample
+    "seed": WHOLE,
     "lambdas": [POSITIVE],
     "sizes": Exactly({"train": COUNT, "val": COUNT, "test": COUNT}),
     "inputs": INPUTS,
@@ -87,10 +87,7 @@ KINDS = {
             "name": TEXT,
             "label": TEXT,
             "metric": METRIC,
-            "N": [COUNT],
-            "seeds": [SEED],
-            "archs": [{"name": TEXT, "label": TEXT, "colour": TEXT, "marker": TEXT, "spec": TEXT}],
-            "untrained": TEXT_OR_NULL,
+            "archs": [ARCH],
         }
     ],
     "study": TEXT,

@@ -153,6 +153,7 @@ def shown_tables():
         "table_scaling": "who is below whom",
         "table_fullscale": "parameters and memory",
         "table_budget": "samples for the targets",
+        "table_crossings": "samples to beat what needs none",
     }
     found |= {"table_norms": "norms and slope ratios"} if jobs.normed else {}
     found |= {"table_theory": "predicted and measured"} if jobs.theories else {}
@@ -165,7 +166,7 @@ def published():
     """What a study makes beside its cells."""
     found = [rules.collect.output, rules.collect_theory.output, rules.calibrate.output, rules.budget.output]
     found += [rules.table_calibration.output, rules.table_scaling.output, rules.table_fullscale.output]
-    found += [rules.table_calibration_wide.output]
+    found += [rules.table_calibration_wide.output, rules.crossings.output, rules.table_crossings.output]
     found += [rules.table_norms.output] if jobs.normed else []
     found += [rules.figure_heldout.output] if jobs.held_out else []
     found += [rules.figure_factors.output] if jobs.paired else []

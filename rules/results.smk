@@ -3,12 +3,9 @@
 
 rule collect:
     input:
-        cells=jobs.cells,
-        untrained=jobs.untrained(),
+        jobs.cells,
     output:
-        # kept until there are new ones
-        cells=update("results/cells.parquet"),
-        untrained=update("results/untrained.parquet"),
+        update("results/cells.parquet"),  # kept until there are new ones
     log:
         "results/logs/collect.log",
     benchmark:
@@ -20,8 +17,7 @@ rule collect:
     message:
         "collect {output}"
     shell:
-        "python -m koct collect --spec {params.spec:q}"
-        " --cells {output.cells} --untrained {output.untrained} > {log} 2>&1"
+        "python -m koct collect --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule collect_theory:
@@ -45,7 +41,7 @@ rule collect_theory:
 
 rule calibrate:
     input:
-        rules.collect.output.cells,
+        rules.collect.output,
     output:
         curves=update("results/curves.parquet"),
         calibration=update("results/calibration.parquet"),
@@ -66,7 +62,7 @@ rule calibrate:
 
 rule budget:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         theory=rules.collect_theory.output,
     output:
         update("results/budget.parquet"),
@@ -82,6 +78,25 @@ rule budget:
         "budget {output}"
     shell:
         "python -m koct budgets {input.cells} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule crossings:
+    input:
+        rules.collect.output,
+    output:
+        update("results/crossings.parquet"),
+    log:
+        "results/logs/crossings.log",
+    benchmark:
+        "results/benchmarks/crossings.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.crossings_spec(),
+    message:
+        "crossings {output}"
+    shell:
+        "python -m koct crossings {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule chains:
@@ -107,7 +122,7 @@ rule chains:
 # Of sweeps with three or more networks.
 rule ladder:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         chains=jobs.chains(),
     output:
         ladder=update("results/ladder.parquet"),

@@ -3,7 +3,8 @@
 
 rule table_calibration:
     input:
-        rules.calibrate.output.calibration,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
     output:
         update("results/table_calibration.tex"),
     log:
@@ -17,12 +18,13 @@ rule table_calibration:
     message:
         "table {output}"
     shell:
-        "python -m koct table-calibration {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct table-calibration --curves {input.curves} --calibration {input.calibration}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_calibration_wide:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
     output:
@@ -45,7 +47,7 @@ rule table_calibration_wide:
 # Of sweeps at operating points of the paper. The norms take 3 s on a core, most of it for H = 512.
 rule table_norms:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
     output:
@@ -68,7 +70,7 @@ rule table_norms:
 
 rule figure_heldout:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
     output:
         update(multiext("results/fig_heldout", ".pdf", ".png")),
@@ -109,10 +111,9 @@ rule figure_factors:
 
 rule figure_sweeps:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
-        untrained=rules.collect.output.untrained,
         theory=rules.collect_theory.output,
     output:
         update(multiext("results/fig_sweeps", ".pdf", ".png")),
@@ -128,7 +129,7 @@ rule figure_sweeps:
         "figure {output}"
     shell:
         "python -m koct figure-sweeps --cells {input.cells} --curves {input.curves}"
-        " --calibration {input.calibration} --untrained {input.untrained} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        " --calibration {input.calibration} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule figure_theory:
@@ -153,7 +154,7 @@ rule figure_theory:
 rule table_theory:
     input:
         theory=rules.collect_theory.output,
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
     output:
         update("results/table_theory.tex"),
     log:
@@ -170,9 +171,31 @@ rule table_theory:
         "python -m koct table-theory --theory {input.theory} --cells {input.cells} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
+rule table_crossings:
+    input:
+        crossings=rules.crossings.output,
+        curves=rules.calibrate.output.curves,
+    output:
+        update("results/table_crossings.tex"),
+    log:
+        "results/logs/table_crossings.log",
+    benchmark:
+        "results/benchmarks/table_crossings.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("table-crossings"),
+    message:
+        "table {output}"
+    shell:
+        "python -m koct table-crossings --crossings {input.crossings} --curves {input.curves}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
 rule figure_ladder:
     input:
-        rules.ladder.output.ladder,
+        ladder=rules.ladder.output.ladder,
+        curves=rules.calibrate.output.curves,
     output:
         update(multiext("results/fig_ladder", ".pdf", ".png")),
     log:
@@ -186,12 +209,13 @@ rule figure_ladder:
     message:
         "figure {output}"
     shell:
-        "python -m koct figure-ladder {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct figure-ladder --ladder {input.ladder} --curves {input.curves} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_ladder:
     input:
         ladder=rules.ladder.output.ladder,
+        curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
         budget=rules.budget.output,
     output:
@@ -207,8 +231,8 @@ rule table_ladder:
     message:
         "table {output}"
     shell:
-        "python -m koct table-ladder --ladder {input.ladder} --calibration {input.calibration}"
-        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct table-ladder --ladder {input.ladder} --curves {input.curves}"
+        " --calibration {input.calibration} --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_conditions:
@@ -235,10 +259,9 @@ rule table_conditions:
 
 rule claims:
     input:
-        cells=rules.collect.output.cells,
+        cells=rules.collect.output,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
-        untrained=rules.collect.output.untrained,
         budget=rules.budget.output,
     output:
         update(multiext("results/claims", ".parquet", ".md", ".tex")),
@@ -255,7 +278,7 @@ rule claims:
         "claims {output}"
     shell:
         "python -m koct claims --cells {input.cells} --curves {input.curves} --calibration {input.calibration}"
-        " --untrained {input.untrained} --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule figure_recons:
@@ -328,7 +351,8 @@ rule table_fullscale:
 
 rule table_budget:
     input:
-        rules.budget.output,
+        curves=rules.calibrate.output.curves,
+        budget=rules.budget.output,
     output:
         update("results/table_budget.tex"),
     log:
@@ -342,12 +366,13 @@ rule table_budget:
     message:
         "table {output}"
     shell:
-        "python -m koct table-budget {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct table-budget --curves {input.curves} --budgets {input.budget}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule planner:
     input:
-        rules.collect.output.cells,
+        rules.collect.output,
     output:
         update("results/planner.html"),
     log:

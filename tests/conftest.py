@@ -26,7 +26,7 @@ settings.load_profile("koct")
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ["Snakefile", "rules", "envs", "profiles", "slurm", "koct", "config.yaml"]
-TINY_SWEEP = {  # eight cells of milliseconds
+TINY_SWEEP = {  # ten cells of milliseconds
     "problem": "surrogate",
     "H": 4,
     "V": 5,
@@ -35,7 +35,7 @@ TINY_SWEEP = {  # eight cells of milliseconds
     "pool": {"train": 8, "val": 4, "test": 4},
     "N": [4, 8],
     "seeds": [1, 2],
-    "archs": ["ko", "fc"],
+    "archs": ["untrained", "ko", "fc"],
     "lambdas": [1e-4, 1.0],
     "metric": "mse",
     "targets": [1e-2],
@@ -54,7 +54,7 @@ SMALL_FANBEAM = {
             "pool": {"train": 64, "val": 8, "test": 8},
             "N": [4, 16, 64],
             "seeds": [1, 2],
-            "archs": ["ko", "fc"],
+            "archs": ["untrained", "ko", "fc"],
             "ko": {"solver": "adagrad", "lr": 0.02, "iterations": 200, "batch": 4},
             "lambdas": [1e-4, 1e-2, 1.0, 1e2, 1e4],
             "metric": "rrmse_peak2",

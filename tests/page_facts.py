@@ -33,6 +33,10 @@ def table(name, study=""):
     return pd.read_parquet(REFERENCE / study / f"{name}.parquet")
 
 
+def untrained_errors(study):
+    return table("cells", study).query("arch == 'untrained'").groupby("sweep")["mse"].mean()
+
+
 @cache
 def benchmark(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
@@ -170,7 +174,7 @@ def floors(page):
 
 def three_more_things(page):
     cells, rows = table("cells"), table("calibration").set_index(["sweep", "arch"])
-    untrained = table("untrained").groupby("sweep")["mse"].mean()
+    untrained = untrained_errors("")
     trained = cells[cells["arch"] == "ko"].groupby(["sweep", "N"])["mse"].mean()
     assert all(trained[sweep].min() > untrained[sweep] for sweep in CONFIG["studies"]["surrogate"])
     yield "At no N of the surrogate sweeps does the mean of the trained KO networks reach the untrained one"

@@ -27,6 +27,7 @@ from page_facts import (
     studies,
     table,
     three_more_things,
+    untrained_errors,
     wall,
     who_is_below,
 )
@@ -137,7 +138,7 @@ def modalities(page):
     fc, ko = answers.loc[("mri", "fc")], answers.loc[("mri", "ko")]
     yield f"needs {fc['n']:.0f} images (interval {fc['n_low']:.0f} to {fc['n_high']:.0f}) for the error 5e-4"
     yield f"which KO reaches with {ko['n']:.0f} ({ko['n_low']:.0f} to {ko['n_high']:.0f}); at N = 256"
-    means, untrained = curves("modalities"), table("untrained", "modalities").groupby("sweep")["mse"].mean()
+    means, untrained = curves("modalities"), untrained_errors("modalities")
     filtered = short(untrained["deblur"])
     dense = short(means["deblur", "fc"][256])
     yield f"At N = 256 FC ({dense}) is still behind the filter before any learning ({filtered})"

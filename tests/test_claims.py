@@ -20,7 +20,7 @@ from koct.workflow.sweep import PAPER
 
 REFERENCE = ROOT / "results/reference"
 FILES = {"cells": results.CELLS, "curves": results.CURVES, "calibration": results.CALIBRATION}
-FILES |= {"untrained": results.UNTRAINED, "budget": results.BUDGET}
+FILES |= {"budget": results.BUDGET}
 PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())
 HOLDS, PART, FAILS, MISSING = claims.VERDICTS
 CPU, GPU = ("H8", "H16", "H32"), ("H128", "H256")
@@ -132,7 +132,7 @@ CHANGES = {
     "matched-H32": ("calibration", times(2, "sigma", sweep="H32", arch="ko"), FAILS, HOLDS),
     "floors-cpu": ("calibration", times(0.1, "floor", sweep="H16", arch="fc"), HOLDS, PART),
     "invertible": ("calibration", times(2, "sigma", sweep=("H8", "H16"), arch="ko"), PART, HOLDS),
-    "residual-correction-cpu": ("untrained", times(4, "mse", sweep=CPU), FAILS, HOLDS),
+    "residual-correction-cpu": ("cells", times(4, "mse", sweep=CPU, arch="untrained"), FAILS, HOLDS),
     "plateau-fc": ("curves", times(1.6, "error_mean", arch="fc", N=(64, 2048)), FAILS, HOLDS),
     "lambda-gpu": ("cells", times(0.01, "lam", sweep=GPU, lam=1e4), FAILS, HOLDS),
     "metric-text": ("cells", times(0.21919, "rrmse_norm", sweep=GPU), FAILS, PART),
@@ -213,7 +213,7 @@ def test_what_seeds_do_not_change_has_no_interval(committed, changed):
     ("change", "sentence"),
     [
         (lambda folder: (folder / "curves.parquet").unlink(), "curves.parquet does not exist"),
-        (lambda folder: (folder / "untrained.parquet").write_text("x"), "untrained.parquet is not a Parquet file"),
+        (lambda folder: (folder / "budget.parquet").write_text("x"), "budget.parquet is not a Parquet file"),
         (lambda folder: shutil.copy(folder / "curves.parquet", folder / "cells.parquet"), "lacks the column seed"),
         (
             lambda folder: shutil.copy(REFERENCE / "dose/curves.parquet", folder / "curves.parquet"),

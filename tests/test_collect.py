@@ -25,13 +25,12 @@ def finished(tmp_path_factory):
 def collect(finished, monkeypatch, tmp_path):
     """Collect the rows of a copy: call it with a change to the row."""
     shutil.copytree(finished.path("results/cells"), tmp_path / "results/cells")
-    shutil.copytree(finished.path("results/untrained"), tmp_path / "results/untrained")
     monkeypatch.chdir(tmp_path)
     spec = json.loads(Jobs(TINY).study_spec())
 
     def run(change=lambda: None):
         change()
-        results.collect(spec, "cells.parquet", "untrained.parquet")
+        results.collect(spec, "cells.parquet")
         return results.read("cells.parquet")[0]
 
     run.spec = spec
@@ -46,7 +45,7 @@ def resealed(**changes):
 
 def test_rows_as_they_were_made_are_collected(collect, finished):
     rows = collect()
-    assert len(rows) == 8
+    assert len(rows) == 10
     assert rows == results.read(finished.path("results/cells.parquet"))[0]
 
 

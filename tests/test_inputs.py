@@ -13,7 +13,7 @@ from koct.errors import KoctError
 from koct.files import write_json
 from koct.report import figures, tables
 from koct.report.labels import Names, described
-from koct.results import BUDGET, CELLS, UNTRAINED, write
+from koct.results import BUDGET, CELLS, write
 from koct.stamps import Stamp
 
 SWEEPS = {("H8", "surrogate", 8): {"ko": [0.3, 0.1], "fc": [0.5, 0.4]}}
@@ -29,7 +29,6 @@ def files(tmp_path):
     cells = [{**about, "arch": arch, "N": N, "seed": 1, **fitted, **errors} for arch in ("ko", "fc") for N in (4, 1024)]
     answer = dict.fromkeys(BUDGET) | about | {"arch": "ko", "metric": "mse", "target": 0.2, "law": "power"}
     write(cells, CELLS, tmp_path / "cells.parquet", {}, Stamp({}))
-    write([{**about, "seed": 1, **errors}], UNTRAINED, tmp_path / "untrained.parquet", {}, Stamp({}))
     write([{**answer, "reachable": False, "reason": ""}], BUDGET, tmp_path / "budget.parquet", {}, Stamp({}))
     point = {"H": 8, "V": 10, "B": 8, "beam": "parallel", "reference": 3.0}
     point |= {"filter_norm": 0.5, "backprojection_norm": 2.0}
@@ -39,14 +38,14 @@ def files(tmp_path):
 
 def command(files, verb):
     tex, paths = files / "out.tex", {name: files / f"{name}.parquet" for name in ("curves", "calibration", "budget")}
-    paths |= {name: files / f"{name}.parquet" for name in ("cells", "untrained")} | {"norms": files / "norms.json"}
+    paths |= {"cells": files / "cells.parquet", "norms": files / "norms.json"}
     return {
-        "table-calibration": [paths["calibration"], "--out", tex],
+        "table-calibration": ["--curves", paths["curves"], "--calibration", paths["calibration"], "--out", tex],
         "table-scaling": ["--curves", paths["curves"], "--calibration", paths["calibration"], "--out", tex],
-        "table-budget": [paths["budget"], "--out", tex],
+        "table-budget": ["--curves", paths["curves"], "--budgets", paths["budget"], "--out", tex],
         "table-structural": [paths["norms"], "--out", tex],
         "figure-sweeps": [
-            *(part for name in ("cells", "curves", "calibration", "untrained") for part in (f"--{name}", paths[name])),
+            *(part for name in ("cells", "curves", "calibration") for part in (f"--{name}", paths[name])),
             "--out",
             files / "out.png",
         ],
@@ -54,10 +53,10 @@ def command(files, verb):
 
 
 READS = {
-    "table-calibration": ["calibration"],
+    "table-calibration": ["curves", "calibration"],
     "table-scaling": ["curves", "calibration"],
-    "table-budget": ["budget"],
-    "figure-sweeps": ["cells", "curves", "calibration", "untrained"],
+    "table-budget": ["curves", "budget"],
+    "figure-sweeps": ["cells", "curves", "calibration"],
 }
 PAIRS = [(verb, name) for verb, names in READS.items() for name in names]
 
@@ -112,7 +111,7 @@ def test_foreign_files_are_refused(files, run, verb, name):
 def test_values_of_other_kinds_are_refused(files, run, verb, name):
     path, whole = files / f"{name}.parquet", files / "kept"
     path.rename(whole)
-    floats = {"curves": "error_mean", "calibration": "floor", "budget": "target", "cells": "mse", "untrained": "mse"}
+    floats = {"curves": "error_mean", "calibration": "floor", "budget": "target", "cells": "mse"}
     column = floats[name] if (verb, name) != ("table-scaling", "calibration") else "p"
     for values, why in (
         (["a"], f": the column {column} holds string and not"),
@@ -136,7 +135,7 @@ def test_values_of_other_kinds_are_refused(files, run, verb, name):
 @pytest.mark.parametrize(("verb", "name"), PAIRS)
 def test_a_table_without_rows(files, run, verb, name):
     change(files / f"{name}.parquet", lambda table: table.slice(0, 0))
-    if name in ("budget", "untrained"):  # a study without targets, or that knows nothing
+    if name == "budget":  # a study without targets
         assert run(verb)[0] == 0
     else:
         refused(run(verb), files, f"{files / name}.parquet has no rows")

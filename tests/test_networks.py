@@ -101,16 +101,6 @@ def test_the_normal_matrix_by_basis_vectors_is_that_of_the_matrix(size):
     np.testing.assert_allclose(normal, R.T @ R, rtol=1e-12, atol=1e-12)
 
 
-def test_untrained_network_is_the_known_operator():
-    data = random_problem(0, 3, 6, 8)
-    weights, R = (layer.operator for layer in data.layers)
-    expected = (data.x * weights.weights) @ R.values.T
-    np.testing.assert_allclose(evaluation.Untrained(data).predict(data.x), expected)
-    data.nonnegative = True
-    assert (expected < 0).any()
-    np.testing.assert_allclose(evaluation.Untrained(data).predict(data.x), expected.clip(min=0))
-
-
 # Parameters
 
 

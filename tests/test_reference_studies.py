@@ -201,7 +201,7 @@ def test_the_docs_tell_what_dose_and_arc_do():
 def modality_rows():
     """The rows of docs/modalities.md."""
     means, lines = curves("modalities"), []
-    untrained = table("modalities", "untrained").groupby("sweep")["mse"].mean()
+    untrained = table("modalities", "cells").query("arch == 'untrained'").groupby("sweep")["mse"].mean()
     p = table("modalities", "cells").groupby(["sweep", "arch"])["p"].first()
     for sweep, name in (("mri", "MRI"), ("deblur", "deblurring")):
         lines.append(f"| {name}, untrained | 0 | {untrained[sweep]:.1e} | | | |".replace("e-0", "e-"))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from test_workflow import compiles
 
 from koct import registry
 from koct.files import read_record
-from koct.operators.fanbeam import Backprojector, FanBeam
+from koct.operators.algebra import Diagonal
+from koct.operators.fanbeam import Backprojector, FanBeam, analytic_weights
 from koct.operators.filters import RampFilter
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.pools import Pool
@@ -159,19 +161,20 @@ def test_the_table_of_a_fanbeam_study_names_the_rays_and_agrees_with_its_curves(
 # The figure of sweeps
 
 
-def panels_of(monkeypatch, tmp_path, sweeps, N, archs):
+def panels_of(monkeypatch, tmp_path, sweeps, N, archs, baselines=MappingProxyType({"untrained": 0.2})):
     """Draw made-up sweeps {name: metric}; the figure before it is closed."""
-    cells, curves, fitted, untrained = [], [], [], []
+    cells, curves, fitted = [], [], []
     for i, (name, metric) in enumerate(sweeps.items()):
         for arch in archs:
             about = {"sweep": name, "problem": "", "H": 8, "V": 8, "B": 8, "arch": arch, "metric": metric, "seed": 1}
             errors = {"mse": 0.1 + i, "rrmse_peak": 0.1 + i, "rrmse_norm": 0.1}
             others = {"lam": None, "p": 1, "val_mse": 0.1, "fit_seconds": 0.1, "device": "cpu"}
-            untrained.append({**about, **errors})
             fitted.append({**about, "p": 1, "floor": 0.1, "sigma": 1.0})
             cells += [{**about, **errors, **others, "N": n} for n in N]
             curves += [{**about, "N": n, "error_mean": 0.1 + i, "error_std": None, "seeds": 1} for n in N]
-    tables = {"cells": cells, "curves": curves, "calibration": fitted, "untrained": untrained}
+        for arch, error in baselines.items():
+            curves.append({**about, "arch": arch, "N": 0, "error_mean": error, "error_std": None, "seeds": 1})
+    tables = {"cells": cells, "curves": curves, "calibration": fitted}
     for name, rows in tables.items():
         write(rows, [key for key in rows[0] if key != "fit_seconds"], tmp_path / f"{name}.parquet", {}, Stamp({}))
     drawn = []
@@ -203,7 +206,7 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tm
         assert len({axis.get_ylim() for axis in panels if axis.get_ylabel() == label}) == 1
     (legend,) = figure.legends or [axis.get_legend() for axis in figure.axes if axis.get_legend()]
     legend_box = legend.get_window_extent()
-    assert {text.get_text() for text in legend.get_texts()} == {"KO", "FC", *others, "calibrated bound", "untrained"}
+    assert {text.get_text() for text in legend.get_texts()} == {"KO", "FC", *others, "calibrated bound", "UNTRAINED"}
     for axis in panels:
         assert not legend_box.overlaps(axis.get_tightbbox())
         ticks = [tick for tick in axis.get_xticklabels() if tick.get_text()]
@@ -218,9 +221,27 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tm
     assert legend_box.y0 >= 0
 
 
+def test_a_line_far_below_the_curves_does_not_squash_them(monkeypatch, tmp_path):
+    """It is told at the lower edge; one near them is drawn."""
+    given = {"fbp": 0.05, "tv": 2.5e-8}
+    near = panels_of(monkeypatch, tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], {"fbp": 0.05})
+    figure = panels_of(monkeypatch, tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], given)
+    axis, other = figure.axes[0], near.axes[0]
+    assert axis.get_ylim() == other.get_ylim()
+    assert axis.get_ylim()[0] < 0.05
+    lines = {line.get_label(): set(line.get_ydata()) for line in axis.lines}
+    assert (lines["FBP"], lines["TV"]) == ({0.05}, set())
+    (text,) = (text for text in axis.texts if text.get_text())
+    assert text.get_text() == r"$\downarrow$ TV $2.5 \cdot 10^{-8}$"
+    box, panel = text.get_window_extent(), axis.get_window_extent()
+    assert panel.y0 <= box.y0 <= panel.y0 + 0.1 * panel.height
+    assert panel.x0 <= box.x0 <= box.x1 <= panel.x1
+    assert {"FBP", "TV"} <= {text.get_text() for text in figure.legends[0].get_texts()}
+
+
 # Reconstructions
 
-SIZES = ((32, 32), 3, 2, 2)  # shape, number of N, of archs, of phantoms
+SIZES = ((32, 32), 3, 2, 2, 1)  # shape, number of N, of networks, of phantoms, of columns without samples
 
 
 def picture(image, sheet, x, y):
@@ -254,6 +275,10 @@ def test_the_figure_shows_what_the_networks_of_the_first_seed_make_of_them(small
     x, y = pool.x("test", 2), pool.y("test", 2)
     g = FanBeam(32, 20, 32)
     fbp = Backprojector(g) @ RampFilter(20, 32)
+    untrained = (fbp @ Diagonal(analytic_weights(g)))(x.reshape(-1, 20, 32))
+    for k in range(2):
+        shown = picture(image, sheet, sheet.free_x(0), sheet.y(k, 0))
+        np.testing.assert_allclose(shown, (untrained[k] / y[k].max()).clip(0, 1), atol=2 / 255)
     for j, N in enumerate((4, 16, 64)):
         w = read_record(small_fanbeam.path(f"results/fits/F32-exact/ko/N{N}_seed1.npy"))[0]["w"]
         lam = json.loads(small_fanbeam.path(f"results/cells/F32-exact/fc/N{N}_seed1.json").read_text())["lam"]
@@ -320,7 +345,7 @@ def test_the_figure_of_a_sweep_asks_for_its_first_seed_alone(checkout):
     assert fresh.plan("results/fig_recons_F32.png") == {
         "pool_large": 1,
         "gram": 1,
-        "fit_large": 6,
+        "fit_large": 7,
         "figure_recons": 1,
     }
     assert fresh.plan()["figure_recons"] == 2

@@ -46,15 +46,15 @@ def request(cost, on_gpu=False):
 def costs(name):
     """What the jobs of a sweep cost, by stage and N."""
     sweep = build(name, CONFIG["sweeps"][name])
-    found = {stage: getattr(resources, stage)(sweep) for stage in ("pool", "gram", "untrained", "recons")}
+    found = {stage: getattr(resources, stage)(sweep) for stage in ("pool", "gram", "recons")}
     for stage in (resources.fit, resources.evaluate):
-        found |= {(stage.__name__, arch.name, N): stage(sweep, arch, N) for arch in sweep.archs for N in sweep.N}
+        found |= {(stage.__name__, arch.name, N): stage(sweep, arch, N) for arch in sweep.networks for N in sweep.N}
     return found
 
 
 def test_requests_grow_with_the_cell():
     sizes = [costs(name) for name in ("H128", "H256", "H512")]
-    assert len(sizes[0]) == 4 + 2 * 2 * 6
+    assert len(sizes[0]) == 3 + 2 * 2 * 6
     for job in sizes[0]:
         asked = [request(size[job]) for size in sizes]
         assert asked == sorted(asked)
@@ -139,7 +139,6 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     on_gpu["pools/F32/seed101.npy"] = on_gpu["pools/F32/seed1.npy"]
     predicted = resources.theory(fanbeam, fanbeam.arch("fc"))
     on_gpu["theory/F32/fc.json"] = ("gpu", *request(predicted, on_gpu=True), 1)
-    on_gpu["untrained/F32.json"] = ("gpu", *request(resources.untrained(fanbeam), on_gpu=True), 1)
     on_gpu["fig_recons_F32.png"] = ("gpu", *request(resources.recons(fanbeam), on_gpu=True), 1)
     assert {output: found[output] for output in on_cpu | on_gpu} == on_cpu | on_gpu
     others = {output: request for output, request in found.items() if output not in on_cpu | on_gpu}

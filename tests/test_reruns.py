@@ -1,17 +1,17 @@
 """What a change makes the workflow run again, and what it does not."""
 
-import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import planned
+from conftest import ROOT, planned
 
 from koct import evaluation
 
 AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
+AGGREGATES |= {"crossings": 1, "table_crossings": 1}
 AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1, "planner": 1}
 AGGREGATES |= {"table_calibration_wide": 1, "figure_heldout": 1, "figure_factors": 1}
 CLAIMS = {"claims": 1, "table_norms": 1}  # in studies with sweeps of the paper
@@ -19,6 +19,7 @@ CONDITIONS = {"table_conditions": 1}  # in those with several kinds of rays
 LADDER = {"chains": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # in those with three networks
 AGGREGATES |= {"previews": 1, "html_tables": 1, "crate": 1}
 PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
+FREE = len(yaml.safe_load((ROOT / "config.yaml").read_text())["sweeps"]["H8"]["archs"]) - 2  # what needs no sample
 
 
 class Edits:
@@ -105,6 +106,15 @@ def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
         aside.rename(row)  # with its old time
 
 
+def test_a_deleted_cell_without_samples_is_made_again(study):
+    row = study.path("results/cells/H16/untrained/N0_seed3.json")
+    aside = row.rename(study.path("row.json"))
+    try:
+        assert study.plan() == {"fit": 1, **AGGREGATES, **CLAIMS}
+    finally:
+        aside.rename(row)  # with its old time
+
+
 def test_a_new_N_runs_its_cells_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(N=[4, 8, 16, 32, 64, 128]))
     assert study.plan() == {
@@ -118,7 +128,7 @@ def test_a_new_N_runs_its_cells_alone(study, edited):
 
 def test_a_new_seed_runs_its_pool_and_cells_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(seeds=[1, 2, 3, 4, 5, 6]))
-    assert study.plan() == {"pool": 1, "fit": 10, "untrained": 1, **PREDICTIONS, **AGGREGATES, **CLAIMS}
+    assert study.plan() == {"pool": 1, "fit": 10 + FREE, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_new_sweep_runs_alone(study, edited):
@@ -127,7 +137,7 @@ def test_a_new_sweep_runs_alone(study, edited):
         config["studies"]["surrogate"].append("H12")
 
     edited.config(add)
-    new = {"pool": 6, "known": 1, "fit": 50, "untrained": 1, "theory": 2}  # a pool for predictions
+    new = {"pool": 6, "known": 1, "fit": 50 + 5 * FREE, "theory": 2}  # a pool for predictions
     assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
@@ -138,8 +148,11 @@ def test_a_new_lambda_grid_refits_and_keeps_the_pools(study, edited):
 
 def test_another_known_operator_refits_ko_alone(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(tikhonov=0.2))
-    again = {"known": 1, "fit": 25, "untrained": 1, "theory": 1}
-    assert plan(study) == ({**again, **PREDICTIONS, **AGGREGATES, **CLAIMS}, {"ko"})
+    again = {"known": 1, "fit": 25 + 5 * FREE, "theory": 1}
+    jobs, archs = plan(study)
+    assert jobs == {**again, **PREDICTIONS, **AGGREGATES, **CLAIMS}
+    assert "ko" in archs
+    assert "fc" not in archs
 
 
 def test_another_metric_recalibrates_and_fits_nothing(study, edited):
@@ -169,7 +182,7 @@ def test_a_change_to_one_large_fit_refits_and_evaluates_the_cells_that_use_it(sm
 
 def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
     edited.replace("koct/metrics/mse.py", "** 2", "** 2.0")
-    again = {"fit": 150, "untrained": 3, "theory": 5, "theory_large": 1}
+    again = {"fit": 150 + 15 * FREE, "theory": 5, "theory_large": 1}
     assert study.plan() == {**again, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
@@ -187,7 +200,7 @@ def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
 def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
     edited.replace("koct/problems/phantoms.py", "1.5", "1.6")
     jobs = study.plan()
-    assert (jobs["pool"], jobs["fit"]) == (18, 150)
+    assert (jobs["pool"], jobs["fit"]) == (18, 150 + 15 * FREE)
 
 
 # A new metric
@@ -212,9 +225,9 @@ def test_a_new_metric_evaluates_large_fits_and_fits_nothing(small_fanbeam, tmp_p
     before = pd.read_parquet(run.path("results/cells.parquet"))
     fits = {path: path.stat().st_mtime_ns for path in run.path("results/fits").rglob("*.npy")}
     run.path("koct/metrics/mae.py").write_text(MAE)
-    again = {"evaluate": 18, "untrained_large": 2, "theory_large": 2}  # no fit_large, no pool_large
+    again = {"evaluate": 20, "theory_large": 2}  # no fit_large, no pool_large
     assert run.plan() == {**again, **PREDICTIONS, **AGGREGATES, **CONDITIONS}
-    run.snakemake("results/cells.parquet", "results/untrained.parquet")
+    run.snakemake("results/cells.parquet")
     assert {path: path.stat().st_mtime_ns for path in run.path("results/fits").rglob("*.npy")} == fits
     cells = pd.read_parquet(run.path("results/cells.parquet"))
     pd.testing.assert_frame_equal(cells.drop(columns="mae"), before, rtol=0, atol=0)
@@ -224,12 +237,11 @@ def test_a_new_metric_evaluates_large_fits_and_fits_nothing(small_fanbeam, tmp_p
         expected = np.abs(network().predict(data.read("x", "test")) - data.read("y", "test").astype(float)).mean()
         row = cells.query(f"sweep == 'F32' and arch == '{arch}' and N == 16 and seed == 2")
         assert row["mae"].item() == pytest.approx(expected, rel=1e-12)
-    untrained = json.loads(run.path("results/untrained/F32.json").read_text())["rows"]
-    assert all(0 < row["mae"] < 1 for row in untrained)
-    assert run.plan("results/cells.parquet", "results/untrained.parquet") == {}
+    assert cells.query("N == 0")["mae"].between(0, 1, inclusive="neither").all()
+    assert run.plan("results/cells.parquet") == {}
 
 
 def test_a_new_metric_may_be_the_metric_of_a_sweep(small_fanbeam, edited_fanbeam):
     edited_fanbeam("koct/metrics/mae.py", lambda _: MAE)
     edited_fanbeam.config(lambda config: config["sweeps"]["F32"].update(metric="mae2"))
-    assert small_fanbeam.plan()["evaluate"] == 18
+    assert small_fanbeam.plan()["evaluate"] == 20

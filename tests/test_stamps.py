@@ -33,7 +33,7 @@ WRITERS = {
     ".html": lambda path, stamp: write_text(path, "<!doctype html>\n<p>β</p>\n", stamp),
     ".png": draw,
     ".pdf": draw,
-    ".parquet": lambda path, stamp: results.write([ROW], results.UNTRAINED, path, {}, stamp),
+    ".parquet": lambda path, stamp: results.write([ROW], list(ROW), path, {}, stamp),
 }
 
 

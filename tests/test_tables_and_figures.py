@@ -278,7 +278,7 @@ def test_a_network_alone_is_a_figure_too(drawn, tmp_path):
 
 
 VERBS = {
-    "figure-sweeps": ["--cells", "--curves", "--calibration", "--untrained", "--theory"],
+    "figure-sweeps": ["--cells", "--curves", "--calibration", "--theory"],
     "figure-theory": ["theory"],
     "figure-heldout": ["--cells", "--curves"],
     "figure-factors": ["calibration"],

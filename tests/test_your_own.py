@@ -91,8 +91,6 @@ def test_the_grid_is_fitted_and_counted(own):
     convolutions = (9 + 1) * 4 + (9 * 4 + 1) * 4 + (9 * 4 + 1)
     assert p.to_dict() == {"ko": 64, "fc": 64 * 64, "cnn": convolutions}
     assert cells["mse"].between(1e-5, 0.1).all()
-    untrained = pd.read_parquet(own.checkout.path("results/untrained.parquet"))
-    assert len(untrained) == 1
     for name in ("fig_recons_photo.png", "fig_sweeps.pdf", "table_calibration.tex"):
         assert own.checkout.path(f"results/{name}").stat().st_size > 500
     assert "CNN" in own.checkout.path("results/table_calibration.tex").read_text()
@@ -125,7 +123,7 @@ def test_the_code_of_a_network_refits_it_alone(own, edited):
 
 def test_the_code_of_a_problem_runs_everything_of_it(own, edited):
     edited("deconvolution.py", lambda text: text.replace("default_rng([seed, number])", "default_rng([number, seed])"))
-    assert own.plan() == {"pool": 2, "fit": 6, "untrained": 1, "theory": 2, "chains": 1, **PREDICTIONS, **AGGREGATES}
+    assert own.plan() == {"pool": 2, "fit": 6, "theory": 2, "chains": 1, **PREDICTIONS, **AGGREGATES}
 
 
 def test_a_module_beside_it_counts_too(own, edited, tmp_path):
@@ -159,7 +157,7 @@ def test_options_and_deleted_rows(own, edited):
     own.change(cnn={"channels": 4, "iterations": 20}, lambdas=[0.1])
     assert own.plan() == {"fit": 6, "theory": 2, **PREDICTIONS, **AGGREGATES}
     own.change(lambdas=[0.01, 1.0, 100.0], wiener=0.02)  # changes the layers and not the pairs
-    assert own.plan() == {"fit": 4, "untrained": 1, "theory": 1, "chains": 1, **PREDICTIONS, **AGGREGATES}
+    assert own.plan() == {"fit": 4, "theory": 1, "chains": 1, **PREDICTIONS, **AGGREGATES}
     own.change(wiener=0.01, N=[4, 8, 16])
     assert own.plan() == {"fit": 3, "theory": 2, "figure_heldout": 1, **PREDICTIONS, **AGGREGATES}
     own.change(N=[4, 16])
@@ -232,7 +230,7 @@ class Plain(Problem):
 
 
 def test_a_problem_that_knows_nothing_runs_to_the_end(checkout, tmp_path):
-    """No layers, no untrained network, no picture, no H, V or B: tables and figure all the same."""
+    """No layers, no picture, no H, V or B: tables and figure all the same."""
     (tmp_path / "plain.py").write_text(PLAIN)
     run = checkout()
     entry = {"problem": str(tmp_path / "plain.py"), "size": 8, "archs": ["fc"], "N": [4, 32], "seeds": [1, 2]}
@@ -244,7 +242,6 @@ def test_a_problem_that_knows_nothing_runs_to_the_end(checkout, tmp_path):
     assert cells[["H", "V", "B"]].isna().all(axis=None)
     assert set(cells["p"]) == {8 * 3}
     assert cells.query("N == 32")["mse"].mean() == pytest.approx(0.01 * (1 + 8 / 24), rel=0.3)  # least squares
-    assert pd.read_parquet(run.path("results/untrained.parquet")).empty
     assert run.path("results/fig_sweeps.png").stat().st_size > 1000
     assert not list(run.path("results").glob("fig_recons*"))
     assert "plain & -- & -- & --" in run.path("results/table_scaling.tex").read_text()

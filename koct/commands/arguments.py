@@ -78,7 +78,6 @@ SWEEP = optional("--sweep", "take the rows with this value in the column sweep",
 CELLS = file("--cells", "what `collect` wrote")
 CURVES = file("--curves", "what `calibrate` wrote")
 CALIBRATION = file("--calibration", "what `calibrate` wrote")
-UNTRAINED = file("--untrained", "what `collect` wrote")
 BUDGETS = file("--budgets", "what `budgets` wrote")
 PILOT = file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group")
 READING = [  # how a pilot is read

@@ -12,16 +12,15 @@ from koct.commands.arguments import (
     SHARED,
     SPEC,
     THEORY,
-    UNTRAINED,
     file,
     optional,
 )
 
 
-def table_calibration(calibration, spec, out):
+def table_calibration(curves, calibration, spec, out):
     from koct.report import tables
 
-    tables.calibration(calibration, out, spec)
+    tables.calibration(curves, calibration, out, spec)
 
 
 def table_calibration_wide(cells, curves, calibration, spec, out):
@@ -48,10 +47,10 @@ def figure_factors(calibration, spec, out):
     factors.figure(calibration, out, spec)
 
 
-def figure_sweeps(cells, curves, calibration, untrained, theory, spec, out):
+def figure_sweeps(cells, curves, calibration, theory, spec, out):
     from koct.report import figures
 
-    figures.sweeps(cells, curves, calibration, untrained, theory, out, spec)
+    figures.sweeps(cells, curves, calibration, theory, out, spec)
 
 
 def figure_theory(theory, spec, out):
@@ -97,22 +96,28 @@ def table_structural(norms, spec, out):
     tables.structural(norms, out, spec)
 
 
-def table_budget(budgets, spec, out):
+def table_budget(curves, budgets, spec, out):
     from koct.report import tables
 
-    tables.budget(budgets, out, spec)
+    tables.budget(curves, budgets, out, spec)
 
 
-def figure_ladder(ladder, spec, out):
+def table_crossings(crossings, curves, spec, out):
+    from koct.report import crossings as report
+
+    report.table(crossings, curves, out, spec)
+
+
+def figure_ladder(ladder, curves, spec, out):
     from koct.report import ladder as report
 
-    report.figure(ladder, out, spec)
+    report.figure(ladder, curves, out, spec)
 
 
-def table_ladder(ladder, calibration, budgets, spec, out):
+def table_ladder(ladder, curves, calibration, budgets, spec, out):
     from koct.report import ladder as report
 
-    report.table(ladder, calibration, budgets, out, spec)
+    report.table(ladder, curves, calibration, budgets, out, spec)
 
 
 def table_conditions(curves, calibration, budgets, spec, out):
@@ -133,10 +138,10 @@ def previews(pictures, spec, out):
     previews.reduce(pictures, out, spec)
 
 
-def claims(cells, curves, calibration, untrained, budgets, spec, out):
+def claims(cells, curves, calibration, budgets, spec, out):
     from koct.report import claims
 
-    claims.report(cells, curves, calibration, untrained, budgets, out, spec)
+    claims.report(cells, curves, calibration, budgets, out, spec)
 
 
 def crate(files, spec, out):
@@ -150,7 +155,7 @@ VERBS = {
     "table-calibration": (
         table_calibration,
         "the calibration table in LaTeX",
-        [file("calibration", "what `calibrate` wrote"), REPORT, OUT],
+        [CURVES, CALIBRATION, REPORT, OUT],
     ),
     "table-calibration-wide": (
         table_calibration_wide,
@@ -184,7 +189,7 @@ VERBS = {
     "figure-sweeps": (
         figure_sweeps,
         "error against N, a panel per sweep",
-        [CELLS, CURVES, CALIBRATION, UNTRAINED, THEORY, REPORT, OUTS],
+        [CELLS, CURVES, CALIBRATION, THEORY, REPORT, OUTS],
     ),
     "figure-theory": (
         figure_theory,
@@ -222,17 +227,22 @@ VERBS = {
     "table-budget": (
         table_budget,
         "the table of budgets in LaTeX",
-        [file("budgets", "what `budgets` wrote"), REPORT, OUT],
+        [CURVES, BUDGETS, REPORT, OUT],
+    ),
+    "table-crossings": (
+        table_crossings,
+        "the table of how many samples beat what needs none in LaTeX",
+        [file("--crossings", "what `crossings` wrote"), CURVES, REPORT, OUT],
     ),
     "figure-ladder": (
         figure_ladder,
         "error against N of networks between known and learned, a panel per sweep",
-        [file("ladder", "what `ladder` wrote"), REPORT, OUTS],
+        [file("--ladder", "what `ladder` wrote"), CURVES, REPORT, OUTS],
     ),
     "table-ladder": (
         table_ladder,
         "the table of networks between known and learned in LaTeX",
-        [file("--ladder", "what `ladder` wrote"), CALIBRATION, BUDGETS, REPORT, OUT],
+        [file("--ladder", "what `ladder` wrote"), CURVES, CALIBRATION, BUDGETS, REPORT, OUT],
     ),
     "table-conditions": (
         table_conditions,
@@ -242,7 +252,7 @@ VERBS = {
     "claims": (
         claims,
         "what the paper states, statement by statement, and whether it holds in the results",
-        [CELLS, CURVES, CALIBRATION, UNTRAINED, BUDGETS, REPORT, OUTS],
+        [CELLS, CURVES, CALIBRATION, BUDGETS, REPORT, OUTS],
     ),
     "crate": (
         crate,

@@ -99,18 +99,10 @@ def _files(pool, shared):
     return {"pool": pool, **({"shared": shared} if shared else {})}
 
 
-def untrained(spec, pools, shared, out):
-    from koct import evaluation
-    from koct.device import failures_explained
-
-    with failures_explained():
-        evaluation.untrained(spec, pools, shared, out)
-
-
-def collect(spec, cells, untrained):
+def collect(spec, out):
     from koct import results
 
-    results.collect(spec, cells, untrained)
+    results.collect(spec, out)
 
 
 def theory(spec, inputs, out):
@@ -139,6 +131,12 @@ def budgets(cells, theory, spec, out):
     from koct import results
 
     results.budget(cells, theory, spec, out)
+
+
+def crossings(cells, spec, out):
+    from koct import crossings
+
+    crossings.compute(cells, spec, out)
 
 
 def chains(spec, shared, out):
@@ -184,25 +182,7 @@ VERBS = {
         "write the row of a fit",
         [file("fit", "what `fit` wrote"), REPORT, POOL, SHARED, OUT],
     ),
-    "untrained": (
-        untrained,
-        "evaluate the known layers of a problem before any learning",
-        [
-            SPEC,
-            ("--pools", {"nargs": "+", "metavar": "FILE", "help": "the pool of each seed"}),
-            SHARED,
-            OUT,
-        ],
-    ),
-    "collect": (
-        collect,
-        "gather the rows of a study into Parquet",
-        [
-            SPEC,
-            file("--cells", "where to write the cells"),
-            file("--untrained", "where to write the untrained networks' errors"),
-        ],
-    ),
+    "collect": (collect, "gather the rows of a study into Parquet", [SPEC, OUT]),
     "theory": (
         theory,
         "predict the curve of one architecture from a pool, before any fit",
@@ -228,6 +208,11 @@ VERBS = {
             SPEC,
             OUT,
         ],
+    ),
+    "crossings": (
+        crossings,
+        "from which N on a network is better than what needs no sample, and than a smaller network",
+        [file("cells", "what `collect` wrote"), SPEC, OUT],
     ),
     "chains": (chains, "the known and learned layers of a sweep's networks", [SPEC, SHARED, OUT]),
     "ladder": (

@@ -73,6 +73,8 @@ class CTProblem(Problem, ABC):
     def analytic(self) -> bool:
         """Whether line integrals and images are computed from the ellipses in closed form: `rays: analytic`."""
 
+    same_held_out = True
+
     @property
     def x_shape(self) -> tuple[int, int]:
         return self.V, self.B

@@ -10,6 +10,8 @@ from koct.report.labels import escaped, sweep_label
 from koct.risk.calibration import Calibration
 from koct.stamps import Stamp, made_from
 
+FLOOR = r"their mean test error stands for $\mathrm{floor}$"
+
 
 def table(cells_path, curves_path, calibration_path, out, spec=None):
     """A block per sweep, a row per curve."""
@@ -20,7 +22,8 @@ def table(cells_path, curves_path, calibration_path, out, spec=None):
         Stamp(spec or {}, made_from(cells_path, curves_path, calibration_path)),
         caption=r"The calibrated bound $\mathrm{floor} + \sigma \log N / N$ of every curve. In brackets, the $90\,\%$ "
         r"interval by the jackknife over seeds. $R^2$ is that of the bound on the mean errors. Ratio: the largest "
-        r"mean error over the bound, and its $N$; above one, the curve is not bounded there.",
+        r"mean error over the bound, and its $N$; above one, the curve is not bounded there."
+        + tables.defined(study.names, [row for rows in study.baselines.values() for row in rows[:1]], FLOOR),
         label="tab:calibration-wide",
         columns="@{}lllrrr@{}",
         head=r"Network & $\mathrm{floor}$ & $\sigma$ & $R^2$ & Ratio & $N$ \\",
@@ -35,6 +38,9 @@ def _lines(study, sweep):
     about = [escaped(sweep_label(next(iter(found.values())))), study.metrics[sweep].label]
     about.append("one seed" if len(seeds) == 1 else f"{len(seeds)} seeds")
     yield rf"\multicolumn{{6}}{{@{{}}l}}{{{', '.join(about)}}} \\"
+    for arch in (arch for name, arch in study.baselines if name == sweep):
+        error = with_interval(*baseline(study, sweep, arch))
+        yield tables.row_of([rf"\quad {escaped(study.label(arch))}", error, *["--"] * 4])
     for arch, row in found.items():
         cells = [rf"\quad {escaped(study.label(arch))}"]
         cells += [with_interval(*estimate(study, sweep, arch, key)) for key in ("floor", "sigma")]
@@ -46,6 +52,15 @@ def estimate(study, sweep, arch, key):
 
     def of(found):
         return found.fitted[sweep, arch][key]
+
+    return of(study), *study.interval(of, [sweep])
+
+
+def baseline(study, sweep, arch):
+    """(value, low, high) of the mean error of what needs no sample."""
+
+    def of(found):
+        return found.metrics[sweep].mean(found.baselines[sweep, arch])
 
     return of(study), *study.interval(of, [sweep])
 

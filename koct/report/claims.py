@@ -25,12 +25,12 @@ PREFIXES = {"KiB": 1024**2, "MiB": 1024, "GiB": 1}  # how many of them a GiB has
 NOTATION = re.compile(r"([\d,]+)(?:\.(\d+))?(?:e(-?\d+))?(?: ([KMG]iB))?")
 
 
-def report(cells_path, curves_path, calibration_path, untrained_path, budget_path, out, spec=None):
+def report(cells_path, curves_path, calibration_path, budget_path, out, spec=None):
     """Check every claim, and write the table as Parquet, Markdown, LaTeX or HTML, as the endings of `out` say."""
     for path in out:
         if not path.endswith(FORMATS):
             raise KoctError(f"{path}: the name of a table of claims must end in .parquet, .md, .tex or .html")
-    paths = (cells_path, curves_path, calibration_path, untrained_path, budget_path)
+    paths = (cells_path, curves_path, calibration_path, budget_path)
     study, origin = Study.read(*paths)
     rows = [row(claim, study) for claim in claims()]
     stamp = Stamp(spec or {}, made_from(*paths))

@@ -245,9 +245,12 @@ def matched(study, sweep, H):
 # What learning gives
 
 
+UNTRAINED = "untrained"  # the architecture of the known layers alone
+
+
 def trained_share(study, sweep):
     """The known network's error at the largest N over that before any learning."""
-    rows, metric = study.untrained.get(sweep), study.metrics.get(sweep)
+    rows, metric = study.baselines.get((sweep, UNTRAINED)), study.metrics.get(sweep)
     error = study.error(sweep, study.known, "last")
     before = metric.mean(rows) if rows else np.nan
     if not before > 0:

@@ -30,28 +30,27 @@ class Study:
     cells : {(sweep, arch): rows of cells.parquet}
     points : {(sweep, arch): {N: mean error}}
     fitted : {(sweep, arch): row of calibration.parquet}
-    untrained : {sweep: rows of untrained.parquet}
+    baselines : {(sweep, arch): rows of cells.parquet} of what needs no sample
     answers : {(sweep, arch, target): N that the forecast gives, None if out of reach}
     metrics : {sweep: the metric of its curves}
     """
 
     known, dense = PAPER_PAIR
 
-    def __init__(self, cells, points, fitted, untrained, answers, metrics, names):
+    def __init__(self, cells, points, fitted, baselines, answers, metrics, names):
         self.cells, self.points, self.fitted, self.metrics = cells, points, fitted, metrics
-        self.untrained, self.answers, self.names = untrained, answers, names
+        self.baselines, self.answers, self.names = baselines, answers, names
         self._without = {}
 
     @classmethod
-    def read(cls, cells_path, curves_path, calibration_path, untrained_path=None, budget_path=None):
-        """(the study in these files, their provenance); the last two may be left out by those who do not ask them."""
+    def read(cls, cells_path, curves_path, calibration_path, budget_path=None):
+        """(the study in these files, their provenance); the last may be left out by those who do not ask for it."""
         sizes = ("H", "V", "B")
-        cells, origin = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", "p", "device", *METRICS), ("lam",))
-        curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
+        columns = ("sweep", "arch", "N", "seed", "p", "device", *METRICS)
+        cells, baselines, origin = inputs.split(cells_path, columns, ("lam",))
+        curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
-        untrained = answers = []
-        if untrained_path:
-            untrained, _ = inputs.rows(untrained_path, ("sweep", "seed", *METRICS), empty=True)
+        answers = []
         if budget_path:
             answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
         found = cls(
@@ -61,7 +60,7 @@ class Study:
                 for key, rows in grouped(curves, "sweep", "arch").items()
             },
             {(row["sweep"], row["arch"]): row for row in fitted},
-            {sweep: rows for (sweep,), rows in grouped(untrained, "sweep").items()},
+            grouped(baselines, "sweep", "arch"),
             {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers},
             {row["sweep"]: CurveMetric(row["metric"]) for row in curves},
             Names(origin),
@@ -161,8 +160,10 @@ class Study:
         """The study as it is without one seed of a sweep."""
         if (sweep, seed) not in self._without:
             cells, points, fitted = dict(self.cells), dict(self.points), dict(self.fitted)
-            untrained = dict(self.untrained)
-            untrained[sweep] = [row for row in untrained.get(sweep, []) if row["seed"] != seed]
+            baselines = {
+                key: [row for row in rows if key[0] != sweep or row["seed"] != seed or len(rows) == 1]
+                for key, rows in self.baselines.items()
+            }
             for key in (key for key in self.cells if key[0] == sweep):
                 cells[key] = [row for row in self.cells[key] if row["seed"] != seed]
                 sizes = sorted(grouped(cells[key], "N").items())
@@ -170,7 +171,7 @@ class Study:
                 if len(points[key]) > 1:
                     left = calibrate(list(points[key]), list(points[key].values()))
                     fitted[key] = {**fitted[key], "floor": left.floor, "sigma": left.sigma}
-            study = Study(cells, points, fitted, untrained, self.answers, self.metrics, self.names)
+            study = Study(cells, points, fitted, baselines, self.answers, self.metrics, self.names)
             self._without[sweep, seed] = study
         return self._without[sweep, seed]
 

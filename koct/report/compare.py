@@ -100,7 +100,8 @@ def _cells(path):
     """(rows of a cells.parquet by their key, its metadata)."""
     if not os.path.exists(path):
         raise KoctError(f"{path} does not exist; `snakemake results/cells.parquet` makes the cells of a run")
-    rows, origin = inputs.rows(path, (*KEY, "problem"), loose=ERRORS, advice="give the cells.parquet of a run")
+    advice = "give the cells.parquet of a run"
+    rows, origin = inputs.rows(path, (*KEY, "problem"), loose=ERRORS, advice=advice, baselines=True)
     cells = {tuple(row[name] for name in KEY): row for row in rows}
     if len(cells) < len(rows):
         raise KoctError(f"{path} holds a cell (sweep, arch, N, seed) twice; make it again with snakemake")

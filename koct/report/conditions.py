@@ -11,8 +11,11 @@ SEPARATOR = ", "  # between the words of a problem's label
 
 
 def table(curves_path, calibration_path, budget_path, out, spec=None):
-    """A row per sweep: N of every network for every target, and from which N on the largest network is the best."""
-    curves, origin = inputs.rows(curves_path, ("sweep", "arch", "N", "error_mean"))
+    """A row per sweep: N of every network for every target, and from which N on the largest network is the best.
+
+    Above, a row per sweep with the errors of what needs no sample.
+    """
+    curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
     names, sweeps = Names(origin), grouped(fitted, "sweep")
@@ -29,28 +32,49 @@ def table(curves_path, calibration_path, budget_path, out, spec=None):
     errors = {
         key: {row["N"]: row["error_mean"] for row in rows} for key, rows in grouped(curves, "sweep", "arch").items()
     }
-    width, body = 1 + len(targets) * len(p) + len(others), []
-    for common, family in families.items():
-        body += [r"\midrule"] if body else []
-        body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{{escaped(common)}}} \\")
+    baselines = [row for row in baselines if row["sweep"] in shown]
+    free = list(dict.fromkeys(row["arch"] for row in baselines))
+    width, body = 1 + max(len(targets) * len(p) + len(others), len(free)), []
+    label = escaped(names.arch(largest))
+    head = _head(names, targets, list(p), others, label)
+    if baselines:
+        body = [*_without_samples(families, baselines, free, width), r"\midrule", *head, r"\midrule"]
+        head = [tables.row_of(["Error without samples", *(escaped(names.arch(arch)) for arch in free)], width)]
+    for i, (common, family) in enumerate(families.items()):
+        body += [r"\midrule"] if i else []
+        body.append(_common(common, width))
         for sweep, condition in family:
             cells = [rf"\quad {escaped(condition)}"]
             cells += [tables.needed(needed, (sweep, arch, target)) for target in targets for arch in p]
             cells += [_overtaken(errors.get((sweep, arch), {}), errors.get((sweep, largest), {})) for arch in others]
-            body.append(" & ".join(cells) + r" \\")
-    label = escaped(names.arch(largest))
+            body.append(tables.row_of(cells, width))
     tables.write(
         out,
         Stamp(spec or {}, made_from(curves_path, calibration_path, budget_path)),
         caption="What the conditions of the measurement do to the number of samples: the $N$ that reaches a target "
         "mean error by the forecast, -- if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
         "Right, the $N$ from which on "
-        f"{label} has a smaller error than another network; between the $N$ of the sweep, errors are interpolated.",
+        f"{label} has a smaller error than another network; between the $N$ of the sweep, errors are interpolated."
+        + tables.defined(names, baselines, "the first rows have their mean test errors"),
         label="tab:conditions",
         columns="@{}l" + "r" * (width - 1) + "@{}",
-        head=_head(names, targets, list(p), others, label),
+        head="\n".join(head),
         body=body,
     )
+
+
+def _without_samples(families, baselines, archs, width):
+    """A line per sweep with the errors of what needs no sample."""
+    errors = {(row["sweep"], row["arch"]): tables.power_of_ten(row["error_mean"]) for row in baselines}
+    for common, family in families.items():
+        yield _common(common, width)
+        for sweep, condition in family:
+            cells = [rf"\quad {escaped(condition)}", *(errors.get((sweep, arch), "--") for arch in archs)]
+            yield tables.row_of(cells, width)
+
+
+def _common(common, width):
+    return rf"\multicolumn{{{width}}}{{@{{}}l}}{{{escaped(common)}}} \\"
 
 
 def compared(sweeps):
@@ -84,7 +108,7 @@ def _overtaken(errors, largest):
 
 
 def _head(names, targets, archs, others, label):
-    """Two lines: what groups of columns are, and the network of each."""
+    """Lines: what groups of columns are, rules below them, and the network of each."""
     spans, rules, start = [""], [], 2
     for target in targets:
         spans.append(rf"\multicolumn{{{len(archs)}}}{{c}}{{$N$ for {tables.short(target)}}}")
@@ -94,7 +118,7 @@ def _head(names, targets, archs, others, label):
         spans.append(rf"\multicolumn{{{len(others)}}}{{c@{{}}}}{{{label} below}}")
         rules.append(rf"\cmidrule(l){{{start}-{start + len(others) - 1}}}")
     columns = [_stacked(escaped(names.arch(arch))) for arch in archs * len(targets) + others]
-    return " & ".join(spans) + r" \\" + "\n" + " ".join(rules) + "\n" + " & ".join(["Conditions", *columns]) + r" \\"
+    return [tables.row_of(spans), " ".join(rules), tables.row_of(["Conditions", *columns])]
 
 
 def _stacked(text):

@@ -22,6 +22,7 @@ from koct.stamps import Stamp, again, made_from
 
 FORMATS = (".pdf", ".png", ".svg")
 MOST_SWEEPS = 100
+REACH = 30  # how many times below the curves an axis goes for a line
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -47,25 +48,24 @@ def styled():
     return plt.rc_context(STYLE)
 
 
-def sweeps(cells_path, curves_path, calibration_path, untrained_path, theory_path, out, spec=None):
-    """Error against N, a panel per sweep: every seed, their mean, the bound, the prediction, the untrained network."""
+def sweeps(cells_path, curves_path, calibration_path, theory_path, out, spec=None):
+    """Error against N, a panel per sweep: every seed, their mean, the bound, the prediction, what needs no sample."""
     for path in out:
         check_format(path)
-    curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
     errors = {CurveMetric(row["metric"]).column for row in curves}
-    cells, origin = inputs.rows(cells_path, ("sweep", "arch", "N", *errors))
+    cells, _, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors))
     calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
-    untrained, _ = inputs.rows(untrained_path, ("sweep", *errors), empty=True)
     theory = predictions(theory_path)[0] if theory_path else []
     _check_complete({cells_path: cells, curves_path: curves, calibration_path: calibrations})
-    names, tables = Names(origin), (cells, curves, calibrations, untrained, theory)
+    names, tables = Names(origin), (cells, curves, calibrations, theory)
 
     def draw(axis, name):
         _sweep_panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
 
-    sources = [cells_path, curves_path, calibration_path, untrained_path, *([theory_path] if theory_path else [])]
+    sources = [cells_path, curves_path, calibration_path, *([theory_path] if theory_path else [])]
     with styled():
-        save(by_sweep(curves, draw), out, Stamp(spec or {}, made_from(*sources)))
+        save(by_sweep(curves, draw, lines=(baselines, names)), out, Stamp(spec or {}, made_from(*sources)))
 
 
 def predictions(path):
@@ -74,20 +74,20 @@ def predictions(path):
     return inputs.rows(path, columns, ("H", "lam", "error", "error_low", "error_high"), empty=True)
 
 
-def by_sweep(curves, draw, gap=0.0):
+def by_sweep(curves, draw, gap=0.0, lines=((), None)):
     """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own.
 
-    `gap` is the space above a legend below the panels, in inches.
+    `gap` is the space above a legend below the panels, in inches; `lines` are what `draw_baselines` takes besides axes.
     """
     by_metric = {}
     for row in curves:
         by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
-    lines = [line for group in by_metric.values() for line in _lines(list(group))]
-    columns = max(map(len, lines))
-    hole = len(lines[-1]) < columns  # a place for the legend
-    figure, axes = panels(len(lines), columns, legend=0)
+    places = [line for group in by_metric.values() for line in _lines(list(group))]
+    columns = max(map(len, places))
+    hole = len(places[-1]) < columns  # a place for the legend
+    figure, axes = panels(len(places), columns, legend=0)
     shown = {}
-    for line, row in zip(lines, axes, strict=True):
+    for line, row in zip(places, axes, strict=True):
         for axis in row[len(line) :]:
             axis.set_axis_off()
         shown |= zip(line, row, strict=False)
@@ -95,12 +95,13 @@ def by_sweep(curves, draw, gap=0.0):
         draw(axis, name)
     for group in by_metric.values():
         _share_limits([shown[name] for name in group])
+        draw_baselines({name: shown[name] for name in group}, *lines)
     handles = {}
     for axis in shown.values():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if hole:
-        axes[-1, len(lines[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
+        axes[-1, len(places[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
     else:
         legend_below(figure, handles, gap)
     return figure
@@ -154,7 +155,7 @@ def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, b
     return figure, axes
 
 
-def _sweep_panel(axis, names, cells, curves, calibrations, untrained, theory):
+def _sweep_panel(axis, names, cells, curves, calibrations, theory):
     metric = CurveMetric(curves[0]["metric"])
     for fitted in calibrations:
         arch = fitted["arch"]
@@ -183,8 +184,6 @@ def _sweep_panel(axis, names, cells, curves, calibrations, untrained, theory):
             label="predicted from pairs" if predicted else None,
         )
     axis.plot([], [], "--", color="0.35", linewidth=0.9, label="calibrated bound")  # of the network of its colour
-    if untrained:
-        axis.axhline(metric.mean(untrained), color="0.35", linestyle=":", linewidth=1, label="untrained", zorder=1)
     finish_panel(axis, N, curves[0])
 
 
@@ -222,6 +221,36 @@ def _share_limits(axes):
     low, high = zip(*(axis.get_ylim() for axis in axes), strict=True)
     for axis in axes:
         axis.set_ylim(min(low), max(high))
+
+
+def draw_baselines(axes, rows, names):
+    """Draw the errors of what needs no sample as horizontal lines behind the curves of {sweep: axis}.
+
+    The axes have the same limits. A line far below all of their curves is told in words at the lower edge.
+    """
+    low, high = next(iter(axes.values())).get_ylim()
+    rows = [row for row in rows if row["sweep"] in axes]
+    near = [row["error_mean"] for row in rows if row["error_mean"] > low / REACH]
+    low, high = min([low, *(error / 1.3 for error in near)]), max([high, *(error * 1.3 for error in near)])
+    far = dict.fromkeys(axes, 0)
+    for axis in axes.values():
+        axis.set_ylim(low, high)
+    for row in rows:
+        axis, label, style = axes[row["sweep"]], names.arch(row["arch"]), names.line(row["arch"])
+        if row["error_mean"] > low:
+            axis.axhline(row["error_mean"], label=label, **style)
+        else:
+            axis.plot([], [], label=label, **style)
+            said = f"$\\downarrow$ {label} {_power(row['error_mean'])}"
+            place = (3, 2 + 8 * far[row["sweep"]])
+            axis.annotate(said, (0, 0), place, xycoords="axes fraction", textcoords="offset points", fontsize=6.5)
+            far[row["sweep"]] += 1
+
+
+def _power(value):
+    """2.5·10⁻⁸ in mathematics."""
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return rf"${mantissa} \cdot 10^{{{int(exponent)}}}$" if value else "0"
 
 
 def save(figure, paths, stamp=None, dpi=300):

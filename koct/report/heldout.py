@@ -23,9 +23,9 @@ def figure(cells_path, curves_path, out, spec=None):
     """Above the calibrated bound, below the forecast with its 90 % interval; a point per held-out N of a curve."""
     for path in out:
         figures.check_format(path)
-    curves, origin = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
+    curves, _, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     columns = {CurveMetric(row["metric"]).column for row in curves}
-    cells, _ = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", *columns))
+    cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "seed", *columns))
     found = predictions(grouped(cells, "sweep", "arch"), grouped(curves, "sweep", "arch"), cells_path)
     shown = {key: [point for point in points if point.measured > 0] for key, points in found.items()}
     if not any(shown.values()):

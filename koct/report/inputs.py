@@ -11,18 +11,28 @@ from koct import metrics
 from koct.errors import KoctError
 from koct.files import read_json
 from koct.report.labels import described
-from koct.results import COLUMNS, read
+from koct.results import COLUMNS, read, trained
+from koct.results import baselines as without_samples
 from koct.stamps import again
 
 MOST_ROWS = 1_000_000  # far above any study
 LARGEST = 1e100  # of a number: its square is one, too
-COUNTS = ("N", "p", "seeds")  # at least one
+COUNTS = ("N", "p", "seeds")
 
 
-def rows(path, columns, nullable=(), loose=(), empty=False, advice=None):
+def split(path, columns, nullable=()):
+    """(rows of trained networks, rows of what needs no sample, provenance) of a file that has both."""
+    found, origin = rows(path, columns, nullable, baselines=True)
+    if not trained(found):
+        raise KoctError(f"{path} has no row of a network that was trained; {_advice(path)}")
+    return trained(found), without_samples(found), origin
+
+
+def rows(path, columns, nullable=(), loose=(), empty=False, advice=None, baselines=False):
     """(rows, provenance) of a file that `koct.results.write` made; a KoctError says what it lacks.
 
     Columns that are `nullable` may be null, and those that are `loose` also NaN or infinite; `advice` ends the message.
+    With `baselines`, N and p may both be 0.
     """
     advice = advice or _advice(path)
     _check_schema(path, [*columns, *nullable, *loose], advice)
@@ -36,7 +46,8 @@ def rows(path, columns, nullable=(), loose=(), empty=False, advice=None):
         raise KoctError(f"{path} has no rows; {advice}")
     for i, row in enumerate(found, 1):
         for name in (*columns, *nullable):
-            wrong = "is null" if row[name] is None and name not in nullable else _wrong(name, row[name])
+            least = 0 if baselines and row.get("N") == 0 else 1
+            wrong = "is null" if row[name] is None and name not in nullable else _wrong(name, row[name], least)
             if wrong:
                 raise KoctError(f"{path}, row {i}: {name} {wrong}; {advice}")
     for key in ("koct.archs", "koct.sweeps"):
@@ -84,16 +95,16 @@ def _fits(kind, wanted):
     return pa.types.is_integer(kind) or (pa.types.is_floating(wanted) and pa.types.is_floating(kind))
 
 
-def _wrong(name, value):
-    """What is wrong with a value, or nothing."""
+def _wrong(name, value, least):
+    """What is wrong with a value, or nothing; counts are at least `least`."""
     if name == "metric" and value not in metrics.curve_metrics():
         return f"is {value!r}, and must be one of {', '.join(metrics.curve_metrics())}"
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a finite number"
     if isinstance(value, int | float) and abs(value) > LARGEST:
         return f"is {value:g}, which is too large"
-    if name in COUNTS and value < 1:
-        return f"is {value}, and must be at least 1"
+    if name in COUNTS and value is not None and value < least:
+        return f"is {value}, and must be at least {least}"
     return ""
 
 

@@ -7,6 +7,8 @@ from koct.errors import KoctError
 
 PALETTE = ("#0b6e4f", "#c8553d", "#5b4b8a", "#d79b00", "#2f6db3", "#8a5a44")
 MARKERS = ("o", "s", "^", "D", "v", "P")
+LINES = (":", "-.", (0, (6, 2)), (0, (1, 3)), (0, (8, 2, 1, 2, 1, 2)))  # of what needs no sample
+GREY = "0.35"
 
 
 class Names:
@@ -19,7 +21,7 @@ class Names:
         taken = {arch.get("colour") for arch in self.archs.values()}
         self._colours = itertools.cycle([colour for colour in PALETTE if colour not in taken] or PALETTE)
         self._markers = itertools.cycle(MARKERS)
-        self._given = {}
+        self._given, self._lines = {}, {}
 
     @classmethod
     def of(cls, archs):
@@ -35,6 +37,13 @@ class Names:
 
     def marker(self, name):
         return self._style(name)[1]
+
+    def line(self, name):
+        """The horizontal line of what needs no sample, as options of Matplotlib."""
+        own = self.archs.get(name, {}).get("colour") or GREY
+        _check_style(name, own, "")
+        style = self._lines.setdefault(name, LINES[len(self._lines) % len(LINES)])
+        return {"color": own, "linestyle": style, "linewidth": 1, "zorder": 1}
 
     def _style(self, name):
         if name not in self._given:

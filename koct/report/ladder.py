@@ -28,6 +28,7 @@ RING = {
     "zorder": 4,
     "clip_on": False,
 }
+FLOOR = r"their mean test error stands for $\mathrm{floor}$"
 KNOWN, LEARNED = "white", "0.25"  # what boxes are filled with
 
 
@@ -51,22 +52,32 @@ def read(path):
 # Figure
 
 
-def figure(ladder_path, out, spec=None):
-    """Error against N, a panel per sweep; below it, which layers each network knows and which it learns."""
+def figure(ladder_path, curves_path, out, spec=None):
+    """Error against N, a panel per sweep; below it, which layers each network knows and which it learns.
+
+    Horizontal lines are what needs no sample.
+    """
     for path in out:
         figures.check_format(path)
     rows, origin, chains = read(ladder_path)
     names, sweeps = Names(origin), grouped(rows, "sweep")
+    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    free = {sweep: [row for row in baselines if row["sweep"] == sweep] for (sweep,) in sweeps}
     with figures.styled():
-        figures.save(draw(sweeps, names, chains), out, Stamp(spec or {}, made_from(ladder_path)))
+        made = draw(sweeps, names, chains, free)
+        figures.save(made, out, Stamp(spec or {}, made_from(ladder_path, curves_path)))
 
 
-def draw(sweeps, names, chains):
-    """The figure of {(sweep,): rows}; panels with the same networks share one key."""
+def draw(sweeps, names, chains, free):
+    """The figure of {(sweep,): rows}; panels with the same networks share one key.
+
+    `free` are {sweep: rows of what needs no sample}.
+    """
     columns = min(len(sweeps), 2 if len(sweeps) <= 4 else 3)
     lines = math.ceil(len(sweeps) / columns)
-    shared = len({_networks(rows, chains.get(sweep, {})) for (sweep,), rows in sweeps.items()}) == 1
-    key = LINE * (3.2 + max(len(grouped(rows, "arch")) for rows in sweeps.values()))  # head, networks, what marks mean
+    shared = len({_networks(rows, chains.get(sweep, {}), free[sweep]) for (sweep,), rows in sweeps.items()}) == 1
+    listed = max(len(grouped(rows, "arch")) + len(free[sweep]) for (sweep,), rows in sweeps.items())
+    key = LINE * (3.2 + listed)  # head, networks, what marks mean
     ties = STEP * max(len(stack) for rows in sweeps.values() for stack in _stacks(rows).values())
     above, below = 0.26, 0.41
     height = above + ties + PANEL[1] + below + (0 if shared else key)
@@ -76,20 +87,23 @@ def draw(sweeps, names, chains):
         left, bottom = column * WIDTH, (lines - 1 - line) * height + key
         panel = _axes(made, left + MARGIN, bottom + below, *PANEL)
         _panel(panel, names, rows)
+        figures.draw_baselines({sweep: panel}, free[sweep], names)
         panel.set_title(panel.get_title(), pad=4 + 72 * ties)
         _winners(_axes(made, left + MARGIN, bottom + below + PANEL[1], PANEL[0], ties), panel, names, rows)
         if not shared or i == 0:
             axis = _axes(made, left, 0 if shared else bottom - key, WIDTH, key)
             axis.set(xlim=(0, WIDTH), ylim=(0, key))
             axis.set_axis_off()
-            _key(axis, key, names, rows, chains.get(sweep, {}))
+            _key(axis, key, names, rows, chains.get(sweep, {}), free[sweep])
     return made
 
 
-def _networks(rows, chains):
+def _networks(rows, chains, free):
     """What the key of a panel tells."""
-    return tuple(
-        (arch, points[0]["p"], json.dumps(chains.get(arch))) for (arch,), points in grouped(rows, "arch").items()
+    networks = grouped(rows, "arch").items()
+    return (
+        *((arch, points[0]["p"], json.dumps(chains.get(arch))) for (arch,), points in networks),
+        *(row["arch"] for row in free),
     )
 
 
@@ -147,7 +161,7 @@ def _winners(axis, panel, names, rows):
         axis.annotate(text, place, (-4, 0), textcoords="offset points", fontsize=6.5, ha="right", va="center_baseline")
 
 
-def _key(axis, height, names, rows, chains):
+def _key(axis, height, names, rows, chains, free):
     """A line for each network: how it is drawn, its layers as boxes, and how many numbers it learns."""
     boxes, end = (1.34, 2.98), WIDTH - 0.07
     small, grey = {"fontsize": 6.5, "va": "center_baseline"}, {"fontsize": 5.5, "va": "bottom", "color": "0.3"}
@@ -166,6 +180,12 @@ def _key(axis, height, names, rows, chains):
         axis.text(0.44, y, names.arch(arch), **small)
         _strip(axis, boxes, y, chains.get(arch, []), heads)
         axis.text(end, y, _count(points[0]["p"]), ha="right", **small)
+    for row in free:
+        y -= LINE
+        axis.plot([0.1, 0.38], [y] * 2, **names.line(row["arch"]))
+        axis.text(0.44, y, names.arch(row["arch"]), **small)
+        axis.text(sum(boxes) / 2, y, "no sample", ha="center", **{**small, "color": "0.3"})
+        axis.text(end, y, "0", ha="right", **small)
     y -= 1.3 * LINE
     axis.plot(0.24, y, **RING)
     axis.text(0.35, y, "best", **small)
@@ -212,19 +232,32 @@ def _count(p):
 # Table
 
 
-def table(ladder_path, calibration_path, budget_path, out, spec=None):
-    """A row per network and sweep: parameters, learned layers, floor, sigma, N for every target, where it is best."""
+def table(ladder_path, curves_path, calibration_path, budget_path, out, spec=None):
+    """A row per network and sweep: parameters, learned layers, floor, sigma, N for every target, where it is best.
+
+    The first rows of a sweep are what needs no sample, with its error for the floor.
+    """
     rows, origin, chains = read(ladder_path)
     fitted, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
     names, fitted = Names(origin), {(row["sweep"], row["arch"]): row for row in fitted}
     needed = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
-    sweeps = grouped(rows, "sweep")
+    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    baselines, sweeps = grouped(baselines, "sweep"), grouped(rows, "sweep")
     targets = sorted({target for sweep, _, target in needed if (sweep,) in sweeps}, reverse=True)
     body, width = [], 6 + len(targets)
     for (sweep,), group in sweeps.items():
         body += [r"\midrule"] if body else []
         body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{{escaped(sweep_label(group[0]))}}} \\")
+        for row in baselines.get((sweep,), []):
+            start = [
+                rf"\quad {escaped(names.arch(row['arch']))}",
+                "$0$",
+                "none",
+                tables.power_of_ten(row["error_mean"]),
+            ]
+            met = ["$0$" if row["error_mean"] <= target else "--" for target in targets]
+            body.append(tables.row_of([*start, "--", *met, "--"]))
         for (arch,), points in grouped(group, "arch").items():
             if (sweep, arch) not in fitted:
                 raise KoctError(
@@ -239,11 +272,12 @@ def table(ladder_path, calibration_path, budget_path, out, spec=None):
     heads = [tables.short(target) for target in targets]
     tables.write(
         out,
-        Stamp(spec or {}, made_from(ladder_path, calibration_path, budget_path)),
+        Stamp(spec or {}, made_from(ladder_path, curves_path, calibration_path, budget_path)),
         caption=r"Networks between known and learned: how many numbers $p$ they learn, and in which layers; "
         r"$\mathrm{floor}$ and $\sigma$ of the calibrated bound; the $N$ that reaches a target mean error by the "
         r"forecast, -- if it is out of reach, the smallest $N$ of the sweep if that is enough; and the $N$ of the "
-        r"sweep at which the network has the smallest error.",
+        r"sweep at which the network has the smallest error."
+        + tables.defined(names, [row for key in sweeps for row in baselines.get(key, [])], FLOOR),
         label="tab:ladder",
         columns="@{}lrlrr" + "r" * len(targets) + "l@{}",
         head=" & ".join(

@@ -233,7 +233,8 @@ def overlay(file: PilotFile, sweep: str | None, found: Sequence[Next]) -> Overla
         raise KoctError("--overlay is for a sweep of the workflow; name it with --sweep")
     try:
         rows = pq.read_table(pa.BufferReader(file.data), columns=["sweep", "arch", "N", "seed"]).to_pylist()
-        runs = {(row["arch"], int(row["N"]), int(row["seed"])) for row in rows if row["sweep"] == sweep}
+        of_sweep = [row for row in rows if row["sweep"] == sweep and row["N"]]  # N = 0: what needs no sample
+        runs = {(row["arch"], int(row["N"]), int(row["seed"])) for row in of_sweep}
     except (pa.ArrowException, OSError, ValueError, TypeError):
         raise KoctError(
             f"--overlay is for the cells.parquet of the workflow, and {file.path} is none; omit it"

@@ -46,26 +46,38 @@ def _reconstruct(path, inputs, count):
 
 
 def draw(truth, made, metric, names, out, stamp=None):
-    """Each image once, beside it a row per architecture and a column per N of images `made[arch, N]`."""
-    archs = list(dict.fromkeys(arch for arch, _ in made))
-    samples = sorted({N for _, N in made})
-    sheet = Sheet(truth.shape[1:], len(samples), len(archs), len(truth))
+    """Each image once, beside it a row per architecture and a column per N of images `made[arch, N]`.
+
+    What needs no sample (N = 0) stands between them, from top to bottom.
+    """
+    archs = list(dict.fromkeys(arch for arch, N in made if N))
+    free = [arch for arch, N in made if not N]
+    samples = sorted({N for _, N in made if N})
+    sheet = Sheet(truth.shape[1:], len(samples), len(archs), len(truth), math.ceil(len(free) / len(archs)))
     with figures.styled():
         figure = sheet.figure()
+        if free:
+            middle = (sheet.free_x(0) + sheet.free_x(sheet.free - 1) + sheet.across) // 2
+            sheet.text(figure, middle, sheet.top, "$N = 0$", va="bottom")
         for j, N in enumerate(samples):
             sheet.text(
                 figure, sheet.x(j) + sheet.across // 2, sheet.top, f"$N = {N:,}$".replace(",", "{,}"), va="bottom"
             )
         for k, image in enumerate(truth):
-            _draw_image(
-                figure, sheet, k, image, {key: images[k] for key, images in made.items()}, archs, samples, metric, names
-            )
+            own = {key: images[k] for key, images in made.items()}
+            _draw_image(figure, sheet, k, image, own, archs, samples, metric, names)
+            for i, arch in enumerate(free):
+                column, row = divmod(i, len(archs))
+                x, y = sheet.free_x(column), sheet.y(k, row)
+                sheet.picture(figure, x, y, own[arch, 0], _grey(image))
+                text = f"{names.arch(arch)} {_error(own[arch, 0], image, metric)}"
+                sheet.text(figure, x + sheet.across // 2, y + sheet.down, text, va="top")
         figures.save(figure, [out], stamp, dpi=sheet.dpi)
 
 
 def _draw_image(figure, sheet, k, image, made, archs, samples, metric, names):
     """One image and all its reconstructions, in the same grey scale."""
-    grey = min(0.0, float(image.min())), float(np.abs(image).max())
+    grey = _grey(image)
     middle = (sheet.y(k, 0) + sheet.y(k, len(archs) - 1)) // 2
     sheet.picture(figure, 0, middle, image, grey)
     sheet.text(figure, sheet.across // 2, middle, "truth", va="bottom")
@@ -73,7 +85,7 @@ def _draw_image(figure, sheet, k, image, made, archs, samples, metric, names):
     sheet.text(figure, sheet.across // 2, middle + sheet.down, f"grey: {low} to {grey[1]:.2f}", va="top")
     if len(archs) > 1:  # the image then leaves room beside the last row
         y = sheet.y(k, len(archs) - 1) + sheet.down
-        sheet.text(figure, sheet.x(0), y, CurveMetric(metric).label, va="top", ha="right")
+        sheet.text(figure, sheet.across, y, CurveMetric(metric).label, va="top", ha="right")
     for i, arch in enumerate(archs):
         y = sheet.y(k, i)
         style = {"rotation": 90, "va": "center", "ha": "right", "color": names.colour(arch)}
@@ -81,27 +93,42 @@ def _draw_image(figure, sheet, k, image, made, archs, samples, metric, names):
         for j, N in enumerate(samples):
             if (arch, N) in made:
                 sheet.picture(figure, sheet.x(j), y, made[arch, N], grey)
-                error = metrics.load(metric).error(made[arch, N].reshape(1, -1), image.reshape(1, -1))
-                text = f"{error:.3f}" if error >= 0.01 else f"{error:.2g}"
+                text = _error(made[arch, N], image, metric)
                 sheet.text(figure, sheet.x(j) + sheet.across // 2, y + sheet.down, text, va="top")
 
 
-class Sheet:
-    """Places in dots, from the upper left: an image pixel takes a whole number of dots, or it would look uneven."""
+def _grey(image):
+    """The values that are black and white."""
+    return min(0.0, float(image.min())), float(np.abs(image).max())
 
-    def __init__(self, shape, columns, rows, images):
+
+def _error(made, image, metric):
+    error = metrics.load(metric).error(made.reshape(1, -1), image.reshape(1, -1))
+    return f"{error:.3f}" if error >= 0.01 else f"{error:.2g}"
+
+
+class Sheet:
+    """Places in dots, from the upper left: an image pixel takes a whole number of dots, or it would look uneven.
+
+    `free` columns behind the image are for what needs no sample.
+    """
+
+    def __init__(self, shape, columns, rows, images, free=0):
         dots = math.ceil(RESOLUTION * SIZE / shape[1])  # of a pixel
         self.down, self.across = shape[0] * dots, shape[1] * dots
         self.dpi = self.across / SIZE
         self.top, self.line, self.label, self.gap, self.space = (
             round(inches * self.dpi) for inches in (0.2, 0.17, 0.22, 0.05, 0.12)
         )
-        self.rows = rows
+        self.rows, self.free = rows, free
         self.width = self.x(columns) - self.gap
         self.height = self.y(images, 0) - self.space
 
+    def free_x(self, column):
+        return (1 + column) * (self.across + self.gap)
+
     def x(self, column):
-        return self.across + self.label + column * (self.across + self.gap)
+        return self.across + self.label + (self.free + column) * (self.across + self.gap)
 
     def y(self, image, row):
         return self.top + image * self.space + (image * self.rows + row) * (self.down + self.line)

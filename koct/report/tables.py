@@ -13,12 +13,19 @@ from koct.risk.crossing import order
 from koct.stamps import Stamp, again, made_from
 
 PAIR = ("ko", "fc")  # the two networks of the paper
+MEANS = {  # what needs no sample
+    "untrained": "the known layers before any learning",
+    "fbp": "filtered backprojection, or the problem's own inverse",
+    "nnls": "non-negative least squares",
+    "tv": "least squares with total variation",
+}
 PRINTED = json.loads(Path(__file__).with_name("printed.json").read_text(encoding="utf-8"))
 
 
-def calibration(calibration_path, out, spec=None):
-    """The paper's Table 2: floor and sigma of every architecture, a row per sweep."""
+def calibration(curves_path, calibration_path, out, spec=None):
+    """The paper's Table 2: floor and sigma of every network, a row per sweep; first what needs no sample."""
     rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
+    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
     names = Names(origin)
     archs = list(dict.fromkeys(row["arch"] for row in rows))
     by_sweep = {}
@@ -32,22 +39,63 @@ def calibration(calibration_path, out, spec=None):
         cells = [escaped(sweep_label(first)), CurveMetric(first["metric"]).label]
         for arch in archs:
             cells += [power_of_ten(fitted[arch][key]) if arch in fitted else "--" for key in ("floor", "sigma")]
-        body.append(" & ".join(cells) + r" \\")
+        body.append(cells)
+    starts = {row["sweep"]: [escaped(sweep_label(row)), CurveMetric(row["metric"]).label] for row in baselines}
+    head, lines, width = stacked(names, baselines, starts, ["Sweep", "Error"], ["Sweep", "Error", *heads], body)
     write(
         out,
-        Stamp(spec or {}, made_from(calibration_path)),
+        Stamp(spec or {}, made_from(curves_path, calibration_path)),
         caption=r"Calibration factors $\mathrm{floor}$ and $\sigma$ of the bound "
-        r"$\mathrm{floor} + \sigma \log N / N$, fitted on each sweep.",
+        r"$\mathrm{floor} + \sigma \log N / N$, fitted on each sweep."
+        + defined(names, baselines, "the first rows have their mean test errors"),
         label="tab:calibration",
-        columns="@{}ll" + "cc" * len(archs) + "@{}",
-        head=" & ".join(["Sweep", "Error", *heads]) + r" \\",
-        body=body,
+        columns="@{}ll" + "c" * (width - 2) + "@{}",
+        head=head,
+        body=lines,
     )
+
+
+def stacked(names, baselines, starts, first, head, body):
+    """(head, lines, columns) of a table whose first rows are the errors of what needs no sample, under their own head.
+
+    `starts` are {sweep: first cells of its row}, `first` their heads; `head` and `body` are the cells of the others.
+    """
+    if not baselines:
+        return row_of(head), [row_of(cells) for cells in body], len(head)
+    errors = {(row["sweep"], row["arch"]): row["error_mean"] for row in baselines}
+    archs = list(dict.fromkeys(row["arch"] for row in baselines))
+    above = [[*first, *(escaped(names.arch(arch)) for arch in archs)]]
+    for sweep, start in starts.items():
+        above.append(
+            [*start, *(power_of_ten(errors[key]) if (key := (sweep, arch)) in errors else "--" for arch in archs)]
+        )
+    width = max(len(head), len(above[0]))
+    top, *lines = (row_of(cells, width) for cells in above)
+    return (
+        top,
+        [*lines, r"\midrule", row_of(head, width), r"\midrule", *(row_of(cells, width) for cells in body)],
+        width,
+    )
+
+
+def row_of(cells, width=0):
+    """A line of a table; empty cells follow up to `width`."""
+    return " & ".join([*cells, *[""] * (width - len(cells))]) + r" \\"
+
+
+def defined(names, baselines, where=""):
+    """The sentence of a caption that says what needs no sample, and `where` its errors are; empty if nothing does."""
+    archs = dict.fromkeys(row["arch"] for row in baselines)
+    if not archs:
+        return ""
+    labels = [escaped(names.arch(arch)) + (f" ({MEANS[arch]})" if arch in MEANS else "") for arch in archs]
+    listed = " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels)
+    return rf" No training sample ($N = 0$, $p = 0$) is needed by {listed}{where and f'; {where}'}."
 
 
 def scaling(curves_path, calibration_path, out, spec=None):
     """The paper's Table 3: a row per sweep, and which network has the smaller error where."""
-    curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "error_mean"))
+    curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
     names = Names(origin)
     points = []
@@ -162,13 +210,22 @@ def structural(norms_path, out, spec=None):
     )
 
 
-def budget(budget_path, out, spec=None):
-    """How many samples reach each target, with the 90 % interval."""
+def budget(curves_path, budget_path, out, spec=None):
+    """How many samples reach each target, with the 90 % interval; first the targets that need none."""
     theory = ("theory_n", "theory_low", "theory_high", "theory_upto")
     columns, nullable = ("sweep", "arch", "target", "law"), ("H", "n", "n_low", "n_high", *theory)
     rows, origin = inputs.rows(budget_path, columns, nullable, empty=True)
-    names = Names(origin)
+    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"), ("H",))
+    names, targets = Names(origin), {}
+    for row in rows:
+        targets.setdefault(row["sweep"], set()).add(row["target"])
     body = []
+    for row in (row for row in baselines if row["sweep"] in targets):
+        met = [target for target in targets[row["sweep"]] if target >= row["error_mean"]]
+        start = [escaped(sweep_label(row)), rf"$\geq$ {power_of_ten(min(met))}" if met else "none"]
+        error = rf"\multicolumn{{5}}{{l@{{}}}}{{needs no sample, error {power_of_ten(row['error_mean'])}}}"
+        body.append(row_of([*start, escaped(names.arch(row["arch"])), error]))
+    body += [r"\midrule"] if body else []
     for row in rows:
         n = "out of reach" if row["n"] is None else count(row["n"], 999_999)
         low = "--" if row["n_low"] is None else count(row["n_low"], 999_999)
@@ -179,9 +236,10 @@ def budget(budget_path, out, spec=None):
         body.append(" & ".join([*start, escaped(row["law"]), n, interval, *_by_theory(row)]) + r" \\")
     write(
         out,
-        Stamp(spec or {}, made_from(budget_path)),
+        Stamp(spec or {}, made_from(curves_path, budget_path)),
         caption=r"Samples that reach a target mean error: the most probable law, the median of the forecast, and its "
-        r"$90\,\%$ interval. Right, the same from the curve that pairs predict before any fit.",
+        r"$90\,\%$ interval. Right, the same from the curve that pairs predict before any fit."
+        + defined(names, baselines, "the first rows say which targets they reach"),
         label="tab:budget",
         columns="@{}llllrrrr@{}",
         head=r"& & & \multicolumn{3}{c}{from the fits} & \multicolumn{2}{c}{from pairs} \\"

@@ -57,7 +57,7 @@ def _panel(axis, names, rows):
 def table(theory_path, cells_path, out, spec=None):
     """Predicted over measured mean squared error, and λ predicted and chosen: two lines per curve."""
     theory, origin = figures.predictions(theory_path)
-    cells, _ = inputs.rows(cells_path, ("sweep", "arch", "N", "mse"), ("H", "lam"))
+    cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "mse"), ("H", "lam"))
     names, measured = Names(origin), grouped(cells, "sweep", "arch", "N")
     blocks = {}
     for (sweep, arch), rows in grouped(theory, "sweep", "arch").items():

@@ -140,6 +140,19 @@ class Columns:
             keep = values == sweep
             self.table, self.rows = self.table.filter(pa.array(keep)), self.rows[keep]
 
+    def drop_baselines(self) -> None:
+        """Leave out the rows of what needs no sample, which the results of a study have: N and p are 0 there."""
+        if not {"N", "p"} <= set(self.names):
+            return
+        try:
+            N, p = (pc.equal(self.table[name].cast(pa.string()), "0") for name in ("N", "p"))
+        except pa.ArrowException:  # columns of another kind, which are none of a study
+            return
+        keep = ~pc.fill_null(pc.and_(N, p), False).to_numpy()
+        if not np.any(keep):
+            self.fail("every row has N = 0, so nothing was trained; a pilot needs runs at two or more N")
+        self.table, self.rows = self.table.filter(pa.array(keep)), self.rows[keep]
+
     def require(self, name: str, option: str | None = None) -> None:
         """Fail if there is no such column; `option` is the one that names it."""
         if name in self.names:

@@ -101,9 +101,10 @@ class PilotFile:
             test_size, if there is one
         """
         score = scores.named(metric, higher)
-        wanted = ["N", "error", "score", "seed", "arch", "sweep", "test_size", group or "group"]
+        wanted = ["N", "p", "error", "score", "seed", "arch", "sweep", "test_size", group or "group"]
         columns = Columns(self.path, self.data, [*wanted, *((metric, metric[:-1]) if metric else ())])
         columns.keep_sweep(sweep)
+        columns.drop_baselines()
         N = columns.counts("N")
         error = _errors(columns, metric, score)
         seed = columns.texts("seed") if "seed" in columns.names else None
@@ -136,11 +137,12 @@ class PilotFile:
 
     def costs(self, sweep: str | None = None) -> tuple[str, dict[str, NDArray[np.float64]]] | None:
         """(column, {arch: N and cost of every run, shape (2, n_runs)}); None if there is no column of costs."""
-        columns = Columns(self.path, self.data, ["N", "arch", "sweep", *COSTS])
+        columns = Columns(self.path, self.data, ["N", "p", "arch", "sweep", *COSTS])
         column = next((name for name in COSTS if name in columns.names), None)
         if column is None:
             return None
         columns.keep_sweep(sweep)
+        columns.drop_baselines()
         N, cost, arch = columns.counts("N"), columns.numbers(column), _archs(columns)
         if np.any(cost <= 0):
             columns.fail_at(cost <= 0, column, "is not above 0; correct it or remove the column")

@@ -16,7 +16,7 @@ PATIENCE = 10.0  # seconds in which a zygote has to answer; importing torch take
 HUNG = ".hung"  # ending of the name of a socket behind which nobody answered
 
 # The verbs that compute; others make tables and figures.
-COMPUTING = ("pool", "known", "normal", "gram", "fit", "evaluate", "untrained", "theory")
+COMPUTING = ("pool", "known", "normal", "gram", "fit", "evaluate", "theory")
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 READY, GO, INTERRUPT = b"r", b"g", b"i"

@@ -63,8 +63,8 @@ class Grid(Configured):
         "seeds of the pools; errors are averaged over them", items=1, minimum=0, maximum=2**31 - 1
     )
     archs: tuple[str, ...] = option(
-        "architectures to fit: those of koct (below), or Python files of your own; the options of each stand under a "
-        "key of its own in the sweep",
+        "architectures to fit, those that need no sample (N = 0) included: those of koct (below), or Python files of "
+        "your own; the options of each stand under a key of its own in the sweep",
         items=1,
     )
     lambdas: tuple[float, ...] = option(
@@ -142,7 +142,6 @@ def _canonical(sweep: Sweep) -> dict[str, Any]:
         "N": sweep.N,
         "seeds": sweep.seeds,
         "metric": sweep.metric,
-        "untrained": sweep.problem.has_layers,
         "archs": [
             {
                 **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
@@ -315,6 +314,8 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
                 f"sweeps.{name}.N = {N} is above sweeps.{name}.pool.train = {sweep.sizes.train}; "
                 "make the pool larger or remove this N"
             )
+    if not sweep.networks:
+        yield f"sweeps.{name}.archs has nothing that is trained on samples; add a network, such as ko or fc"
     if sweep.metric not in metrics.curve_metrics():
         yield f"sweeps.{name}.metric = {sweep.metric!r} must be one of {', '.join(metrics.curve_metrics())}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
@@ -338,7 +339,7 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
             for text in arch.check(sweep.problem):
                 separator = "." if text.split(maxsplit=1)[0] in arch.options() else ": "
                 yield f"sweeps.{name}.{section(type(arch))}{separator}{text}"
-            for text in _check_predicted(arch):
+            for text in (*_check_predicted(arch), *_check_required(sweep, arch)):
                 yield f"sweeps.{name}: {text}"
         for path in sweep.problem.files() if not wrong else ():  # which may be about a file
             yield from _check_file(name, sweep.problem, path)
@@ -349,6 +350,11 @@ def _check_predicted(arch: Architecture) -> Iterator[str]:
         yield f"{arch.source} has predicted = {arch.predicted!r}; it must be None or one of {', '.join(PREDICTED)}"
     if arch.predicted == "fixed point" and not arch.needs() >= {"layers", "normal"}:
         yield f"{arch.source} is predicted by the fixed point, which needs() must name 'layers' and 'normal' for"
+
+
+def _check_required(sweep: Sweep, arch: Architecture) -> Iterator[str]:
+    if arch.requires_cell and sweep.arch(arch.requires_cell).trained != arch.trained:
+        yield f"{arch.source} requires the cell of {arch.requires_cell}, and only one of them has the N of the sweep"
 
 
 def _check_left_out(name: str, entry: Mapping[str, Any], left_out: Mapping[str, type[Architecture]]) -> Iterator[str]:

@@ -23,7 +23,7 @@ def of_seed(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     """
     asked = {}
     for arch in sweep.required + sweep.archs:  # so that a numbered group reads from earlier ones alone
-        for N in sweep.N if resources.fit_class(sweep, arch) == "large" else ():
+        for N in sweep.sizes_of(arch) if resources.fit_class(sweep, arch) == "large" else ():
             costs = resources.fit(sweep, arch, N), resources.evaluate(sweep, arch, N)
             asked[arch.name, N] = sum(resources.minutes(cost, on_gpu) for cost in costs)
     alone = {cell for cell, minutes in asked.items() if minutes > LONGEST / 2}

@@ -24,7 +24,7 @@ from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
-LEAST_OF_LADDER = 3  # architectures of a sweep between known and learned
+LEAST_OF_LADDER = 3  # networks of a sweep between known and learned
 
 
 class Jobs:
@@ -37,7 +37,7 @@ class Jobs:
         self.cells = [paths.cell(**cell) for sweep in self.study for cell in sweep.grid()]
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
-        self.ladders = [sweep for sweep in self.study if len(sweep.archs) >= LEAST_OF_LADDER]
+        self.ladders = [sweep for sweep in self.study if len(sweep.networks) >= LEAST_OF_LADDER]
         self.compared, self.claimed = compared(self.study), claimed(self.study)
         self.paired, self.normed = shown.paired(self.study), shown.normed(self.study)
         self.held_out = shown.held_out(self.study)
@@ -134,10 +134,6 @@ class Jobs:
     def gram_spec(self, wildcards: Wildcards) -> str:
         return self._problem_spec("gram", self.sweeps[wildcards.sweep], seed=int(wildcards.seed))
 
-    def untrained_spec(self, wildcards: Wildcards) -> str:
-        sweep = self.sweeps[wildcards.sweep]
-        return self._problem_spec("untrained", sweep, seeds=sweep.seeds)
-
     def fit_spec(self, wildcards: Wildcards) -> str:
         return f'{{"N": {wildcards.N}, "seed": {wildcards.seed}, {self._curve_spec(wildcards.sweep, wildcards.arch)}'
 
@@ -180,8 +176,8 @@ class Jobs:
         wanted = {
             "sweep": sweep.name,
             "problem": encode_problem(sweep.problem, layers=True),
-            "archs": [arch.source for arch in sweep.archs],
-            "chained": [encode_curve(sweep.name, sweep.problem, arch, ())["arch"] for arch in sweep.archs],
+            "archs": [arch.source for arch in sweep.networks],
+            "chained": [encode_curve(sweep.name, sweep.problem, arch, ())["arch"] for arch in sweep.networks],
             **self._files(sweep.problem),
         }
         return _spec("chains", wanted, sweep.problem.source, *wanted["archs"])
@@ -200,16 +196,15 @@ class Jobs:
             archs = [
                 {
                     **{key: described[key] for key in ("name", "label", "colour", "marker")},
+                    "N": sweep.sizes_of(arch),
+                    "seeds": sweep.seeds_of(arch),
                     "spec": checksum_of(
                         {**json.loads("{" + self._curve_spec(sweep.name, arch.name)), "evaluation": self.evaluation}
                     ),
                 }
                 for arch, described in zip(sweep.archs, about["archs"], strict=True)
             ]
-            kept = {key: about[key] for key in ("name", "label", "metric", "N", "seeds")}
-            untrained = self._problem_spec("untrained", sweep, seeds=sweep.seeds) if about["untrained"] else None
-            untrained = untrained and checksum_of(json.loads(untrained))
-            sweeps.append({**kept, "archs": archs, "untrained": untrained})
+            sweeps.append({**{key: about[key] for key in ("name", "label", "metric")}, "archs": archs})
         return _spec("collect", {"sweeps": sweeps, "config": self._config_hash()})
 
     def theories_spec(self) -> str:
@@ -233,6 +228,9 @@ class Jobs:
 
     def calibration_spec(self) -> str:
         return _spec("calibrate", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
+
+    def crossings_spec(self) -> str:
+        return _spec("crossings", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
 
     def budget_spec(self) -> str:
         wanted = {sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study}
@@ -296,21 +294,14 @@ class Jobs:
         """What a problem reads from disk."""
         return list(self.sweeps[wildcards.sweep].problem.files())
 
-    def pools(self, wildcards: Wildcards) -> list[str]:
-        """Of all seeds of a sweep."""
-        return [paths.pool(wildcards.sweep, seed) for seed in self.sweeps[wildcards.sweep].seeds]
-
     def first_pool(self, wildcards: Wildcards) -> str:
-        return self.pools(wildcards)[0]
+        """That of a sweep's first seed."""
+        return paths.pool(wildcards.sweep, self.sweeps[wildcards.sweep].seeds[0])
 
     def first_fits(self, wildcards: Wildcards) -> list[str]:
         """The fits of a sweep's first seed."""
         sweep = self.sweeps[wildcards.sweep]
-        return [paths.fit(sweep.name, arch.name, N, sweep.seeds[0]) for arch in sweep.archs for N in sweep.N]
-
-    def untrained(self) -> list[str]:
-        """Of all sweeps that know something."""
-        return [paths.untrained(sweep.name) for sweep in self.study if sweep.problem.has_layers]
+        return [paths.fit(**cell) for cell in sweep.grid() if cell["seed"] == sweep.seeds[0]]
 
     # What a large job asks for
 

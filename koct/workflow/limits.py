@@ -97,12 +97,12 @@ def _stages(sweep: Sweep) -> Iterator[Job]:
 
 
 def _fit(sweep: Sweep, arch: Architecture) -> Job:
-    N = max(sweep.N)
+    N = max(sweep.sizes_of(arch))
     faster = [f"{section(type(arch))}.{key}" for key in _whole(arch)] + ["lambdas"] * arch.uses_lambdas
     job = Job(
         f"the fit of {arch.name} with N = {N}",
         lambda: resources.fit(sweep, arch, N),
-        ["N", *_whole(sweep.problem)],
+        [*(["N"] if N else []), *_whole(sweep.problem)],
         faster,
     )
     if isinstance(arch, TorchrunArchitecture):

@@ -29,10 +29,6 @@ def checkpoints(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
     return f"results/checkpoints/{sweep}/{arch}/N{N}_seed{seed}"
 
 
-def untrained(sweep: str) -> str:
-    return f"results/untrained/{sweep}.json"
-
-
 def theory(sweep: str, arch: str) -> str:
     return f"results/theory/{sweep}/{arch}.json"
 

@@ -86,15 +86,9 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
     )
 
 
-def untrained(sweep: Sweep) -> Cost:
-    work = sweep.workload(sweep.archs[0], 0)
-    pairs = work.sizes.held_out * (work.x_size + work.y_size)
-    return Cost(len(sweep.seeds) * work.sizes.held_out * work.layers.operations, 0, 4 * pairs)
-
-
 def recons(sweep: Sweep) -> Cost:
     """All fits of a seed, one after the other."""
-    costs = [evaluate(sweep, arch, N) for arch in sweep.archs for N in sweep.N]
+    costs = [evaluate(sweep, arch, N) for arch in sweep.archs for N in sweep.sizes_of(arch)]
     return Cost(
         sum(cost.operations for cost in costs),
         max(cost.host_bytes for cost in costs),
@@ -124,7 +118,7 @@ def fit_class(sweep: Sweep, arch: Architecture) -> str:
     """Which rule fits the cells of a curve: cheap, large, torchrun or torchrun_nodes."""
     if isinstance(arch, TorchrunArchitecture):
         return "torchrun" if arch.nodes == 1 else "torchrun_nodes"
-    return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.N))) else "large"
+    return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.sizes_of(arch)))) else "large"
 
 
 @cache

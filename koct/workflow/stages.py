@@ -16,6 +16,7 @@ MODULES = {
     "collect-theory": ("koct.results",),
     "calibrate": ("koct.results",),
     "budgets": ("koct.results",),
+    "crossings": ("koct.crossings",),
     "norms": ("koct.norms", "koct.report.tables"),
     "table-calibration": ("koct.report.tables",),
     "table-calibration-wide": ("koct.report.calibration_table",),
@@ -25,6 +26,7 @@ MODULES = {
     "table-budget": ("koct.report.tables",),
     "table-structural": ("koct.report.tables",),
     "table-theory": ("koct.report.theory",),
+    "table-crossings": ("koct.report.crossings",),
     "ladder": ("koct.ladder",),
     "table-ladder": ("koct.report.ladder",),
     "table-conditions": ("koct.report.conditions",),
@@ -45,7 +47,6 @@ PROBLEM_MODULES = {
     "known": ("koct.cells",),
     "normal": ("koct.cells",),
     "gram": ("koct.cells", "koct.networks.linalg"),
-    "untrained": ("koct.evaluation",),
 }
 
 
@@ -65,7 +66,7 @@ def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
         return (*MODULES[stage], *(metrics.modules() if stage == "collect" else ()))
     found = registry.module_of(problem, Problem)
     if stage in PROBLEM_MODULES:
-        return (*PROBLEM_MODULES[stage], *(metrics.modules() if stage == "untrained" else ()), found)
+        return (*PROBLEM_MODULES[stage], found)
     metric = f"koct.metrics.{registry.problem(problem).validation_metric}"
     networks = [registry.module_of(arch, Architecture) for arch in archs]
     if stage == "figure-recons":

@@ -35,6 +35,11 @@ class Sweep:
     theory: bool
 
     @property
+    def networks(self) -> tuple[Architecture, ...]:
+        """The architectures that are trained: those with a curve."""
+        return tuple(arch for arch in self.archs if arch.trained)
+
+    @property
     def pictured(self) -> bool:
         """Whether a figure shows its reconstructions."""
         return self.problem.pictured and len(self.problem.y_shape) == 2
@@ -48,7 +53,7 @@ class Sweep:
     def predicted(self) -> tuple[Architecture, ...]:
         """The architectures whose curves are predicted."""
         wanted = self.theory and not self.no_theory_pool
-        alone = [arch for arch in self.archs if arch.launch == "process" and not arch.requires_cell]
+        alone = [arch for arch in self.networks if arch.launch == "process" and not arch.requires_cell]
         return tuple(arch for arch in alone if wanted and arch.predicted)
 
     @property
@@ -90,12 +95,19 @@ class Sweep:
         """The architecture of a name, or of what config.yaml calls it."""
         return next(arch for arch in self.archs + self.required if name in (arch.name, arch.source))
 
+    def sizes_of(self, arch: Architecture) -> tuple[int, ...]:
+        """The N of an architecture's cells: 0 for what needs no sample."""
+        return self.N if arch.trained else (0,)
+
+    def seeds_of(self, arch: Architecture) -> tuple[int, ...]:
+        """The seeds of an architecture's cells: one, if nothing of what it sees depends on the seed."""
+        return self.seeds[:1] if not arch.trained and self.problem.same_held_out else self.seeds
+
     def grid(self) -> Iterator[dict[str, Any]]:
         """sweep, arch, N and seed of every cell, as wildcard values."""
         for arch in self.archs:
-            for N in self.N:
-                for seed in self.seeds:
-                    yield {"sweep": self.name, "arch": arch.name, "N": N, "seed": seed}
+            for N, seed in itertools.product(self.sizes_of(arch), self.seeds_of(arch)):
+                yield {"sweep": self.name, "arch": arch.name, "N": N, "seed": seed}
 
     def workload(self, arch: Architecture, N: int) -> Workload:
         layers = self.problem.cost("layers", self.sizes) or Cost(self.problem.x_size * self.problem.y_size)

@@ -23,7 +23,6 @@ KINDS = {
     "known operator": "known/*.npy",
     "fit": "fits/*/*/*.npy",
     "row": "cells/*/*/*.json",
-    "untrained": "untrained/*.json",
     "predicted curve": "theory/*/*.json",
     "Parquet": "*.parquet",
     "LaTeX": "*.tex",
@@ -193,7 +192,6 @@ DAMAGES += [
     ("row", "mse edited to 1e9", edit_json("mse", lambda _: 1e9), None),
     ("row", "lambda edited", edit_json("lam", lambda value: 10 * value), None),
     ("row", "N edited", edit_json("N", lambda value: 2 * value), None),
-    ("untrained", "mse edited", edit_json("mse", lambda value: value / 2), None),
     ("Parquet", "another table in its place", copy_other, _any_other),
     ("Parquet", "a number edited", edit_table, None),
     ("LaTeX", "another table in its place", copy_other, _any_other),
@@ -234,7 +232,7 @@ def downstream(study, path, kind):
         return [*study.rows(), *root.glob(KINDS["predicted curve"])]
     if kind == "fit":
         return [root / "cells" / path.relative_to(root / "fits").with_suffix(".json")]
-    if kind in ("row", "untrained", "predicted curve"):
+    if kind in ("row", "predicted curve"):
         return sorted(root.glob("*.parquet"))
     return [file for file in sorted(root.iterdir()) if file.suffix in (".tex", ".png", ".pdf") and file != path]
 

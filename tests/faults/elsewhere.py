@@ -61,16 +61,16 @@ CHANGES = {
     "": (no_change, ()),
     "V changed": (
         other_option("T4", V=6),
-        ("pools/T4", "known/T4", "fits/T4", "cells/T4", "theory/T4", "untrained/T4"),
+        ("pools/T4", "known/T4", "fits/T4", "cells/T4", "theory/T4"),
     ),
     "lambdas changed": (other_option("T4", lambdas=[1.0e-3, 10.0]), ("fits/T4", "cells/T4", "theory/T4")),
     "pool changed": (
         other_option("T4", pool={"train": 8, "val": 4, "test": 5}),
-        ("pools/T4", "fits/T4", "cells/T4", "theory/T4", "untrained/T4"),
+        ("pools/T4", "fits/T4", "cells/T4", "theory/T4"),
     ),
     "tikhonov changed": (
         other_option("T4", tikhonov=0.2),
-        ("known/T4", "fits/T4/ko", "cells/T4/ko", "theory/T4/ko", "untrained/T4"),
+        ("known/T4", "fits/T4/ko", "cells/T4/ko", "theory/T4/ko", "fits/T4/untrained", "cells/T4/untrained"),
     ),
     "code of ko changed": (
         other_code(*RIDGE),

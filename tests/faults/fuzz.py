@@ -136,7 +136,7 @@ def beside(name, function, *fixed):
     return read_it
 
 
-DRAWN = ("cells", "curves", "calibration", "untrained", "theory")
+DRAWN = ("cells", "curves", "calibration", "theory")
 
 
 def draw_sweeps(*paths):
@@ -188,7 +188,6 @@ READERS = {
     "known operator": File(from_study("known/T4.npy"), read_known, ".npy", strict=True),
     "fit": File(from_study("fits/T4/ko/N4_seed1.npy"), lambda path: cells.read_fit(str(path)), ".npy", strict=True),
     "row": File(from_study("cells/T4/ko/N4_seed1.json"), read_json, ".json", strict=True),
-    "rows of untrained networks": File(from_study("untrained/T4.json"), read_json, ".json", strict=True),
     "table of cells": File(from_study("cells.parquet"), results.read, ".parquet"),
     "pilot, CSV": File(lambda path: path.write_text(CSV), pilot.read_pilots, ".csv", share=2),
     "pilot, Parquet": File(pilot_parquet, pilot.read_pilots, ".parquet", share=2),

@@ -42,7 +42,7 @@ PROVENANCE |= {"sha256", "contentSize", "datePublished", "endTime"}  # of files,
 STAMPS = (b'% {"koct-stamp"', b'<!-- {"koct-stamp"')
 DATA = re.compile(r'(?<=<script type="application/json" id="data">).*?(?=</script>)', re.S)  # of the planner page
 LEFT_OUT = {"logs", "benchmarks"}
-INTERMEDIATE = {"pools", "known", "normal", "grams", "fits", "untrained"}  # made when something needs them
+INTERMEDIATE = {"pools", "known", "normal", "grams", "fits"}  # made when something needs them
 UNREADABLE = "unreadable: "
 TRACEBACK = "Traceback (most recent call last)"
 

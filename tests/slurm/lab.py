@@ -118,7 +118,7 @@ def ended(process, run, seconds=900):
         process.kill()
 
 
-def assert_same_results(first, second, names=("cells", "untrained", "curves", "calibration", "budget")):
+def assert_same_results(first, second, names=("cells", "curves", "calibration", "budget")):
     for name in names:
         tables = [pd.read_parquet(run.path(f"results/{name}.parquet")) for run in (first, second)]
         one, two = (table.drop(columns="fit_seconds", errors="ignore") for table in tables)

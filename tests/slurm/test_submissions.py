@@ -32,7 +32,7 @@ from tests.slurm.lab import (
     until,
 )
 
-BEFORE = {"known", "pool", "fit", "untrained", "pool_large", "gram", "fit_large", "evaluate", "untrained_large"}
+BEFORE = {"known", "pool", "fit", "pool_large", "gram", "fit_large", "evaluate"}
 BEFORE |= {"figure_recons"}  # what runs before the group `summary`
 
 
@@ -57,7 +57,7 @@ def test_the_cluster_gives_the_bits_of_the_local_run(submitted, checkout):
 def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
     run, text = submitted
     lines = text.splitlines()
-    study = lines.index("Study small: 2 sweeps, 6 cells, device auto.")
+    study = lines.index("Study small: 2 sweeps, 7 cells, device auto.")
     assert study < 4
     assert lines[study + 1] == f"{len(jobs(run.folder))} submissions:"
     assert lines[study + 3].startswith("    2 to gpu, each: 1 core, 1 GPU, 3.0 GB, 5 to ")
@@ -71,7 +71,7 @@ def test_partition_memory_time_and_gpus_are_what_the_formulas_say(submitted):
     """Groups: one core, the memory of the largest, the time of all, and five minutes at least."""
     run, _ = submitted
     sweep, known = (build(name, SMALL["sweeps"][name]) for name in ("F32", "H8"))
-    cells = [(arch, N) for arch in sweep.archs for N in sweep.N]
+    cells = [(arch, N) for arch in sweep.archs for N in sweep.sizes_of(arch)]
     seed = [resources.pool(sweep), resources.gram(sweep)]
     seed += [stage(sweep, arch, N) for arch, N in cells for stage in (resources.fit, resources.evaluate)]
 
@@ -83,9 +83,9 @@ def test_partition_memory_time_and_gpus_are_what_the_formulas_say(submitted):
     summary = "summary_budget_calibrate_collect_collect_theory_figure_sweeps_planner_..."
     asked = {
         "F32_seed1_evaluate_fit_large_gram_pool_large": together(seed),
-        "F32_seeds_figure_recons_untrained_large": together([resources.untrained(sweep), resources.recons(sweep)]),
+        "F32_seeds_figure_recons": together([resources.recons(sweep)]),
         "pools_known_pool": ("cpu", max(2000, memory), max(5, 1 + minutes), None, "1"),
-        "cells_fit_untrained": ("cpu", 2000, 5, None, "1"),
+        "cells_fit": ("cpu", 2000, 5, None, "1"),
         summary: ("cpu", 2000, len(run.plan("--forceall", *PROFILE).keys() - BEFORE), None, "1"),  # a minute each
     }
 
@@ -157,12 +157,12 @@ def test_a_thousand_cells_are_26_submissions_and_their_pools_at_most_13(checkout
         before = -1
         while before != (before := count()):
             time.sleep(3)
-        assert before == math.ceil((1000 + 1) / 40)  # 1,000 cells and the untrained network
+        assert before == math.ceil(1000 / 40)
         profile = (ROOT / "profiles/slurm/config.yaml").read_text()
         assert "  pools: 40\n" in profile
         assert before + math.ceil(500 / 40) + 1 <= 60  # and the summary
-        assert "27 submissions:" in run.path("out.txt").read_text()
-        until(lambda: "26 pending: PartitionDown" in run.path("out.txt").read_text())
+        assert "26 submissions:" in run.path("out.txt").read_text()
+        until(lambda: "25 pending: PartitionDown" in run.path("out.txt").read_text())
         process.send_signal(signal.SIGINT)
         until(lambda: count() == 0)  # an interrupted run takes its jobs with it
     finally:
@@ -220,5 +220,5 @@ def test_account_requeue_and_memory_reach_the_job(submitted, checkout):
     assert (job["Account"], job["Requeue"], job["TimeLimit"]) == ("mine", "1", "00:05:00")
     assert job["MinMemoryNode"] == "0"
     plain, _ = submitted
-    job = jobs(plain.folder)["cells_fit_untrained"]
+    job = jobs(plain.folder)["cells_fit"]
     assert (job["Account"], job["Requeue"], job["MinMemoryNode"]) == ("(null)", "0", "2000M")

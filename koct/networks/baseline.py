@@ -1,0 +1,70 @@
+"""What reconstructs without training samples: a solver, and at most one number that the validation pairs choose."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from koct.contracts import Architecture, Array, Network, Problem, Training
+
+Solver = Callable[[Array, float | None], Array]
+
+
+class BaselineArchitecture(Architecture, ABC):
+    trained = False
+
+    @property
+    def uses_lambdas(self) -> bool:
+        return False
+
+    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
+        return frozenset({"layers"})
+
+    @abstractmethod
+    def strengths(self, data: Training) -> Sequence[float | None]:
+        """The strengths of smoothing among which the validation pairs choose; None is without."""
+
+    @abstractmethod
+    def solver(self, data: Training) -> Solver:
+        """Return a function from flat measurements (n, size) and a strength to flat images (n, size)."""
+
+    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
+        solver = self.solver(data)
+        for strength in self.strengths(data):
+            yield strength, Baseline(solver, strength)
+
+    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
+        chosen = state["strength"].tolist()
+        return Baseline(self.solver(data), chosen[0] if chosen else None)
+
+
+class Baseline(Network):
+    """A solver and the strength that was chosen for it."""
+
+    def __init__(self, solver: Solver, strength: float | None):
+        self.solver, self.strength = solver, strength
+
+    @property
+    def parameters(self) -> int:
+        return 0
+
+    def predict(self, x: Array) -> Array:
+        return self.solver(x, self.strength)
+
+    def state(self) -> Mapping[str, Array]:
+        import numpy as np
+
+        return {"strength": np.array([] if self.strength is None else [self.strength], float)}
+
+
+def check_layers(arch: Architecture, problem: Problem) -> Iterable[str]:
+    """What keeps a baseline from using the known layers of a problem."""
+    if not problem.has_layers:
+        yield f"the problem {problem.name} has no known layers to reconstruct with; remove {arch.name} from archs"
+
+
+def applied(operator: Any, x: Array, nonnegative: bool) -> Array:
+    """Flat images (n, size) of an operator on flat measurements (n, size), cut off below zero if asked for."""
+    images = operator(x.reshape(-1, *operator.domain)).reshape(len(x), -1)
+    return images.clip(min=0) if nonnegative else images

@@ -1,0 +1,78 @@
+"""What needs no sample: reconstructions with p = 0 at N = 0, through the files of a cell."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import Pairs
+
+from koct import cells, cli, evaluation, registry
+from koct.contracts import Layer, Sizes
+from koct.errors import KoctError
+from koct.files import read_json
+from koct.networks.untrained import Untrained
+from koct.operators.algebra import Diagonal, Matrix
+from koct.problems import pools
+from koct.spec import Cell
+
+SIZES = Sizes(train=1, val=3, test=3)
+PROBLEMS = {
+    "surrogate": {"H": 8, "V": 10, "B": 8, "tikhonov": 0.1},
+    "fanbeam": {"H": 12, "V": 10, "B": 16, "rays": "exact"},
+    "parallelbeam": {"H": 12, "V": 10, "B": 16, "photons": 1e4, "truncation": 0.25},
+    "mri": {"H": 8, "spokes": 5, "samples": 8, "noise": 0.01},
+    "deblur": {"H": 16, "blur": 0.8, "noise": 0.01, "vignetting": 0.3},
+}
+
+
+def cell_of(problem, arch, **options):
+    return Cell("S", registry.problem(problem)(**PROBLEMS[problem]), registry.architecture(arch)(**options), 0, 1, ())
+
+
+def files_of(problem, folder):
+    """The pool of a problem, and what it computes once per sweep."""
+    inputs = {"pool": str(folder / "pool.npy")}
+    pools.make(problem, 1, SIZES, inputs["pool"])
+    if problem.has_shared:
+        inputs["shared"] = str(folder / "shared.npy")
+        cells.write_shared(problem, inputs["shared"])
+    return inputs
+
+
+@pytest.mark.parametrize("arch", ["untrained"])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, arch, tmp_path, monkeypatch):
+    monkeypatch.setattr(cells.Data, "x", None)  # no training pair is read
+    cell = cell_of(problem, arch)
+    inputs = files_of(cell.problem, tmp_path)
+    spec = {**cell.encode(), "inputs": list(inputs)}
+    rows = []
+    for name in ("one", "two"):
+        row, fit = (str(tmp_path / f"{name}.{end}") for end in ("json", "npy"))
+        given = ["--spec", json.dumps(spec), "--inputs", *inputs.values(), "--outputs", row, fit]
+        assert cli.main(["fit", *given]) == 0
+        rows.append({**read_json(row)[0], "fit_seconds": None})
+    assert rows[0] == rows[1]
+    assert (rows[0]["N"], rows[0]["p"]) == (0, 0)
+    assert rows[0]["mse"] > 0
+    _, network, data = evaluation.load(fit, inputs)
+    again = evaluation.errors(network(), data)
+    assert {name: rows[0][name] for name in again} == again
+
+
+@pytest.mark.parametrize(("arch", "N", "message"), [("ko", 0, "at least 1 to train ko"), ("untrained", 4, "must be 0")])
+def test_only_what_is_trained_has_samples(arch, N, message):
+    spec = {**cell_of("surrogate", arch).encode(), "N": N}
+    with pytest.raises(KoctError, match=message):
+        Cell.decode(spec)
+
+
+def test_untrained_network_is_the_known_operator():
+    rng = np.random.default_rng(0)
+    R, w, x = rng.standard_normal((8, 6)), 1 + rng.random(6), rng.standard_normal((3, 6))
+    data = Pairs(x, None, layers=[Layer("weights", Diagonal(w)), Layer("R", Matrix(R))])
+    expected = (x * w) @ R.T
+    assert (expected < 0).any()
+    for data.nonnegative, images in ((False, expected), (True, expected.clip(min=0))):
+        ((_, network),) = Untrained().fit(data)
+        np.testing.assert_allclose(network.predict(x), images)

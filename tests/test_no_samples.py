@@ -1,0 +1,260 @@
+"""What needs no sample: cells at N = 0, which no fit of a curve sees, and how many samples beat them."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import yaml
+from conftest import ROOT, TINY
+
+from koct import cli, crossings, ladder, results
+from koct.errors import KoctError
+from koct.metrics.curve import CurveMetric
+from koct.report import crossings as report
+from koct.report import tables
+from koct.risk.pilot import PilotFile, read_pilots
+from koct.stamps import Stamp
+from koct.workflow.config import build, read
+
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+N = (4, 16, 64, 256)
+SEEDS = (1, 2, 3)
+CURVES = {"ko": lambda n: 0.02 * n**-0.25, "fc": lambda n: 0.32 * n**-1.0}
+FREE = {"fbp": 0.01, "tv": 1e-9}
+SPEC = {"metrics": {"A": "mse"}}
+
+
+# The grid
+
+
+def tiny(**changes):
+    return {**TINY, "sweeps": {"T4": {**TINY["sweeps"]["T4"], **changes}}}
+
+
+@pytest.mark.parametrize("name", ["H8", "H128", "mri"])
+def test_a_cell_for_every_seed_unless_all_see_the_same(name):
+    sweep = build(name, {**CONFIG["sweeps"][name], "archs": ["untrained", "ko", "fc"]})
+    cells = [tuple(cell.values())[1:] for cell in sweep.grid()]
+    free = [("untrained", 0, seed) for seed in (sweep.seeds[:1] if name == "H128" else sweep.seeds)]
+    assert cells == free + list(itertools.product(("ko", "fc"), sweep.N, sweep.seeds))
+    assert {arch.name for arch in sweep.predicted} <= {"ko", "fc"}
+    assert [arch.name for arch in sweep.networks] == ["ko", "fc"]
+
+
+def test_something_has_to_be_trained():
+    with pytest.raises(KoctError, match=r"^config: sweeps.T4.archs has nothing that is trained on samples; add"):
+        read(tiny(archs=["untrained"]))
+
+
+def test_a_cell_has_the_N_of_its_architecture(checkout):
+    run = checkout()
+    run.path("config.yaml").write_text(yaml.safe_dump(tiny(seeds=[1], theory=False)))
+    jobs = run.plan()
+    assert (jobs["fit"], jobs["crossings"], jobs["table_crossings"]) == (1 + 2 * 2, 1, 1)
+    assert run.plan("results/cells/T4/untrained/N0_seed1.json") == {"pool": 1, "known": 1, "fit": 1}
+
+
+# Files
+
+
+def made(folder, free=FREE, curves=CURVES, spread=0.0):
+    """cells.parquet of the sweep A; errors of the seeds lie a factor of `spread` apart."""
+    rows = []
+    about = {"sweep": "A", "problem": "surrogate", "H": 8, "V": 10, "B": 8, "lam": None, "val_mse": 1.0}
+    about |= {"fit_seconds": 1.0, "device": "cpu"}
+
+    def add(arch, n, p, error):
+        for seed in SEEDS:
+            errors = dict.fromkeys(results.METRICS, error * math.exp(spread * (seed - 2)))
+            rows.append({**about, "arch": arch, "N": n, "seed": seed, "p": p, **errors})
+
+    for arch, error in free.items():
+        add(arch, 0, 0, error)
+    for arch, curve in curves.items():
+        for n in N:
+            add(arch, n, 80 if arch == "ko" else 5120, curve(n))
+    path = folder / "cells.parquet"
+    results.write(rows, results.CELLS, path, {}, Stamp({}))
+    return path
+
+
+@pytest.fixture
+def both(tmp_path):
+    """The same cells with and without what needs no sample."""
+    folders = [tmp_path / name for name in ("with", "without")]
+    for folder in folders:
+        folder.mkdir()
+    return made(folders[0]), made(folders[1], {})
+
+
+def test_rows_are_told_apart(both):
+    cells, _ = results.read_cells(both[0])
+    free, _ = results.read_baselines(both[0])
+    assert (len(cells), len(free)) == (2 * 4 * 3, 2 * 3)
+    assert cells == results.read_cells(both[1])[0]
+    assert results.read_baselines(both[1])[0] == []
+
+
+def test_calibration_budget_and_ladder_do_not_see_them(both):
+    made = []
+    for path in both:
+        files = {name: path.with_name(f"{name}.parquet") for name in ("curves", "calibration", "budget", "ladder")}
+        results.aggregate(path, SPEC, files["curves"], files["calibration"])
+        results.budget(path, None, {"wanted": {"A": {"metric": "mse", "targets": [5e-3]}}}, files["budget"])
+        ladder.compute(path, [], SPEC, files["ladder"], path.with_name("ladder.json"))
+        made.append({name: results.read(file)[0] for name, file in files.items()})
+    first, second = made
+    assert [row["N"] for row in first["curves"]][:2] == [0, 0]
+    assert results.trained(first.pop("curves")) == second.pop("curves")
+    assert first == second
+
+
+def test_the_planner_does_not_see_them(both, tmp_path, capsys):
+    first, second = (read_pilots(path, "mse", "A") for path in both)
+    assert list(first) == list(second) == ["fc", "ko"]
+    for arch in first:
+        np.testing.assert_array_equal(first[arch].errors, second[arch].errors)
+    costs = [PilotFile(path).costs("A")[1] for path in both]
+    assert {arch: runs.tolist() for arch, runs in costs[0].items()} == {
+        arch: runs.tolist() for arch, runs in costs[1].items()
+    }
+    told = []
+    for path in both:
+        assert cli.main(["budget", str(path), "--metric", "mse", "--target", "0.005"]) == 0
+        told.append(capsys.readouterr())
+    assert told[0] == told[1]
+    more = ["--metric", "mse", "--sweep", "A", "--target", "0.001", "--overlay", str(tmp_path / "more.yaml")]
+    assert cli.main(["next", str(both[0]), *more]) == 0
+    grid = yaml.safe_load((tmp_path / "more.yaml").read_text())["sweeps"]["A"]
+    assert 0 not in grid["N"]
+
+
+def test_a_file_with_nothing_else_is_refused(tmp_path, capsys):
+    path = made(tmp_path, curves={})
+    for command in (["budget", path, "--metric", "mse", "--target", "0.1"], ["planner", path, "--out", "page.html"]):
+        assert cli.main([*map(str, command)]) == 2
+        assert "every row has N = 0, so nothing was trained; a pilot needs runs" in capsys.readouterr().err
+
+
+def test_N_of_zero_is_a_mistake_in_a_pilot_of_ones_own(tmp_path, capsys):
+    (tmp_path / "pilot.csv").write_text("N,error\n0,0.5\n4,0.3\n8,0.2\n")
+    assert cli.main(["budget", str(tmp_path / "pilot.csv"), "--target", "0.1"]) == 2
+    assert "row 1, column N" in capsys.readouterr().err
+
+
+def test_runs_are_compared_at_N_0_too(both, tmp_path, capsys):
+    assert cli.main(["compare", str(both[0]), str(both[0])]) == 0
+    assert "30 cells compared" in capsys.readouterr().out
+    assert cli.main(["compare", str(both[0]), str(both[1])]) == 0
+    assert f"new, only in {both[0]}: A fbp, 3 cells (all)" in capsys.readouterr().out
+    (tmp_path / "other").mkdir()
+    other = made(tmp_path / "other", {**FREE, "tv": 2e-9})
+    assert cli.main(["compare", str(other), str(both[0])]) == 1
+    assert "curves differ by more than 0.005: A tv by 1 at N = 0" in capsys.readouterr().out
+
+
+# Crossings
+
+
+def found(path):
+    crossings.compute(path, SPEC, path.with_name("crossings.parquet"))
+    rows, _ = results.read(path.with_name("crossings.parquet"))
+    return {(row["arch"], row["versus"]): row for row in rows}
+
+
+def test_crossings_are_where_the_curves_meet(tmp_path):
+    """Powers of N are lines in the logarithms: 0.02 N^-1/4 = 0.01 at 16, 0.32/N = 0.01 at 32, and each other at 40."""
+    rows = found(made(tmp_path, spread=0.1))
+    assert list(rows) == [("ko", "fbp"), ("ko", "tv"), ("fc", "fbp"), ("fc", "tv"), ("fc", "ko")]
+    assert {key: row["N"] for key, row in rows.items()} == {
+        ("ko", "fbp"): 16,
+        ("ko", "tv"): None,
+        ("fc", "fbp"): 32,
+        ("fc", "tv"): None,
+        ("fc", "ko"): 40,
+    }
+    assert {row["upto"] for row in rows.values()} == {256}
+    assert (rows["fc", "ko"]["N_low"], rows["fc", "ko"]["N_high"]) == (40, 40)  # seeds move both curves alike
+
+
+def test_a_network_that_is_always_better_needs_the_smallest_N(tmp_path):
+    assert found(made(tmp_path, {"untrained": 1.0}))["ko", "untrained"]["N"] == 4
+
+
+def test_the_interval_is_that_of_the_seeds():
+    """Seeds 1, 2 and 3 cross at 8, 16 and 32, and a draw of three at their mean; three times 8 is 1 draw in 27."""
+    rows, free = [], [{"arch": "fbp", "N": 0, "seed": 1, "mse": 1.0}]
+    for seed, at in zip(SEEDS, (8, 16, 32), strict=True):
+        rows += [{"arch": "fc", "N": n, "seed": seed, "mse": at / n} for n in N]
+    answer = crossings.crossing(rows, free, CurveMetric("mse"))
+    assert answer == {"N": round(56 / 3), "N_low": round(32 / 3), "N_high": round(80 / 3), "upto": 256}
+    rows = [{**row, "mse": row["mse"] * 16} for row in rows]  # most draws do not come down by 256
+    answer = crossings.crossing(rows, free, CurveMetric("mse"))
+    assert (answer["N"], answer["N_low"], answer["N_high"]) == (None, round(512 / 3), None)
+    alone = crossings.crossing([row for row in rows if row["seed"] == 1], free, CurveMetric("mse"))
+    assert alone == {"N": 128, "N_low": None, "N_high": None, "upto": 256}
+
+
+def test_a_relative_error_is_squared_after_the_mean():
+    rows = [
+        {"arch": "fc", "N": n, "seed": seed, "rrmse_peak": value}
+        for n, values in ((4, (2.0, 2.0)), (16, (0.5, 1.3)))
+        for seed, value in enumerate(values)
+    ]
+    free = [{"arch": "fbp", "N": 0, "seed": 0, "rrmse_peak": 0.95}]
+    assert crossings.crossing(rows, free, CurveMetric("rrmse_peak2"))["N"] is not None  # 0.9 < 0.95
+    free = [{"arch": "fbp", "N": 0, "seed": 0, "rrmse_peak": 0.85}]
+    assert crossings.crossing(rows, free, CurveMetric("rrmse_peak2"))["N"] is None
+
+
+# Tables
+
+
+def rows_of(path):
+    return [line.removesuffix(r" \\").split(" & ") for line in path.read_text().splitlines() if " & " in line]
+
+
+def test_the_table_of_crossings(tmp_path):
+    cells = made(tmp_path)
+    crossings.compute(cells, SPEC, tmp_path / "crossings.parquet")
+    results.aggregate(cells, SPEC, tmp_path / "curves.parquet", tmp_path / "calibration.parquet")
+    report.table(tmp_path / "crossings.parquet", tmp_path / "curves.parquet", tmp_path / "table.tex")
+    head, *rows = rows_of(tmp_path / "table.tex")
+    assert head[2:] == [rf"\shortstack[r]{{better than\\{name}}}" for name in ("FBP", "TV", "KO")]
+    assert rows == [
+        [r"\quad FBP", r"$1.00 \cdot 10^{-2}$", "--", "--", "--"],
+        [r"\quad TV", r"$1.00 \cdot 10^{-9}$", "--", "--", "--"],
+        [r"\quad KO", r"$5.00 \cdot 10^{-3}$", "$16$ [$16$, $16$]", "never", "--"],
+        [r"\quad FC", r"$1.25 \cdot 10^{-3}$", "$32$ [$32$, $32$]", "never", "$40$ [$40$, $40$]"],
+    ]
+    assert (
+        "is needed by FBP (filtered backprojection, or the problem's own inverse) and TV"
+        in (tmp_path / "table.tex").read_text()
+    )
+
+
+def test_tables_begin_with_what_needs_no_sample(both):
+    cells = both[0]
+    files = {name: cells.with_name(f"{name}.parquet") for name in ("curves", "calibration", "budget")}
+    results.aggregate(cells, SPEC, files["curves"], files["calibration"])
+    results.budget(cells, None, {"wanted": {"A": {"metric": "mse", "targets": [2e-2, 5e-3]}}}, files["budget"])
+    tables.calibration(files["curves"], files["calibration"], cells.with_name("calibration.tex"))
+    first, second, *_ = rows_of(cells.with_name("calibration.tex"))
+    assert [cell for cell in first if cell.strip()] == ["Sweep", "Error", "FBP", "TV"]
+    assert second[2:4] == [r"$1.00 \cdot 10^{-2}$", r"$1.00 \cdot 10^{-9}$"]
+    tables.budget(files["curves"], files["budget"], cells.with_name("budget.tex"))
+    rows = [row[1:3] for row in rows_of(cells.with_name("budget.tex"))[2:4]]
+    assert rows == [[r"$\geq$ $2.00 \cdot 10^{-2}$", "FBP"], [r"$\geq$ $5.00 \cdot 10^{-3}$", "TV"]]
+
+
+def test_the_spec_of_the_collected_rows_has_the_N_of_each_architecture():
+    from koct.workflow.jobs import Jobs
+
+    (sweep,) = json.loads(Jobs(TINY).study_spec())["sweeps"]
+    assert {arch["name"]: (arch["N"], arch["seeds"]) for arch in sweep["archs"]} == {
+        "untrained": ([0], [1, 2]),
+        "ko": ([4, 8], [1, 2]),
+        "fc": ([4, 8], [1, 2]),
+    }
