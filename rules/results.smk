@@ -9,6 +9,7 @@ rule collect:
         # kept until there are new ones
         cells=update("results/cells.parquet"),
         untrained=update("results/untrained.parquet"),
+        images=update("results/images.parquet"),
     log:
         "results/logs/collect.log",
     benchmark:
@@ -21,7 +22,7 @@ rule collect:
         "collect {output}"
     shell:
         "python -m koct collect --spec {params.spec:q}"
-        " --cells {output.cells} --untrained {output.untrained} > {log} 2>&1"
+        " --cells {output.cells} --untrained {output.untrained} --images {output.images} > {log} 2>&1"
 
 
 rule collect_theory:

@@ -107,10 +107,10 @@ def untrained(spec, pools, shared, out):
         evaluation.untrained(spec, pools, shared, out)
 
 
-def collect(spec, cells, untrained):
+def collect(spec, cells, untrained, images):
     from koct import results
 
-    results.collect(spec, cells, untrained)
+    results.collect(spec, cells, untrained, images)
 
 
 def theory(spec, inputs, out):
@@ -201,6 +201,7 @@ VERBS = {
             SPEC,
             file("--cells", "where to write the cells"),
             file("--untrained", "where to write the untrained networks' errors"),
+            file("--images", "where to write the errors of every test image"),
         ],
     ),
     "theory": (

@@ -6,11 +6,12 @@ import math
 import numpy as np
 
 from koct.errors import KoctError
+from koct.metrics import error_names
 from koct.metrics.curve import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.tables import PRINTED
-from koct.results import METRICS, grouped
+from koct.results import grouped
 from koct.risk.calibration import PAPER_PAIR, Calibration, calibrate
 from koct.stamps import again
 
@@ -46,12 +47,12 @@ class Study:
     def read(cls, cells_path, curves_path, calibration_path, untrained_path=None, budget_path=None):
         """(the study in these files, their provenance); the last two may be left out by those who do not ask them."""
         sizes = ("H", "V", "B")
-        cells, origin = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", "p", "device", *METRICS), ("lam",))
+        cells, origin = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", "p", "device", *error_names()), ("lam",))
         curves, _ = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
         untrained = answers = []
         if untrained_path:
-            untrained, _ = inputs.rows(untrained_path, ("sweep", "seed", *METRICS), empty=True)
+            untrained, _ = inputs.rows(untrained_path, ("sweep", "seed", *error_names()), empty=True)
         if budget_path:
             answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
         found = cls(

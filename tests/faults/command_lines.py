@@ -60,16 +60,17 @@ def stages():
         wanted = SimpleNamespace(sweep="T4", arch=arch)
         predicted = ["--inputs", *jobs.theory_input(wanted), "--out", paths.theory("T4", arch)]
         yield ["theory", "--spec", jobs.theory_spec(wanted), *predicted]
-    cells, curves, calibration, untrained, budget, theory = (
-        f"results/{name}.parquet" for name in ("cells", "curves", "calibration", "untrained", "budget", "theory")
+    cells, curves, calibration, untrained, budget, theory, images = (
+        f"results/{name}.parquet"
+        for name in ("cells", "curves", "calibration", "untrained", "budget", "theory", "images")
     )
-    yield ["collect", "--spec", jobs.study_spec(), "--cells", cells, "--untrained", untrained]
+    yield ["collect", "--spec", jobs.study_spec(), "--cells", cells, "--untrained", untrained, "--images", images]
     yield ["collect-theory", "--spec", jobs.theories_spec(), "--out", theory]
     yield ["calibrate", cells, "--spec", jobs.calibration_spec(), "--curves", curves, "--calibration", calibration]
     yield ["budgets", cells, "--theory", theory, "--spec", jobs.budget_spec(), "--out", budget]
     yield ["chains", "--shared", shared, "--spec", jobs.chains_spec(seed[1]), "--out", paths.chains("T4")]
     ladder, outputs = "results/ladder.parquet", ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
-    yield ["ladder", cells, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
+    yield ["ladder", cells, "--images", images, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
     yield ["norms", "--out", "results/norms.json"]
     yield ["table-calibration", calibration, "--out", "results/table_calibration.tex"]
     yield ["table-scaling", "--curves", curves, "--calibration", calibration, "--out", "results/table_scaling.tex"]
