@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -19,27 +20,52 @@ from koct.stamps import Stamp, made_from
 # itself while its network is in memory, and keeps the errors with this hash; only if that has changed since does a
 # network have to be loaded again.
 CODE = "KOCT_EVALUATION"
+LARGEST = 2**19  # characters of what a fit keeps of its errors: half of where a stamp is looked for
 
 
-def errors(network: Network, data: cells.Data) -> dict[str, float]:
-    """Every metric on the test pairs, and `val_mse`."""
+def errors(network: Network, data: cells.Data) -> dict[str, Any]:
+    """Every metric on the test pairs, `val_mse`, and under `images` every metric of each test image."""
     validation = metrics.load("mse").error(data.predict(network, "val"), data.read("y", "val"))
-    return _finite({"val_mse": validation, **metrics.errors(data.predict(network, "test"), data.read("y", "test"))})
+    predicted, y = data.predict(network, "test"), data.read("y", "test")
+    images = metrics.each(predicted, y, data.y_shape)
+    found = {"val_mse": validation, **metrics.errors(predicted, y, images), "images": _kept(images, data)}
+    return _finite(found)
 
 
-def _finite(found: dict[str, float]) -> dict[str, float]:
+def _kept(images: Mapping[str, Any], data: cells.Data) -> dict[str, Any]:
+    """Values of images (n,) as lists of eight digits, null for NaN, and what says which images they are.
+
+    `same` is whether they are the same for every seed, `groups` how many of them each test group has.
+    """
+    lists = {
+        name: [None if value != value else float(f"{value:.8g}") for value in values.tolist()]
+        for name, values in images.items()
+    }
+    groups = data.pool.groups["test"] if data.pool.groups else None
+    return {"same": data.cell.problem.same_held_out, "groups": groups, **lists}
+
+
+def _finite(found: dict[str, Any]) -> dict[str, Any]:
+    """What was found, if every error is a finite number of zero or more, and every score finite or null."""
     for name, value in found.items():
+        if name == "images" or (name in metrics.SCORES and (value is None or math.isfinite(value))):
+            continue
         if not (math.isfinite(value) and value >= 0):
             raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
     return found
 
 
-def remember(about: dict[str, Any], found: Mapping[str, float]) -> dict[str, Any]:
-    """What a fit's stamp says about its fit, with its errors and the code that computed them."""
+def remember(about: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fit's stamp says about its fit, with its errors and the code that computed them.
+
+    Without the errors if the test images are too many for a stamp: they are then computed again for the row.
+    """
+    if len(json.dumps(found)) > LARGEST:
+        return about
     return {**about, "errors": found, "evaluation": os.environ.get(CODE)}
 
 
-def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], found: Mapping[str, float]) -> None:
+def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     """Write the row of a cell."""
     fitted = {key: about[key] for key in ("lam", "p", "fit_seconds", "device")}
     write_json(path, {**cell.about(), **fitted, **found}, stamp)

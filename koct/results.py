@@ -15,12 +15,12 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 import koct
-from koct import metrics
+from koct import images, metrics
 from koct.errors import KoctError
 from koct.files import atomic_write, read_json
 from koct.metrics.curve import CurveMetric
 from koct.risk.calibration import calibrate
-from koct.stamps import VOLATILE, Damaged, Stamp, Unstamped, again, check, checksum_of, combined, made_from
+from koct.stamps import VOLATILE, Damaged, Stamp, Unstamped, again, check, checksum_of, combined, crc, made_from
 from koct.workflow import paths
 
 STAMP = "koct.stamp"  # key of the schema metadata
@@ -50,6 +50,8 @@ COLUMNS = {
 METRICS = list(metrics.names())
 COLUMNS |= {name: (pa.float64(), f"test {metrics.load(name).DESCRIPTION}", metrics.load(name).UNIT) for name in METRICS}
 COLUMNS |= {
+    "image": (pa.int32(), "number of the test image; an image of one number is the same in all rows of a sweep", ""),
+    "group": (pa.int32(), "number of the test group that the image belongs to; null without groups", ""),
     "target": (pa.float64(), "the mean error to reach", "that of the metric"),
     "law": (pa.string(), "most probable law of the curve", ""),
     "n": (pa.int64(), "samples that reach the target; null if out of reach", "1"),
@@ -102,6 +104,7 @@ COLUMNS |= {
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "device"]
+IMAGES = ["sweep", "arch", "N", "seed", "image", "group", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
@@ -115,8 +118,8 @@ CLAIMS = ["id", "where", "statement", "printed", "computed", "value", "value_low
 THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 
 
-def collect(spec, path):
-    """Gather the rows of a study into cells.parquet, if each is that of the cell asked for.
+def collect(spec, path, images_path):
+    """Gather the rows of a study into Parquet, if each is that of the cell asked for: cells, and test images.
 
     `spec` has the `sweeps`, each with its `archs`, and `config`, a hash; those have `N`, `seeds` and `spec` of a curve.
     """
@@ -132,7 +135,10 @@ def collect(spec, path):
                 _check_spec(place, stamp, arch["spec"])
                 rows.append(row)
                 contents.append(stamp.content)
-    write(rows, CELLS, path, origin, Stamp(spec, combined(contents)))
+    stamp = Stamp(spec, combined(contents))
+    write(rows, CELLS, path, origin, stamp)
+    table, content = images.table(rows)
+    _save(table, IMAGES, images_path, origin, stamp._replace(content=crc(content)), images.save)
 
 
 def collect_theory(spec, path):
@@ -154,13 +160,16 @@ def _check_row(path, row, stamp, cell):
     """Refuse the row of another cell, and one without proper errors."""
     wrong = [key for key, value in cell.items() if row.get(key) != value]
     wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
-    missing = [name for name in CELLS if name not in row]
+    missing = [name for name in (*CELLS, "images") if name not in row]
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
-    for name in ("val_mse", *METRICS):
+    for name in ("val_mse", *metrics.error_names()):
         if not (isinstance(row[name], int | float) and math.isfinite(row[name]) and row[name] >= 0):
             raise KoctError(f"{path} has {name} = {row[name]}, which is no error; {again(path)}")
+    for name in metrics.SCORES:
+        if not (row[name] is None or (isinstance(row[name], int | float) and math.isfinite(row[name]))):
+            raise KoctError(f"{path} has {name} = {row[name]}, which is no score; {again(path)}")
 
 
 def _check_spec(path, stamp, wanted):
@@ -268,22 +277,35 @@ def provenance(config_sha256):
 
 
 def write(rows, columns, path, origin, stamp):
-    """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units, provenance and a stamp."""
-    rows = [{name: row[name] for name in columns} for row in rows]
+    """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units, provenance and a stamp.
+
+    Scores may be missing, and are null then.
+    """
+    rows = [{name: row.get(name) if name in metrics.SCORES else row[name] for name in columns} for row in rows]
     lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
-    stamp = stamp._replace(content=checksum_of(lasting))
-    fields = []
-    for name in columns:
-        kind, description, unit = COLUMNS[name]
-        fields.append(pa.field(name, kind, metadata={"description": description, "unit": unit}))
-    schema = pa.schema(fields, metadata={**origin, STAMP: stamp.text()})
+    schema = _schema(columns)
     table = schema.empty_table()
     if rows:  # by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists
         lines = "\n".join(json.dumps(row) for row in rows).encode()
         options = pa.json.ParseOptions(explicit_schema=schema)
-        table = pa.json.read_json(io.BytesIO(lines), parse_options=options).cast(schema)
+        table = pa.json.read_json(io.BytesIO(lines), parse_options=options)
+    _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)), pq.write_table)
+
+
+def _schema(columns, metadata=None):
+    """Types, descriptions and units of columns."""
+    fields = []
+    for name in columns:
+        kind, description, unit = COLUMNS[name]
+        fields.append(pa.field(name, kind, metadata={"description": description, "unit": unit}))
+    return pa.schema(fields, metadata=metadata)
+
+
+def _save(table, columns, path, origin, stamp, save):
+    """Write a table with units, provenance and a stamp."""
+    table = table.cast(_schema(columns, {**origin, STAMP: stamp.text()}))
     with atomic_write(path, stamp) as temporary:
-        pq.write_table(table, temporary)
+        save(table, temporary)
 
 
 def read(path):
@@ -336,7 +358,7 @@ def _read_cells(path):
         kind = COLUMNS[name][0]
         for row in rows:
             value = row.get(name)
-            wrong = name not in row or (value is None and name not in ("H", "V", "B", "lam"))
+            wrong = value is None and name not in ("H", "V", "B", "lam", *metrics.SCORES)  # an older file has no scores
             if wrong or not isinstance(value, str if kind == pa.string() else int | float | None):
                 raise KoctError(f"{path} has a row without a proper {name}; give the cells.parquet of a run")
     return rows, origin

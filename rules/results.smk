@@ -5,7 +5,9 @@ rule collect:
     input:
         jobs.cells,
     output:
-        update("results/cells.parquet"),  # kept until there are new ones
+        # kept until there are new ones
+        cells=update("results/cells.parquet"),
+        images=update("results/images.parquet"),
     log:
         "results/logs/collect.log",
     benchmark:
@@ -17,7 +19,7 @@ rule collect:
     message:
         "collect {output}"
     shell:
-        "python -m koct collect --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct collect --spec {params.spec:q} --cells {output.cells} --images {output.images} > {log} 2>&1"
 
 
 rule collect_theory:
@@ -41,7 +43,7 @@ rule collect_theory:
 
 rule calibrate:
     input:
-        rules.collect.output,
+        rules.collect.output.cells,
     output:
         curves=update("results/curves.parquet"),
         calibration=update("results/calibration.parquet"),
@@ -62,7 +64,7 @@ rule calibrate:
 
 rule budget:
     input:
-        cells=rules.collect.output,
+        cells=rules.collect.output.cells,
         theory=rules.collect_theory.output,
     output:
         update("results/budget.parquet"),
@@ -82,7 +84,7 @@ rule budget:
 
 rule crossings:
     input:
-        rules.collect.output,
+        rules.collect.output.cells,
     output:
         update("results/crossings.parquet"),
     log:
@@ -122,7 +124,7 @@ rule chains:
 # Of sweeps with three or more networks.
 rule ladder:
     input:
-        cells=rules.collect.output,
+        cells=rules.collect.output.cells,
         chains=jobs.chains(),
     output:
         ladder=update("results/ladder.parquet"),

@@ -24,7 +24,7 @@ rule table_calibration:
 
 rule table_calibration_wide:
     input:
-        cells=rules.collect.output,
+        cells=rules.collect.output.cells,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
     output:
@@ -47,7 +47,7 @@ rule table_calibration_wide:
 # Of sweeps at operating points of the paper. The norms take 3 s on a core, most of it for H = 512.
 rule table_norms:
     input:
-        cells=rules.collect.output,
+        cells=rules.collect.output.cells,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
     output:
@@ -70,7 +70,7 @@ rule table_norms:
 
 rule figure_heldout:
     input:
-        cells=rules.collect.output,
+        cells=rules.collect.output.cells,
         curves=rules.calibrate.output.curves,
     output:
         update(multiext("results/fig_heldout", ".pdf", ".png")),
@@ -111,7 +111,7 @@ rule figure_factors:
 
 rule figure_sweeps:
     input:
-        cells=rules.collect.output,
+        cells=rules.collect.output.cells,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
         theory=rules.collect_theory.output,
@@ -154,7 +154,7 @@ rule figure_theory:
 rule table_theory:
     input:
         theory=rules.collect_theory.output,
-        cells=rules.collect.output,
+        cells=rules.collect.output.cells,
     output:
         update("results/table_theory.tex"),
     log:
@@ -259,7 +259,7 @@ rule table_conditions:
 
 rule claims:
     input:
-        cells=rules.collect.output,
+        cells=rules.collect.output.cells,
         curves=rules.calibrate.output.curves,
         calibration=rules.calibrate.output.calibration,
         budget=rules.budget.output,
@@ -372,7 +372,7 @@ rule table_budget:
 
 rule planner:
     input:
-        rules.collect.output,
+        rules.collect.output.cells,
     output:
         update("results/planner.html"),
     log:

@@ -30,7 +30,7 @@ def collect(finished, monkeypatch, tmp_path):
 
     def run(change=lambda: None):
         change()
-        results.collect(spec, "cells.parquet")
+        results.collect(spec, "cells.parquet", "images.parquet")
         return results.read("cells.parquet")[0]
 
     run.spec = spec
@@ -63,6 +63,7 @@ WRONG = {
     "NaN": (lambda: resealed(mse=float("nan")), "has mse = nan, which is no error"),
     "infinite": (lambda: resealed(val_mse=float("inf")), "has val_mse = inf, which is no error"),
     "negative": (lambda: resealed(rrmse_peak=-1), "has rrmse_peak = -1, which is no error"),
+    "no score": (lambda: resealed(psnr=float("inf")), "has psnr = inf, which is no score"),
     "text": (lambda: resealed(mse="0.5"), "has mse = 0.5, which is no error"),
     "missing": (lambda: shutil.move(ROW, "elsewhere"), f"{ROW} is missing; `snakemake {ROW}` makes it"),
     "empty": (lambda: open(ROW, "w").close(), "has no stamp"),

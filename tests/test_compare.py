@@ -46,7 +46,7 @@ def test_equal_runs_agree_exactly(study, tmp_path, capsys):
     text = capsys.readouterr().out
     for sweep in ("H8", "H16", "H32"):
         for arch in ("ko", "fc"):
-            assert line_of(text, sweep, arch) == ["25", "0", "0", "0", "0", "(mse)"]
+            assert line_of(text, sweep, arch) == ["25", "0", "0", "0", "0", "0", "0", "(mse)"]
     assert "150 cells compared" in text
     assert "missing" not in text
 
@@ -59,8 +59,8 @@ def test_a_changed_cell_shows_in_its_line_and_in_the_mean_of_its_curve(compared)
     ]
     status, text = compared(fresh, reference)
     assert status == 1
-    assert line_of(text, "H8", "ko") == ["4", "0", "0", "0", "0", "(mse)"]
-    assert line_of(text, "H8", "fc") == ["4", "2.0e-02", "0", "0", "1.0e-02", "(mse)"]
+    assert line_of(text, "H8", "ko") == ["4", "0", "0", "0", "0", "0", "0", "(mse)"]
+    assert line_of(text, "H8", "fc") == ["4", "2.0e-02", "0", "0", "0", "0", "1.0e-02", "(mse)"]
     assert "H8 fc by 0.01 at N = 8" in text
     assert "H8 ko by" not in text
     assert compared(fresh, reference, "--tolerance", "0.02")[0] == 0
@@ -72,7 +72,7 @@ def test_curves_are_made_of_the_metric_that_their_sweep_names(compared):
     fresh = [cell(problem="fanbeam", seed=seed, peak=peak, mse=9) for seed, peak in ((1, 0.1), (2, 0.12))]
     status, text = compared(fresh, reference, metric="rrmse_peak2")
     assert status == 1
-    assert line_of(text, "H8", "ko") == ["2", "9.0e+02", "2.0e-01", "0", "2.1e-01", "(rrmse_peak2)"]  # 1.1² − 1
+    assert line_of(text, "H8", "ko") == ["2", "9.0e+02", "2.0e-01", "0", "0", "0", "2.1e-01", "(rrmse_peak2)"]  # 1.1² − 1
 
 
 def test_cells_of_one_run_alone_are_named_and_do_not_matter(compared):
@@ -179,7 +179,19 @@ def test_a_metric_of_another_koct_is_named(tmp_path, capsys):
     metadata = {"koct.sweeps": json.dumps({"H8": {"metric": "ssim"}})}
     pq.write_table(pa.table(columns()).replace_schema_metadata(metadata), path)
     assert cli.main(["compare", str(path), str(path)]) == 2
-    assert "the sweep H8 was made with the metric 'ssim', which this koct does not have" in capsys.readouterr().err
+    assert "the sweep H8 was made with the metric 'ssim', of which this koct has no curves" in capsys.readouterr().err
+
+
+def test_scores_that_one_run_lacks_are_skipped_and_named(tmp_path, capsys):
+    """A reference of an older koct has neither PSNR nor SSIM."""
+    older, newer = tmp_path / "older.parquet", tmp_path / "newer.parquet"
+    pq.write_table(pa.table(columns()), older)
+    pq.write_table(pa.table(columns(psnr=[20.0, 30.0], ssim=[0.5, 0.9])), newer)
+    for fresh, reference in ((newer, older), (older, newer)):
+        assert cli.main(["compare", str(fresh), str(reference), "--tolerance", "0"]) == 0
+        assert f"not compared: psnr, ssim, which {older} lacks" in capsys.readouterr().out
+    assert cli.main(["compare", str(newer), str(newer)]) == 0
+    assert "not compared" not in capsys.readouterr().out
 
 
 def test_squares_that_overflow_are_far_apart(compared):

@@ -149,7 +149,7 @@ def test_an_unknown_metric_is_named(files, run, verb):
         return table.set_column(table.column_names.index("metric"), "metric", pa.array(["ssim"] * table.num_rows))
 
     change(files / f"{name}.parquet", other)
-    refused(run(verb), files, "row 1: metric is 'ssim', and must be one of mse, mse2, rrmse_norm")
+    refused(run(verb), files, "row 1: metric is 'ssim', which is a score, and curves are of errors")
 
 
 def test_files_of_two_studies_are_told_apart(files, run):

@@ -147,15 +147,21 @@ def test_a_singular_ridge_names_the_lambda():
 def test_metrics_by_hand():
     y = np.array([[0.0, 2.0], [3.0, 4.0], [0.0, 0.0]])
     predicted = np.array([[0.0, 1.0], [3.0, 1.0], [1.0, 1.0]])
-    got = metrics.errors(predicted, y)
+    images = metrics.each(predicted, y, (2,))
+    got = metrics.errors(predicted, y, images)
     assert got["mse"] == pytest.approx((1 + 9 + 2) / 6)
     assert got["rrmse_peak"] == pytest.approx((np.sqrt(1 / 2) / 2 + np.sqrt(9 / 2) / 4) / 2)
     assert got["rrmse_norm"] == pytest.approx((1 / 2 + 3 / 5) / 2)  # the empty image has no relative error
+    assert got["psnr"] == pytest.approx(10 * np.log10(2 * 4 * 16 * 2 / 9) / 2)
+    assert got["ssim"] is None  # too small for a window
+    np.testing.assert_allclose(images["mse"], [1 / 2, 9 / 2, 2 / 2])
+    np.testing.assert_allclose(images["rrmse_norm"], [1 / 2, 3 / 5, np.nan])
+    np.testing.assert_allclose(images["rrmse_peak"], [np.sqrt(1 / 2) / 2, np.sqrt(9 / 2) / 4, np.nan])
 
 
 def test_metrics_of_nothing_but_empty_images():
     with pytest.raises(KoctError, match="every image is empty"):
-        metrics.errors(np.ones((2, 3)), np.zeros((2, 3)))
+        metrics.errors(np.ones((2, 3)), np.zeros((2, 3)), metrics.each(np.ones((2, 3)), np.zeros((2, 3)), (3,)))
 
 
 # The errors of a fit on disk

@@ -99,10 +99,10 @@ def _files(pool, shared):
     return {"pool": pool, **({"shared": shared} if shared else {})}
 
 
-def collect(spec, out):
+def collect(spec, cells, images):
     from koct import results
 
-    results.collect(spec, out)
+    results.collect(spec, cells, images)
 
 
 def theory(spec, inputs, out):
@@ -182,7 +182,15 @@ VERBS = {
         "write the row of a fit",
         [file("fit", "what `fit` wrote"), REPORT, POOL, SHARED, OUT],
     ),
-    "collect": (collect, "gather the rows of a study into Parquet", [SPEC, OUT]),
+    "collect": (
+        collect,
+        "gather the rows of a study into Parquet",
+        [
+            SPEC,
+            file("--cells", "where to write the cells"),
+            file("--images", "where to write the errors of every test image"),
+        ],
+    ),
     "theory": (
         theory,
         "predict the curve of one architecture from a pool, before any fit",

@@ -4,16 +4,24 @@ To add one, write `koct/metrics/NAME.py` with `error(predicted, y)` on flat NumP
 DESCRIPTION (and a SUBSCRIPT if it has one). Every result file then has a column NAME, and a sweep's `metric` may be
 NAME or, for the square of its mean over seeds, NAME2. Cells that are expensive to fit are only evaluated again. If the
 metric is a mean of RMSE / scale over images, `scale(y)` lets its curves be predicted from mean squared errors.
+
+`each(predicted, y, shape)` gives the metric of every image (n,), NaN where it has none, for images of that shape;
+without it, `error` is called for one image after the other. Where higher is better, the metric is named in SCORES and
+has `each` alone: its mean over images is a column of the results, and no curve shows it.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from koct.errors import KoctError
+
 HELPERS = {"__init__", "curve", "relative"}
+SCORES = ("psnr", "ssim")  # higher is better; null where no image has one
 
 
 @cache
@@ -21,6 +29,12 @@ def names() -> tuple[str, ...]:
     """All metrics."""
     files = (name.removesuffix(".py") for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
     return tuple(sorted(name for name in files if name not in HELPERS))
+
+
+@cache
+def error_names() -> tuple[str, ...]:
+    """The metrics that are errors: lower is better."""
+    return tuple(name for name in names() if name not in SCORES)
 
 
 def modules() -> list[str]:
@@ -32,11 +46,51 @@ def load(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def errors(predicted: Any, y: Any) -> dict[str, float]:
-    """Every metric of flat predictions (n, size), by name."""
-    return {name: load(name).error(predicted, y) for name in names()}
+def each(predicted: Any, y: Any, shape: Sequence[int]) -> dict[str, Any]:
+    """Every metric of each image of that shape, by name: (n,), NaN where an image has none.
+
+    `predicted` and `y` are flat, (n, size).
+    """
+    return {name: _each(load(name), predicted, y, shape) for name in names()}
+
+
+def _each(metric: Any, predicted: Any, y: Any, shape: Sequence[int]) -> Any:
+    import numpy as np
+
+    if hasattr(metric, "each"):
+        return metric.each(predicted, y, shape)
+    values = np.full(len(y), np.nan)
+    for i in range(len(y)):
+        try:
+            values[i] = metric.error(predicted[i : i + 1], y[i : i + 1])
+        except KoctError:  # such as the relative error of an empty image
+            continue
+    return values
+
+
+def errors(predicted: Any, y: Any, images: dict[str, Any]) -> dict[str, float | None]:
+    """Every metric of flat predictions (n, size), by name; `images` is what `each` gave for them."""
+    return {name: _mean(images[name]) if name in SCORES else load(name).error(predicted, y) for name in names()}
+
+
+def _mean(values: Any) -> float | None:
+    """Of the images that have a value; None if there is none."""
+    values = values[values == values]
+    return float(values.mean()) if len(values) else None
 
 
 def curve_metrics() -> list[str]:
     """What the key `metric` of a sweep may be."""
-    return [name + power for name in names() for power in ("", "2")]
+    return [name + power for name in error_names() for power in ("", "2")]
+
+
+def wrong_metric(value: Any) -> str:
+    """What is wrong with the metric of a curve, in words that follow it; empty if nothing is."""
+    if value in curve_metrics():
+        return ""
+    if isinstance(value, str) and value.removesuffix("2") in SCORES:
+        return (
+            f"is a score, and curves are of errors: {' and '.join(SCORES)} are columns of cells.parquet; "
+            f"take one of {', '.join(curve_metrics())}"
+        )
+    return f"must be one of {', '.join(curve_metrics())}"

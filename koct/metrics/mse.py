@@ -1,5 +1,7 @@
 """Mean squared error over all pixels of all images."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 SYMBOL = "MSE"
@@ -9,3 +11,8 @@ DESCRIPTION = "mean squared error over all pixels"
 
 def error(predicted: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean((predicted - y.astype(float)) ** 2))
+
+
+def each(predicted: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    residual = predicted - y.astype(float)
+    return np.einsum("ij,ij->i", residual, residual) / y.shape[1]

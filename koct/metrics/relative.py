@@ -13,3 +13,10 @@ def not_empty(predicted: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndar
     if not seen.any():
         raise KoctError("every image is empty, so relative errors are undefined: make the pool larger")
     return residual[seen], y[seen]
+
+
+def each(predicted: np.ndarray, y: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """RMSE / scale of every image (n,), NaN where the scale (n,) is zero."""
+    residual = predicted - y.astype(float)
+    rmse = np.sqrt(np.einsum("ij,ij->i", residual, residual) / y.shape[1])
+    return np.divide(rmse, scale, out=np.full(len(y), np.nan), where=scale > 0)

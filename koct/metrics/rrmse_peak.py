@@ -1,7 +1,10 @@
 """RMSE / max|y| of each image, averaged over images: what the paper prints for the fan-beam sweeps."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from koct.metrics import relative
 from koct.metrics.relative import not_empty
 
 SYMBOL, SUBSCRIPT = "rRMSE", "peak"
@@ -17,3 +20,7 @@ def scale(y: np.ndarray) -> np.ndarray:
 def error(predicted: np.ndarray, y: np.ndarray) -> float:
     residual, y = not_empty(predicted, y)
     return float(np.mean(residual / np.sqrt(y.shape[1]) / np.abs(y).max(axis=1)))
+
+
+def each(predicted: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    return relative.each(predicted, y, scale(y))

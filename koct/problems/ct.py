@@ -32,6 +32,8 @@ ANALYTIC = (
 
 
 class CTProblem(Problem, ABC):
+    same_held_out = True
+
     H: int = option("image height and width in pixels", minimum=2)
     V: int = option("number of views, equally spaced over `arc` unless `angles` says where they are", minimum=1)
     B: int = option("number of detector bins", minimum=2)

@@ -22,6 +22,8 @@ EDGE = 1.0  # pixels over which objects fall off
 
 
 class Deblur(Problem):
+    same_held_out = True
+
     H: int = option("image height and width in pixels", minimum=8)
     blur: float = option("standard deviation of the Gaussian blur in pixels", above=0)
     noise: float = option(

@@ -23,6 +23,8 @@ TAPS = 144  # points of the grid that a sample is interpolated from
 
 
 class MRI(Problem):
+    same_held_out = True
+
     complex_samples = True
 
     H: int = option("image height and width in pixels", minimum=4)

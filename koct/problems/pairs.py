@@ -36,6 +36,8 @@ class Found(NamedTuple):
 
 
 class Pairs(Problem):
+    same_held_out = True
+
     data: str | None = option(
         "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of CT slices in DICOM files, which are "
         "cropped to their central square, averaged to `H` × `H` pixels of 1 + HU / 1000 (at least 0), set to 0 outside "

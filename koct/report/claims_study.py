@@ -6,11 +6,12 @@ import math
 import numpy as np
 
 from koct.errors import KoctError
+from koct.metrics import error_names
 from koct.metrics.curve import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.tables import PRINTED
-from koct.results import METRICS, grouped
+from koct.results import grouped
 from koct.risk.calibration import PAPER_PAIR, Calibration, calibrate
 from koct.stamps import again
 
@@ -46,7 +47,7 @@ class Study:
     def read(cls, cells_path, curves_path, calibration_path, budget_path=None):
         """(the study in these files, their provenance); the last may be left out by those who do not ask for it."""
         sizes = ("H", "V", "B")
-        columns = ("sweep", "arch", "N", "seed", "p", "device", *METRICS)
+        columns = ("sweep", "arch", "N", "seed", "p", "device", *error_names())
         cells, baselines, origin = inputs.split(cells_path, columns, ("lam",))
         curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)

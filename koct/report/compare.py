@@ -23,7 +23,9 @@ def compare(fresh_path, reference_path, tolerance):
     reference, other = _cells(reference_path)
     sweeps = {**described(other, "koct.sweeps"), **described(origin, "koct.sweeps")}
     pairs = [{**row, "reference": reference[key]} for key, row in fresh.items() if key in reference]
-    lines, apart = _differences(pairs, sweeps, tolerance)
+    scores = [name for name in metrics.SCORES if pairs and name in pairs[0] and name in pairs[0]["reference"]]
+    lines, apart = _differences(pairs, sweeps, tolerance, scores)
+    lines += _skipped(pairs, scores, fresh_path, reference_path)
     lines += _only_in(reference, fresh, f"missing, only in {reference_path}")
     lines += _only_in(fresh, reference, f"new, only in {fresh_path}")
     if not pairs:
@@ -44,15 +46,24 @@ def difference(value, reference):
     return abs(value - reference) / abs(reference) if reference else math.inf
 
 
-def _differences(pairs, sweeps, tolerance):
+def _skipped(pairs, scores, fresh_path, reference_path):
+    """A line on the scores that one of the files lacks: it is of an older koct."""
+    for path, row in ((fresh_path, pairs[0]), (reference_path, pairs[0]["reference"])) if pairs else ():
+        missing = [name for name in metrics.SCORES if name not in scores and name not in row]
+        if missing:
+            yield f"not compared: {', '.join(missing)}, which {path} lacks"
+
+
+def _differences(pairs, sweeps, tolerance, scores):
     """The table of largest relative differences as lines, and the curves that are further apart than `tolerance`."""
-    rows, apart = [["sweep", "arch", "cells", *ERRORS, "curve"]], []
+    columns = [*ERRORS, *scores]
+    rows, apart = [["sweep", "arch", "cells", *columns, "curve"]], []
     for (sweep, arch), group in grouped(pairs, "sweep", "arch").items():
-        largest = [max(difference(pair[name], pair["reference"][name]) for pair in group) for name in ERRORS]
+        largest = [max(_of_column(pair, name) for pair in group) for name in columns]
         metric = sweeps.get(sweep, {}).get("metric") or DEFAULT
         if metric not in metrics.curve_metrics():
             raise KoctError(
-                f"the sweep {sweep} was made with the metric {metric!r}, which this koct does not have: "
+                f"the sweep {sweep} was made with the metric {metric!r}, of which this koct has no curves: "
                 f"it has {', '.join(metrics.curve_metrics())}"
             )
         curve, N = max((_mean_difference(metric, same), N) for (N,), same in grouped(group, "N").items())
@@ -62,6 +73,12 @@ def _differences(pairs, sweeps, tolerance):
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return ["largest relative differences", *lines] if pairs else [], apart
+
+
+def _of_column(pair, name):
+    """The relative difference of a cell; a score that neither run has, since images are small, is the same."""
+    value, reference = pair[name], pair["reference"][name]
+    return 0.0 if value is reference is None and name in metrics.SCORES else difference(value, reference)
 
 
 def _cells_text(rows):

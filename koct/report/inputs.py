@@ -97,8 +97,8 @@ def _fits(kind, wanted):
 
 def _wrong(name, value, least):
     """What is wrong with a value, or nothing; counts are at least `least`."""
-    if name == "metric" and value not in metrics.curve_metrics():
-        return f"is {value!r}, and must be one of {', '.join(metrics.curve_metrics())}"
+    if name == "metric" and (wrong := metrics.wrong_metric(value)):
+        return f"is {value!r}, which {wrong}"
     if isinstance(value, float) and not math.isfinite(value):
         return "is not a finite number"
     if isinstance(value, int | float) and abs(value) > LARGEST:

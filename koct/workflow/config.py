@@ -316,8 +316,8 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
             )
     if not sweep.networks:
         yield f"sweeps.{name}.archs has nothing that is trained on samples; add a network, such as ko or fc"
-    if sweep.metric not in metrics.curve_metrics():
-        yield f"sweeps.{name}.metric = {sweep.metric!r} must be one of {', '.join(metrics.curve_metrics())}"
+    if wrong := metrics.wrong_metric(sweep.metric):
+        yield f"sweeps.{name}.metric = {sweep.metric!r} {wrong}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
         try:
             shapes = sweep.problem.x_shape, sweep.problem.y_shape
@@ -328,7 +328,7 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
             if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
                 yield f"sweeps.{name}: {sweep.problem.source} has the shape {shape!r}; give a tuple of whole numbers"
                 return  # nothing else can be checked
-        for key, known in (("device", ("cpu", "auto")), ("validation_metric", metrics.names())):
+        for key, known in (("device", ("cpu", "auto")), ("validation_metric", metrics.error_names())):
             value = getattr(sweep.problem, key)
             if value not in known:
                 source = sweep.problem.source

@@ -21,8 +21,11 @@ def document() -> str:
     letters = f"at most {LONGEST_NAME} letters, digits, `.`, `_`, `-`; it is a folder name"
     lines += [f"| `sweeps` | mapping | Every sweep by its name ({letters}). |"]
     lines += options.table(Grid.options(), "sweeps.NAME.")
-    lines += ["", f"Metrics: {', '.join(f'`{name}`' for name in metrics.names())}; a 2 behind the name stands for the "]
-    lines[-1] += "square of its mean over seeds, such as `rrmse_peak2`."
+    listed = ", ".join(f"`{name}`" for name in metrics.error_names())
+    lines += ["", f"Metrics: {listed}; a 2 behind the name stands for the "]
+    lines[-1] += "square of its mean over seeds, such as `rrmse_peak2`. "
+    scores = " and ".join(f"`{name}`" for name in metrics.SCORES)
+    lines[-1] += f"The scores {scores} are columns of the results, and of no curve."
     for name in registry.shipped(Problem):
         lines += ["", f"## The problem `{name}`", "", *_of_file(registry.problem(name), "sweeps.NAME.")]
     for name in registry.shipped(Architecture):

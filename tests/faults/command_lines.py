@@ -58,17 +58,16 @@ def stages():
         wanted = SimpleNamespace(sweep="T4", arch=arch)
         predicted = ["--inputs", *jobs.theory_input(wanted), "--out", paths.theory("T4", arch)]
         yield ["theory", "--spec", jobs.theory_spec(wanted), *predicted]
-    cells, curves, calibration, crossings, budget, theory = (
-        f"results/{name}.parquet" for name in ("cells", "curves", "calibration", "crossings", "budget", "theory")
-    )
-    yield ["collect", "--spec", jobs.study_spec(), "--out", cells]
+    names = ("cells", "images", "curves", "calibration", "crossings", "budget", "theory")
+    cells, images, curves, calibration, crossings, budget, theory = (f"results/{name}.parquet" for name in names)
+    yield ["collect", "--spec", jobs.study_spec(), "--cells", cells, "--images", images]
     yield ["collect-theory", "--spec", jobs.theories_spec(), "--out", theory]
     yield ["calibrate", cells, "--spec", jobs.calibration_spec(), "--curves", curves, "--calibration", calibration]
     yield ["budgets", cells, "--theory", theory, "--spec", jobs.budget_spec(), "--out", budget]
     yield ["crossings", cells, "--spec", jobs.crossings_spec(), "--out", crossings]
     yield ["chains", "--shared", shared, "--spec", jobs.chains_spec(seed[1]), "--out", paths.chains("T4")]
     ladder, outputs = "results/ladder.parquet", ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
-    yield ["ladder", cells, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
+    yield ["ladder", cells, "--images", images, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
     yield ["norms", "--out", "results/norms.json"]
     both = ["--curves", curves, "--calibration", calibration]
     yield ["table-calibration", *both, "--out", "results/table_calibration.tex"]
