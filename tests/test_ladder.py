@@ -16,7 +16,7 @@ from koct.networks import linear, pixelwise
 from koct.networks.bilinear import Alternation, Joint
 from koct.networks.filtering import FilterDesign, Filtered, Moments, fourier_basis, tied
 from koct.operators.chain import product
-from koct.operators.fanbeam import Backprojector, analytic_weights
+from koct.operators.fanbeam import Backprojector
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate
@@ -24,9 +24,10 @@ from koct.spec import Cell
 
 LAMBDAS = (1e-4, 1e-2, 1.0, 1e2)
 FANBEAM = FanBeamProblem(H=8, V=6, B=8, rays="exact")
-ODD = FanBeamProblem(H=7, V=5, B=9, rays="exact")  # an odd number of bins has no Nyquist frequency
+ODD = FanBeamProblem(H=7, V=5, B=9, rays="exact", known="printed")  # an odd period has no Nyquist frequency
+PRINTED = FanBeamProblem(H=8, V=6, B=8, rays="exact", known="printed")
 SURROGATE = Surrogate(H=8, V=5, B=8, tikhonov=0.1)
-PROBLEMS = {"fan beam": FANBEAM, "odd": ODD, "surrogate": SURROGATE}
+PROBLEMS = {"fan beam": FANBEAM, "printed": PRINTED, "odd": ODD, "surrogate": SURROGATE}
 NEW = ("ko-ridge", "filter", "filters", "ko-filter", "taps")
 
 
@@ -88,23 +89,26 @@ def test_the_adjoint_of_a_filter_design_is_exact(data, per_view):
     assert left == pytest.approx(right, rel=1e-12)
 
 
-def test_the_design_predicts_what_the_network_does_and_numpys_fft(per_view):
-    data = pairs(FANBEAM)
+@pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])
+def test_the_design_predicts_what_the_network_does_and_numpys_fft(per_view, problem):
+    """The exact chain filters views of 8 bins that are padded to 15, the printed one as they are."""
+    data, period = pairs(problem), 8 if problem.known == "printed" else 15
     design = filter_design(data, per_view)
     theta = np.random.default_rng(4).standard_normal(design.prior.shape)
-    spectra = theta.reshape(-1, 5)
+    spectra = theta.reshape(-1, period // 2 + 1)
     arch = registry.architecture("filters" if per_view else "filter")()
     predicted = arch.restore({"spectrum": theta}, data).predict(data.x)
-    weighted = data.x.reshape(-1, 6, 8) * analytic_weights(FANBEAM.geometry())
-    filtered = np.fft.irfft(np.fft.rfft(weighted) * spectra, 8)
-    expected = Backprojector(FANBEAM.geometry())(filtered).reshape(len(data.x), -1)
+    weighted = data.x.reshape(-1, 6, 8) * data.layers[0].operator.weights
+    filtered = np.fft.irfft(np.fft.rfft(weighted, period) * spectra, period)[..., :8]
+    expected = Backprojector(problem.geometry())(np.ascontiguousarray(filtered)).reshape(len(data.x), -1)
     np.testing.assert_allclose(predicted, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(design.apply(theta), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])
 @pytest.mark.parametrize("name", ["filter", "filters", "ko-filter", "taps"])
-def test_analytic_parameters_give_the_known_chain(name):
-    data = pairs(FANBEAM, lambdas=(1e15,))
+def test_analytic_parameters_give_the_known_chain(name, problem):
+    data = pairs(problem, lambdas=(1e15,))
     (network,) = fit(name, data).values()
     expected = product([layer.operator for layer in data.layers])(data.x.reshape(-1, 6, 8)).reshape(len(data.x), -1)
     np.testing.assert_allclose(network.predict(data.x), expected, rtol=1e-9, atol=1e-9)
@@ -219,11 +223,9 @@ def test_the_gradient_of_weights_and_filter_is_that_of_finite_differences(nonneg
 def test_descent_lowers_the_loss():
     data = pairs(FANBEAM, N=8)
     (network,) = fit("ko-filter", data, solver="adagrad", lr=0.01, iterations=100, batch=4).values()
-    start = Filtered(data.layers, False).reconstruct(
-        data.x, analytic_weights(FANBEAM.geometry()).ravel(), np.fft.rfftfreq(8)
-    )
+    start = product([layer.operator for layer in data.layers])(data.x.reshape(-1, 6, 8)).reshape(data.y.shape)
     assert ((network.predict(data.x) - data.y) ** 2).mean() < 0.2 * ((start - data.y) ** 2).mean()
-    assert network.parameters == 48 + 5
+    assert network.parameters == 48 + 8
 
 
 # Taps
