@@ -9,7 +9,7 @@ from conftest import Pairs
 from test_networks import stacked_ridge
 
 from koct import cells, cli, registry
-from koct.contracts import Architecture, Sizes
+from koct.contracts import Architecture, Layer, Sizes
 from koct.errors import KoctError
 from koct.files import read_json, read_record
 from koct.networks import linear, pixelwise
@@ -17,6 +17,8 @@ from koct.networks.bilinear import Alternation, Joint
 from koct.networks.filtering import FilterDesign, Filtered, Moments, fourier_basis, tied
 from koct.operators.chain import product
 from koct.operators.fanbeam import Backprojector
+from koct.operators.filters import RampFilter
+from koct.operators.normal import backprojection_normal
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate
@@ -155,6 +157,16 @@ def test_the_normal_matrix_of_moments_is_that_of_the_design(data, per_view):
     expected = (R.T @ R) * (data.x.T @ data.x)
     np.testing.assert_allclose(weights, expected, atol=1e-12 * abs(expected).max())
     np.testing.assert_allclose(right, ((data.y @ R) * data.x).sum(0), rtol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{}, {"width": 0.7}, {"width": 0.7, "cutoff": 0.4}], ids=str)
+def test_the_known_filter_is_divided_out_of_the_normal_matrix(options):
+    """Also where it removes what the backprojection does not: the mean, or high frequencies."""
+    back, ramp = Backprojector(FANBEAM.geometry()), RampFilter(6, 8, **options)
+    known = Filtered([Layer("ramp filter", ramp), Layer("backprojection", back)], nonnegative=False)
+    np.testing.assert_allclose(known.view_matrix(known.spectrum), ramp.view_matrix, atol=1e-14)
+    A = back.matrix()
+    np.testing.assert_allclose(known.normal(backprojection_normal(back, ramp)), A.T @ A, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -349,9 +361,10 @@ DESCENT = {"solver": "adam", "lr": 0.01, "iterations": 60, "batch": 3}
 RUNS = [*((name, {}) for name in NEW), ("filters", {"solver": "cg"}), ("ko-filter", DESCENT)]
 
 
+@pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])
 @pytest.mark.parametrize(("name", "options"), RUNS)
-def test_torch_tensors_give_the_same(name, options, tensors):
-    data, other = pairs(FANBEAM), pairs(FANBEAM)
+def test_torch_tensors_give_the_same(name, options, problem, tensors):
+    data, other = pairs(problem), pairs(problem)
     other.x, other.y, other.normal = (tensors(part) for part in (data.x, data.y, data.normal))
     if options == DESCENT and not other.x.is_cuda:
         pytest.skip("descent takes NumPy arrays on the CPU")
