@@ -1,7 +1,7 @@
 """The chains of known and learned layers that networks say of themselves, and the bound for them."""
 
 import pytest
-from test_ladder import FANBEAM, PROBLEMS, SURROGATE, fit, pairs
+from test_ladder import FANBEAM, PRINTED, PROBLEMS, SURROGATE, fit, pairs
 
 from koct import norms, registry
 from koct.contracts import Architecture, Problem
@@ -10,15 +10,15 @@ from koct.networks import chains, pixelwise
 from koct.networks.filtering import split_filter
 
 
-def counts(H, V, B):
-    h = B // 2 + 1
+def counts(H, V, B, known):
+    h = B if known == "exact" else B // 2 + 1  # frequencies of views that are padded to 2B − 1, or not
     return {"ko": V * B, "ko-ridge": V * B, "filter": h, "filters": V * h, "ko-filter": V * B + h, "fc": H * H * V * B}
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_chains_count_the_parameters_of_their_networks(problem):
     data = pairs(problem, lambdas=(1.0,))
-    found = counts(problem.H, problem.V, problem.B)
+    found = counts(problem.H, problem.V, problem.B, getattr(problem, "known", None))
     if problem is not SURROGATE:
         found["taps"] = int(pixelwise.Taps(data.layers).seen.sum())
         assert found["taps"] <= 2 * problem.V * problem.H**2
@@ -75,9 +75,9 @@ def bound_of(name, problem, **constants):
 
 def test_the_bound_of_a_chain_is_that_of_the_paper():
     constants = {"C": 0.3, "n": 64, "kappa": 2.0}
-    papers = norms.networks(FANBEAM.H, FANBEAM.V, FANBEAM.B, "fan", **constants)
+    papers = norms.networks(PRINTED.H, PRINTED.V, PRINTED.B, "fan", **constants)
     for name, expected in zip(("ko", "fc"), papers, strict=True):
-        found = bound_of(name, FANBEAM, **constants)
+        found = bound_of(name, PRINTED, **constants)
         assert found.bound(100) == pytest.approx(expected.bound(100), rel=1e-12)
         assert [term.A_l for term in found.terms(9)] == pytest.approx([term.A_l for term in expected.terms(9)])
     sharded = registry.architecture("fc-fsdp")(ranks=2, iterations=9)

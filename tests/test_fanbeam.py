@@ -196,3 +196,18 @@ def test_a_bad_geometry_is_named(arguments, message):
 def test_wrong_shapes_are_named():
     with pytest.raises(ValueError, match=r"Backprojector\(.*\) takes arrays of shape \(\.\.\., 6, 8\), got \(8, 6\)"):
         Backprojector(FanBeam(8, 6, 8))(np.ones((8, 6)))
+
+
+@pytest.mark.parametrize("cutoff", [1.0, 0.8, 0.5, 0.3])
+def test_the_window_of_the_ramp_is_hanns(cutoff):
+    """The spectrum of a long response: |f| (1 + cos(πf/cutoff))/2 up to the cutoff, and nothing above it."""
+    width, B = 0.5, 4001
+    response = RampFilter(1, B, width, cutoff)._impulse_response()
+    frequency = np.fft.rfftfreq(2 * B - 1)
+    window = np.where(frequency < cutoff / 2, (1 + np.cos(2 * np.pi * frequency / cutoff)) / 2, 0)
+    found = np.fft.rfft(np.concatenate([response, response[:0:-1]])).real
+    np.testing.assert_allclose(found, frequency / width * window, atol=2e-4)
+    wrong = [({"cutoff": 0.5}, "give its width"), ({"cutoff": 1.2, "width": 1.0}, "at most 1, the Nyquist frequency")]
+    for options, message in wrong:
+        with pytest.raises(KoctError, match=message):
+            RampFilter(4, 8, **options)

@@ -9,14 +9,16 @@ from conftest import Pairs
 from test_networks import stacked_ridge
 
 from koct import cells, cli, registry
-from koct.contracts import Architecture, Sizes
+from koct.contracts import Architecture, Layer, Sizes
 from koct.errors import KoctError
 from koct.files import read_json, read_record
 from koct.networks import linear, pixelwise
 from koct.networks.bilinear import Alternation, Joint
 from koct.networks.filtering import FilterDesign, Filtered, Moments, fourier_basis, tied
 from koct.operators.chain import product
-from koct.operators.fanbeam import Backprojector, analytic_weights
+from koct.operators.fanbeam import Backprojector
+from koct.operators.filters import RampFilter
+from koct.operators.normal import backprojection_normal
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate
@@ -24,9 +26,10 @@ from koct.spec import Cell
 
 LAMBDAS = (1e-4, 1e-2, 1.0, 1e2)
 FANBEAM = FanBeamProblem(H=8, V=6, B=8, rays="exact")
-ODD = FanBeamProblem(H=7, V=5, B=9, rays="exact")  # an odd number of bins has no Nyquist frequency
+ODD = FanBeamProblem(H=7, V=5, B=9, rays="exact", known="printed")  # an odd period has no Nyquist frequency
+PRINTED = FanBeamProblem(H=8, V=6, B=8, rays="exact", known="printed")
 SURROGATE = Surrogate(H=8, V=5, B=8, tikhonov=0.1)
-PROBLEMS = {"fan beam": FANBEAM, "odd": ODD, "surrogate": SURROGATE}
+PROBLEMS = {"fan beam": FANBEAM, "printed": PRINTED, "odd": ODD, "surrogate": SURROGATE}
 NEW = ("ko-ridge", "filter", "filters", "ko-filter", "taps")
 
 
@@ -88,23 +91,26 @@ def test_the_adjoint_of_a_filter_design_is_exact(data, per_view):
     assert left == pytest.approx(right, rel=1e-12)
 
 
-def test_the_design_predicts_what_the_network_does_and_numpys_fft(per_view):
-    data = pairs(FANBEAM)
+@pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])
+def test_the_design_predicts_what_the_network_does_and_numpys_fft(per_view, problem):
+    """The exact chain filters views of 8 bins that are padded to 15, the printed one as they are."""
+    data, period = pairs(problem), 8 if problem.known == "printed" else 15
     design = filter_design(data, per_view)
     theta = np.random.default_rng(4).standard_normal(design.prior.shape)
-    spectra = theta.reshape(-1, 5)
+    spectra = theta.reshape(-1, period // 2 + 1)
     arch = registry.architecture("filters" if per_view else "filter")()
     predicted = arch.restore({"spectrum": theta}, data).predict(data.x)
-    weighted = data.x.reshape(-1, 6, 8) * analytic_weights(FANBEAM.geometry())
-    filtered = np.fft.irfft(np.fft.rfft(weighted) * spectra, 8)
-    expected = Backprojector(FANBEAM.geometry())(filtered).reshape(len(data.x), -1)
+    weighted = data.x.reshape(-1, 6, 8) * data.layers[0].operator.weights
+    filtered = np.fft.irfft(np.fft.rfft(weighted, period) * spectra, period)[..., :8]
+    expected = Backprojector(problem.geometry())(np.ascontiguousarray(filtered)).reshape(len(data.x), -1)
     np.testing.assert_allclose(predicted, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(design.apply(theta), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])
 @pytest.mark.parametrize("name", ["filter", "filters", "ko-filter", "taps"])
-def test_analytic_parameters_give_the_known_chain(name):
-    data = pairs(FANBEAM, lambdas=(1e15,))
+def test_analytic_parameters_give_the_known_chain(name, problem):
+    data = pairs(problem, lambdas=(1e15,))
     (network,) = fit(name, data).values()
     expected = product([layer.operator for layer in data.layers])(data.x.reshape(-1, 6, 8)).reshape(len(data.x), -1)
     np.testing.assert_allclose(network.predict(data.x), expected, rtol=1e-9, atol=1e-9)
@@ -151,6 +157,16 @@ def test_the_normal_matrix_of_moments_is_that_of_the_design(data, per_view):
     expected = (R.T @ R) * (data.x.T @ data.x)
     np.testing.assert_allclose(weights, expected, atol=1e-12 * abs(expected).max())
     np.testing.assert_allclose(right, ((data.y @ R) * data.x).sum(0), rtol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{}, {"width": 0.7}, {"width": 0.7, "cutoff": 0.4}], ids=str)
+def test_the_known_filter_is_divided_out_of_the_normal_matrix(options):
+    """Also where it removes what the backprojection does not: the mean, or high frequencies."""
+    back, ramp = Backprojector(FANBEAM.geometry()), RampFilter(6, 8, **options)
+    known = Filtered([Layer("ramp filter", ramp), Layer("backprojection", back)], nonnegative=False)
+    np.testing.assert_allclose(known.view_matrix(known.spectrum), ramp.view_matrix, atol=1e-14)
+    A = back.matrix()
+    np.testing.assert_allclose(known.normal(backprojection_normal(back, ramp)), A.T @ A, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -219,11 +235,9 @@ def test_the_gradient_of_weights_and_filter_is_that_of_finite_differences(nonneg
 def test_descent_lowers_the_loss():
     data = pairs(FANBEAM, N=8)
     (network,) = fit("ko-filter", data, solver="adagrad", lr=0.01, iterations=100, batch=4).values()
-    start = Filtered(data.layers, False).reconstruct(
-        data.x, analytic_weights(FANBEAM.geometry()).ravel(), np.fft.rfftfreq(8)
-    )
+    start = product([layer.operator for layer in data.layers])(data.x.reshape(-1, 6, 8)).reshape(data.y.shape)
     assert ((network.predict(data.x) - data.y) ** 2).mean() < 0.2 * ((start - data.y) ** 2).mean()
-    assert network.parameters == 48 + 5
+    assert network.parameters == 48 + 8
 
 
 # Taps
@@ -347,9 +361,10 @@ DESCENT = {"solver": "adam", "lr": 0.01, "iterations": 60, "batch": 3}
 RUNS = [*((name, {}) for name in NEW), ("filters", {"solver": "cg"}), ("ko-filter", DESCENT)]
 
 
+@pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])
 @pytest.mark.parametrize(("name", "options"), RUNS)
-def test_torch_tensors_give_the_same(name, options, tensors):
-    data, other = pairs(FANBEAM), pairs(FANBEAM)
+def test_torch_tensors_give_the_same(name, options, problem, tensors):
+    data, other = pairs(problem), pairs(problem)
     other.x, other.y, other.normal = (tensors(part) for part in (data.x, data.y, data.normal))
     if options == DESCENT and not other.x.is_cuda:
         pytest.skip("descent takes NumPy arrays on the CPU")

@@ -77,6 +77,9 @@ def test_the_known_layers_are_filtered_backprojection(folder):
     for layer in cells.checked_layers(problem, {}):
         image = layer.operator(image)
     np.testing.assert_allclose(image, fbp(FanBeam(16, 24, 16))(sinogram), rtol=1e-10)
+    np.testing.assert_array_equal(problem.inverses({})[None](sinogram), fbp(FanBeam(16, 24, 16))(sinogram))
+    printed = PAIRS(data="ct", H=16, V=24, B=16, known="printed")
+    assert printed.layers({})[1].operator.width is None
     for name in ("ko", "ko-ridge", "filter", "filters", "ko-filter", "taps"):
         arch = registry.architecture(name)()
         assert not list(arch.check(problem))

@@ -107,6 +107,7 @@ def test_arrays_that_do_not_fit_are_one_sentence(folder):
         ({"data": "few.npz", "group": "group"}, "pool asks for 6 + 2 + 3 = 11 groups, and there are 7; lower pool"),
         ({"data": "few.npz", "pool": {"train": 6, "val": 8, "test": 3}}, "6 + 8 + 3 = 17 pairs, and there are 13"),
         ({"data": "one.npz", "group": "group"}, "group: all pairs are of 0, and training, validation and test need"),
+        ({"data": "d.npz", "known": "printed"}, "known = 'printed' is for a folder of DICOM slices, and data is none"),
         ({"data": "d.npz", "H": 8}, "H = 8 is for a folder of DICOM slices, and data is none; remove H"),
     ]
     for changes, message in cases:

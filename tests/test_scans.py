@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from koct.errors import KoctError
-from koct.operators.fanbeam import Backprojector, FanBeam, ParallelBeam, Projector, analytic_weights, fbp
+from koct.operators.fanbeam import (
+    Backprojector,
+    FanBeam,
+    ParallelBeam,
+    Projector,
+    analytic_weights,
+    fbp,
+    printed_weights,
+)
 from koct.operators.filters import RampFilter
 from koct.operators.normal import backprojection_normal
 from koct.problems.phantoms import Ellipse, rasterise
@@ -102,6 +110,14 @@ def ellipse_integrals(geometry, ellipse):
     return ellipse.amplitude * 2 * a * b * np.sqrt(np.maximum(width - s * s, 0)) / width
 
 
+def fan_integrals(geometry, disc):
+    """The exact line integrals of a disc along the rays of a fan beam."""
+    g, (cx, cy), radius = geometry, np.array(disc.centre) * geometry.radius, disc.axes[0] * geometry.radius
+    theta = g.angles[:, None] + g.fan_angles[None, :]  # a ray is the line x cos θ + y sin θ = s
+    s = g.source_isocentre * np.sin(g.fan_angles) - (cx * np.cos(theta) + cy * np.sin(theta))
+    return disc.amplitude * 2 * np.sqrt(np.maximum(radius**2 - s * s, 0))
+
+
 def smooth(ellipse, H, fine=9):
     """The share of every pixel that an ellipse covers, by fine sampling, times its amplitude."""
     big = np.pad(rasterise([ellipse], H * fine - (fine - 1)), fine // 2)
@@ -139,50 +155,74 @@ def test_fbp_of_an_analytic_parallel_sinogram():
     assert 10 * np.log10(truth.max() ** 2 / np.mean((image - truth) ** 2)) > 32
 
 
-FULL = {
-    "fan, 180°": FanBeam(64, 180, 64),
-    "fan, short scan": FanBeam(64, 180, 64, arc=190),
-    "fan, 270°": FanBeam(64, 180, 64, arc=270),
-    "fan, full circle": FanBeam(64, 360, 64, arc=360),
-    "fan, own angles": FanBeam(64, 180, 64, degrees=tuple(190 * (np.arange(180) / 179) ** 1.5)),
-    "fan, own circle": FanBeam(64, 180, 64, degrees=tuple(np.arange(0.0, 360, 2))),
-    "parallel, 180°": ParallelBeam(64, 180, 64),
-    "parallel, 250°": ParallelBeam(64, 180, 64, arc=250),
-    "parallel, full circle": ParallelBeam(64, 360, 64, arc=360),
-    "parallel, own angles": ParallelBeam(64, 90, 64, degrees=tuple(np.arange(5.0, 185, 2))),
+COMPLETE = {
+    **{f"fan, {arc}°": FanBeam(128, 60, 128, arc=arc) for arc in (180, 182, 190, 200, 270, 360)},
+    **{f"parallel, {arc}°": ParallelBeam(128, 60, 128, bin=0.5, arc=arc) for arc in (180, 181, 200, 250, 360)},
+    "fan, 180°, many views": FanBeam(128, 180, 128),
+    "fan, 200°, many views": FanBeam(128, 180, 128, arc=200),
+    "fan, 360°, many views": FanBeam(128, 180, 128, arc=360),
+    "parallel, 180°, many views": ParallelBeam(128, 180, 128),
+    "parallel, 200°, many views": ParallelBeam(128, 180, 128, arc=200),
+    "parallel, 360°, many views": ParallelBeam(128, 180, 128, arc=360),
+    "fan, wide": FanBeam(128, 90, 128, 500.0, 600.0, 3.0),
+    "fan, own angles": FanBeam(128, 180, 128, degrees=tuple(190 * (np.arange(180) / 179) ** 1.5)),
+    "fan, own circle": FanBeam(128, 180, 128, degrees=tuple(np.arange(0.0, 360, 2))),
+    "parallel, own angles": ParallelBeam(128, 90, 128, degrees=tuple(np.arange(5.0, 185, 2))),
 }
 
 
-@pytest.mark.parametrize("geometry", FULL.values(), ids=FULL)
-def test_fbp_of_a_disc_has_the_right_mean(geometry):
-    """Whatever the arc, if it measures every line: redundant measurements are not counted twice."""
-    disc = smooth(Ellipse(1.0, (0.1, -0.15), (0.5, 0.5), 0.0), 64)
-    image = fbp(geometry)(Projector(geometry)(disc))
-    inside = smooth(Ellipse(1.0, (0.1, -0.15), (0.4, 0.4), 0.0), 64) > 0.99
-    assert image[inside].mean() == pytest.approx(1, abs=0.02)
-    assert image[inside].std() < 0.1
+@pytest.mark.parametrize("centre", [(0.0, 0.0), (0.3, -0.2), (-0.35, 0.4), (0.55, 0.0)], ids=str)
+@pytest.mark.parametrize("geometry", COMPLETE.values(), ids=COMPLETE)
+def test_fbp_gives_a_disc_its_value(geometry, centre):
+    """A unit disc from its line integrals in closed form, whatever the arc: 180° of a fan beam miss some lines."""
+    disc = Ellipse(1.0, centre, (0.4, 0.4), 0.0)
+    integrals = fan_integrals if isinstance(geometry, FanBeam) else ellipse_integrals
+    image = fbp(geometry)(integrals(geometry, disc))
+    inside = rasterise([Ellipse(1.0, centre, (0.36, 0.36), 0.0)], 128) > 0
+    assert image[inside].mean() == pytest.approx(1, abs=5e-3)
+    assert image[inside].std() < 0.01
 
 
 @pytest.mark.parametrize("beam", [FanBeam, ParallelBeam])
 @pytest.mark.parametrize("arc", [1, 30, 90, 150])
-def test_a_limited_arc_breaks_nothing(beam, arc):
+def test_on_a_limited_arc_all_measurements_count_once(beam, arc):
     geometry = beam(32, 20, 32, arc=arc)
-    weights = analytic_weights(geometry)
-    assert ((weights >= 0) & (weights <= 1)).all()
-    assert weights.mean() > 0.95  # hardly any line is measured twice
+    weights = analytic_weights(geometry) / geometry.cosines
+    assert (weights >= 0).all()
+    np.testing.assert_allclose(weights.sum(0) * geometry.view_weight, math.radians(arc), rtol=1e-12)
     assert np.isfinite(fbp(geometry)(np.ones((20, 32)))).all()
 
 
+@pytest.mark.parametrize("V", [5, 20, 61])
+@pytest.mark.parametrize("arc", [180, 181.5, 190, 200, 270, 359, 360])
+@pytest.mark.parametrize("beam", [FanBeam, ParallelBeam])
+def test_weights_count_every_line_once(beam, arc, V):
+    """Lines at one distance from the isocentre have all directions, 2π: two bins see them, over all views."""
+    lengths = (500.0, 600.0, 3.0) if beam is FanBeam else ()
+    geometry = beam(64, V, 64, *lengths, arc=arc)
+    angle = (analytic_weights(geometry) / geometry.cosines).sum(0) * geometry.view_weight
+    np.testing.assert_allclose(angle + angle[::-1], math.tau, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [analytic_weights, printed_weights])
 @pytest.mark.parametrize("arc", [150, 180, 186, 200, 270, 359])
-def test_weights_of_a_line_measured_twice_sum_to_one(arc):
+def test_weights_of_a_line_measured_twice_sum_to_one(arc, weights):
     geometry = FanBeam(64, 4001, 64, arc=arc)
-    parker, gamma = analytic_weights(geometry) / geometry.cosines, geometry.fan_angles
+    parker, gamma = weights(geometry) / geometry.cosines, geometry.fan_angles
     for b in (*range(12), *range(52, 64)):  # where the weights rise slowly enough to be interpolated
-        opposite = geometry.angles[::43] + math.pi + 2 * gamma[b]
-        seen = opposite < geometry.angles[-1]
+        opposite = geometry.angles[1:-1:43] + math.pi + 2 * gamma[b]
+        seen = opposite < geometry.angles[-2]  # the ends also stand for lines that are never measured
         other = np.interp(opposite[seen], geometry.angles, parker[:, 63 - b])
-        np.testing.assert_allclose(parker[::43, b][seen] + other, 1, rtol=0, atol=5e-3)
-    assert parker.max() <= 1
+        np.testing.assert_allclose(parker[1:-1:43, b][seen] + other, 1, rtol=0, atol=5e-3)
+    assert parker[1:-1].max() < 1.001  # V views with both ends stand for V/(V − 1) of the mean
+
+
+@pytest.mark.parametrize("beam", [FanBeam, ParallelBeam])
+def test_weights_hardly_change_with_the_arc(beam):
+    """No rule ends at 180° or at 180° plus the fan angle, 4.9° here."""
+    for arc in (175.1, 180, 184.9):
+        below, above = (analytic_weights(beam(128, 60, 128, arc=arc + change)) for change in (-1e-6, 1e-6))
+        np.testing.assert_allclose(below, above, atol=1e-5)
 
 
 def test_angles_of_the_default_and_of_arcs():

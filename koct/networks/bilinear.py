@@ -14,7 +14,7 @@ from koct.networks.linear import by_cholesky
 
 
 class Parameters(NamedTuple):
-    """Weights (V·B,), the spectrum (B // 2 + 1,) and what both cost: the value of the objective."""
+    """Weights (V·bins,), the spectrum (P // 2 + 1,) and what both cost: the value of the objective."""
 
     w: Array
     spectrum: Array

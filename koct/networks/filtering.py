@@ -1,7 +1,9 @@
-"""Learned filters behind weights: ŷ = B F(s) diag(w) x, with the spectrum s of a circular, symmetric filter F.
+"""Learned filters behind weights: ŷ = B F(s) diag(w) x, with the spectrum s of a symmetric filter F of every view.
 
-A real Fourier basis Q of a view makes F diagonal: F(s) = Q diag(s E) Qᵀ, where E gives the cosine and the sine of a
-frequency the same factor. So a filter is to the Fourier coefficients what weights are to the measurements.
+A view of `bins` numbers is padded by zeros to the period P of the filter: P = bins for a circular convolution, and
+2·bins − 1 for a linear one. A real Fourier basis of that length makes F diagonal: F(s) = Q diag(s E) Qᵀ with the first
+`bins` rows Q of the basis, (bins, P), where E gives the cosine and the sine of a frequency the same factor. So a filter
+is to the Fourier coefficients what weights are to the measurements.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import blocks, copy, double, index, like, stacked, zeros_like
+from koct.arrays import blocks, copy, double, like, stacked, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.networks.linear import Design
@@ -21,82 +23,99 @@ from koct.operators.chain import product
 from koct.operators.constant import Constant
 from koct.operators.filters import RampFilter
 
+REMOVED = 1e-5  # a filter removes what it multiplies by less than this share of its largest factor
 
-def fourier_basis(B: int) -> np.ndarray:
-    """(B, B), orthogonal: cosines of the frequencies 0, 1, ..., B // 2, then sines of 1, 2, ..., as columns."""
-    angle = 2 * np.pi * np.outer(np.arange(B), np.arange(B // 2 + 1)) / B
-    basis = np.concatenate([np.cos(angle), np.sin(angle[:, 1 : (B + 1) // 2])], axis=1)
+
+def fourier_basis(P: int) -> np.ndarray:
+    """(P, P), orthogonal: cosines of the frequencies 0, 1, ..., P // 2, then sines of 1, 2, ..., as columns."""
+    angle = 2 * np.pi * np.outer(np.arange(P), np.arange(P // 2 + 1)) / P
+    basis = np.concatenate([np.cos(angle), np.sin(angle[:, 1 : (P + 1) // 2])], axis=1)
     return basis / np.linalg.norm(basis, axis=0)
 
 
-def tied(B: int) -> np.ndarray:
-    """E (B // 2 + 1, B): which columns of the basis belong to a frequency."""
-    frequencies = B // 2 + 1
-    owner = np.concatenate([np.arange(frequencies), np.arange(1, (B + 1) // 2)])
+def tied(P: int) -> np.ndarray:
+    """E (P // 2 + 1, P): which columns of the basis belong to a frequency."""
+    frequencies = P // 2 + 1
+    owner = np.concatenate([np.arange(frequencies), np.arange(1, (P + 1) // 2)])
     return (owner == np.arange(frequencies)[:, None]).astype(float)
 
 
-def split_filter(layers: Sequence[Layer]) -> tuple[np.ndarray, np.ndarray, Sequence[Layer]]:
-    """(w₀, s₀, layers behind the filter): the known weights, the spectrum of the known filter, and the rest.
+def split_filter(layers: Sequence[Layer]) -> tuple[np.ndarray, RampFilter | None, Sequence[Layer]]:
+    """Return the known weights, the known filter behind them, and the layers behind that.
 
-    The filter is the circular ramp behind the weights. Where there is none, s₀ is one, a filter that changes nothing;
-    the same holds for the weights.
+    Where there are no weights, they are one; where there is no filter, it is None.
     """
     shape = layers[0].operator.domain
-    weights, spectrum, rest = np.ones(shape), np.ones(shape[-1] // 2 + 1), list(layers)
+    weights, rest = np.ones(shape), list(layers)
     if isinstance(rest[0].operator, Diagonal) and len(rest) > 1:
         weights = np.array(rest.pop(0).operator.weights, float)
         if weights.shape != shape:
             raise KoctError("the known weights are of complex measurements, and learned filters are for real ones")
     first = rest[0].operator
-    if isinstance(first, RampFilter) and first.width is None and len(rest) > 1:
-        spectrum = np.fft.rfftfreq(shape[-1])
+    if isinstance(first, RampFilter) and len(rest) > 1:
         rest.pop(0)
-    return weights, spectrum, rest
+        return weights, first, rest
+    return weights, None, rest
 
 
 class Filtered:
-    """The known chain as weights, a filter along the last axis of x, and an operator B behind it."""
+    """The known chain as weights, a filter along the last axis of x, and an operator B behind it.
+
+    `spectrum` is that of the known filter; where there is none, it is one, a circular filter that changes nothing.
+    """
 
     def __init__(self, layers: Sequence[Layer], nonnegative: bool):
-        weights, self.spectrum, rest = split_filter(layers)
+        weights, ramp, rest = split_filter(layers)
         self.weights = weights.ravel()
         self.operator: Operator = product([layer.operator for layer in rest])
         self.nonnegative = nonnegative
         self.bins = weights.shape[-1]
         self.views = math.prod(weights.shape[:-1])
-        self._basis = Constant(fourier_basis(self.bins), type(self).__name__)
-        self._tied = Constant(tied(self.bins), type(self).__name__)
+        self.period = self.bins if ramp is None else ramp.period
+        self.spectrum = np.ones(self.period // 2 + 1) if ramp is None else ramp.spectrum
+        self._basis = Constant(fourier_basis(self.period)[: self.bins], type(self).__name__)
+        self._tied = Constant(tied(self.period), type(self).__name__)
 
     def basis(self, other: Array) -> Array:
-        """Q in the kind of `other`."""
+        """Q (bins, P) in the kind of `other`."""
         return self._basis.like(other)
 
     def tied(self, other: Array) -> Array:
-        """E in the kind of `other`."""
+        """E (P // 2 + 1, P) in the kind of `other`."""
         return self._tied.like(other)
 
     def coefficients(self, weighted: Array) -> Array:
-        """Fourier coefficients (n, V, B) of flat, weighted measurements."""
+        """Fourier coefficients (n, V, P) of flat, weighted measurements."""
         return weighted.reshape(-1, self.views, self.bins) @ self.basis(weighted)
 
     def measurements(self, coefficients: Array) -> Array:
-        """The reverse of `coefficients`: flat measurements (n, V·B)."""
+        """Flat measurements (n, V·bins) from coefficients, without what lies beyond the view; adjoint of those."""
         return (coefficients @ self.basis(coefficients).T).reshape(len(coefficients), -1)
 
     def factors(self, spectrum: Array) -> Array:
-        """What each coefficient is multiplied by: (V or 1, B) from spectra (V or 1, B // 2 + 1)."""
-        return spectrum.reshape(-1, self.bins // 2 + 1) @ self.tied(spectrum)
+        """What each coefficient is multiplied by: (V or 1, P) from spectra (V or 1, P // 2 + 1)."""
+        return spectrum.reshape(-1, len(self.spectrum)) @ self.tied(spectrum)
+
+    def view_matrix(self, spectrum: Array) -> Array:
+        """F (bins, bins), the filter of one view, from its spectrum (P // 2 + 1,)."""
+        Q = self.basis(spectrum)
+        return (Q * self.factors(spectrum)) @ Q.T
 
     def behind(self, coefficients: Array) -> Array:
         """Flat images from filtered coefficients; nothing is cut off at zero."""
-        filtered = self.measurements(coefficients)
+        return self._backprojected(self.measurements(coefficients))
+
+    def _backprojected(self, filtered: Array) -> Array:
+        """B: flat images from flat, filtered measurements."""
         return self.operator(filtered.reshape(-1, *self.operator.domain)).reshape(len(filtered), -1)
 
+    def transposed(self, images: Array) -> Array:
+        """Bᵀ: flat measurements from flat images."""
+        return self.operator.T(images.reshape(-1, *self.operator.range)).reshape(len(images), -1)
+
     def adjoint(self, images: Array) -> Array:
-        """The adjoint of `behind`: coefficients (n, V, B) from flat images."""
-        back = self.operator.T(images.reshape(-1, *self.operator.range))
-        return self.coefficients(back.reshape(len(images), -1))
+        """The adjoint of `behind`: coefficients (n, V, P) from flat images."""
+        return self.coefficients(self.transposed(images))
 
     def reconstruct(self, x: Array, w: Array, spectrum: Array) -> Array:
         """The network: flat images from flat measurements."""
@@ -104,41 +123,43 @@ class Filtered:
         return image.clip(min=0) if self.nonnegative else image
 
     def normal(self, normal_of_R: Array) -> Array:
-        """BᵀB between Fourier coefficients, (V·B, V·B), from RᵀR of the layers behind the weights, R = B F(s₀).
+        """BᵀB (V·bins, V·bins) from RᵀR of the layers behind the weights, R = B F(s₀).
 
-        F(s₀) is diagonal there and is divided out; of a frequency that it removes the rows come from B itself.
+        The known filter is divided out. Of the directions u of a view that it removes, such as the mean that a circular
+        ramp removes, nothing is left in RᵀR: their products BᵀBu come from B itself.
         """
         normal = double(copy(normal_of_R))
-        factors = np.tile(self.spectrum @ self.tied(self.spectrum), self.views)
-        gone = np.flatnonzero(factors == 0)
-        factors[gone] = 1
-        inverse, Q = like(1 / factors, normal), self.basis(normal)
+        values, vectors = np.linalg.eigh(self.view_matrix(self.spectrum))
+        kept = abs(values) > REMOVED * abs(values).max()
+        inverse = like((vectors[:, kept] / values[kept]) @ vectors[:, kept].T, normal)
         for rows in self.each_view():
-            normal[rows] = self.on_both_sides(normal[rows], Q.T) * inverse * inverse[rows, None]
-        for first in range(0, len(gone), 64):
-            some = gone[first : first + 64]
-            unit = np.zeros((len(some), self.views, self.bins))
-            unit.reshape(len(some), -1)[np.arange(len(some)), some] = 1
-            found = self.adjoint(self.behind(like(unit, normal))).reshape(len(some), -1)
-            places = index(some, normal)
-            normal[places] = found
-            normal[:, places] = found.T
+            normal[rows] = self.on_both_sides(normal[rows], inverse)
+        if kept.all():
+            return normal
+        u = like(np.kron(np.eye(self.views), vectors[:, ~kept].T), normal)
+        products = zeros_like(u)
+        for rows in blocks(len(u), self.operator.shape[0]):
+            products[rows] = self.transposed(self._backprojected(u[rows]))
+        half = u.T @ (products - (products @ u.T) @ u / 2)
+        normal += half
+        normal += half.T
         return normal
 
     def each_view(self) -> list[slice]:
-        """The rows of each view in a matrix (V·B, V·B)."""
+        """The rows of each view in a matrix (V·bins, V·bins)."""
         return [slice(first, first + self.bins) for first in range(0, self.views * self.bins, self.bins)]
 
     def on_both_sides(self, rows: Array, matrix: Array) -> Array:
-        """U M Uᵀ for the rows of a view (B, V·B) of M, with the same U for all views: Qᵀ, Q or E."""
-        return matrix @ (rows.reshape(-1, self.bins) @ matrix.T).reshape(len(rows), -1)
+        """U M Uᵀ (c, V·c) for the rows of a view (b, V·b) of M, with the same U (c, b) for all views."""
+        return matrix @ (rows.reshape(-1, matrix.shape[1]) @ matrix.T).reshape(len(rows), -1)
 
 
 class Moments:
     """All that least-squares fits of weights and filters need of the training pairs: their size does not grow with N.
 
-    `second` is XᵀX (V·B, V·B), `mixed` is Σ_n x_n[v, b] û_n[v, i] (V, B, B) with the coefficients û of Bᵀy, and
-    `energy` is Σ_n ‖y_n‖²; all in float64.
+    `normal` is BᵀB and `second` is XᵀX, both (V·bins, V·bins), `mixed` is Σ_n x_n[v, b] (Bᵀy_n)[v, c] (V, bins, bins),
+    and `energy` is Σ_n ‖y_n‖²; all in float64. Fourier coefficients of the matrices are computed for one view after the
+    other, because those of all would take four times the memory.
     """
 
     def __init__(self, known: Filtered, x: Array, y: Array, normal_of_R: Array):
@@ -149,9 +170,9 @@ class Moments:
         self.energy = 0.0
         for rows in blocks(len(x), 4 * (x.shape[1] + y.shape[1])):
             X, Y = double(x[rows]), double(y[rows])
-            sinograms = X.reshape(-1, known.views, known.bins)
+            sinograms, targets = (part.reshape(-1, known.views, known.bins) for part in (X, known.transposed(Y)))
             self.second += X.T @ X
-            self.mixed = self.mixed + _views_first(sinograms, True) @ _views_first(known.adjoint(Y), False)
+            self.mixed = self.mixed + _views_first(sinograms, True) @ _views_first(targets, False)
             self.energy += float((Y * Y).sum())
 
     def of_filter(self, w: Array, per_view: bool) -> tuple[Array, Array]:
@@ -160,12 +181,12 @@ class Moments:
         Between coefficients DᵀD is (BᵀB) ∘ (ẐᵀẐ) as for weights; what is tied adds up.
         """
         known = self.known
-        V, B, Q, E = known.views, known.bins, known.basis(w), known.tied(w)
-        right = (self.mixed * w.reshape(V, B, 1) * Q).sum(1) @ E.T
+        V, Q, E = known.views, known.basis(w), known.tied(w)
+        right = (((self.mixed * w.reshape(V, -1, 1)) @ Q) * Q).sum(1) @ E.T
         found = []
         for rows in known.each_view():
             second = known.on_both_sides(self.second[rows] * w * w[rows, None], Q.T)
-            found.append(known.on_both_sides(second * self.normal[rows], E))
+            found.append(known.on_both_sides(second * known.on_both_sides(self.normal[rows], Q.T), E))
         if per_view:
             return stacked(found).reshape(V * len(E), -1), right.reshape(-1)
         total: Any = sum(found)
@@ -173,13 +194,11 @@ class Moments:
 
     def of_weights(self, spectrum: Array) -> tuple[Array, Array]:
         """(DᵀD, Dᵀy) of the weights in front of one filter for all views."""
-        known = self.known
-        factor, Q = known.factors(spectrum)[0], known.basis(spectrum)
-        right = (self.mixed * factor * Q).sum(2).reshape(-1)
+        known, F = self.known, self.known.view_matrix(spectrum)
+        right = (self.mixed * F).sum(2).reshape(-1)
         matrix = zeros_like(self.second)
         for rows in known.each_view():
-            normal = self.normal[rows].reshape(-1, known.views, known.bins) * factor * factor[:, None, None]
-            matrix[rows] = known.on_both_sides(normal, Q) * self.second[rows]
+            matrix[rows] = known.on_both_sides(self.normal[rows], F) * self.second[rows]
         return matrix, right
 
 

@@ -88,14 +88,14 @@ class LearnedFilterArchitecture(Architecture, ABC):
         return [*chains.known([weights] if weights else []), *behind, *chains.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
-        bins = work.y_size**0.5  # about
-        learned = (work.x_size if self.per_view else bins) / 2
+        learned = work.x_size if self.per_view else work.y_size**0.5  # about, with as many bins as rows
         if self.solver == "ridge":
-            solved = Cost(work.lambdas * learned**3 / 3, 8 * learned**2, 8 * learned**2)
+            solved = Cost(work.lambdas * learned**3 / 3, 24 * learned**2, 24 * learned**2)
             return added(of_moments(work), solved)
         pairs = work.N * (work.x_size + work.y_size)
         iterations = 2 * min(10 * learned, 2000)
-        return Cost(iterations * work.N * work.layers.operations, 32 * pairs, 28 * pairs)
+        held = 16 * work.N * work.x_size  # as many coefficients again as the padding adds
+        return Cost(iterations * work.N * work.layers.operations, 32 * pairs + held, 28 * pairs + held)
 
 
 class FilterNetwork(Network):
@@ -138,15 +138,16 @@ def filter_and_rest(problem: Problem, layers: Sequence[Layer], views: int) -> li
     from koct.networks import chains
     from koct.networks.filtering import split_filter
 
-    _, spectrum, rest = split_filter(layers)
-    return [ChainLayer("learned filter", float(abs(spectrum).max()), views * len(spectrum)), *chains.known(rest)]
+    _, ramp, rest = split_filter(layers)
+    period, norm = (problem.x_shape[-1], 1.0) if ramp is None else (ramp.period, ramp.norm())
+    return [ChainLayer("learned filter", norm, views * (period // 2 + 1)), *chains.known(rest)]
 
 
 def of_moments(work: Workload) -> Cost:
-    """Of the matrices between all measurements: in one of them by N samples, in another by the Fourier transform."""
+    """Of the matrices between all measurements: in one of them by N samples, of both the Fourier coefficients."""
     size, pairs = work.x_size, work.N * (work.x_size + work.y_size)
     matrices = 8 * 4 * size**2
-    operations = (work.N + 12 * work.y_size**0.5 + 40) * size**2 + work.N * work.layers.operations
+    operations = (work.N + 18 * work.y_size**0.5 + 40) * size**2 + work.N * work.layers.operations
     return Cost(operations, 6 * pairs + matrices + 5e8, 4 * pairs + matrices + 5e8)
 
 

@@ -20,7 +20,16 @@ from koct.operators.geometry import RAYS, FanBeam, ParallelBeam, Scan
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RAYS", "Backprojector", "FanBeam", "ParallelBeam", "Projector", "analytic_weights", "fbp"]
+__all__ = [
+    "RAYS",
+    "Backprojector",
+    "FanBeam",
+    "ParallelBeam",
+    "Projector",
+    "analytic_weights",
+    "fbp",
+    "printed_weights",
+]
 
 
 class Projector(Kernel):
@@ -185,22 +194,60 @@ class Backprojector(Kernel):
         return self._power_iteration(np.ones(self.domain), tol, max_iterations)
 
 
-def fbp(geometry: Scan) -> Operator:
-    """Filtered backprojection, from (V, B) line integrals to (H, H) images.
+def fbp(geometry: Scan, cutoff: float | None = None) -> Operator:
+    """Return filtered backprojection, from (V, B) line integrals to (H, H) images.
 
-    In theory it inverts the `Projector` with rays = "exact": sinograms are in the unit of the image times mm.
+    In theory it inverts the `Projector` with rays = "exact": sinograms are in the unit of the image times mm. `cutoff`
+    smooths by the Hann window of `RampFilter`.
     """
     g = geometry
-    return Backprojector(g) @ RampFilter(g.V, g.B, width=g.width) @ Diagonal(analytic_weights(g))
+    return Backprojector(g) @ RampFilter(g.V, g.B, g.width, cutoff) @ Diagonal(analytic_weights(g))
 
 
 def analytic_weights(geometry: Scan) -> np.ndarray:
-    """(V, B): Parker's weights times the cosine of the fan angle, from which training starts.
+    """Return the weights (V, B) of FBP: what a measurement stands for times the cosine of its fan angle.
 
-    Where two views measure the same line from its two ends, their weights sum to one: for an arc of 180° and the fan
-    angle every line has its share. On a smaller arc some lines are never measured, and no weight makes up for them:
-    there the weights only avoid counting the others twice. The full circle has weights of one half. Parallel rays have
-    neither fan angle nor cosine, so their weights are one up to 180°. Uneven angles also weigh each view by its share.
+    A view stands for an interval of angles, `Scan.intervals`. Where two views measure the same line from its two ends,
+    they share it by Parker's weights; the full circle has one half. A fan beam over less than 180° plus the fan angle
+    never measures some lines. The first and the last view are the nearest to them and stand for them as well: the
+    image then has the right values, but not the details that only these lines show. That is so for arcs of 180° and
+    more; below, what is stood for shrinks to nothing at 180° minus the fan angle.
+    """
+    g = geometry
+    first, last = g.intervals
+    start, gamma = first.min(), g.fan_angles
+    if g.span == math.tau:
+        angle = np.full((g.V, g.B), 0.5) * (last - first)[:, None]
+    else:
+        arc = last.max() - start
+        upper, lower = (_parker_integral(edge[:, None] - start, gamma[None, :], arc) for edge in (last, first))
+        angle = upper - lower
+        for view, side in ((g.angles.argmin(), 1), (g.angles.argmax(), -1)):
+            angle[view] += np.maximum(side * gamma - abs(arc - np.pi) / 2, 0)  # half of the lines that are missing
+    return angle * g.cosines / g.view_weight
+
+
+def _parker_integral(beta: np.ndarray, gamma: np.ndarray, arc: float) -> np.ndarray:
+    """Return the integral of Parker's weights over the angle of the view, from 0 to `beta`.
+
+    Over an arc of π + 2ε they rise as sin² for 0 ≤ β ≤ 2(ε − γ), are one, and fall as sin² in the last 2(ε + γ).
+    """
+
+    def of_squared_sine(t: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """Return the integral of sin²(πu/2l) for 0 ≤ u ≤ min(t, l), where l is the `length`."""
+        length = np.maximum(length, np.finfo(float).tiny)
+        t = np.clip(t, 0, length)
+        return t / 2 - length / (2 * np.pi) * np.sin(np.pi * t / length)
+
+    rise, fall = (np.maximum(arc - np.pi + sign * 2 * gamma, 0) for sign in (-1, 1))
+    return of_squared_sine(beta, rise) + np.maximum(beta - rise, 0) - of_squared_sine(beta - (arc - fall), fall)
+
+
+def printed_weights(geometry: Scan) -> np.ndarray:
+    """Return the weights (V, B) of the paper: Parker's at the angle of each view times the cosine of the fan angle.
+
+    At 180° they are zero on half of the first and of the last view, and every view counts the same: they sum to less
+    than `analytic_weights`.
     """
     g = geometry
     beta, gamma = (g.angles - g.angles.min())[:, None], g.fan_angles[None, :]

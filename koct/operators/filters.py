@@ -15,19 +15,25 @@ from koct.operators.constant import Constant
 class RampFilter(Operator):
     """K, the ramp filter of every view of a (V, B) sinogram; self-adjoint.
 
-    Without a `width` it is the filter of the network: the unpadded spectrum of a view times |frequency| in cycles per
+    Without a `width` it is the filter of the paper: the unpadded spectrum of a view times |frequency| in cycles per
     bin, which is a circular convolution and removes the mean of the view. With the `width` of a bin at the isocentre
-    in mm it is the filter of FBP: a linear convolution, with the frequency in cycles per mm.
+    in mm it is the filter of FBP: a linear convolution, with the frequency in cycles per mm. `cutoff` then multiplies
+    it by a Hann window, which falls to zero at this share of the Nyquist frequency: the smaller, the smoother.
     """
 
-    def __init__(self, V: int, B: int, width: float | None = None) -> None:
+    def __init__(self, V: int, B: int, width: float | None = None, cutoff: float | None = None) -> None:
         super().__init__((V, B), (V, B))
         if width is not None and not 0 < width < np.inf:
             raise KoctError(f"width = {width!r} must be a length above 0; give it in mm")
-        self.width = width
+        if cutoff is not None and not 0 < cutoff <= 1:
+            raise KoctError(f"cutoff = {cutoff!r} must be above 0 and at most 1, the Nyquist frequency")
+        if cutoff is not None and width is None:
+            raise KoctError(f"cutoff = {cutoff!r} is for the linear filter; give its width too")
+        self.width, self.cutoff = width, cutoff
 
     def _options(self) -> dict[str, object]:
-        return {} if self.width is None else {"width": self.width}
+        options = {"width": self.width, "cutoff": self.cutoff}
+        return {name: value for name, value in options.items() if value is not None}
 
     def _apply(self, x: ArrayT) -> ArrayT:
         return x @ self._constant.like(x)
@@ -40,6 +46,17 @@ class RampFilter(Operator):
         """(B, B): the symmetric matrix that filters one view, in float64."""
         return self._constant.values
 
+    @property
+    def period(self) -> int:
+        """The least length of a view, padded by zeros, for which this is a circular convolution."""
+        return self.domain[1] if self.width is None else 2 * self.domain[1] - 1
+
+    @property
+    def spectrum(self) -> np.ndarray:
+        """(period // 2 + 1,): what it multiplies the discrete Fourier transform of a view of that length by."""
+        response = self._impulse_response()
+        return np.fft.rfft(response if self.width is None else np.concatenate([response, response[:0:-1]])).real
+
     @cached_property
     def _constant(self) -> Constant:
         """The matrix of a view: for a few hundred bins the product with it is as fast as FFTs."""
@@ -51,11 +68,20 @@ class RampFilter(Operator):
         B = self.domain[1]
         if self.width is None:
             return np.fft.irfft(np.fft.rfftfreq(B), B) if B > 1 else np.zeros(1)
+        if self.cutoff is not None:
+            at, shift = np.arange(B), 1 / self.cutoff  # a factor of 1 + cos in frequency is three shifts in space
+            parts = (_band_ramp(at + n * shift, self.cutoff / 2) / (4 if n else 2) for n in (-1, 0, 1))
+            return np.sum(list(parts), axis=0) / self.width
         distance = np.arange(1, B)
         return np.concatenate([[1 / 4], np.where(distance % 2, -1 / (np.pi * distance) ** 2, 0)]) / self.width
 
     def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
-        """The largest singular value: exact for the circular filter, by power iteration for the linear one."""
+        """The largest singular value: exact."""
         if self.width is not None:
-            return super().norm(tol, max_iterations)
+            return float(np.linalg.norm(self.view_matrix, 2))
         return float(np.abs(np.fft.fftfreq(self.domain[1])).max())
+
+
+def _band_ramp(at: np.ndarray, limit: float) -> np.ndarray:
+    """Return the integral of |f| cos(2πf·at) over the frequencies −limit ≤ f ≤ limit."""
+    return limit**2 * (2 * np.sinc(2 * limit * at) - np.sinc(limit * at) ** 2)

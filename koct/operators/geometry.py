@@ -145,8 +145,29 @@ class Scan(ABC):
         return self.span / self.V
 
     @property
+    def intervals(self) -> tuple[np.ndarray, np.ndarray]:
+        """First and last angle (V,) of what every view stands for, in radians: the angles nearer to it than to others.
+
+        Where views lie at both ends of the arc, the first and the last one reach inward only, as in the trapezoid
+        rule. Elsewhere they reach as far outward as inward; around the full circle, half the way to each other.
+        """
+        if self.V == 1:
+            return self.angles - self.span / 2, self.angles + self.span / 2
+        order = np.argsort(self.angles)
+        angles = self.angles[order]
+        gaps = np.diff(angles)
+        if self.span == math.tau:
+            outside = np.full(2, math.tau - gaps.sum())
+        else:
+            outside = np.zeros(2) if self._both_ends else gaps[[0, -1]]
+        gaps = np.concatenate([outside[:1], gaps, outside[1:]]) / 2
+        first, last = np.empty(self.V), np.empty(self.V)
+        first[order], last[order] = angles - gaps[:-1], angles + gaps[1:]
+        return first, last
+
+    @property
     def shares(self) -> np.ndarray:
-        """(V,): what every view stands for, relative to that average: one, unless angles of one's own are uneven.
+        """(V,): what every view stands for by the paper's weights, over its average: one, unless angles are uneven.
 
         A view stands for the angles that are nearer to it than to another view; the first and the last view reach as
         far outward as inward.

@@ -1,6 +1,6 @@
 """The fan-beam problem: sinograms of random ellipses with few views, as on the paper's GPU.
 
-Its known chain is FBP: weights that theory gives (Parker's times a cosine), ramp filter, backprojection.
+Its known chain is FBP: weights that theory gives, ramp filter, backprojection.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from koct.contracts import Chunk, Cost, Layer, Part, Problem, Sizes, option
 from koct.errors import KoctError
+from koct.problems.known_chain import KNOWN, known_layers, windowed_fbp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +66,7 @@ class Pairs(Problem):
         minimum=1,
     )
     B: int | None = option("of DICOM slices: number of detector bins", default=None, minimum=2)
+    known: Literal["exact", "printed"] = option(f"of DICOM slices: {KNOWN}", default="exact", pairs=False)
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -116,6 +118,8 @@ class Pairs(Problem):
         for key in GEOMETRY if not self._is_folder else ():
             if getattr(self, key) is not None:
                 yield f"{key} = {getattr(self, key)} is for a folder of DICOM slices, and data is none; remove {key}"
+        if self.known == "printed" and not self._is_folder:
+            yield "known = 'printed' is for a folder of DICOM slices, and data is none; remove known"
         for key in ("x", "y") if self._is_folder else ():
             if getattr(self, key) != key:  # the default
                 value = getattr(self, key)
@@ -224,19 +228,10 @@ class Pairs(Problem):
         return FanBeam(self.H, self.V, self.B)
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
-        if not self._is_folder:
-            return ()
-        from koct.operators.algebra import Diagonal
-        from koct.operators.fanbeam import Backprojector, analytic_weights
-        from koct.operators.filters import RampFilter
+        return known_layers(self.geometry(), self.known) if self._is_folder else ()
 
-        g = self.geometry()
-        ramp = RampFilter(g.V, g.B, width=g.bin * g.source_isocentre / g.source_detector)
-        return (
-            Layer("weights", Diagonal(analytic_weights(g))),
-            Layer("ramp filter", ramp),
-            Layer("backprojection", Backprojector(g)),
-        )
+    def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
+        return windowed_fbp(self.geometry()) if self._is_folder else {}
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         from koct.operators.normal import backprojection_normal

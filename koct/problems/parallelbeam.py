@@ -1,7 +1,7 @@
 """The parallel-beam problem: the phantoms and pixels of the fan beam, seen by parallel rays.
 
-Its known chain is FBP: weights of one, ramp filter, backprojection. A bin is as wide as one of the fan beam at the
-isocentre, so that images have the same size in mm, and photons the same meaning.
+Its known chain is FBP: weights (one at 180°), ramp filter, backprojection. A bin is as wide as one of the fan beam at
+the isocentre, so that images have the same size in mm, and photons the same meaning.
 """
 
 from __future__ import annotations
