@@ -1,11 +1,11 @@
-"""Run a study from nothing and keep its tables and figures, with what made them, below results/reference.
+"""Run studies from nothing and keep their tables and figures, with what made them, below results/reference.
 
-    python benchmarks/reference.py --study full --profile profiles/gpu
+    python benchmarks/reference.py --profile profiles/gpu              # all of them
+    python benchmarks/reference.py --profile profiles/gpu dose ladder
+    python benchmarks/reference.py --redraw                            # figures and tables alone, from Parquet files
 
-    python benchmarks/reference.py --study full --redraw      # its figures and tables alone, from its Parquet files
-
-The study `full` is results/reference itself, any other has a folder of its own in it. Wants a checkout without results,
-so that the wall time is that of the whole study.
+The study `full` is results/reference itself, any other has a folder of its own in it. Every study runs in a clone of
+the last commit, so that its wall time is that of the whole study.
 """
 
 import argparse
@@ -16,10 +16,12 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+STUDIES = ["full", "crossing", "ladder", "dose", "modalities"]
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
 KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
@@ -66,42 +68,45 @@ PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba"
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--study", default="full")
+    parser.add_argument("studies", nargs="*", default=STUDIES, metavar="STUDY", help="default: all that are kept")
     parser.add_argument("--profile")
     parser.add_argument("--redraw", action="store_true", help="draw what the code has changed, and run nothing")
     arguments = parser.parse_args()
-    results = ROOT / "results"
-    folder = results / "reference" / ("" if arguments.study == "full" else arguments.study)
-    if arguments.redraw:
-        redraw(folder)
-        return
-    made = [path.name for path in results.iterdir() if path.name not in ("README.md", "reference")]
-    if made:
-        sys.exit(f"results/ is not empty ({', '.join(sorted(made)[:3])}, …): use a fresh clone")
-    changed = git("status", "--porcelain") or "none"
-    command = ["snakemake", *(["--profile", arguments.profile] if arguments.profile else [])]
-    command += ["--config", f"study={arguments.study}"]
-    started = time.perf_counter()
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    wall = time.perf_counter() - started
-    kept = [name for name in KEPT + FIGURES if (results / name).exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.iterdir():
-        if path.is_file():
-            path.unlink()
-    for name in kept:
-        shutil.copy(results / name, folder / name)
-    about = {
-        "command": " ".join(command),
-        "commit": git("rev-parse", "HEAD"),
-        "changed files": changed,
-        "wall seconds": round(wall, 1),
-        "jobs": job_seconds(results / "benchmarks"),
-        "machine": machine(),
-        "versions": {"python": platform.python_version(), **versions()},
-    }
+    for study in arguments.studies:
+        folder = ROOT / "results/reference" / ("" if study == "full" else study)
+        if arguments.redraw:
+            redraw(folder)
+        else:
+            run(study, arguments.profile, folder)
+
+
+def run(study, profile, folder):
+    """Run a study in a clone of the last commit and keep its results in a folder."""
+    command = ["snakemake", *(["--profile", profile] if profile else []), "--config", f"study={study}"]
+    with tempfile.TemporaryDirectory() as place:
+        clone = Path(place) / "koct"
+        git("clone", "--quiet", str(ROOT), str(clone))
+        started = time.perf_counter()
+        subprocess.run(command, cwd=clone, check=True, stdout=subprocess.DEVNULL)
+        wall = time.perf_counter() - started
+        results = clone / "results"
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if path.is_file():
+                path.unlink()
+        for name in KEPT + FIGURES:
+            if (results / name).exists():
+                shutil.copy(results / name, folder / name)
+        about = {
+            "command": " ".join(command),
+            "commit": git("rev-parse", "HEAD"),
+            "wall seconds": round(wall, 1),
+            "jobs": job_seconds(results / "benchmarks"),
+            "machine": machine(),
+            "versions": {"python": platform.python_version(), **versions()},
+        }
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(about, indent=1))
+    print(f"{study}: {wall:.0f} s", flush=True)
 
 
 def redraw(folder):
