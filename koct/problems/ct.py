@@ -27,6 +27,8 @@ NOISE = 5000.0  # of the noise of one measurement
 
 
 class CTProblem(Problem, ABC):
+    same_held_out = True
+
     H: int = option("image height and width in pixels", minimum=2)
     V: int = option("number of views, equally spaced over `arc` unless `angles` says where they are", minimum=1)
     B: int = option("number of detector bins", minimum=2)
@@ -182,6 +184,18 @@ class CTProblem(Problem, ABC):
             Layer("ramp filter", RampFilter(g.V, g.B)),
             Layer("backprojection", Backprojector(g)),
         )
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        """The projector, and zero where the detector measures nothing."""
+        import numpy as np
+
+        from koct.operators.algebra import Diagonal
+
+        if not self.truncated:
+            return self.projector()
+        measured = np.ones(self.x_shape)
+        measured[:, : self.truncated] = measured[:, self.B - self.truncated :] = 0
+        return Diagonal(measured) @ self.projector()
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         from koct.operators.fanbeam import Backprojector

@@ -36,6 +36,8 @@ class Found(NamedTuple):
 
 
 class Pairs(Problem):
+    same_held_out = True
+
     data: str | None = option(
         "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of CT slices in DICOM files, which are "
         "cropped to their central square, averaged to `H` × `H` pixels of 1 + HU / 1000 (at least 0), set to 0 outside "
@@ -80,6 +82,14 @@ class Pairs(Problem):
     @property
     def has_layers(self) -> bool:
         return self._is_folder
+
+    @property
+    def has_forward(self) -> bool:
+        return self._is_folder
+
+    @property
+    def nonnegative_images(self) -> bool:  # type: ignore[override]
+        return self._is_folder or self.nonnegative
 
     @property
     def interpolates(self) -> bool:  # type: ignore[override]
@@ -235,6 +245,12 @@ class Pairs(Problem):
             Layer("ramp filter", ramp),
             Layer("backprojection", Backprojector(g)),
         )
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        """That of slices, which are projected; of arrays nothing is known."""
+        from koct.operators.fanbeam import Projector
+
+        return Projector(self.geometry(), "exact") if self._is_folder else None
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         from koct.operators.normal import backprojection_normal
