@@ -1,4 +1,47 @@
-# The report: tables and figures for a browser, and the RO-Crate that describes the results.
+# Pages: claims, the planner, tables and figures for a browser, and the RO-Crate that describes the results.
+
+
+rule claims:
+    input:
+        cells=rules.collect.output.cells,
+        curves=rules.calibrate.output.curves,
+        calibration=rules.calibrate.output.calibration,
+        budget=rules.budget.output,
+    output:
+        update(multiext("results/claims", ".parquet", ".md", ".tex")),
+        page=reported("results/claims.html", "1 Claims", claims="what the paper states, and what holds"),
+    log:
+        "results/logs/claims.log",
+    benchmark:
+        "results/benchmarks/claims.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.report_spec("claims"),
+    message:
+        "claims {output}"
+    shell:
+        "python -m koct claims --cells {input.cells} --curves {input.curves} --calibration {input.calibration}"
+        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule planner:
+    input:
+        rules.collect.output.cells,
+    output:
+        update("results/planner.html"),
+    log:
+        "results/logs/planner.log",
+    benchmark:
+        "results/benchmarks/planner.tsv"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.planner_spec(),
+    message:
+        "planner page {output}"
+    shell:
+        "python -m koct planner {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule previews:

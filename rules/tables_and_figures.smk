@@ -1,4 +1,4 @@
-# What a reader sees: tables, figures, claims and the planner page.
+# What a reader sees: tables and figures.
 
 
 rule table_calibration:
@@ -257,30 +257,6 @@ rule table_conditions:
         " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
-rule claims:
-    input:
-        cells=rules.collect.output.cells,
-        curves=rules.calibrate.output.curves,
-        calibration=rules.calibrate.output.calibration,
-        budget=rules.budget.output,
-    output:
-        update(multiext("results/claims", ".parquet", ".md", ".tex")),
-        page=reported("results/claims.html", "1 Claims", claims="what the paper states, and what holds"),
-    log:
-        "results/logs/claims.log",
-    benchmark:
-        "results/benchmarks/claims.tsv"
-    conda:
-        "../envs/koct.yaml"
-    params:
-        spec=jobs.report_spec("claims"),
-    message:
-        "claims {output}"
-    shell:
-        "python -m koct claims --cells {input.cells} --curves {input.curves} --calibration {input.calibration}"
-        " --budgets {input.budget} --spec {params.spec:q} --out {output} > {log} 2>&1"
-
-
 rule figure_recons:
     input:
         fits=jobs.first_fits,
@@ -368,25 +344,6 @@ rule table_budget:
     shell:
         "python -m koct table-budget --curves {input.curves} --budgets {input.budget}"
         " --spec {params.spec:q} --out {output} > {log} 2>&1"
-
-
-rule planner:
-    input:
-        rules.collect.output.cells,
-    output:
-        update("results/planner.html"),
-    log:
-        "results/logs/planner.log",
-    benchmark:
-        "results/benchmarks/planner.tsv"
-    conda:
-        "../envs/koct.yaml"
-    params:
-        spec=jobs.planner_spec(),
-    message:
-        "planner page {output}"
-    shell:
-        "python -m koct planner {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule table_structural:

@@ -21,12 +21,17 @@ PROBLEMS = {
     "fanbeam": {"H": 12, "V": 10, "B": 16, "rays": "exact"},
     "parallelbeam": {"H": 12, "V": 10, "B": 16, "photons": 1e4, "truncation": 0.25},
     "mri": {"H": 8, "spokes": 5, "samples": 8, "noise": 0.01},
+    "complex": {"H": 8, "spokes": 5, "samples": 8, "noise": 0.01, "phase": 1.0},
     "deblur": {"H": 16, "blur": 0.8, "noise": 0.01, "vignetting": 0.3},
 }
 
 
+def problem_of(name, **options):
+    return registry.problem("mri" if name == "complex" else name)(**{**PROBLEMS[name], **options})
+
+
 def cell_of(problem, arch, **options):
-    return Cell("S", registry.problem(problem)(**PROBLEMS[problem]), registry.architecture(arch)(**options), 0, 1, ())
+    return Cell("S", problem_of(problem), registry.architecture(arch)(**options), 0, 1, ())
 
 
 def files_of(problem, folder):
@@ -39,7 +44,7 @@ def files_of(problem, folder):
     return inputs
 
 
-@pytest.mark.parametrize("arch", ["untrained"])
+@pytest.mark.parametrize("arch", ["untrained", "fbp", "nnls", "tv"])
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, arch, tmp_path, monkeypatch):
     monkeypatch.setattr(cells.Data, "x", None)  # no training pair is read

@@ -212,4 +212,4 @@ def test_results_of_the_workflow_are_made_again_and_others_not(tmp_path):
     ):
         (tmp_path / path).write_text("x")
         with pytest.raises(KoctError, match=advice):
-            tables.calibration(tmp_path / path, tmp_path / "out.tex")
+            tables.calibration(tmp_path / path, tmp_path / path, tmp_path / "out.tex")

@@ -59,6 +59,7 @@ def climb(folder, **settings):
     ladder.compute(
         folder / "cells.parquet", [folder / "chains.json"], SPEC, folder / "ladder.parquet", folder / "ladder.json"
     )
+    results.aggregate(folder / "cells.parquet", SPEC, folder / "curves.parquet", folder / "calibration.parquet")
     found = json.loads((folder / "ladder.json").read_text())["sweeps"]["A"]
     rows = pd.read_parquet(folder / "ladder.parquet").set_index(["N", "arch"])
     return rows, {claim["claim"]: claim for claim in found["claims"]}, {point["N"]: point for point in found["N"]}
@@ -141,34 +142,24 @@ def test_networks_without_a_chain_are_ranked_and_not_judged(tmp_path):
     assert rows.loc[4]["rank"].to_dict() == {"few": 1, "two": 2, "sparse": 3, "dense": 4}
     assert rows["known"].isna().sum() == 9
     assert "more" not in points[4]
-    report.figure(tmp_path / "ladder.parquet", [tmp_path / "fig.png"])
+    report.figure(tmp_path / "ladder.parquet", tmp_path / "curves.parquet", [tmp_path / "fig.png"])
 
 
 def test_the_verbs_make_figure_and_table_and_the_same_bytes_again(tmp_path):
     climb(tmp_path)
     wanted = {"A": {"metric": "mse", "targets": [0.08, 1e-5]}}
     files = {name: str(tmp_path / f"{name}.parquet") for name in ("cells", "curves", "calibration", "budget", "ladder")}
-    run(
-        "calibrate",
-        files["cells"],
-        "--spec",
-        json.dumps(SPEC),
-        "--curves",
-        files["curves"],
-        "--calibration",
-        files["calibration"],
-    )
     run("budgets", files["cells"], "--spec", json.dumps({"wanted": wanted}), "--out", files["budget"])
     made = []
     for name in ("first", "second"):
         out = [str(tmp_path / f"{name}.{kind}") for kind in ("pdf", "png")]
-        run("figure-ladder", files["ladder"], "--out", *out)
+        run("figure-ladder", "--ladder", files["ladder"], "--curves", files["curves"], "--out", *out)
         made.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("pdf", "png")])
     assert made[0] == made[1]
     table = tmp_path / "table.tex"
     run(
-        *("table-ladder", "--ladder", files["ladder"], "--calibration", files["calibration"]),
-        *("--budgets", files["budget"], "--out", str(table)),
+        *("table-ladder", "--ladder", files["ladder"], "--curves", files["curves"]),
+        *("--calibration", files["calibration"], "--budgets", files["budget"], "--out", str(table)),
     )
     text = table.read_text()
     rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.startswith(r"\quad ")]

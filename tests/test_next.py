@@ -213,7 +213,7 @@ def test_an_overlay_needs_the_cells_of_the_workflow(tmp_path):
 def test_snakemake_takes_an_overlay_and_plans_its_cells(checkout):
     """The grid of the sweep grows by what the overlay says, and other sweeps stay as they are."""
     run = checkout()
-    tiny = {**TINY["sweeps"]["T4"], "pool": {"train": 64, "val": 4, "test": 4}}
+    tiny = {**TINY["sweeps"]["T4"], "archs": ["ko", "fc"], "pool": {"train": 64, "val": 4, "test": 4}}
     config = {"study": "tiny", "studies": {"tiny": ["T4", "T5"]}, "sweeps": {"T4": tiny, "T5": tiny}}
     run.path("config.yaml").write_text(yaml.safe_dump(config))
     before = run.plan()

@@ -118,7 +118,7 @@ def expected(name, partition, gpus):
     sweep = build(name, SWEEPS[name])
     found = {}
     for arch in sweep.archs:
-        for N in sweep.N if resources.fit_class(sweep, arch) == "large" else ():
+        for N in sweep.sizes_of(arch) if resources.fit_class(sweep, arch) == "large" else ():
             cell = f"{name}/{arch.name}/N{N}_seed1"
             found[f"fits/{cell}.npy"] = (partition, *request(resources.fit(sweep, arch, N), gpus), gpus)
             found[f"cells/{cell}.json"] = (partition, *request(resources.evaluate(sweep, arch, N), gpus), gpus)
@@ -132,7 +132,7 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     assert sorted(on_cpu) == [f"cells/H64/ko/N{N}_seed1.json" for N in (4, 8)] + [
         f"fits/H64/ko/N{N}_seed1.npy" for N in (4, 8)
     ]
-    assert len(on_gpu) == 8
+    assert len(on_gpu) == 10
     fanbeam = build("F32", FANBEAM)
     on_gpu["pools/F32/seed1.npy"] = ("gpu", *request(resources.pool(fanbeam), on_gpu=True), 1)
     on_gpu["grams/F32/seed1.npy"] = ("gpu", *request(resources.gram(fanbeam), on_gpu=True), 1)

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from koct.contracts import Architecture, Array, Network, Problem, Training
+from koct.contracts import Architecture, Array, Cost, Network, Problem, Training, Workload
 
-Solver = Callable[[Array, float | None], Array]
+Solver = Callable[[Array, Any], Array]
 
 
 class BaselineArchitecture(Architecture, ABC):
@@ -62,6 +62,28 @@ def check_layers(arch: Architecture, problem: Problem) -> Iterable[str]:
     """What keeps a baseline from using the known layers of a problem."""
     if not problem.has_layers:
         yield f"the problem {problem.name} has no known layers to reconstruct with; remove {arch.name} from archs"
+
+
+def check_forward(arch: Architecture, problem: Problem) -> Iterable[str]:
+    """What keeps a baseline from using the forward operator of a problem."""
+    if not problem.has_forward:
+        yield (
+            f"the problem {problem.name} has no known forward operator to reconstruct with; give it one "
+            f"(`forward` of a problem of your own), or remove {arch.name} from archs"
+        )
+
+
+def cost_of_solver(work: Workload, iterations: int, strengths: int) -> Cost:
+    """Of so many iterations for every validation pair and strength, and for all held-out pairs with the chosen one.
+
+    Measured on one core of a Xeon at 2.5 GHz: an iteration for an image of the fan beam takes 15 ms at H = 128.
+    """
+    images = strengths * work.sizes.val + work.sizes.held_out
+    arrays = (10 * work.y_size + 4 * work.x_size) * min(work.sizes.held_out, 1 + 2**24 // work.y_size)
+    if work.x_size * work.y_size <= 2**21:  # a dense matrix, and total variation is finished after some 150 iterations
+        matrix = work.y_size**2
+        return Cost(images * min(iterations, 400) * matrix, 8 * arrays + 24 * matrix, 8 * arrays + 24 * matrix)
+    return Cost(images * iterations * 6 * work.layers.operations, 8 * arrays, 8 * arrays)
 
 
 def applied(operator: Any, x: Array, nonnegative: bool) -> Array:

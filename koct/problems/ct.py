@@ -216,6 +216,18 @@ class CTProblem(Problem, ABC):
     def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
         return windowed_fbp(self.geometry())
 
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        """The projector, and zero where the detector measures nothing."""
+        import numpy as np
+
+        from koct.operators.algebra import Diagonal
+
+        if not self.truncated:
+            return self.projector()
+        measured = np.ones(self.x_shape)
+        measured[:, : self.truncated] = measured[:, self.B - self.truncated :] = 0
+        return Diagonal(measured) @ self.projector()
+
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         from koct.operators.normal import backprojection_normal
 

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 EDGE = 1.0  # pixels over which objects fall off
+RATIOS = tuple(10 ** (k / 2) for k in range(-8, 1))  # of noise to signal, of Wiener filters to choose from
 
 
 class Deblur(Problem):
+    nonnegative_images = True
     same_held_out = True
 
     H: int = option("image height and width in pixels", minimum=8)
@@ -82,12 +84,12 @@ class Deblur(Problem):
 
         return SpectralFilter(gaussian_spectrum(self.H, self.blur))
 
-    def inverse(self) -> SpectralFilter:
-        """The Wiener filter: b / (b² + wiener) for the spectrum b of the blur."""
+    def inverse(self, ratio: float | None = None) -> SpectralFilter:
+        """The Wiener filter: b / (b² + ratio) for the spectrum b of the blur; the ratio is `wiener` by default."""
         from koct.operators.fourier import SpectralFilter
 
         b = self.blurring().spectrum
-        return SpectralFilter(b / (b**2 + self.wiener))
+        return SpectralFilter(b / (b**2 + (self.wiener if ratio is None else ratio)))
 
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         """Validation and test images are the same for all seeds; noise has a stream of its own."""
@@ -106,6 +108,14 @@ class Deblur(Problem):
         from koct.operators.algebra import Diagonal
 
         return Layer("weights", Diagonal(np.ones(self.x_shape))), Layer("Wiener filter", self.inverse())
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        """The blur: of the sensitivity of the pixels nothing is known."""
+        return self.blurring()
+
+    def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
+        """Wiener filters, by their ratio."""
+        return {ratio: self.inverse(ratio) for ratio in sorted({self.wiener, *RATIOS})}
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         return self.inverse().normal_matrix()

@@ -26,6 +26,7 @@ class MRI(Problem):
     same_held_out = True
 
     complex_samples = True
+    same_held_out = True
 
     H: int = option("image height and width in pixels", minimum=4)
     spokes: int = option("number of radial spokes, equally spaced over 180°", minimum=1)
@@ -59,6 +60,10 @@ class MRI(Problem):
     @property
     def y_shape(self) -> tuple[int, ...]:
         return (self.H, self.H, 2) if self.phase else (self.H, self.H)
+
+    @property
+    def nonnegative_images(self) -> bool:  # type: ignore[override]
+        return not self.phase
 
     @property
     def label(self) -> str:
@@ -103,6 +108,9 @@ class MRI(Problem):
 
         weights = ComplexDiagonal(self.trajectory().density_compensation())
         return Layer("density compensation", weights), Layer("adjoint Fourier transform", self.transform().T)
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        return self.transform()
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         from koct.operators.nufft import normal_of_adjoint

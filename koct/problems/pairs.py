@@ -86,6 +86,14 @@ class Pairs(Problem):
         return self._is_folder
 
     @property
+    def has_forward(self) -> bool:
+        return self._is_folder
+
+    @property
+    def nonnegative_images(self) -> bool:  # type: ignore[override]
+        return self._is_folder or self.nonnegative
+
+    @property
     def interpolates(self) -> bool:  # type: ignore[override]
         return self._is_folder
 
@@ -232,6 +240,12 @@ class Pairs(Problem):
 
     def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
         return windowed_fbp(self.geometry()) if self._is_folder else {}
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        """That of slices, which are projected; of arrays nothing is known."""
+        from koct.operators.fanbeam import Projector
+
+        return Projector(self.geometry(), "exact") if self._is_folder else None
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         from koct.operators.normal import backprojection_normal

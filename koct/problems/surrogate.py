@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
     from koct.problems.phantoms import Ellipse
 
+TIKHONOV = (1e-4, 1e-3, 1e-2, 0.1, 1.0)  # strengths of inverses to choose from
+
 
 class Surrogate(Problem):
     pictured = False  # a few pixels are no picture
+    nonnegative_images = True
 
     H: int = option("image height and width in pixels", minimum=2)
     V: int = option("number of views, equally spaced over 180°", minimum=1)
@@ -64,6 +67,19 @@ class Surrogate(Problem):
 
         inverse = Matrix(shared["inverse"], self.x_shape, self.y_shape)
         return Layer("weights", Diagonal(np.ones(self.x_shape))), Layer("Tikhonov inverse", inverse)
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        from koct.operators.parallel import projector
+
+        return projector(self.H, self.V)
+
+    def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
+        """Tikhonov inverses, by their strength: that of the known chain is one, the others are powers of ten."""
+        from koct.operators.parallel import projector, tikhonov_inverse
+
+        A = projector(self.H, self.V)
+        strengths = {self.tikhonov, *TIKHONOV}
+        return {strength: tikhonov_inverse(A, strength) for strength in sorted(strengths)}
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         return shared["normal"]

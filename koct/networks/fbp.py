@@ -1,0 +1,35 @@
+"""The problem's own inverse, such as filtered backprojection; the validation pairs choose its smoothing, if any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from koct.contracts import ChainLayer, Cost, Layer, Problem, Training, Workload
+from koct.networks.baseline import BaselineArchitecture, Solver, applied, check_layers
+
+WINDOWS = 10  # about as many operators as a problem has
+
+
+class FBP(BaselineArchitecture):
+    label = "FBP"
+    colour = "#8c8c8c"
+    marker = "1"
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        return check_layers(self, problem)
+
+    def strengths(self, data: Training) -> Sequence[float | None]:
+        return list(data.inverses)
+
+    def solver(self, data: Training) -> Solver:
+        return lambda x, strength: applied(data.inverses[strength], x, data.nonnegative_images)
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        from koct.networks import chains
+
+        return [*chains.known(layers), *chains.relu(problem)]
+
+    def cost(self, work: Workload) -> Cost:
+        pairs = work.sizes.held_out * (work.x_size + work.y_size)
+        operations = (WINDOWS * work.sizes.val + work.sizes.held_out) * work.layers.operations
+        return Cost(operations, 6 * pairs, 4 * pairs)

@@ -1,0 +1,38 @@
+"""Non-negative least squares with the known forward operator: min ‖A y − x‖², y ≥ 0 where images cannot be negative.
+
+FISTA starts at zero, and the validation pairs choose when it stops: the fewer iterations, the smoother the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from koct.contracts import Cost, Problem, Training, Workload, option
+from koct.networks.baseline import BaselineArchitecture, Solver, check_forward, cost_of_solver
+
+
+class NNLS(BaselineArchitecture):
+    label = "NNLS"
+    colour = "#404040"
+    marker = "2"
+
+    iterations: tuple[int, ...] = option(
+        "numbers of iterations to try; the validation pairs choose one",
+        default=(10, 20, 50, 100, 200, 400, 1000),
+        items=1,
+        minimum=1,
+    )
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        return check_forward(self, problem)
+
+    def strengths(self, data: Training) -> Sequence[float | None]:
+        return sorted(self.iterations)
+
+    def solver(self, data: Training) -> Solver:
+        from koct.networks.variational import EarlyStopping
+
+        return EarlyStopping(data.forward, data.nonnegative_images)
+
+    def cost(self, work: Workload) -> Cost:
+        return cost_of_solver(work, max(self.iterations), 1)
