@@ -72,7 +72,16 @@ def test_curves_are_made_of_the_metric_that_their_sweep_names(compared):
     fresh = [cell(problem="fanbeam", seed=seed, peak=peak, mse=9) for seed, peak in ((1, 0.1), (2, 0.12))]
     status, text = compared(fresh, reference, metric="rrmse_peak2")
     assert status == 1
-    assert line_of(text, "H8", "ko") == ["2", "9.0e+02", "2.0e-01", "0", "0", "0", "2.1e-01", "(rrmse_peak2)"]  # 1.1² − 1
+    assert line_of(text, "H8", "ko") == [
+        "2",
+        "9.0e+02",
+        "2.0e-01",
+        "0",
+        "0",
+        "0",
+        "2.1e-01",
+        "(rrmse_peak2)",
+    ]  # 1.1² − 1
 
 
 def test_cells_of_one_run_alone_are_named_and_do_not_matter(compared):

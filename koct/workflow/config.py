@@ -315,8 +315,8 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
                 f"sweeps.{name}.N = {N} is above sweeps.{name}.pool.train = {sweep.sizes.train}; "
                 "make the pool larger or remove this N"
             )
-    if wrong := metrics.wrong_metric(sweep.metric):
-        yield f"sweeps.{name}.metric = {sweep.metric!r} {wrong}"
+    if why := metrics.wrong_metric(sweep.metric):
+        yield f"sweeps.{name}.metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
         try:
             shapes = sweep.problem.x_shape, sweep.problem.y_shape
