@@ -305,6 +305,14 @@ class Architecture(Configured, ABC):
         """What is wrong with the options for this problem: sentences that begin with the option and end in a fix."""
         return ()
 
+    def contains(self, other: Architecture) -> bool:
+        """Whether each network of `other` is one of this architecture, under the same objective and the same solver.
+
+        Verdicts compare such pairs alone: they differ in what is learned, and in nothing else. `other.name` and its
+        options tell what it is. What needs no training, such as the known layers by themselves, has no objective.
+        """
+        return False
+
     @abstractmethod
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """Yield (λ, network) for each λ, or one (None, network); the smallest validation error wins."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -111,8 +112,7 @@ class Images:
             raise KoctError(f"{path} lacks the column {', '.join(missing)}; {again(path)}")
         self._rows: dict[tuple[str, str, int], dict[int, slice]] = {}
         ends = np.flatnonzero(np.any([self.columns[key][1:] != self.columns[key][:-1] for key in KEY], axis=0)) + 1
-        starts = [0, *ends.tolist()] if found.num_rows else []
-        for start, end in zip(starts, [*starts[1:], found.num_rows], strict=True):
+        for start, end in itertools.pairwise([0, *ends.tolist(), found.num_rows] if found.num_rows else []):
             sweep, arch, N, seed = (self.columns[key][start] for key in KEY)
             self._rows.setdefault((sweep, arch, int(N)), {})[int(seed)] = slice(start, end)
 
@@ -131,3 +131,13 @@ class Images:
         groups = self.columns["group"][cells[seeds[0]]]
         known = np.isfinite(groups.astype(float)).all()
         return Errors(together[:, seen], seeds, groups[seen].astype(int) if known else None)
+
+
+def paired(errors: Errors, others: Errors) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays (seeds, images) of the same seeds; a network that was tested once serves every seed."""
+    if len(others.seeds) == 1 < len(errors.seeds) and errors.values.shape[1] == others.values.shape[1] > 1:
+        return errors.values, np.broadcast_to(others.values, errors.values.shape)
+    seeds = [seed for seed in errors.seeds if seed in others.seeds]
+    if not seeds or errors.values.shape[1] != others.values.shape[1]:
+        raise KoctError("two networks of a sweep were tested on different seeds or images; make its cells again")
+    return tuple(of.values[[of.seeds.index(seed) for seed in seeds]] for of in (errors, others))  # type: ignore[return-value]

@@ -1,134 +1,180 @@
-"""The ladder: which network is best at every N, and whether it pays to know more layers or fewer."""
+"""The ladder: which network is best at every N, and what it wins to learn more.
+
+Verdicts are about pairs of networks of which one contains the other, and is fitted to the same objective by the same
+solver (`Architecture.contains`): they differ in what is learned, and in nothing else. Intervals are over training
+seeds and test images together.
+"""
 
 import json
-import math
 
 import numpy as np
 
-from koct import chains, results
+from koct import chains, images, results
 from koct.errors import KoctError
 from koct.files import write_json
 from koct.metrics.curve import CurveMetric
+from koct.risk import bootstrap
 from koct.stamps import Stamp, made_from
 
-LEVEL = 0.9  # of intervals over seeds
-MORE, FEWER = "more known layers win at small N", "fewer known layers win at large N"
+WON, LOST, UNDECIDED = "won", "lost", "undecided"
 
 
-def compute(cells_path, chain_paths, spec, path, verdicts_path):
-    """Write the order of the networks at every N, and the verdicts; `spec` names each sweep's metric."""
+def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
+    """Write the order of the networks at every N, and the verdicts.
+
+    `spec` names each sweep's metric under `metrics` and its pairs [container, contained] under `contained`.
+    """
     if not spec["metrics"]:
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
     cells, origin = results.read_cells(cells_path)
-    told = chains.read(chain_paths)
+    told, tested = chains.read(chain_paths), images.Images(images_path)
     rows, verdicts = [], {}
     for (sweep,), group in results.grouped(cells, "sweep").items():
-        if sweep not in spec["metrics"]:
-            continue
-        found = order(group, CurveMetric(spec["metrics"][sweep]), told.get(sweep, {}))
-        rows += [row for row, _ in found]
-        verdicts[sweep] = judge(found)
-    stamp = Stamp(spec, made_from(cells_path, *chain_paths))
+        if sweep in spec["metrics"]:
+            ladder = Ladder(group, tested, CurveMetric(spec["metrics"][sweep]), told.get(sweep, {}))
+            found = ladder.order()
+            rows += found
+            verdicts[sweep] = ladder.verdicts(found, spec["contained"].get(sweep, []))
+    stamp = Stamp(spec, made_from(cells_path, images_path, *chain_paths))
     results.write(rows, results.LADDER, path, {**origin, "koct.chains": json.dumps(told)}, stamp)
     write_json(verdicts_path, {"sweeps": verdicts}, stamp)
     for sweep, verdict in verdicts.items():
-        for claim in verdict["claims"]:
-            print(f"{sweep}: {claim['claim']}: {claim['verdict']}. {claim['because']}", flush=True)
+        for text in [*(pair["sentence"] for pair in verdict["pairs"]), verdict["alone"]]:
+            print(f"{sweep}: {text}", flush=True) if text else None
 
 
-def order(cells, metric, told):
-    """[(row, {seed: error})] of one sweep, at every N from the best network to the worst."""
-    found = []
-    for (_,), at in sorted(results.grouped(cells, "N").items()):
-        points = [(_point(rows, metric, told), {row["seed"]: metric.of(row) for row in rows}) for rows in _by_arch(at)]
-        points.sort(key=lambda point: point[0]["error_mean"])
-        best, best_errors = points[0]
-        for row, errors in points:
-            rank = 1 + sum(other["error_mean"] < row["error_mean"] for other, _ in points)
-            behind = row["error_mean"] - best["error_mean"]
-            beyond = False if rank == 1 else exceeds(errors, best_errors)
-            found.append(({**row, "rank": rank, "best": rank == 1, "behind": behind, "beyond": beyond}, errors))
-    return found
+class Ladder:
+    """The networks of one sweep."""
+
+    def __init__(self, cells, tested, metric, told):
+        self.cells, self.tested, self.metric, self.told = results.grouped(cells, "arch", "N"), tested, metric, told
+        self.sweep = cells[0]["sweep"]
+        self.power = 2 if metric.squared else 1
+        self.archs = list(dict.fromkeys(arch for arch, _ in self.cells))
+        self.sizes = sorted({N for _, N in self.cells if N})  # a baseline without samples has N = 0, and no rank
+
+    def errors(self, arch, N):
+        return self.tested.errors(self.sweep, arch, N, self.metric.column)
+
+    def ratio(self, first, second):
+        """(low, high) of the error of one network over that of another, both (arch, N); None if it is unknown."""
+        errors = self.errors(*first)
+        values, others = images.paired(errors, self.errors(*second))
+        return bootstrap.ratio_interval(values, others, errors.groups, self.power)
+
+    def order(self):
+        """Rows of ladder.parquet, at every N from the best network to the worst."""
+        found = []
+        for N in self.sizes:
+            points = [self._point(arch, N) for arch in self.archs if (arch, N) in self.cells]
+            points.sort(key=lambda point: point["error_mean"])
+            best = points[0]
+            for row in points:
+                rank = 1 + sum(other["error_mean"] < row["error_mean"] for other in points)
+                ratio = None if rank == 1 else self.ratio((row["arch"], N), (best["arch"], N))
+                beyond = False if rank == 1 else None if ratio is None else ratio[0] > 1
+                behind = row["error_mean"] - best["error_mean"]
+                found.append({**row, "rank": rank, "best": rank == 1, "behind": behind, "beyond": beyond})
+        return found
+
+    def _point(self, arch, N):
+        """One network at one N."""
+        rows, chain, errors = self.cells[arch, N], self.told.get(arch), self.errors(arch, N)
+        low, high = bootstrap.mean_interval(errors.values, errors.groups, self.power) or (None, None)
+        learned = sum(layer["p"] > 0 for layer in chain) if chain else None
+        return {
+            **rows[0],
+            "metric": self.metric.name,
+            "known": len(chain) - learned if chain else None,
+            "learned": learned,
+            "error_mean": self.metric.mean(rows),
+            "mean_low": low,
+            "mean_high": high,
+            "seeds": len(rows),
+        }
+
+    def verdicts(self, found, contained):
+        """What each pair says, the best network at every N, and who is in no pair."""
+        pairs = [self._pair(*pair) for pair in contained]
+        judged = {arch for pair in contained for arch in pair}
+        alone = [arch for arch in self.archs if arch not in judged]
+        points = [_best(at) for _, at in results.grouped(found, "N").items()]
+        return {"pairs": pairs, "alone": _alone(alone), "N": points}
+
+    def _pair(self, container, contained):
+        """Both networks at every N that the container has; one that needs no samples is the same at all of them."""
+        points = []
+        for N in (N for N in self.sizes if (container, N) in self.cells):
+            other = N if (contained, N) in self.cells else 0
+            if (contained, other) not in self.cells:
+                continue
+            sides = {"container": self.cells[container, N], "contained": self.cells[contained, other]}
+            error = {side: self.metric.mean(rows) for side, rows in sides.items()}
+            low, high = self.ratio((container, N), (contained, other)) or (None, None)
+            points.append(
+                {
+                    "N": N,
+                    **{f"p_{side}": rows[0]["p"] for side, rows in sides.items()},
+                    **{f"error_{side}": value for side, value in error.items()},
+                    "ratio": error["container"] / error["contained"] if error["contained"] else None,
+                    "low": low,
+                    "high": high,
+                    "verdict": _verdict(low, high),
+                }
+            )
+        layers = {side: self._learned(arch) for side, arch in (("container", container), ("contained", contained))}
+        pair = {"container": container, "contained": contained, "learned": layers, "N": points}
+        return {**pair, "sentence": _sentence(pair)}
+
+    def _learned(self, arch):
+        """The layers that a network learns, by name."""
+        return [layer["name"].removeprefix("learned ") for layer in self.told.get(arch) or [] if layer["p"]]
 
 
-def _by_arch(rows):
-    return results.grouped(rows, "arch").values()
+def _verdict(low, high):
+    """Whether it wins to learn more: by the interval of the container's error over that of the contained network."""
+    if low is None or low <= 1 <= high:
+        return UNDECIDED
+    return WON if high < 1 else LOST
 
 
-def _point(rows, metric, told):
-    """One network at one N."""
-    mean, chain = metric.mean(rows), told.get(rows[0]["arch"])
-    margin = _margin([metric.of(row) for row in rows])
-    learned = sum(layer["p"] > 0 for layer in chain) if chain else None
-    return {
-        **rows[0],
-        "metric": metric.name,
-        "known": len(chain) - learned if chain else None,
-        "learned": learned,
-        "error_mean": mean,
-        "mean_low": None if margin is None else max(mean - margin, 0.0),
-        "mean_high": None if margin is None else mean + margin,
-        "seeds": len(rows),
-    }
+def _sentence(pair):
+    """What was learned, and what was won, over the N of the sweep."""
+    points = pair["N"]
+    if not points:
+        return f"{pair['container']} contains {pair['contained']}, and no N has cells of both."
+    last = points[-1]
+    container, contained = (
+        f"{pair[side]} ({', '.join(pair['learned'][side]) or 'nothing'}; p = {last[f'p_{side}']:,})"
+        for side in ("container", "contained")
+    )
+    outcomes = []
+    for verdict in (WON, LOST, UNDECIDED):
+        sizes = [f"{point['N']:,}" for point in points if point["verdict"] == verdict]
+        outcomes += [f"{verdict} at N = {', '.join(sizes)}"] if sizes else []
+    text = f"{container} learns more than {contained}: {'; '.join(outcomes)}."
+    if last["ratio"] is not None:
+        interval = "" if last["low"] is None else f" (90 % interval {last['low']:.3g} to {last['high']:.3g})"
+        text += f" At N = {last['N']:,} it has {last['ratio']:.3g} times the error{interval}."
+    return text
 
 
-def _margin(values):
-    """Half the width of the interval of a mean, by Student's t; None for one value."""
-    from scipy.special import stdtrit
-
-    if len(values) < 2:
-        return None
-    return float(stdtrit(len(values) - 1, (1 + LEVEL) / 2) * np.std(values, ddof=1) / math.sqrt(len(values)))
-
-
-def exceeds(errors, others):
-    """Whether errors are above others by more than the seeds' spread; both are {seed: error}, None if it is unknown.
-
-    Networks of one seed see the same pairs, so what counts is the spread of their difference.
-    """
-    differences = [errors[seed] - others[seed] for seed in sorted(errors.keys() & others.keys())]
-    margin = _margin(differences)
-    return None if margin is None else bool(np.mean(differences) > margin)
+def _alone(archs):
+    """A sentence on the networks that no verdict is about."""
+    if not archs:
+        return ""
+    return (
+        f"No verdict on {', '.join(archs)}: no other network of the sweep contains one of them, or is contained in "
+        "one, under the same objective and with the same solver."
+    )
 
 
-# Verdicts
-
-
-def judge(found):
-    """What a sweep says about the two claims, with the numbers at every N."""
-    points = [_contest(at) for _, at in sorted(_at_each(found).items())]
-    contests = [point for point in points if "more" in point]
-    claims = [_claim(MORE, contests, 0, "more"), _claim(FEWER, contests, -1, "fewer")] if contests else []
-    return {"claims": claims, "N": points}
-
-
-def _at_each(found):
-    groups = {}
-    for row, errors in found:
-        groups.setdefault(row["N"], []).append((row, errors))
-    return groups
-
-
-def _contest(at):
-    """At one N, the best network with the most known layers against the best of those with fewer."""
-    best = at[0][0]
-    point = {"N": best["N"], **{key: best[key] for key in ("known", "p")}, "best": best["arch"]}
-    point["error"], point["ties"] = best["error_mean"], [row["arch"] for row, _ in at[1:] if row["beyond"] is False]
-    point["rank_correlation"] = _rank_correlation([row["p"] for row, _ in at], [row["error_mean"] for row, _ in at])
-    told = [entry for entry in at if entry[0]["known"] is not None]
-    most = max((row["known"] for row, _ in told), default=0)
-    more = [entry for entry in told if entry[0]["known"] == most]
-    fewer = [entry for entry in told if entry[0]["known"] < most]
-    if more and fewer:
-        sides = {"more": more[0], "fewer": fewer[0]}
-        for name, (row, _) in sides.items():
-            point[name] = {"arch": row["arch"], "known": row["known"], "p": row["p"], "error": row["error_mean"]}
-        point["ratio"] = point["fewer"]["error"] / point["more"]["error"] if point["more"]["error"] else None
-        point["winner"] = _winner(*(errors for _, errors in sides.values()))
-        pairs = [(a, b) for a in told for b in told if a[0]["known"] > b[0]["known"]]
-        point["pairs"] = len(pairs)
-        point["pairs_won"] = sum(exceeds(b[1], a[1]) is True for a, b in pairs)
-        point["pairs_lost"] = sum(exceeds(a[1], b[1]) is True for a, b in pairs)
+def _best(at):
+    """At one N, the best network, those that no interval tells from it, and whether learning less is better."""
+    best = at[0]
+    point = {"N": best["N"], "best": best["arch"], **{key: best[key] for key in ("known", "p")}}
+    point["error"], point["ties"] = best["error_mean"], [row["arch"] for row in at[1:] if row["beyond"] is False]
+    point["rank_correlation"] = _rank_correlation([row["p"] for row in at], [row["error_mean"] for row in at])
     return point
 
 
@@ -136,24 +182,3 @@ def _rank_correlation(p, errors):
     """Spearman's, of learned numbers and errors: 1 if learning less is always better; None if all learn as many."""
     ranks = [[np.mean([2 * (b < a) + (b == a) for b in values]) for a in values] for values in (p, errors)]
     return None if min(map(np.ptp, ranks)) == 0 else float(np.corrcoef(*ranks)[0, 1])
-
-
-def _winner(more, fewer):
-    """The side with the smaller error, by more than the seeds' spread; None if neither."""
-    return "more" if exceeds(fewer, more) else "fewer" if exceeds(more, fewer) else None
-
-
-def _claim(claim, contests, index, side):
-    point = contests[index]
-    verdict = "undecided" if point["winner"] is None else "confirmed" if point["winner"] == side else "refuted"
-    more, fewer = point["more"], point["fewer"]
-    said = (
-        f"At N = {point['N']} the best with {more['known']} known layers is {more['arch']} ({more['error']:.3g}), the "
-        f"best with fewer is {fewer['arch']} ({fewer['error']:.3g})"
-    )
-    spread = "" if point["winner"] else "; the seeds do not tell them apart"
-    pairs = (
-        f"; of {point['pairs']} pairs of networks, the one with more known layers is better in {point['pairs_won']} "
-        f"and worse in {point['pairs_lost']}"
-    )
-    return {"claim": claim, "N": point["N"], "verdict": verdict, "because": f"{said}{spread}{pairs}."}

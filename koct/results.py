@@ -82,11 +82,15 @@ COLUMNS |= {
     "known": (pa.int32(), "known layers of the network, its ReLU aside; null if it tells no chain", "1"),
     "learned": (pa.int32(), "learned layers of the network; null if it tells no chain", "1"),
     "rank": (pa.int32(), "1 for the smallest error_mean of the sweep at this N; equal ones share the rank", "1"),
-    "mean_low": (pa.float64(), "lower end of the 90 % interval of error_mean over seeds", "that of the metric"),
+    "mean_low": (
+        pa.float64(),
+        "lower end of the 90 % interval of error_mean over seeds and test images",
+        "that of the metric",
+    ),
     "mean_high": (pa.float64(), "upper end of that interval; null for one seed", "that of the metric"),
     "best": (pa.bool_(), "whether its rank is 1", ""),
     "behind": (pa.float64(), "error_mean less that of the best", "that of the metric"),
-    "beyond": (pa.bool_(), "whether it is behind by more than the seeds' spread; null if that is unknown", ""),
+    "beyond": (pa.bool_(), "whether the 90 % interval of its error over the best is above 1; null for one seed", ""),
     "versus": (pa.string(), "the architecture whose error arch is below, from N on; null: never up to upto", ""),
     "N_low": (pa.int32(), "lower end of the 90 % interval of N; null if that is never, or if there is one seed", "1"),
     "N_high": (pa.int32(), "upper end of that interval; null if that is never, or if there is one seed", "1"),
@@ -137,8 +141,7 @@ def collect(spec, path, images_path):
                 contents.append(stamp.content)
     stamp = Stamp(spec, combined(contents))
     write(rows, CELLS, path, origin, stamp)
-    table, content = images.table(rows)
-    _save(table, IMAGES, images_path, origin, stamp._replace(content=crc(content)), images.save)
+    write_images(rows, images_path, origin, stamp)
 
 
 def collect_theory(spec, path):
@@ -290,6 +293,12 @@ def write(rows, columns, path, origin, stamp):
         options = pa.json.ParseOptions(explicit_schema=schema)
         table = pa.json.read_json(io.BytesIO(lines), parse_options=options)
     _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)), pq.write_table)
+
+
+def write_images(rows, path, origin, stamp):
+    """images.parquet from rows of cells, which have the metrics of each test image under `images`."""
+    table, content = images.table(rows)
+    _save(table, IMAGES, path, origin, stamp._replace(content=crc(content)), images.save)
 
 
 def _schema(columns, metadata=None):

@@ -81,6 +81,7 @@ KINDS = {
     "sizes": Exactly({"train": COUNT, "val": COUNT, "test": COUNT}),
     "inputs": INPUTS,
     "metrics": Each(METRIC),
+    "contained": Each([[TEXT]]),
     "wanted": Each({"metric": METRIC, "targets": [POSITIVE]}),
     "sweeps": [
         {

@@ -125,6 +125,7 @@ rule chains:
 rule ladder:
     input:
         cells=rules.collect.output.cells,
+        images=rules.collect.output.images,
         chains=jobs.chains(),
     output:
         ladder=update("results/ladder.parquet"),
@@ -140,7 +141,7 @@ rule ladder:
     message:
         "ladder {output}"
     shell:
-        "python -m koct ladder {input.cells} --chains {input.chains} --spec {params.spec:q}"
+        "python -m koct ladder {input.cells} --images {input.images} --chains {input.chains} --spec {params.spec:q}"
         " --out {output.ladder} --verdicts {output.verdicts} > {log} 2>&1"
 
 

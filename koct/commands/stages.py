@@ -145,10 +145,10 @@ def chains(spec, shared, out):
     chains.write(spec, shared, out)
 
 
-def ladder(cells, chains, spec, out, verdicts):
+def ladder(cells, images, chains, spec, out, verdicts):
     from koct import ladder
 
-    ladder.compute(cells, chains, spec, out, verdicts)
+    ladder.compute(cells, images, chains, spec, out, verdicts)
 
 
 # verb: (function, what it does, its arguments)
@@ -225,9 +225,10 @@ VERBS = {
     "chains": (chains, "the known and learned layers of a sweep's networks", [SPEC, SHARED, OUT]),
     "ladder": (
         ladder,
-        "the order of a sweep's networks at every N, and whether more known layers win",
+        "the order of a sweep's networks at every N, and what it wins to learn more",
         [
             file("cells", "what `collect` wrote"),
+            file("--images", "the errors of every test image, which `collect` wrote"),
             ("--chains", {"nargs": "*", "metavar": "FILE", "help": "what `chains` wrote of every sweep"}),
             SPEC,
             OUT,

@@ -81,6 +81,10 @@ class KO(Architecture):
                 "take adagrad, or fewer measurements"
             )
 
+    def contains(self, other: Architecture) -> bool:
+        """The known chain alone, if it is what the weights are pulled to or start from."""
+        return other.name == "untrained" and (not self.ridge or self.toward == "analytic")
+
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ by ridge, one alone by gradient descent."""
         from koct.networks.known import Known

@@ -69,6 +69,14 @@ class KOFilter(Architecture):
         if self.ridge:
             yield from learned_filter.check_size(problem, "adagrad")
 
+    def contains(self, other: Architecture) -> bool:
+        """Networks with the filter or the weights known, if they are pulled to the same or take the same steps."""
+        if self.ridge:
+            pulled = (getattr(other, "solver", None), getattr(other, "toward", None)) == ("ridge", "analytic")
+            return other.name == "untrained" or (other.name in ("ko", "ko-ridge", "filter") and pulled)
+        alike = all(getattr(other, key, None) == getattr(self, key) for key in ("solver", *GRADIENT))
+        return other.name == "untrained" or (other.name == "ko" and alike)
+
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ by ridge steps, one alone by gradient descent."""
         from koct.arrays import like

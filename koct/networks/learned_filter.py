@@ -51,6 +51,13 @@ class LearnedFilterArchitecture(Architecture, ABC):
         if self.solver == "ridge":
             yield from check_size(problem, "cg")
 
+    def contains(self, other: Architecture) -> bool:
+        """One filter for all views, if there is one for each; and the known filter, if they are pulled to it."""
+        if isinstance(other, LearnedFilterArchitecture):
+            same = (self.solver, self.toward) == (other.solver, other.toward)
+            return same and self.per_view and not other.per_view
+        return other.name == "untrained" and self.toward == "analytic"
+
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ: argmin_s Σ_n ‖B F(s) W x_n − y_n‖² + λ‖s − s₀‖²."""
         import numpy as np

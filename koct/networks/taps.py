@@ -41,6 +41,9 @@ class LearnedTaps(Architecture):
                 f"remove {self.source} from archs, or take a problem that ends in a Backprojector"
             )
 
+    def contains(self, other: Architecture) -> bool:
+        return other.name == "untrained" and self.toward == "analytic"
+
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ; every pixel has a closed form of its own."""
         from koct.networks import pixelwise

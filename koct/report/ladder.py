@@ -136,7 +136,7 @@ def _style(points):
 
 
 def _stacks(rows):
-    """At every N the best network, and those that the seeds do not tell from it."""
+    """At every N the best network, and those that the interval does not tell from it."""
     found = {}
     for (N,), points in grouped(rows, "N").items():
         shown = [row for row in points if row["best"] or row["beyond"] is False]
@@ -189,7 +189,7 @@ def _key(axis, height, names, rows, chains, free):
     y -= 1.3 * LINE
     axis.plot(0.24, y, **RING)
     axis.text(0.35, y, "best", **small)
-    axis.text(0.66, y, "close: seeds do not tell it apart", **small)
+    axis.text(0.66, y, "close: within the 90 % interval", **small)
     for place, fill, text in ((2.26, KNOWN, "known"), (2.81, LEARNED, "learned")):
         axis.add_patch(_box(place, y, 0.14, fill))
         axis.text(place + 0.19, y, text, **small)

@@ -96,7 +96,7 @@ def mean_interval(
     values = np.asarray(errors, float)
     if len(values) < 2:
         return None
-    low, high = _quantiles(drawn([values], resample(*values.shape, groups), lambda mean: mean), level)
+    low, high = _quantiles(drawn([values], resample(len(values), values.shape[1], groups), lambda mean: mean), level)
     return max(low, 0.0) ** power, max(high, 0.0) ** power
 
 
@@ -110,7 +110,7 @@ def ratio_interval(
     values, reference = np.asarray(errors, float), np.asarray(others, float)
     if len(values) < 2 or values.mean() <= 0 or reference.mean() <= 0:
         return None
-    draws = drawn([values, reference], resample(*values.shape, groups), _log_ratio)
+    draws = drawn([values, reference], resample(len(values), values.shape[1], groups), _log_ratio)
     low, high = _quantiles(draws, level)
     return float(np.exp(power * low)), float(np.exp(power * high))
 
@@ -136,7 +136,8 @@ def crossing_interval(
     curves = [_at_each(N, curve) for curve in (errors, others)]
     if len(curves[0][0]) < 2:
         return None
-    weights = resample(*curves[0][0].shape, groups)
+    seeds, images = curves[0][0].shape
+    weights = resample(seeds, images, groups)
     ratios = np.array([drawn(pair, weights, _log_ratio) for pair in zip(*reversed(curves), strict=True)])
     crossings = np.array([_crossing(np.log(N), draw) for draw in ratios.T])
     tail = (1 - level) / 2

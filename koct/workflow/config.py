@@ -316,8 +316,8 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
             )
     if not sweep.networks:
         yield f"sweeps.{name}.archs has nothing that is trained on samples; add a network, such as ko or fc"
-    if wrong := metrics.wrong_metric(sweep.metric):
-        yield f"sweeps.{name}.metric = {sweep.metric!r} {wrong}"
+    if why := metrics.wrong_metric(sweep.metric):
+        yield f"sweeps.{name}.metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
         try:
             shapes = sweep.problem.x_shape, sweep.problem.y_shape

@@ -183,7 +183,10 @@ class Jobs:
         return _spec("chains", wanted, sweep.problem.source, *wanted["archs"])
 
     def ladder_spec(self) -> str:
-        return _spec("ladder", {"metrics": {sweep.name: sweep.metric for sweep in self.ladders}})
+        metrics = {sweep.name: sweep.metric for sweep in self.ladders}
+        return _spec(
+            "ladder", {"metrics": metrics, "contained": {sweep.name: sweep.contained for sweep in self.ladders}}
+        )
 
     def chains(self) -> list[str]:
         """Of all sweeps that are ladders."""

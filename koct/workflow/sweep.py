@@ -45,6 +45,12 @@ class Sweep:
         return self.problem.pictured and len(self.problem.y_shape) == 2
 
     @property
+    def contained(self) -> list[tuple[str, str]]:
+        """The names (container, contained) of architectures of which one contains the other, fitted in the same way."""
+        archs = itertools.permutations(self.archs, 2)
+        return [(arch.name, other.name) for arch, other in archs if arch.contains(other)]
+
+    @property
     def theory_seed(self) -> int:
         """Of the pool that curves are predicted from: one that no cell uses."""
         return next(seed for seed in itertools.count(FIRST_THEORY_SEED) if seed not in self.seeds)

@@ -1,0 +1,125 @@
+"""Intervals over seeds and test images: their coverage, and cases with a known answer."""
+
+import numpy as np
+import pytest
+
+from koct.risk import bootstrap
+from koct.risk.crossing import overtaken
+
+# (seeds, images) and the standard deviations of seeds, images and their interaction, in logarithms of the error
+SIZES = [(3, 50), (5, 128)]
+EFFECTS = {"seeds": (0.3, 0.05, 0.05), "images": (0.02, 0.4, 0.1), "both": (0.1, 0.3, 0.1)}
+
+
+def simulated(rng, size, effects):
+    """Errors (seeds, images) of two-way random effects, with a mean of one."""
+    of_seeds, of_images, of_both = effects
+    seeds, images = size
+    logs = of_seeds * rng.standard_normal((seeds, 1)) + of_images * rng.standard_normal(images)
+    logs = logs + of_both * rng.standard_normal(size)
+    return np.exp(logs - sum(effect**2 for effect in effects) / 2)
+
+
+@pytest.mark.parametrize("effects", EFFECTS.values(), ids=EFFECTS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_90_per_cent_intervals_cover_the_truth_as_often(size, effects, monkeypatch):
+    weights = bootstrap.resample(*size, draws=1000)
+    monkeypatch.setattr(bootstrap, "resample", lambda *_: weights)
+    rng, runs = np.random.default_rng(2), 400
+    hits = 0
+    for _ in range(runs):
+        low, high = bootstrap.mean_interval(simulated(rng, size, effects))
+        hits += low <= 1 <= high
+    assert 0.85 <= hits / runs <= 0.95
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_intervals_of_ratios_are_paired_and_cover(size, monkeypatch):
+    """Two networks on the same images, which differ far more than the networks do."""
+    weights = bootstrap.resample(*size, draws=1000)
+    monkeypatch.setattr(bootstrap, "resample", lambda *_: weights)
+    rng, runs = np.random.default_rng(3), 400
+    hits = narrow = 0
+    for _ in range(runs):
+        shared = np.exp(0.5 * rng.standard_normal(size[1]))
+        errors, others = (shared * simulated(rng, size, (0.05, 0.02, 0.05)) for _ in range(2))
+        low, high = bootstrap.ratio_interval(errors, others)
+        hits += low <= 1 <= high
+        narrow += high / low < 1.5
+    assert 0.85 <= hits / runs <= 0.95
+    assert narrow > 0.8 * runs
+
+
+def test_seeds_alone_have_students_interval():
+    """Where each seed has images of its own, there is one mean for each."""
+    errors = np.array([[0.9], [1.0], [1.1]])
+    low, high = bootstrap.mean_interval(errors)
+    half = 2.919986 * 0.1 / 3**0.5
+    assert (low, high) == pytest.approx((1 - half, 1 + half), rel=0.02)
+    squared = bootstrap.mean_interval(errors, power=2)
+    assert squared == pytest.approx((low**2, high**2))
+
+
+def test_images_alone_have_the_normal_interval():
+    rng = np.random.default_rng(4)
+    errors = np.tile(rng.random(500), (3, 1))
+    low, high = bootstrap.mean_interval(errors)
+    half = 1.645 * errors[0].std() / 500**0.5
+    assert (high - low) / 2 == pytest.approx(half, rel=0.08)
+
+
+def test_images_of_a_group_are_drawn_together():
+    """Ten groups of equal images hold ten images, not a hundred."""
+    rng = np.random.default_rng(5)
+    groups = np.repeat(np.arange(10), 10)
+    errors = np.tile(rng.random(10)[groups], (3, 1))
+    apart, together = bootstrap.mean_interval(errors), bootstrap.mean_interval(errors, groups)
+    assert (together[1] - together[0]) / (apart[1] - apart[0]) == pytest.approx(10**0.5, rel=0.15)
+    weights = bootstrap.resample(3, 100, groups, draws=50)
+    assert np.ptp(weights.images.reshape(50, 10, 10), axis=2).max() == 0
+    np.testing.assert_allclose(weights.images.sum(axis=1), 1)
+    np.testing.assert_allclose(weights.seeds.sum(axis=1), 1)
+
+
+def test_one_seed_says_nothing_of_others():
+    errors = np.random.default_rng(6).random((1, 50))
+    assert bootstrap.mean_interval(errors) is None
+    assert bootstrap.ratio_interval(errors, errors) is None
+    assert bootstrap.crossing_interval([4, 8], [errors, errors], errors) is None
+
+
+def test_draws_are_the_same_every_time():
+    errors = np.random.default_rng(7).random((3, 50))
+    assert bootstrap.mean_interval(errors) == bootstrap.mean_interval(errors)
+
+
+# Crossings
+
+N = [4, 16, 64, 256, 1024]
+FLAT, FALLING = (0.5, 0.5, 0.5, 0.5, 0.5), (4.0, 2.0, 1.0, 0.4, 0.2)
+
+
+def curve(means, rng):
+    return [mean * (1 + 0.02 * rng.standard_normal((3, 1)) + 0.02 * rng.standard_normal((3, 60))) for mean in means]
+
+
+def test_the_interval_of_a_crossing_is_around_it():
+    rng = np.random.default_rng(8)
+    errors, others = curve(FLAT, rng), curve(FALLING, rng)
+    crossing = overtaken(N, [values.mean() for values in errors], [values.mean() for values in others])
+    low, high = bootstrap.crossing_interval(N, errors, others)
+    assert 128 < low < crossing < high < 256
+    constant = bootstrap.crossing_interval(N, errors[0], others)  # one array for all N
+    assert constant[0] < crossing < constant[1]
+
+
+def test_draws_without_a_crossing_leave_no_upper_end():
+    rng = np.random.default_rng(9)
+    others = curve(FALLING, rng)
+    low, high = bootstrap.crossing_interval(N, curve((0.2,) * 5, rng), others)
+    assert low is None or low > 900
+    assert high is None
+    assert bootstrap.crossing_interval(N, curve((0.1,) * 5, rng), others) == (None, None)
+    assert bootstrap.crossing_interval(N, curve((9,) * 5, rng), others) == pytest.approx((4, 4))
+    with pytest.raises(ValueError, match="give one array for every N"):
+        bootstrap.crossing_interval(N, others[:2], others)

@@ -1,0 +1,152 @@
+"""PSNR and SSIM, and the metrics of every test image."""
+
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from conftest import ROOT
+
+from koct import images, metrics, results
+from koct.errors import KoctError
+from koct.report.claims_study import Study
+from koct.stamps import Stamp
+
+SHAPES = [(7, 7), (8, 32), (33, 20), (150, 140), (9, 8, 10), (30,), (16, 12, 2)]
+
+
+def pairs(shape, n=3, seed=0):
+    """(predicted, y), flat: noise on smooth images."""
+    rng = np.random.default_rng(seed)
+    y = rng.random((n, math.prod(shape))).cumsum(axis=1) % 2 - 0.3
+    return y + 0.2 * rng.standard_normal(y.shape), y
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ssim_is_that_of_scikit_image(shape):
+    from skimage.metrics import structural_similarity
+
+    predicted, y = pairs(shape)
+    channels = {"channel_axis": -1} if len(shape) > 1 and shape[-1] < 7 else {}
+    expected = [
+        structural_similarity(b.reshape(shape), a.reshape(shape), data_range=b.max() - b.min(), **channels)
+        for a, b in zip(predicted, y, strict=True)
+    ]
+    found = metrics.each(predicted, y, shape)["ssim"]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert metrics.errors(predicted, y, metrics.each(predicted, y, shape))["ssim"] == pytest.approx(found.mean())
+
+
+def test_psnr_is_that_of_scikit_image():
+    from skimage.metrics import peak_signal_noise_ratio
+
+    predicted, y = pairs((12, 12))
+    expected = [peak_signal_noise_ratio(b, a, data_range=np.abs(b).max()) for a, b in zip(predicted, y, strict=True)]
+    np.testing.assert_allclose(metrics.each(predicted, y, (12, 12))["psnr"], expected, rtol=1e-12)
+
+
+def test_equal_images_have_the_best_scores_and_finite_ones():
+    _, y = pairs((8, 8))
+    found = metrics.each(y, y, (8, 8))
+    np.testing.assert_allclose(found["ssim"], 1)
+    np.testing.assert_allclose(found["psnr"], 313, atol=0.1)
+
+
+def test_images_without_a_score_are_left_out():
+    predicted, y = pairs((8, 8))
+    y[1] = 0
+    found = metrics.each(predicted, y, (8, 8))
+    for name in ("psnr", "ssim", "rrmse_peak", "rrmse_norm"):
+        assert np.isnan(found[name]).tolist() == [False, True, False]
+        assert metrics.errors(predicted, y, found)[name] == pytest.approx(np.nanmean(found[name]))
+    assert metrics.errors(*pairs((5, 5)), metrics.each(*pairs((5, 5)), (5, 5)))["ssim"] is None
+
+
+def test_every_metric_is_the_mean_over_its_images():
+    predicted, y = pairs((8, 8), n=20)
+    found = metrics.each(predicted, y, (8, 8))
+    for name, value in metrics.errors(predicted, y, found).items():
+        assert value == pytest.approx(found[name].mean(), rel=1e-12), name
+
+
+def test_a_metric_of_ones_own_needs_no_function_for_each_image(monkeypatch):
+    monkeypatch.delattr(metrics.load("rrmse_norm"), "each")
+    predicted, y = pairs((8, 8))
+    y[1] = 0
+    expected = np.linalg.norm(predicted - y, axis=1) / np.linalg.norm(y + 0.0, axis=1).clip(1e-300)
+    found = metrics.each(predicted, y, (8, 8))["rrmse_norm"]
+    np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]])
+    assert np.isnan(found[1])
+
+
+# images.parquet
+
+
+def rows(same=True, groups=None, count=4):
+    """Rows of cells with the metrics of their test images."""
+    rng, found = np.random.default_rng(1), []
+    for arch in ("ko", "fc"):
+        for N in (4, 8):
+            for seed in (1, 2):
+                values = {name: rng.random(count).tolist() for name in metrics.names()}
+                values["rrmse_norm"][2] = None
+                kept = {"same": same, "groups": groups, **values}
+                found.append({"sweep": "A", "arch": arch, "N": N, "seed": seed, "images": kept})
+    return found
+
+
+def written(path, cells):
+    results.write_images(cells, path, {}, Stamp({}))
+    return images.Images(path)
+
+
+def test_images_are_kept_with_their_nulls_and_units(tmp_path):
+    cells = rows()
+    found = written(tmp_path / "images.parquet", cells)
+    table = pq.ParquetFile(tmp_path / "images.parquet").read()
+    assert table.column_names == results.IMAGES
+    assert table.schema.field("psnr").metadata[b"unit"] == b"dB"
+    assert table["rrmse_norm"].null_count == len(cells)
+    errors = found.errors("A", "fc", 8, "mse")
+    assert errors.seeds == (1, 2)
+    expected = [row["images"]["mse"] for row in cells if (row["arch"], row["N"]) == ("fc", 8)]
+    np.testing.assert_allclose(errors.values, expected, rtol=1e-7)
+    assert found.errors("A", "fc", 8, "rrmse_norm").values.shape == (2, 3)
+    with pytest.raises(KoctError, match="has no mse of fc of A at N = 16"):
+        found.errors("A", "fc", 16, "mse")
+
+
+def test_images_of_a_seeds_own_are_told_from_those_of_all_seeds(tmp_path):
+    cells = rows(same=False)
+    found = written(tmp_path / "images.parquet", cells)
+    assert set(found.columns["image"]) == set(range(8))
+    errors = found.errors("A", "ko", 4, "mse")
+    np.testing.assert_allclose(errors.values[:, 0], [np.mean(row["images"]["mse"]) for row in cells[:2]], rtol=1e-7)
+
+
+def test_images_know_their_group(tmp_path):
+    errors = written(tmp_path / "images.parquet", rows(groups=[3, 1])).errors("A", "ko", 4, "rrmse_norm")
+    assert errors.groups.tolist() == [0, 0, 1]
+
+
+def test_the_same_images_give_the_same_bytes_and_others_another_stamp(tmp_path):
+    contents = []
+    for i, cells in enumerate((rows(), rows(), rows(groups=[2, 2]))):
+        written(tmp_path / f"{i}.parquet", cells)
+        contents.append((tmp_path / f"{i}.parquet").read_bytes())
+    assert contents[0] == contents[1] != contents[2]
+
+
+def test_a_study_without_cells_has_an_empty_table(tmp_path):
+    assert written(tmp_path / "images.parquet", []).columns["mse"].size == 0
+
+
+def test_results_of_an_older_koct_are_read(tmp_path):
+    """A cells.parquet without scores."""
+    path = tmp_path / "cells.parquet"
+    table = pq.ParquetFile(ROOT / "results/reference/modalities/cells.parquet").read()
+    older = table.drop_columns([name for name in metrics.SCORES if name in table.column_names])
+    pq.write_table(older.replace_schema_metadata(None), path)
+    assert len(results.read_cells(path)[0]) == table.num_rows
+    folder = ROOT / "results/reference"
+    Study.read(*(folder / f"{name}.parquet" for name in ("cells", "curves", "calibration", "untrained", "budget")))
