@@ -84,7 +84,8 @@ rule budget:
 
 rule crossings:
     input:
-        rules.collect.output.cells,
+        cells=rules.collect.output.cells,
+        images=rules.collect.output.images,
     output:
         update("results/crossings.parquet"),
     log:
@@ -98,7 +99,7 @@ rule crossings:
     message:
         "crossings {output}"
     shell:
-        "python -m koct crossings {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct crossings {input.cells} --images {input.images} --spec {params.spec:q} --out {output} > {log} 2>&1"
 
 
 rule chains:

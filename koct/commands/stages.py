@@ -133,10 +133,10 @@ def budgets(cells, theory, spec, out):
     results.budget(cells, theory, spec, out)
 
 
-def crossings(cells, spec, out):
+def crossings(cells, images, spec, out):
     from koct import crossings
 
-    crossings.compute(cells, spec, out)
+    crossings.compute(cells, images, spec, out)
 
 
 def chains(spec, shared, out):
@@ -152,6 +152,8 @@ def ladder(cells, images, chains, spec, out, verdicts):
 
 
 # verb: (function, what it does, its arguments)
+IMAGES = file("--images", "the errors of every test image, which `collect` wrote")
+
 VERBS = {
     "pool": (pool, "draw the pool of one seed", [SPEC, OUT]),
     "known": (known, "compute what a problem shares among all cells of a sweep", [SPEC, OUT]),
@@ -220,7 +222,7 @@ VERBS = {
     "crossings": (
         crossings,
         "from which N on a network is better than what needs no sample, and than a smaller network",
-        [file("cells", "what `collect` wrote"), SPEC, OUT],
+        [file("cells", "what `collect` wrote"), IMAGES, SPEC, OUT],
     ),
     "chains": (chains, "the known and learned layers of a sweep's networks", [SPEC, SHARED, OUT]),
     "ladder": (
@@ -228,7 +230,7 @@ VERBS = {
         "the order of a sweep's networks at every N, and what it wins to learn more",
         [
             file("cells", "what `collect` wrote"),
-            file("--images", "the errors of every test image, which `collect` wrote"),
+            IMAGES,
             ("--chains", {"nargs": "*", "metavar": "FILE", "help": "what `chains` wrote of every sweep"}),
             SPEC,
             OUT,

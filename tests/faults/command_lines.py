@@ -64,7 +64,7 @@ def stages():
     yield ["collect-theory", "--spec", jobs.theories_spec(), "--out", theory]
     yield ["calibrate", cells, "--spec", jobs.calibration_spec(), "--curves", curves, "--calibration", calibration]
     yield ["budgets", cells, "--theory", theory, "--spec", jobs.budget_spec(), "--out", budget]
-    yield ["crossings", cells, "--spec", jobs.crossings_spec(), "--out", crossings]
+    yield ["crossings", cells, "--images", images, "--spec", jobs.crossings_spec(), "--out", crossings]
     yield ["chains", "--shared", shared, "--spec", jobs.chains_spec(seed[1]), "--out", paths.chains("T4")]
     ladder, outputs = "results/ladder.parquet", ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
     yield ["ladder", cells, "--images", images, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
