@@ -27,11 +27,13 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
     if not spec["metrics"]:
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
     cells, origin = results.read_cells(cells_path)
+    baselines = results.grouped(results.read_baselines(cells_path)[0], "sweep")
     told, tested = chains.read(chain_paths), images.Images(images_path)
     rows, verdicts = [], {}
     for (sweep,), group in results.grouped(cells, "sweep").items():
         if sweep in spec["metrics"]:
-            ladder = Ladder(group, tested, CurveMetric(spec["metrics"][sweep]), told.get(sweep, {}))
+            metric = CurveMetric(spec["metrics"][sweep])
+            ladder = Ladder(group, baselines.get((sweep,), []), tested, metric, told.get(sweep, {}))
             found = ladder.order()
             rows += found
             verdicts[sweep] = ladder.verdicts(found, spec["contained"].get(sweep, []))
@@ -44,14 +46,15 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
 
 
 class Ladder:
-    """The networks of one sweep."""
+    """The networks of one sweep; what needs no sample has no rank, but a network may contain it."""
 
-    def __init__(self, cells, tested, metric, told):
-        self.cells, self.tested, self.metric, self.told = results.grouped(cells, "arch", "N"), tested, metric, told
+    def __init__(self, cells, baselines, tested, metric, told):
+        self.cells, self.tested = results.grouped([*cells, *baselines], "arch", "N"), tested
+        self.metric, self.told = metric, told
         self.sweep = cells[0]["sweep"]
         self.power = 2 if metric.squared else 1
-        self.archs = list(dict.fromkeys(arch for arch, _ in self.cells))
-        self.sizes = sorted({N for _, N in self.cells if N})  # a baseline without samples has N = 0, and no rank
+        self.archs = list(dict.fromkeys(row["arch"] for row in cells))
+        self.sizes = sorted({row["N"] for row in cells})
 
     def errors(self, arch, N):
         return self.tested.errors(self.sweep, arch, N, self.metric.column)
