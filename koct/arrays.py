@@ -132,8 +132,10 @@ def index(numbers: np.ndarray, other: Any) -> Any:
     return numbers
 
 
-def zeros_like(array: Any) -> Any:
-    return array.new_zeros(array.shape) if is_torch(array) else np.zeros_like(array)
+def zeros_like(array: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """Zeros in the precision and on the device of `array`, and in its shape unless another one is given."""
+    shape = tuple(array.shape) if shape is None else shape
+    return array.new_zeros(shape) if is_torch(array) else np.zeros(shape, array.dtype)
 
 
 def copy(array: Any) -> Any:

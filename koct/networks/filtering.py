@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import blocks, copy, double, like, stacked, zeros_like
+from koct.arrays import blocks, copy, double, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.networks.linear import Design
@@ -180,17 +180,17 @@ class Moments:
 
         Between coefficients DᵀD is (BᵀB) ∘ (ẐᵀẐ) as for weights; what is tied adds up.
         """
-        known = self.known
-        V, Q, E = known.views, known.basis(w), known.tied(w)
+        known, Q, E = self.known, self.known.basis(w), self.known.tied(w)
+        V, F = known.views, len(E)
         right = (((self.mixed * w.reshape(V, -1, 1)) @ Q) * Q).sum(1) @ E.T
-        found = []
-        for rows in known.each_view():
+        matrix = zeros_like(right, (V if per_view else 1, F, V * F))
+        for view, rows in enumerate(known.each_view()):
             second = known.on_both_sides(self.second[rows] * w * w[rows, None], Q.T)
-            found.append(known.on_both_sides(second * known.on_both_sides(self.normal[rows], Q.T), E))
+            second *= known.on_both_sides(self.normal[rows], Q.T)
+            matrix[view if per_view else 0] += known.on_both_sides(second, E)
         if per_view:
-            return stacked(found).reshape(V * len(E), -1), right.reshape(-1)
-        total: Any = sum(found)
-        return total.reshape(len(E), V, len(E)).sum(1), right.sum(0)
+            return matrix.reshape(V * F, -1), right.reshape(-1)
+        return matrix.reshape(F, V, F).sum(1), right.sum(0)
 
     def of_weights(self, spectrum: Array) -> tuple[Array, Array]:
         """(DᵀD, Dᵀy) of the weights in front of one filter for all views."""

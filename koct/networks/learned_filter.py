@@ -97,7 +97,7 @@ class LearnedFilterArchitecture(Architecture, ABC):
     def cost(self, work: Workload) -> Cost:
         learned = work.x_size if self.per_view else work.y_size**0.5  # about, with as many bins as rows
         if self.solver == "ridge":
-            solved = Cost(work.lambdas * learned**3 / 3, 24 * learned**2, 24 * learned**2)
+            solved = Cost(work.lambdas * learned**3 / 3, 8 * learned**2, 8 * learned**2)
             return added(of_moments(work), solved)
         pairs = work.N * (work.x_size + work.y_size)
         iterations = 2 * min(10 * learned, 2000)
