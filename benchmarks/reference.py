@@ -26,7 +26,7 @@ KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "t
 KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
 KEPT += ["table_calibration_wide.tex", "table_norms.tex", "fig_heldout.pdf", "fig_factors.pdf"]
 KEPT += ["claims.parquet", "claims.md", "claims.tex", "claims.html"]
-KEPT += ["planner.html"]
+KEPT += ["planner.html", "images.parquet"]
 FIGURES = [
     "fig_recons_H128.png",
     "fig_recons_H256.png",

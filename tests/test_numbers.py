@@ -27,6 +27,7 @@ OTHERS = {
         ],
         "docs/guarantees.md": ["266 of them", "10,000 damaged inputs"],  # tests/faults
         "docs/how-many-samples.md": ["has 3 MB:"],
+        "docs/ladder.md": [("has a 90 % interval: the container", "of the cases (`tests/test_bootstrap.py`)")],
         "docs/modalities.md": ["with the direct sum to 1e-10"],
         "docs/operators.md": ["above 1e-12, or above 1e-5", "adds less than 1e-8 of it"],
         "docs/your-pairs.md": [("| FBP | – |", "- KO is better than FC on every slice")],  # test_pairs.py

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from koct import ladder
 from koct.report import conditions
 from koct.risk.crossing import overtaken
 
@@ -65,11 +64,13 @@ def test_ranks_and_verdicts_follow_from_the_cells(tmp_path):
         assert {N: point["best"] for N, point in points.items()} == {
             N: min(entry["archs"], key=lambda arch: means[sweep, arch][N]) for N in entry["N"]
         }
-        claims = {claim["claim"]: claim for claim in chains[sweep]["claims"]}
-        for claim, N, side in ((ladder.MORE, min(points), "more"), (ladder.FEWER, max(points), "fewer")):
-            winner = points[N]["winner"]
-            expected = "undecided" if winner is None else "confirmed" if winner == side else "refuted"
-            assert claims[claim]["verdict"] == expected
+        for pair in chains[sweep]["pairs"]:
+            for point in pair["N"]:
+                errors = [means[sweep, pair[side]][point["N"]] for side in ("container", "contained")]
+                assert point["ratio"] == pytest.approx(errors[0] / errors[1])
+                assert point["low"] < point["ratio"] < point["high"]
+                won = "won" if point["high"] < 1 else "lost" if point["low"] > 1 else "undecided"
+                assert point["verdict"] == won
 
 
 def digits(value):
@@ -92,20 +93,15 @@ def ladder_errors(sweep):
 
 
 def ladder_verdicts():
-    """The rows of the table of claims."""
+    """The rows of the table of pairs: the verdict at every N, and the ratio at the largest."""
     found = json.loads((REFERENCE / "ladder/ladder.json").read_text())["sweeps"]
     lines = []
     for sweep, of in found.items():
-        for claim in of["claims"]:
-            point = next(point for point in of["N"] if point["N"] == claim["N"])
-            more, fewer = (
-                f"`{point[side]['arch']}` {digits(point[side]['error'] * 1e4)}" for side in ("more", "fewer")
-            )
-            pairs = f"better in {point['pairs_won']}, worse in {point['pairs_lost']} of {point['pairs']}"
-            H = CONFIG["sweeps"][sweep]["H"]
-            lines.append(
-                f"| {claim['claim']} | {H} | {claim['N']:,} | {more} | {fewer} | {pairs} | **{claim['verdict']}** |"
-            )
+        for pair in of["pairs"]:
+            last, H = pair["N"][-1], CONFIG["sweeps"][sweep]["H"]
+            cells = [f"`{pair['container']}`", f"`{pair['contained']}`", str(H)]
+            cells += [point["verdict"] for point in pair["N"]]
+            lines.append(f"| {' | '.join(cells)} | {last['ratio']:.3g} ({last['low']:.3g} to {last['high']:.3g}) |")
     return lines
 
 
