@@ -7,7 +7,7 @@ import conftest
 import pytest
 from conftest import TINY
 
-from koct import results
+from koct import images, results
 from koct.errors import KoctError
 from koct.files import read_json, write_json
 from koct.workflow.jobs import Jobs
@@ -47,6 +47,10 @@ def test_rows_as_they_were_made_are_collected(collect, finished):
     rows = collect()
     assert len(rows) == 10
     assert rows == results.read(finished.path("results/cells.parquet"))[0]
+    tested = images.Images(finished.path("results/images.parquet"))
+    for row in rows:
+        errors = tested.errors("T4", row["arch"], row["N"], "mse")  # each seed of the surrogate has images of its own
+        assert errors.values[errors.seeds.index(row["seed"]), 0] == pytest.approx(row["mse"], rel=1e-6)
 
 
 def edit(old, new):

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from koct import cells, cli, evaluation, registry, stamps
+from koct import cells, cli, evaluation, metrics, registry, stamps
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.files import read_json, write_array
@@ -117,8 +117,10 @@ def test_the_fit_on_disk_is_the_matrix(small, undisturbed):
     assert row.keys() > small.ridge.keys()
     fitted = {key: about[key] for key in ("lam", "p", "fit_seconds", "device")}
     assert row.items() > {**data.cell.about(), **fitted}.items()
-    for error, value in evaluation.errors(network, data).items():
-        assert value == pytest.approx(row[error], rel=1e-9)
+    found = evaluation.errors(network, data)
+    for error in ("val_mse", *metrics.names()):
+        assert found[error] == pytest.approx(row[error], rel=1e-9)
+    assert found["images"]["mse"] == pytest.approx(row["images"]["mse"], rel=1e-6)
     predicted = data.pool.x("test") @ network.M.reshape(81, 72).T
     assert row["mse"] == pytest.approx(np.mean((predicted - data.pool.y("test")) ** 2), rel=1e-6)
 

@@ -303,6 +303,15 @@ def test_a_network_that_contains_another_fits_at_least_as_well(problem):
     assert error["fc"] < 0.999 * error["ko-filter"] < 0.999**2 * error["filter"]
 
 
+def test_a_network_by_adagrad_is_one_of_those_that_learn_a_filter_too():
+    data, steps = pairs(FANBEAM), {"lr": 0.02, "iterations": 5, "batch": 2}
+    outer, inner = registry.architecture("ko-filter-adagrad")(**steps), registry.architecture("ko")
+    (network,) = fit("ko", data, solver="adagrad", **steps).values()
+    assert outer.contains(inner(solver="adagrad", **steps))
+    same = outer.restore({"w": network.w, "spectrum": Filtered(data.layers, False).spectrum}, data)
+    np.testing.assert_allclose(same.predict(data.x), network.predict(data.x), rtol=1e-9, atol=1e-9)
+
+
 # What networks say of themselves
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 
-from koct import images, metrics, results
+from koct import evaluation, images, metrics, results
 from koct.errors import KoctError
 from koct.report.claims_study import Study
 from koct.stamps import Stamp
@@ -127,6 +127,24 @@ def test_images_of_a_seeds_own_are_told_from_those_of_all_seeds(tmp_path):
 def test_images_know_their_group(tmp_path):
     errors = written(tmp_path / "images.parquet", rows(groups=[3, 1])).errors("A", "ko", 4, "rrmse_norm")
     assert errors.groups.tolist() == [0, 0, 1]
+
+
+def test_networks_are_paired_by_seed_and_a_baseline_tested_once_serves_all():
+    errors = images.Errors(np.arange(6.0).reshape(3, 2), (1, 2, 3))
+    first, second = images.paired(errors, images.Errors(np.array([[9.0, 8.0], [7.0, 6.0]]), (3, 1)))
+    assert first.tolist() == [[0, 1], [4, 5]]
+    assert second.tolist() == [[7, 6], [9, 8]]
+    once = images.paired(errors, images.Errors(np.array([[9.0, 8.0]]), (1,)))
+    assert once[1].tolist() == [[9, 8]] * 3
+    with pytest.raises(KoctError, match="different seeds or images"):
+        images.paired(errors, images.Errors(np.zeros((3, 5)), (1, 2, 3)))
+
+
+def test_errors_of_too_many_images_for_a_stamp_are_left_to_the_row(monkeypatch):
+    found = {"mse": 1.0, "images": {"mse": [1.0] * 100}}
+    assert evaluation.remember({"lam": 1.0}, found)["errors"] == found
+    monkeypatch.setattr(evaluation, "LARGEST", 100)
+    assert evaluation.remember({"lam": 1.0}, found) == {"lam": 1.0}
 
 
 def test_the_same_images_give_the_same_bytes_and_others_another_stamp(tmp_path):

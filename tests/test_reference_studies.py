@@ -9,7 +9,6 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from koct import ladder
 from koct.report import conditions
 from koct.risk.crossing import overtaken
 
@@ -64,11 +63,13 @@ def test_ranks_and_verdicts_follow_from_the_cells(tmp_path):
         assert {N: point["best"] for N, point in points.items()} == {
             N: min(entry["archs"], key=lambda arch: means[sweep, arch][N]) for N in entry["N"]
         }
-        claims = {claim["claim"]: claim for claim in chains[sweep]["claims"]}
-        for claim, N, side in ((ladder.MORE, min(points), "more"), (ladder.FEWER, max(points), "fewer")):
-            winner = points[N]["winner"]
-            expected = "undecided" if winner is None else "confirmed" if winner == side else "refuted"
-            assert claims[claim]["verdict"] == expected
+        for pair in chains[sweep]["pairs"]:
+            for point in pair["N"]:
+                errors = [means[sweep, pair[side]][point["N"]] for side in ("container", "contained")]
+                assert point["ratio"] == pytest.approx(errors[0] / errors[1])
+                assert point["low"] < point["ratio"] < point["high"]
+                won = "won" if point["high"] < 1 else "lost" if point["low"] > 1 else "undecided"
+                assert point["verdict"] == won
 
 
 # Dose and arc

@@ -7,7 +7,7 @@ from koct.networks.ko_filter import KOFilter
 
 
 class KOFilterAdagrad(KOFilter, Architecture):
-    label = "KO + filter (Adagrad)"
+    label = "KO+filter (Adagrad)"
     colour = "#a6761d"
     marker = "<"
 

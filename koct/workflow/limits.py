@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
@@ -148,13 +147,9 @@ def _memory(cost: Cost, job: Job, on_gpu: bool) -> float:
 
 def _whole(configured: Configured) -> list[str]:
     """The options that are whole numbers, change a result and can be lowered: mostly sizes."""
-    return [
-        name
-        for name, option in configured.options().items()
-        if int in (option.kind, *typing.get_args(option.kind))
-        and option.result
-        and (getattr(configured, name) or 0) > (option.minimum or 0)
-    ]
+    values = {name: getattr(configured, name) for name, option in configured.options().items() if option.result}
+    least = {name: configured.options()[name].minimum or 0 for name in values}
+    return [name for name, value in values.items() if type(value) is int and value > least[name]]
 
 
 def _lower(job: Job, faster: bool = False) -> str:
