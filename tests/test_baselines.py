@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import Pairs
 
-from koct import cells, cli, evaluation, registry
+from koct import cells, cli, evaluation, metrics, registry
 from koct.contracts import Layer, Sizes
 from koct.errors import KoctError
 from koct.files import read_json
@@ -81,3 +81,59 @@ def test_untrained_network_is_the_known_operator():
     for data.nonnegative, images in ((False, expected), (True, expected.clip(min=0))):
         ((_, network),) = Untrained().fit(data)
         np.testing.assert_allclose(network.predict(x), images)
+
+
+CLEAN = {"parallelbeam": {"photons": None}, "mri": {"noise": 0.0}, "complex": {"noise": 0.0}}
+CLEAN["deblur"] = {"noise": 0.0, "vignetting": 0.0}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_measurements_without_noise_are_what_the_forward_operator_says(name):
+    problem = problem_of(name, **CLEAN.get(name, {}))
+    A = problem.forward(problem.shared())
+    for _, x, stored in problem.pairs(1, SIZES):
+        y = problem.decode(stored)
+        np.testing.assert_allclose(A(y), x, atol=1e-5 * abs(x).max())
+        assert problem.nonnegative_images is not (name == "complex") or problem.nonnegative
+        if problem.nonnegative_images:
+            assert y.min() >= 0
+
+
+def test_the_sensitivity_of_pixels_is_not_told():
+    """The known chain of deblurring does not know of it, so nothing that needs no sample may."""
+    seen = [problem_of("deblur", vignetting=share).forward({}).spectrum for share in (0.0, 0.5)]
+    np.testing.assert_array_equal(*seen)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_held_out_pairs_are_the_same_for_every_seed_where_a_problem_says_so(name):
+    problem = problem_of(name)
+    one, other = ([x for part, x, _ in problem.pairs(seed, SIZES) if part != "train"] for seed in (1, 2))
+    assert all(np.array_equal(*both) for both in zip(one, other, strict=True)) == problem.same_held_out
+
+
+@pytest.mark.parametrize(
+    ("arch", "what"), [("untrained", "layers"), ("fbp", "layers"), ("nnls", "forward"), ("tv", "forward")]
+)
+def test_pairs_of_which_nothing_is_known_are_refused(arch, what, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "pairs.npz", x=rng.random((9, 4)), y=rng.random((9, 3, 3)))
+    problem = registry.problem("pairs")(data=str(tmp_path / "pairs.npz"))
+    (text,) = registry.architecture(arch)().check(problem)
+    assert what in text
+    assert f"remove {arch} from archs" in text
+
+
+@pytest.mark.parametrize("arch", ["fbp", "nnls", "tv"])
+def test_the_validation_pairs_choose(arch, tmp_path):
+    """Of noisy measurements the best strength is not the weakest, and it is what the row says."""
+    cell = cell_of("deblur", arch)._replace(problem=problem_of("deblur", noise=0.1))
+    data = cells.Data(cell, files_of(cell.problem, tmp_path))
+    about, network = cells.fit(data)
+    strengths = cell.arch.strengths(data)
+    assert about["lam"] == network.strength
+    weakest = max(strengths) if arch == "nnls" else min(strengths)
+    assert about["lam"] != weakest
+    y, error = data.read("y", "val"), metrics.load("mse").error
+    scores = [error(data.predict(other, "val"), y) for _, other in cell.arch.fit(data)]
+    assert strengths[int(np.argmin(scores))] == about["lam"]

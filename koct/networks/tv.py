@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from koct.contracts import Cost, Problem, Training, Workload, option
 from koct.networks.baseline import BaselineArchitecture, Solver, check_forward, cost_of_solver
 
-SHARES = tuple(10 ** (k / 2) for k in range(-13, -2))  # of ‖A‖² times the largest value of images: the default for λ
+SHARES = tuple(
+    10 ** (k / 2) for k in range(-15, 1)
+)  # of ‖A‖² times the size of the values of images: the default for λ
 
 
 class TV(BaselineArchitecture):
@@ -19,7 +21,7 @@ class TV(BaselineArchitecture):
     marker = "3"
 
     lambdas: tuple[float, ...] | None = option(
-        "strengths λ of the total variation to try; by default eleven from 10^-6.5 to 10^-1.5 of ‖A‖² times the mean "
+        "strengths λ of the total variation to try; by default sixteen from 10^-7.5 to 1 times ‖A‖² times the mean "
         "over the validation images of their largest value",
         default=None,
         items=1,

@@ -1,0 +1,181 @@
+"""Least squares and total variation against other solvers, optimality conditions and limits."""
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+
+from koct import registry
+from koct.contracts import Sizes
+from koct.networks import variational
+from koct.networks.variational import EarlyStopping, TotalVariation, divergence, gradient, lengths
+from koct.operators.algebra import Matrix
+from koct.operators.fanbeam import FanBeam, Projector, fbp
+from koct.problems.phantoms import Ellipse, rasterise
+
+BOTH = pytest.mark.parametrize("small", [2**21, 0], ids=["dense", "operator"])
+
+
+@pytest.fixture
+def kind(small, monkeypatch):
+    """Whether operators are multiplied out, as small ones are, or applied."""
+    monkeypatch.setattr(variational, "SMALL", small)
+
+
+def random_problem(pixels=(6, 5), measurements=40, n=3, noise=0.1):
+    rng = np.random.default_rng(0)
+    A = Matrix(rng.standard_normal((measurements, np.prod(pixels))), pixels, (measurements,))
+    y = rng.standard_normal((n, *pixels)).clip(min=0)
+    return A, (A(y) + noise * rng.standard_normal((n, measurements))).astype(np.float32)
+
+
+def variation(y):
+    """Of images (n, height, width, channels)."""
+    return lengths(gradient(y)).sum((1, 2, 3, 4))
+
+
+def objective(A, x, lam, y):
+    images = y.reshape(-1, *A.domain)
+    channels = images if images.ndim == 4 else images[..., None]
+    return 0.5 * ((A(images).reshape(x.shape) - x) ** 2).sum(1) + lam * variation(channels)
+
+
+@BOTH
+def test_fista_is_least_squares_without_negative_pixels(small, kind):
+    A, x = random_problem()
+    y = EarlyStopping(A, True)(x, 2000)
+    expected = np.stack([nnls(A.values, row.astype(float))[0] for row in x])
+    assert (expected == 0).any()
+    condition = np.linalg.cond(A.values) ** 2
+    np.testing.assert_allclose(y, expected, atol=condition * 2**-23)
+    free = EarlyStopping(A, False)(x, 2000)
+    np.testing.assert_allclose(free, np.linalg.lstsq(A.values, x.T)[0].T, atol=condition * 2**-23)
+
+
+def test_more_iterations_go_on_where_fewer_ended():
+    A, x = random_problem()
+    path = EarlyStopping(A, True)
+    for iterations in (3, 10, 3, 7, 10):
+        np.testing.assert_array_equal(path(x, iterations), EarlyStopping(A, True)(x, iterations))
+    np.testing.assert_array_equal(path(x[:2] + 1, 5), EarlyStopping(A, True)(x[:2] + 1, 5))
+
+
+def test_divergence_is_the_negative_adjoint_of_the_gradient():
+    rng = np.random.default_rng(0)
+    u, p = rng.standard_normal((2, 5, 4, 3)), rng.standard_normal((2, 2, 5, 4, 3))
+    p[:, 0, -1] = p[:, 1, :, -1] = 0
+    assert (gradient(u) * p).sum() == pytest.approx(-(u * divergence(p)).sum(), rel=1e-12)
+    ramp = np.arange(5.0)[None, :, None, None] + 2 * np.arange(4.0)[None, None, :, None]
+    assert lengths(gradient(ramp))[0, 0, 0, 0, 0] == pytest.approx(5**0.5)
+
+
+@BOTH
+@pytest.mark.parametrize("pixels", [(6, 5), (4, 4, 2)])
+def test_total_variation_has_no_duality_gap(small, kind, pixels):
+    """Feasible dual points bound the minimum from below.
+
+    From q = A y − x and |p| ≤ λ, with Aᵀq = div p where images may be negative: −½‖q‖² − ⟨q, x⟩ ≤ min. Here y is the
+    free minimiser, so that q is nearly feasible, and p is found by projected gradients on ‖Aᵀq − div p‖².
+    """
+    A, x = random_problem(pixels)
+    lam = 2.0
+    y = TotalVariation(A, False, 1.0, 4000, 1e-7)(x, lam).astype(float)
+    images = y.reshape(-1, *A.domain)
+    q = A(images) - x
+    shape = A.domain if len(A.domain) == 3 else (*A.domain, 1)
+    right = A.T(q).reshape(-1, *shape)
+    p = before = gradient(right) * 0
+    t = 1.0
+    for _ in range(4000):
+        t, last = (1 + (1 + 4 * t * t) ** 0.5) / 2, t
+        ahead = p + (last - 1) / t * (p - before)
+        before, p = p, ahead + gradient(divergence(ahead) - right) / 8
+        p = p / (lengths(p) / lam).clip(min=1)
+    assert abs(divergence(p) - right).max() < 2e-3 * abs(right).max()
+    below = -0.5 * (q**2).sum(1) - (q * x).sum(1)
+    np.testing.assert_allclose(objective(A, x, lam, y), below, rtol=1e-3)
+
+
+@BOTH
+@pytest.mark.parametrize("nonnegative", [True, False])
+def test_no_image_nearby_is_better(small, kind, nonnegative):
+    """The problem is convex, so a minimum among neighbours is the minimum."""
+    A, x = random_problem()
+    y = TotalVariation(A, nonnegative, 1.0, 4000, 1e-7)(x, 2.0).astype(float)
+    least = objective(A, x, 2.0, y)
+    rng = np.random.default_rng(1)
+    for size in (1e-3, 1e-2, 0.1):
+        for _ in range(50):
+            other = y + size * rng.standard_normal(y.shape)
+            other = other.clip(min=0) if nonnegative else other
+            assert (objective(A, x, 2.0, other) > least - 1e-6 * least).all()
+
+
+@BOTH
+def test_a_weak_total_variation_is_least_squares_and_a_strong_one_a_constant(small, kind):
+    A, x = random_problem()
+    weak, strong = (TotalVariation(A, True, 1.0, 5000, 1e-7)(x, lam) for lam in (1e-4, 1e4))
+    np.testing.assert_allclose(weak, EarlyStopping(A, True)(x, 2000), atol=1e-3)
+    ones = A.values.sum(1)
+    expected = (x @ ones / (ones @ ones)).clip(min=0)
+    np.testing.assert_allclose(strong, np.repeat(expected[:, None], 30, 1), atol=1e-3)
+
+
+@BOTH
+def test_an_image_does_not_depend_on_its_batch(small, kind):
+    """Neither on images that take more iterations, nor on how many are solved together."""
+    A, x = random_problem(n=4)
+    x[1] *= 100
+    for solver, strength in (
+        (TotalVariation(A, True, 1.0, 1000, 1e-3), 2.0),
+        (EarlyStopping(A, True), 50),
+    ):
+        together = solver(x, strength)
+        for i in range(4):
+            alone = solver(x[i : i + 1], strength)[0]
+            np.testing.assert_allclose(alone, together[i], atol=1e-5 * abs(x[i]).max())
+    assert EarlyStopping(A, True)(x[:0], 3).shape == (0, 30)
+
+
+@BOTH
+def test_torch_and_numpy_agree(small, kind):
+    torch = pytest.importorskip("torch")
+    A, x = random_problem()
+    for solver, strength in (
+        (lambda: TotalVariation(A, True, 1.0, 300, 1e-3), 2.0),
+        (lambda: EarlyStopping(A, True), 50),
+    ):
+        found = solver()(torch.as_tensor(x), strength)
+        assert found.dtype == torch.float32
+        np.testing.assert_allclose(found, solver()(x, strength), atol=1e-4)
+
+
+def test_total_variation_recovers_ellipses_from_few_views():
+    """From 14 views without noise; least squares and FBP do not."""
+    geometry = FanBeam(24, 14, 24)
+    A = Projector(geometry, "exact")
+    image = rasterise([Ellipse(0.8, (-0.2, 0.1), (0.4, 0.25), 0.4), Ellipse(0.5, (0.3, -0.2), (0.2, 0.3), 1.0)], 24)
+    x = A(image[None]).reshape(1, -1).astype(np.float32)
+    error = {}
+    tv = TotalVariation(A, True, 1.0, 2000, 1e-4)
+    tv.term.prepare(x)
+    error["tv"] = tv(x, 1e-7 * tv.term.L)
+    error["nnls"] = EarlyStopping(A, True)(x, 400)
+    error["fbp"] = fbp(geometry)(x.reshape(1, *A.range))
+    error = {name: ((y.reshape(24, 24) - image) ** 2).mean() ** 0.5 for name, y in error.items()}
+    assert error["tv"] < 1e-3
+    assert min(error["nnls"], error["fbp"]) > 10 * error["tv"]
+
+
+@pytest.mark.parametrize("photons", [None, 1e4, 300.0])
+def test_the_default_strengths_reach_beyond_the_best_one(photons, tmp_path):
+    """Of doses from none to many photons the best λ is not the first or the last."""
+    from koct import cells
+    from koct.problems import pools
+    from koct.spec import Cell
+
+    problem = registry.problem("parallelbeam")(H=12, V=10, B=12, photons=photons)
+    pools.make(problem, 1, Sizes(train=1, val=4, test=1), tmp_path / "pool.npy")
+    data = cells.Data(Cell("S", problem, registry.architecture("tv")(), 0, 1, ()), {"pool": str(tmp_path / "pool.npy")})
+    about, _ = cells.fit(data)
+    strengths = data.cell.arch.strengths(data)
+    assert strengths[0] < about["lam"] < strengths[-1]
