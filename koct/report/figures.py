@@ -23,6 +23,7 @@ from koct.stamps import Stamp, again, made_from
 FORMATS = (".pdf", ".png", ".svg")
 MOST_SWEEPS = 100
 REACH = 30  # how many times below the curves an axis goes for a line
+LINE = 8.5  # points that words about one take
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -229,22 +230,24 @@ def draw_baselines(axes, rows, names):
     The axes have the same limits. A line far below all of their curves is told in words at the lower edge.
     """
     low, high = next(iter(axes.values())).get_ylim()
-    rows = [row for row in rows if row["sweep"] in axes]
-    near = [row["error_mean"] for row in rows if row["error_mean"] > low / REACH]
+    by_sweep = {name: [row for row in rows if row["sweep"] == name] for name in axes}
+    near = [row["error_mean"] for group in by_sweep.values() for row in group if row["error_mean"] > low / REACH]
     low, high = min([low, *(error / 1.3 for error in near)]), max([high, *(error * 1.3 for error in near)])
-    far = dict.fromkeys(axes, 0)
-    for axis in axes.values():
-        axis.set_ylim(low, high)
-    for row in rows:
-        axis, label, style = axes[row["sweep"]], names.arch(row["arch"]), names.line(row["arch"])
-        if row["error_mean"] > low:
-            axis.axhline(row["error_mean"], label=label, **style)
-        else:
-            axis.plot([], [], label=label, **style)
-            said = f"$\\downarrow$ {label} {_power(row['error_mean'])}"
-            place = (3, 2 + 8 * far[row["sweep"]])
-            axis.annotate(said, (0, 0), place, xycoords="axes fraction", textcoords="offset points", fontsize=6.5)
-            far[row["sweep"]] += 1
+    far = {name: [row for row in group if row["error_mean"] <= low] for name, group in by_sweep.items()}
+    most = max(map(len, far.values()))
+    for name, axis in axes.items():
+        room = LINE * most / (axis.get_window_extent().height / axis.figure.dpi * 72)  # share of the panel for words
+        axis.set_ylim(low * (low / high) ** (room / (1 - room)), high)
+        for row in by_sweep[name]:
+            style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
+            if row in far[name]:
+                axis.plot([], [], **style)
+            else:
+                axis.axhline(row["error_mean"], **style)
+        for i, row in enumerate(far[name]):
+            words = f"$\\downarrow$ {names.arch(row['arch'])} {_power(row['error_mean'])}"
+            place = {"xy": (0, 0), "xytext": (3, 2 + LINE * i), "xycoords": "axes fraction"}
+            axis.annotate(words, textcoords="offset points", fontsize=6.5, **place)
 
 
 def _power(value):
