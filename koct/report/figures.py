@@ -22,7 +22,7 @@ from koct.stamps import Stamp, again, made_from
 
 FORMATS = (".pdf", ".png", ".svg")
 MOST_SWEEPS = 100
-REACH = 30  # how many times below the curves an axis goes for a line
+REACH = 10  # how many times below the curves an axis goes for a line
 LINE = 8.5  # points that words about one take
 STYLE = {
     "font.size": 8,
