@@ -233,21 +233,19 @@ def draw_baselines(axes, rows, names):
     by_sweep = {name: [row for row in rows if row["sweep"] == name] for name in axes}
     near = [row["error_mean"] for group in by_sweep.values() for row in group if row["error_mean"] > low / REACH]
     low, high = min([low, *(error / 1.3 for error in near)]), max([high, *(error * 1.3 for error in near)])
-    far = {name: [row for row in group if row["error_mean"] <= low] for name, group in by_sweep.items()}
-    most = max(map(len, far.values()))
+    most = max(sum(row["error_mean"] <= low for row in group) for group in by_sweep.values())
     for name, axis in axes.items():
         room = LINE * most / (axis.get_window_extent().height / axis.figure.dpi * 72)  # share of the panel for words
-        axis.set_ylim(low * (low / high) ** (room / (1 - room)), high)
+        end = low * (low / high) ** (room / (1 - room))
+        axis.set_ylim(end, high)
         for row in by_sweep[name]:
             style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
-            if row in far[name]:
-                axis.plot([], [], **style)
-            else:
-                axis.axhline(row["error_mean"], **style)
-        for i, row in enumerate(far[name]):
+            axis.axhline(row["error_mean"], **style) if row["error_mean"] > end else axis.plot([], [], **style)
+        for i, row in enumerate(row for row in by_sweep[name] if row["error_mean"] <= end):
             words = f"$\\downarrow$ {names.arch(row['arch'])} {_power(row['error_mean'])}"
-            place = {"xy": (0, 0), "xytext": (3, 2 + LINE * i), "xycoords": "axes fraction"}
-            axis.annotate(words, textcoords="offset points", fontsize=6.5, **place)
+            place = {"xy": (0, 0), "xytext": (3, 3 + LINE * i), "xycoords": "axes fraction"}
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
+            axis.annotate(words, textcoords="offset points", fontsize=6.5, bbox=box, **place)
 
 
 def _power(value):
