@@ -22,7 +22,8 @@ from koct.stamps import Stamp, again, made_from
 
 FORMATS = (".pdf", ".png", ".svg")
 MOST_SWEEPS = 100
-REACH = 30  # how many times below the curves an axis goes for a line
+REACH = 10  # how many times below the curves an axis goes for a line
+LINE = 8.5  # points that words about one take
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -229,22 +230,22 @@ def draw_baselines(axes, rows, names):
     The axes have the same limits. A line far below all of their curves is told in words at the lower edge.
     """
     low, high = next(iter(axes.values())).get_ylim()
-    rows = [row for row in rows if row["sweep"] in axes]
-    near = [row["error_mean"] for row in rows if row["error_mean"] > low / REACH]
+    by_sweep = {name: [row for row in rows if row["sweep"] == name] for name in axes}
+    near = [row["error_mean"] for group in by_sweep.values() for row in group if row["error_mean"] > low / REACH]
     low, high = min([low, *(error / 1.3 for error in near)]), max([high, *(error * 1.3 for error in near)])
-    far = dict.fromkeys(axes, 0)
-    for axis in axes.values():
-        axis.set_ylim(low, high)
-    for row in rows:
-        axis, label, style = axes[row["sweep"]], names.arch(row["arch"]), names.line(row["arch"])
-        if row["error_mean"] > low:
-            axis.axhline(row["error_mean"], label=label, **style)
-        else:
-            axis.plot([], [], label=label, **style)
-            said = f"$\\downarrow$ {label} {_power(row['error_mean'])}"
-            place = (3, 2 + 8 * far[row["sweep"]])
-            axis.annotate(said, (0, 0), place, xycoords="axes fraction", textcoords="offset points", fontsize=6.5)
-            far[row["sweep"]] += 1
+    most = max(sum(row["error_mean"] <= low for row in group) for group in by_sweep.values())
+    for name, axis in axes.items():
+        room = LINE * most / (axis.get_window_extent().height / axis.figure.dpi * 72)  # share of the panel for words
+        end = low * (low / high) ** (room / (1 - room))
+        axis.set_ylim(end, high)
+        for row in by_sweep[name]:
+            style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
+            axis.axhline(row["error_mean"], **style) if row["error_mean"] > end else axis.plot([], [], **style)
+        for i, row in enumerate(row for row in by_sweep[name] if row["error_mean"] <= end):
+            words = f"$\\downarrow$ {names.arch(row['arch'])} {_power(row['error_mean'])}"
+            place = {"xy": (0, 0), "xytext": (3, 3 + LINE * i), "xycoords": "axes fraction"}
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
+            axis.annotate(words, textcoords="offset points", fontsize=6.5, bbox=box, **place)
 
 
 def _power(value):

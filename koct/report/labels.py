@@ -7,7 +7,7 @@ from koct.errors import KoctError
 
 PALETTE = ("#0b6e4f", "#c8553d", "#5b4b8a", "#d79b00", "#2f6db3", "#8a5a44")
 MARKERS = ("o", "s", "^", "D", "v", "P")
-LINES = (":", "-.", (0, (6, 2)), (0, (1, 3)), (0, (8, 2, 1, 2, 1, 2)))  # of what needs no sample
+LINES = (":", "-.", (0, (6, 2)), (0, (8, 2, 1, 2, 1, 2)), (0, (1, 3)))  # of what needs no sample
 GREY = "0.35"
 
 
