@@ -16,6 +16,7 @@ drawing both together tells.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -39,17 +40,24 @@ def resample(seeds: int, images: int, groups: ArrayLike | None = None, draws: in
 
     `groups` has shape (images,).
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 0])
     normal = rng.standard_normal((draws, seeds))
     spread = np.sqrt(rng.chisquare(max(seeds - 1, 1), (draws, 1)) / max(seeds - 1, 1))
     normal -= normal.mean(axis=1, keepdims=True)
     of_seeds = 1 / seeds + normal / (spread * np.sqrt(seeds * max(seeds - 1, 1)))
-    _, member = np.unique(np.arange(images) if groups is None else np.asarray(groups), return_inverse=True)
-    count = int(member.max()) + 1
-    chosen = rng.integers(0, count, (draws, count)) + count * np.arange(draws)[:, None]
-    times = np.bincount(chosen.ravel(), minlength=draws * count).reshape(draws, count)
-    of_images = (times if groups is None else times[:, member]).astype(float)
+    if groups is None:
+        return Weights(of_seeds, _with_replacement(images, draws, seed))
+    _, member = np.unique(np.asarray(groups), return_inverse=True)
+    of_images = _with_replacement(int(member.max()) + 1, draws, seed)[:, member]
     return Weights(of_seeds, of_images / of_images.sum(axis=1, keepdims=True))
+
+
+@lru_cache(maxsize=2)  # the networks of a sweep are tested on the same images
+def _with_replacement(count: int, draws: int, seed: int) -> Floats:
+    """How often each of `count` things is drawn, over `count`: (draws, count)."""
+    chosen = np.random.default_rng([seed, 1]).integers(0, count, (draws, count))
+    chosen += count * np.arange(draws)[:, None]
+    return np.bincount(chosen.ravel(), minlength=draws * count).reshape(draws, count) / count
 
 
 def means(errors: Floats, weights: Weights) -> tuple[Floats, Floats, Floats]:
