@@ -253,7 +253,7 @@ def test_the_figure_shows_what_the_networks_of_the_first_seed_make_of_them(small
     pool, image, sheet = drawn
     x, y = pool.x("test", 2), pool.y("test", 2)
     g = FanBeam(32, 20, 32)
-    fbp = Backprojector(g) @ RampFilter(20, 32)
+    fbp = Backprojector(g) @ RampFilter(20, 32, g.width)
     for j, N in enumerate((4, 16, 64)):
         w = read_record(small_fanbeam.path(f"results/fits/F32-exact/ko/N{N}_seed1.npy"))[0]["w"]
         lam = json.loads(small_fanbeam.path(f"results/cells/F32-exact/fc/N{N}_seed1.json").read_text())["lam"]
