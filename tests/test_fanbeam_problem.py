@@ -19,8 +19,7 @@ from koct.errors import KoctError
 from koct.files import record_writer
 from koct.networks.known import Known
 from koct.operators.chain import product
-from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp, printed_weights
-from koct.operators.filters import RampFilter
+from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.phantoms import Ellipse, rasterise
@@ -100,64 +99,6 @@ def test_fbp_of_an_analytic_phantom():
     np.testing.assert_array_equal(chain(exact)(sinogram), fbp(geometry)(sinogram))
     image = chain(printed)(sinogram) * 1.5  # its ramp is in cycles per bin
     assert 25 < psnr(image) < 31  # and circular
-
-
-def test_the_known_chain_reconstructs():
-    """Without any training, on the test phantoms: the exact chain has a ninth of the error of the printed one."""
-    error = {}
-    for name in ("exact", "printed"):
-        problem = FanBeamProblem(H=64, V=40, B=64, rays="exact", known=name)
-        *_, (_, x, stored) = problem.pairs(1, Sizes(train=1, val=1, test=20))
-        y, image = problem.decode(stored), chain(problem)(x).clip(min=0)
-        error[name] = np.mean(np.sqrt(((image - y) ** 2).mean((1, 2))) / y.max((1, 2))) ** 2
-    assert error["exact"] < 1.4e-3
-    assert error["printed"] > 9e-3
-
-
-def test_the_printed_chain_is_that_of_the_paper():
-    """Bit for bit: the circular ramp without a scale behind Parker's weights at the angles of the views."""
-    problem = FanBeamProblem(H=32, V=20, B=32, rays="printed", known="printed")
-    g, (weights, ramp, back) = problem.geometry(), [layer.operator for layer in problem.layers({})]
-    np.testing.assert_array_equal(weights.weights, printed_weights(g))
-    np.testing.assert_array_equal(ramp.view_matrix, RampFilter(20, 32).view_matrix)
-    assert isinstance(back, Backprojector)
-    beta, gamma = np.linspace(0, math.pi, 20)[:, None], np.arctan2(g.bins, 1500.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rising = np.where(beta < -2 * gamma, np.sin(math.pi / 4 * beta / -gamma) ** 2, 1)
-        falling = np.where(beta > math.pi - 2 * gamma, np.sin(math.pi / 4 * (math.pi - beta) / gamma) ** 2, 1)
-    np.testing.assert_allclose(weights.weights, rising * falling * g.cosines, rtol=1e-12, atol=1e-15)
-
-
-@pytest.mark.parametrize("known", ["exact", "printed"])
-def test_inverses_are_exact_fbp_by_their_window(known):
-    """Whatever the chain of the networks is: a disc keeps its value, and noise falls with the cutoff."""
-    problem = FanBeamProblem(H=64, V=40, B=64, rays="exact", known=known)
-    g, disc = problem.geometry(), Ellipse(1.0, (0.1, 0.0), (0.5, 0.5), 0.0)
-    inside = rasterise([Ellipse(1.0, disc.centre, (0.35, 0.35), 0.0)], 64) > 0
-    noise, spread = np.random.default_rng(0).standard_normal((40, 64)), []
-    inverses = problem.inverses({})
-    np.testing.assert_array_equal(inverses[None](noise), fbp(g)(noise))
-    for inverse in inverses.values():
-        assert inverse(chords(g, disc))[inside].mean() == pytest.approx(1, abs=0.01)
-        spread.append(inverse(noise).std())
-    assert spread == sorted(spread, reverse=True)
-    assert spread[-1] < 0.3 * spread[0]
-    assert list(inverses) == [None, 1.0, 0.8, 0.6, 0.45, 0.3]
-
-
-def test_weights_of_a_ray_and_its_opposite_add_up():
-    """Parker: the two measurements of one line have weights that sum to one."""
-    geometry = FanBeam(64, 4000, 64)
-    parker = printed_weights(geometry) / (1500 / np.hypot(1500, geometry.bins))
-    gamma = np.arctan2(geometry.bins, 1500.0)
-    step = math.pi / 3999
-    for b in range(12):  # γ < 0: at β + π + 2γ the bin −γ sees the same line from its other end
-        for v in range(0, 4000, 7):
-            w = (v * step + math.pi + 2 * gamma[b]) / step
-            if w < 3999:
-                low, opposite = int(w), 63 - b
-                other = parker[low, opposite] + (w - low) * (parker[low + 1, opposite] - parker[low, opposite])
-                assert parker[v, b] + other == pytest.approx(1, abs=2e-3)
 
 
 class Plain(FanBeamProblem):

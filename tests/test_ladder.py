@@ -9,7 +9,7 @@ from conftest import Pairs
 from test_networks import stacked_ridge
 
 from koct import cells, cli, registry
-from koct.contracts import Architecture, Layer, Sizes
+from koct.contracts import Architecture, Sizes
 from koct.errors import KoctError
 from koct.files import read_json, read_record
 from koct.networks import linear, pixelwise
@@ -17,8 +17,6 @@ from koct.networks.bilinear import Alternation, Joint
 from koct.networks.filtering import FilterDesign, Filtered, Moments, fourier_basis, tied
 from koct.operators.chain import product
 from koct.operators.fanbeam import Backprojector
-from koct.operators.filters import RampFilter
-from koct.operators.normal import backprojection_normal
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate
@@ -157,16 +155,6 @@ def test_the_normal_matrix_of_moments_is_that_of_the_design(data, per_view):
     expected = (R.T @ R) * (data.x.T @ data.x)
     np.testing.assert_allclose(weights, expected, atol=1e-12 * abs(expected).max())
     np.testing.assert_allclose(right, ((data.y @ R) * data.x).sum(0), rtol=1e-8)
-
-
-@pytest.mark.parametrize("options", [{}, {"width": 0.7}, {"width": 0.7, "cutoff": 0.4}], ids=str)
-def test_the_known_filter_is_divided_out_of_the_normal_matrix(options):
-    """Also where it removes what the backprojection does not: the mean, or high frequencies."""
-    back, ramp = Backprojector(FANBEAM.geometry()), RampFilter(6, 8, **options)
-    known = Filtered([Layer("ramp filter", ramp), Layer("backprojection", back)], nonnegative=False)
-    np.testing.assert_allclose(known.view_matrix(known.spectrum), ramp.view_matrix, atol=1e-14)
-    A = back.matrix()
-    np.testing.assert_allclose(known.normal(backprojection_normal(back, ramp)), A.T @ A, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -275,7 +275,7 @@ def test_the_figure_shows_what_the_networks_of_the_first_seed_make_of_them(small
     pool, image, sheet = drawn
     x, y = pool.x("test", 2), pool.y("test", 2)
     g = FanBeam(32, 20, 32)
-    fbp = Backprojector(g) @ RampFilter(20, 32)
+    fbp = Backprojector(g) @ RampFilter(20, 32, g.width)
     untrained = (fbp @ Diagonal(analytic_weights(g)))(x.reshape(-1, 20, 32))
     for k in range(2):
         shown = picture(image, sheet, sheet.free_x(0), sheet.y(k, 0))

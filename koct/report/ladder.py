@@ -121,9 +121,11 @@ def _panel(axis, names, rows):
         size = 1 - 0.5 * i / len(archs)  # a curve that lies on another leaves some of it to be seen
         look = {"color": colour, "marker": names.marker(arch), "markersize": 5.2 * size, "linewidth": 2 * size}
         axis.plot(N, [row["error_mean"] for row in points], linestyle=_style(points), **look)
+        low = min(row["error_mean"] for row in rows) / 3  # few seeds leave intervals that reach down to zero
         for row in points:
-            if row["mean_low"] is not None and row["mean_low"] > 0:
-                axis.plot([row["N"]] * 2, [row["mean_low"], row["mean_high"]], color=colour, linewidth=0.7, zorder=1.9)
+            if row["mean_low"] is not None:
+                ends = [max(row["mean_low"], low), row["mean_high"]]
+                axis.plot([row["N"]] * 2, ends, color=colour, linewidth=0.7, zorder=1.9)
     for row in rows:
         if row["best"]:
             axis.plot(row["N"], row["error_mean"], **RING)
