@@ -130,7 +130,7 @@ def test_the_validation_pairs_choose(arch, tmp_path):
     cell = cell_of("deblur", arch)._replace(problem=problem_of("deblur", noise=0.1))
     data = cells.Data(cell, files_of(cell.problem, tmp_path))
     about, network = cells.fit(data)
-    strengths = cell.arch.strengths(data)
+    strengths = cell.arch.strengths(data, cell.arch.solver(data))
     assert about["lam"] == network.strength
     weakest = max(strengths) if arch == "nnls" else min(strengths)
     assert about["lam"] != weakest

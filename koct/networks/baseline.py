@@ -22,16 +22,16 @@ class BaselineArchitecture(Architecture, ABC):
         return frozenset({"layers"})
 
     @abstractmethod
-    def strengths(self, data: Training) -> Sequence[float | None]:
-        """The strengths of smoothing among which the validation pairs choose; None is without."""
-
-    @abstractmethod
     def solver(self, data: Training) -> Solver:
         """Return a function from flat measurements (n, size) and a strength to flat images (n, size)."""
 
+    @abstractmethod
+    def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
+        """Return the strengths of smoothing among which the validation pairs choose; None is without."""
+
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         solver = self.solver(data)
-        for strength in self.strengths(data):
+        for strength in self.strengths(data, solver):
             yield strength, Baseline(solver, strength)
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:

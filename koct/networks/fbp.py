@@ -18,7 +18,7 @@ class FBP(BaselineArchitecture):
     def check(self, problem: Problem) -> Iterable[str]:
         return check_layers(self, problem)
 
-    def strengths(self, data: Training) -> Sequence[float | None]:
+    def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
         return list(data.inverses)
 
     def solver(self, data: Training) -> Solver:

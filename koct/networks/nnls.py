@@ -26,7 +26,7 @@ class NNLS(BaselineArchitecture):
     def check(self, problem: Problem) -> Iterable[str]:
         return check_forward(self, problem)
 
-    def strengths(self, data: Training) -> Sequence[float | None]:
+    def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
         return sorted(self.iterations)
 
     def solver(self, data: Training) -> Solver:

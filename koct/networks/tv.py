@@ -6,13 +6,13 @@ The validation pairs choose λ.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from koct.contracts import Cost, Problem, Training, Workload, option
 from koct.networks.baseline import BaselineArchitecture, Solver, check_forward, cost_of_solver
 
-SHARES = tuple(
-    10 ** (k / 2) for k in range(-15, 1)
-)  # of ‖A‖² times the size of the values of images: the default for λ
+WEAKEST, STRONGEST = -8, 2  # powers of ten between which λ is searched, as shares of ‖A‖² times the values of images
+FEW = 8  # validation images that are enough to find the power of ten
 
 
 class TV(BaselineArchitecture):
@@ -21,8 +21,8 @@ class TV(BaselineArchitecture):
     marker = "3"
 
     lambdas: tuple[float, ...] | None = option(
-        "strengths λ of the total variation to try; by default sixteen from 10^-7.5 to 1 times ‖A‖² times the mean "
-        "over the validation images of their largest value",
+        "strengths λ of the total variation to try; by default five, half a power of ten apart, around the best power "
+        "of ten for some validation images",
         default=None,
         items=1,
         above=0,
@@ -40,23 +40,32 @@ class TV(BaselineArchitecture):
                 f"(height, width) or (height, width, channels); remove {self.name} from archs"
             )
 
-    def strengths(self, data: Training) -> Sequence[float | None]:
-        return self.lambdas or self._default(data)
-
-    def _default(self, data: Training) -> list[float]:
-        from koct.networks.variational import LeastSquares
-
-        term = LeastSquares(data.forward)
-        term.prepare(data.device.put(data.read("x", "val", 1)))
-        return [float(f"{share * term.L * scale(data):.3g}") for share in SHARES]
-
     def solver(self, data: Training) -> Solver:
         from koct.networks.variational import TotalVariation
 
         return TotalVariation(data.forward, data.nonnegative_images, scale(data), self.iterations, self.tolerance)
 
+    def strengths(self, data: Training, solver: Any) -> Sequence[float | None]:
+        if self.lambdas:
+            return self.lambdas
+        from koct.arrays import to_numpy
+
+        x, y = data.device.put(data.read("x", "val")[:FEW]), data.read("y", "val")[:FEW]
+        unit = solver.squared_norm(x) * solver.scale
+
+        def error(power: int) -> float:
+            return float(((to_numpy(solver(x, unit * 10.0**power)) - y) ** 2).mean())
+
+        errors = {power: error(power) for power in (-5, -4, -3)}
+        while True:
+            best = min(errors, key=errors.__getitem__)
+            beside = best - 1 if best == min(errors) else best + 1
+            if beside in errors or not WEAKEST <= beside <= STRONGEST:
+                return [float(f"{unit * 10 ** (best + half / 2):.3g}") for half in range(-2, 3)]
+            errors[beside] = error(beside)
+
     def cost(self, work: Workload) -> Cost:
-        return cost_of_solver(work, self.iterations, len(self.lambdas or SHARES))
+        return cost_of_solver(work, self.iterations, len(self.lambdas or range(7)))
 
 
 def scale(data: Training) -> float:

@@ -16,7 +16,7 @@ class Untrained(BaselineArchitecture):
     def check(self, problem: Problem) -> Iterable[str]:
         return check_layers(self, problem)
 
-    def strengths(self, data: Training) -> Sequence[float | None]:
+    def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
         return [None]
 
     def solver(self, data: Training) -> Solver:

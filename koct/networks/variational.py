@@ -186,6 +186,11 @@ class TotalVariation:
         self.shape = A.domain if len(A.domain) == 3 else (*A.domain, 1)
         self.norm = 0.0
 
+    def squared_norm(self, x: Array) -> float:
+        """Return ‖A‖², to a percent or so, computed on the device of the measurements x."""
+        self.term.prepare(x)
+        return self.term.L
+
     def __call__(self, x: Array, lam: float) -> Array:
         return in_blocks(lambda part: self._solve(single(part), lam), x, self.term.A.shape[1])
 
