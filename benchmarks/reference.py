@@ -29,7 +29,7 @@ KEPT += ["table_crossings.tex"]
 KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
 KEPT += ["table_calibration_wide.tex", "table_norms.tex", "fig_heldout.pdf", "fig_factors.pdf"]
 KEPT += ["claims.parquet", "claims.md", "claims.tex", "claims.html"]
-KEPT += ["planner.html", "images.parquet"]
+KEPT += ["planner.html"]
 FIGURES = [
     "fig_recons_H128.png",
     "fig_recons_H256.png",
