@@ -11,6 +11,7 @@ from koct.workflow.config import build
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 LARGE = {**CONFIG["sweeps"]["H8"], "H": 64, "V": 80, "B": 64, "N": [4, 8], "seeds": [1]}  # for the CPU alone
+LARGE["archs"] = ["ko", "fc"]
 FANBEAM = {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1]}
 SWEEPS = {"H64": LARGE, "F32": FANBEAM}
 MEAN = '''"""The mean image of the training set, whatever is measured; it does not say what it costs."""

@@ -18,6 +18,7 @@ pytest.importorskip("torch", reason="torch is not installed: the example's CNN n
 AGGREGATES = {"collect": 1, "calibrate": 1, "budget": 1, "figure_recons": 1, "figure_sweeps": 1}
 AGGREGATES |= {"table_calibration": 1, "table_scaling": 1, "table_budget": 1, "table_theory": 1}
 AGGREGATES |= {"planner": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # of three networks
+AGGREGATES |= {"crossings": 1, "table_crossings": 1}
 AGGREGATES |= {"previews": 1, "html_tables": 1, "crate": 1, "table_calibration_wide": 1, "figure_factors": 1}
 PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
 

@@ -72,8 +72,6 @@ class CTProblem(Problem, ABC):
     )
     known: Literal["exact", "printed"] = option(KNOWN, default="exact", pairs=False)
 
-    same_held_out = True
-
     @property
     @abstractmethod
     def analytic(self) -> bool:

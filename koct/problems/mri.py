@@ -23,8 +23,6 @@ TAPS = 144  # points of the grid that a sample is interpolated from
 
 
 class MRI(Problem):
-    same_held_out = True
-
     complex_samples = True
     same_held_out = True
 
