@@ -122,7 +122,7 @@ class KO(Architecture):
         pairs, size = work.N * (work.x_size + work.y_size), work.x_size
         if self.ridge:
             operations = work.lambdas * size**3 / 3 + 2 * work.N * size**2
-            return Cost(operations, 6 * pairs + 8 * work.N * size + 24 * size**2, 4 * pairs + 24 * size**2)
+            return Cost(operations, 6 * pairs + 8 * work.N * size + 24 * size**2, 4 * pairs + 32 * size**2)
         steps = (self.iterations or 0) * (self.batch or 0)
         return Cost(steps * work.layers.operations, 6 * pairs, 4 * pairs)
 
