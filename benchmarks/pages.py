@@ -5,7 +5,6 @@ python benchmarks/pages.py --check    # says which are out of date, and fails if
 """
 
 import argparse
-import json
 import re
 import sys
 from functools import cache
@@ -123,22 +122,6 @@ def dose():
         yield f"| {' | '.join(cells)} |"
 
 
-def pairs():
-    """The pairs of networks of which one contains the other, at the smallest and the largest N."""
-    sweeps = json.loads((REFERENCE / "ladder/ladder.json").read_text(encoding="utf-8"))["sweeps"]
-    yield "| sweep | N | contained | contains it | error, contained | contains it | ratio (90 %) | verdict |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for sweep, of in sweeps.items():
-        for pair in of["pairs"]:
-            points = pair["N"]
-            for point in (points[0], points[-1]):
-                yield (
-                    f"| `{sweep}` | {point['N']:,} | `{pair['contained']}` | `{pair['container']}` | "
-                    f"{digits(point['contained'] * 1e4)} | {digits(point['container'] * 1e4)} | "
-                    f"{point['ratio']:.3f} ({point['low']:.3f} to {point['high']:.3f}) | **{point['verdict']}** |"
-                )
-
-
 def digits(value):
     """Three of them: 9.90, 30.2, 349."""
     return f"{value:#.3g}".removesuffix(".") if value >= 1e-3 else f"{value:.1e}"
@@ -158,9 +141,6 @@ TABLES = {
     "no-sample": no_sample,
     "crossings": lambda: crossings("crossing"),
     "dose": dose,
-    "pairs": pairs,
-    "ladder-128": lambda: grid("ladder", "H128-ladder"),
-    "ladder-256": lambda: grid("ladder", "H256-ladder"),
     "mri": lambda: grid("modalities", "mri"),
     "deblur": lambda: grid("modalities", "deblur"),
 }

@@ -1,4 +1,4 @@
-"""The committed references of the studies `ladder`, `dose` and `modalities`, and what the docs say of them."""
+"""The committed references of the studies `crossing`, `dose` and `modalities`."""
 
 import itertools
 import json
@@ -10,11 +10,12 @@ import yaml
 from conftest import ROOT
 
 from koct.report import conditions
-from koct.risk.crossing import overtaken
+from koct.workflow.config import build
 
 REFERENCE = ROOT / "results/reference"
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-STUDIES = ("ladder", "dose", "modalities")
+STUDIES = ("crossing", "dose", "modalities")
+FREE = ("untrained", "fbp", "nnls", "tv")
 
 
 def table(study, name):
@@ -32,8 +33,7 @@ def test_every_cell_of_the_config_is_there(study):
     cells = table(study, "cells").groupby("sweep", sort=False)
     assert list(cells.groups) == CONFIG["studies"][study]
     for sweep, rows in cells:
-        entry = CONFIG["sweeps"][sweep]
-        expected = set(itertools.product(entry["archs"], entry["N"], entry["seeds"]))
+        expected = {(cell["arch"], cell["N"], cell["seed"]) for cell in build(sweep, CONFIG["sweeps"][sweep]).grid()}
         assert set(zip(rows["arch"], rows["N"], rows["seed"], strict=True)) == expected, sweep
         assert rows[["mse", "rrmse_peak", "rrmse_norm"]].gt(0).all(axis=None)
 
@@ -44,60 +44,34 @@ def test_it_says_what_made_it_and_is_small(study):
     assert about["command"] == f"snakemake --profile profiles/gpu --config study={study}"
     assert re.fullmatch("[0-9a-f]{40}", about["commit"])
     assert "H200" in about["machine"]["gpu"]
-    sizes = {path.name: path.stat().st_size for path in (REFERENCE / study).iterdir()}
-    assert sizes.pop("images.parquet", 0) < 4e6
-    assert sum(size for name, size in sizes.items() if name != "planner.html") < 2e6
+    assert sum(path.stat().st_size for path in (REFERENCE / study).iterdir() if path.name != "planner.html") < 4e6
 
 
-# The ladder
+def test_what_needs_no_sample_is_below_the_networks_without_noise():
+    """With the projector that made the data: the headline of the README."""
+    found = {
+        (sweep, arch): errors for (sweep, arch), errors in curves("").items() if sweep in CONFIG["studies"]["full"]
+    }
+    for sweep, free, arch in itertools.product(CONFIG["studies"]["full"], ("nnls", "tv"), ("ko", "fc")):
+        assert found[sweep, free][0] < found[sweep, arch].min(), (sweep, free, arch)
+    for sweep in CONFIG["studies"]["paper"]:
+        assert found[sweep, "fbp"][0] < found[sweep, "ko"].min()
 
 
-def test_ranks_and_verdicts_follow_from_the_cells(tmp_path):
-    chains = json.loads((REFERENCE / "ladder/ladder.json").read_text())["sweeps"]
-    rows = table("ladder", "ladder").set_index(["sweep", "N", "arch"])
-    means = curves("ladder")
-    for sweep in CONFIG["studies"]["ladder"]:
-        entry = CONFIG["sweeps"][sweep]
-        for N in entry["N"]:
-            order = sorted(entry["archs"], key=lambda arch: means[sweep, arch][N])
-            assert list(rows.loc[(sweep, N)].sort_values("rank").index) == order
-        points = {point["N"]: point for point in chains[sweep]["N"]}
-        assert {N: point["best"] for N, point in points.items()} == {
-            N: min(entry["archs"], key=lambda arch: means[sweep, arch][N]) for N in entry["N"]
-        }
-        for pair in chains[sweep]["pairs"]:
-            for point in pair["N"]:
-                errors = [means[sweep, pair[side]][point["N"]] for side in ("container", "contained")]
-                assert point["ratio"] == pytest.approx(errors[0] / errors[1])
-                assert point["low"] < point["ratio"] < point["high"]
-                won = "won" if point["high"] < 1 else "lost" if point["low"] > 1 else "undecided"
-                assert point["verdict"] == won
+def test_total_variation_is_below_the_networks_of_the_dose_study():
+    found = curves("dose")
+    for sweep, arch in itertools.product(CONFIG["studies"]["dose"], ("ko-ridge", "filters", "fc")):
+        assert found[sweep, "tv"][0] < found[sweep, arch].min()
 
 
-# Dose and arc
-
-
-def crossing(means, sweep, arch):
-    """From which N on FC has the smaller error; None if not within the sweep."""
-    known, dense = means[sweep, arch], means[sweep, "fc"]
-    return overtaken(known.index, known, dense)
-
-
-def test_fewer_photons_and_angles_let_the_dense_network_overtake_earlier():
-    means = curves("dose")
-    doses = [crossing(means, f"dose-{dose}", "ko-ridge") for dose in ("3e2", "1e3", "3e3", "1e4")]
-    found = [N for N in doses if N is not None]
-    assert len(found) >= 3
-    assert found == sorted(found)
-    assert doses == found + [None] * (len(doses) - len(found))
-    assert crossing(means, "arc-90", "ko-ridge") < crossing(means, "arc-120", "ko-ridge")
-
-
-def test_a_network_that_can_smooth_is_not_overtaken_by_noise():
-    means = curves("dose")
-    for sweep in CONFIG["studies"]["dose"]:
-        if sweep.startswith("dose-") or sweep == "no-noise":
-            assert crossing(means, sweep, "filters") is None
+def test_the_projector_moves_the_crossing_and_does_not_cause_it():
+    found = table("crossing", "crossings").set_index(["sweep", "arch", "versus"])
+    printed, exact = (found.loc[(sweep, "fc", "ko")] for sweep in ("H128-crossing", "H128-exact-crossing"))
+    assert 512 < printed["N"] < 2048 < exact["N"] < 16384
+    assert exact["N_low"] < exact["N"] < exact["N_high"]
+    assert 64 < found.loc[("H8-crossing", "fc", "ko")]["N"] < 128
+    right = found.loc[("H128-right-crossing", slice(None), "tv"), :]
+    assert right["N"].isna().all()
 
 
 def test_the_table_of_conditions_follows_from_the_results(tmp_path):
@@ -105,6 +79,3 @@ def test_the_table_of_conditions_follows_from_the_results(tmp_path):
     conditions.table(*files, tmp_path / "table.tex")
     made, kept = (path.read_text() for path in (tmp_path / "table.tex", REFERENCE / "dose/table_conditions.tex"))
     assert made.partition(r"\end{table}")[0] == kept.partition(r"\end{table}")[0]
-
-
-# Modalities

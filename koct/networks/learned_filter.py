@@ -155,7 +155,7 @@ def of_moments(work: Workload) -> Cost:
     size, pairs = work.x_size, work.N * (work.x_size + work.y_size)
     matrices = 8 * 4 * size**2
     operations = (work.N + 18 * work.y_size**0.5 + 40) * size**2 + work.N * work.layers.operations
-    return Cost(operations, 6 * pairs + matrices + 5e8, 4 * pairs + matrices + 5e8)
+    return Cost(operations, 6 * pairs + matrices + 5e8, 4 * pairs + 1.25 * matrices + 5e8)
 
 
 def added(first: Cost, second: Cost) -> Cost:
