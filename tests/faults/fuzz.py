@@ -209,7 +209,10 @@ READERS = {
     "config, all sweeps": Value(whole_config, config.read, share=0.5),
     "spec of a cell": Value(cell, Cell.decode, share=2),
     "table of calibration": File(
-        from_study("calibration.parquet"), beside("t.tex", tables.calibration, None), ".parquet", share=0.5
+        from_study("calibration.parquet"),
+        beside("t.tex", tables.calibration, "curves.parquet", None),
+        ".parquet",
+        share=0.5,
     ),
     "table of outcomes, curves": File(
         from_study("curves.parquet"),
@@ -223,7 +226,9 @@ READERS = {
         ".parquet",
         share=0.5,
     ),
-    "table of budgets": File(from_study("budget.parquet"), beside("t.tex", tables.budget, None), ".parquet", share=0.5),
+    "table of budgets": File(
+        from_study("budget.parquet"), beside("t.tex", tables.budget, "curves.parquet", None), ".parquet", share=0.5
+    ),
     "table of norms": File(from_study("norms.json"), beside("t.tex", tables.structural, None), ".json", strict=True),
     **{
         f"figure, {name}": File(

@@ -34,7 +34,7 @@ CONFIG = {
         "T5": {**TINY_SWEEP, "H": 5, "B": 5, "pool": LONG_POOL, "seeds": [1], "archs": ["ko"]},
     },
 }
-CELLS = 10
+CELLS = 12
 # What may differ between two runs that are both right.
 PROVENANCE = {"fit_seconds", "device", "stamp", "evaluation"}
 PROVENANCE |= {"cost"}  # of the planner page: seconds of fits

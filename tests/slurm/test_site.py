@@ -27,7 +27,7 @@ SITE = Site({}, account="", qos="", reservation="", gpu_type="", memory=True, mo
 
 @pytest.mark.parametrize(
     ("study", "device", "most"),
-    [("paper", "auto", 20), ("paper", "cpu", 20), ("full", "auto", 50), ("full", "cpu", 50)],
+    [("paper", "auto", 20), ("paper", "cpu", 21), ("full", "auto", 50), ("full", "cpu", 63)],
 )
 def test_a_study_is_few_submissions(checkout, study, device, most):
     first, second, *kinds = dry(checkout(), "--config", f"study={study}", f"device={device}")
@@ -40,13 +40,13 @@ def test_a_study_is_few_submissions(checkout, study, device, most):
 
 def test_a_plain_dry_run_says_the_study_and_no_submissions(checkout):
     text = checkout().snakemake("--dry-run").stdout
-    assert "\nStudy surrogate: 3 sweeps, 150 cells, device auto.\n" in text
+    assert "\nStudy surrogate: 3 sweeps, 210 cells, device auto.\n" in text
     assert "submission" not in text
 
 
 def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(checkout):
     def parts(**options):
-        sweep = build("s", {**CONFIG["sweeps"]["H512"], **options})
+        sweep = build("s", {**CONFIG["sweeps"]["H512"], "archs": ["ko", "fc"], **options})
         return sweep, {on_gpu: groups.of_seed(sweep, on_gpu) for on_gpu in (True, False)}
 
     sweep, found = parts()
@@ -82,11 +82,11 @@ def test_the_profile_is_below_the_command_line_and_above_config_yaml(checkout):
     run = small(checkout, CONFIG, gpu_partition='""')
     run.path("other.yaml").write_text("study: ridge\n")
     studies = {
-        "": "Study paper: 5 sweeps, 222 cells, device cpu.",
+        "": "Study paper: 5 sweeps, 290 cells, device cpu.",
         "--configfile other.yaml": "Study ridge: 2 sweeps, 72 cells, device cpu.",
         "--configfile other.yaml --config study=surrogate": "Study surrogate: 3 sweeps, 150 cells, device cpu.",
         "--config study=ridge": "Study ridge: 2 sweeps, 72 cells, device cpu.",
-        "--config device=auto": "Study paper: 5 sweeps, 222 cells, device auto.",
+        "--config device=auto": "Study paper: 5 sweeps, 290 cells, device auto.",
     }
     target = "results/table_fullscale.tex"  # needs nothing: the other jobs of the study need not be planned
     assert {given: dry(run, target, *given.split())[0] for given in studies} == studies
