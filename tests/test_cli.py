@@ -200,7 +200,10 @@ def test_an_input_is_never_overwritten(koct, tmp_path):
     (tmp_path / "x.parquet").write_text("kept")
     (tmp_path / "link").symlink_to("x.parquet")
     for out in ("x.parquet", "./x.parquet", tmp_path / "x.parquet", "link"):
-        refused(koct("table-calibration", "x.parquet", "--out", out), "the command reads this file as calibration")
+        refused(
+            koct("calibrate", "x.parquet", "--spec", "{}", "--curves", out, "--calibration", "y"),
+            "the command reads this file as cells",
+        )
     assert (tmp_path / "x.parquet").read_text() == "kept"
 
 

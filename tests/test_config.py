@@ -28,8 +28,8 @@ BAD = {
     "a number for a list": ({"seeds": 5}, r"sweeps\.H8\.seeds = 5 must be a list"),
     "unknown arch": (
         {"archs": ["ko", "cnn"]},
-        r"sweeps\.H8\.archs\[1\] = 'cnn' must be one of fc, fc-fsdp, filter, filters, ko, ko-filter, "
-        "ko-filter-adagrad, ko-ridge, taps",
+        r"sweeps\.H8\.archs\[1\] = 'cnn' must be one of fbp, fc, fc-fsdp, filter, filters, ko, ko-filter, "
+        "ko-filter-adagrad, ko-ridge, nnls, taps, tv, untrained",
     ),
     "unknown metric": ({"metric": "mae"}, r"sweeps\.H8\.metric = 'mae' must be one of mse"),
     "a score": ({"metric": "psnr"}, r"sweeps\.H8\.metric = 'psnr' is a score, and curves are of errors"),

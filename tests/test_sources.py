@@ -273,9 +273,12 @@ OWN = {module_of(name, kind): name for kind in (Problem, Architecture) for name 
 PAPER = {"koct.report.tables": {"PAIR", "scaling", "_versus", "outcome", "fullscale"}}  # the two networks of the paper
 # An architecture says itself which one's cells it reads, or which one it is a variant of.
 REQUIRED = {("koct.networks.fc_fsdp", "fc"), ("koct.networks.ko_ridge", "ko")}
+REQUIRED |= {("koct.networks.ko_filter", name) for name in ("ko", "ko-ridge", "filter")}  # it contains them
+REQUIRED |= {("koct.networks.ko_filter_adagrad", "ko-filter")}
+FREE = {"untrained", "fbp", "nnls", "tv"}  # words of the field: reports define them, and operators are called so
 # Words that everybody needs: they name an architecture where nothing else is said, and where it is imported.
 COMMON = {"filter", "filters", "taps"}
-LADDER = {"ko-ridge", "ko-filter", *COMMON}
+LADDER = {"untrained", "fbp", "nnls", "tv", "ko-filter-adagrad", "ko-ridge", "ko-filter", *COMMON}
 
 
 def names_in(text):
@@ -298,7 +301,7 @@ def is_common(node, word, name):
 def is_allowed(module, name):
     """In its own file, and in those of operators, which may be called as the problem that uses them."""
     operator = name == "fanbeam" and module.startswith("koct.operators.")
-    return OWN.get(module) == name or (module, name) in REQUIRED or operator
+    return OWN.get(module) == name or (module, name) in REQUIRED or operator or name in FREE
 
 
 def offenders_in_python(module, text):

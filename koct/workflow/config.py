@@ -315,7 +315,7 @@ def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
                 "make the pool larger or remove this N"
             )
     if not sweep.networks:
-        yield f"sweeps.{name}.archs has nothing that is trained on samples; add a network, such as ko or fc"
+        yield f"sweeps.{name}.archs has nothing that is trained on samples; add a network that is"
     if why := metrics.wrong_metric(sweep.metric):
         yield f"sweeps.{name}.metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):

@@ -83,9 +83,9 @@ def test_the_profile_is_below_the_command_line_and_above_config_yaml(checkout):
     run.path("other.yaml").write_text("study: ridge\n")
     studies = {
         "": "Study paper: 5 sweeps, 290 cells, device cpu.",
-        "--configfile other.yaml": "Study ridge: 2 sweeps, 72 cells, device cpu.",
-        "--configfile other.yaml --config study=surrogate": "Study surrogate: 3 sweeps, 150 cells, device cpu.",
-        "--config study=ridge": "Study ridge: 2 sweeps, 72 cells, device cpu.",
+        "--configfile other.yaml": "Study ridge: 2 sweeps, 80 cells, device cpu.",
+        "--configfile other.yaml --config study=surrogate": "Study surrogate: 3 sweeps, 210 cells, device cpu.",
+        "--config study=ridge": "Study ridge: 2 sweeps, 80 cells, device cpu.",
         "--config device=auto": "Study paper: 5 sweeps, 290 cells, device auto.",
     }
     target = "results/table_fullscale.tex"  # needs nothing: the other jobs of the study need not be planned
