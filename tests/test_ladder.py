@@ -305,7 +305,7 @@ def test_a_network_by_adagrad_is_one_of_those_that_learn_a_filter_too():
 
 def test_what_networks_share_is_no_network():
     assert "learned-filter" not in registry.shipped(Architecture)
-    with pytest.raises(KoctError, match="must be one of fc, "):
+    with pytest.raises(KoctError, match="must be one of fbp, fc, "):
         registry.architecture("learned-filter")
     assert set(registry.architecture("ko-ridge").options()) == {"toward"}
     assert registry.architecture("ko-ridge")().solver == "ridge"

@@ -103,7 +103,7 @@ def test_a_dry_run_needs_no_slurm(checkout, tmp_path, monkeypatch):
     text = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=small").stdout
     plan = planned(text)
     assert plan["fit"] == 2
-    assert plan["fit_large"] == plan["evaluate"] == 4
+    assert plan["fit_large"] == plan["evaluate"] == 5  # two networks at two N, and the untrained chain
     assert told(text)[1] == "5 submissions:"
 
 
