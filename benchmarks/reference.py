@@ -95,7 +95,7 @@ def run(study, profile, folder):
             if path.is_file():
                 path.unlink()
         for name in KEPT + FIGURES:
-            if (results / name).exists():
+            if (results / name).exists() and (name != "planner.html" or study == "full"):  # megabytes each
                 shutil.copy(results / name, folder / name)
         about = {
             "command": " ".join(command),
