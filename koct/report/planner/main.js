@@ -232,6 +232,7 @@ async function copy() {
     area.remove();
     $("copy").focus();
   }
+  clearTimeout(speaking); // what is said last is heard
   $("live").textContent = "The table is copied as CSV.";
   $("done").textContent = "Copied.";
 }
@@ -243,6 +244,7 @@ function save() {
   link.download = `planner${shown.sweep.name === null ? "" : `-${shown.sweep.name.replace(/[^\w.-]+/g, "_")}`}.svg`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  clearTimeout(speaking); // what is said last is heard
   $("live").textContent = "The plot is saved as SVG.";
   $("done").textContent = "Saved.";
 }
