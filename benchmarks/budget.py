@@ -8,10 +8,10 @@ import argparse
 import numpy as np
 import pyarrow.parquet as pq
 
-from koct.metrics.curve import CurveMetric
-from koct.risk.budget import Forecast
-from koct.risk.calibration import rate
-from koct.risk.runs import Pilot
+from koct.bound.calibration import rate
+from koct.forecast.budget import Forecast
+from koct.forecast.runs import Pilot
+from koct.metrics.curve_metric import CurveMetric
 
 N = np.array([4, 8, 16, 32, 64, 128])
 TRUE_N = 256  # twice the pilot's largest N; the target is the true error at this N

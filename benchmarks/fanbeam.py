@@ -26,8 +26,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import peers
 
-from koct.arrays import to_numpy
-from koct.device import choose
+from koct.base.arrays import to_numpy
+from koct.base.device import choose
 from koct.networks import gradient
 from koct.networks.known import Known
 from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp

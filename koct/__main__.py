@@ -17,11 +17,11 @@ try:
 
     status = main()
 except KeyboardInterrupt:  # at the imports: `main` hears of any other
-    from koct.failures import ended
+    from koct.base.failures import ended
 
     status = ended(KeyboardInterrupt())
 if os.environ.get("RANK", "0") == "0":  # one of torchrun's processes speaks for all
-    from koct.failures import say_peak_memory
+    from koct.base.failures import say_peak_memory
 
     say_peak_memory()
 os._exit(status)  # every file is closed: nothing is left that the interpreter would have to tear down

@@ -4,13 +4,14 @@ import argparse
 import os
 import sys
 
-from koct import __version__, failures
+from koct import __version__
+from koct.base import failures
 from koct.commands import VERBS
 from koct.errors import KoctError
 
 
 def main(argv=None):
-    """The exit status: 0, 1 where a verb's answer is no, or one of `koct.failures`."""
+    """The exit status: 0, 1 where a verb's answer is no, or one of `koct.base.failures`."""
     failures.show_anything()
     argv = sys.argv[1:] if argv is None else argv
     written = {}
@@ -37,7 +38,7 @@ def _made_before(verb, arguments, written):
     """Whether a job of a cluster has nothing left to do: see koct/workflow/cluster.py."""
     if verb not in CONTINUED or not os.environ.get("KOCT_CONTINUE"):
         return False
-    from koct import stamps
+    from koct.base import stamps
 
     try:
         return all(stamps.check(path).spec == arguments["spec"] for path in written)
@@ -110,7 +111,7 @@ def _check_spec(verb, arguments):
     """Refuse a spec that lacks something, and one whose code is not planned any more."""
     if arguments.get("spec") is None:
         return
-    from koct.spec_keys import told
+    from koct.contracts.spec_keys import told
 
     spec = arguments["spec"] = told(arguments["spec"], "--spec")
     _guard(verb, spec)
@@ -119,7 +120,7 @@ def _check_spec(verb, arguments):
 def _guard(verb, spec):
     """Before a job of the workflow starts, and before it writes: is its code still what was planned?"""
     if spec and "code" in spec:
-        from koct import stamps
+        from koct.base import stamps
         from koct.workflow.planned import Guard
 
         stamps.guard = Guard(verb, spec)

@@ -16,8 +16,9 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, helpers, limits, paths, queue, resources, site, stale, submissions, targets, terminal
-from koct.workflow.config import read_words
+from koct.workflow import cluster, helpers, limits, queue, resources, site, stale, submissions, targets, terminal
+from koct.study import paths
+from koct.config.study_file import read_words
 from koct.workflow.jobs import Jobs
 
 site.complete(config, workflow.config_settings.overwrite_config)

@@ -17,8 +17,8 @@ import yaml
 from hypothesis import settings
 
 from koct import cli
+from koct.base.device import CPU
 from koct.contracts import Training
-from koct.device import CPU
 from tests import warm
 
 settings.register_profile("koct", deadline=None)  # a busy machine is no error

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from koct import registry
-from koct.contracts import Sizes
+from koct.config import study_file as config
+from koct.contracts import Sizes, registry
 from koct.errors import KoctError
-from koct.workflow import config
 
 pydicom = pytest.importorskip("pydicom", reason="pydicom is not installed: pip install 'koct[files]'")
 from pydicom.data import get_testdata_file  # noqa: E402

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from conftest import Pairs
 
-from koct import cells, cli, evaluation, metrics, registry
-from koct.contracts import Layer, Sizes
+from koct import cli, metrics
+from koct.base.files import read_json
+from koct.contracts import Layer, Sizes, registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.files import read_json
 from koct.networks.untrained import Untrained
 from koct.operators.algebra import Diagonal, Matrix
 from koct.problems import pools
-from koct.spec import Cell
+from koct.study import cells, evaluation
 
 SIZES = Sizes(train=1, val=3, test=3)
 PROBLEMS = {

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from koct.risk import bootstrap
-from koct.risk.crossing import overtaken
+from koct.forecast import bootstrap
+from koct.forecast.crossing import overtaken
 
 # (seeds, images) and the standard deviations of seeds, images and their interaction, in logarithms of the error
 SIZES = [(3, 50), (5, 128)]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koct.bound.theorem import Layer, Network, fully_connected, operator_aware, read_network, structural_reference
 from koct.errors import KoctError
-from koct.risk.bound import Layer, Network, fully_connected, operator_aware, read_network, structural_reference
 
 ACTIVATIONS = {"linear": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}
 
@@ -335,7 +335,7 @@ def test_an_unreadable_network_file(tmp_path):
 
 
 def test_the_estimator_imports_no_ct_code_and_no_heavy_packages():
-    code = "import sys, koct.risk.bound; print(*sys.modules)"
+    code = "import sys, koct.bound.theorem; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "koct.risk.bound" in loaded
+    assert "koct.bound.theorem" in loaded
     assert not {"koct.problems", "torch", "matplotlib", "snakemake", "scipy", "yaml"} & set(loaded)

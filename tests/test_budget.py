@@ -20,10 +20,10 @@ from pyarrow import csv
 
 from koct import cli
 from koct.errors import KoctError
-from koct.risk import pilot as reader
-from koct.risk.budget import Forecast
-from koct.risk.pilot import read_pilots
-from koct.risk.runs import Pilot
+from koct.forecast import pilot as reader
+from koct.forecast.budget import Forecast
+from koct.forecast.pilot import read_pilots
+from koct.forecast.runs import Pilot
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import budget as benchmark

@@ -8,12 +8,12 @@ import pytest
 from conftest import ROOT
 
 from koct.cli import main
-from koct.risk.budget import Forecast
-from koct.risk.curve import Curve
-from koct.risk.laws import LAWS
-from koct.risk.runs import Pilot
-from koct.risk.spectral import Spectral
-from koct.risk.theory_law import Theory
+from koct.forecast.budget import Forecast
+from koct.forecast.laws import LAWS
+from koct.forecast.runs import Pilot
+from koct.forecast.theory_law import Theory
+from koct.prediction.curve import Curve
+from koct.prediction.spectral import Spectral
 
 PAIRS, FEATURES, OUTPUTS = 160, 60, 4
 RIDGES = 10.0 ** np.arange(-3, 4)

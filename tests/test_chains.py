@@ -3,11 +3,11 @@
 import pytest
 from test_ladder import FANBEAM, PRINTED, PROBLEMS, SURROGATE, fit, pairs
 
-from koct import norms, registry
-from koct.contracts import Architecture, Problem
+from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
 from koct.networks import chains, pixelwise
 from koct.networks.filtering import split_filter
+from koct.study import norms
 
 
 def counts(H, V, B, known):

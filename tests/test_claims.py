@@ -12,11 +12,13 @@ import pytest
 from conftest import ROOT
 from scipy import stats
 
-from koct import cli, results, stamps
+from koct import cli
+from koct.base import stamps
+from koct.base.stamps import Stamp
+from koct.config.sweep import PAPER
 from koct.report import claims, claims_pages
 from koct.report.claims_study import Study
-from koct.stamps import Stamp
-from koct.workflow.sweep import PAPER
+from koct.study import results
 
 REFERENCE = ROOT / "results/reference"
 FILES = {"cells": results.CELLS, "curves": results.CURVES, "calibration": results.CALIBRATION}

@@ -7,9 +7,9 @@ import conftest
 import pytest
 from conftest import TINY
 
-from koct import images, results
+from koct.base.files import read_json, write_json
 from koct.errors import KoctError
-from koct.files import read_json, write_json
+from koct.study import images, results
 from koct.workflow.jobs import Jobs
 
 ROW = "results/cells/T4/ko/N4_seed1.json"
@@ -108,7 +108,7 @@ def test_rows_of_another_config_are_refused(collect, change):
 def test_a_failing_collect_keeps_the_tables_of_the_workflow(finished):
     """Snakemake deletes what a job is about to write; these files are kept until there are new ones."""
     before = {name: finished.path(f"results/{name}").read_bytes() for name in ("cells.parquet", "table_scaling.tex")}
-    module = finished.path("koct/results.py")
+    module = finished.path("koct/study/results.py")
     text = module.read_text()
     module.write_text(text.replace("    sweeps = spec[", '    raise KoctError("not today")\n    sweeps = spec['))
     try:

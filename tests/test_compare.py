@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from koct import cli
-from koct.results import CELLS, CURVES, write
-from koct.stamps import Stamp
+from koct.base.stamps import Stamp
+from koct.study.results import CELLS, CURVES, write
 
 
 def cell(sweep="H8", arch="ko", N=4, seed=1, problem="surrogate", mse=0.01, peak=0.1, norm=0.2):

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
-from koct import registry
-from koct.contracts import Problem, Sizes
+from koct.config.study_file import read
+from koct.contracts import Problem, Sizes, registry
 from koct.errors import KoctError
 from koct.networks.known import Known
 from koct.operators.fanbeam import Projector
@@ -17,7 +17,6 @@ from koct.problems import ct
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.noise import FLOOR, noisy, poisson_quantile, uniforms
 from koct.problems.parallelbeam import ParallelBeamProblem
-from koct.workflow.config import read
 
 BEAMS = [FanBeamProblem(H=32, V=20, B=32, rays="exact"), ParallelBeamProblem(H=32, V=20, B=32)]
 SIZES = Sizes(train=40, val=3, test=5)
@@ -211,7 +210,7 @@ def test_null_is_what_is_left_out():
     """For the config and for the schema that editors use."""
     from jsonschema import Draft202012Validator
 
-    from koct.workflow.docs import schema
+    from koct.config.docs import schema
 
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     sweep = config["sweeps"]["no-noise"]

@@ -8,12 +8,13 @@ import yaml
 from conftest import ROOT
 from test_workflow import compiles
 
-from koct import cli, results
+from koct import cli
+from koct.base.stamps import Stamp
+from koct.config import study_file as config
+from koct.config.sweep import compared
+from koct.forecast.crossing import overtaken
 from koct.report import conditions
-from koct.risk.crossing import overtaken
-from koct.stamps import Stamp
-from koct.workflow import config
-from koct.workflow.sweep import compared
+from koct.study import results
 
 SIZES = np.array([4, 16, 64, 256])
 LABELS = {

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
-from koct import registry, strict_yaml
-from koct.contracts import Architecture, Problem
+from koct.base import strict_yaml
+from koct.config.docs import document, schema
+from koct.config.study_file import read
+from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
-from koct.workflow.config import read
-from koct.workflow.docs import document, schema
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 BAD = {

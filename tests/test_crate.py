@@ -10,10 +10,10 @@ import pytest
 from conftest import ROOT, TINY
 
 import koct as package
-from koct import stamps
+from koct.base import stamps
+from koct.config import study_file as config
 from koct.report.crate import CRATE, PROFILE
-from koct.results import commit
-from koct.workflow import config
+from koct.study.results import commit
 
 NAME = "ro-crate-metadata.json"
 ODD = "fig a&b #1 50% ü.png"

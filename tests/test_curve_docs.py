@@ -17,10 +17,10 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from koct.cli import main
 from koct.errors import KoctError
+from koct.prediction.curve import Curve, read_pairs
+from koct.prediction.spectral import Spectral
 from koct.report import curve as report
 from koct.report import figures
-from koct.risk.curve import Curve, read_pairs
-from koct.risk.spectral import Spectral
 
 PAGE = ROOT / "docs/curve.md"
 NUMBER = r"\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.optimize import isotonic_regression
 
-from koct.risk import ensemble
-from koct.risk.budget import Forecast
-from koct.risk.calibration import calibrate, rate
-from koct.risk.ensemble import Ensemble, falling
-from koct.risk.laws import LAWS, Law
-from koct.risk.priors import Priors, learned
-from koct.risk.runs import Pilot, Points
+from koct.bound.calibration import calibrate, rate
+from koct.forecast import ensemble
+from koct.forecast.budget import Forecast
+from koct.forecast.ensemble import Ensemble, falling
+from koct.forecast.laws import LAWS, Law
+from koct.forecast.priors import Priors, learned
+from koct.forecast.runs import Pilot, Points
 
 N = np.array([4.0, 8, 16, 32, 64, 128])
 KINDS = {  # of random pilots: the mean change of the log error per octave

@@ -13,17 +13,19 @@ import pytest
 import yaml
 from conftest import SMALL_FANBEAM
 
-from koct import cells, cli, stamps
+from koct import cli
+from koct.base import stamps
+from koct.base.files import record_writer
+from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.files import record_writer
 from koct.networks.known import Known
 from koct.operators.chain import product
 from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.phantoms import Ellipse, rasterise
-from koct.workflow.config import read
+from koct.study import cells
 
 PROBLEM = FanBeamProblem(H=32, V=10, B=32, rays="printed")
 SIZES = Sizes(train=40, val=3, test=5)
@@ -335,7 +337,7 @@ def test_a_diverged_cell_ends_alone(small_fanbeam, checkout):
 
 
 def test_a_gpu_that_is_not_there(small_fanbeam, monkeypatch):
-    from koct import device
+    from koct.base import device
 
     monkeypatch.setattr(device, "_missing", lambda: "there is no NVIDIA driver")
     monkeypatch.setenv("KOCT_DEVICE", "cuda")
@@ -373,7 +375,7 @@ def test_a_gpu_that_is_too_small(small_fanbeam, tmp_path, monkeypatch, capsys):
 
 def test_what_a_gpu_does_to_a_job_is_one_sentence():
     torch = pytest.importorskip("torch", reason="torch is not installed: no GPU could fail")
-    from koct.device import failures_explained
+    from koct.base.device import failures_explained
 
     @failures_explained()
     def fail(error):

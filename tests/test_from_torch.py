@@ -6,15 +6,15 @@ import re
 import numpy as np
 import pytest
 
+from koct.bound import Network
 from koct.errors import KoctError
 from koct.operators.fanbeam import Backprojector, FanBeam
 from koct.operators.filters import RampFilter
-from koct.risk import Network
 
 torch = pytest.importorskip("torch", reason="torch is not installed: no modules to read")
 from torch import nn  # noqa: E402
 
-from koct.risk.from_torch import ACTIVATIONS, linear_norm  # noqa: E402
+from koct.bound.from_torch import ACTIVATIONS, linear_norm  # noqa: E402
 
 CONSTANTS = {"C": 1.0, "n": 8, "kappa": 1e-3}
 

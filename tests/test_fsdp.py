@@ -13,16 +13,18 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from koct import cells, cli, evaluation, metrics, registry, stamps
-from koct.contracts import Sizes
+from koct import cli, metrics
+from koct.base import stamps
+from koct.base.files import read_json, write_array
+from koct.config.study_file import read
+from koct.contracts import Sizes, registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.files import read_json, write_array
 from koct.networks import shards
 from koct.networks.checkpoints import Checkpoints
 from koct.networks.ranks import Ranks
 from koct.problems import pools
-from koct.spec import Cell
-from koct.workflow.config import read
+from koct.study import cells, evaluation
 
 torch = pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from conftest import Pairs
 
-from koct.arrays import like
-from koct.device import CPU, Device
+from koct.base.arrays import like
+from koct.base.device import CPU, Device
+from koct.base.streams import TorchStream
 from koct.errors import KoctError
 from koct.networks import gradient
 from koct.networks.known import Known
 from koct.networks.ko import KO
 from koct.problems.fanbeam import FanBeamProblem
-from koct.streams import TorchStream
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its optimisers are what training is compared with")
 

@@ -9,7 +9,7 @@ import yaml
 from conftest import TINY
 from test_workers import gone, waited_for
 
-from koct import stamps
+from koct.base import stamps
 from tests.warm import SNAKEMAKE
 
 

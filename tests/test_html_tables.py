@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT
 from PIL import Image
 
-from koct import stamps
+from koct.base import stamps
 from koct.errors import KoctError
 from koct.report import html_tables, previews
 from koct.report.html_tables import document, inline

@@ -9,12 +9,12 @@ import pytest
 from test_report import made_up_curves
 
 from koct import cli
+from koct.base.files import write_json
+from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.files import write_json
 from koct.report import figures, tables
 from koct.report.labels import Names, described
-from koct.results import BUDGET, CELLS, write
-from koct.stamps import Stamp
+from koct.study.results import BUDGET, CELLS, write
 
 SWEEPS = {("H8", "surrogate", 8): {"ko": [0.3, 0.1], "fc": [0.5, 0.4]}}
 

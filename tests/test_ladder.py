@@ -8,10 +8,11 @@ import pytest
 from conftest import Pairs
 from test_networks import stacked_ridge
 
-from koct import cells, cli, registry
-from koct.contracts import Architecture, Sizes
+from koct import cli
+from koct.base.files import read_json, read_record
+from koct.contracts import Architecture, Sizes, registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.files import read_json, read_record
 from koct.networks import linear, pixelwise
 from koct.networks.bilinear import Alternation, Joint
 from koct.networks.filtering import FilterDesign, Filtered, Moments, fourier_basis, tied
@@ -20,7 +21,7 @@ from koct.operators.fanbeam import Backprojector
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate
-from koct.spec import Cell
+from koct.study import cells
 
 LAMBDAS = (1e-4, 1e-2, 1.0, 1e2)
 FANBEAM = FanBeamProblem(H=8, V=6, B=8, rays="exact")

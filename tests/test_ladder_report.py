@@ -10,12 +10,14 @@ import yaml
 from conftest import ROOT
 from test_workflow import compiles
 
-from koct import cli, ladder, registry, results
+from koct import cli
+from koct.base.files import write_json
+from koct.base.stamps import Stamp
+from koct.config import study_file as config
+from koct.contracts import registry
 from koct.errors import KoctError
-from koct.files import write_json
 from koct.report import ladder as report
-from koct.stamps import Stamp
-from koct.workflow import config
+from koct.study import ladder, results
 from koct.workflow.jobs import LEAST_OF_LADDER
 
 STUDIES = ("ladder", "ladder-small")

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
+from koct.config.study_file import build, read
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems.fanbeam import FanBeamProblem
 from koct.workflow import limits, resources
-from koct.workflow.config import build, read
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 GIB = 2**30

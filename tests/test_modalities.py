@@ -9,7 +9,7 @@ import yaml
 from conftest import Pairs
 from test_fourier import dot_test, random, relative
 
-from koct import cells
+from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.networks.gradient import loss_and_gradient
@@ -21,7 +21,7 @@ from koct.operators.nufft import direct
 from koct.problems import smooth
 from koct.problems.deblur import Deblur
 from koct.problems.mri import MRI
-from koct.workflow.config import read
+from koct.study import cells
 
 SIZES = Sizes(train=70, val=5, test=6)
 PROBLEMS = {

@@ -12,10 +12,11 @@ from conftest import Pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koct import cells, cli, evaluation, metrics, registry
-from koct.contracts import Layer, Network, Sizes
+from koct import cli, metrics
+from koct.base.files import read_json, read_record, write_record
+from koct.contracts import Layer, Network, Sizes, registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.files import read_json, read_record, write_record
 from koct.networks.fc import FC
 from koct.networks.fc_fsdp import Dense
 from koct.networks.ko import KO
@@ -23,7 +24,7 @@ from koct.networks.linalg import cholesky_solve
 from koct.operators.algebra import Diagonal, Matrix
 from koct.operators.chain import normal_matrix
 from koct.problems import pools
-from koct.spec import Cell
+from koct.study import cells, evaluation
 
 LAMBDAS = (1e-6, 1e-4, 1e-2, 1.0, 1e2)
 

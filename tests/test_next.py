@@ -11,10 +11,10 @@ from conftest import ROOT, TINY
 from test_budget import koct
 
 from koct.errors import KoctError
-from koct.risk.budget import Forecast
-from koct.risk.next_runs import MOST_SEEDS, Cost, _Plans, plan, sizes
-from koct.risk.pilot import PilotFile, read_pilots
-from koct.risk.runs import Pilot
+from koct.forecast.budget import Forecast
+from koct.forecast.next_runs import MOST_SEEDS, Cost, _Plans, plan, sizes
+from koct.forecast.pilot import PilotFile, read_pilots
+from koct.forecast.runs import Pilot
 
 PILOT = ROOT / "docs/pilot.csv"
 

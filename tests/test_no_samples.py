@@ -9,15 +9,16 @@ import pytest
 import yaml
 from conftest import ROOT, TINY
 
-from koct import cli, crossings, ladder, results
+from koct import cli
+from koct.base.stamps import Stamp
+from koct.config.study_file import build, read
 from koct.errors import KoctError
-from koct.images import Images
-from koct.metrics.curve import CurveMetric
+from koct.forecast.pilot import PilotFile, read_pilots
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import crossings as report
 from koct.report import tables
-from koct.risk.pilot import PilotFile, read_pilots
-from koct.stamps import Stamp
-from koct.workflow.config import build, read
+from koct.study import crossings, ladder, results
+from koct.study.images import Images
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 N = (4, 16, 64, 256)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from koct import cli, registry
-from koct.blame import blamed
-from koct.contracts import Sizes
+from koct import cli
+from koct.config.study_file import read
+from koct.contracts import Sizes, registry
+from koct.contracts.blame import blamed
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.networks.ranks import Interrupted
 from koct.problems import pools
-from koct.spec import Cell
-from koct.workflow.config import read
 
 SIZES = Sizes(train=4, val=3, test=3)
 PROBLEM = '''"""Two numbers in, three out."""

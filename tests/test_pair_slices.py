@@ -17,12 +17,12 @@ from pydicom.uid import (
     RLELossless,
 )
 
-from koct import cells, registry
-from koct.contracts import Sizes
+from koct.contracts import Sizes, registry
 from koct.errors import KoctError
 from koct.operators import chain
 from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import pools, slices
+from koct.study import cells
 from koct.workflow.jobs import Jobs
 
 

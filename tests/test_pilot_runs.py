@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from koct.errors import KoctError
-from koct.risk.budget import Forecast
-from koct.risk.runs import Pilot
+from koct.forecast.budget import Forecast
+from koct.forecast.runs import Pilot
 
 N = np.array([4.0, 8, 16, 32, 64, 128])
 CURVE = N**-0.5

@@ -13,10 +13,10 @@ import yaml
 from conftest import ROOT
 
 from koct import cli
+from koct.forecast.budget import Answer
+from koct.forecast.next_runs import Cost
 from koct.report import budget_figure
 from koct.report import next_runs as report
-from koct.risk.budget import Answer
-from koct.risk.next_runs import Cost
 
 PILOT = ROOT / "docs" / "pilot.csv"
 

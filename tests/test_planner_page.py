@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
-from koct import stamps
+from koct import Forecast
+from koct.base import stamps
+from koct.forecast.ensemble import STEP
+from koct.forecast.pilot import read_pilots
 from koct.report.planner import packed
-from koct.risk import Forecast
-from koct.risk.ensemble import STEP
-from koct.risk.pilot import read_pilots
 from koct.workflow import sources, stages
 
 REFERENCE = ROOT / "results/reference"

@@ -6,10 +6,9 @@ import textwrap
 import numpy as np
 import pytest
 
-from koct import registry
-from koct.contracts import Sizes
+from koct.base.files import atomic_write
+from koct.contracts import Sizes, registry
 from koct.errors import KoctError
-from koct.files import atomic_write
 from koct.operators.parallel import projector
 from koct.problems import pools
 from koct.problems.phantoms import Ellipse, rasterise

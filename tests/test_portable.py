@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from koct.risk import Forecast, Pilot, portable
-from koct.risk.ensemble import STEP
+from koct import Forecast, Pilot
+from koct.forecast import portable
+from koct.forecast.ensemble import STEP
 
 
 @given(st.floats(1e-300, 1e300))

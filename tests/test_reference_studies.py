@@ -9,8 +9,8 @@ import pytest
 import yaml
 from conftest import ROOT
 
+from koct.config.study_file import build
 from koct.report import conditions
-from koct.workflow.config import build
 
 REFERENCE = ROOT / "results/reference"
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from test_workflow import compiles
 
-from koct import registry
-from koct.files import read_record
+from koct.base.files import read_record
+from koct.base.stamps import Stamp
+from koct.contracts import registry
+from koct.forecast.crossing import Stretch, order
 from koct.operators.algebra import Diagonal
 from koct.operators.fanbeam import Backprojector, FanBeam, analytic_weights
 from koct.operators.filters import RampFilter
@@ -23,9 +25,7 @@ from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.pools import Pool
 from koct.report import figures, recons, tables
 from koct.report.labels import Names
-from koct.results import CALIBRATION, CURVES, read, write
-from koct.risk.crossing import Stretch, order
-from koct.stamps import Stamp
+from koct.study.results import CALIBRATION, CURVES, read, write
 
 # Where two curves change order
 

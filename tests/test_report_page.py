@@ -5,7 +5,7 @@ import re
 import pytest
 
 from koct.report.claims import VERDICTS
-from koct.results import read
+from koct.study.results import read
 from tests.browser import CHROMIUM, chromium
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
+from koct.config.study_file import build
 from koct.workflow import resources
-from koct.workflow.config import build
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 LARGE = {**CONFIG["sweeps"]["H8"], "H": 64, "V": 80, "B": 64, "N": [4, 8], "seeds": [1]}  # for the CPU alone

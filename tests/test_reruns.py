@@ -8,7 +8,7 @@ import pytest
 import yaml
 from conftest import ROOT, planned
 
-from koct import evaluation
+from koct.study import evaluation
 
 AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
 AGGREGATES |= {"crossings": 1, "table_crossings": 1}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from koct import Calibration, Forecast, Pilot, two_factors
+from koct.bound.calibration import rate, solve_rate
 from koct.errors import KoctError
-from koct.risk import Calibration, Forecast, Pilot, two_factors
-from koct.risk.calibration import rate, solve_rate
-from koct.risk.laws import ALONE, LAWS
-from koct.risk.priors import learned
-from koct.risk.runs import Points
+from koct.forecast.laws import ALONE, LAWS
+from koct.forecast.priors import learned
+from koct.forecast.runs import Points
 
 positive = st.floats(1e-6, 1e3)
 
@@ -272,7 +272,7 @@ def test_missing_runs_are_ignored():
 
 def test_the_estimator_imports_neither_torch_nor_matplotlib_nor_snakemake():
     code = (
-        "import sys, koct.risk, koct.risk.pilot, koct.risk.bound, koct.risk.budget;"
+        "import sys, koct.forecast.pilot, koct.bound.theorem, koct.forecast.budget;"
         "print([m for m in ('torch', 'matplotlib', 'snakemake', 'koct.problems', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from koct.cli import main
 from koct.errors import KoctError
-from koct.risk import scores
-from koct.risk.pilot import PilotFile, read_pilots
-from koct.risk.scores import Decibels, Score
+from koct.forecast import scores
+from koct.forecast.pilot import PilotFile, read_pilots
+from koct.forecast.scores import Decibels, Score
 
 ACCURACIES = "N,seed,accuracy\n" + "".join(
     f"{N},{seed},{1 - 0.8 * N**-0.5 * (0.95 + 0.05 * seed):.4f}\n" for N in (16, 32, 64, 128) for seed in (0, 1, 2)

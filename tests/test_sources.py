@@ -11,9 +11,8 @@ import tokenize
 import pytest
 from conftest import ROOT
 
-from koct import registry
-from koct.contracts import Architecture, Problem
-from koct.registry import module_of
+from koct.contracts import Architecture, Problem, registry
+from koct.contracts.registry import module_of
 from koct.workflow import sources
 from koct.workflow.sources import digest, reached
 
@@ -28,19 +27,20 @@ def test_imports_are_followed_through_the_package():
 
 
 def test_a_fit_does_not_depend_on_reports_or_on_the_other_architecture():
-    found = reached(["koct.cells", KO])
+    found = reached(["koct.study.cells", KO])
     assert {"koct.networks.linalg", "koct.metrics", "koct.problems.pools"} <= found
-    assert not found & {FC, "koct.workflow.config", "koct.results", "koct.cli", "koct.report.tables"}
+    assert not found & {FC, "koct.config.study_file", "koct.study.results", "koct.cli", "koct.report.tables"}
 
 
 def test_ct_knows_nothing_of_learning_and_risk_nothing_of_ct():
-    assert not any(name.startswith(("koct.networks", "koct.risk")) for name in reached(["koct.problems.surrogate"]))
-    assert all(name.startswith(("koct.risk", "koct.errors")) for name in reached(["koct.risk.calibration"]))
+    learning = ("koct.networks", "koct.bound", "koct.forecast", "koct.prediction")
+    assert not any(name.startswith(learning) for name in reached(["koct.problems.surrogate"]))
+    assert all(name.startswith(("koct.bound", "koct.errors")) for name in reached(["koct.bound.calibration"]))
 
 
 def test_the_digest_is_stable_and_tells_modules_apart():
-    assert digest("koct.cells", KO) == digest("koct.cells", KO)
-    assert digest("koct.cells", KO) != digest("koct.cells", FC)
+    assert digest("koct.study.cells", KO) == digest("koct.study.cells", KO)
+    assert digest("koct.study.cells", KO) != digest("koct.study.cells", FC)
 
 
 # What changes a digest
@@ -162,7 +162,7 @@ LIVE = {
     "a network": ("networks/ko.py", "weighted(self.w, x)", "weighted(-self.w, x)"),
     "what a fit imports": ("networks/linalg.py", "def product(", "def product(*, "),
 }
-ALL = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), KO, FC, "koct.cells"]
+ALL = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), KO, FC, "koct.study.cells"]
 
 
 @pytest.mark.parametrize(("name", "old", "new"), INERT.values(), ids=INERT)
@@ -245,7 +245,7 @@ def test_names_of_the_standard_library_and_of_koct_are_not_looked_for_in_a_users
     for name in ("json.py", "math.py", "cells.py", "koct.py", "unused.py"):
         (tmp_path / name).write_text("x = 1\n")
     assert {path for path in reached([str(own)]) if path.endswith(".py")} == {str(own)}
-    assert "koct.cells" in reached([str(own)])
+    assert "koct.study.cells" in reached([str(own)])
 
 
 def test_the_digest_does_not_depend_on_the_folder(tmp_path, monkeypatch):
@@ -350,7 +350,7 @@ def test_nothing_outside_its_own_file_names_a_problem_or_an_architecture():
     found = []
     for path in KOCT:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        if not module.startswith("koct.risk"):  # the paper's terms
+        if not module.startswith("koct.bound"):  # the paper's terms
             found += [(path, *offender) for offender in offenders_in_python(module, path.read_text())]
     for path in [ROOT / "Snakefile", *sorted((ROOT / "rules").glob("*.smk"))]:
         found += [(path, *offender) for offender in offenders_in_rules(path.read_text())]
@@ -384,13 +384,13 @@ PLANTED = {
 
 @pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED)
 def test_a_name_that_is_planted_is_found(text):
-    assert list(offenders_in_python("koct.cells", f'"""A module about the surrogate and KO."""\n{text}\n'))
+    assert list(offenders_in_python("koct.study.cells", f'"""A module about the surrogate and KO."""\n{text}\n'))
 
 
 def test_what_is_no_name_is_not_found():
     fine = "from koct.operators.fanbeam import FanBeam\nkoct = token = 'a book'\n\n\ndef f():\n    'Of KO and FC.'"
-    assert not list(offenders_in_python("koct.cells", fine))
-    assert not list(offenders_in_python("koct.cells", "taps = filter(None, ['ramp filter'])"))
+    assert not list(offenders_in_python("koct.study.cells", fine))
+    assert not list(offenders_in_python("koct.study.cells", "taps = filter(None, ['ramp filter'])"))
     assert not list(offenders_in_python("koct.networks.ko", "class KONetwork: ..."))
     assert list(offenders_in_python("koct.networks.ko", "class FCNetwork: ..."))
     tables = "def outcome():\n    return 'ko'\n\n\nOTHER = 'ko'"

@@ -9,12 +9,12 @@ import yaml
 from conftest import ROOT
 
 from koct.cli import main
+from koct.config.study_file import build
 from koct.contracts import Sizes
+from koct.contracts.spec import encode_problem
 from koct.errors import KoctError
+from koct.prediction.spectral import Spectral
 from koct.problems import pools
-from koct.risk.spectral import Spectral
-from koct.spec import encode_problem
-from koct.workflow.config import build
 
 SPECTRUM = 1.0 / np.arange(1, 81) ** 1.5
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from koct.base.files import write_json, write_text
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
-from koct.files import write_json, write_text
-from koct.stamps import Stamp, made_from
 from koct.workflow import stale
 
 SPEC = {"N": 4, "seed": 1, "code": "abc", "lambdas": [1.0], "problem": {"options": {"V": 10}}}

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from koct import results, stamps
+from koct.base import stamps
+from koct.base.files import read_array, read_json, read_record, write_array, write_json, write_record, write_text
+from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.files import read_array, read_json, read_record, write_array, write_json, write_record, write_text
 from koct.report import figures
-from koct.stamps import Stamp
+from koct.study import results
 
 STAMP = Stamp({"seed": 1, "code": "a-->b", "problem": {"options": {"H": 8}}}, "12345678", {"lam": 0.5})
 ROW = {"sweep": "H8", "problem": "surrogate", "seed": 1, "H": 8, "V": 10, "B": 8, **dict.fromkeys(results.METRICS, 0.5)}

@@ -10,16 +10,16 @@ from conftest import ROOT
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from koct import cells
+from koct.config.study_file import build
 from koct.contracts import Layer
 from koct.errors import KoctError
 from koct.networks.known import Known
 from koct.networks.ridge import weights_by_ridge
 from koct.operators.algebra import Matrix
+from koct.prediction.fixed_point import FixedPoint
+from koct.prediction.subsets import Subsets, interval, student, take_apart, training_sets
 from koct.problems import pools
-from koct.risk.fixed_point import FixedPoint
-from koct.risk.subsets import Subsets, interval, student, take_apart, training_sets
-from koct.workflow.config import build
+from koct.study import cells
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SWEEPS = {name: build(name, CONFIG["sweeps"][name]) for name in ("H8", "H16")}

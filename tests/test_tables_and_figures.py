@@ -15,16 +15,16 @@ from scipy.optimize import brentq
 from scipy.stats import t as student
 from test_workflow import compiles
 
-from koct import cli
+from koct import Forecast, Pilot, cli
+from koct.base.stamps import Stamp
+from koct.bound.calibration import Calibration, calibrate
+from koct.config import study_file as config
 from koct.errors import KoctError
+from koct.forecast.heldout import count, held_out
 from koct.operators.parallel import projector
 from koct.report import calibration_table, factors, figures, heldout, html_tables, norms_table
-from koct.results import CALIBRATION, CELLS, CURVES, read, write
-from koct.risk import Forecast, Pilot
-from koct.risk.calibration import Calibration, calibrate
-from koct.risk.heldout import count, held_out
-from koct.stamps import Stamp
-from koct.workflow import config, shown
+from koct.study.results import CALIBRATION, CELLS, CURVES, read, write
+from koct.workflow import shown
 
 REFERENCE = ROOT / "results/reference"
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from koct import stamps
+from koct.base import stamps
 from koct.workflow import queue, terminal
 
 COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)

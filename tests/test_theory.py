@@ -9,7 +9,8 @@ import yaml
 from conftest import ROOT, SMALL_FANBEAM, TINY, TINY_SWEEP
 from test_workflow import compiles
 
-from koct import results, theory
+from koct.study import predictions as theory
+from koct.study import results
 from koct.workflow import resources
 
 REFERENCE = ROOT / "results/reference"

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from koct import registry
-from koct.contracts import Sizes
+from koct.contracts import Sizes, registry
 from koct.networks import variational
 from koct.networks.variational import EarlyStopping, TotalVariation, divergence, gradient, lengths
 from koct.operators.algebra import Matrix
@@ -168,9 +167,9 @@ def test_total_variation_recovers_ellipses_from_few_views():
 @pytest.mark.parametrize("photons", [None, 1e4, 300.0])
 def test_the_default_strengths_reach_beyond_the_best_one(photons, tmp_path):
     """Of doses from none to many photons the best λ is not the first or the last."""
-    from koct import cells
+    from koct.contracts.spec import Cell
     from koct.problems import pools
-    from koct.spec import Cell
+    from koct.study import cells
 
     problem = registry.problem("parallelbeam")(H=12, V=10, B=12, photons=photons)
     pools.make(problem, 1, Sizes(train=1, val=4, test=1), tmp_path / "pool.npy")

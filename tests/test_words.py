@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from koct.bound.calibration import Calibration
+from koct.forecast.budget import Answer
+from koct.forecast.scores import Decibels, Score
 from koct.report import budget as report
 from koct.report import words
-from koct.risk.budget import Answer
-from koct.risk.calibration import Calibration
-from koct.risk.scores import Decibels, Score
 
 
 def answer(n, n_low, n_high, probability=1.0, target=0.02, reason="", error_high=0.022):

@@ -13,7 +13,8 @@ import psutil
 import pytest
 from conftest import ROOT
 
-from koct import cli, stamps
+from koct import cli
+from koct.base import stamps
 from koct.workers import client, zygote
 from koct.workflow import helpers
 from koct.workflow.helpers import Helpers

@@ -14,8 +14,8 @@ import yaml
 from conftest import ROOT, TINY_SWEEP
 
 import koct
-from koct import stamps
-from koct.files import read_json
+from koct.base import stamps
+from koct.base.files import read_json
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import plain

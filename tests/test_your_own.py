@@ -9,9 +9,10 @@ import pytest
 import yaml
 from conftest import ROOT, planned
 
+from koct.config import study_file as config
 from koct.contracts import Workload
-from koct.registry import architecture
-from koct.workflow import config, resources
+from koct.contracts.registry import architecture
+from koct.workflow import resources
 
 pytest.importorskip("torch", reason="torch is not installed: the example's CNN needs it")
 

@@ -20,12 +20,12 @@ from koct.errors import KoctError
 
 
 def bound(network, arch, C, n, kappa, samples, trivial):
+    from koct.bound.theorem import Network, read_network
     from koct.report.bound import format_table
-    from koct.risk.bound import Network, read_network
 
     constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
     if arch is not None:
-        from koct import chains
+        from koct.study import chains
 
         read = chains.network(network, arch, constants)
     elif constants:
@@ -54,10 +54,10 @@ def budget(
     plot,
     json,
 ):
+    from koct.forecast import scores
+    from koct.forecast.laws import ALONE, LAWS
+    from koct.forecast.pilot import PilotFile
     from koct.report import budget as report
-    from koct.risk import scores
-    from koct.risk.laws import ALONE, LAWS
-    from koct.risk.pilot import PilotFile
 
     if plot:
         report.check_format(plot)
@@ -70,8 +70,8 @@ def budget(
     file, curves = PilotFile(pilot), {}
     pilots = file.pilots(metric, sweep, higher, group, test_size)
     if pairs:
-        from koct.risk.curve import Curve, read_pairs
-        from koct.risk.spectral import Spectral
+        from koct.prediction.curve import Curve, read_pairs
+        from koct.prediction.spectral import Spectral
         from koct.workflow.limits import machine_memory
 
         arch = report.arch_of_pairs(pilots, pairs_arch)
@@ -90,8 +90,8 @@ def budget(
 
 
 def planner(pilot, metric, higher, group, test_size, sweep, spec, out):
+    from koct.forecast.pilot import PilotFile
     from koct.report.planner import page
-    from koct.risk.pilot import PilotFile
 
     file = PilotFile(pilot)
     page.write(file, out, metric, higher, group, test_size, sweep, spec)
@@ -99,11 +99,11 @@ def planner(pilot, metric, higher, group, test_size, sweep, spec, out):
 
 
 def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, factor, budget, largest, overlay, json):
-    from koct import files
+    from koct.base import files
+    from koct.forecast import scores
+    from koct.forecast.next_runs import Cost
+    from koct.forecast.pilot import PilotFile
     from koct.report import next_runs as report
-    from koct.risk import scores
-    from koct.risk.next_runs import Cost
-    from koct.risk.pilot import PilotFile
 
     if overlay:
         report.check_overlay(overlay)
@@ -129,17 +129,17 @@ def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, fact
 
 def _note(*sentences):
     """Tell on stderr what is not part of the answer."""
-    from koct import failures
+    from koct.base import failures
 
     for sentence in sentences:
         failures.say(f"koct: note: {sentence}")
 
 
 def curve(pairs, target, at, lam, nonnegative, plot, json):
+    from koct.prediction.curve import Curve, read_pairs
+    from koct.prediction.spectral import Spectral
     from koct.report import budget
     from koct.report import curve as report
-    from koct.risk.curve import Curve, read_pairs
-    from koct.risk.spectral import Spectral
     from koct.workflow.limits import machine_memory
 
     if plot:
@@ -161,7 +161,7 @@ def compare(fresh, reference, tolerance):
 
 
 def config(file, schema):
-    from koct.workflow import docs
+    from koct.config import docs
 
     if schema:
         print(json.dumps(docs.schema(), indent=1))

@@ -84,8 +84,8 @@ def table_fullscale(spec, out):
 
 
 def norms(spec, out):
-    from koct import norms
     from koct.report.tables import PRINTED
+    from koct.study import norms
 
     norms.compute(PRINTED["operating_points"], out, spec)
 

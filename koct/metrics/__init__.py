@@ -20,7 +20,7 @@ from typing import Any
 
 from koct.errors import KoctError
 
-HELPERS = {"__init__", "curve", "relative"}
+HELPERS = {"__init__", "curve_metric", "relative"}
 SCORES = ("psnr", "ssim")  # higher is better; null where no image has one
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koct.arrays import is_torch, like
+from koct.base.arrays import is_torch, like
 from koct.contracts import Array
 from koct.networks.filtering import Filtered, Moments
 from koct.networks.linear import by_cholesky

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from koct.files import write_text
+from koct.base.files import write_text
 from koct.networks.ranks import Agreed, Ranks
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from koct.arrays import to_numpy
+from koct.base.arrays import to_numpy
+from koct.base.stamps import again
 from koct.contracts import Training
 from koct.errors import KoctError
 from koct.networks import shards
 from koct.networks.checkpoints import Checkpoints
 from koct.networks.fsdp import Preconditioner, ShardedMatrix, momentum
 from koct.networks.ranks import SIGNALS, Agreed, Interrupted, Ranks
-from koct.stamps import again
 
 REPORTS = 50  # lines of progress
 CHUNK = 64  # samples read at a time

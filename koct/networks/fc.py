@@ -26,7 +26,7 @@ class FC(Architecture):
         One eigendecomposition in float64 serves every λ: of the N×N Gram matrix XXᵀ (dual form) or, where there are
         more samples than measurements, of XᵀX (primal form).
         """
-        from koct.arrays import eigh, gram_matrix
+        from koct.base.arrays import eigh, gram_matrix
 
         if is_primal(data.x):
             values, vectors = eigh(gram_matrix(data.x.T))
@@ -79,7 +79,7 @@ class FCNetwork(Network):
         return self.y.shape[1] * self.x.shape[1]
 
     def predict(self, x: Array) -> Array:
-        from koct.arrays import double
+        from koct.base.arrays import double
         from koct.networks.linalg import product
 
         shares = double(x) if self.primal else product(x, self.x.T)

@@ -81,7 +81,7 @@ class Trained(Network):
         raise NotImplementedError("a sharded matrix predicts once it is written and restored")
 
     def state(self) -> Mapping[str, Any]:
-        from koct.files import Blocks
+        from koct.base.files import Blocks
 
         matrix = self.descent.matrix
         return {"M": Blocks(len(matrix.blocks), tuple(matrix.blocks[0].weight.shape), matrix.gathered())}
@@ -96,7 +96,7 @@ class Dense(Network):
     def predict(self, x: Array) -> Array:
         import numpy as np
 
-        from koct.arrays import is_torch, like
+        from koct.base.arrays import is_torch, like
 
         images = [x @ like(np.array(block), x).T if is_torch(x) else x @ block.T for block in self.M]
         image: Any = np.concatenate(images, axis=1) if not is_torch(x) else _concatenated(images)

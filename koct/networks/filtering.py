@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import blocks, copy, double, like, zeros_like
+from koct.base.arrays import blocks, copy, double, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.networks.linear import Design

@@ -79,7 +79,7 @@ class KOFilter(Architecture):
 
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ by ridge steps, one alone by gradient descent."""
-        from koct.arrays import like
+        from koct.base.arrays import like
         from koct.networks.bilinear import Alternation, Joint
         from koct.networks.filtering import Filtered
 

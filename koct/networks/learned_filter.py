@@ -62,7 +62,7 @@ class LearnedFilterArchitecture(Architecture, ABC):
         """One network for each λ: argmin_s Σ_n ‖B F(s) W x_n − y_n‖² + λ‖s − s₀‖²."""
         import numpy as np
 
-        from koct.arrays import double, like
+        from koct.base.arrays import double, like
         from koct.networks import linear
         from koct.networks.filtering import FilterDesign, Filtered, Moments
 
@@ -109,7 +109,7 @@ class FilterNetwork(Network):
     """The spectrum of a filter, or those of one filter for each view, flat, on the device of the data."""
 
     def __init__(self, spectrum: Array, known: Filtered):
-        from koct.arrays import like
+        from koct.base.arrays import like
 
         self.spectrum, self.known = spectrum, known
         self.weights = like(known.weights, spectrum)

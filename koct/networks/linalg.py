@@ -5,7 +5,7 @@ SciPy has more of it, but importing SciPy takes longer than a small fit.
 
 import numpy as np
 
-from koct.arrays import blocks, double, is_torch
+from koct.base.arrays import blocks, double, is_torch
 
 
 def product(a, b):

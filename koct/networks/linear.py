@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from koct.arrays import copy, zeros_like
+from koct.base.arrays import copy, zeros_like
 from koct.contracts import Array
 from koct.errors import KoctError
 from koct.networks.linalg import cholesky_solve

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from koct.arrays import double, index, is_torch, like, stacked
+from koct.base.arrays import double, index, is_torch, like, stacked
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.operators.chain import product

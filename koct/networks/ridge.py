@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import copy, double, like, zeros_like
+from koct.base.arrays import copy, double, like, zeros_like
 from koct.contracts import Array
 from koct.errors import KoctError
 from koct.networks.known import Known

@@ -48,7 +48,7 @@ class TV(BaselineArchitecture):
     def strengths(self, data: Training, solver: Any) -> Sequence[float | None]:
         if self.lambdas:
             return self.lambdas
-        from koct.arrays import to_numpy
+        from koct.base.arrays import to_numpy
 
         x, y = data.device.put(data.read("x", "val")[:FEW]), data.read("y", "val")[:FEW]
         unit = solver.squared_norm(x) * solver.scale

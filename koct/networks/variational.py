@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import blocks, index, is_torch, like, single, zeros_like
+from koct.base.arrays import blocks, index, is_torch, like, single, zeros_like
 from koct.contracts import Array
 from koct.operators.algebra import Matrix, Operator
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from koct.arrays import Array, ArrayT, as_float, is_torch, like, to_numpy, without_autocast
+from koct.base.arrays import Array, ArrayT, as_float, is_torch, like, to_numpy, without_autocast
 from koct.operators.constant import Constant
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import ArrayT, copy, is_torch
+from koct.base.arrays import ArrayT, copy, is_torch
 from koct.operators.algebra import Operator
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from koct.arrays import ArrayT
+from koct.base.arrays import ArrayT
 from koct.operators.algebra import Operator, run_compiled
 from koct.operators.geometry import Scan
 

@@ -57,7 +57,7 @@ class Projector(Kernel):
         rays, count = self.samples()
         if device is None:
             return rays.astype(dtype), count
-        from koct.operators import projection_cuda
+        from koct.operators.cuda import projection as projection_cuda
 
         return projection_cuda.ray_tables(self.geometry, rays, count, dtype, device)
 
@@ -78,7 +78,7 @@ class Projector(Kernel):
         return np.ascontiguousarray(sinograms.T).reshape(-1, *self.range)
 
     def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
-        from koct.operators import projection_cuda
+        from koct.operators.cuda import projection as projection_cuda
 
         run = projection_cuda.project_transposed if adjoint else projection_cuda.project
         return run(x, self.table(x.dtype, x.device), self.geometry)
@@ -99,7 +99,7 @@ class Backprojector(Kernel):
     def _table(self, dtype: Any, device: Any) -> Any:
         g = self.geometry
         if device is not None:
-            from koct.operators import backprojection_cuda
+            from koct.operators.cuda import backprojection as backprojection_cuda
 
             return backprojection_cuda.backprojection_tables(g, dtype, device)
         stored = (g.V + 1) // 2 if g.mirrored else g.V  # the other views are mirror images
@@ -180,7 +180,7 @@ class Backprojector(Kernel):
         out[:] = bins[..., :n].transpose(2, 0, 1)
 
     def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
-        from koct.operators import backprojection_cuda
+        from koct.operators.cuda import backprojection as backprojection_cuda
 
         run = backprojection_cuda.backproject_transposed if adjoint else backprojection_cuda.backproject
         return run(x, self.table(x.dtype, x.device), self.geometry)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import ArrayT, is_torch
+from koct.base.arrays import ArrayT, is_torch
 from koct.operators.algebra import Matrix, Operator, Sparse
 from koct.operators.constant import Constant
 from koct.operators.fourier import fft_of

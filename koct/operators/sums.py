@@ -6,7 +6,7 @@ import math
 from numbers import Real
 from typing import Any
 
-from koct.arrays import ArrayT
+from koct.base.arrays import ArrayT
 from koct.operators.algebra import Operator
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import to_numpy
+from koct.base.arrays import to_numpy
 from koct.operators.algebra import Operator
 
 BATCH = 2  # so that an operator that mixes the members of a batch is found out

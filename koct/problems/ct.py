@@ -15,8 +15,8 @@ from koct.problems.known_chain import KNOWN, known_layers, windowed_fbp
 if TYPE_CHECKING:
     import numpy as np
 
+    from koct.base.streams import TorchStream
     from koct.problems.phantoms import Ellipse
-    from koct.streams import TorchStream
 
 HELD_OUT: dict[Part, int] = {"val": 20001, "test": 10001}  # seeds of random streams, the same for every training pool
 MOST_ELLIPSES = 6
@@ -150,9 +150,9 @@ class CTProblem(Problem, ABC):
         """Phantoms are stored as ellipses; validation and test pairs are the same for all seeds, noise included."""
         import numpy as np
 
-        from koct import device
+        from koct.base import device
+        from koct.base.streams import TorchStream
         from koct.problems.phantoms import limited, pack
-        from koct.streams import TorchStream
 
         place = device.choose()
         A = self.projector()
@@ -175,7 +175,7 @@ class CTProblem(Problem, ABC):
             from koct.problems.closed_form import line_integrals
 
             return line_integrals(ellipses, self.geometry(), self.bin_rays, "float32")
-        from koct.arrays import to_numpy
+        from koct.base.arrays import to_numpy
 
         return to_numpy(A(place.put(self.decode(ellipses))))
 

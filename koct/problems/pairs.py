@@ -213,8 +213,8 @@ class Pairs(Problem):
         """A function from places to sinograms and slices."""
         import numpy as np
 
-        from koct import device
-        from koct.arrays import to_numpy
+        from koct.base import device
+        from koct.base.arrays import to_numpy
         from koct.operators.fanbeam import Projector
         from koct.problems.slices import image
 

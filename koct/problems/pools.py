@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from koct import stamps
-from koct.blame import line_of
+from koct.base import stamps
+from koct.base.files import map_array, record_writer
+from koct.base.stamps import Stamp, again, crc
 from koct.contracts import Part, Problem, Sizes
+from koct.contracts.blame import line_of
+from koct.contracts.spec import encode_problem, same_values
 from koct.errors import KoctError
-from koct.files import map_array, record_writer
-from koct.spec import encode_problem, same_values
-from koct.stamps import Stamp, again, crc
 
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 MOST_GROUPS = 100_000  # whose sizes a stamp has room for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from koct.risk.bound import Layer, Network, Term
+from koct.bound.theorem import Layer, Network, Term
 
 PLACEHOLDERS = {"C": 0.0, "n": 1.0, "kappa": 1.0}  # values that stand for "not known" as often as for themselves
 

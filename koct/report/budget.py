@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate, two_factors
 from koct.errors import KoctError
+from koct.forecast.budget import LEVEL, Answer, Forecast
+from koct.forecast.columns import listed, printable
+from koct.forecast.runs import Pilot
+from koct.forecast.scores import Score
 from koct.report import words
-from koct.risk.budget import LEVEL, Answer, Forecast
-from koct.risk.calibration import PAPER_PAIR, Calibration, calibrate, two_factors
-from koct.risk.columns import listed, printable
-from koct.risk.runs import Pilot
-from koct.risk.scores import Score
 
 if TYPE_CHECKING:
-    from koct.risk.curve import Curve
+    from koct.prediction.curve import Curve
 
 EVEN = (0.35, 0.65)  # probabilities at which a target is called neither likely nor unlikely to be reached
 PAIRING = 7  # seed of the order in which replicates of two architectures are compared

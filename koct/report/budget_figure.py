@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from koct.forecast.columns import printable
+from koct.forecast.scores import Score
 from koct.report import figures, words
 from koct.report.budget import Plan, by_target
 from koct.report.labels import Names
-from koct.risk.columns import printable
-from koct.risk.scores import Score
 
 SIZE = (3.4, 2.5)  # of the panel, in inches
 LETTER = 0.075  # width of a letter, in inches

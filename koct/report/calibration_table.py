@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
+from koct.base.stamps import Stamp, made_from
+from koct.bound.calibration import Calibration
 from koct.report import tables
 from koct.report.claims_study import Study
 from koct.report.labels import escaped, sweep_label
-from koct.risk.calibration import Calibration
-from koct.stamps import Stamp, made_from
 
 FLOOR = r"their mean test error stands for $\mathrm{floor}$"
 

@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
 from koct.report import claims_pages
 from koct.report.claims_curves import CURVES
 from koct.report.claims_numbers import NUMBERS
 from koct.report.claims_pages import show
 from koct.report.claims_study import NotComputedError, Study
-from koct.results import CLAIMS as COLUMNS
-from koct.results import write
-from koct.stamps import Stamp, made_from
+from koct.study.results import CLAIMS as COLUMNS
+from koct.study.results import write
 
 HOLDS, PART, FAILS, MISSING = "holds", "holds in part", "does not hold", "not computed in this study"
 FORMATS = (".parquet", ".md", ".tex", ".html")

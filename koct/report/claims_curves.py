@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
+from koct.bound.calibration import calibrate, rate
+from koct.forecast.crossing import overtaken
 from koct.report.claims_numbers import slope_ratio
 from koct.report.claims_study import NotComputedError
-from koct.risk.calibration import calibrate, rate
-from koct.risk.crossing import overtaken
 
 
 def _reached(N, error, target):

@@ -8,11 +8,11 @@ import math
 
 import numpy as np
 
+from koct.bound.calibration import Calibration, two_factors
+from koct.bound.theorem import Layer, Network, fully_connected, operator_aware, structural_reference
 from koct.report.claims_study import NotComputedError, norms
 from koct.report.tables import PRINTED
-from koct.results import grouped
-from koct.risk.bound import Layer, Network, fully_connected, operator_aware, structural_reference
-from koct.risk.calibration import Calibration, two_factors
+from koct.study.results import grouped
 
 GIBI = 1024**3
 SAMPLES = 1000  # at which bounds are compared: their order depends on no N

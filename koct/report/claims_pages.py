@@ -5,10 +5,10 @@ import math
 import re
 from pathlib import Path
 
-from koct.files import write_text
+from koct.base.files import write_text
 from koct.report import words
 from koct.report.labels import escaped
-from koct.results import grouped
+from koct.study.results import grouped
 
 TITLE = "What the paper states, and what this study finds"
 HEAD = ("Claim", "Printed", "Computed", "Verdict", "Why")

@@ -5,15 +5,15 @@ import math
 
 import numpy as np
 
+from koct.base.stamps import again
+from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate
 from koct.errors import KoctError
 from koct.metrics import error_names
-from koct.metrics.curve import CurveMetric
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.tables import PRINTED
-from koct.results import grouped
-from koct.risk.calibration import PAPER_PAIR, Calibration, calibrate
-from koct.stamps import again
+from koct.study.results import grouped
 
 LEVEL = 0.9  # of intervals over seeds
 
@@ -210,6 +210,6 @@ class Study:
 @functools.cache
 def norms(H, V, B, beam):
     """(‖K‖, ‖Aᵀ‖) of a geometry, computed once."""
-    from koct import norms
+    from koct.study import norms
 
     return norms.norms(H, V, B, beam)

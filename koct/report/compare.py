@@ -5,10 +5,10 @@ import os
 
 from koct import metrics
 from koct.errors import KoctError
-from koct.metrics.curve import CurveMetric
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import described
-from koct.results import grouped
+from koct.study.results import grouped
 
 KEY = ("sweep", "arch", "N", "seed")
 ERRORS = ("mse", "rrmse_peak", "rrmse_norm")

@@ -1,11 +1,11 @@
 """Report what the conditions of a measurement, such as dose and arc, do to the number of samples."""
 
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
+from koct.forecast.crossing import overtaken
 from koct.report import inputs, tables
 from koct.report.labels import Names, escaped
-from koct.results import grouped
-from koct.risk.crossing import overtaken
-from koct.stamps import Stamp, made_from
+from koct.study.results import grouped
 
 SEPARATOR = ", "  # between the words of a problem's label
 

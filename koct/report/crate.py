@@ -12,10 +12,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import koct
+from koct.base.files import write_json
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
-from koct.files import write_json
-from koct.results import commit
-from koct.stamps import Stamp, made_from
+from koct.study.results import commit
 
 CONTEXT = ["https://w3id.org/ro/crate/1.1/context", "https://w3id.org/ro/terms/workflow-run/context"]
 CRATE, PROFILE = "https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/process/0.5"

@@ -1,11 +1,11 @@
 """Report from how many samples on a network is better than what needs none, and than the known operator."""
 
-from koct.metrics.curve import CurveMetric
+from koct.base.stamps import Stamp, made_from
+from koct.bound.calibration import PAPER_PAIR
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs, tables
 from koct.report.labels import Names, escaped, sweep_label
-from koct.results import grouped
-from koct.risk.calibration import PAPER_PAIR
-from koct.stamps import Stamp, made_from
+from koct.study.results import grouped
 
 
 def table(crossings_path, curves_path, out, spec=None):

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from koct.risk.curve import FARTHEST, Curve, Required
-from koct.risk.prediction import Prediction
+from koct.prediction.curve import FARTHEST, Curve, Required
+from koct.prediction.prediction import Prediction
 
 BLUE, VERMILION = "#0072B2", "#D55E00"  # told apart by the colour-blind too (Okabe and Ito)
 

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
+from koct.base.stamps import Stamp, made_from
+from koct.bound.calibration import PAPER_PAIR, Calibration, two_factors
 from koct.errors import KoctError
-from koct.metrics.curve import CurveMetric
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import figures, inputs
 from koct.report.labels import Names, sweep_label
-from koct.results import grouped
-from koct.risk.calibration import PAPER_PAIR, Calibration, two_factors
-from koct.stamps import Stamp, made_from
+from koct.study.results import grouped
 
 GAP = 0.1  # inches above the legend
 POINTS = 200  # of a curve

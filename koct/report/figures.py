@@ -11,14 +11,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from koct import results
+from koct.base.files import atomic_write
+from koct.base.stamps import Stamp, again, made_from
+from koct.bound.calibration import Calibration
 from koct.errors import KoctError
-from koct.files import atomic_write
-from koct.metrics.curve import CurveMetric
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names, sweep_label
-from koct.risk.calibration import Calibration
-from koct.stamps import Stamp, again, made_from
+from koct.study import results
 
 FORMATS = (".pdf", ".png", ".svg")
 MOST_SWEEPS = 100

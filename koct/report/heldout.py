@@ -3,13 +3,13 @@
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from koct.base.stamps import Stamp, again, made_from
 from koct.errors import KoctError
-from koct.metrics.curve import CurveMetric
+from koct.forecast.heldout import held_out
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import figures, inputs
 from koct.report.labels import Names
-from koct.results import grouped
-from koct.risk.heldout import held_out
-from koct.stamps import Stamp, again, made_from
+from koct.study.results import grouped
 
 WIDTH = 3.4  # inches: a column
 FACTOR = 2.0  # of the band around the diagonal

@@ -8,9 +8,9 @@ import html
 import re
 from pathlib import Path
 
+from koct.base.files import write_text
+from koct.base.stamps import Stamp, again, made_from
 from koct.errors import KoctError
-from koct.files import write_text
-from koct.stamps import Stamp, again, made_from
 
 SYMBOLS = {
     "cdot": "·",

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from koct import metrics
+from koct.base.files import read_json
+from koct.base.stamps import again
 from koct.errors import KoctError
-from koct.files import read_json
 from koct.report.labels import described
-from koct.results import COLUMNS, read, trained
-from koct.results import baselines as without_samples
-from koct.stamps import again
+from koct.study.results import COLUMNS, read, trained
+from koct.study.results import baselines as without_samples
 
 MOST_ROWS = 1_000_000  # far above any study
 LARGEST = 1e100  # of a number: its square is one, too
@@ -29,7 +29,7 @@ def split(path, columns, nullable=()):
 
 
 def rows(path, columns, nullable=(), loose=(), empty=False, advice=None, baselines=False):
-    """(rows, provenance) of a file that `koct.results.write` made; a KoctError says what it lacks.
+    """(rows, provenance) of a file that `koct.study.results.write` made; a KoctError says what it lacks.
 
     Columns that are `nullable` may be null, and those that are `loose` also NaN or infinite; `advice` ends the message.
     With `baselines`, N and p may both be 0.
@@ -109,7 +109,7 @@ def _wrong(name, value, least):
 
 
 def norms(path):
-    """The operating points of a file that `koct.norms.compute` made."""
+    """The operating points of a file that `koct.study.norms.compute` made."""
     try:
         content, _ = read_json(path)
     except KoctError as error:

@@ -7,11 +7,11 @@ import textwrap
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
+from koct.base.stamps import Stamp, again, made_from
 from koct.errors import KoctError
 from koct.report import figures, inputs, tables
 from koct.report.labels import Names, described, escaped, sweep_label
-from koct.results import grouped
-from koct.stamps import Stamp, again, made_from
+from koct.study.results import grouped
 
 COLUMNS = ("sweep", "arch", "N", "metric", "p", "rank", "error_mean", "best", "behind")
 NULLABLE = ("H", "known", "learned", "mean_low", "mean_high", "beyond")
@@ -38,12 +38,12 @@ def read(path):
     if not rows:
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
     try:
-        chains = json.loads(origin.get("koct.chains", "{}"))
+        chains = json.loads(origin.get("koct.study.chains", "{}"))
         for layer in (layer for told in chains.values() for chain in told.values() for layer in chain):
             if not isinstance(layer["name"], str) or not isinstance(layer["p"], int):
                 raise TypeError
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        raise KoctError(f"{path}: the metadata koct.chains is not what koct writes; {again(path)}") from None
+        raise KoctError(f"{path}: the metadata koct.study.chains is not what koct writes; {again(path)}") from None
     listed = list(described(origin, "koct.archs"))
     rows.sort(key=lambda row: listed.index(row["arch"]) if row["arch"] in listed else len(listed))
     return rows, origin, chains

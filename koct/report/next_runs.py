@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from koct.errors import KoctError
+from koct.forecast.budget import Answer, Forecast
+from koct.forecast.columns import listed, printable
+from koct.forecast.next_runs import FACTOR, MOST_SEEDS, Cost, Design, plan, sizes
+from koct.forecast.pilot import PilotFile
+from koct.forecast.runs import Pilot
+from koct.forecast.scores import Score
 from koct.report import words
-from koct.risk.budget import Answer, Forecast
-from koct.risk.columns import listed, printable
-from koct.risk.next_runs import FACTOR, MOST_SEEDS, Cost, Design, plan, sizes
-from koct.risk.pilot import PilotFile
-from koct.risk.runs import Pilot
-from koct.risk.scores import Score
 
 MADE_BY = "# Made by koct next: "  # how an overlay begins
 MOST_COST = 1e200  # of a plan: far from the end of float64
@@ -270,7 +270,7 @@ def _fits(count: int) -> str:
 
 def _study(made: Overlay) -> str | None:
     """What chooses a study with the sweep on the command line: nothing for that of config.yaml; None if unknown."""
-    from koct import strict_yaml
+    from koct.base import strict_yaml
 
     try:
         config = strict_yaml.load("config.yaml")

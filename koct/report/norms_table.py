@@ -1,12 +1,12 @@
 """Operator norms, the constants of the bound that they give, and the matched-κ ratio beside the measured slopes."""
 
+from koct.base.stamps import Stamp, made_from
+from koct.bound.theorem import operator_aware
 from koct.errors import KoctError
 from koct.report import tables
 from koct.report.claims_numbers import reference, slope_ratio
 from koct.report.claims_study import NotComputedError, Study
 from koct.report.labels import escaped, sweep_label
-from koct.risk.bound import operator_aware
-from koct.stamps import Stamp, made_from
 
 
 def table(cells_path, curves_path, calibration_path, out, sweeps=None, spec=None):

@@ -2,9 +2,9 @@
 
 import io
 
+from koct.base.files import atomic_write
+from koct.base.stamps import Stamp, again, made_from
 from koct.errors import KoctError
-from koct.files import atomic_write
-from koct.stamps import Stamp, again, made_from
 
 WIDTH = 1400  # pixels at most
 COLOURS = 64  # of a drawing; its lines and letters keep their edges, as they would not in a JPEG

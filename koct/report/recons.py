@@ -4,17 +4,18 @@ import math
 
 import numpy as np
 
-from koct import metrics, stamps
-from koct.cells import about_fit
-from koct.device import failures_explained
+from koct import metrics
+from koct.base import stamps
+from koct.base.device import failures_explained
+from koct.base.stamps import Stamp, made_from
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.evaluation import load
-from koct.metrics.curve import CurveMetric
+from koct.metrics.curve_metric import CurveMetric
 from koct.problems.pools import Pool
 from koct.report import figures
 from koct.report.labels import Names
-from koct.spec import Cell
-from koct.stamps import Stamp, made_from
+from koct.study.cells import about_fit
+from koct.study.evaluation import load
 
 SHOWN = 2  # images: the first ones of the test part
 SIZE = 0.92  # width of a picture in inches

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
+from koct.base.files import write_text
+from koct.base.stamps import Stamp, again, made_from
 from koct.errors import KoctError
-from koct.files import write_text
-from koct.metrics.curve import CurveMetric
+from koct.forecast.crossing import order
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names, escaped, sweep_label
-from koct.results import grouped
-from koct.risk.crossing import order
-from koct.stamps import Stamp, again, made_from
+from koct.study.results import grouped
 
 PAIR = ("ko", "fc")  # the two networks of the paper
 MEANS = {  # what needs no sample

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
 from koct.report import figures, inputs, tables
 from koct.report.labels import Names, escaped, sweep_label
-from koct.results import best_lambda, grouped, usable
-from koct.stamps import Stamp, made_from
+from koct.study.results import best_lambda, grouped, usable
 
 
 def figure(theory_path, out, spec=None):

@@ -1,7 +1,7 @@
 """Numbers, targets and tables as the planner's answers show them."""
 
-from koct.risk.budget import Answer
-from koct.risk.scores import Score
+from koct.forecast.budget import Answer
+from koct.forecast.scores import Score
 
 PLAIN = 1e15  # above, a number has an exponent
 

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from koct.failures import INTERRUPTED, ended, say_peak_memory
+from koct.base.failures import INTERRUPTED, ended, say_peak_memory
 from koct.workers.client import LENGTH, PACKAGE, STATUS, VARIABLE
 
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl
@@ -135,7 +135,7 @@ def _open_streams() -> None:
 
 def forget() -> None:
     """Leave nothing of a job that the next one could notice."""
-    from koct import stamps
+    from koct.base import stamps
 
     for name in STREAMS:
         with contextlib.suppress(OSError, ValueError):

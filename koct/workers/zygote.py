@@ -16,15 +16,27 @@ import sysconfig
 import time
 from typing import Any
 
-from koct.failures import say
+from koct.base.failures import say
 from koct.workers import worker
 from koct.workers.client import GO, HUNG, INTERRUPT, LENGTH, READY, STATUS, identity
 from koct.workers.worker import Job
 
 # What is imported before the first job; what else jobs import is learned from them.
 MODULES: dict[str, tuple[str, ...]] = {
-    "cpu": ("koct.cli", "koct.cells", "koct.evaluation", "koct.spec_keys", "koct.workflow.planned"),
-    "report": ("koct.cli", "koct.results", "koct.report.figures", "koct.spec_keys", "koct.workflow.planned"),
+    "cpu": (
+        "koct.cli",
+        "koct.study.cells",
+        "koct.study.evaluation",
+        "koct.contracts.spec_keys",
+        "koct.workflow.planned",
+    ),
+    "report": (
+        "koct.cli",
+        "koct.study.results",
+        "koct.report.figures",
+        "koct.contracts.spec_keys",
+        "koct.workflow.planned",
+    ),
 }
 MODULES["gpu"] = (*MODULES["cpu"], "torch", "triton")
 ALLOCATOR = "jemalloc_bg_thd"

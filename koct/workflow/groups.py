@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from koct.config.sweep import Sweep
 from koct.contracts import Architecture
 from koct.workflow import resources
-from koct.workflow.sweep import Sweep
 
 LONGEST = 120  # minutes that a group may ask for; a fit that asks for half of it travels alone
 

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from koct.base.stamps import checksum_of
+from koct.config import study_file as config
+from koct.config.sweep import Sweep, claimed, compared
 from koct.contracts import Architecture, Cost, Problem
-from koct.registry import module_of
-from koct.spec import encode_curve, encode_problem
-from koct.stamps import checksum_of
-from koct.workflow import config, groups, paths, planned, resources, shown, stages
+from koct.contracts.registry import module_of
+from koct.contracts.spec import encode_curve, encode_problem
+from koct.study import paths
+from koct.workflow import groups, planned, resources, shown, stages
 from koct.workflow.sources import reached
-from koct.workflow.sweep import Sweep, claimed, compared
 from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from koct.blame import blamed
+from koct.config.study_file import Top, section
+from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
+from koct.contracts.blame import blamed
+from koct.contracts.options import Configured
 from koct.errors import KoctError
-from koct.options import Configured
 from koct.workflow import resources
-from koct.workflow.config import Top, section
-from koct.workflow.sweep import Sweep
 
 GPU_SPEED = 100  # how much faster than a core a GPU may be
 RANK = 2.5e9  # bytes that the cost of a process of torchrun may count for torch, CUDA and NCCL: they are no arrays

@@ -15,7 +15,7 @@ from koct.errors import KoctError
 LOCK = ".snakemake/koct.lock"
 # The names that Snakemake's plugin gives to jobs, with slurm-jobname-prefix of profiles/slurm in front.
 NAME = re.compile(r"koct_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12} ")
-TEMPORARY = re.compile(r"\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")  # as koct.files.temporary_name makes them
+TEMPORARY = re.compile(r"\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")  # as koct.base.files.temporary_name makes them
 DAY = 86400
 OWN_JOB = os.environ.get("SLURM_JOB_ID")  # if snakemake is a job itself; the SLURM plugin removes this variable
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"

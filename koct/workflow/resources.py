@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from functools import cache
 
+from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
-from koct.workflow.sweep import Sweep
 
 SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
@@ -19,7 +19,7 @@ UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hou
 INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
-DRAWS = 12  # fits of a prediction by subsets at every N, as in koct/theory.py
+DRAWS = 12  # fits of a prediction by subsets at every N, as in koct/study/predictions.py
 
 
 def pool(sweep: Sweep) -> Cost:
@@ -71,7 +71,7 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
         operations = 0.3 * M**2 * size + 8 * M**3 + points * 800 * M**2
         return Cost(operations, 6 * pairs + 80 * M**2, 5 * pairs + 80 * M**2)
     if arch.predicted == "fixed point":
-        full = 100 * M * size**3 if M * size**3 < 5e8 else 0  # of a point, as in koct/risk/fixed_point.py
+        full = 100 * M * size**3 if M * size**3 < 5e8 else 0  # of a point, as in koct/prediction/fixed_point.py
         drawn = 18 * len(sweep.lambdas) * size**3  # three sizes, six draws
         operations = 10.0 * size**3 + drawn + points * (full + 3 * M * size**2)
         arrays = 40 * size**2 + 24 * M * size + (24 * M * size**2 if full else 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import koct
-from koct.workflow.sweep import Sweep
+from koct.config.sweep import Sweep
 
 LEAST_HELD_OUT = 3  # N of a sweep: two to calibrate on, and one to predict
 ARC = 180  # degrees, of every operating point of the paper

@@ -16,9 +16,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
-INERT = {"koct.blame", "koct.errors", "koct.options", "koct.own_files", "koct.registry", "koct.spec", "koct.stamps"}
-INERT |= {"koct.failures", "koct.spec_keys"}
-INERT |= {"koct.workflow.paths"}
+INERT = {
+    "koct.contracts.blame",
+    "koct.errors",
+    "koct.contracts.options",
+    "koct.contracts.own_files",
+    "koct.contracts.registry",
+    "koct.contracts.spec",
+    "koct.base.stamps",
+}
+INERT |= {"koct.base.failures", "koct.contracts.spec_keys"}
+INERT |= {"koct.study.paths"}
 DATA = (".json", ".csv", ".npz", ".html", ".css", ".js")  # endings of data files
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}

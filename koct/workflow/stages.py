@@ -6,18 +6,18 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from koct import metrics, registry
-from koct.contracts import Architecture, Problem
+from koct import metrics
+from koct.contracts import Architecture, Problem, registry
 from koct.workflow.sources import digest, file_of, reached
 
 # Of stages that know neither problem nor architecture; a verb of the command line is a stage.
 MODULES = {
-    "collect": ("koct.results",),
-    "collect-theory": ("koct.results",),
-    "calibrate": ("koct.results",),
-    "budgets": ("koct.results",),
-    "crossings": ("koct.crossings",),
-    "norms": ("koct.norms", "koct.report.tables"),
+    "collect": ("koct.study.results",),
+    "collect-theory": ("koct.study.results",),
+    "calibrate": ("koct.study.results",),
+    "budgets": ("koct.study.results",),
+    "crossings": ("koct.study.crossings",),
+    "norms": ("koct.study.norms", "koct.report.tables"),
     "table-calibration": ("koct.report.tables",),
     "table-calibration-wide": ("koct.report.calibration_table",),
     "table-norms": ("koct.report.norms_table",),
@@ -27,7 +27,7 @@ MODULES = {
     "table-structural": ("koct.report.tables",),
     "table-theory": ("koct.report.theory",),
     "table-crossings": ("koct.report.crossings",),
-    "ladder": ("koct.ladder",),
+    "ladder": ("koct.study.ladder",),
     "table-ladder": ("koct.report.ladder",),
     "table-conditions": ("koct.report.conditions",),
     "html-tables": ("koct.report.html_tables",),
@@ -44,9 +44,9 @@ MODULES = {
 # And of those that know the problem.
 PROBLEM_MODULES = {
     "pool": ("koct.problems.pools",),
-    "known": ("koct.cells",),
-    "normal": ("koct.cells",),
-    "gram": ("koct.cells", "koct.networks.linalg"),
+    "known": ("koct.study.cells",),
+    "normal": ("koct.study.cells",),
+    "gram": ("koct.study.cells", "koct.networks.linalg"),
 }
 
 
@@ -72,15 +72,17 @@ def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
     if stage == "figure-recons":
         return ("koct.report.recons", metric, found, *networks)
     if stage == "chains":
-        return ("koct.chains", found, *networks)
+        return ("koct.study.chains", found, *networks)
     if stage == "theory":
-        return ("koct.theory", *metrics.modules(), found, *networks)
-    launched = ["koct.distributed"] if any(registry.architecture(arch).launch == "torchrun" for arch in archs) else []
-    return ("koct.cells", metric, found, *networks, *launched)
+        return ("koct.study.predictions", *metrics.modules(), found, *networks)
+    launched = (
+        ["koct.study.distributed"] if any(registry.architecture(arch).launch == "torchrun" for arch in archs) else []
+    )
+    return ("koct.study.cells", metric, found, *networks, *launched)
 
 
 def _evaluation() -> tuple[str, ...]:
-    return ("koct.evaluation", *metrics.modules())
+    return ("koct.study.evaluation", *metrics.modules())
 
 
 # From a spec

@@ -13,9 +13,9 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from koct import stamps
+from koct.base import stamps
+from koct.base.stamps import SMALL, Stamp
 from koct.errors import KoctError
-from koct.stamps import SMALL, Stamp
 
 RESULTS = "results" + os.sep
 SHOWN = 5  # reasons that are printed

@@ -119,7 +119,7 @@ def check(submissions: list[Submission], settings: Any, site: Site) -> None:
     Or if they ask for GPUs that no job could use.
     """
     if any(submission.get("gpu") for submission in submissions):
-        from koct.device import check_torch
+        from koct.base.device import check_torch
 
         check_torch(site.modules)
     if shutil.which("sbatch") is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from koct.base.stamps import checksum_of, crc
 from koct.contracts import Problem
-from koct.stamps import checksum_of, crc
 
 MOST_FILES = 100  # that a spec lists one by one
 LARGE_FILE = 10**8  # bytes of a user's file that is too large to be read whenever a run is planned

@@ -10,10 +10,10 @@ from unittest import mock
 
 import numpy as np
 
-from koct import cli, distributed
+from koct import cli
 from koct.errors import KoctError
 from koct.report import tables
-from koct.workflow import paths
+from koct.study import distributed, paths
 from koct.workflow.jobs import Jobs
 from tests.conftest import ROOT, TINY, TINY_SWEEP
 from tests.faults import mutations

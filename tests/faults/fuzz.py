@@ -30,15 +30,17 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import yaml
 
-from koct import cells, registry, results
+from koct.base.files import read_json
+from koct.bound import theorem as bound
+from koct.config import study_file as config
+from koct.contracts import registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.files import read_json
+from koct.forecast import pilot
 from koct.problems import pools
 from koct.report import compare, figures, labels, tables
 from koct.report.bound import format_table
-from koct.risk import bound, pilot
-from koct.spec import Cell
-from koct.workflow import config
+from koct.study import cells, results
 from tests.conftest import ROOT, TINY
 from tests.faults import mutations
 from tests.faults.command_lines import Study

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT, planned
 
-from koct import device
+from koct.base import device
+from koct.config.study_file import build
 from koct.errors import KoctError
 from koct.workflow import cluster as changes
 from koct.workflow import groups, queue, resources
-from koct.workflow.config import build
 from koct.workflow.site import Site
 from tests.slurm.lab import CONFIG, dry, small, told
 

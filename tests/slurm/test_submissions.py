@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from test_requests import MEAN, request
 
-from koct.files import write_array
-from koct.stamps import Stamp
+from koct.base.files import write_array
+from koct.base.stamps import Stamp
+from koct.config.study_file import build
 from koct.workflow import resources
-from koct.workflow.config import build
 from koct.workflow.jobs import Jobs
 from tests.slurm.lab import (
     PROFILE,

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from koct.risk.ensemble import STEP
+from koct.forecast.ensemble import STEP
 
 
 def letters(data: bytes) -> str:

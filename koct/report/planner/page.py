@@ -14,23 +14,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import koct
-from koct import metrics, stamps
+from koct import metrics
+from koct.base import stamps
+from koct.base.files import write_text
+from koct.base.stamps import Stamp
+from koct.bound.calibration import PAPER_PAIR
 from koct.errors import KoctError
-from koct.files import write_text
-from koct.metrics.curve import CurveMetric
+from koct.forecast import portable, scores
+from koct.forecast.budget import ENDS, EXTRAPOLATION_RATIO, LEVEL, MAX_LOG_RATIO, N_ENDS, REPLICATES, Forecast
+from koct.forecast.columns import printable
+from koct.forecast.ensemble import STEP
+from koct.forecast.next_runs import Cost
+from koct.forecast.pilot import PilotFile
+from koct.forecast.runs import MAX_ERROR, MIN_ERROR, Pilot
+from koct.forecast.scores import Score
+from koct.metrics.curve_metric import CurveMetric
 from koct.report.budget import EVEN, PAIRING, Plan, plans
 from koct.report.labels import Names, described
 from koct.report.planner import packed
-from koct.risk import portable, scores
-from koct.risk.budget import ENDS, EXTRAPOLATION_RATIO, LEVEL, MAX_LOG_RATIO, N_ENDS, REPLICATES, Forecast
-from koct.risk.calibration import PAPER_PAIR
-from koct.risk.columns import printable
-from koct.risk.ensemble import STEP
-from koct.risk.next_runs import Cost
-from koct.risk.pilot import PilotFile
-from koct.risk.runs import MAX_ERROR, MIN_ERROR, Pilot
-from koct.risk.scores import Score
-from koct.stamps import Stamp
 
 STYLE, PAGE = "page.css", "page.html"
 SCRIPTS = ("numbers.js", "forecast.js", "words.js", "plot.js", "main.js")

@@ -1,0 +1,45 @@
+"""Whose mistake it was: sentences that name the line of a user's own file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from koct.contracts import Architecture, Problem
+from koct.errors import KoctError
+
+
+@contextlib.contextmanager
+def blamed(*sources: str) -> Iterator[None]:
+    """Turn an exception out of a user's file into one sentence with the file and the line it came from."""
+    try:
+        yield
+    except KoctError:
+        raise
+    except Exception as error:
+        if os.environ.get("KOCT_TRACEBACK"):
+            raise
+        from koct.contracts.own_files import place
+
+        own = [source for source in sources if source.endswith(".py")]
+        where = place(error, own)
+        if where is None:  # in koct, perhaps over what a file of theirs gave
+            if not own or isinstance(error, OSError | MemoryError | RuntimeError):
+                raise
+            where = f"koct cannot use what {' or '.join(own)} gave"
+        what = str(error).strip().partition("\n")[0]
+        raise KoctError(f"{where}: {type(error).__name__}: {what} (KOCT_TRACEBACK=1 shows the traceback)") from None
+
+
+def line_of(component: Problem | Architecture, method: str) -> str:
+    """`mine/cnn.py, line 12`: where a component of a user's defines a method; one of koct's has its name alone."""
+    import inspect
+
+    cls = type(component)
+    if not cls.source.endswith(".py"):
+        return f"the {'problem' if isinstance(component, Problem) else 'architecture'} {cls.source}"
+    function = inspect.unwrap(getattr(cls, method))
+    inherited = function.__module__ != cls.__module__
+    line = inspect.getsourcelines(cls)[1] if inherited else function.__code__.co_firstlineno
+    return f"{cls.source}, line {line}"

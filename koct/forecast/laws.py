@@ -1,0 +1,206 @@
+"""Laws of learning curves: families of shapes in which the error may fall with N.
+
+A shape is the log of the error relative to that at the pilot's largest N. A law is a grid of shapes with a prior
+probability each, so that nothing is fitted: the planner asks how probable every shape is after the pilot
+(`koct.forecast.ensemble`). Floors are given as their share of the error at the largest N.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from koct.bound.calibration import calibrate, rate
+from koct.forecast.priors import Priors
+from koct.forecast.runs import FloatArray, Points
+
+ANY_SCALE = 10.0  # standard deviation of the log scale of a law
+AS_IT_STANDS = 1e-3  # of one that says the error itself
+
+FLOORS = np.concatenate([np.linspace(0, 0.95, 20), 1 - np.geomspace(0.03, 1e-3, 4)])  # over the error there
+EXPONENTS = np.geomspace(0.06, 3.0, 100)
+COARSE_FLOORS = FLOORS[[0, 2, 6, 10, 14, 17, 20, 22]]
+COARSE_EXPONENTS = np.geomspace(0.1, 3.0, 9)
+SHIFTS = np.array([0.03, 0.1, 0.3, 1.0, 3.0])  # of N, in units of the largest N
+STEEPNESS = np.geomspace(0.3, 4.0, 8)
+PLATEAUS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])  # (largest N / N at half the plateau) ^ steepness
+SLOPES = np.array([-0.1, 0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.6])
+BREAKS = np.array([-4.0, -3.0, -2.0, -1.0, 0.0])  # octaves from the largest N
+SOFTNESS = 0.5  # of a break, in octaves
+
+Which = slice | NDArray[np.intp]  # of the shapes of a law
+EVERY = slice(None)
+
+
+class Law(ABC):
+    """A family of shapes; `text` is its formula for people to read."""
+
+    text: str
+    falls = True  # beyond the pilot: more samples then do no harm
+    drifts = True  # beyond the pilot, in ways that only other curves can tell; otherwise `doubt` tells
+
+    @abstractmethod
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        """The log of some shapes at each N, shape (n_shapes, n)."""
+
+    @abstractmethod
+    def log_prior(self, priors: Priors) -> FloatArray:
+        """Log probability of every shape, given the law; shape (n_shapes,)."""
+
+    def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
+        """Priors of the log of the scale: mean, standard deviation, probability. A shape is 0 at the largest N."""
+        return [(float(pilot.log_mean[-1]), ANY_SCALE, 1.0)]
+
+    def misfit(self, priors: Priors) -> Mapping[float, float]:
+        """{size of the random walk: probability}, as of `Priors`."""
+        return priors.misfit
+
+    def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
+        """Standard deviation of the log error that a law without drift knows of, shape (n,)."""
+        return np.zeros(len(N))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Power(Law):
+    """floor + a N^(−b)."""
+
+    text = "floor + a N^(−b)"
+
+    def __init__(self) -> None:
+        self._share, self._exponent = _grid(FLOORS, EXPONENTS)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        return _above_floor(self._share[which], (N / pilot.N[-1]) ** -self._exponent[which])
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _floors(self._share, priors.no_floor["power"])
+
+
+class Shifted(Law):
+    """floor + a (N + d)^(−b): a power law that begins late."""
+
+    text = "floor + a (N + d)^(−b)"
+
+    def __init__(self) -> None:
+        self._share, self._exponent, self._shift = _grid(COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        ratio = (N / pilot.N[-1] + self._shift[which]) / (1 + self._shift[which])
+        return _above_floor(self._share[which], ratio ** -self._exponent[which])
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _floors(self._share, priors.no_floor["pow4"])
+
+
+class Sigmoid(Law):
+    """floor + a / (1 + (N/m)^q), from a plateau such as chance level; Morgan, Mercer and Flodin's curve."""
+
+    text = "floor + a / (1 + (N/m)^q)"
+
+    def __init__(self) -> None:
+        self._share, self._steepness, self._plateau = _grid(COARSE_FLOORS, STEEPNESS, PLATEAUS)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        falling = (1 + self._plateau[which]) / (1 + self._plateau[which] * (N / pilot.N[-1]) ** self._steepness[which])
+        return _above_floor(self._share[which], falling)
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _floors(self._share, priors.no_floor["mmf4"])
+
+
+class Broken(Law):
+    """a N^(−b) with another b before the break; the curve may have been flat, or even have risen."""
+
+    text = "a N^(−b), then another b"
+
+    def __init__(self) -> None:
+        self._before, self._after, self._at = _grid(SLOPES, SLOPES, BREAKS)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        octaves = np.log2(N / pilot.N[-1])
+        beyond = SOFTNESS * (np.logaddexp(0, (octaves - self._at[which]) / SOFTNESS))
+        start = SOFTNESS * np.logaddexp(0, -self._at[which] / SOFTNESS)
+        return -np.log(2) * (self._before[which] * (octaves - beyond + start) + self._after[which] * (beyond - start))
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return np.full(len(self._at), -np.log(len(self._at)))
+
+
+class Rate(Law):
+    """floor + σ log N / N."""
+
+    text = "floor + σ log N / N"
+
+    def __init__(self) -> None:
+        (self._share,) = _grid(FLOORS)
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        return _above_floor(self._share[which], rate(N) / rate(pilot.N[-1]))
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return _floors(self._share, priors.no_floor["power"])
+
+
+class Last(Law):
+    """No law: the error stays what it was, but for a random walk."""
+
+    text = "the last error"
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        return np.zeros((1, len(N)))
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return np.zeros(1)
+
+
+class Paper(Law):
+    """floor + σ log N / N by the paper's rule: the floor is the smallest error of the pilot."""
+
+    text = "floor + σ log N / N, floor = smallest error"
+    drifts = False
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        found = calibrate(pilot.N, np.exp(pilot.log_mean))
+        return np.log(found.floor + found.sigma * rate(N))[None, :]
+
+    def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
+        return [(0.0, AS_IT_STANDS, 1.0)]
+
+    def misfit(self, priors: Priors) -> Mapping[float, float]:
+        return {0.0: 1.0}
+
+    def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
+        """That of the smallest error, on which the rule rests."""
+        return np.full(len(N), np.sqrt(pilot.covariance[-1, -1]))
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return np.zeros(1)
+
+
+def _grid(*axes: ArrayLike) -> list[FloatArray]:
+    """Every combination of the values, each of shape (n_shapes, 1)."""
+    return [values.reshape(-1, 1) for values in np.meshgrid(*axes, indexing="ij")]
+
+
+def _above_floor(share: FloatArray, falling: FloatArray) -> FloatArray:
+    """Log of floor and falling part; the latter is 1 at the largest N."""
+    return np.log(share + (1 - share) * falling)
+
+
+def _floors(share: FloatArray, none: float) -> FloatArray:
+    """Log probability of each shape: `none` for those without floor, and the rest for all others together."""
+    floored = np.ravel(share) > 0
+    return np.where(floored, np.log1p(-none) - np.log(np.sum(floored)), np.log(none) - np.log(np.sum(~floored)))
+
+
+LAWS: dict[str, Law] = {
+    "power": Power(),
+    "pow4": Shifted(),
+    "mmf4": Sigmoid(),
+    "broken": Broken(),
+    "last": Last(),
+}
+ALONE: dict[str, Law] = {"rate": Rate(), "paper": Paper()}  # on request only
