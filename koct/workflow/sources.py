@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from koct import PUBLIC
+
 PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
 INERT = {
@@ -142,7 +144,8 @@ def _defines(statement: ast.stmt) -> set[str]:
 def _imports(module: str, folder: str) -> list[str]:
     """The modules of koct, and of the user's `folder`, that a module imports."""
     names = _read(module).imports
-    found = [name for level, name in names if not level and name.startswith("koct.") and _path(name)]
+    absolute = [PUBLIC.get(name.removeprefix("koct."), name) for level, name in names if not level]
+    found = [name for name in absolute if name.startswith("koct.") and _path(name)]
     if module.endswith(".py"):
         for level, name in names:
             start = Path(module).parents[level - 1] if level else Path(folder)
