@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from koct import PUBLIC
+from koct.workflow.planned import DATA
 
 PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
@@ -29,7 +30,6 @@ INERT = {
 }
 INERT |= {"koct.base.failures", "koct.contracts.spec_keys"}
 INERT |= {"koct.study.paths"}
-DATA = (".json", ".csv", ".npz", ".html", ".css", ".js")  # endings of data files
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 
@@ -53,6 +53,11 @@ def reached(modules: Iterable[str]) -> set[str]:
     return found
 
 
+def files_of(module: str) -> tuple[Path, ...]:
+    """The file of a module, and the data files beside it that it names."""
+    return file_of(module), *_read(module).data
+
+
 def file_of(module: str) -> Path:
     """Where the code of a module is."""
     path = _path(module)
@@ -71,6 +76,7 @@ class Module:
 
     hash: str
     imports: frozenset[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
+    data: tuple[Path, ...]  # the data files beside it that it names
 
 
 @cache
@@ -79,10 +85,10 @@ def _read(module: str) -> Module:
     words: list[str] = []
     imports: set[tuple[int, str]] = set()
     _walk(ast.parse(path.read_bytes(), str(path)), words, imports)
-    if not module.endswith(".py"):
-        words += (hashlib.sha256(file.read_bytes()).hexdigest() for file in _data_files(path, words))
+    data = [] if module.endswith(".py") else _data_files(path, words)
+    words += (hashlib.sha256(file.read_bytes()).hexdigest() for file in data)
     text = " ".join(words).encode("utf-8", "surrogatepass")
-    return Module(hashlib.sha256(text).hexdigest(), frozenset(imports))
+    return Module(hashlib.sha256(text).hexdigest(), frozenset(imports), tuple(data))
 
 
 def _data_files(path: Path, words: Iterable[str]) -> list[Path]:
