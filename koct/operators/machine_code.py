@@ -34,8 +34,9 @@ def compiled(function: Callable[..., None]) -> Any:
 
 
 def version() -> str:
-    """Return a hash of the code of all operators."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    """Return a hash of the code of all operators and problems."""
+    folder = Path(__file__).parent
+    sources = sorted([*folder.glob("*.py"), *folder.parent.glob("problems/*.py")])
     text = b"\0".join(path.name.encode() + b"\0" + path.read_bytes() for path in sources)
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
