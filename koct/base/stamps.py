@@ -125,6 +125,8 @@ def seal(path: str, stamp: Stamp, kind: str) -> None:
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as data:
         if kind in (".json", ".parquet"):
             start = data.rfind(PREFIX.encode())
+            if start < 0:
+                raise KoctError(f"this output is of another format than its ending {kind} says; give --out another name")
             stamp = stamp._replace(checksum=_checksum(data, start, start + len(stamp.text())))
             data[start : start + len(stamp.text())] = stamp.text().encode()
             return
