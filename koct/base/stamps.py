@@ -126,7 +126,7 @@ def seal(path: str, stamp: Stamp, kind: str) -> None:
         if kind in (".json", ".parquet"):
             start = data.rfind(PREFIX.encode())
             if start < 0:
-                raise KoctError(f"this output is of another format than its ending {kind} says; give --out another name")
+                raise KoctError(f"this output is of another format than {kind}; give --out another ending")
             stamp = stamp._replace(checksum=_checksum(data, start, start + len(stamp.text())))
             data[start : start + len(stamp.text())] = stamp.text().encode()
             return
