@@ -1,5 +1,7 @@
 # make        set up and run the default study
-# make test   set up and run the tests
+# make test   set up and run the tests that are quick
+# make test-all  set up and run all tests, also on a SLURM if one answers, in a browser and with several ranks
+# make check  style and the quick tests: before a commit
 # make report run the default study and put it into one page, report.html
 # make setup  only set up
 # make faults set up, cause 266 faults (kills, damaged files, full disks), and feed every reader with 10,000 damaged
@@ -7,7 +9,7 @@
 PYTHON ?= python3
 VENV := .venv
 
-.PHONY: study report test setup lint faults
+.PHONY: study report test test-all check setup lint faults
 study: setup
 	$(VENV)/bin/snakemake
 
@@ -16,6 +18,11 @@ report: study
 
 test: setup $(VENV)/torch
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+test-all: setup $(VENV)/torch
+	$(VENV)/bin/python -m pytest -m 'not long' --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+check: lint test
 
 faults: setup
 	$(VENV)/bin/python -m tests.faults

@@ -175,8 +175,18 @@ def finished(tmp_path_factory, name, config=None):
 
 @pytest.fixture(scope="session")
 def study(tmp_path_factory):
-    """The default study, run on all cores. Tests leave it as they found it."""
-    return finished(tmp_path_factory, "study")
+    """The default study with fewer sizes, N and seeds. Tests leave it as they found it."""
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    config["studies"]["surrogate"] = ["H8", "H16"]
+    for sweep in ("H8", "H16"):
+        config["sweeps"][sweep].update(N=[4, 8, 16], seeds=[1, 2, 3])
+    return finished(tmp_path_factory, "study", config)
+
+
+@pytest.fixture(scope="session")
+def default_study(tmp_path_factory):
+    """The default study, run on all cores: its tests are slow. They leave it as they found it."""
+    return finished(tmp_path_factory, "default_study")
 
 
 @pytest.fixture(scope="session")
@@ -216,8 +226,14 @@ def koct(capsys, tmp_path, monkeypatch):
     return run
 
 
+SLOW = ("slurm", "faults", "test_fsdp", "test_planner_browser", "test_report_page")
+
+
 def pytest_collection_modifyitems(items):
-    """The files that take longest come first, so that no worker is left with one of them at the end."""
+    """Mark what is slow; the files that take longest come first, so that no worker is left with one at the end."""
+    for item in items:
+        if {item.path.parent.name, item.path.stem} & set(SLOW) or "default_study" in item.fixturenames:
+            item.add_marker("slow")
     slow = (
         "slurm",
         "faults",

@@ -289,8 +289,8 @@ def test_a_pilot_of_a_million_rows(pilot):
     assert answer["n"] == pytest.approx(2500 * np.exp(0.04), rel=0.1)
 
 
-def test_the_cells_of_a_study_are_a_valid_pilot(study, tmp_path):
-    cells = study.path("results/cells.parquet")
+def test_the_cells_of_a_study_are_a_valid_pilot(default_study, tmp_path):
+    cells = default_study.path("results/cells.parquet")
     done = koct("budget", cells, "--target", 0.02, "--metric", "mse", "--sweep", "H32", "--plot", tmp_path / "plot.png")
     assert done.returncode == 0
     assert "fc needs" in done.stdout
@@ -308,13 +308,13 @@ def test_the_cells_of_a_study_are_a_valid_pilot(study, tmp_path):
     assert json.loads(squared.stdout)[0]["reachable"]
 
 
-def test_the_workflow_answers_every_configured_target(study):
-    table = pq.read_table(study.path("results/budget.parquet")).to_pandas()
+def test_the_workflow_answers_every_configured_target(default_study):
+    table = pq.read_table(default_study.path("results/budget.parquet")).to_pandas()
     assert len(table) == 3 * 2 * 3
     reached = table[table["reachable"]]
     assert (reached["n_low"] <= reached["n"]).all()
     assert (table["reachable"] == (table["probability"] >= 0.5)).all()
-    cells = pd.read_parquet(study.path("results/cells.parquet"))
+    cells = pd.read_parquet(default_study.path("results/cells.parquet"))
     inside = reached[(reached["n"] > 8) & (reached["n"] < 60)]
     for row in inside.itertuples():  # within the pilot's range, the answer lies between the neighbouring points
         curve = cells[(cells["sweep"] == row.sweep) & (cells["arch"] == row.arch)].groupby("N")["mse"].mean()
@@ -322,8 +322,8 @@ def test_the_workflow_answers_every_configured_target(study):
         assert curve[curve.index >= row.n].iloc[0] < 1.25 * row.target
 
 
-def test_held_out_points_of_the_surrogate_curves(study):
-    rows = benchmark.out_of_sample(pq.read_table(study.path("results/cells.parquet")).to_pylist())
+def test_held_out_points_of_the_surrogate_curves(default_study):
+    rows = benchmark.out_of_sample(pq.read_table(default_study.path("results/cells.parquet")).to_pylist())
     own, paper, covered = benchmark.summary(rows)
     assert len(rows) == 12
     assert own <= paper / 2

@@ -81,14 +81,14 @@ def test_the_committed_reference_gives_the_committed_table(committed, tmp_path, 
     assert all(found.count(verdict) for verdict in claims.VERDICTS)
 
 
-def test_a_run_of_the_surrogate_has_the_verdicts_of_the_reference(study, committed):
-    rows = {row["id"]: row for row in results.read(study.path("results/claims.parquet"))[0]}
+def test_a_run_of_the_surrogate_has_the_verdicts_of_the_reference(default_study, committed):
+    rows = {row["id"]: row for row in results.read(default_study.path("results/claims.parquet"))[0]}
     assert list(rows) == list(committed)
     for row in rows.values():
         assert row["verdict"] in (MISSING, committed[row["id"]]["verdict"])
-    lines = study.path("results/claims.md").read_text().splitlines()
+    lines = default_study.path("results/claims.md").read_text().splitlines()
     assert f"| {MISSING} | {sum(row['verdict'] == MISSING for row in rows.values())} |" in lines
-    assert stamps.check(study.path("results/claims.md")).spec["code"]
+    assert stamps.check(default_study.path("results/claims.md")).spec["code"]
 
 
 def test_with_the_surrogate_alone_fan_beam_rows_are_not_computed(changed):

@@ -44,9 +44,9 @@ def test_equal_runs_agree_exactly(study, tmp_path, capsys):
     copy = shutil.copy(path, tmp_path / "copy.parquet")
     assert cli.main(["compare", str(path), str(copy), "--tolerance", "0"]) == 0
     text = capsys.readouterr().out
-    for sweep in ("H8", "H16", "H32"):
+    for sweep in ("H8", "H16"):
         for arch in ("ko", "fc"):
-            assert line_of(text, sweep, arch) == ["25", "0", "0", "0", "0", "0", "0", "(mse)"]
+            assert line_of(text, sweep, arch) == ["9", "0", "0", "0", "0", "0", "0", "(mse)"]
     assert f"{pq.read_metadata(path).num_rows} cells compared" in text
     assert "missing" not in text
 

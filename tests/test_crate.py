@@ -161,7 +161,7 @@ def test_the_crate_of_a_study_has_all_of_its_results(study):
     wanted = {name for name in made if "/" not in name} - {NAME, *OTHERS}
     assert wanted <= {unquote(at) for at in references(graph["./"]["hasPart"])}
     given = named(graph, "#run", "object")
-    assert given["H32.tikhonov"]["value"] == "0.1"
+    assert given["H16.tikhonov"]["value"] == "0.1"
     assert given["H8.pool"]["value"] == '{"test": 128, "train": 256, "val": 32}'
 
 

@@ -52,10 +52,10 @@ def test_it_says_what_made_it_and_is_small(tables):
     assert sum(sizes.values()) < 7e6
 
 
-def test_a_fresh_run_agrees_with_it(study):
+def test_a_fresh_run_agrees_with_it(default_study):
     """Total variation to what its stopping rule asks for, everything else to 1e-6."""
     keys = ["sweep", "arch", "N", "seed"]
-    fresh = pd.read_parquet(study.path("results/cells.parquet")).set_index(keys)["mse"]
+    fresh = pd.read_parquet(default_study.path("results/cells.parquet")).set_index(keys)["mse"]
     expected = pd.read_parquet(REFERENCE / "cells.parquet").set_index(keys)["mse"].loc[fresh.index]
     assert len(fresh) == 210
     tolerance = fresh.index.get_level_values("arch").map(lambda arch: 1e-3 if arch == "tv" else 1e-6)

@@ -135,8 +135,8 @@ def test_a_sweep_without_a_label_goes_by_its_problem_and_says_nothing_of_rays(tm
     assert outcome == "KO below FC at every $N$"
 
 
-def test_the_printed_outcomes_of_the_surrogate_come_out(study, tmp_path):
-    table = study.path("results/table_scaling.tex").read_text()
+def test_the_printed_outcomes_of_the_surrogate_come_out(default_study, tmp_path):
+    table = default_study.path("results/table_scaling.tex").read_text()
     sizes = {8: (10, "64"), 16: (20, "256"), 32: (40, "1{,}024")}
     assert rows_of(table) == [
         ["surrogate", f"${H}$", f"${V}$", f"${H}$", f"${ratio}$", "KO below FC at every $N$"]

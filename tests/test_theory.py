@@ -77,8 +77,8 @@ def test_the_figure_of_predictions_runs_no_fit(checkout, study):
     assert jobs["collect_theory"] == jobs["figure_theory"] == 1
 
 
-def test_a_fresh_study_predicts_what_the_reference_has(study):
-    fresh = pd.read_parquet(study.path("results/theory.parquet"))
+def test_a_fresh_study_predicts_what_the_reference_has(default_study):
+    fresh = pd.read_parquet(default_study.path("results/theory.parquet"))
     known = pd.read_parquet(REFERENCE / "theory.parquet")
     known = known[known["sweep"].isin(fresh["sweep"])].reset_index(drop=True)
     assert len(fresh) == 3 * 5 * (5 + 7)  # N up to 64 by subsets, up to 256 by the spectrum
@@ -87,15 +87,15 @@ def test_a_fresh_study_predicts_what_the_reference_has(study):
     assert fresh["trusted"].tolist() == known["trusted"].tolist()
 
 
-def test_budgets_from_pairs_stand_beside_those_from_fits(study, tmp_path):
-    budget = pd.read_parquet(study.path("results/budget.parquet")).set_index(["sweep", "arch", "target"])
+def test_budgets_from_pairs_stand_beside_those_from_fits(default_study, tmp_path):
+    budget = pd.read_parquet(default_study.path("results/budget.parquet")).set_index(["sweep", "arch", "target"])
     row = budget.loc[("H32", "fc", 0.01)]
     assert row["theory_low"] <= row["theory_n"] <= row["theory_high"] <= row["theory_upto"] == 256
     assert row["theory_n"] == pytest.approx(row["n"], rel=0.2)
     unreached = budget.loc[("H32", "fc", 0.001)]
     assert pd.isna(unreached["theory_n"])
     assert unreached["theory_upto"] == 256
-    tables = [study.path(f"results/table_{name}.tex").read_text() for name in ("theory", "budget")]
+    tables = [default_study.path(f"results/table_{name}.tex").read_text() for name in ("theory", "budget")]
     assert "$H = 32$ & FC & ratio &" in tables[0]
     assert r"$>$ $256$" in tables[1]
     compiles(tables, tmp_path)
