@@ -20,7 +20,7 @@ def main(argv=None):
         verb = arguments.pop("verb")
         read, written = _files(verb, arguments)
         _check_files(read, written)
-        _check_spec(verb, arguments)
+        _guard(verb, arguments.get("spec"))
         if _made_before(verb, arguments, written):
             print("an earlier attempt has made this")
             return 0
@@ -105,16 +105,6 @@ def _check_files(read, written):
             raise KoctError(f"{name} {path}: {folder} is not a folder; choose another place")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise KoctError(f"{name} {path}: nothing can be written to {folder}; choose another place")
-
-
-def _check_spec(verb, arguments):
-    """Refuse a spec that lacks something, and one whose code is not planned any more."""
-    if arguments.get("spec") is None:
-        return
-    from koct.contracts.spec_keys import told
-
-    spec = arguments["spec"] = told(arguments["spec"], "--spec")
-    _guard(verb, spec)
 
 
 def _guard(verb, spec):

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.util
 import inspect
 import os
 import sys
 import sysconfig
+import typing
 import zlib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 from koct.contracts.blame import blamed
-from koct.contracts.options import supported
+from koct.contracts.options import kind_of
 from koct.errors import KoctError
 
 PACKAGE = Path(__file__).parents[1]
+RESERVED = {"name", "source", "section", "launch"}  # what koct itself sets or reads of a class
 _HELPERS: dict[str, Path] = {}  # the folder of every module that a user's file imports from its own
 
 
@@ -78,7 +81,7 @@ def _claim(source: str, path: Path) -> None:
 
 
 def check_class(cls: type, source: str) -> None:
-    """Refuse a class that lacks a method, or whose options cannot be checked."""
+    """Refuse a class that lacks a method, hides what koct sets, or whose options cannot be checked."""
     missing = sorted(cls.__abstractmethods__)  # type: ignore[attr-defined]
     try:
         where = f"{source}, line {inspect.getsourcelines(cls)[1]}"
@@ -90,10 +93,25 @@ def check_class(cls: type, source: str) -> None:
             f"koct/contracts.py says what each of them does"
         )
     try:
-        for option in cls.options().values():  # type: ignore[attr-defined]
-            supported(option.kind)
+        _check_options(cls)
     except Exception as error:  # annotations are evaluated, and may hold anything
         raise KoctError(f"{where}: class {cls.__name__}: {error or type(error).__name__}") from None
+
+
+def _check_options(cls: type) -> None:
+    contract = next(base for base in cls.__mro__ if base.__module__ == "koct.contracts")
+    hints = typing.get_type_hints(cls)
+    for each in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if "option" not in each.metadata:
+            raise TypeError(f'the option {each.name} has no description: write {each.name} = option("...")')
+        hidden = getattr(contract, each.name, None)
+        if each.name in RESERVED or callable(hidden) or isinstance(hidden, property):
+            raise TypeError(f"the option {each.name} hides what koct calls so; rename it")
+        kind_of(hints[each.name])
+    for base in (base for base in cls.__mro__ if base.__module__ == cls.__module__):
+        for name in sorted(vars(base).keys() & RESERVED):
+            if name in ("source", "launch") or not isinstance(vars(base)[name], str):
+                raise TypeError(f"{name} hides what koct calls so; rename it")
 
 
 def place(error: Exception, sources: list[str]) -> str | None:

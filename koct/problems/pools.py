@@ -12,6 +12,7 @@ import itertools
 import mmap
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ MOST_FLAT = (
 
 def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Draw the pool of one seed, checking every pair; `spec` is what its stamp says."""
-    wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": sizes.values()}
+    wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": asdict(sizes)}
     groups = _groups(problem, seed, sizes)
     held = sizes if groups is None else Sizes(**{part: sum(groups[part]) for part in PARTS})
     counts = np.array([getattr(held, part) for part in PARTS], np.int32)

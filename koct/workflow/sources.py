@@ -25,8 +25,7 @@ INERT = {
     "koct.contracts.spec",
     "koct.base.stamps",
 }
-INERT |= {"koct.base.failures", "koct.contracts.spec_keys"}
-INERT |= {"koct.study.paths"}
+INERT |= {"koct.base.failures", "koct.study.paths"}
 DATA = (".json", ".csv", ".npz", ".html", ".css", ".js")  # endings of data files
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
