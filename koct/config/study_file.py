@@ -282,6 +282,8 @@ def _check_required(sweep: Sweep, arch: Architecture) -> Iterator[str]:
 def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
     if not isinstance(path, str) or not os.path.exists(path):
         yield f"sweeps.{name}: {problem.source} reads {path!r}, which does not exist; correct the path"
+    elif not os.path.isfile(path) and not os.path.isdir(path):
+        yield f"sweeps.{name}: {problem.source} reads {path!r}, which is a pipe or a device; give a file"
     elif "{" in path and "}" in path:
         yield f"sweeps.{name}: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
 

@@ -108,13 +108,14 @@ def _check_options(cls: type) -> None:
         if each.name in RESERVED or callable(hidden) or isinstance(hidden, property):
             raise TypeError(f"the option {each.name} hides what koct calls so; rename it")
         kind_of(hints[each.name])
-    for base in (base for base in cls.__mro__ if base.__module__ == cls.__module__):
-        for name in sorted(vars(base).keys() & RESERVED):
-            if name in ("source", "launch") or not isinstance(vars(base)[name], str):
-                raise TypeError(f"{name} hides what koct calls so; rename it")
+    for name in ("name", "section"):
+        if not isinstance(getattr(cls, name, ""), str):
+            raise TypeError(f"{name} hides a text that koct reads; rename it")
+    if getattr(cls, "launch", None) != getattr(contract, "launch", None):
+        raise TypeError("launch is koct's; rename it, or subclass TorchrunArchitecture to be started by torchrun")
 
 
-def place(error: Exception, sources: list[str]) -> str | None:
+def place(error: BaseException, sources: list[str]) -> str | None:
     """The innermost line of a traceback that lies in the folder of one of the files."""
     folders = {str(Path(source).resolve().parent): os.path.dirname(source) for source in sources}
     if isinstance(error, SyntaxError) and error.filename and str(Path(error.filename).parent) in folders:
