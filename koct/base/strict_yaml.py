@@ -127,8 +127,9 @@ def _loader() -> Any:
         def read(self, node: Any) -> Any:
             """Return a scalar that is what it looks like."""
             plain = node.value
+            long = len(plain) > LONGEST and node.tag == f"{TAG}int"
             try:
-                value = base.yaml_constructors[node.tag](self, node) if len(plain) <= LONGEST or node.style else None
+                value = None if long else base.yaml_constructors[node.tag](self, node)
             except (ValueError, KeyError, AttributeError, OverflowError):
                 value = None
             if value is None:

@@ -90,7 +90,7 @@ def check_class(cls: type, source: str) -> None:
     if missing:
         raise KoctError(
             f"{where}: class {cls.__name__} lacks {' and '.join(missing)}; "
-            f"koct/contracts.py says what each of them does"
+            f"koct/contracts/__init__.py says what each of them does"
         )
     try:
         _check_options(cls)
