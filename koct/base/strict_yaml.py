@@ -37,7 +37,7 @@ def load(path: Path) -> dict[Any, Any]:
     try:
         content, wrong = _parsed(text)
     except yaml.YAMLError as error:
-        wrong.append(_syntax(error, text))
+        wrong.append(_syntax(error))
     except RecursionError:
         wrong.append(" contains itself through an alias; remove the alias")
     if not wrong and not isinstance(content, dict):
@@ -149,15 +149,11 @@ def _at(place: Any, sentence: str) -> str:
     return f", line {place.start_mark.line + 1}: {sentence}"
 
 
-def _syntax(error: Any, text: str) -> str:
-    mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).partition("\n")[0]
-    where, fix = "", "correct it"
-    if mark is not None:
-        where = f" at line {mark.line + 1}, column {mark.column + 1}"
-        tab = text.splitlines()[mark.line : mark.line + 1] and "\t" in text.splitlines()[mark.line][: mark.column + 1]
-        fix = "indent with spaces, not tabs" if tab else fix
-    return f" is not valid YAML{where}: {what}; {fix}"
+def _syntax(error: Any) -> str:
+    mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    fix = "indent with spaces, not tabs" if "cannot start any token" in (what or "") else "correct it"
+    return f" is not valid YAML{where}: {what or str(error).partition(chr(10))[0]}; {fix}"
 
 
 def _values_in(node: Any, sizes: dict[int, int]) -> int:

@@ -164,7 +164,7 @@ def _build(name: str, entry: Mapping[str, Any], wrong: list[str]) -> Sweep | Non
         required=tuple(filter(None, map(made.get, required))),
         **{key: getattr(grid, key) for key in options(Grid)},
     )
-    wrong += _check_together(sweep)
+    wrong += [f"{dotted(path)}.{text}" for text in _check_together(sweep)]
     return sweep
 
 
@@ -229,63 +229,57 @@ def style(arch: Architecture) -> dict[str, str]:
 
 def _check_together(sweep: Sweep) -> Iterator[str]:
     """Yield what no key shows by itself."""
-    name = sweep.name
-    for N in sweep.N:
-        if sweep.sizes.train < N:
-            yield (
-                f"sweeps.{name}.N = {N} is above sweeps.{name}.pool.train = {sweep.sizes.train}; "
-                "make the pool larger or remove this N"
-            )
+    for N in (N for N in sweep.N if sweep.pool.train < N):
+        yield f"N = {N} is above pool.train = {sweep.pool.train}; make the pool larger or remove this N"
     if not sweep.networks:
-        yield f"sweeps.{name}.archs has nothing that is trained on samples; add a network that is"
+        yield "archs has nothing that is trained on samples; add a network that is"
     if why := metrics.wrong_metric(sweep.metric):
-        yield f"sweeps.{name}.metric = {sweep.metric!r} {why}"
+        yield f"metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
-        try:
-            shapes = sweep.problem.x_shape, sweep.problem.y_shape
-        except KoctError as error:  # of a problem that has them from files
-            yield f"sweeps.{name}.{error}"
-            return
-        for shape in shapes:
-            if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
-                yield f"sweeps.{name}: {sweep.problem.source} has the shape {shape!r}; give a tuple of whole numbers"
-                return  # nothing else can be checked
-        for key, known in (("device", ("cpu", "auto")), ("validation_metric", metrics.error_names())):
-            value = getattr(sweep.problem, key)
-            if value not in known:
-                source = sweep.problem.source
-                yield f"sweeps.{name}: {source} has {key} = {value!r}; it must be one of {', '.join(known)}"
-        wrong = list(sweep.problem.check(sweep.seeds, sweep.sizes))
-        yield from (f"sweeps.{name}.{text}" for text in wrong)
+        if wrong := list(_check_problem(sweep.problem)):
+            yield from wrong
+            return  # nothing else can be checked
+        yield from list(sweep.problem.check(sweep.seeds, sweep.pool)) or _check_files(sweep.problem)
         for arch in sweep.archs + sweep.required:
             for text in arch.check(sweep.problem):
                 separator = "." if text.split(maxsplit=1)[0] in options(type(arch)) else ": "
-                yield f"sweeps.{name}.{section(type(arch))}{separator}{text}"
-            for text in (*_check_predicted(arch), *_check_required(sweep, arch)):
-                yield f"sweeps.{name}: {text}"
-        for path in sweep.problem.files() if not wrong else ():  # which may be about a file
-            yield from _check_file(name, sweep.problem, path)
+                yield f"{section(type(arch))}{separator}{text}"
+            yield from _check_arch(arch, sweep)
 
 
-def _check_predicted(arch: Architecture) -> Iterator[str]:
+def _check_problem(problem: Problem) -> Iterator[str]:
+    """Yield what is wrong with the class attributes and shapes of a user's problem."""
+    try:
+        shapes = problem.x_shape, problem.y_shape
+    except KoctError as error:  # of a problem that has them from files
+        yield str(error)
+        return
+    for shape in shapes:
+        if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
+            yield f"problem: {problem.source} has the shape {shape!r}; give a tuple of whole numbers"
+    for key, known in (("device", ("cpu", "auto")), ("validation_metric", metrics.error_names())):
+        if (value := getattr(problem, key)) not in known:
+            yield f"problem: {problem.source} has {key} = {value!r}; it must be one of {', '.join(known)}"
+
+
+def _check_arch(arch: Architecture, sweep: Sweep) -> Iterator[str]:
+    """Yield what is wrong with the methods of a user's architecture."""
     if arch.predicted not in (None, *PREDICTED):
-        yield f"{arch.source} has predicted = {arch.predicted!r}; it must be None or one of {', '.join(PREDICTED)}"
+        yield f"archs: {arch.source} has predicted = {arch.predicted!r}; give None or one of {', '.join(PREDICTED)}"
     if arch.predicted == "fixed point" and not arch.needs() >= {"layers", "normal"}:
-        yield f"{arch.source} is predicted by the fixed point, which needs() must name 'layers' and 'normal' for"
-
-
-def _check_required(sweep: Sweep, arch: Architecture) -> Iterator[str]:
+        yield f"archs: {arch.source} is predicted by the fixed point; needs() must name 'layers' and 'normal' for it"
     if arch.requires_cell and sweep.arch(arch.requires_cell).trained != arch.trained:
-        yield f"{arch.source} requires the cell of {arch.requires_cell}, and only one of them has the N of the sweep"
+        yield f"archs: {arch.source} requires the cell of {arch.requires_cell}, and one of them alone has the sweep's N"
 
 
-def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
-    if not isinstance(path, str) or not os.path.exists(path):
-        yield f"sweeps.{name}: {problem.source} reads {path!r}, which does not exist; correct the path"
-    elif not os.path.isfile(path) and not os.path.isdir(path):
-        yield f"sweeps.{name}: {problem.source} reads {path!r}, which is a pipe or a device; give a file"
-    elif "{" in path and "}" in path:
-        yield f"sweeps.{name}: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
+def _check_files(problem: Problem) -> Iterator[str]:
+    for path in problem.files():
+        if not isinstance(path, str) or not os.path.exists(path):
+            yield f"problem: {problem.source} reads {path!r}, which does not exist; correct the path"
+        elif not os.path.isfile(path) and not os.path.isdir(path):
+            yield f"problem: {problem.source} reads {path!r}, which is a pipe or a device; give a file"
+        elif "{" in path and "}" in path:
+            yield f"problem: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
 
 
 def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
