@@ -10,7 +10,7 @@ from koct import metrics
 from koct.config.study_file import Entry, Settings, section
 from koct.config.validation import adapter, table
 from koct.contracts import Architecture, Problem, registry
-from koct.contracts.options import Configured, options
+from koct.contracts.options import options
 
 HEAD = ["| key | value | meaning |", "|---|---|---|"]
 Schema = dict[str, Any]
@@ -66,7 +66,7 @@ def schema() -> Schema:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "title": "config.yaml", "$defs": defs}
 
 
-def _schema(cls: type[Configured], defs: Schema) -> Schema:
+def _schema(cls: Any, defs: Schema) -> Schema:
     """Return the schema of a mapping of options; what it refers to is added to `defs`."""
     made = adapter(cls).json_schema()
     defs |= made.pop("$defs", {})

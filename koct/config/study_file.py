@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from koct import metrics
 from koct.config.sweep import Grid, Sweep
-from koct.config.validation import check, dotted, listed, shown, unknown
+from koct.config.validation import at_least, check, dotted, shown, unique, unknown
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.blame import blamed
 from koct.contracts.options import Configured, option, options
@@ -26,7 +26,7 @@ PREDICTED = ("spectral", "subsets", "fixed point")
 
 StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
 SweepName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-SweepNames = listed(str, 1)
+SweepNames = Annotated[tuple[str, ...], AfterValidator(unique), at_least(1)]
 
 
 class Settings(Configured):

@@ -18,9 +18,21 @@ from koct.contracts.options import Configured, Option, kind_of, options
 
 LARGEST = 2**63 - 1  # of whole numbers: costs, which are their products, remain numbers
 Path = Sequence[str | int]
+Class = Any  # a subclass of Configured: mypy takes its __hash__ for one of the class
 C = TypeVar("C", bound=Configured)
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
+
+
+def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(values)) < len(values):
+        raise PydanticCustomError("unique", "has a value twice; remove one")
+    return values
+
+
+def at_least(items: int) -> Any:
+    """Return the length of a list, whose items `unique` keeps apart."""
+    return Field(min_length=items, json_schema_extra={"uniqueItems": True})
 
 
 class Key(NamedTuple):
@@ -31,19 +43,19 @@ class Key(NamedTuple):
 
 
 @cache
-def keys_of(cls: Any) -> dict[str, Key]:
+def keys_of(cls: Class) -> dict[str, Key]:
     """Return the options of a class by name."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return {name: Key(hints[name], option) for name, option in options(cls).items()}
 
 
 @cache
-def adapter(cls: Any) -> TypeAdapter[Any]:
+def adapter(cls: Class) -> TypeAdapter[Any]:
     """Return what makes an instance of a class out of a mapping, and the JSON schema of the mapping."""
     return TypeAdapter(_mapping(cls))
 
 
-def _mapping(cls: type[Configured]) -> Any:
+def _mapping(cls: Class) -> Any:
     kinds = {}
     for name, (hint, option) in keys_of(cls).items():
         kind = Annotated[_kind(hint, option), Field(description=option.description)]
@@ -69,37 +81,27 @@ def _kind(hint: Any, option: Option) -> Any:
         kind = Annotated[str, Field(strict=True)]
     else:
         kind = scalar  # a Literal; or bool, for which `--config workers=false` gives text
-    kind = listed(kind, option.items) if is_list else kind
+    if is_list:
+        kind = Annotated[tuple[kind, ...], AfterValidator(unique), at_least(option.items)]
     return kind | None if option.default is None else kind
-
-
-def listed(kind: Any, items: int) -> Any:
-    """Return the type of a list without repetitions."""
-    unique = Field(min_length=items, json_schema_extra={"uniqueItems": True})
-    return Annotated[tuple[kind, ...], unique, AfterValidator(_unique)]
 
 
 def _none_is_empty(value: Any) -> Any:
     return {} if value is None else value
 
 
-def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(set(values)) < len(values):
-        raise PydanticCustomError("unique", "has a value twice; remove one")
-    return values
-
-
 def check(cls: type[C], values: Any, path: Path, wrong: list[str]) -> C | None:
     """Return an instance with these values; None, and a sentence in `wrong` for every mistake, if there are any."""
     try:
-        instance: C = adapter(cls).validate_python(values)
+        kind: Class = cls
+        instance: C = adapter(kind).validate_python(values)
         return instance
     except ValidationError as error:
         wrong += [_sentence(mistake, cls, path) for mistake in error.errors(include_url=False)]
         return None
 
 
-def _sentence(mistake: Any, cls: type[Configured], path: Path) -> str:
+def _sentence(mistake: Any, cls: Class, path: Path) -> str:
     *place, last = mistake["loc"] or ("",)
     key = dotted([*path, *mistake["loc"]])
     if mistake["type"] == "missing":
@@ -120,7 +122,7 @@ def _must(mistake: Any) -> str:
     return text
 
 
-def _below(cls: type[Configured], place: Path) -> dict[str, Key]:
+def _below(cls: Class, place: Path) -> dict[str, Key]:
     """Return the options of the mapping at a place."""
     for name in place:
         cls = kind_of(keys_of(cls)[str(name)].hint).scalar
@@ -148,7 +150,7 @@ def dotted(path: Path) -> str:
 # In words
 
 
-def table(cls: type[Configured], prefix: str = "") -> list[str]:
+def table(cls: Class, prefix: str = "") -> list[str]:
     """Return rows in Markdown: key, value, meaning."""
     rows = []
     for name, (hint, option) in keys_of(cls).items():
