@@ -58,9 +58,10 @@ def adapter(cls: Class) -> TypeAdapter[Any]:
 def _mapping(cls: Class) -> Any:
     kinds = {}
     for name, (hint, option) in keys_of(cls).items():
-        kind = Annotated[_kind(hint, option), Field(description=option.description)]
+        kind: Any = Annotated[_kind(hint, option), Field(description=option.description)]
         kinds[name] = kind if option.required else NotRequired[kind]
-    mapping: Any = TypedDict(cls.__name__, kinds)  # type: ignore[operator]
+    functional: Any = TypedDict  # which mypy knows with literal keys alone
+    mapping = functional(cls.__name__, kinds)
     mapping.__pydantic_config__ = ConfigDict(extra="forbid")
     return Annotated[mapping, BeforeValidator(_none_is_empty), AfterValidator(lambda values: cls(**values))]
 

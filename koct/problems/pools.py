@@ -42,7 +42,7 @@ def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str
     chunks = _checked(problem, seed, sizes, held)
     first = next(chunks)
     kinds = {name: (value.dtype, value.shape[1:]) for name, value in zip("xy", first, strict=True)}
-    about: dict[str, Any] = {"counts": held.values()}
+    about: dict[str, Any] = {"counts": asdict(held)}
     if groups is not None:
         about["groups"] = groups
     with record_writer(path, Stamp(spec or wanted, about=about), held.total, **kinds) as (file, dtype):
