@@ -21,7 +21,7 @@ def main(argv=None):
         verb = arguments.pop("verb")
         read, written = _files(verb, arguments)
         _check_files(read, written)
-        _check_spec(verb, arguments)
+        _guard(verb, arguments.get("spec"))
         if _made_before(verb, arguments, written):
             print("an earlier attempt has made this")
             return 0
@@ -117,16 +117,6 @@ def _is_pipe(path):
         return stat.S_ISFIFO(os.stat(path).st_mode)
     except OSError:
         return False
-
-
-def _check_spec(verb, arguments):
-    """Refuse a spec that lacks something, and one whose code is not planned any more."""
-    if arguments.get("spec") is None:
-        return
-    from koct.contracts.spec_keys import told
-
-    spec = arguments["spec"] = told(arguments["spec"], "--spec")
-    _guard(verb, spec)
 
 
 def _guard(verb, spec):

@@ -18,11 +18,9 @@ os.environ.update(
 
 from koct.workflow import cluster, helpers, limits, queue, resources, site, stale, submissions, targets, terminal
 from koct.study import paths
-from koct.config.study_file import read_words
 from koct.workflow.jobs import Jobs
 
 site.complete(config, workflow.config_settings.overwrite_config)
-read_words(config)
 if site.read():
     cluster.adapt(site.read(), logger)
     cluster.keep_finished(workflow, logger)
@@ -33,7 +31,7 @@ try:
     stale.watch(workflow, logger)
     jobs = Jobs(config)
     if workflow.is_main_process:
-        limits.check(jobs.study, config, local=workflow.resource_settings.nodes is None)
+        limits.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
         targets.check(sys.argv, jobs.sweeps, config)
 except KoctError as error:
     raise WorkflowError(str(error))

@@ -1,5 +1,7 @@
 """Files of pairs for tests: arrays with groups, and CT slices of patients made from the one that pydicom ships."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ PAIRS = registry.problem("pairs")
 SIZES = Sizes(train=6, val=2, test=3)
 SWEEP = {
     "problem": "pairs",
-    "pool": SIZES.values(),
+    "pool": asdict(SIZES),
     "N": [2, 6],
     "seeds": [1, 2],
     "archs": ["fc"],

@@ -293,35 +293,28 @@ def changed(spec, value, *path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "sentence"),
+    "spec",
     [
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("3", "is not a JSON object"),
-        ({}, "--spec lacks the key 'problem'"),
-        (without(POOL, "seed"), "--spec lacks the key 'seed'"),
-        (without(POOL, "problem", "source"), "--spec: problem lacks the key 'source'"),
-        (without(POOL, "problem", "options", "H"), "problem.H is missing; add it"),
-        (without(POOL, "sizes", "val"), "--spec: sizes has the keys ['test', 'train'], and must have train, val, test"),
-        (changed(POOL, 5, "problem"), "--spec: problem = 5 must be an object with keys"),
-        (changed(POOL, ["surrogate"], "problem", "source"), "--spec: problem.source = ['surrogate'] must be text"),
-        (
-            changed(POOL, "../problems/surrogate", "problem", "source"),
-            "must be one of deblur, fanbeam, mri, pairs, parallelbeam, surrogate",
-        ),
-        (changed(POOL, "a\0.py", "problem", "source"), "is not the path of a file"),
-        (changed(POOL, "4", "problem", "options", "H"), "problem.H = '4' must be a whole number"),
-        (changed(POOL, 4, "problem", "options", "h"), "problem.h is not a key of the config; known keys are H, V"),
-        (changed(POOL, -1, "seed"), "--spec: seed = -1 must be a whole number of at least 0"),
-        (changed(POOL, 2**40, "seed"), "--spec: seed = 1099511627776 must be"),
-        (changed(POOL, True, "seed"), "--spec: seed = True must be"),
-        (changed(POOL, 0, "sizes", "train"), "--spec: sizes.train = 0 must be a whole number of at least 1"),
-        (changed(POOL, float("nan"), "sizes", "train"), "--spec: sizes.train = nan must be"),
+        "{",
+        "[" * 100_000,
+        "3",
+        {},
+        without(POOL, "seed"),
+        without(POOL, "problem", "options", "H"),
+        without(POOL, "sizes", "val"),
+        changed(POOL, 4, "problem", "options", "h"),
+        changed(POOL, "../problems/surrogate", "problem", "source"),
+        changed(POOL, "a\0.py", "problem", "source"),
     ],
 )
-def test_a_wrong_spec_names_its_key(koct, tmp_path, spec, sentence):
+def test_a_wrong_spec_is_one_sentence(koct, tmp_path, spec):
+    """The workflow writes specs: one that does not fit is a bug, or the work of another version."""
     text = spec if isinstance(spec, str) else json.dumps(spec)
-    refused(koct("pool", "--spec", text, "--out", "pool.npy"), sentence)
+    status, out, err = koct("pool", "--spec", text, "--out", "pool.npy")
+    assert status in (2, 3)
+    assert not out
+    assert err.startswith("koct: ")
+    assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 

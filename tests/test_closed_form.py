@@ -1,6 +1,7 @@
 """Phantoms in closed form: line integrals and averages over pixels against theory and brute force, and the data."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def area(ellipse):
 
 
 def changed(problem, **options):
-    return type(problem)(**{**problem.values(), **options})
+    return replace(problem, **options)
 
 
 def drawn(problem):

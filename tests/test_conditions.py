@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ SIZES = Sizes(train=40, val=3, test=5)
 
 
 def changed(problem, **options):
-    return type(problem)(**{**problem.values(), **options})
+    return replace(problem, **options)
 
 
 def drawn(problem, seed=1, sizes=SIZES):

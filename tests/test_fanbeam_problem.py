@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -113,7 +114,7 @@ class Plain(FanBeamProblem):
 def test_the_normal_matrix_is_that_of_the_operator(tmp_path):
     R = known(PROBLEM).R.matrix()
     np.testing.assert_allclose(PROBLEM.normal_matrix({}), R.T @ R, rtol=1e-10, atol=1e-12)
-    for problem in (PROBLEM, Plain(**PROBLEM.values())):
+    for problem in (PROBLEM, Plain(**asdict(PROBLEM))):
         cells.write_normal(problem, None, tmp_path / "normal.npy")
         np.testing.assert_allclose(np.load(tmp_path / "normal.npy"), R.T @ R, rtol=1e-10, atol=1e-12)
 
@@ -358,7 +359,7 @@ def test_a_gpu_that_is_too_small(small_fanbeam, tmp_path, monkeypatch, capsys):
     if not torch.cuda.is_available():
         pytest.skip("no GPU that torch can use: none can be too small")
     spec = {"sweep": "F32", "N": 64, "seed": 1, "lambdas": [1.0], "inputs": ["pool", "gram"]}
-    spec["problem"] = {"source": "fanbeam", "options": F32.values()}
+    spec["problem"] = {"source": "fanbeam", "options": asdict(F32)}
     spec["arch"] = {"source": "fc", "options": {}}
     monkeypatch.chdir(small_fanbeam.folder)
     monkeypatch.setenv("KOCT_DEVICE", "cuda")

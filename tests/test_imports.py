@@ -83,6 +83,18 @@ print({{"numpy", "scipy", "torch", "numba", "pyarrow", "yaml", "matplotlib"}} & 
     assert done.stdout == "set()\n"
 
 
+def test_a_job_starts_without_pydantic():
+    code = """
+import sys, koct.cli, koct.commands.stages, koct.contracts.spec, koct.study.cells, koct.workflow.planned
+from koct.contracts import Architecture, Problem
+from koct.contracts.registry import architecture, problem, shipped
+list(map(problem, shipped(Problem))), list(map(architecture, shipped(Architecture)))
+print("pydantic" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 # Rooms from the top down: a module imports from its own room and from those below.
 ROOMS = [
     ("commands",),

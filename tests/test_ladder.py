@@ -11,6 +11,7 @@ from test_networks import stacked_ridge
 from koct import cli
 from koct.base.files import read_json, read_record
 from koct.contracts import Architecture, Sizes, registry
+from koct.contracts.options import options
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.networks import linear, pixelwise
@@ -308,9 +309,9 @@ def test_what_networks_share_is_no_network():
     assert "learned-filter" not in registry.shipped(Architecture)
     with pytest.raises(KoctError, match="must be one of fbp, fc, "):
         registry.architecture("learned-filter")
-    assert set(registry.architecture("ko-ridge").options()) == {"toward"}
+    assert set(options(registry.architecture("ko-ridge"))) == {"toward"}
     assert registry.architecture("ko-ridge")().solver == "ridge"
-    assert "solver" in registry.architecture("ko").options()
+    assert "solver" in options(registry.architecture("ko"))
 
 
 @pytest.mark.parametrize("name", NEW)

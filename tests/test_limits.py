@@ -3,13 +3,14 @@
 import os
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
-from koct.config.study_file import build, read
+from koct.config.study_file import Settings, build, read
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.operators.fanbeam import FanBeam, Projector
@@ -147,18 +148,19 @@ def test_an_absurd_size_is_refused_in_no_time():
 def test_a_run_stops_by_its_config(monkeypatch):
     pool = {"train": 10**7, "val": 32, "test": 128}
     study = [build("mine", {**CONFIG["sweeps"]["H8"], "archs": ["ko"], "pool": pool})]
+    plain = Settings(study="mine", studies={}, sweeps={})
     monkeypatch.setattr(limits, "machine_memory", lambda: 16 * GIB)
     monkeypatch.setattr(limits, "has_gpu", lambda: False)
     with pytest.raises(KoctError, match=r"^config: sweeps\.mine: the pool needs 23 GB of memory, .* take 17 GB;"):
-        limits.check(study, {}, local=True)
-    limits.check(study, {"memory_gb": 32}, local=True)
-    limits.check(study, {}, local=False)
+        limits.check(study, plain, local=True)
+    limits.check(study, replace(plain, memory_gb=32), local=True)
+    limits.check(study, plain, local=False)
     with pytest.raises(KoctError, match="a job may take 16 GB"):
-        limits.check(study, {"memory_gb": 16}, local=False)
+        limits.check(study, replace(plain, memory_gb=16), local=False)
     with pytest.raises(KoctError, match=r"longest_days is 0\.001"):
-        limits.check(study, {"longest_days": 0.001}, local=False)
+        limits.check(study, replace(plain, longest_days=0.001), local=False)
     monkeypatch.setattr(limits, "machine_memory", lambda: None)
-    limits.check(study, {}, local=True)
+    limits.check(study, plain, local=True)
 
 
 # The machine's memory

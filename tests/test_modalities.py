@@ -1,6 +1,7 @@
 """Radial MRI and deblurring: what a pair is, one weight per complex sample, pools, and small sweeps really run."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -145,7 +146,7 @@ def test_pairs_are_the_same_on_every_machine(name):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_noise_has_its_standard_deviation_and_phantoms_do_not_depend_on_it(name):
     problem = PROBLEMS[name]
-    clean, loud = (type(problem)(**{**problem.values(), "noise": noise}) for noise in (0.0, 0.2))
+    clean, loud = (replace(problem, noise=noise) for noise in (0.0, 0.2))
     (x, y), (noisy, same) = drawn(clean)["train"], drawn(loud)["train"]
     np.testing.assert_array_equal(y, same)
     difference = noisy - x
@@ -269,9 +270,7 @@ def test_small_images_stay_on_the_cpu():
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_costs_are_finite_and_grow_with_the_image(name):
     problem = PROBLEMS[name]
-    larger = type(problem)(
-        **{**problem.values(), "H": 64, **({"samples": 64} if "samples" in problem.values() else {})}
-    )
+    larger = replace(problem, H=64, **({"samples": 64} if hasattr(problem, "samples") else {}))
     for stage in ("pool", "normal", "layers"):
         small, large = (p.cost(stage, SIZES) for p in (problem, larger))
         assert 0 < small.operations < large.operations

@@ -2,38 +2,21 @@
 
 import numpy as np
 import pytest
-from test_own_files import ARCH, PROBLEM, written
+from test_own_files import ARCH, PROBLEM, line, written
 
+from koct.config.study_file import build
 from koct.contracts import Network, registry
+from koct.contracts.spec import decode_problem, encode_problem
 from koct.errors import KoctError
 from koct.study import cells
 
+METHOD = "def {}(self):\n        pass\n\n    def fit("
 TAKEN = {
-    "a method build": (
-        PROBLEM,
-        "def pairs(",
-        "def build(self):\n        pass\n\n    def pairs(",
-        ", line 19: build of",
-    ),
-    "a method options": (PROBLEM, "def pairs(", "def options(self):\n        pass\n\n    def pairs(", ": options of"),
-    "a method from_values": (
-        ARCH,
-        "def fit(",
-        "def from_values(self):\n        pass\n\n    def fit(",
-        ": from_values of",
-    ),
-    "an attribute source": (PROBLEM, "@property", "source = 3\n\n    @property", ", line 8: source of class Own hides"),
-    "a method launch": (ARCH, "def fit(", "def launch(self):\n        pass\n\n    def fit(", ": launch of class Own"),
-    "an option values": (PROBLEM, "noise: float", "values: float", ", line 8: the option values of class Own hides"),
-    "an option build": (PROBLEM, "noise: float", "build: float", ", line 8: the option build of class Own hides"),
-    "an option pairs": (PROBLEM, "noise: float", "groups: float", ": the option groups of class Own hides"),
-    "an option x_size": (PROBLEM, "noise: float", "x_size: float", ": the option x_size of class Own hides"),
-    "a method section": (
-        ARCH,
-        "def fit(",
-        "def section(self):\n        pass\n\n    def fit(",
-        "section of class Own is",
-    ),
+    "a method launch": (ARCH, "def fit(", METHOD.format("launch"), "launch"),
+    "a method section": (ARCH, "def fit(", METHOD.format("section"), "section"),
+    "an option source": (PROBLEM, "noise: float", "source: float", "source"),
+    "an option groups": (PROBLEM, "noise: float", "groups: float", "groups"),
+    "an option x_size": (PROBLEM, "noise: float", "x_size: float", "x_size"),
 }
 
 
@@ -42,8 +25,22 @@ def test_names_that_koct_uses_are_refused_with_their_line(tmp_path, text, old, n
     path = written(tmp_path, "own.py", text, old, new)
     with pytest.raises(KoctError) as caught:
         registry.either(path)
-    assert str(caught.value).startswith(path)
+    assert str(caught.value).startswith(f"{line(path, 'class Own(')}: class Own: ")
     assert message in str(caught.value)
+
+
+def test_other_names_are_the_users(tmp_path):
+    """Options are looked up in the class, by functions: no method of a user's hides them."""
+    text = PROBLEM.replace("noise: float", "values: float").replace(
+        "def pairs(", METHOD.format("build").replace("fit(", "pairs(")
+    )
+    problem = registry.problem(
+        written(tmp_path, "own.py", text.replace("@property", "source = options = 3\n\n    @property", 1))
+    )
+    sweep = {"problem": problem.source, "values": 2, "archs": ["fc"], "pool": {"train": 4, "val": 3, "test": 3}}
+    made = build("S", {**sweep, "N": [2, 4], "seeds": [1], "lambdas": [1.0], "metric": "mse"}).problem
+    assert made.values == 2.0
+    assert decode_problem(encode_problem(made, layers=True)) == made
 
 
 def test_the_parameters_of_a_torch_module_are_counted(tmp_path):

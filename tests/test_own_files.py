@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_files_of_ones_own_are_loaded_and_named_by_their_stem(tmp_path):
     arch = registry.architecture(written(tmp_path, "matrix.py", ARCH))
     assert (problem.name, problem.source) == ("blur", str(tmp_path / "blur.py"))
     assert (arch.name, arch.source) == ("matrix", str(tmp_path / "matrix.py"))
-    assert problem.build({"noise": 1}).noise == 1.0
+    assert problem(noise=1.0).noise == 1.0
     assert registry.problem(str(tmp_path / "blur.py")) is problem
 
 
@@ -112,8 +113,8 @@ IN_A_FILE = {  # what is wrong: (what stands in the place of what, the line that
     "name": ("Layer, Problem", "Lair, Problem", "Lair", "ImportError: cannot import name 'Lair'"),
     "syntax": ("(self, seed, sizes):", "(self, seed, sizes)", "def pairs", "SyntaxError: expected ':'"),
     "exception": ("class Own(Problem):", "1 / 0\n\n\nclass Own(Problem):", "1 / 0", "ZeroDivisionError: division by"),
-    "no y_shape": ("def y_shape", "def y_form", "class Own", "class Own lacks y_shape; koct/contracts.py says what"),
-    "no pairs": ("def pairs", "def couples", "class Own", "class Own lacks pairs; koct/contracts.py says what"),
+    "no y_shape": ("def y_shape", "def y_form", "class Own", "class Own lacks y_shape; "),
+    "no pairs": ("def pairs", "def couples", "class Own", "class Own lacks pairs; "),
     "dict": ("noise: float", "noise: dict", "class Own", "an option cannot be <class 'dict'>: use int, float, str"),
     "complex": ("noise: float", "noise: complex | None", "class Own", "an option cannot be <class 'complex'>: use"),
     "two types": ("noise: float", "noise: int | str", "class Own", "an option cannot be int | str"),
@@ -197,7 +198,7 @@ def test_a_file_named_like_a_standard_module_does_not_break_python(tmp_path, nam
     (tmp_path / "random.py").write_text("raise SystemExit('the wrong random')\n")
     (tmp_path / "secrets.py").write_text("raise SystemExit('the wrong secrets')\n")
     written(tmp_path, name, PROBLEM)
-    spec = {"seed": 1, "problem": {"source": name, "options": {"noise": 0.0}}, "sizes": SIZES.values()}
+    spec = {"seed": 1, "problem": {"source": name, "options": {"noise": 0.0}}, "sizes": asdict(SIZES)}
     command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec), "--out", "pool.npy"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -315,7 +316,7 @@ def test_an_interruption_is_no_mistake_of_the_file_it_passes_through(tmp_path):
 )
 def test_pairs_that_are_no_triples_are_one_sentence_with_their_line(tmp_path, capsys, given, message):
     path = written(tmp_path, "own.py", PROBLEM.partition("        rng =")[0] + f"        {given}\n")
-    spec = json.dumps({"seed": 1, "problem": {"source": path, "options": {"noise": 0.0}}, "sizes": SIZES.values()})
+    spec = json.dumps({"seed": 1, "problem": {"source": path, "options": {"noise": 0.0}}, "sizes": asdict(SIZES)})
     assert cli.main(["pool", "--spec", spec, "--out", str(tmp_path / "pool.npy")]) == 2
     assert one_sentence(capsys.readouterr().err).startswith(f"{line(path, 'def pairs')}: {message}")
 
@@ -368,7 +369,7 @@ def test_layers_that_are_not_there_are_not_looked_for_in_koct(tmp_path, capsys):
 
 
 def config(problem, archs):
-    grid = {"pool": SIZES.values(), "N": [2, 4], "seeds": [1], "lambdas": [1.0], "metric": "mse"}
+    grid = {"pool": asdict(SIZES), "N": [2, 4], "seeds": [1], "lambdas": [1.0], "metric": "mse"}
     sweep = {"problem": problem, "archs": archs, "ko": GRADIENT, **grid}
     return {"study": "s", "studies": {"s": ["S"]}, "sweeps": {"S": sweep}}
 

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def reference_phantom(rng, H):
 def test_a_pool_is_one_random_stream_of_train_val_and_test(tmp_path):
     pools.make(PROBLEM, 3, SIZES, tmp_path / "pool.npy")
     rng = np.random.default_rng(3)
-    for part, count in SIZES.values().items():
+    for part, count in asdict(SIZES).items():
         x, y = read(tmp_path / "pool.npy", part)
         expected = np.stack([reference_phantom(rng, 8) for _ in range(count)])
         np.testing.assert_array_equal(y, expected.reshape(count, -1))
@@ -235,7 +236,7 @@ def test_good_pairs_of_a_users_own_make_a_pool(tmp_path):
     problem, _, out = make_own(tmp_path, GOOD)
     pools.make(problem, 4, SIZES, out)
     pool = pools.Pool(out, problem)
-    assert pool.count == SIZES.values()
+    assert pool.count == asdict(SIZES)
     assert pool.x("train").shape == (12, 2)
     assert pool.y("test").shape == (5, 6)
 

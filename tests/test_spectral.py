@@ -197,7 +197,7 @@ def test_the_measured_curve_of_a_surrogate_sweep_is_foreseen_from_another_seed(t
     sweep = build("H16", yaml.safe_load((ROOT / "config.yaml").read_text())["sweeps"]["H16"])
     sizes = {"train": 1024, "val": 2, "test": 2}
     spec = {"seed": 101, "problem": encode_problem(sweep.problem, layers=False), "sizes": sizes}
-    pools.make(sweep.problem, 101, Sizes.build(sizes), tmp_path / "pool.npy", spec)
+    pools.make(sweep.problem, 101, Sizes(**sizes), tmp_path / "pool.npy", spec)
     pool = pools.Pool(str(tmp_path / "pool.npy"), sweep.problem, 101)
     theory = Spectral().fit(pool.x("train"), pool.y("train"))
     cells = pd.read_parquet(ROOT / "results/reference/cells.parquet")

@@ -17,7 +17,7 @@ def pool(spec, out):
 
     problem = decode_problem(spec["problem"])
     with blamed(problem.source):
-        pools.make(problem, spec["seed"], Sizes.build(spec["sizes"]), out, spec)
+        pools.make(problem, spec["seed"], Sizes(**spec["sizes"]), out, spec)
 
 
 def known(spec, out):

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
 
 from koct import metrics
-from koct.config.sweep import Sweep
-from koct.contracts import Architecture, Problem, Sizes, TorchrunArchitecture, registry
+from koct.config.sweep import Grid, Sweep
+from koct.config.validation import at_least, check, dotted, shown, unique, unknown
+from koct.contracts import Architecture, Problem, registry
 from koct.contracts.blame import blamed
-from koct.contracts.options import Configured, Option, check, check_value, dotted, option, unknown
-from koct.contracts.spec import encode_curve
+from koct.contracts.options import Configured, option, options
+from koct.contracts.spec import encode_curve, result_options
 from koct.errors import KoctError
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a sweep
-STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
 LONGEST_NAME = 64  # characters: names become folders
+STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
 PREDICTED = ("spectral", "subsets", "fixed point")
-LARGEST = 2**63 - 1  # of whole numbers: costs, which are their products, remain numbers
+
+StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
+SweepName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+SweepNames = Annotated[tuple[str, ...], AfterValidator(unique), at_least(1)]
 
 
-class Top(Configured):
-    """The keys of config.yaml beside `studies` and `sweeps`."""
+class Settings(Configured):
+    """The keys of config.yaml."""
 
     study: str = option("the study to run; also `snakemake --config study=NAME`")
     device: Literal["auto", "cpu", "cuda"] = option(
@@ -49,79 +54,136 @@ class Top(Configured):
         default=None,
         above=0,
     )
+    studies: dict[StudyName, SweepNames] = option("a study is a name for a list of sweeps")
+    sweeps: dict[SweepName, dict[str, Any]] = option(
+        f"every sweep by its name (at most {LONGEST_NAME} letters, digits, `.`, `_`, `-`; it is a folder name)"
+    )
 
 
-class Grid(Configured):
-    """The keys that every sweep has, whatever its problem."""
+class Entry(Grid):
+    """The keys of every sweep, whatever its problem."""
 
     problem: str = option("where pairs come from: a problem of koct (below), or a Python file of your own")
-    pool: Sizes = option("pairs drawn per seed")
-    N: tuple[int, ...] = option(
-        "training-set sizes, at least two of them and none above `pool.train`", items=2, minimum=2
-    )
-    seeds: tuple[int, ...] = option(
-        "seeds of the pools; errors are averaged over them", items=1, minimum=0, maximum=2**31 - 1
-    )
     archs: tuple[str, ...] = option(
         "architectures to fit, those that need no sample (N = 0) included: those of koct (below), or Python files of "
         "your own; the options of each stand under a key of its own in the sweep",
         items=1,
     )
-    lambdas: tuple[float, ...] = option(
-        "regularisation strengths; the validation pairs choose one for each cell", items=1, above=0
-    )
-    metric: str = option("the error of curves, calibration and figures: a metric, or the square of its mean over seeds")
-    targets: tuple[float, ...] = option(
-        "errors for which `budget.parquet` says how many samples reach them", default=(), above=0
-    )
-    theory: bool = option(
-        "predict the curves of the networks that allow it, before any fit, from a pool of a seed of its own",
-        default=True,
-    )
 
 
-def read_words(config: dict[str, Any]) -> None:
-    """Of `--config KEY=false`, which Snakemake takes for text, make a truth value."""
-    for name, wanted in Top.options().items():
-        if wanted.kind is bool and config.get(name) in ("true", "false"):
-            config[name] = config[name] == "true"
+def settings(config: Mapping[str, Any]) -> Settings:
+    """Return the keys of a config; a KoctError lists everything that is wrong with them, sweeps aside."""
+    wrong: list[str] = []
+    found = check(Settings, dict(config), [], wrong)
+    if found:
+        studies, sweeps = ", ".join(found.studies), ", ".join(found.sweeps)
+        for name, chosen in found.studies.items():
+            others = [sweep for sweep in chosen if sweep not in found.sweeps]
+            wrong += [
+                f"studies.{name} has {each!r}, which is not under sweeps; known sweeps are {sweeps}" for each in others
+            ]
+        if found.study not in found.studies:
+            wrong.append(f"study = {found.study!r} is not under studies; known studies are {studies}")
+    _refuse(wrong)
+    assert found is not None
+    return found
 
 
 def read(config: Mapping[str, Any]) -> list[Sweep]:
-    """The sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config."""
-    wrong = list(_check_numbers(config, [], set())) or list(dict.fromkeys(_check_top(config)))
-    if not wrong:
-        chosen = config["studies"][config["study"]]
-        for name, entry in config["sweeps"].items():
-            wrong += _check_sweep(name, entry, name in chosen)
-    if wrong:
-        raise KoctError("config: " + "\nconfig: ".join(dict.fromkeys(wrong)))
-    return [build(name, config["sweeps"][name]) for name in config["studies"][config["study"]]]
+    """Return the sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config.
+
+    Of sweeps outside the study, those with files of a user's own are not looked at: the files may be elsewhere.
+    """
+    found, sweeps = settings(config), {}
+    wrong: list[str] = []
+    chosen = found.studies[found.study]
+    for name, entry in found.sweeps.items():
+        if name in chosen or not any(
+            isinstance(source, str) and registry.is_file(source) for source in _sources(entry)
+        ):
+            sweeps[name] = _build(name, entry, wrong)
+    _refuse(wrong)
+    return [sweep for name in chosen if (sweep := sweeps[name])]
 
 
 def build(name: str, entry: Mapping[str, Any]) -> Sweep:
-    """A checked entry of `sweeps`."""
-    grid = Grid.build({key: value for key, value in entry.items() if key in Grid.options()})
-    problem = registry.problem(grid.problem)
-    archs = [registry.architecture(source) for source in grid.archs]
-    required = [
-        registry.architecture(arch.requires_cell)
-        for arch in archs
-        if arch.requires_cell and arch.requires_cell not in grid.archs
-    ]
-    return Sweep(
-        name,
-        problem.build({key: value for key, value in entry.items() if key in problem.options()}),
-        grid.pool,
-        grid.N,
-        grid.seeds,
-        tuple(arch.build(entry.get(section(arch)) or {}) for arch in archs),
-        tuple(arch.build(entry.get(section(arch)) or {}) for arch in dict.fromkeys(required)),
-        grid.lambdas,
-        grid.metric,
-        grid.targets,
-        grid.theory,
+    """Return the sweep of an entry of `sweeps`; a KoctError lists everything that is wrong with it."""
+    wrong: list[str] = []
+    sweep = _build(name, entry, wrong)
+    _refuse(wrong)
+    assert sweep is not None
+    return sweep
+
+
+def _refuse(wrong: Sequence[str]) -> None:
+    if wrong:
+        raise KoctError("config: " + "\nconfig: ".join(dict.fromkeys(wrong)))
+
+
+def _sources(entry: Mapping[str, Any]) -> list[Any]:
+    """Return what an entry calls its problem and its architectures."""
+    archs = entry.get("archs")
+    return [entry.get("problem"), *(archs if isinstance(archs, list | tuple) else [])]
+
+
+def _build(name: str, entry: Mapping[str, Any], wrong: list[str]) -> Sweep | None:
+    """Return the sweep of an entry; None, and sentences in `wrong`, if something is wrong with it."""
+    before, path = len(wrong), ["sweeps", name]
+    problem_source, *sources = _sources(entry)
+    problem = _loaded(registry.problem, problem_source, [*path, "problem"], wrong)
+    archs = [_loaded(registry.architecture, source, [*path, "archs", i], wrong) for i, source in enumerate(sources)]
+    loaded = list(dict.fromkeys(arch for arch in archs if arch))
+    required = [registry.architecture(arch.requires_cell) for arch in loaded if arch.requires_cell]
+    required = [arch for arch in dict.fromkeys(required) if arch not in loaded]
+    names = [arch.name for arch in archs if arch]
+    wrong += [f"{dotted(path)}.archs has the name {twice!r} twice" for twice in names if names.count(twice) > 1]
+    keys = {key: problem.source for key in options(problem)} if problem else {}
+    sections = {section(arch): arch for arch in (*loaded, *required)}
+    for key, source in (*keys.items(), *((key, arch.source) for key, arch in sections.items())):
+        if key in options(Entry) or (key in keys and key in sections):
+            wrong.append(f"{source}: the option {key!r} is a key of every sweep already; rename it")
+    others = [key for key in entry if key not in (*options(Entry), *keys, *sections)]
+    if problem and all(archs) and others:  # the grid may leave out an architecture whose options are there
+        spare = {section(arch): arch for arch in map(registry.architecture, registry.shipped(Architecture))}
+        known = [*options(Entry), *keys, *sections]
+        wrong += [unknown([*path, str(key)], known) for key in others if key not in spare]
+        sections |= {key: spare[key] for key in others if key in spare}
+    grid = check(Entry, {key: value for key, value in entry.items() if key in options(Entry)}, path, wrong)
+    made = {
+        arch: check(arch, entry.get(section(arch)), [*path, section(arch)], wrong)
+        for arch in dict.fromkeys((*loaded, *required, *sections.values()))
+    }
+    given = {key: value for key, value in entry.items() if key in keys}
+    made_problem = check(problem, given, path, wrong) if problem else None
+    if len(wrong) > before or grid is None or made_problem is None:
+        return None
+    sweep = Sweep(
+        name=name,
+        problem=made_problem,
+        archs=tuple(filter(None, map(made.get, loaded))),
+        required=tuple(filter(None, map(made.get, required))),
+        **{key: getattr(grid, key) for key in options(Grid)},
     )
+    wrong += [f"{dotted(path)}.{text}" for text in _check_together(sweep)]
+    return sweep
+
+
+def _loaded(load: Any, source: Any, path: Sequence[str | int], wrong: list[str]) -> Any:
+    """Return the class that a source names; None, and a sentence in `wrong`, if there is none."""
+    if not isinstance(source, str):
+        return None
+    stem = os.path.basename(source).removesuffix(".py")
+    try:
+        if registry.is_file(source) and not (STEM.fullmatch(stem) and len(stem) <= LONGEST_NAME):
+            raise KoctError(
+                f"must be the path of a file whose name has letters, digits, '.', '_' and '-' only, and {LONGEST_NAME} "
+                "at most; rename it"
+            )
+        return load(source)
+    except KoctError as error:
+        separator = f" = {shown(source)} " if str(error).startswith("must") else ": "
+        wrong.append(f"{dotted(path)}{separator}{error}")
+        return None
 
 
 def section(arch: type[Architecture]) -> str:
@@ -138,7 +200,7 @@ def _canonical(sweep: Sweep) -> dict[str, Any]:
     return {
         "name": sweep.name,
         "label": sweep.problem.label,
-        "pool": sweep.sizes.values(),
+        "pool": asdict(sweep.pool),
         "N": sweep.N,
         "seeds": sweep.seeds,
         "metric": sweep.metric,
@@ -162,228 +224,72 @@ def style(arch: Architecture) -> dict[str, str]:
     }
 
 
-# What is wrong
+# What is wrong beyond types and limits
 
 
-def _check_numbers(value: Any, path: Sequence[str | int], seen: set[int]) -> Iterator[str]:
-    """Whole numbers with which nothing can be reckoned, wherever they are."""
-    if type(value) is int and abs(value) > LARGEST:
-        digits = math.ceil(value.bit_length() * math.log10(2))
-        yield f"{dotted(path)} is a number of {digits} digits; give at most {LARGEST}"
-    elif isinstance(value, Mapping | list | tuple) and id(value) not in seen:  # an alias may stand for it elsewhere
-        seen.add(id(value))
-        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _check_numbers(item, [*path, key if isinstance(key, int) else str(key)], seen)
-
-
-def _check_top(config: Mapping[str, Any]) -> Iterator[str]:
-    mappings = ("studies", "sweeps")
-    options = dict(Top.options())
-    for name in config:
-        if name not in options and name not in mappings:
-            yield unknown([name], [*options, *mappings])
-    for name, wanted in options.items():
-        if name in config:
-            yield from check_value(wanted, wanted.kind, config[name], [name])
-        elif wanted.required:
-            yield f"{name} is missing; add it: {wanted.description}"
-    complete = True
-    for name in mappings:
-        if not isinstance(config.get(name), Mapping):
-            yield f"{name} = {config.get(name)!r} must be a mapping of keys to values"
-            complete = False
-        elif not config[name]:
-            yield f"{name} is empty; give it at least one entry"
-    if complete:
-        yield from _check_names(config)
-
-
-def _check_names(config: Mapping[str, Any]) -> Iterator[str]:
-    for key in ("studies", "sweeps"):
-        for name in config[key]:
-            if not isinstance(name, str):
-                yield f"{key}: the name {name!r} must be text; put quotes around it"
-            elif len(name) > LONGEST_NAME:
-                yield f"{key}: the name {_too_long(name)}"
-    for name in config["sweeps"]:
-        if isinstance(name, str) and not NAME.fullmatch(name):
-            yield f"sweeps: the name {name!r} may have letters, digits, '.', '_' and '-' only; rename it"
-    listed = Option("", tuple[str, ...], "", items=1)
-    for name, chosen in config["studies"].items():
-        yield from check_value(listed, listed.kind, chosen, ["studies", name])
-        for sweep in chosen if isinstance(chosen, list | tuple) else []:
-            if isinstance(sweep, str) and sweep not in config["sweeps"]:
-                known = ", ".join(map(str, config["sweeps"]))
-                yield f"studies.{name} has {sweep!r}, which is not under sweeps; known sweeps are {known}"
-    if isinstance(config.get("study"), str) and config["study"] not in config["studies"]:
-        known = ", ".join(map(str, config["studies"]))
-        yield f"study = {config['study']!r} is not under studies; known studies are {known}"
-
-
-def _check_sweep(name: str, entry: Any, chosen: bool) -> list[str]:
-    """What is wrong with a sweep; outside the study, a user's file is not loaded, and its sweep not checked."""
-    path = ["sweeps", name]
-    if not isinstance(entry, Mapping):
-        return [f"{dotted(path)} = {entry!r} must be a mapping of keys to values"]
-    sources = [entry.get("problem"), *(entry["archs"] if isinstance(entry.get("archs"), list | tuple) else [])]
-    if not chosen and any(isinstance(source, str) and registry.is_file(source) for source in sources):
-        return []
-    wrong = [text for i, source in enumerate(sources[1:]) for text in _check_stem(source, [*path, "archs", i])]
-    problem = _loaded(registry.problem, entry.get("problem"), [*path, "problem"], wrong)
-    archs = [_loaded(registry.architecture, source, [*path, "archs", i], wrong) for i, source in enumerate(sources[1:])]
-    options = dict(Grid.options())
-    if problem:
-        wrong += _collisions(problem.options(), options, problem.source)
-        options |= problem.options()
-    sections = {section(arch): arch for arch in archs if arch}
-    names = [arch.name for arch in archs if arch]
-    wrong += [f"{dotted(path)}.archs has the name {twice!r} twice" for twice in names if names.count(twice) > 1]
-    for source in {arch.requires_cell for arch in archs if arch and arch.requires_cell}:
-        sections.setdefault(section(registry.architecture(source)), registry.architecture(source))
-    for key, arch in sections.items():
-        wrong += _collisions({key: None}, options, arch.source)
-    left_out = {}  # the options of architectures that the grid leaves out
-    if problem and all(archs):  # else nobody knows which other keys there may be
-        known = [*options, *sections]
-        others = [key for key in entry if key not in known]
-        spare = (
-            {section(arch): arch for arch in map(registry.architecture, registry.shipped(Architecture))}
-            if others
-            else {}
-        )
-        left_out = {key: spare[key] for key in others if key in spare}
-        sections |= left_out
-        wrong += [unknown([*path, str(key)], known) for key in others if key not in spare]
-    given = {key: value for key, value in entry.items() if key in options}
-    wrong += check(options, given, path)
-    for key, arch in sections.items():
-        if key in entry or any(option.required for option in arch.options().values()):
-            values = entry.get(key)
-            if key not in entry:
-                wrong.append(_missing_section([*path, key], arch))
-            else:
-                wrong += check(arch.options(), values if values is not None else {}, [*path, key])
-    return wrong or [*_check_together(name, entry), *_check_left_out(name, entry, left_out)]
-
-
-def _check_stem(source: Any, path: Sequence[str | int]) -> Iterator[str]:
-    """The name of an architecture's own file, which becomes a folder."""
-    if isinstance(source, str) and registry.is_file(source):
-        stem = os.path.basename(source).removesuffix(".py")
-        if len(stem) > LONGEST_NAME:
-            yield f"{dotted(path)}: the file name {_too_long(stem)}"
-        elif not STEM.fullmatch(stem):
-            yield f"{dotted(path)} = {source!r} may have letters, digits, '.', '_' and '-' only in its name; rename it"
-
-
-def _too_long(name: str) -> str:
-    return f"{name[:20] + '...'!r} has {len(name)} characters, and {LONGEST_NAME} are the most; shorten it"
-
-
-def _missing_section(path: Sequence[str | int], arch: type[Architecture]) -> str:
-    needed = [option.name for option in arch.options().values() if option.required]
-    example = ", ".join(f"{key}: ..." for key in needed)
-    return f"{dotted(path)} is missing; the architecture {arch.name} needs it: add {path[-1]}: {{{example}}}"
-
-
-def _loaded(load: Any, source: Any, path: Sequence[str | int], wrong: list[str]) -> Any:
-    """The class that a source names; None, and a sentence in `wrong`, if there is none."""
-    if not isinstance(source, str):
-        return None
-    try:
-        return load(source)
-    except KoctError as error:
-        wrong.append(
-            f"{dotted(path)} = {source!r} {error}" if str(error).startswith("must") else f"{dotted(path)}: {error}"
-        )
-        return None
-
-
-def _collisions(names: Mapping[str, Any], others: Mapping[str, Any], source: str) -> list[str]:
-    return [
-        f"{source}: the option {name!r} is a key of every sweep already; rename it" for name in names if name in others
-    ]
-
-
-def _check_together(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
-    """What no key shows by itself."""
-    sweep = build(name, entry)
-    for N in sweep.N:
-        if sweep.sizes.train < N:
-            yield (
-                f"sweeps.{name}.N = {N} is above sweeps.{name}.pool.train = {sweep.sizes.train}; "
-                "make the pool larger or remove this N"
-            )
+def _check_together(sweep: Sweep) -> Iterator[str]:
+    """Yield what no key shows by itself."""
+    for N in (N for N in sweep.N if sweep.pool.train < N):
+        yield f"N = {N} is above pool.train = {sweep.pool.train}; make the pool larger or remove this N"
     if not sweep.networks:
-        yield f"sweeps.{name}.archs has nothing that is trained on samples; add a network that is"
+        yield "archs has nothing that is trained on samples; add a network that is"
     if why := metrics.wrong_metric(sweep.metric):
-        yield f"sweeps.{name}.metric = {sweep.metric!r} {why}"
+        yield f"metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
-        try:
-            shapes = sweep.problem.x_shape, sweep.problem.y_shape
-        except KoctError as error:  # of a problem that has them from files
-            yield f"sweeps.{name}.{error}"
-            return
-        for shape in shapes:
-            if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
-                yield f"sweeps.{name}: {sweep.problem.source} has the shape {shape!r}; give a tuple of whole numbers"
-                return  # nothing else can be checked
-        for key, known in (("device", ("cpu", "auto")), ("validation_metric", metrics.error_names())):
-            value = getattr(sweep.problem, key)
-            if value not in known:
-                source = sweep.problem.source
-                yield f"sweeps.{name}: {source} has {key} = {value!r}; it must be one of {', '.join(known)}"
-        wrong = list(sweep.problem.check(sweep.seeds, sweep.sizes))
-        yield from (f"sweeps.{name}.{text}" for text in wrong)
+        if wrong := list(_check_problem(sweep.problem)):
+            yield from wrong
+            return  # nothing else can be checked
+        yield from list(sweep.problem.check(sweep.seeds, sweep.pool)) or _check_files(sweep.problem)
         for arch in sweep.archs + sweep.required:
             for text in arch.check(sweep.problem):
-                separator = "." if text.split(maxsplit=1)[0] in arch.options() else ": "
-                yield f"sweeps.{name}.{section(type(arch))}{separator}{text}"
-            for text in (*_check_predicted(arch), *_check_required(sweep, arch)):
-                yield f"sweeps.{name}: {text}"
-        for path in sweep.problem.files() if not wrong else ():  # which may be about a file
-            yield from _check_file(name, sweep.problem, path)
+                separator = "." if text.split(maxsplit=1)[0] in options(type(arch)) else ": "
+                yield f"{section(type(arch))}{separator}{text}"
+            yield from _check_arch(arch, sweep)
 
 
-def _check_predicted(arch: Architecture) -> Iterator[str]:
+def _check_problem(problem: Problem) -> Iterator[str]:
+    """Yield what is wrong with the class attributes and shapes of a user's problem."""
+    try:
+        shapes = problem.x_shape, problem.y_shape
+    except KoctError as error:  # of a problem that has them from files
+        yield str(error)
+        return
+    for shape in shapes:
+        if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
+            yield f"problem: {problem.source} has the shape {shape!r}; give a tuple of whole numbers"
+    for key, known in (("device", ("cpu", "auto")), ("validation_metric", metrics.error_names())):
+        if (value := getattr(problem, key)) not in known:
+            yield f"problem: {problem.source} has {key} = {value!r}; it must be one of {', '.join(known)}"
+
+
+def _check_arch(arch: Architecture, sweep: Sweep) -> Iterator[str]:
+    """Yield what is wrong with the methods of a user's architecture."""
     if arch.predicted not in (None, *PREDICTED):
-        yield f"{arch.source} has predicted = {arch.predicted!r}; it must be None or one of {', '.join(PREDICTED)}"
+        yield f"archs: {arch.source} has predicted = {arch.predicted!r}; give None or one of {', '.join(PREDICTED)}"
     if arch.predicted == "fixed point" and not arch.needs() >= {"layers", "normal"}:
-        yield f"{arch.source} is predicted by the fixed point, which needs() must name 'layers' and 'normal' for"
-
-
-def _check_required(sweep: Sweep, arch: Architecture) -> Iterator[str]:
+        yield f"archs: {arch.source} is predicted by the fixed point; needs() must name 'layers' and 'normal' for it"
     if arch.requires_cell and sweep.arch(arch.requires_cell).trained != arch.trained:
-        yield f"{arch.source} requires the cell of {arch.requires_cell}, and only one of them has the N of the sweep"
+        yield f"archs: {arch.source} requires the cell of {arch.requires_cell}, and one of them alone has the sweep's N"
 
 
-def _check_left_out(name: str, entry: Mapping[str, Any], left_out: Mapping[str, type[Architecture]]) -> Iterator[str]:
-    """How processes would be started; whether the architecture could be fitted here matters to those who fit it."""
-    for key, kind in left_out.items():
-        if issubclass(kind, TorchrunArchitecture):
-            for text in kind.build(entry[key] or {}).check(build(name, entry).problem):
-                if text.split(maxsplit=1)[0] in kind.options():
-                    yield f"sweeps.{name}.{key}.{text}"
-
-
-def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
-    if not isinstance(path, str) or not os.path.exists(path):
-        yield f"sweeps.{name}: {problem.source} reads {path!r}, which does not exist; correct the path"
-    elif not os.path.isfile(path) and not os.path.isdir(path):
-        yield f"sweeps.{name}: {problem.source} reads {path!r}, which is a pipe or a device; give a file"
-    elif "{" in path and "}" in path:
-        yield f"sweeps.{name}: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
+def _check_files(problem: Problem) -> Iterator[str]:
+    for path in problem.files():
+        if not isinstance(path, str) or not os.path.exists(path):
+            yield f"problem: {problem.source} reads {path!r}, which does not exist; correct the path"
+        elif not os.path.isfile(path) and not os.path.isdir(path):
+            yield f"problem: {problem.source} reads {path!r}, which is a pipe or a device; give a file"
+        elif "{" in path and "}" in path:
+            yield f"problem: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
 
 
 def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
-    """What the results depend on, one by one as the config has it: {sweep.key: value in JSON}."""
+    """Return what the results depend on, one by one as the config has it: {sweep.key: value in JSON}."""
     found: dict[str, Any] = {}
     for sweep in sweeps:
-        options = {"problem": sweep.problem.source, **sweep.problem.values(), "pool": sweep.sizes.values()}
-        options |= {key: getattr(sweep, key) for key in ("N", "seeds", "lambdas", "metric", "targets", "theory")}
-        options["archs"] = [arch.source for arch in sweep.archs]
+        values = {"problem": sweep.problem.source, **asdict(sweep.problem), "pool": asdict(sweep.pool)}
+        values |= {key: getattr(sweep, key) for key in options(Grid) if key != "pool"}
+        values["archs"] = [arch.source for arch in sweep.archs]
         for arch in (*sweep.archs, *sweep.required):
-            chosen = {name: value for name, value in arch.values().items() if arch.options()[name].result}
-            options |= {f"{arch.name}.{name}": value for name, value in chosen.items() if value is not None}
-        found |= {f"{sweep.name}.{key}": value for key, value in options.items() if value is not None}
+            values |= {f"{arch.name}.{name}": value for name, value in result_options(arch).items()}
+        found |= {f"{sweep.name}.{key}": value for key, value in values.items() if value is not None}
     return {key: json.dumps(value, sort_keys=True) for key, value in found.items()}

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from koct.contracts import Architecture, Cost, Part, Problem, Sizes, Workload
+from koct.contracts import Architecture, Cost, Part, Problem, Sizes, Workload, option
+from koct.contracts.options import Configured
 
 FIRST_THEORY_SEED = 101
 ENOUGH_THEORY_PAIRS = 2048
 MOST_THEORY_PAIRS = 4096  # an eigendecomposition of that size takes a core half a minute
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Grid(Configured):
+    """The keys of every sweep beside its problem and its architectures: each is declared here alone."""
+
+    pool: Sizes = option("pairs drawn per seed")
+    N: tuple[int, ...] = option(
+        "training-set sizes, at least two of them and none above `pool.train`", items=2, minimum=2
+    )
+    seeds: tuple[int, ...] = option(
+        "seeds of the pools; errors are averaged over them", items=1, minimum=0, maximum=2**31 - 1
+    )
+    lambdas: tuple[float, ...] = option(
+        "regularisation strengths; the validation pairs choose one for each cell", items=1, above=0
+    )
+    metric: str = option("the error of curves, calibration and figures: a metric, or the square of its mean over seeds")
+    targets: tuple[float, ...] = option(
+        "errors for which `budget.parquet` says how many samples reach them", default=(), above=0
+    )
+    theory: bool = option(
+        "predict the curves of the networks that allow it, before any fit, from a pool of a seed of its own",
+        default=True,
+    )
+
+
+class Sweep(Grid):
     """One sweep: a problem with its options, and the grid of cells on it.
 
     `archs` are those of the grid, `required` those whose cells they read.
@@ -24,15 +46,12 @@ class Sweep:
 
     name: str
     problem: Problem
-    sizes: Sizes
-    N: tuple[int, ...]
-    seeds: tuple[int, ...]
     archs: tuple[Architecture, ...]
     required: tuple[Architecture, ...]
-    lambdas: tuple[float, ...]
-    metric: str
-    targets: tuple[float, ...]
-    theory: bool
+
+    @property
+    def sizes(self) -> Sizes:
+        return self.pool
 
     @property
     def networks(self) -> tuple[Architecture, ...]:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.util
 import inspect
 import os
 import sys
 import sysconfig
+import typing
 import zlib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from koct.contracts.blame import blamed
-from koct.contracts.options import supported
+from koct.contracts.options import kind_of
 from koct.errors import KoctError
 
 PACKAGE = Path(__file__).parents[1]
-# What koct itself calls or sets in a problem or an architecture.
-RESERVED = {"build", "from_values", "options", "values", "source", "launch"}
+RESERVED = {"name", "source", "section", "launch"}  # what koct itself sets or reads of a class
 _HELPERS: dict[str, Path] = {}  # the folder of every module that a user's file imports from its own
 
 
@@ -81,7 +81,7 @@ def _claim(source: str, path: Path) -> None:
 
 
 def check_class(cls: type, source: str) -> None:
-    """Refuse a class that lacks a method, or whose options cannot be checked."""
+    """Refuse a class that lacks a method, hides what koct sets, or whose options cannot be checked."""
     missing = sorted(cls.__abstractmethods__)  # type: ignore[attr-defined]
     try:
         where = f"{source}, line {inspect.getsourcelines(cls)[1]}"
@@ -90,33 +90,29 @@ def check_class(cls: type, source: str) -> None:
     if missing:
         raise KoctError(
             f"{where}: class {cls.__name__} lacks {' and '.join(missing)}; "
-            f"koct/contracts.py says what each of them does"
+            f"koct/contracts/__init__.py says what each of them does"
         )
-    _check_names(cls, source, where)
     try:
-        for option in cls.options().values():  # type: ignore[attr-defined]
-            supported(option.kind)
+        _check_options(cls)
     except Exception as error:  # annotations are evaluated, and may hold anything
         raise KoctError(f"{where}: class {cls.__name__}: {error or type(error).__name__}") from None
 
 
-def _check_names(cls: type, source: str, where: str) -> None:
-    """Refuse what hides a part of the contract that koct itself calls or sets."""
-    contract: Any = next(base for base in cls.__mro__ if base.__module__ == "koct.contracts")
-    declared: set[str] = cls._declared.keys() - contract._declared.keys()  # type: ignore[attr-defined]
-    for name in sorted(declared):
-        known = getattr(contract, name, None)
-        if name in RESERVED or callable(known) or isinstance(known, property):
-            raise KoctError(f"{where}: the option {name} of class {cls.__name__} hides what koct calls so; rename it")
-    for base in (base for base in cls.__mro__ if base.__module__ == cls.__module__):
-        for name in sorted(vars(base).keys() & RESERVED):
-            code = getattr(vars(base)[name], "__code__", None)
-            at = f"{source}, line {code.co_firstlineno}" if code else where
-            raise KoctError(f"{at}: {name} of class {base.__name__} hides what koct calls so; rename it")
-    if not isinstance(getattr(cls, "section", ""), str):
-        raise KoctError(
-            f"{where}: section of class {cls.__name__} is the key of its options; give a text, or rename it"
-        )
+def _check_options(cls: type) -> None:
+    contract = next(base for base in cls.__mro__ if base.__module__ == "koct.contracts")
+    hints = typing.get_type_hints(cls)
+    for each in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if "option" not in each.metadata:
+            raise TypeError(f'the option {each.name} has no description: write {each.name} = option("...")')
+        hidden = getattr(contract, each.name, None)
+        if each.name in RESERVED or callable(hidden) or isinstance(hidden, property):
+            raise TypeError(f"the option {each.name} hides what koct calls so; rename it")
+        kind_of(hints[each.name])
+    for name in ("name", "section"):
+        if not isinstance(getattr(cls, name, ""), str):
+            raise TypeError(f"{name} hides a text that koct reads; rename it")
+    if getattr(cls, "launch", None) != getattr(contract, "launch", None):
+        raise TypeError("launch is koct's; rename it, or subclass TorchrunArchitecture to be started by torchrun")
 
 
 def place(error: BaseException, sources: list[str]) -> str | None:

@@ -1,14 +1,17 @@
-"""A cell of the study, and how a job is told of it."""
+"""A cell of the study, and the specs in which planning describes it to jobs.
+
+A spec was written by koct itself: what does not fit it is an internal error, and not validated here.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from koct.contracts import Architecture, Problem, registry
-from koct.contracts.options import check_value, unknown
-from koct.contracts.spec_keys import told
+from koct.contracts.options import options
 from koct.errors import KoctError
 
 GEOMETRY = ("H", "V", "B")  # columns of the results; null where a problem has no such option
@@ -25,81 +28,69 @@ class Cell(NamedTuple):
     lambdas: tuple[float, ...]
 
     def about(self) -> dict[str, Any]:
-        """The columns of its row that say what it is."""
+        """Return the columns of its row that say what it is."""
         return {**about(self.sweep, self.problem), "arch": self.arch.name, "N": self.N, "seed": self.seed}
 
     def encode(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """Return the cell as JSON can hold it."""
         return {"N": self.N, "seed": self.seed, **encode_curve(self.sweep, self.problem, self.arch, self.lambdas)}
 
     @classmethod
     def decode(cls, spec: Mapping[str, Any]) -> Cell:
-        spec = told(spec, "the cell")
-        arch, problem = decode_arch(spec["arch"]), decode_problem(spec["problem"])
-        if arch.trained and spec["N"] < 1:
-            raise KoctError(f"the cell: N = {spec['N']} must be a whole number of at least 1 to train {arch.source}")
-        if not arch.trained and spec["N"]:
-            raise KoctError(f"the cell: N = {spec['N']} must be 0: {arch.source} needs no sample")
+        problem, arch = decode_problem(spec["problem"]), decode_arch(spec["arch"])
         return cls(spec["sweep"], problem, arch, spec["N"], spec["seed"], tuple(spec["lambdas"]))
 
 
 def about(sweep: str, problem: Problem) -> dict[str, Any]:
-    """The columns of a row that say which sweep it belongs to."""
+    """Return the columns of a row that say which sweep it belongs to."""
     geometry = {key: getattr(problem, key, None) for key in GEOMETRY}
     return {"sweep": sweep, "problem": problem.name, **geometry}
 
 
 def encode_curve(sweep: str, problem: Problem, arch: Architecture, lambdas: tuple[float, ...]) -> dict[str, Any]:
-    """What the cells of one curve share, and nothing that cannot change their results."""
-    options = {name: value for name, value in arch.values().items() if arch.options()[name].result}
+    """Return what the cells of one curve share, and nothing that cannot change their results."""
     return {
         "sweep": sweep,
         "problem": encode_problem(problem, layers=bool(arch.needs() & {"layers", "normal"})),
-        "arch": {"source": arch.source, "options": options},
+        "arch": {"source": arch.source, "options": result_options(arch)},
         "lambdas": list(lambdas) if arch.uses_lambdas else [],
     }
 
 
+def result_options(arch: Architecture) -> dict[str, Any]:
+    """Return the options that results depend on, by name."""
+    declared = options(type(arch))
+    return {name: value for name, value in asdict(arch).items() if declared[name].result}
+
+
 def encode_problem(problem: Problem, layers: bool) -> dict[str, Any]:
-    """A problem as JSON can hold it; without `layers`, only what its pairs depend on."""
-    chosen = {name for name, option in problem.options().items() if layers or option.pairs}
-    return {
-        "source": problem.source,
-        "options": {name: value for name, value in problem.values().items() if name in chosen},
-    }
+    """Return a problem as JSON can hold it; without `layers`, only what its pairs depend on."""
+    declared = options(type(problem))
+    chosen = {name: value for name, value in asdict(problem).items() if layers or declared[name].pairs}
+    return {"source": problem.source, "options": chosen}
 
 
 def decode_arch(spec: Mapping[str, Any]) -> Architecture:
-    """Options that change no result, and that a job was not told of, are None."""
-    arch: Architecture = _decode(registry.architecture, "arch", spec)
+    """Return the architecture of a spec; options that change no result, and are not in it, are None."""
+    arch: Architecture = _decode(registry.architecture(spec["source"]), spec)
     return arch
 
 
 def decode_problem(spec: Mapping[str, Any]) -> Problem:
-    """Options that a job was not told of, since it has no use for them, are None."""
-    problem: Problem = _decode(registry.problem, "problem", spec)
+    """Return the problem of a spec; options that the job has no use for, and that are not in it, are None."""
+    problem: Problem = _decode(registry.problem(spec["source"]), spec)
     return problem
 
 
-def _decode(load: Callable[[str], Any], key: str, spec: Mapping[str, Any]) -> Any:
-    """An instance of what a spec names, if it has the options that are given, and is given those that it needs."""
-    source, given = spec["source"], spec["options"]
+def _decode(cls: type[Any], spec: Mapping[str, Any]) -> Any:
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in spec["options"].items()}
+    left_out = [name for name, option in options(cls).items() if not (option.pairs and option.result)]
     try:
-        found = load(source)
-    except KoctError as error:
-        raise KoctError(f"{key}.source = {source!r} {error}" if str(error).startswith("must") else str(error)) from None
-    options = found.options()
-    wrong = [unknown([key, name], list(options)) for name in given if name not in options]
-    for name, wanted in options.items():
-        if name in given:
-            wrong += check_value(wanted, wanted.kind, given[name], [key, name])
-        elif wanted.pairs and wanted.result:
-            wrong.append(f"{key}.{name} is missing; add it: {wanted.description}")
-    if wrong:
-        raise KoctError("; ".join(wrong))
-    return found.from_values(given)
+        return cls(**{**dict.fromkeys(left_out), **given})
+    except TypeError as error:
+        raise KoctError(f"the spec of this job does not fit {spec['source']}: {error}; run snakemake again") from None
 
 
 def same_values(found: Any, wanted: Any) -> bool:
-    """Whether two values are the same in JSON, where a tuple is a list."""
+    """Return whether two values are the same in JSON, where a tuple is a list."""
     return json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True)

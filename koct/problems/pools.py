@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -34,14 +35,14 @@ MOST_FLAT = (
 
 def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Draw the pool of one seed, checking every pair; `spec` is what its stamp says."""
-    wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": sizes.values()}
+    wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": asdict(sizes)}
     groups = _groups(problem, seed, sizes)
     held = sizes if groups is None else Sizes(**{part: sum(groups[part]) for part in PARTS})
     seen = _Seen(problem, held)
     chunks = _checked(problem, seed, sizes, held)
     first = next(chunks)
     kinds = {name: (value.dtype, value.shape[1:]) for name, value in zip("xy", first, strict=True)}
-    about: dict[str, Any] = {"counts": held.values()}
+    about: dict[str, Any] = {"counts": asdict(held)}
     if groups is not None:
         about["groups"] = groups
     with record_writer(path, Stamp(spec or wanted, about=about), held.total, **kinds) as (file, dtype):

@@ -27,14 +27,12 @@ MODULES: dict[str, tuple[str, ...]] = {
         "koct.cli",
         "koct.study.cells",
         "koct.study.evaluation",
-        "koct.contracts.spec_keys",
         "koct.workflow.planned",
     ),
     "report": (
         "koct.cli",
         "koct.study.results",
         "koct.report.figures",
-        "koct.contracts.spec_keys",
         "koct.workflow.planned",
     ),
 }

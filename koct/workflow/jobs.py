@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,7 @@ class Jobs:
     """The jobs of a study. Functions of wildcards are passed to the rules as they are."""
 
     def __init__(self, settings: Mapping[str, Any]):
+        self.settings = config.settings(settings)
         self.study = config.read(settings)
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
@@ -43,8 +45,7 @@ class Jobs:
         self.compared, self.claimed = compared(self.study), claimed(self.study)
         self.paired, self.normed = shown.paired(self.study), shown.normed(self.study)
         self.held_out = shown.held_out(self.study)
-        self.device = settings.get("device", "auto")
-        self.workers = settings.get("workers", True)
+        self.device, self.workers = self.settings.device, self.settings.workers
         self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()
@@ -118,7 +119,7 @@ class Jobs:
     def _pool_spec(self, name: str) -> str:
         """What the pools of a sweep share: JSON without its opening brace."""
         sweep = self.sweeps[name]
-        wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": sweep.sizes.values()}
+        wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": asdict(sweep.pool)}
         return _spec("pool", {**wanted, **self._files(sweep.problem)}, sweep.problem.source)[1:]
 
     def _pairs(self, name: str) -> dict[str, str]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from koct.config.study_file import Top, section
+from koct.config.study_file import Settings, section
 from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
 from koct.contracts.blame import blamed
-from koct.contracts.options import Configured
+from koct.contracts.options import Configured, options
 from koct.errors import KoctError
 from koct.workflow import resources
 
@@ -45,11 +45,11 @@ class Job(NamedTuple):
     instead: str = ""  # another way out
 
 
-def check(study: Sequence[Sweep], settings: Mapping[str, Any], local: bool) -> None:
+def check(study: Sequence[Sweep], settings: Settings, local: bool) -> None:
     """A KoctError for a study with a job that is too large; `local`: its jobs run on this machine."""
-    given, days = settings.get("memory_gb"), settings.get("longest_days", Top.options()["longest_days"].default)
+    given = settings.memory_gb
     memory = 1e9 * given if given is not None else machine_memory() if local else None
-    wrong = too_large(study, settings.get("device", "auto"), memory, days, gpu=not local or has_gpu())
+    wrong = too_large(study, settings.device, memory, settings.longest_days, gpu=not local or has_gpu())
     if wrong:
         raise KoctError("config: " + "\nconfig: ".join(wrong))
 
@@ -82,7 +82,7 @@ def _of_sweep(sweep: Sweep, limits: Limits) -> list[str]:
 def _stages(sweep: Sweep) -> Iterator[Job]:
     sizes = _whole(sweep.problem)
     needs = {need for arch in sweep.archs + sweep.required for need in arch.needs()}
-    pool = [f"pool.{key}" for key in type(sweep.sizes).options()]
+    pool = [f"pool.{key}" for key in options(type(sweep.pool))]
     yield Job("the pool", lambda: resources.pool(sweep), [*pool, *sizes])
     if sweep.problem.has_shared:
         yield Job("the known operator", lambda: resources.shared(sweep), sizes, takes_gpu=False)
@@ -147,9 +147,9 @@ def _memory(cost: Cost, job: Job, on_gpu: bool) -> float:
 
 def _whole(configured: Configured) -> list[str]:
     """The options that are whole numbers, change a result and can be lowered: mostly sizes."""
-    values = {name: getattr(configured, name) for name, option in configured.options().items() if option.result}
-    least = {name: configured.options()[name].minimum or 0 for name in values}
-    return [name for name, value in values.items() if type(value) is int and value > least[name]]
+    declared = {name: option for name, option in options(type(configured)).items() if option.result}
+    values = {name: getattr(configured, name) for name in declared}
+    return [name for name, value in values.items() if type(value) is int and value > (declared[name].minimum or 0)]
 
 
 def _lower(job: Job, faster: bool = False) -> str:

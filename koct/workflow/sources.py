@@ -28,8 +28,7 @@ INERT = {
     "koct.contracts.spec",
     "koct.base.stamps",
 }
-INERT |= {"koct.base.failures", "koct.contracts.spec_keys"}
-INERT |= {"koct.study.paths"}
+INERT |= {"koct.base.failures", "koct.study.paths"}
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 

@@ -34,7 +34,6 @@ from koct.base.files import read_json
 from koct.bound import theorem as bound
 from koct.config import study_file as config
 from koct.contracts import registry
-from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.forecast import pilot
 from koct.problems import pools
@@ -157,13 +156,6 @@ def read_labels(value):
     return names.arch("ko"), names.colour("ko"), names.marker("fc"), names.problem("H8", "x")
 
 
-def cell():
-    options = {"solver": "adagrad", "toward": None, "lr": 0.02, "iterations": 10, "batch": 4}
-    arch = {"source": "ko", "options": options}
-    problem = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4, "tikhonov": 0.1}}
-    return {"sweep": "T4", "arch": arch, "problem": problem, "N": 4, "seed": 1, "lambdas": [1e-4, 1.0]}
-
-
 def whole_config():
     return yaml.safe_load((ROOT / "config.yaml").read_text())
 
@@ -209,7 +201,6 @@ READERS = {
     ),
     "config": Value(small_config, config.read, share=2),
     "config, all sweeps": Value(whole_config, config.read, share=0.5),
-    "spec of a cell": Value(cell, Cell.decode, share=2),
     "table of calibration": File(
         from_study("calibration.parquet"),
         beside("t.tex", tables.calibration, "curves.parquet", None),
