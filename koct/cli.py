@@ -114,16 +114,16 @@ def _check_spec(verb, arguments):
     from koct.contracts.spec_keys import told
 
     spec = arguments["spec"] = told(arguments["spec"], "--spec")
-    _guard(verb, spec)
+    _guard(arguments["name"] if verb == "product" else verb, spec)
 
 
-def _guard(verb, spec):
+def _guard(stage, spec):
     """Before a job of the workflow starts, and before it writes: is its code still what was planned?"""
     if spec and "code" in spec:
         from koct.base import stamps
         from koct.workflow.planned import Guard
 
-        stamps.guard = Guard(verb, spec)
+        stamps.guard = Guard(stage, spec)
         stamps.guard()
 
 
