@@ -33,7 +33,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "report": (
         "koct.cli",
         "koct.study.results",
-        "koct.report.figures",
+        "koct.report.drawing",
         "koct.contracts.spec_keys",
         "koct.workflow.planned",
     ),

@@ -27,7 +27,7 @@ INERT = {
 }
 INERT |= {"koct.base.failures", "koct.contracts.spec_keys"}
 INERT |= {"koct.study.paths"}
-DATA = (".json", ".csv", ".npz", ".html", ".css", ".js")  # endings of data files
+DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 
