@@ -4,7 +4,7 @@ Says which cell needs which file. All computing happens in the package `koct`.
 """
 
 
-report: "rules/captions/study.rst"
+report: "rules/report.rst"
 
 
 include: "rules/config.smk"
@@ -17,8 +17,7 @@ include: "rules/common.smk"
 include: "rules/pools.smk"
 include: "rules/cells.smk"
 include: "rules/results.smk"
-include: "rules/tables_and_figures.smk"
-include: "rules/report.smk"
+include: "rules/products.smk"
 
 
 onstart:

@@ -21,7 +21,7 @@ def main(argv=None):
         verb = arguments.pop("verb")
         read, written = _files(verb, arguments)
         _check_files(read, written)
-        _guard(verb, arguments.get("spec"))
+        _guard(arguments["name"] if verb == "product" else verb, arguments.get("spec"))
         if _made_before(verb, arguments, written):
             print("an earlier attempt has made this")
             return 0
@@ -119,13 +119,13 @@ def _is_pipe(path):
         return False
 
 
-def _guard(verb, spec):
+def _guard(stage, spec):
     """Before a job of the workflow starts, and before it writes: is its code still what was planned?"""
     if spec and "code" in spec:
         from koct.base import stamps
         from koct.workflow.planned import Guard
 
-        stamps.guard = Guard(verb, spec)
+        stamps.guard = Guard(stage, spec)
         stamps.guard()
 
 

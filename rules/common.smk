@@ -18,6 +18,7 @@ os.environ.update(
 
 from koct.workflow import cluster, helpers, limits, queue, resources, site, stale, submissions, targets, terminal
 from koct.study import paths
+from koct.report import registry
 from koct.workflow.jobs import Jobs
 
 site.complete(config, workflow.config_settings.overwrite_config)
@@ -117,62 +118,16 @@ def tell_leftovers():
 terminal.in_dry_run(workflow, announce)
 
 
-def reported(path, category, caption=None, **labels):
-    """A file for the report; its caption has the same name."""
-    caption = caption or os.path.splitext(os.path.basename(path))[0]
-    return report(update(path), caption=f"captions/{caption}.rst", category=category, labels=labels)
-
-
-def shown_figures():
-    """{figure: (its place in the report, caption, what the report calls it)}."""
-    found = {"results/fig_sweeps.png": ("results/report/fig_sweeps.png", "fig_sweeps", "error against N")}
-    if jobs.ladders:
-        place = "results/report/fig_ladder.png"
-        found["results/fig_ladder.png"] = place, "fig_ladder", "which layers should be known"
-    if jobs.theories:
-        place = "results/report/fig_theory.png"
-        found["results/fig_theory.png"] = place, "fig_theory", "curves predicted before any fit"
-    if jobs.held_out:
-        place = "results/report/fig_heldout.png"
-        found["results/fig_heldout.png"] = place, "fig_heldout", "predicted against measured error"
-    if jobs.paired:
-        place = "results/report/fig_factors.png"
-        found["results/fig_factors.png"] = place, "fig_factors", "the two factors over the target error"
-    for sweep in jobs.study:
-        if sweep.pictured:
-            place = f"results/report/fig_recons_{sweep.name}.jpg"
-            found[paths.picture(sweep.name)] = place, "fig_recons", f"reconstructions, {sweep.name}"
-    return found
-
-
-def shown_tables():
-    """{table: what the report calls it}."""
-    found = {
-        "table_calibration": "floor and σ of every curve",
-        "table_calibration_wide": "floor and σ with intervals",
-        "table_scaling": "who is below whom",
-        "table_fullscale": "parameters and memory",
-        "table_budget": "samples for the targets",
-        "table_crossings": "samples to beat what needs none",
-    }
-    found |= {"table_norms": "norms and slope ratios"} if jobs.normed else {}
-    found |= {"table_theory": "predicted and measured"} if jobs.theories else {}
-    found |= {"table_ladder": "networks between known and learned"} if jobs.ladders else {}
-    found |= {"table_conditions": "dose, arc and rays"} if jobs.compared else {}
-    return found
+def reported(product):
+    """The outputs of a product; the report shows the last one, if there is a caption for it."""
+    *others, last = map(update, product.outputs)
+    if product.caption:
+        last = report(last, caption="caption.rst", category=product.category, labels={product.kind: product.title})
+    return [*others, last]
 
 
 def published():
     """What a study makes beside its cells."""
-    found = [rules.collect.output, rules.collect_theory.output, rules.calibrate.output, rules.budget.output]
-    found += [rules.table_calibration.output, rules.table_scaling.output, rules.table_fullscale.output]
-    found += [rules.table_calibration_wide.output, rules.crossings.output, rules.table_crossings.output]
-    found += [rules.table_norms.output] if jobs.normed else []
-    found += [rules.figure_heldout.output] if jobs.held_out else []
-    found += [rules.figure_factors.output] if jobs.paired else []
-    found += [rules.table_budget.output, rules.figure_sweeps.output, rules.planner.output]
-    found += [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else []
-    found += [rules.ladder.output, rules.figure_ladder.output, rules.table_ladder.output] if jobs.ladders else []
-    found += [rules.table_conditions.output] if jobs.compared else []
-    found += [rules.claims.output] if jobs.claimed else []
-    return [*found, rules.previews.output, rules.html_tables.output, jobs.pictures]
+    found = [rules.collect.output, rules.collect_theory.output, rules.calibrate.output]
+    found += [rules.budget.output, rules.crossings.output, *([rules.ladder.output] if jobs.ladders else [])]
+    return [*found, jobs.products]

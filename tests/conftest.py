@@ -109,10 +109,15 @@ class Checkout:
         return planned(self.snakemake("--dry-run", *arguments).stdout)
 
     def koct(self, *arguments, check=True):
-        command = [sys.executable, "-m", "koct", *map(str, arguments)]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        return self.python("-m", "koct", *arguments, check=check)
+
+    def python(self, *arguments, check=True):
+        """Run Python in the folder, with the package that is there."""
+        command = [sys.executable, *map(str, arguments)]
+        here = {**os.environ, "PYTHONPATH": str(self.folder)}
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, env=here)
         if check and done.returncode:
-            raise AssertionError(f"koct {arguments} failed:\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(f"python {arguments} failed:\n{done.stdout}\n{done.stderr}")
         return done
 
     def path(self, name):

@@ -10,6 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 from conftest import ROOT, committed_stamp
+from koct.report.claims_study import Study
 from scipy import stats
 
 from koct import cli
@@ -17,7 +18,6 @@ from koct.base import stamps
 from koct.base.stamps import Stamp
 from koct.config.sweep import PAPER
 from koct.report import claims, claims_pages
-from koct.report.claims_study import Study
 from koct.study import results
 
 REFERENCE = ROOT / "results/reference"

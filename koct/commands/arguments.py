@@ -87,10 +87,6 @@ REPORT = optional("--spec", "what the stage depends on, as the workflow passes i
 SHARED = optional("--shared", "what `known` wrote, if the problem computes anything once per sweep", metavar="FILE")
 THEORY = optional("--theory", "what `collect-theory` wrote, to show beside", metavar="FILE")
 SWEEP = optional("--sweep", "take the rows with this value in the column sweep", type=name_of)
-CELLS = file("--cells", "what `collect` wrote")
-CURVES = file("--curves", "what `calibrate` wrote")
-CALIBRATION = file("--calibration", "what `calibrate` wrote")
-BUDGETS = file("--budgets", "what `budgets` wrote")
 PILOT = file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group")
 READING = [  # how a pilot is read
     optional(

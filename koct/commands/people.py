@@ -6,7 +6,6 @@ from koct.commands.arguments import (
     OUT,
     PILOT,
     READING,
-    REPORT,
     file,
     name_of,
     number,
@@ -22,7 +21,7 @@ from koct.errors import KoctError
 
 def bound(network, arch, C, n, kappa, samples, trivial):
     from koct.bound.theorem import Network, read_network
-    from koct.report.bound import format_table
+    from koct.report.text.bound_text import format_table
 
     constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
     if arch is not None:
@@ -68,7 +67,7 @@ def budget(
 ):
     from koct.forecast import scores
     from koct.forecast.laws import ALONE, LAWS
-    from koct.report import budget as report
+    from koct.report.text import budget_text as report
 
     if plot:
         report.check_format(plot)
@@ -90,9 +89,9 @@ def budget(
     plans = report.plans(pilots, targets, law, assurance, curves)
     name = metric or ("error" if score is None else score.name)
     if plot:
-        from koct.report import budget_figure
+        from koct.report.text import budget_plot
 
-        budget_figure.plot(plans, plot, name, score, assurance)
+        budget_plot.plot(plans, plot, name, score, assurance)
     _note(*file.notes)
     if json:
         print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=sweep))
@@ -100,11 +99,10 @@ def budget(
         print(report.as_text(plans, assurance, score), end="")
 
 
-def planner(pilot, metric, higher, group, test_size, sweep, spec, out):
+def planner(pilot, metric, higher, group, test_size, sweep, out):
     from koct.report.planner import page
 
-    file = _pilot(pilot)
-    page.write(file, out, metric, higher, group, test_size, sweep, spec)
+    page.write(_pilot(pilot), out, metric, higher, group, test_size, sweep)
     _note(*dict.fromkeys(file.notes))
 
 
@@ -112,7 +110,7 @@ def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, fact
     from koct.base import files
     from koct.forecast import scores
     from koct.forecast.next_runs import Cost
-    from koct.report import next_runs as report
+    from koct.report.text import next_text as report
 
     if overlay:
         report.check_overlay(overlay)
@@ -147,8 +145,8 @@ def _note(*sentences):
 def curve(pairs, target, at, lam, nonnegative, plot, json):
     from koct.prediction.curve import Curve, read_pairs
     from koct.prediction.spectral import Spectral
-    from koct.report import budget
-    from koct.report import curve as report
+    from koct.report.text import budget_text as budget
+    from koct.report.text import curve_text as report
     from koct.workflow.limits import machine_memory
 
     if plot:
@@ -162,7 +160,7 @@ def curve(pairs, target, at, lam, nonnegative, plot, json):
 
 
 def compare(fresh, reference, tolerance):
-    from koct.report.compare import compare
+    from koct.report.text.compare_text import compare
 
     text, agree = compare(fresh, reference, tolerance)
     print(text, end="")
@@ -235,7 +233,7 @@ VERBS = {
     "planner": (
         planner,
         "a page that answers for any target: the forecasts of a pilot in one HTML file, for a browser without network",
-        [PILOT, *READING, REPORT, OUT],
+        [PILOT, *READING, OUT],
     ),
     "next": (
         next_runs,

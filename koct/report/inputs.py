@@ -1,6 +1,7 @@
 """What a report reads: rows of a Parquet file, if it has the columns, the types and the values that koct writes."""
 
 import contextlib
+import json
 import math
 import os
 
@@ -18,6 +19,8 @@ from koct.study.results import baselines as without_samples
 MOST_ROWS = 1_000_000  # far above any study
 LARGEST = 1e100  # of a number: its square is one, too
 COUNTS = ("N", "p", "seeds")
+LADDER = ("sweep", "arch", "N", "metric", "p", "rank", "error_mean", "best", "behind")
+LADDER_NULLABLE = ("H", "known", "learned", "mean_low", "mean_high", "beyond")
 
 
 def split(path, columns, nullable=()):
@@ -106,6 +109,29 @@ def _wrong(name, value, least):
     if name in COUNTS and value is not None and value < least:
         return f"is {value}, and must be at least {least}"
     return ""
+
+
+def predictions(path):
+    """Return (rows, provenance) of a theory.parquet."""
+    columns = ("sweep", "arch", "N", "metric", "predicted", "low", "high", "pairs", "trusted")
+    return rows(path, columns, ("H", "lam", "error", "error_low", "error_high"), empty=True)
+
+
+def ladder(path):
+    """Return (rows in the study's order of networks, provenance, {sweep: {arch: layers}}) of a ladder.parquet."""
+    found, origin = rows(path, LADDER, LADDER_NULLABLE, empty=True)
+    if not found:
+        raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
+    try:
+        chains = json.loads(origin.get("koct.chains", "{}"))
+        for layer in (layer for told in chains.values() for chain in told.values() for layer in chain):
+            if not isinstance(layer["name"], str) or not isinstance(layer["p"], int):
+                raise TypeError
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        raise KoctError(f"{path}: the metadata koct.chains is not what koct writes; {again(path)}") from None
+    listed = list(described(origin, "koct.archs"))
+    found.sort(key=lambda row: listed.index(row["arch"]) if row["arch"] in listed else len(listed))
+    return found, origin, chains
 
 
 def norms(path):

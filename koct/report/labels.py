@@ -91,12 +91,3 @@ def sweep_label(row):
         return row["sweep"]
     remainder = row["sweep"].removeprefix(f"H{row['H']}").strip("-_. ")
     return f"$H = {row['H']}$" + (f" ({remainder})" if remainder else "")
-
-
-def escaped(text):
-    """Text for LaTeX; what stands between dollars is left alone."""
-    parts = text.split("$")
-    for i in range(0, len(parts), 2):
-        parts[i] = "".join(f"\\{letter}" if letter in "_&%#" else letter for letter in parts[i])
-        parts[i] = parts[i].replace("°", r"$^\circ$")  # not every TeX has the font of the letter
-    return "$".join(parts)

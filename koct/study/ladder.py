@@ -38,7 +38,7 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
             rows += found
             verdicts[sweep] = ladder.verdicts(found, spec["contained"].get(sweep, []))
     stamp = Stamp(spec, made_from(cells_path, images_path, *chain_paths))
-    results.write(rows, results.LADDER, path, {**origin, "koct.study.chains": json.dumps(told)}, stamp)
+    results.write(rows, results.LADDER, path, {**origin, "koct.chains": json.dumps(told)}, stamp)
     write_json(verdicts_path, {"sweeps": verdicts}, stamp)
     for sweep, verdict in verdicts.items():
         for text in [*(pair["sentence"] for pair in verdict["pairs"]), verdict["alone"]]:

@@ -32,7 +32,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "report": (
         "koct.cli",
         "koct.study.results",
-        "koct.report.figures",
+        "koct.report.drawing",
         "koct.workflow.planned",
     ),
 }

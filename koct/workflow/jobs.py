@@ -16,18 +16,19 @@ from typing import Any
 
 from koct.base.stamps import checksum_of
 from koct.config import study_file as config
-from koct.config.sweep import Sweep, claimed, compared
+from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, Problem
 from koct.contracts.registry import module_of
 from koct.contracts.spec import encode_curve, encode_problem
+from koct.report import registry, when
+from koct.report.product import Product
 from koct.study import paths
-from koct.workflow import groups, planned, resources, shown, stages
+from koct.workflow import groups, planned, resources, stages
 from koct.workflow.sources import reached
 from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
-LEAST_OF_LADDER = 3  # networks of a sweep between known and learned
 
 
 class Jobs:
@@ -41,10 +42,8 @@ class Jobs:
         self.cells = [paths.cell(**cell) for sweep in self.study for cell in sweep.grid()]
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
-        self.ladders = [sweep for sweep in self.study if len(sweep.networks) >= LEAST_OF_LADDER]
-        self.compared, self.claimed = compared(self.study), claimed(self.study)
-        self.paired, self.normed = shown.paired(self.study), shown.normed(self.study)
-        self.held_out = shown.held_out(self.study)
+        self.ladders = [self.sweeps[name] for name in when.ladder(self.study)]
+        self.products = registry.published(self.study)
         self.device, self.workers = self.settings.device, self.settings.workers
         self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.canonical = config.canonical(self.study)
@@ -247,8 +246,8 @@ class Jobs:
         wanted = {sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study}
         return _spec("budgets", {"wanted": wanted})
 
-    def planner_spec(self) -> str:
-        return _spec("planner", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
+    def product_spec(self, product: Product) -> str:
+        return _spec(product.name, registry.settings(product, self.study))
 
     def report_spec(self, stage: str) -> str:
         """Of a stage whose result depends on its inputs alone."""

@@ -12,7 +12,7 @@ from koct.errors import KoctError
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
-DATA = (".json", ".csv", ".npz", ".html", ".css", ".js")  # endings of data files beside modules
+DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
 OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
 
 

@@ -8,39 +8,21 @@ from typing import Any
 
 from koct import metrics
 from koct.contracts import Architecture, Problem, registry
+from koct.report.registry import module_of as product_module
+from koct.report.registry import products
 from koct.workflow import sources
 from koct.workflow.sources import digest, reached
 
-# Of stages that know neither problem nor architecture; a verb of the command line is a stage.
+# Of stages that know neither problem nor architecture; a verb of the command line is a stage, and so is a product.
 MODULES = {
     "collect": ("koct.study.results",),
     "collect-theory": ("koct.study.results",),
     "calibrate": ("koct.study.results",),
     "budgets": ("koct.study.results",),
     "crossings": ("koct.study.crossings",),
-    "norms": ("koct.study.norms", "koct.report.tables"),
-    "table-calibration": ("koct.report.tables",),
-    "table-calibration-wide": ("koct.report.calibration_table",),
-    "table-norms": ("koct.report.norms_table",),
-    "table-scaling": ("koct.report.tables",),
-    "table-fullscale": ("koct.report.tables",),
-    "table-budget": ("koct.report.tables",),
-    "table-structural": ("koct.report.tables",),
-    "table-theory": ("koct.report.theory",),
-    "table-crossings": ("koct.report.crossings",),
+    "norms": ("koct.study.norms", "koct.report.printed"),
     "ladder": ("koct.study.ladder",),
-    "table-ladder": ("koct.report.ladder",),
-    "table-conditions": ("koct.report.conditions",),
-    "html-tables": ("koct.report.html_tables",),
-    "previews": ("koct.report.previews",),
     "crate": ("koct.report.crate",),
-    "claims": ("koct.report.claims",),
-    "figure-ladder": ("koct.report.ladder",),
-    "figure-sweeps": ("koct.report.figures",),
-    "figure-theory": ("koct.report.theory",),
-    "figure-heldout": ("koct.report.heldout",),
-    "figure-factors": ("koct.report.factors",),
-    "planner": ("koct.report.planner.page",),
 }
 # And of those that know the problem.
 PROBLEM_MODULES = {
@@ -65,13 +47,15 @@ def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
     """What a stage starts from; it is made of these modules and of all that they import."""
     if stage in MODULES:
         return (*MODULES[stage], *(metrics.modules() if stage == "collect" else ()))
+    if not problem and stage in products():
+        return (product_module(stage),)
     found = registry.module_of(problem, Problem)
     if stage in PROBLEM_MODULES:
         return (*PROBLEM_MODULES[stage], found)
     metric = f"koct.metrics.{registry.problem(problem).validation_metric}"
     networks = [registry.module_of(arch, Architecture) for arch in archs]
     if stage == "figure-recons":
-        return ("koct.report.recons", metric, found, *networks)
+        return ("koct.report.figures.fig_recons", metric, found, *networks)
     if stage == "chains":
         return ("koct.study.chains", found, *networks)
     if stage == "theory":

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import yaml
+from koct.report.bound import format_table
 
 from koct.base.files import read_json
 from koct.bound import theorem as bound
@@ -38,7 +39,6 @@ from koct.errors import KoctError
 from koct.forecast import pilot
 from koct.problems import pools
 from koct.report import compare, figures, labels, tables
-from koct.report.bound import format_table
 from koct.study import cells, results
 from tests.conftest import ROOT, TINY
 from tests.faults import mutations

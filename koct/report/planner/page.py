@@ -29,9 +29,9 @@ from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import MAX_ERROR, MIN_ERROR, Pilot
 from koct.forecast.scores import Score
 from koct.metrics.curve_metric import CurveMetric
-from koct.report.budget import EVEN, PAIRING, Plan, plans
 from koct.report.labels import Names, described
 from koct.report.planner import packed
+from koct.report.text.budget_text import EVEN, PAIRING, Plan, plans
 
 STYLE, PAGE = "page.css", "page.html"
 SCRIPTS = ("numbers.js", "forecast.js", "words.js", "plot.js", "main.js")

@@ -1,0 +1,286 @@
+"""Report which runs to add to a pilot as text, as JSON or as an overlay of the workflow's configuration."""
+
+import itertools
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from koct.errors import KoctError
+from koct.forecast.budget import Answer, Forecast
+from koct.forecast.columns import listed, printable
+from koct.forecast.next_runs import FACTOR, MOST_SEEDS, Cost, Design, plan, sizes
+from koct.forecast.pilot import PilotFile
+from koct.forecast.runs import Pilot
+from koct.forecast.scores import Score
+from koct.report.text import words
+
+MADE_BY = "# Made by koct next: "  # how an overlay begins
+MOST_COST = 1e200  # of a plan: far from the end of float64
+
+
+@dataclass(frozen=True)
+class Next:
+    """What to do next for one architecture.
+
+    Attributes
+    ----------
+    arch : its name
+    design : the runs to add
+    cost : what a run costs
+    answer : how many samples the target takes, without these runs
+    limited : whether a budget was given
+    remark : which N were considered, where --largest leaves out some of the pilot; may be empty
+    """
+
+    arch: str
+    design: Design
+    cost: Cost
+    answer: Answer
+    limited: bool
+    remark: str
+
+
+def designs(
+    pilots: Mapping[str, Pilot],
+    target: float,
+    costs: Mapping[str, Cost],
+    arch: str | None = None,
+    factor: float | None = None,
+    budget: float | None = None,
+    largest: int | None = None,
+) -> list[Next]:
+    """A plan for every architecture, or for one of them."""
+    if arch is not None and arch not in pilots:
+        known = printable(listed(list(pilots)))
+        raise KoctError(f"--arch {printable(arch)}: the pilot has no such arch; choose one of {known}")
+    wanted, limit = FACTOR if factor is None else factor, np.inf if budget is None else budget
+    found = []
+    for name, pilot in pilots.items():
+        if arch in (None, name):
+            N, cost = sizes(pilot, largest), costs.get(name, Cost())
+            _check_cost(cost, N)
+            forecast = Forecast(pilot)  # the same as that of `koct budget`
+            design = plan(forecast, target, cost, wanted, limit, largest)
+            remark = _left_out(pilot, N, largest)
+            found.append(Next(name, design, cost, forecast.required(target), budget is not None, remark))
+    return found
+
+
+def _check_cost(cost: Cost, N: Sequence[int]) -> None:
+    with np.errstate(all="ignore"):
+        together = 2 * MOST_SEEDS * cost.of(N)
+    if not np.all((together > 0) & (together < MOST_COST)):
+        growth = f"grows as N^{cost.slope:.0f}, too fast to compute with"
+        raise KoctError(f"column {cost.column}: the cost of a run {growth}; correct the column or remove it")
+
+
+def _left_out(pilot: Pilot, N: Sequence[int], largest: int | None) -> str:
+    if largest is None or largest >= pilot.N[-1]:
+        return ""
+    below = f"With --largest {largest:,}, below the pilot's largest N of {pilot.N[-1]:,.0f}"
+    return f"{below}, only runs at N = {listed([f'{n:,}' for n in N])} are considered"
+
+
+def as_json(found: Sequence[Next], score: Score | None = None, **about: object) -> str:
+    """A JSON list with one object per architecture; `about` is added to each."""
+    return json.dumps(
+        [{**_content(each), **_scored(each, score), **about} for each in found], indent=1, allow_nan=False
+    )
+
+
+def _content(each: Next) -> dict[str, object]:
+    design, answer = each.design, each.answer
+    return {
+        "arch": each.arch,
+        "target": design.target,
+        "n": answer.n,
+        "n_low": answer.n_low,
+        "n_high": answer.n_high,
+        "probability": answer.probability,
+        "factor": design.wanted,
+        "present": _finite(design.present),
+        "expected": _finite(design.expected),
+        "done": design.done,
+        "enough": design.enough,
+        "largest": design.largest,
+        "cost": design.cost,
+        "cost_law": asdict(each.cost),
+        "runs": [asdict(step) for step in design.steps],
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def _scored(each: Next, score: Score | None) -> dict[str, float]:
+    return {} if score is None else {"score_target": words.rounded(score, each.design.target)}
+
+
+def as_text(found: Sequence[Next], score: Score | None = None) -> str:
+    """A table of the runs, a sentence or two for every architecture, and what is assumed about cost."""
+    rows = [["arch", "N", "seeds", "cost", "interval after"]]
+    for each in found:
+        for step in each.design.steps:
+            cost, after = _cost(step.cost, each.cost), _factor(step.factor)
+            rows.append([printable(each.arch), f"{step.N:,}", str(step.seeds), cost, after])
+    lines = [*words.table(rows), ""] if len(rows) > 1 else []
+    lines += [_sentence(each, score) for each in found]
+    lines += [f"{remark}." for remark in dict.fromkeys(each.remark for each in found) if remark]
+    if len(rows) > 1:
+        lines += ["", *dict.fromkeys(_assumed(each, len(found) > 1) for each in found if each.design.steps)]
+    return "\n".join(lines) + "\n"
+
+
+def _factor(factor: float | None) -> str:
+    """A dash where the interval has no upper end, since nothing can be promised then."""
+    if factor is None:
+        return "-"
+    return f"factor {factor:,.3g}" if factor < 1000 else "factor above 1,000"
+
+
+def _cost(value: float, law: Cost) -> str:
+    shown = f"{value:,.0f}" if 1000 <= value < words.PLAIN else words.number(value)
+    return f"{shown} s" if law.column in ("seconds", "fit_seconds") else shown
+
+
+def _sentence(each: Next, score: Score | None) -> str:
+    design, answer, arch = each.design, each.answer, printable(each.arch)
+    goal, wanted = words.goal(design.target, None, score), f"{design.wanted:,g}"
+    interval = f"For {goal}, the interval of {arch} is {words.interval(answer)}"
+    narrow, much = "narrow it", "narrow it much"
+    if answer.n_low is None:
+        interval = f"For {goal}, {arch} has no interval, since it hardly ever gets there"
+        narrow, much = "tell more", "tell much more"
+    elif answer.n_high is None:
+        interval += " on and has no upper end"
+    if design.done:
+        return f"{interval}: it is within a factor of {wanted} already, and no more runs are needed."
+    if not design.steps:
+        allowed, options = (" that the budget allows", "--largest or --budget") if each.limited else ("", "--largest")
+        return (
+            f"{interval}, and no runs up to N = {design.largest:,}{allowed} would {much}; "
+            f"give a larger {options}, or another target."
+        )
+    one = sum(step.seeds for step in design.steps) == 1
+    cost = _cost(design.cost, each.cost)
+    runs = f"The run costs {cost}" if one else f"The runs cost {cost} together"
+    again = f"plan again when {'it is' if one else 'they are'} done"
+    if design.expected is None:
+        effect = f"should {narrow}; {again}"
+    elif design.enough:
+        effect = f"should bring it within a factor of {wanted}"
+    else:
+        effect = f"should bring it to a {_factor(design.expected)}, not to {wanted} yet: {again}"
+    return f"{interval}. {runs} and {effect}."
+
+
+def _assumed(each: Next, several: bool) -> str:
+    if each.cost.column is None:
+        return "A run is taken to cost its N, since the pilot has no column seconds or cost."
+    law = f"{words.number(each.cost.scale)} × N^{each.cost.slope:.2f}"
+    return (
+        f"A run{f' of {printable(each.arch)}' if several else ''} costs {law}, fitted to the column {each.cost.column}."
+    )
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A sweep of the workflow with the N and seeds of the plans.
+
+    Attributes
+    ----------
+    sweep : its name
+    N, seeds : its grid
+    added : how many fits they add to it
+    sweeps : all sweeps of the cells that the plans were made from
+    """
+
+    sweep: str
+    N: list[int]
+    seeds: list[int]
+    added: int
+    sweeps: frozenset[str]
+
+    def as_yaml(self) -> str:
+        import yaml
+
+        content = {"sweeps": {self.sweep: {"N": self.N, "seeds": self.seeds}}}
+        text = yaml.safe_dump(content, default_flow_style=None, allow_unicode=True, width=120)
+        return f"{MADE_BY}the sweep {self.sweep} with {_fits(self.added)} more\n{text}"
+
+
+def check_overlay(path: str) -> None:
+    """Fail if the file is there and was not made as an overlay."""
+    if not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(len(MADE_BY))
+    if start not in (b"", MADE_BY.encode()):
+        raise KoctError(f"--overlay {path}: the file is there and is not one that koct next made; give another name")
+
+
+def overlay(file: PilotFile, sweep: str | None, found: Sequence[Next]) -> Overlay:
+    """The sweep's whole grid with the runs that the plans add; `file` is the workflow's cells.parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if sweep is None:
+        raise KoctError("--overlay is for a sweep of the workflow; name it with --sweep")
+    try:
+        rows = pq.read_table(pa.BufferReader(file.data), columns=["sweep", "arch", "N", "seed"]).to_pylist()
+        of_sweep = [row for row in rows if row["sweep"] == sweep and row["N"]]  # N = 0: what needs no sample
+        runs = {(row["arch"], int(row["N"]), int(row["seed"])) for row in of_sweep}
+    except (pa.ArrowException, OSError, ValueError, TypeError):
+        raise KoctError(
+            f"--overlay is for the cells.parquet of the workflow, and {file.path} is none; omit it"
+        ) from None
+    archs, N, seeds = (sorted({run[i] for run in runs}) for i in range(3))
+    steps = [step for each in found for step in each.design.steps]
+    done = {n: min(sum(run[:2] == (arch, n) for run in runs) for arch in archs) for n in N}
+    most = max((done.get(step.N, 0) + step.seeds for step in steps), default=0)
+    fresh = (seed for seed in itertools.count(1) if seed not in seeds)
+    seeds = seeds + list(itertools.islice(fresh, max(0, most - len(seeds))))
+    N = sorted({*N, *(step.N for step in steps)})
+    added = len(archs) * len(N) * len(seeds) - len(runs)
+    return Overlay(sweep, N, seeds, added if steps else 0, frozenset(str(row["sweep"]) for row in rows))
+
+
+def overlay_text(made: Overlay, path: str) -> str:
+    """What an overlay adds, and how to use it; or that none is written."""
+    if not made.added:
+        state = "is left as it was" if os.path.lexists(path) else "is not written"
+        return f"{path} {state}, since no runs are to be added."
+    study = _study(made)
+    command = f"snakemake --configfile {shlex.quote(path)}{study or ''}"
+    lines = [f"{path} adds {_fits(made.added)} to {made.sweep}, whose grid has every seed at every N: {command}"]
+    if study is None:
+        lines.append(f"{made.sweep} has to be part of the study: choose one that has it with --config study=NAME.")
+    lines.append("If an N is above the sweep's pool.train, plan again with --largest, or make the pool larger.")
+    return "\n".join(lines)
+
+
+def _fits(count: int) -> str:
+    return "1 fit" if count == 1 else f"{count:,} fits"
+
+
+def _study(made: Overlay) -> str | None:
+    """What chooses a study with the sweep on the command line: nothing for that of config.yaml; None if unknown."""
+    from koct.base import strict_yaml
+
+    try:
+        config = strict_yaml.load("config.yaml")
+    except KoctError:
+        return None
+    studies = config.get("studies")
+    lists = studies.items() if isinstance(studies, dict) else ()
+    known = {str(name): set(map(str, sweeps)) for name, sweeps in lists if isinstance(sweeps, list)}
+    having = {name: sweeps for name, sweeps in known.items() if made.sweep in sweeps}
+    if str(config.get("study")) in having:
+        return ""
+    alike = [name for name, sweeps in having.items() if sweeps == made.sweeps] or list(having)
+    return f" --config study={shlex.quote(alike[0])}" if len(alike) == 1 else None
