@@ -10,8 +10,8 @@ import pytest
 from koct.bound.calibration import Calibration
 from koct.forecast.budget import Answer
 from koct.forecast.scores import Decibels, Score
-from koct.report import budget as report
-from koct.report import words
+from koct.report.text import budget_text as report
+from koct.report.text import words
 
 
 def answer(n, n_low, n_high, probability=1.0, target=0.02, reason="", error_high=0.022):
@@ -19,10 +19,8 @@ def answer(n, n_low, n_high, probability=1.0, target=0.02, reason="", error_high
 
 
 def plan(arch, *values, samples=(), **more):
-    forecast = SimpleNamespace(
-        formula_="power 60 %", weights_={"power": 0.6}, samples=lambda target, assurance: np.array(samples, dtype=float)
-    )
-    return report.Plan(arch, forecast, answer(*values, **more), Calibration(0.001, 1.0))
+    forecast = SimpleNamespace(formula_="power 60 %", weights_={"power": 0.6})
+    return report.Plan(arch, forecast, answer(*values, **more), Calibration(0.001, 1.0), np.array(samples, dtype=float))
 
 
 SENTENCES = {
@@ -191,7 +189,7 @@ def test_a_ratio_is_that_of_the_medians_with_an_interval_of_the_replicates(first
 def test_the_interval_of_a_ratio_takes_the_replicates_as_independent():
     """All architectures share their random numbers, so that replicates in the same place go together."""
     both = np.geomspace(10, 1000, 600)
-    ratio, low, high = report.ratios(plan("a", 100, 10, 1000, samples=both), plan("b", 1, 1, 1, samples=both), None)
+    ratio, low, high = report.ratios(plan("a", 100, 10, 1000, samples=both), plan("b", 1, 1, 1, samples=both))
     assert ratio == 1
     assert low == pytest.approx(1 / high, rel=0.3)
     assert 10 < high < 100
@@ -209,7 +207,7 @@ def test_a_ratio_to_what_is_not_reached():
     text = report.as_text([never, never])
     assert "neither is likely to reach 0.02, so there is no ratio." in text
     nowhere = plan("c", None, None, None, 0.0, samples=[np.inf] * 3)
-    assert report.ratios(nowhere, nowhere, None)[0] is None
+    assert report.ratios(nowhere, nowhere)[0] is None
 
 
 @pytest.mark.parametrize(("archs", "printed"), [("ko fc", 1), ("FC KO", 1), ("knn fc", 0), ("ko knn", 0), ("a b", 0)])

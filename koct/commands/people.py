@@ -86,7 +86,7 @@ def budget(
 
         arch = report.arch_of_pairs(pilots, pairs_arch)
         curves[arch] = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
-    plans = report.plans(pilots, targets, law, assurance, curves)
+    plans = report.plans(report.forecasts(pilots, law, curves), targets, assurance)
     name = metric or ("error" if score is None else score.name)
     if plot:
         from koct.report.text import budget_plot

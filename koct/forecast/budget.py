@@ -6,7 +6,7 @@ forecast.required(target=0.01)
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from koct.errors import KoctError
-from koct.forecast import portable
 from koct.forecast.ensemble import Ensemble, rounded
 from koct.forecast.laws import ALONE, LAWS, Law
 from koct.forecast.priors import Priors, learned
@@ -149,7 +148,7 @@ class Forecast:
 
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(error, low, high) at each N ≥ 2, each of shape (n,): the median, and the ends of the interval."""
-        low, middle, high = _quantiles(self.replicates(N))
+        low, middle, high = quantiles(self.replicates(N))
         return middle, low, high
 
     @np.errstate(all="ignore")
@@ -163,7 +162,7 @@ class Forecast:
     def _errors(self, log_error: FloatArray) -> FloatArray:
         """Errors that stay finite, and rates that stay rates."""
         centre = self._points.log_mean[-1]
-        error = portable.exp(np.clip(log_error, centre - MAX_LOG_RATIO, centre + MAX_LOG_RATIO))
+        error = np.exp(np.clip(log_error, centre - MAX_LOG_RATIO, centre + MAX_LOG_RATIO))
         return error if self.pilot.test_size is None else np.minimum(error, 1.0)
 
     def required(self, target: float, assurance: float | None = None) -> Answer:
@@ -171,35 +170,49 @@ class Forecast:
 
         Without `assurance` this is the mean error; with it, that share of single runs has to reach the target.
         """
-        N = self.samples(target, assurance)
-        n_low, n, n_high = (_whole(value) for value in _quantiles(N, N_ENDS))
+        return self.answers([target], self.samples([target], assurance))[0]
+
+    def answers(self, targets: Sequence[float], N: FloatArray) -> list[Answer]:
+        """Return what `required` does for each of many targets; `N` are their `samples`."""
+        counts = [[_whole(value) for value in values] for values in quantiles(N, N_ENDS).T]
         largest = int(self.pilot.N[-1])
-        at = largest if n is None else n
-        reached = self._errors(self.curves_.reached_at(np.array([float(at)])))
-        error_low, error, error_high = (float(values[0]) for values in _quantiles(reached))
-        return Answer(
-            target=target,
-            law=self.law_,
-            n=n,
-            n_low=n_low,
-            n_high=n_high,
-            probability=float(np.mean(np.isfinite(N))),
-            at=at,
-            error=error,
-            error_low=error_low,
-            error_high=error_high,
-            extrapolation=None if n is None else n / largest,
-            reason="; ".join([*self.warnings_, *self.remarks(n, n_high)]),
-        )
+        at = [largest if n is None else n for _, n, _ in counts]
+        errors = quantiles(self._errors(self.curves_.reached_at(np.array(at, dtype=float)))).T.tolist()
+        probabilities = np.mean(np.isfinite(N), axis=0).tolist()
+        return [
+            Answer(
+                target=target,
+                law=self.law_,
+                n=n,
+                n_low=n_low,
+                n_high=n_high,
+                probability=probability,
+                at=at_n,
+                error=error,
+                error_low=error_low,
+                error_high=error_high,
+                extrapolation=None if n is None else n / largest,
+                reason="; ".join([*self.warnings_, *self.remarks(n, n_high)]),
+            )
+            for target, (n_low, n, n_high), probability, at_n, (error_low, error, error_high) in zip(
+                targets, counts, probabilities, at, errors, strict=True
+            )
+        ]
 
     @np.errstate(all="ignore")
-    def samples(self, target: float, assurance: float | None = None) -> FloatArray:
-        """The real N that every replicate needs, shape (replicates,); inf if it never reaches the target."""
-        if not (target > 0 and math.isfinite(target)):
-            raise KoctError(f"target = {target!r} must be finite and above 0; choose a positive error")
-        if not MIN_ERROR <= target <= MAX_ERROR:
-            raise KoctError(f"target = {target!r} is too small or too large to compute with; choose another error")
-        return self.curves_.reach(portable.log(target) - self._margins(assurance), self.pilot.N[0])
+    def samples(self, target: ArrayLike, assurance: float | None = None) -> FloatArray:
+        """The real N that every replicate needs, shape (replicates,); inf if it never reaches the target.
+
+        Of several targets, shape (replicates, n_targets).
+        """
+        targets = np.asarray(target, dtype=float)
+        for each in targets.ravel().tolist():
+            if not (each > 0 and math.isfinite(each)):
+                raise KoctError(f"target = {each!r} must be finite and above 0; choose a positive error")
+            if not MIN_ERROR <= each <= MAX_ERROR:
+                raise KoctError(f"target = {each!r} is too small or too large to compute with; choose another error")
+        aims = np.log(targets.ravel()) - self._margins(assurance)[:, None]
+        return self.curves_.reach(aims, self.pilot.N[0]).reshape(-1, *targets.shape)
 
     def _margins(self, assurance: float | None) -> FloatArray:
         """By how much each curve's log mean must lie below the target for that share of runs to reach it."""
@@ -209,7 +222,9 @@ class Forecast:
             raise KoctError(f"assurance = {assurance!r} must be between 0 and 1, for example 0.9")
         if not self.pilot.degrees_of_freedom:
             raise KoctError(f"assurance = {assurance!r} needs repeated runs at one N or more; add seeds to the pilot")
-        return portable.normal_quantile(assurance) * self.spreads_ - self.spreads_**2 / 2
+        from statistics import NormalDist
+
+        return NormalDist().inv_cdf(assurance) * self.spreads_ - self.spreads_**2 / 2
 
     def _formula(self, law: str) -> str:
         if self._theory is not None and self.law_ == "theory":
@@ -281,9 +296,9 @@ def _without_smallest(sizes: Mapping[float, float]) -> dict[float, float]:
     return {size: probability for size, probability in sizes.items() if size > min(sizes)}
 
 
-def _quantiles(values: FloatArray, shares: list[float] = ENDS) -> FloatArray:
+def quantiles(values: FloatArray, shares: list[float] = ENDS) -> FloatArray:
     """The ends of the interval and the median, over the first axis; values of replicates, so that N and error agree."""
-    return np.quantile(values, shares, axis=0, method="inverted_cdf")
+    return np.sort(values, axis=0)[np.ceil(len(values) * np.array(shares)).astype(int) - 1]
 
 
 def _whole(n: float) -> int | None:

@@ -137,21 +137,26 @@ class Columns:
         if sweep is not None:
             if sweep not in known:
                 self.fail(f"column sweep has no value {sweep!r}; choose one of {listed(known)}")
-            keep = values == sweep
-            self.table, self.rows = self.table.filter(pa.array(keep)), self.rows[keep]
+            self._keep(values == sweep)
 
     def drop_baselines(self) -> None:
         """Leave out the rows of what needs no sample, which the results of a study have: N and p are 0 there."""
         if not {"N", "p"} <= set(self.names):
             return
         try:
-            N, p = (pc.equal(self.table[name].cast(pa.string()), "0") for name in ("N", "p"))
+            N, p = (np.array(self.table[name].cast(pa.string()).to_pylist(), dtype=object) for name in ("N", "p"))
         except pa.ArrowException:  # columns of another kind, which are none of a study
             return
-        keep = ~pc.fill_null(pc.and_(N, p), False).to_numpy()
+        keep = (N != "0") | (p != "0")
         if not np.any(keep):
             self.fail("every row has N = 0, so nothing was trained; a pilot needs runs at two or more N")
-        self.table, self.rows = self.table.filter(pa.array(keep)), self.rows[keep]
+        self._keep(keep)
+
+    def _keep(self, rows: NDArray[np.bool_]) -> None:
+        """Keep some rows. (`pa.array` imports pandas, as `to_numpy` does, which takes longer than a forecast.)"""
+        bits = pa.py_buffer(np.packbits(rows, bitorder="little"))
+        self.table = self.table.filter(pa.Array.from_buffers(pa.bool_(), len(rows), [None, bits]))
+        self.rows = self.rows[rows]
 
     def require(self, name: str, option: str | None = None) -> None:
         """Fail if there is no such column; `option` is the one that names it."""
@@ -179,7 +184,7 @@ class Columns:
             if re.fullmatch(r"\s*[+-]?[\d.]*\d,\d+([eE][+-]?\d+)?\s*", str(column[int(np.argmax(bad))])):
                 self.fail_at(bad, name, "has a comma; write decimals with a point, like 0.05, and a thousand as 1000")
             self.fail_at(bad, name, "is not a plain number; write it like 1000 or 1e-3")
-        values = cast.to_numpy(zero_copy_only=False)
+        values = np.array(cast.to_pylist(), dtype=float)
         if not np.all(np.isfinite(values)):
             self.fail_at(~np.isfinite(values), name, "is not a finite number; correct it or remove the row")
         return values
@@ -202,14 +207,13 @@ class Columns:
         kinds = (_is_number, pa.types.is_string, pa.types.is_boolean, pa.types.is_null)
         if not any(kind(column.type) for kind in kinds):
             self.fail(f"column {name} has type {column.type}; it must hold text or numbers")
-        values = _trimmed(pc.cast(column, pa.string()))
-        if (pc.max(pc.utf8_length(values)).as_py() or 0) > LONGEST_NAME:
-            long = pc.fill_null(pc.greater(pc.utf8_length(values), LONGEST_NAME), False).to_numpy()
-            self.fail_at(long, name, f"is longer than {LONGEST_NAME} letters; give it a shorter name")
-        missing = pc.fill_null(pc.equal(values, ""), True).to_numpy()
-        if missing.any():
-            self.fail_at(missing, name, "is empty; fill it in or remove the row")
-        return np.array(values.to_pylist(), dtype=object)
+        values = np.array(_trimmed(pc.cast(column, pa.string())).to_pylist(), dtype=object)
+        lengths = np.array([len(value or "") for value in values])
+        if np.any(lengths > LONGEST_NAME):
+            self.fail_at(lengths > LONGEST_NAME, name, f"is longer than {LONGEST_NAME} letters; give it a shorter name")
+        if np.any(lengths == 0):
+            self.fail_at(lengths == 0, name, "is empty; fill it in or remove the row")
+        return values
 
     def check_unique(self, *columns: NDArray, name: str, problem: str) -> None:
         """Fail at the first row that has the values of an earlier one in all columns, each of shape (n_rows,)."""

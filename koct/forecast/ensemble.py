@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koct.forecast import portable
 from koct.forecast.laws import Law
 from koct.forecast.priors import Priors
 from koct.forecast.runs import FloatArray, Points
@@ -29,9 +28,7 @@ NEAR = 5  # octaves beyond the pilot; from there on, one point each
 DRIFT_OCTAVES = 4.0  # beyond the pilot, up to which the drift grows; farther out, no curve has shown it
 MORE_INSIDE = 0.8  # by which curves vary more within the pilot than its runs tell; others' curves do
 FADING = 3  # per octave beyond the pilot, of that
-STEP = (
-    2.0**-20
-)  # drawn curves are rounded to multiples of it: a millionth of an error, which a pilot knows to a per cent
+STEP = 2.0**-20  # drawn curves are multiples of it: a millionth of an error, which a pilot knows to a per cent
 MOST = 500.0  # of a log error: beyond any that can be asked for
 
 
@@ -177,8 +174,7 @@ class Curves:
     reached : the log error that a curve has reached by each N, which never rises; shape (n_curves, n_grid). The ups and
         downs of a curve within the pilot are mostly noise, so this is the closest curve without them.
 
-    All log errors are multiples of `STEP`, so that whole numbers carry them to the planner page. What is computed from
-    them is computed by `koct.forecast.portable`, so that the page has the same bits.
+    All log errors are multiples of `STEP`, so that machines whose last bits differ draw the same curves.
     """
 
     N: FloatArray
@@ -194,25 +190,28 @@ class Curves:
         return self._between(self.reached, N)
 
     def _between(self, curves: FloatArray, N: FloatArray) -> FloatArray:
-        log_grid, log_N = portable.log(self.N), portable.log(np.clip(N, self.N[0], self.N[-1]))
+        log_grid, log_N = np.log(self.N), np.log(np.clip(N, self.N[0], self.N[-1]))
         left = np.clip(np.searchsorted(log_grid, log_N, side="right") - 1, 0, len(self.N) - 2)
         part = (log_N - log_grid[left]) / (log_grid[left + 1] - log_grid[left])
         return (1 - part) * curves[:, left] + part * curves[:, left + 1]
 
     def reach(self, aims: FloatArray, smallest: float) -> FloatArray:
-        """The N, `smallest` or more, at which each curve has reached its aim (a log error); inf if never."""
+        """Return the N, `smallest` or more, at which each curve has reached its aims (log errors); inf if never.
+
+        `aims` and what is returned have shape (n_curves, n_aims).
+        """
         first = int(np.searchsorted(self.N, smallest))
         curves, N = self.reached[:, first:], self.N[first:]
-        log_N = portable.log(N)
-        below = curves <= aims[:, None]
-        k = np.argmax(below, axis=1)
-        rows = np.arange(len(curves))
+        log_N, rows = np.log(N), np.arange(len(curves))[:, None]
+        k = np.array(
+            [curve.searchsorted(own) for curve, own in zip(-curves, -aims, strict=True)]
+        )  # at or below the aim
+        never, k = k == len(N), np.minimum(k, len(N) - 1)
         before = curves[rows, np.maximum(k - 1, 0)]
         fall = before - curves[rows, k]
         part = np.divide(before - aims, fall, out=np.ones_like(fall), where=(k > 0) & (fall > 0))
         log_reached = log_N[np.maximum(k - 1, 0)] * (1 - part) + log_N[k] * part
-        reached = np.where(part == 1, N[k], portable.exp(log_reached))
-        return np.where(below.any(axis=1), reached, np.inf)
+        return np.where(never, np.inf, np.where(part == 1, N[k], np.exp(log_reached)))
 
 
 def rounded(values: FloatArray) -> FloatArray:

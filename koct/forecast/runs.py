@@ -1,6 +1,7 @@
 """The runs of a pilot study, and how well their means are known."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -94,17 +95,17 @@ class Pilot:
         errors[row, column] = error
         return cls(sizes, errors, None if group is None else part[first], test_size)
 
-    @property
+    @cached_property
     def mean(self) -> FloatArray:
         """The mean error at each N: over the groups, each of which is a mean over its runs."""
         return np.nanmean(self._by_group(), axis=0)
 
-    @property
+    @cached_property
     def runs(self) -> NDArray[np.int_]:
         """The number of runs at each N."""
         return np.sum(~np.isnan(self.errors), axis=0)
 
-    @property
+    @cached_property
     def degrees_of_freedom(self) -> int:
         """Degrees of freedom of the spread: the number of runs beyond the first at each N."""
         return int(np.sum(self.runs - 1))

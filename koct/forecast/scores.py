@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
-from koct.forecast import portable
 from koct.forecast.runs import MAX_ERROR, MIN_ERROR
 
 ROUNDING = 1e-6  # relative: how far a score may lie above the best one by rounding alone
@@ -106,11 +105,12 @@ class Decibels(Score):
         return f"{self.name} of the mean squared error"
 
     def error(self, score: ArrayLike) -> NDArray[np.float64]:
-        return portable.exp(np.clip(-np.asarray(score, dtype=float) / DECIBEL, -MOST_LOG, MOST_LOG))
+        return np.exp(np.clip(-np.asarray(score, dtype=float) / DECIBEL, -MOST_LOG, MOST_LOG))
 
+    @np.errstate(divide="ignore", invalid="ignore")
     def score(self, error: ArrayLike) -> NDArray[np.float64]:
         error = np.asarray(error, dtype=float)
-        return np.where(error > 0, -DECIBEL * portable.log(error), np.where(error == 0, math.inf, math.nan))
+        return np.where(error > 0, -DECIBEL * np.log(error), np.where(error == 0, math.inf, math.nan))
 
     def goal(self, target: str) -> str:
         return f"a {self.name} of {target} (that of the mean squared error)"

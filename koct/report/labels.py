@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 from koct.errors import KoctError
 
@@ -72,6 +73,8 @@ def described(origin, key):
 
 
 def _check_style(name, colour, marker):
+    if re.fullmatch("#[0-9a-f]{6}", colour) and marker in MARKERS:
+        return  # and Matplotlib need not be imported
     from matplotlib.colors import is_color_like
     from matplotlib.markers import MarkerStyle
 

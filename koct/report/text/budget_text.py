@@ -10,9 +10,9 @@ import numpy as np
 
 from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate, two_factors
 from koct.errors import KoctError
-from koct.forecast.budget import LEVEL, Answer, Forecast
+from koct.forecast.budget import ENDS, LEVEL, Answer, Forecast, quantiles
 from koct.forecast.columns import listed, printable
-from koct.forecast.runs import Pilot
+from koct.forecast.runs import FloatArray, Pilot
 from koct.forecast.scores import Score
 from koct.report.text import words
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from koct.prediction.curve import Curve
 
 EVEN = (0.35, 0.65)  # probabilities at which a target is called neither likely nor unlikely to be reached
+SIDES = (ENDS[0], ENDS[-1])  # of the interval of a ratio
 PAIRING = 7  # seed of the order in which replicates of two architectures are compared
 
 
@@ -33,39 +34,40 @@ class Plan:
     forecast : the forecast from its pilot, the same for every target
     answer : how many samples it needs for the target
     calibration : the paper's calibration of the same points
+    samples : the real N that every replicate needs, shape (replicates,)
     """
 
     arch: str
     forecast: Forecast
     answer: Answer
     calibration: Calibration
+    samples: FloatArray
 
 
-def plans(
-    pilots: Mapping[str, Pilot],
-    targets: Sequence[float],
-    law: str = "auto",
-    assurance: float | None = None,
-    curves: "Mapping[str, Curve] | None" = None,
-) -> list[Plan]:
-    """A plan for every target and architecture: target by target, and the architecture with the fewest samples first.
+def forecasts(
+    pilots: Mapping[str, Pilot], law: str = "auto", curves: "Mapping[str, Curve] | None" = None
+) -> dict[str, Forecast]:
+    """Return {arch: Forecast}.
 
     `curves` are those that pairs predict, by architecture. The law "theory" is for these; it leaves the others "auto".
     """
-    forecasts = {}
+    result = {}
     for arch, pilot in pilots.items():
         theory = curves.get(arch) if curves else None
         own = "auto" if law == "theory" and curves and theory is None else law
-        forecasts[arch] = Forecast(pilot, own, theory=theory)
-    calibrations = {arch: calibrate(pilot.N, pilot.mean) for arch, pilot in pilots.items()}
-    result = []
-    for target in targets:
-        found = [
-            Plan(arch, forecast, forecast.required(target, assurance), calibrations[arch])
-            for arch, forecast in forecasts.items()
-        ]
-        result += sorted(found, key=_effort)
+        result[arch] = Forecast(pilot, own, theory=theory)
     return result
+
+
+def plans(forecasts: Mapping[str, Forecast], targets: Sequence[float], assurance: float | None = None) -> list[Plan]:
+    """Return a plan for every target and architecture: target by target, and that with the fewest samples first."""
+    columns = []
+    for arch, forecast in forecasts.items():
+        calibration = calibrate(forecast.pilot.N, forecast.pilot.mean)
+        samples = forecast.samples(targets, assurance)
+        answers = zip(forecast.answers(targets, samples), samples.T, strict=True)
+        columns.append([Plan(arch, forecast, answer, calibration, N) for answer, N in answers])
+    return [plan for group in zip(*columns, strict=True) for plan in sorted(group, key=_effort)]
 
 
 def _effort(plan: Plan) -> tuple[float, float]:
@@ -133,26 +135,16 @@ def as_text(result: Sequence[Plan], assurance: float | None = None, score: Score
     rows = [["target", "arch", "law", "N", f"{LEVEL:.0%} interval".replace("%", " %"), f"predicted {units}"]]
     for plan in result:
         answer, target = plan.answer, words.target(plan.answer.target, score)
-        place = f"{_predicted(answer, score)} at N = {answer.at:,}"
+        value, low, high = words.predicted(answer, score)
+        place = f"{value} ({low} to {high}) at N = {answer.at:,}"
         law, interval = plan.forecast.formula_, words.interval(answer)
         rows.append([target, printable(plan.arch), law, _count(answer), interval, place])
     lines = words.table([row if len(groups) > 1 else row[1:] for row in rows])
     lines += ["", *(_sentence(plan, assurance, score) for plan in result)]
     for group in groups:
         for plan in group[1:]:
-            lines += ["", *_compare(group[0], plan, assurance, score, len(groups) > 1)]
+            lines += ["", *_compare(group[0], plan, score, len(groups) > 1)]
     return "\n".join(lines) + "\n"
-
-
-def _predicted(answer: Answer, score: Score | None) -> str:
-    """The predicted error, or score, and its interval."""
-    if score is None:
-        value, low, high = map(words.number, (answer.error, answer.error_low, answer.error_high))
-    else:
-        decimals = score.decimals(answer.error)
-        errors = (answer.error, answer.error_high, answer.error_low)  # a high error is a low score
-        value, low, high = (f"{score.score(error):,.{decimals}f}" for error in errors)
-    return f"{value} ({low} to {high})"
 
 
 def _count(answer: Answer) -> str:
@@ -186,11 +178,11 @@ def _even(answer: Answer) -> bool:
     return EVEN[0] <= answer.probability <= EVEN[1]
 
 
-def _compare(first: Plan, other: Plan, assurance: float | None, score: Score | None, several: bool) -> list[str]:
+def _compare(first: Plan, other: Plan, score: Score | None, several: bool) -> list[str]:
     """How many times as many samples `other` needs as `first`, by the laws and by the paper's two factors."""
     shown = words.target(first.answer.target, score)
     pair = f"{printable(other.arch)} versus {printable(first.arch)}"
-    ratio, low, high = ratios(first, other, assurance)
+    ratio, low, high = ratios(first, other)
     if first.answer.n is None or ratio is None:
         line = f"{pair}: neither is likely to reach {shown}, so there is no ratio."
     elif other.answer.n is None or ratio == np.inf:
@@ -201,7 +193,7 @@ def _compare(first: Plan, other: Plan, assurance: float | None, score: Score | N
     else:
         line = _times(printable(first.arch), printable(other.arch), shown, ratio, low, high)
         line = f"For {shown}, {line}" if several else line
-    return [line, *_factors(first, other)]
+    return [line, *factors(first, other)]
 
 
 def _times(first: str, other: str, shown: str, ratio: float, low: float, high: float) -> str:
@@ -226,39 +218,46 @@ def _many(other: str, times: str, first: str) -> str:
     return f"{other} needs {times} times as many samples as {first}"
 
 
-def _factors(first: Plan, other: Plan) -> list[str]:
+def factors(first: Plan, other: Plan) -> list[str]:
     """The paper's two factors, which are about a network with known operators and a dense one."""
     networks = {plan.arch.lower(): plan for plan in (first, other)}
     if set(networks) != set(PAPER_PAIR):
         return []
     known, dense = (networks[name] for name in PAPER_PAIR)
     try:
-        factors = two_factors(known.calibration, dense.calibration, first.answer.target, (known.arch, dense.arch))
+        found = two_factors(known.calibration, dense.calibration, first.answer.target, (known.arch, dense.arch))
     except KoctError as error:
         return [f"The paper's two factors are undefined here: {error}."]
-    structural, approximation, product = map(words.number, (factors.structural, factors.approximation, factors.product))
+    structural, approximation, product = map(words.number, (found.structural, found.approximation, found.product))
     return [
         f"By the paper's rule for the mean error, the ratio of N / log N ({dense.arch} to {known.arch}): structural "
         f"{structural} × approximation {approximation} = {product}."
     ]
 
 
-def ratios(first: Plan, other: Plan, assurance: float | None) -> tuple[float | None, float, float]:
+def ratios(first: Plan, other: Plan) -> tuple[float | None, float, float]:
     """(ratio, low, high) of the samples of `other` over those of `first`: the ratio of the medians, and its interval.
 
     The ratio is None if `first` does not get there in half of its replicates. The upper end is infinite where `other`
     may never get there, the lower one 0 where `first` may not.
     """
-    bottom, top = (plan.forecast.samples(first.answer.target, assurance) for plan in (first, other))
-    medians = [float(np.quantile(samples, 0.5, method="inverted_cdf")) for samples in (bottom, top)]
-    if not np.isfinite(medians[0]):
-        return None, np.inf, np.inf
-    ratio = medians[1] / medians[0]
-    top = np.random.default_rng(PAIRING).permutation(top)  # the random numbers of both are the same ones
-    defined = np.isfinite(top) | np.isfinite(bottom)
-    ends = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    low, high = np.quantile(top[defined] / bottom[defined], ends, method="inverted_cdf")
-    return ratio, min(float(low), ratio), max(float(high), ratio)
+    ratio, low, high = (float(values[0]) for values in ratio_intervals(first.samples[:, None], other.samples[:, None]))
+    return (None, np.inf, np.inf) if np.isnan(ratio) else (ratio, low, high)
+
+
+@np.errstate(invalid="ignore")
+def ratio_intervals(bottom: FloatArray, top: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return (ratio, low, high) of `top` over `bottom`, each of shape (n_targets,), as `ratios` does.
+
+    `top` and `bottom` are samples of replicates, shape (replicates, n_targets). A ratio is NaN where there is none.
+    """
+    below, above = (quantiles(samples, [0.5])[0] for samples in (bottom, top))
+    ratio = np.where(np.isfinite(below), above / below, np.nan)
+    order = np.random.default_rng(PAIRING).permutation(len(top))  # the random numbers of both are the same ones
+    each = np.sort(top[order] / bottom, axis=0)  # NaN, where neither gets there, comes last
+    count = np.count_nonzero(~np.isnan(each), axis=0)
+    low, high = (each[np.maximum(np.ceil(count * end).astype(int) - 1, 0), np.arange(each.shape[1])] for end in SIDES)
+    return ratio, np.fmin(low, ratio), np.fmax(high, ratio)
 
 
 def check_format(path: str | PathLike[str]) -> None:

@@ -35,7 +35,11 @@ def rounded(score: Score, error: float) -> float:
 
 def goal(error: float, assurance: float | None, score: Score | None) -> str:
     """What is to be reached, in words."""
-    shown = target(error, score)
+    return goal_of(target(error, score), assurance, score)
+
+
+def goal_of(shown: str, assurance: float | None, score: Score | None) -> str:
+    """Return `goal` for the text of a target."""
     if assurance is None:
         return f"a mean error of {shown}" if score is None else score.goal(shown)
     what = f"an error of {shown}" if score is None else f"{score.name} {shown}"
@@ -47,6 +51,16 @@ def interval(answer: Answer) -> str:
     if answer.n_low is None:
         return "-"
     return f"from {answer.n_low:,}" if answer.n_high is None else f"{answer.n_low:,} to {answer.n_high:,}"
+
+
+def predicted(answer: Answer, score: Score | None) -> tuple[str, str, str]:
+    """Return the predicted error, or score, and the ends of its interval."""
+    errors = (answer.error, answer.error_low, answer.error_high)
+    if score is None:
+        return number(errors[0]), number(errors[1]), number(errors[2])
+    decimals = score.decimals(answer.error)
+    value, high, low = (f"{score.score(error):,.{decimals}f}" for error in errors)  # a high error is a low score
+    return value, low, high
 
 
 def table(rows: list[list[str]]) -> list[str]:
