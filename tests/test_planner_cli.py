@@ -17,8 +17,8 @@ from koct import cli
 from koct.base.stamps import Stamp
 from koct.forecast.budget import Answer
 from koct.forecast.next_runs import Cost
-from koct.report import next_runs as report
 from koct.report.text import budget_plot
+from koct.report.text import next_text as report
 from koct.study import results
 
 PILOT = ROOT / "docs" / "pilot.csv"
