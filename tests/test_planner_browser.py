@@ -12,7 +12,7 @@ from conftest import ROOT
 
 from koct import cli
 from koct.forecast.pilot import read_pilots
-from koct.report import budget as report
+from koct.report.text import budget_text as report
 from tests.browser import CHROMIUM, CONTRAST, Pages, chromium, clipped, found, shown, table, until
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")

@@ -15,8 +15,8 @@ from conftest import ROOT
 from koct import cli
 from koct.forecast.budget import Answer
 from koct.forecast.next_runs import Cost
-from koct.report import budget_figure
-from koct.report import next_runs as report
+from koct.report.text import budget_plot
+from koct.report.text import next_text as report
 
 PILOT = ROOT / "docs" / "pilot.csv"
 
@@ -147,8 +147,8 @@ def test_figures_are_the_same_bytes_each_time_and_warn_of_no_letter(tmp_path, re
 
 def test_labels_keep_a_line_apart_and_near_their_places():
     places = np.array([0.5, 0.501, 0.1, 0.502, 0.9])
-    found = budget_figure._apart(places)
-    assert np.all(np.diff(np.sort(found)) >= budget_figure.LINE - 1e-12)
+    found = budget_plot._apart(places)
+    assert np.all(np.diff(np.sort(found)) >= budget_plot.LINE - 1e-12)
     assert np.array_equal(np.argsort(found), np.argsort(places))
     assert found[[2, 4]] == pytest.approx([0.1, 0.9])
     assert found[[0, 1, 3]].mean() == pytest.approx(0.501)

@@ -14,7 +14,7 @@ from koct.base import stamps
 from koct.base.files import read_array, read_json, read_record, write_array, write_json, write_record, write_text
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.report import figures
+from koct.report import drawing
 from koct.study import results
 
 STAMP = Stamp({"seed": 1, "code": "a-->b", "problem": {"options": {"H": 8}}}, "12345678", {"lam": 0.5})
@@ -22,9 +22,9 @@ ROW = {"sweep": "H8", "problem": "surrogate", "seed": 1, "H": 8, "V": 10, "B": 8
 
 
 def draw(path, stamp):
-    figure = figures.plt.figure(figsize=(0.3, 0.3))
+    figure = drawing.plt.figure(figsize=(0.3, 0.3))
     figure.add_axes([0.2, 0.2, 0.6, 0.6])
-    figures.save(figure, [path], stamp, dpi=20)
+    drawing.save(figure, [path], stamp, dpi=20)
 
 
 WRITERS = {

@@ -10,8 +10,8 @@ import pytest
 from koct.bound.calibration import Calibration
 from koct.forecast.budget import Answer
 from koct.forecast.scores import Decibels, Score
-from koct.report import budget as report
-from koct.report import words
+from koct.report.text import budget_text as report
+from koct.report.text import words
 
 
 def answer(n, n_low, n_high, probability=1.0, target=0.02, reason="", error_high=0.022):

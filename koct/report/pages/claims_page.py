@@ -24,8 +24,8 @@ PRODUCT = Product(
     caption="""\
 Every checkable statement of the paper, what the paper prints, what this study computes, and whether it holds. Verdicts
 are computed from the Parquet files of this study, never typed. *Not computed* means that the study lacks the sweeps
-that a statement is about; the study ``full`` has all of them. What follows: where a row does not hold, quote the computed
-number, not the printed one.""",
+that a statement is about; the study ``full`` has all of them. What follows: where a row does not hold, quote the
+computed number, not the printed one.""",
 )
 TITLE = "What the paper states, and what this study finds"
 HEADS = ("Claim", "Printed", "Computed", "Verdict", "Why")
