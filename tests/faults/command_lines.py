@@ -70,7 +70,7 @@ def stages():
     yield ["ladder", cells, "--images", images, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
     yield ["norms", "--out", "results/norms.json"]
     for name, product in registry.products().items():
-        if not product.per_sweep:
+        if product.outputs[0] in jobs.products or product.when == "on_request":
             yield ["product", name, *product.inputs, "--spec", jobs.product_spec(product), "--out", *product.outputs]
     drawn = ["--fits", fits["ko", 4, 1], fits["fc", 4, 1], "--pool", pools[0], "--shared", shared]
     yield ["figure-recons", *drawn, "--out", "results/fig_recons.png"]
