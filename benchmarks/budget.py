@@ -81,7 +81,7 @@ def coverage(ends):
 
 def draw(ends_of, path):
     """Draw the intervals of 60 pilots of each law and the true N."""
-    from koct.report import figures
+    from koct.report import drawing as figures
 
     with figures.styled():
         figure, axes = figures.panels(1, len(ends_of), left=0.2, right=0.2, legend=0.05)

@@ -4,13 +4,13 @@ import re
 
 import pytest
 from conftest import ROOT
-from koct.report.bound import format_table
 
 from koct.base.files import write_json
 from koct.base.stamps import Stamp
 from koct.bound.theorem import Layer, Network, read_network
 from koct.cli import main
 from koct.errors import KoctError
+from koct.report.text.bound_text import format_table
 
 FILE = """\
 layers:

@@ -10,14 +10,15 @@ import subprocess
 import numpy as np
 import pytest
 from conftest import ROOT, committed_stamp
-from koct.report.claims_study import Study
 from scipy import stats
 
 from koct import cli
 from koct.base import stamps
 from koct.base.stamps import Stamp
 from koct.config.sweep import PAPER
-from koct.report import claims, claims_pages
+from koct.report.claims import verdicts as claims
+from koct.report.measured import Study
+from koct.report.pages import claims_page
 from koct.study import results
 
 REFERENCE = ROOT / "results/reference"
@@ -29,9 +30,7 @@ CPU, GPU = ("H8", "H16", "H32"), ("H128", "H256")
 
 
 def options(folder):
-    given = {name: f"{folder}/{name}.parquet" for name in FILES}
-    given["budgets"] = given.pop("budget")
-    return [part for name, path in given.items() for part in (f"--{name}", path)]
+    return [f"{folder}/{name}.parquet" for name in FILES]
 
 
 def judge(folder, name):
@@ -64,8 +63,8 @@ def changed(tmp_path):
 
 
 def test_the_committed_reference_gives_the_committed_table(committed, tmp_path, capsys):
-    out = [str(tmp_path / f"claims{ending}") for ending in claims.FORMATS]
-    assert cli.main(["claims", *options(REFERENCE), "--out", *out]) == 0
+    out = [str(tmp_path / f"claims{ending}") for ending in (".parquet", *claims_page.TEMPLATES)]
+    assert cli.main(["product", "claims", *options(REFERENCE), "--out", *out]) == 0
     counts = dict(line.split(": ") for line in capsys.readouterr().out.splitlines())
     found = [row["verdict"] for row in committed.values()]
     assert counts == {verdict: str(found.count(verdict)) for verdict in claims.VERDICTS}
@@ -230,7 +229,7 @@ def test_what_seeds_do_not_change_has_no_interval(committed, changed):
 def test_files_that_do_not_fit_are_refused_in_one_sentence(changed, capsys, change, sentence):
     folder = changed("cells", dict)
     change(folder)
-    assert cli.main(["claims", *options(folder), "--out", f"{folder}/claims.md"]) == 2
+    assert cli.main(["product", "claims", *options(folder), "--out", f"{folder}/claims.md"]) == 2
     error = capsys.readouterr().err
     assert sentence in error
     assert len(error.splitlines()) == 1
@@ -238,7 +237,7 @@ def test_files_that_do_not_fit_are_refused_in_one_sentence(changed, capsys, chan
 
 
 def test_another_ending_is_refused(capsys):
-    assert cli.main(["claims", *options(REFERENCE), "--out", "claims.csv"]) == 2
+    assert cli.main(["product", "claims", *options(REFERENCE), "--out", "claims.csv"]) == 2
     assert "must end in .parquet, .md, .tex or .html" in capsys.readouterr().err
 
 
@@ -313,8 +312,13 @@ def test_numbers_are_written_as_the_printed_ones(number, printed, text):
 def test_the_page_counts_first_and_lists_all(committed):
     page = (REFERENCE / "claims.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
+
+    def place(row):
+        return row["where"].partition(" (also ")[0]
+
+    places = list(dict.fromkeys(map(place, committed.values())))
     assert [line.split("`")[1] for line in rows] == [
-        row["id"] for found in claims_pages.by_place(list(committed.values())).values() for row in found
+        row["id"] for row in sorted(committed.values(), key=lambda row: places.index(place(row)))
     ]
     assert sorted(re.findall(r"\| \*\*(.*?)\*\* \|", page)) == sorted(row["verdict"] for row in committed.values())
     assert page.index("| holds |") < page.index("## ") < page.index("| `")

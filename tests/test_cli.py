@@ -21,7 +21,7 @@ PILOT = ROOT / "docs" / "pilot.csv"
 def failing(monkeypatch):
     """Make a verb raise something."""
 
-    def fail(error, verb="table-fullscale"):
+    def fail(error, verb="product"):
         def raising(**arguments):
             raise error
 
@@ -46,7 +46,7 @@ def refused(found, *words):
 @pytest.mark.parametrize("error", [TypeError("unexpected"), KeyError("x"), AssertionError(), OSError("of no system")])
 def test_a_bug_is_called_one(koct, failing, error):
     failing(error)
-    status, out, err = koct("table-fullscale", "--out", "x.tex")
+    status, out, err = koct("product", "table_fullscale", "--out", "x.tex")
     assert (status, out) == (3, "")
     assert err.startswith(f"koct: internal error: {type(error).__name__}: ")
     assert err.endswith("(KOCT_TRACEBACK=1 shows the traceback; please report it)\n")
@@ -56,7 +56,7 @@ def test_a_bug_is_called_one(koct, failing, error):
 def test_a_bug_shows_its_traceback_to_who_asks(koct, failing, monkeypatch):
     failing(ZeroDivisionError("by what"))
     monkeypatch.setenv("KOCT_TRACEBACK", "1")
-    status, _, err = koct("table-fullscale", "--out", "x.tex")
+    status, _, err = koct("product", "table_fullscale", "--out", "x.tex")
     assert status == 3
     assert err.startswith("Traceback ")
     assert "ZeroDivisionError: by what\nkoct: internal error: " in err
@@ -78,12 +78,12 @@ def test_a_bug_shows_its_traceback_to_who_asks(koct, failing, monkeypatch):
 )
 def test_what_a_user_can_put_right_is_a_sentence(koct, failing, error, sentence):
     failing(error)
-    refused(koct("table-fullscale", "--out", "a/x.tex"), sentence)
+    refused(koct("product", "table_fullscale", "--out", "a/x.tex"), sentence)
 
 
 def test_a_missing_module_of_its_own_is_a_bug(koct, failing):
     failing(ModuleNotFoundError("No module named 'koct.x'", name="koct.x"))
-    assert koct("table-fullscale", "--out", "x.tex")[0] == 3
+    assert koct("product", "table_fullscale", "--out", "x.tex")[0] == 3
 
 
 PIPES = {
@@ -117,12 +117,12 @@ def test_numbers_beyond_all_bounds_are_refused(koct, arguments, sentence):
 
 def test_an_interruption_is_no_error(koct, failing):
     failing(KeyboardInterrupt())
-    assert koct("table-fullscale", "--out", "x.tex") == (130, "", "koct: interrupted\n")
+    assert koct("product", "table_fullscale", "--out", "x.tex") == (130, "", "koct: interrupted\n")
 
 
 def test_who_stops_reading_is_told_nothing(koct, failing):
     failing(BrokenPipeError(errno.EPIPE, "Broken pipe"))
-    assert koct("table-fullscale", "--out", "x.tex") == (1, "", "")
+    assert koct("product", "table_fullscale", "--out", "x.tex") == (1, "", "")
 
 
 # Processes
@@ -194,7 +194,7 @@ def test_output_that_cannot_be_written_is_an_error(unbuffered):
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_closed_output_is_no_reason_to_fail(closed, tmp_path):
-    command = f"{sys.executable} -m koct table-fullscale --out {tmp_path}/x.tex {closed}"
+    command = f"{sys.executable} -m koct product table_fullscale --out {tmp_path}/x.tex {closed}"
     assert subprocess.run(["sh", "-c", command]).returncode == 0
     assert (tmp_path / "x.tex").read_text().startswith("% Made by koct")
 
@@ -204,17 +204,19 @@ def test_a_closed_output_is_no_reason_to_fail(closed, tmp_path):
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\udcff"])
 def test_names_that_no_file_can_have(koct, name):
-    refused(koct("table-fullscale", "--out", name), "--out ", "is not the name of a file")
+    refused(koct("product", "table_fullscale", "--out", name), "--out ", "is not the name of a file")
     refused(koct("budget", name, "--target", 1), "pilot ", "is not the name of a file")
 
 
 def test_places_where_no_file_can_be_written(koct, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("kept")
-    refused(koct("table-fullscale", "--out", "folder"), "--out folder is a folder; give the path of a file")
-    refused(koct("table-fullscale", "--out", "new/"), "--out new/ is a folder")
-    refused(koct("table-fullscale", "--out", "file/x/y.tex"), "file is not a folder; choose another place")
-    refused(koct("table-fullscale", "--out", f"{'a' * 300}.tex"), "File name too long; give it a shorter name")
+    refused(koct("product", "table_fullscale", "--out", "folder"), "--out folder is a folder; give the path of a file")
+    refused(koct("product", "table_fullscale", "--out", "new/"), "--out new/ is a folder")
+    refused(koct("product", "table_fullscale", "--out", "file/x/y.tex"), "file is not a folder; choose another place")
+    refused(
+        koct("product", "table_fullscale", "--out", f"{'a' * 300}.tex"), "File name too long; give it a shorter name"
+    )
     assert (tmp_path / "file").read_text() == "kept"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
 
@@ -222,7 +224,9 @@ def test_places_where_no_file_can_be_written(koct, tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission(koct, tmp_path):
     (tmp_path / "folder").mkdir(mode=0o500)
-    refused(koct("table-fullscale", "--out", "folder/x.tex"), "nothing can be written to", "choose another place")
+    refused(
+        koct("product", "table_fullscale", "--out", "folder/x.tex"), "nothing can be written to", "choose another place"
+    )
 
 
 def test_an_input_is_never_overwritten(koct, tmp_path):

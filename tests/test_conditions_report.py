@@ -13,7 +13,7 @@ from koct.base.stamps import Stamp
 from koct.config import study_file as config
 from koct.config.sweep import compared
 from koct.forecast.crossing import overtaken
-from koct.report import conditions
+from koct.report.tables import table_conditions
 from koct.study import results
 
 SIZES = np.array([4, 16, 64, 256])
@@ -74,16 +74,14 @@ def write_results(folder, labels=LABELS):
     for name, rows, columns in (
         ("curves", curves, results.CURVES),
         ("calibration", fitted, results.CALIBRATION),
-        ("budgets", answers, results.BUDGET),
+        ("budget", answers, results.BUDGET),
     ):
         results.write(rows, columns, folder / f"{name}.parquet", origin, Stamp({}))
 
 
 def run(folder):
-    inputs = [
-        text for name in ("curves", "calibration", "budgets") for text in (f"--{name}", f"{folder}/{name}.parquet")
-    ]
-    return cli.main(["table-conditions", *inputs, "--out", f"{folder}/table.tex"])
+    inputs = [f"{folder}/{file}" for file in table_conditions.PRODUCT.reads]
+    return cli.main(["product", "table_conditions", *inputs, "--out", f"{folder}/table.tex"])
 
 
 def test_a_row_has_what_the_planner_answers_and_where_the_larger_network_overtakes(tmp_path):
@@ -107,7 +105,9 @@ def test_without_conditions_there_is_no_table(tmp_path, capsys):
 
 def test_sweeps_differ_in_their_conditions_or_in_the_number_of_views():
     row = {"problem": "p", "H": 8, "V": 6, "B": 8}
-    found = conditions.compared([("a", row, "p"), ("b", {**row, "V": 3}, "p"), ("c", {**row, "H": 16}, "p, dose")])
+    found = table_conditions.compared(
+        [("a", row, "p"), ("b", {**row, "V": 3}, "p"), ("c", {**row, "H": 16}, "p, dose")]
+    )
     assert found == {"p, $H = 8$, $B = 8$": [("a", "$V = 6$"), ("b", "$V = 3$")]}
 
 

@@ -19,8 +19,8 @@ from koct.cli import main
 from koct.errors import KoctError
 from koct.prediction.curve import Curve, read_pairs
 from koct.prediction.spectral import Spectral
-from koct.report import curve as report
-from koct.report import figures
+from koct.report import drawing
+from koct.report.text import curve_text as report
 
 PAGE = ROOT / "docs/curve.md"
 NUMBER = r"\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?"
@@ -264,7 +264,7 @@ def test_json_has_all_numbers_of_the_text(curve):
 
 def test_the_picture_names_its_parts_at_the_width_of_a_column(curve, tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(figures, "save", lambda figure, paths: drawn.append(figure))
+    monkeypatch.setattr(drawing, "save", lambda figure, paths: drawn.append(figure))
     report.plot(curve, 0.03, tmp_path / "curve.pdf")
     x = np.random.default_rng(0).standard_normal((80, 80))
     report.plot(Curve(Spectral().fit(x, x[:, :3] + x[::-1, :3]), 1e-6), None, tmp_path / "peak.pdf")

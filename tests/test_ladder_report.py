@@ -16,9 +16,9 @@ from koct.base.stamps import Stamp
 from koct.config import study_file as config
 from koct.contracts import registry
 from koct.errors import KoctError
-from koct.report import ladder as report
+from koct.report import registry as products
 from koct.study import ladder, results
-from koct.workflow.jobs import LEAST_OF_LADDER
+from koct.workflow.when import LEAST_OF_LADDER
 
 STUDIES = ("ladder", "ladder-small")
 SIZES, SEEDS = (4, 64, 1024), (1, 2, 3)
@@ -172,7 +172,7 @@ def test_networks_in_no_pair_are_ranked_and_the_text_says_so(tmp_path, capsys):
     assert rows.loc[4]["rank"].to_dict() == {"few": 1, "two": 2, "sparse": 3, "dense": 4}
     assert rows["known"].isna().sum() == 9
     assert "A: No verdict on dense: no other network of the sweep contains" in capsys.readouterr().out
-    report.figure(tmp_path / "ladder.parquet", tmp_path / "curves.parquet", [tmp_path / "fig.png"])
+    products.make("fig_ladder", [tmp_path / "ladder.parquet", tmp_path / "curves.parquet"], [tmp_path / "fig.png"])
 
 
 def test_verdicts_never_compare_networks_of_different_solvers():
@@ -213,14 +213,12 @@ def test_the_verbs_make_figure_and_table_and_the_same_bytes_again(tmp_path):
     made = []
     for name in ("first", "second"):
         out = [str(tmp_path / f"{name}.{kind}") for kind in ("pdf", "png")]
-        run("figure-ladder", "--ladder", files["ladder"], "--curves", files["curves"], "--out", *out)
+        run("product", "fig_ladder", files["ladder"], files["curves"], "--out", *out)
         made.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("pdf", "png")])
     assert made[0] == made[1]
     table = tmp_path / "table.tex"
-    run(
-        *("table-ladder", "--ladder", files["ladder"], "--curves", files["curves"]),
-        *("--calibration", files["calibration"], "--budgets", files["budget"], "--out", str(table)),
-    )
+    given = [files[name] for name in ("ladder", "curves", "calibration", "budget")]
+    run("product", "table_ladder", *given, "--out", str(table))
     text = table.read_text()
     rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.startswith(r"\quad ")]
     assert [row[0].removeprefix(r"\quad ") for row in rows] == ["Few", "Two", "Sparse", "Dense"]
@@ -241,7 +239,7 @@ def test_a_study_without_a_ladder_says_so(tmp_path):
 @pytest.mark.parametrize(("study", "made"), [("surrogate", False), ("ladder", True), ("ladder-small", True)])
 def test_only_a_study_of_three_networks_plans_a_ladder(checkout, study, made):
     jobs = checkout().plan("--config", f"study={study}", "memory_gb=1000")
-    assert [rule in jobs for rule in ("ladder", "chains", "figure_ladder", "table_ladder")] == [made] * 4
+    assert [rule in jobs for rule in ("ladder", "chains", "fig_ladder", "table_ladder")] == [made] * 4
 
 
 def test_the_studies_are_those_of_the_page():

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
-from koct.report.claims_study import Study
 
 from koct import metrics
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
+from koct.report.measured import Study
 from koct.study import evaluation, images, results
 
 SHAPES = [(7, 7), (8, 32), (33, 20), (150, 140), (9, 8, 10), (30,), (16, 12, 2)]

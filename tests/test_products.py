@@ -23,13 +23,13 @@ from koct.config import study_file as config
 from koct.errors import KoctError
 from koct.forecast.heldout import held_out
 from koct.operators.parallel import projector
-from koct.report import drawing, markup, registry, when
+from koct.report import drawing, markup, registry
 from koct.report.figures import fig_factors, fig_heldout
 from koct.study.results import CALIBRATION, CELLS, CURVES, read, write
+from koct.workflow import when
 
 REFERENCE = ROOT / "results/reference"
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-STUDIES = ("", "crossing", "dose", "modalities")
 TABLES = sorted(REFERENCE.rglob("table_*.tex"))
 NAMES = {"cells": CELLS, "curves": CURVES, "calibration": CALIBRATION}
 
@@ -138,7 +138,7 @@ def study_of(name, **changes):
 def test_the_workflow_makes_what_a_study_has(study, normed, paired, changes):
     found = study_of(study, **changes)
     assert (when.normed(found), when.paired(found), when.held_out(found)) == (normed, paired, True)
-    published = registry.published(found)
+    published = when.published(found)
     assert ("results/table_norms.tex" in published) == bool(normed)
     assert ("results/fig_factors.pdf" in published) == paired
     assert "results/table_structural.tex" not in published

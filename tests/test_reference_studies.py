@@ -10,7 +10,6 @@ import yaml
 from conftest import ROOT
 
 from koct.config.study_file import build
-from koct.report import conditions
 
 REFERENCE = ROOT / "results/reference"
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
@@ -72,10 +71,3 @@ def test_the_projector_moves_the_crossing_and_does_not_cause_it():
     assert 64 < found.loc[("H8-crossing", "fc", "ko")]["N"] < 128
     right = found.loc[("H128-right-crossing", slice(None), "tv"), :]
     assert right["N"].isna().all()
-
-
-def test_the_table_of_conditions_follows_from_the_results(tmp_path):
-    files = [REFERENCE / "dose" / f"{name}.parquet" for name in ("curves", "calibration", "budget")]
-    conditions.table(*files, tmp_path / "table.tex")
-    made, kept = (path.read_text() for path in (tmp_path / "table.tex", REFERENCE / "dose/table_conditions.tex"))
-    assert made.partition(r"\end{table}")[0] == kept.partition(r"\end{table}")[0]

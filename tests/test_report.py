@@ -23,9 +23,13 @@ from koct.operators.fanbeam import Backprojector, FanBeam, analytic_weights
 from koct.operators.filters import RampFilter
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.pools import Pool
-from koct.report import figures, recons, tables
+from koct.report import drawing
+from koct.report import registry as products
+from koct.report.figures import fig_recons as recons
+from koct.report.figures import fig_sweeps
 from koct.report.labels import Names
-from koct.study.results import CALIBRATION, CURVES, read, write
+from koct.report.tables.table_scaling import outcome
+from koct.study.results import CALIBRATION, CURVES, THEORY, read, write
 
 # Where two curves change order
 
@@ -71,7 +75,7 @@ def test_curves_that_cannot_be_compared_are_refused(N, a, b, why):
     ],
 )
 def test_the_outcome_in_words(ko, fc, text):
-    found = tables.outcome(order([4, 16, 64, 2048], list(map(int, ko)), list(map(int, fc))))
+    found = outcome(order([4, 16, 64, 2048], list(map(int, ko)), list(map(int, fc))), Names())
     assert re.sub(r"[${}]", "", found) == text
 
 
@@ -109,7 +113,7 @@ def test_the_table_of_operating_points(tmp_path):
     }
     printed, exact = (FanBeamProblem(H=512, V=60, B=512, rays=rays).label for rays in ("printed", "exact"))
     paths = made_up_curves(tmp_path, sweeps, {"H8": "surrogate", "A": printed, "B": exact, "C_1": exact})
-    tables.scaling(*paths, tmp_path / "scaling.tex")
+    products.make("table_scaling", paths, [tmp_path / "scaling.tex"])
     table = (tmp_path / "scaling.tex").read_text()
     assert rows_of(table) == [
         ["surrogate", "$8$", "$60$", "$8$", "$64$", "KO below FC at every $N$"],
@@ -129,10 +133,10 @@ def test_the_table_of_operating_points(tmp_path):
 
 def test_a_sweep_without_a_label_goes_by_its_problem_and_says_nothing_of_rays(tmp_path):
     paths = made_up_curves(tmp_path, {("A", "fanbeam", 8): {"ko": [1, 1], "fc": [2, 2]}}, {})
-    tables.scaling(*paths, tmp_path / "scaling.tex")
-    ((point, *size, ratio, outcome),) = rows_of((tmp_path / "scaling.tex").read_text())
+    products.make("table_scaling", paths, [tmp_path / "scaling.tex"])
+    ((point, *size, ratio, told),) = rows_of((tmp_path / "scaling.tex").read_text())
     assert (point, size, ratio) == ("fanbeam", ["$8$", "$60$", "$8$"], "$64$")
-    assert outcome == "KO below FC at every $N$"
+    assert told == "KO below FC at every $N$"
 
 
 def test_the_printed_outcomes_of_the_surrogate_come_out(default_study, tmp_path):
@@ -154,14 +158,14 @@ def test_the_table_of_a_fanbeam_study_names_the_rays_and_agrees_with_its_curves(
     curves, _ = read(small_fanbeam.path("results/curves.parquet"))
     for name, row in zip(("F32", "F32-exact"), rows, strict=True):
         ko, fc = ([r["error_mean"] for r in curves if (r["sweep"], r["arch"]) == (name, a)] for a in ("ko", "fc"))
-        assert row[5] == tables.outcome(order([4, 16, 64], ko, fc))
+        assert row[5] == outcome(order([4, 16, 64], ko, fc), Names())
     compiles([table], tmp_path)
 
 
 # The figure of sweeps
 
 
-def panels_of(monkeypatch, tmp_path, sweeps, N, archs, baselines=MappingProxyType({"untrained": 0.2})):
+def panels_of(tmp_path, sweeps, N, archs, baselines=MappingProxyType({"untrained": 0.2})):
     """Draw made-up sweeps {name: metric}; the figure before it is closed."""
     cells, curves, fitted = [], [], []
     for i, (name, metric) in enumerate(sweeps.items()):
@@ -177,11 +181,11 @@ def panels_of(monkeypatch, tmp_path, sweeps, N, archs, baselines=MappingProxyTyp
     tables = {"cells": cells, "curves": curves, "calibration": fitted}
     for name, rows in tables.items():
         write(rows, [key for key in rows[0] if key != "fit_seconds"], tmp_path / f"{name}.parquet", {}, Stamp({}))
-    drawn = []
-    monkeypatch.setattr(figures, "save", lambda figure, out, stamp: drawn.append(figure))
-    figures.sweeps(*(tmp_path / f"{name}.parquet" for name in tables), None, [])
-    drawn[0].canvas.draw()
-    return drawn[0]
+    write([], THEORY, tmp_path / "theory.parquet", {}, Stamp({}))
+    with drawing.styled():
+        figure = fig_sweeps.figure(*(tmp_path / name for name in fig_sweeps.PRODUCT.reads))
+        figure.canvas.draw()
+    return figure
 
 
 @pytest.mark.parametrize("others", [[], [f"A RATHER LONG NAME {i}" for i in range(5)]])
@@ -194,8 +198,8 @@ def panels_of(monkeypatch, tmp_path, sweeps, N, archs, baselines=MappingProxyTyp
         {"H128": "rrmse_peak2", "H256": "rrmse_peak2"},
     ],
 )
-def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tmp_path, sweeps, others):
-    figure = panels_of(monkeypatch, tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048], ["ko", "fc", *others])
+def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(tmp_path, sweeps, others):
+    figure = panels_of(tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048], ["ko", "fc", *others])
     panels = [axis for axis in figure.axes if axis.get_title()]
     assert len(panels) == len(sweeps)
     by_line = {}
@@ -221,11 +225,11 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tm
     assert legend_box.y0 >= 0
 
 
-def test_a_line_far_below_the_curves_does_not_squash_them(monkeypatch, tmp_path):
+def test_a_line_far_below_the_curves_does_not_squash_them(tmp_path):
     """It is told at the lower edge; one near them is drawn."""
     given = {"fbp": 0.05, "tv": 2.5e-8}
-    near = panels_of(monkeypatch, tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], {"fbp": 0.05})
-    figure = panels_of(monkeypatch, tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], given)
+    near = panels_of(tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], {"fbp": 0.05})
+    figure = panels_of(tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], given)
     axis, other = figure.axes[0], near.axes[0]
     decades, before = (np.ptp(np.log10(panel.get_ylim())) for panel in (axis, other))
     assert before < decades < 1.2 * before
@@ -302,7 +306,7 @@ def test_the_numbers_under_the_pictures_are_rmse_over_the_peak(monkeypatch, tmp_
     texts = []
     plain = recons.Sheet.text
     monkeypatch.setattr(recons.Sheet, "text", lambda *a, **style: (texts.append(a[4]), plain(*a, **style)))
-    recons.draw(phantoms, made, "rrmse_peak", Names(), tmp_path / "out.png")
+    recons.draw(phantoms, made, "rrmse_peak", Names(), [tmp_path / "out.png"])
     assert [text for text in texts if text.startswith("$N")] == ["$N = 4$", "$N = 1{,}024$"]
     expected = [
         f"{np.sqrt(np.mean((made[arch, N][k] - phantoms[k]) ** 2)) / phantoms[k].max():.3f}"
@@ -325,7 +329,7 @@ def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_width(shape):
 
 def test_one_network_and_one_phantom_are_a_figure_too(tmp_path):
     made = {("ko", 4): np.zeros((1, 8, 8))}
-    recons.draw(np.ones((1, 8, 8)), made, "rrmse_peak", Names(), tmp_path / "out.png")
+    recons.draw(np.ones((1, 8, 8)), made, "rrmse_peak", Names(), [tmp_path / "out.png"])
     assert imread(tmp_path / "out.png").shape[1] == recons.Sheet((8, 8), 1, 1, 1).width
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from koct.report.claims import VERDICTS
+from koct.report.claims.verdicts import VERDICTS
 from koct.study.results import read
 from tests.browser import CHROMIUM, chromium
 

@@ -10,15 +10,15 @@ from conftest import ROOT, planned
 
 from koct.study import evaluation
 
-AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
+AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "fig_sweeps": 1}
 AGGREGATES |= {"crossings": 1, "table_crossings": 1}
 AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1, "planner": 1}
-AGGREGATES |= {"table_calibration_wide": 1, "figure_heldout": 1, "figure_factors": 1}
+AGGREGATES |= {"table_calibration_wide": 1, "fig_heldout": 1, "fig_factors": 1}
 CLAIMS = {"claims": 1, "table_norms": 1}  # in studies with sweeps of the paper
 CONDITIONS = {"table_conditions": 1}  # in those with several kinds of rays
-LADDER = {"chains": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # in those with three networks
-AGGREGATES |= {"previews": 1, "html_tables": 1, "crate": 1}
-PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
+LADDER = {"chains": 1, "ladder": 1, "fig_ladder": 1, "table_ladder": 1}  # in those with three networks
+AGGREGATES |= {"crate": 1}
+PREDICTIONS = {"collect_theory": 1, "fig_theory": 1}
 SIZES = SEEDS = 3  # of the study
 CELLS = SIZES * SEEDS  # of a network of one of its two sweeps
 FREE = len(yaml.safe_load((ROOT / "config.yaml").read_text())["sweeps"]["H8"]["archs"]) - 2  # what needs no sample
@@ -164,8 +164,8 @@ def test_another_metric_recalibrates_and_fits_nothing(study, edited):
 
 def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
     edited.replace("koct/report/figures.py", "training samples", "samples")
-    drawn = {"figure_sweeps": 1, "figure_theory": 1, "table_theory": 1, "figure_heldout": 1, "figure_factors": 1}
-    assert study.plan() == {**drawn, "previews": 1, "html_tables": 1, "crate": 1}
+    drawn = {"fig_sweeps": 1, "fig_theory": 1, "table_theory": 1, "fig_heldout": 1, "fig_factors": 1}
+    assert study.plan() == {**drawn, "crate": 1}
 
 
 FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)")

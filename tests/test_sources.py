@@ -13,6 +13,8 @@ from conftest import ROOT
 
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.registry import module_of
+from koct.report.registry import module_of as product_module
+from koct.report.registry import products
 from koct.workflow import sources
 from koct.workflow.sources import digest, reached
 
@@ -23,13 +25,13 @@ KOCT = sorted((ROOT / "koct").rglob("*.py"))
 def test_imports_are_followed_through_the_package():
     found = reached(["koct.problems.surrogate"])
     assert {"koct.operators.parallel", "koct.operators.algebra", "koct.problems.phantoms"} <= found
-    assert "koct.report.figures" not in found
+    assert "koct.report.drawing" not in found
 
 
 def test_a_fit_does_not_depend_on_reports_or_on_the_other_architecture():
     found = reached(["koct.study.cells", KO])
     assert {"koct.networks.linalg", "koct.metrics", "koct.problems.pools"} <= found
-    assert not found & {FC, "koct.config.study_file", "koct.study.results", "koct.cli", "koct.report.tables"}
+    assert not found & {FC, "koct.config.study_file", "koct.study.results", "koct.cli", "koct.report.table"}
 
 
 def test_ct_knows_nothing_of_learning_and_risk_nothing_of_ct():
@@ -270,7 +272,10 @@ NAMES = {tuple(name.split("-")): name for kind in (Problem, Architecture) for na
 del NAMES[("pairs",)]  # what every problem has, and a word of the language: only its module can be told from them
 WORDS = {"koct.problems.pairs"}
 OWN = {module_of(name, kind): name for kind in (Problem, Architecture) for name in registry.shipped(kind)}
-PAPER = {"koct.report.tables": {"PAIR", "scaling", "_versus", "outcome", "fullscale"}}  # the two networks of the paper
+PAPER = {product_module(name): {"PRODUCT"} for name in products()}  # captions
+PAPER["koct.report.tables.table_fullscale"] |= {"table"}
+PAPER["koct.report.tables.table_scaling"] |= {"table", "_versus"}
+PAPER["koct.report.printed"] = {"PAIR"}  # the two networks of the paper
 # An architecture says itself which one's cells it reads, or which one it is a variant of.
 REQUIRED = {("koct.networks.fc_fsdp", "fc"), ("koct.networks.ko_ridge", "ko")}
 REQUIRED |= {("koct.networks.ko_filter", name) for name in ("ko", "ko-ridge", "filter")}  # it contains them
@@ -393,8 +398,8 @@ def test_what_is_no_name_is_not_found():
     assert not list(offenders_in_python("koct.study.cells", "taps = filter(None, ['ramp filter'])"))
     assert not list(offenders_in_python("koct.networks.ko", "class KONetwork: ..."))
     assert list(offenders_in_python("koct.networks.ko", "class FCNetwork: ..."))
-    tables = "def outcome():\n    return 'ko'\n\n\nOTHER = 'ko'"
-    assert list(offenders_in_python("koct.report.tables", tables)) == [(5, "ko")]
+    tables = "def _versus():\n    return 'ko'\n\n\nOTHER = 'ko'"
+    assert list(offenders_in_python("koct.report.tables.table_scaling", tables)) == [(5, "ko")]
     rules = 'rule fit_ko:  # of fc\n    output: "results/fc-fsdp"\n'
     assert list(offenders_in_rules(rules)) == [(1, "ko"), (2, "fc-fsdp")]
     assert list(offenders_in_yaml("fc: 1\n# fc\na: fanbeam  # ko\n")) == [(1, "fc"), (3, "fanbeam")]

@@ -17,7 +17,7 @@ from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.problems import pools
 from koct.problems.surrogate import Surrogate
-from koct.report import figures
+from koct.report import drawing
 from koct.study import results
 
 SIZES = Sizes(train=3, val=2, test=2)
@@ -27,9 +27,9 @@ ROW = {"sweep": "H8", "problem": "surrogate", "seed": 1, "H": 8, "V": 10, "B": 8
 
 
 def draw(path, stamp):
-    figure = figures.plt.figure(figsize=(0.3, 0.3))
+    figure = drawing.plt.figure(figsize=(0.3, 0.3))
     figure.add_axes([0.2, 0.2, 0.6, 0.6])
-    figures.save(figure, [path], stamp, dpi=20)
+    drawing.save(figure, [path], stamp, dpi=20)
 
 
 WRITERS = {

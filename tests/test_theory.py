@@ -74,7 +74,7 @@ def test_intervals_hold_single_cells(reference):
 def test_the_figure_of_predictions_runs_no_fit(checkout, study):
     jobs = checkout().plan("results/fig_theory.pdf", "--config", f"study={study}")
     assert not [rule for rule in jobs if "fit" in rule or rule in ("gram", "evaluate", "collect")]
-    assert jobs["collect_theory"] == jobs["figure_theory"] == 1
+    assert jobs["collect_theory"] == jobs["fig_theory"] == 1
 
 
 def test_a_fresh_study_predicts_what_the_reference_has(default_study):

@@ -58,8 +58,8 @@ def test_old_tables_are_read(upgraded, tmp_path):
     run, _ = upgraded
     old = OLD / "results"
     assert "no curve differs" in run.koct("compare", "results/cells.parquet", old / "cells.parquet").stdout
-    given = ["--curves", old / "curves.parquet", "--calibration", old / "calibration.parquet"]
-    run.koct("table-calibration", *given, "--out", tmp_path / "table.tex")
+    given = [old / "curves.parquet", old / "calibration.parquet"]
+    run.koct("product", "table_calibration", *given, "--out", tmp_path / "table.tex")
     made, before = (path.read_text() for path in (tmp_path / "table.tex", old / "table_calibration.tex"))
     assert made.startswith(before)
     run.koct("budget", old / "cells.parquet", "--metric", "mse", "--target", "0.01")

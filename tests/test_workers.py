@@ -356,7 +356,7 @@ def test_verbs_and_variables(monkeypatch):
     assert client._kinds(["fit", "--spec", here + '{"source": "my.py"}']) == (["gpu", "cpu"], True)
     assert client._kinds(["figure-recons", "--spec", here]) == (["gpu", "report"], True)
     assert client._kinds(["fit", "--spec", there]) == (["cpu"], True)
-    assert client._kinds(["figure-sweeps", "--spec", "{}"]) == (["report"], True)
+    assert client._kinds(["product", "fig_sweeps", "--spec", "{}"]) == (["report"], True)
     assert set(zygote.surroundings({"PATH": "x", "SHLVL": "1", "KOCT_DEVICE": "cpu"})) == {"PATH"}
 
 

@@ -222,7 +222,7 @@ def test_the_figure_is_drawn_as_vector_and_as_bitmap(study):
 def test_one_target_builds_just_what_it_needs(checkout):
     fresh = checkout()
     jobs = fresh.plan("results/table_calibration.tex")
-    assert "figure_sweeps" not in jobs
+    assert "fig_sweeps" not in jobs
     free = len(yaml.safe_load(fresh.path("config.yaml").read_text())["sweeps"]["H8"]["archs"]) - 2  # at N = 0
     assert jobs["fit"] == 150 + 3 * 5 * free
     assert fresh.plan("results/cells/H8/fc/N4_seed1.json") == {"pool": 1, "fit": 1}

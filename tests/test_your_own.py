@@ -16,12 +16,12 @@ from koct.workflow import resources
 
 pytest.importorskip("torch", reason="torch is not installed: the example's CNN needs it")
 
-AGGREGATES = {"collect": 1, "calibrate": 1, "budget": 1, "figure_recons": 1, "figure_sweeps": 1}
+AGGREGATES = {"collect": 1, "calibrate": 1, "budget": 1, "figure_recons": 1, "fig_sweeps": 1}
 AGGREGATES |= {"table_calibration": 1, "table_scaling": 1, "table_budget": 1, "table_theory": 1}
-AGGREGATES |= {"planner": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # of three networks
+AGGREGATES |= {"planner": 1, "ladder": 1, "fig_ladder": 1, "table_ladder": 1}  # of three networks
 AGGREGATES |= {"crossings": 1, "table_crossings": 1}
-AGGREGATES |= {"previews": 1, "html_tables": 1, "crate": 1, "table_calibration_wide": 1, "figure_factors": 1}
-PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
+AGGREGATES |= {"crate": 1, "table_calibration_wide": 1, "fig_factors": 1}
+PREDICTIONS = {"collect_theory": 1, "fig_theory": 1}
 
 
 class Own:
@@ -161,7 +161,7 @@ def test_options_and_deleted_rows(own, edited):
     own.change(lambdas=[0.01, 1.0, 100.0], wiener=0.02)  # changes the layers and not the pairs
     assert own.plan() == {"fit": 4, "theory": 1, "chains": 1, **PREDICTIONS, **AGGREGATES}
     own.change(wiener=0.01, N=[4, 8, 16])
-    assert own.plan() == {"fit": 3, "theory": 2, "figure_heldout": 1, **PREDICTIONS, **AGGREGATES}
+    assert own.plan() == {"fit": 3, "theory": 2, "fig_heldout": 1, **PREDICTIONS, **AGGREGATES}
     own.change(N=[4, 16])
     row = own.checkout.path("results/cells/photo/cnn/N4_seed1.json")
     row.rename(own.folder / "row.json")

@@ -22,8 +22,8 @@ class Product:
     about : what it is, for docs/results.md
     caption : what one sees and what follows from it, for the report, in reStructuredText; without one, it is not there
     reads : the files of results/ that it is made from
-    when : the function of `koct.report.when` that says whether a study has it
-    takes : functions of `koct.report.when` whose answers it needs, as keyword arguments
+    when : the function of `koct.workflow.when` that says whether a study has it
+    takes : functions of `koct.workflow.when` whose answers it needs, as keyword arguments
     files : what it makes in results/; the last one is shown in the report. `{sweep}` stands for every sweep of `when`
     name, kind : those of its module
     """

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from koct.errors import KoctError
 from koct.report.product import KINDS, Product
-
-if TYPE_CHECKING:
-    from koct.config.sweep import Sweep
 
 DECLARATION = "PRODUCT"
 PAGE = "_page"  # ends the module of a page
@@ -57,36 +53,6 @@ def module_of(name: str) -> str:
     kind = product(name).kind
     folder = next(folder for folder, made in KINDS.items() if made == kind)
     return f"koct.report.{folder}.{name}{PAGE if kind == 'page' else ''}"
-
-
-# What a study has
-
-
-def published(study: Sequence[Sweep]) -> list[str]:
-    """Return the files of all products that a study has."""
-    return list(itertools.chain.from_iterable(_files(each, _asked(each.when, study)) for each in products().values()))
-
-
-def _files(product: Product, answer: Any) -> list[str]:
-    if not answer:
-        return []
-    return [path.format(sweep=sweep) for sweep in (answer if product.per_sweep else [""]) for path in product.outputs]
-
-
-def settings(product: Product, study: Sequence[Sweep]) -> dict[str, Any]:
-    """Return what a product has to know of the study, for its spec."""
-    return {key: _asked(key, study) for key in product.takes}
-
-
-def _asked(question: str, study: Iterable[Sweep]) -> Any:
-    from koct.report import when
-
-    if not hasattr(when, question):
-        raise KoctError(f"koct/report/when.py has no function {question}, which a product names")
-    return getattr(when, question)(study)
-
-
-# Making one
 
 
 def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str, Any] | None = None) -> None:

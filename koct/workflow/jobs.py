@@ -20,10 +20,9 @@ from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, Problem
 from koct.contracts.registry import module_of
 from koct.contracts.spec import encode_curve, encode_problem
-from koct.report import registry, when
 from koct.report.product import Product
 from koct.study import paths
-from koct.workflow import groups, planned, resources, stages
+from koct.workflow import groups, planned, resources, stages, when
 from koct.workflow.sources import reached
 from koct.workflow.user_files import checksums
 
@@ -43,7 +42,7 @@ class Jobs:
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
         self.ladders = [self.sweeps[name] for name in when.ladder(self.study)]
-        self.products = registry.published(self.study)
+        self.products = when.published(self.study)
         self.device, self.workers = self.settings.device, self.settings.workers
         self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.canonical = config.canonical(self.study)
@@ -247,7 +246,7 @@ class Jobs:
         return _spec("budgets", {"wanted": wanted})
 
     def product_spec(self, product: Product) -> str:
-        return _spec(product.name, registry.settings(product, self.study))
+        return _spec(product.name, when.settings(product, self.study))
 
     def report_spec(self, stage: str) -> str:
         """Of a stage whose result depends on its inputs alone."""

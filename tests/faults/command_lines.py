@@ -12,7 +12,7 @@ import numpy as np
 
 from koct import cli
 from koct.errors import KoctError
-from koct.report import tables
+from koct.report import printed, registry
 from koct.study import distributed, paths
 from koct.workflow.jobs import Jobs
 from tests.conftest import ROOT, TINY, TINY_SWEEP
@@ -66,33 +66,15 @@ def stages():
     yield ["budgets", cells, "--theory", theory, "--spec", jobs.budget_spec(), "--out", budget]
     yield ["crossings", cells, "--images", images, "--spec", jobs.crossings_spec(), "--out", crossings]
     yield ["chains", "--shared", shared, "--spec", jobs.chains_spec(seed[1]), "--out", paths.chains("T4")]
-    ladder, outputs = "results/ladder.parquet", ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
+    outputs = ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
     yield ["ladder", cells, "--images", images, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
     yield ["norms", "--out", "results/norms.json"]
-    both = ["--curves", curves, "--calibration", calibration]
-    yield ["table-calibration", *both, "--out", "results/table_calibration.tex"]
-    yield ["table-scaling", *both, "--out", "results/table_scaling.tex"]
-    yield ["table-crossings", "--crossings", crossings, "--curves", curves, "--out", "results/table_crossings.tex"]
-    yield ["table-fullscale", "--out", "results/table_fullscale.tex"]
-    yield ["table-structural", "results/norms.json", "--out", "results/table_structural.tex"]
-    read = ["--curves", curves, "--budgets", budget]
-    yield ["table-budget", *read, "--spec", jobs.report_spec("table-budget"), "--out", "results/table_budget.tex"]
-    tables = ["--cells", cells, *both]
-    yield ["figure-sweeps", *tables, "--theory", theory, "--out", "results/fig_sweeps.png"]
-    yield ["table-calibration-wide", *tables, "--out", "results/table_calibration_wide.tex"]
-    yield ["figure-factors", calibration, "--out", "results/fig_factors.png"]
-    yield ["figure-theory", theory, "--out", "results/fig_theory.png"]
-    yield ["table-theory", "--theory", theory, "--cells", cells, "--out", "results/table_theory.tex"]
-    read = ["--ladder", ladder, "--curves", curves]
-    yield ["figure-ladder", *read, "--spec", jobs.report_spec("figure-ladder"), "--out", "results/fig_ladder.png"]
-    read += ["--calibration", calibration, "--budgets", budget]
-    yield ["table-ladder", *read, "--spec", jobs.report_spec("table-ladder"), "--out", "results/table_ladder.tex"]
-    made = [f"results/claims{ending}" for ending in (".parquet", ".md", ".tex")]
-    yield ["claims", *tables, "--budgets", budget, "--spec", jobs.report_spec("claims"), "--out", *made]
+    for name, product in registry.products().items():
+        if product.outputs[0] in jobs.products or product.when == "on_request":
+            yield ["product", name, *product.inputs, "--spec", jobs.product_spec(product), "--out", *product.outputs]
     drawn = ["--fits", fits["ko", 4, 1], fits["fc", 4, 1], "--pool", pools[0], "--shared", shared]
     yield ["figure-recons", *drawn, "--out", "results/fig_recons.png"]
     yield ["bound", "network.yaml", "--samples", "256"]
-    yield ["planner", cells, "--spec", jobs.planner_spec(), "--out", "results/planner.html"]
     yield ["planner", "pilot.csv", "--out", "page.html"]
     yield ["budget", "pilot.csv", "--target", "0.02", "--law", "power", "--json"]
     yield ["budget", cells, "--target", "0.02", "--sweep", "T4", "--metric", "mse", "--assurance", "0.9"]
@@ -123,7 +105,7 @@ class Study:
     def run(self, arguments):
         """Run a command; a mistake is a KoctError, and a bug of koct a Bug."""
         said = io.StringIO()
-        points = mock.patch.dict(tables.PRINTED, operating_points=tables.PRINTED["operating_points"][:1])
+        points = mock.patch.dict(printed.PRINTED, operating_points=printed.PRINTED["operating_points"][:1])
         torchrun = mock.patch.object(distributed, "fit", return_value=0)
         quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said)
         with contextlib.chdir(self.folder), points, torchrun, quiet[0], quiet[1]:

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import yaml
-from koct.report.bound import format_table
 
 from koct.base.files import read_json
 from koct.bound import theorem as bound
@@ -38,7 +37,10 @@ from koct.contracts import registry
 from koct.errors import KoctError
 from koct.forecast import pilot
 from koct.problems import pools
-from koct.report import compare, figures, labels, tables
+from koct.report import labels
+from koct.report import registry as products
+from koct.report.text import compare_text as compare
+from koct.report.text.bound_text import format_table
 from koct.study import cells, results
 from tests.conftest import ROOT, TINY
 from tests.faults import mutations
@@ -128,20 +130,17 @@ def from_study(name):
     return lambda path: shutil.copy(finished() / name, path)
 
 
-def beside(name, function, *fixed):
-    """A reader of a file, for which None stands, and of others of the study; it writes a report."""
+def product(name, changed, ending=".tex"):
+    """Return a reader of a file: a product that is made from it, and from other files of the study."""
 
     def read_it(path):
-        function(*(path if argument is None else finished() / argument for argument in fixed), path.parent / name)
+        given = [path if file == changed else finished() / file for file in products.product(name).reads]
+        products.make(name, given, [path.parent / f"out{ending}"])
 
     return read_it
 
 
 DRAWN = ("cells", "curves", "calibration", "theory")
-
-
-def draw_sweeps(*paths):
-    figures.sweeps(*paths[:-1], [paths[-1]])
 
 
 def described():
@@ -203,30 +202,30 @@ READERS = {
     "config, all sweeps": Value(whole_config, config.read, share=0.5),
     "table of calibration": File(
         from_study("calibration.parquet"),
-        beside("t.tex", tables.calibration, "curves.parquet", None),
+        product("table_calibration", "calibration.parquet"),
         ".parquet",
         share=0.5,
     ),
     "table of outcomes, curves": File(
         from_study("curves.parquet"),
-        beside("t.tex", tables.scaling, None, "calibration.parquet"),
+        product("table_scaling", "curves.parquet"),
         ".parquet",
         share=0.5,
     ),
     "table of outcomes, calibration": File(
         from_study("calibration.parquet"),
-        beside("t.tex", tables.scaling, "curves.parquet", None),
+        product("table_scaling", "calibration.parquet"),
         ".parquet",
         share=0.5,
     ),
     "table of budgets": File(
-        from_study("budget.parquet"), beside("t.tex", tables.budget, "curves.parquet", None), ".parquet", share=0.5
+        from_study("budget.parquet"), product("table_budget", "budget.parquet"), ".parquet", share=0.5
     ),
-    "table of norms": File(from_study("norms.json"), beside("t.tex", tables.structural, None), ".json", strict=True),
+    "table of norms": File(from_study("norms.json"), product("table_structural", "norms.json"), ".json", strict=True),
     **{
         f"figure, {name}": File(
             from_study(f"{name}.parquet"),
-            beside("f.svg", draw_sweeps, *(None if name == other else f"{other}.parquet" for other in DRAWN)),
+            product("fig_sweeps", f"{name}.parquet", ".svg"),
             ".parquet",
             share=0.05,
         )

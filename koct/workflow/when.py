@@ -1,21 +1,48 @@
-"""What a study has, as products ask for it: those that compare the networks of the paper need both, for example."""
+"""Which tables, figures and pages a study has, and what they have to know of it.
+
+A function here answers one question about a study; a product names it (koct/report/product.py).
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from koct.config.sweep import Sweep, claimed, compared
-
-__all__ = ["always", "claimed", "compared", "held_out", "ladder", "metrics", "normed", "on_request", "paired"]
-__all__ += ["pictured", "predicted"]
+from koct.config import sweep as sweeps
+from koct.config.sweep import Sweep
+from koct.errors import KoctError
+from koct.report.printed import PAIR, PRINTED
+from koct.report.product import Product
+from koct.report.registry import products
 
 LEAST_HELD_OUT = 3  # N of a sweep: two to calibrate on, and one to predict
 LEAST_OF_LADDER = 3  # networks of a sweep between known and learned
 ARC = 180  # degrees, of every operating point of the paper
-PRINTED: dict[str, Any] = json.loads(Path(__file__).with_name("printed.json").read_text(encoding="utf-8"))
+claimed, compared = sweeps.claimed, sweeps.compared
+
+
+def published(study: Sequence[Sweep]) -> list[str]:
+    """Return the files of all products that a study has."""
+    paths = []
+    for product in products().values():
+        if answer := _answer(product.when, study):
+            names = answer if product.per_sweep else [""]
+            paths += [path.format(sweep=name) for name in names for path in product.outputs]
+    return paths
+
+
+def settings(product: Product, study: Sequence[Sweep]) -> dict[str, Any]:
+    """Return what a product has to know of the study, for its spec."""
+    return {key: _answer(key, study) for key in product.takes}
+
+
+def _answer(question: str, study: Iterable[Sweep]) -> Any:
+    if question not in globals():
+        raise KoctError(f"koct/workflow/when.py has no function {question}, which a product names")
+    return globals()[question](study)
+
+
+# The questions
 
 
 def always(study: Iterable[Sweep]) -> bool:
@@ -49,7 +76,7 @@ def held_out(study: Iterable[Sweep]) -> bool:
 
 def paired(study: Iterable[Sweep]) -> bool:
     """Return whether a sweep has both networks of the paper."""
-    return any(set(_pair()) <= {arch.name for arch in sweep.archs} for sweep in study)
+    return any(set(PAIR) <= {arch.name for arch in sweep.archs} for sweep in study)
 
 
 def metrics(study: Iterable[Sweep]) -> dict[str, str]:
@@ -59,7 +86,6 @@ def metrics(study: Iterable[Sweep]) -> dict[str, str]:
 
 def normed(study: Iterable[Sweep]) -> list[str]:
     """Return the sweeps at an operating point of the paper that have its known network: those whose norms are known."""
-    known, _ = _pair()
     points = [
         (PRINTED["problems"][point["beam"]], *(point[key] for key in ("H", "V", "B")))
         for point in PRINTED["operating_points"]
@@ -69,11 +95,6 @@ def normed(study: Iterable[Sweep]) -> list[str]:
         problem = sweep.problem
         here = (problem.source, *(getattr(problem, key, None) for key in ("H", "V", "B")))
         whole = getattr(problem, "arc", None) in (None, ARC) and getattr(problem, "angles", None) is None
-        if here in points and whole and known in {arch.name for arch in sweep.archs}:
+        if here in points and whole and PAIR[0] in {arch.name for arch in sweep.archs}:
             names.append(sweep.name)
     return names
-
-
-def _pair() -> list[str]:
-    """Return the operator-aware and the dense network: every row of the paper's Table 2 has them in this order."""
-    return list(next(iter(PRINTED["calibration"].values())))
