@@ -46,6 +46,7 @@ $(VENV)/torch: $(VENV)/installed
 
 # Snakemake imports every plugin it finds, and SLURM's brings pandas: half a second at every start. So it lives in a
 # folder of its own, which envs/slurm.pth adds to the path of a command that names SLURM.
+# Snakemake finds plugins by their names on Python's path, and none of an editable install: hence koct-plugins.pth.
 # The last two lines do once what the first jobs would wait for: compiled modules and Matplotlib's list of fonts.
 $(VENV)/installed: constraints.txt pyproject.toml envs/slurm.pth
 	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
@@ -54,6 +55,7 @@ $(VENV)/installed: constraints.txt pyproject.toml envs/slurm.pth
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --no-deps --upgrade --target $(VENV)/slurm \
 		snakemake-executor-plugin-slurm snakemake-executor-plugin-slurm-jobstep
 	cp envs/slurm.pth "$$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')"
+	echo "$(CURDIR)/koct/plugins" > "$$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')/koct-plugins.pth"
 	$(VENV)/bin/python -m compileall -q koct $(VENV)/slurm
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'
 	touch $@

@@ -23,11 +23,6 @@ include: "rules/products.smk"
 onstart:
     greet()
     compile_package()
-    # To keep its default limit of 100 jobs per second, Snakemake 9 starts a one-second timer at every scheduling step,
-    # and each timer makes one more step: hundreds of small jobs then wait for the scheduler. No limit, no timers.
-    limit = workflow.scheduler.job_rate_limiter
-    if limit is not None and (limit.max_jobs, limit.timespan) == (100, 1):
-        workflow.scheduler.job_rate_limiter = None
 
 
 onsuccess:

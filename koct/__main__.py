@@ -2,17 +2,10 @@
 
 import gc
 import os
-import sys
 
 gc.set_threshold(100_000)  # imports make many objects and no garbage
 
 try:
-    from koct.workers import client
-
-    status = client.run(sys.argv[1:])
-    if status is not None:
-        os._exit(status)
-
     from koct.cli import main
 
     status = main()

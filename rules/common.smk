@@ -5,6 +5,8 @@ import gc
 import glob
 import inspect
 
+from snakemake.common import overwrite_function_params
+
 gc.set_threshold(1_000_000)  # a DAG is many objects and no garbage: looking for it takes an eighth of a large dry run
 
 # Jobs run the package beside the Snakefile with the Python that runs Snakemake, and import nothing from the working
@@ -16,7 +18,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, helpers, limits, queue, resources, site, stale, submissions, targets, terminal
+from koct.workflow import cluster, events, limits, queue, resources, site, submissions, targets
 from koct.study import paths
 from koct.report import registry
 from koct.workflow.jobs import Jobs
@@ -26,10 +28,8 @@ if site.read():
     cluster.adapt(site.read(), logger)
     cluster.keep_finished(workflow, logger)
 
-terminal.calm(workflow)
 try:
     queue.check_folders()
-    stale.watch(workflow, logger)
     jobs = Jobs(config)
     if workflow.is_main_process:
         limits.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
@@ -37,8 +37,7 @@ try:
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
-if jobs.workers:
-    helpers.use(workflow, jobs.gpu_problems)
+events.at_start(workflow, logger)
 
 
 def asked_often(function):
@@ -47,19 +46,7 @@ def asked_often(function):
     def of(wildcards):
         return function(wildcards)
 
-    of.__signature__ = inspect.signature(of)
-    of._overwrite_params = of.__signature__.parameters  # where Snakemake 9 looks first: 5 % of a large dry run
-    return of
-
-
-def of_large(group):
-    """A group of large jobs: all go by the name of `large` in a profile's group-components."""
-
-    def of(wildcards):
-        name = group(wildcards)
-        workflow.parent_groupids[name] = "large"
-        return name
-
+    overwrite_function_params(of, inspect.signature(of).parameters)  # 5 % of a large dry run
     return of
 
 
@@ -93,10 +80,10 @@ def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     try:
         announce()
-        workflow.koct_lock = queue.take_lock()
+        locked = queue.lock()
     except KoctError as error:
         raise WorkflowError(str(error))
-    if workflow.koct_lock is None:
+    if not locked:
         logger.info("This file system has no locks: start one run at a time here.")
     elif not workflow.local_exec:
         left = queue.cancel_leftovers()
@@ -115,7 +102,7 @@ def tell_leftovers():
         logger.info(f"Of another study, and not made again: {', '.join(left)}.")
 
 
-terminal.in_dry_run(workflow, announce)
+events.in_dry_run(workflow, logger, announce)
 
 
 def reported(product):

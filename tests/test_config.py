@@ -10,7 +10,7 @@ from conftest import ROOT, SMALL_FANBEAM
 
 from koct.base import strict_yaml
 from koct.config.docs import document, schema
-from koct.config.study_file import read, settings
+from koct.config.study_file import read
 from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
 
@@ -126,10 +126,6 @@ def test_all_mistakes_are_listed_at_once():
     keys = ("H8.one", "H8.two", "H8.H", "H8.ko.lr", "H8.N", "H16.seeds")
     assert [str(caught.value).count(f"config: sweeps.{key} ") for key in keys] == [1] * 6
     assert len(str(caught.value).splitlines()) == 6
-
-
-def test_the_command_line_gives_text_for_truth_values():
-    assert not settings({**CONFIG, "workers": "false"}).workers
 
 
 def test_an_architecture_that_needs_torch_says_so_before_any_job(monkeypatch):

@@ -1,11 +1,13 @@
-"""Which results are used and which are made again, by their stamps; how Snakemake is told."""
+"""Which results are used and which are made again, by their stamps."""
 
-import asyncio
 import json
 import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
+import yaml
+from conftest import TINY
 
 from koct.base.files import write_json, write_text
 from koct.base.stamps import Stamp, made_from
@@ -123,40 +125,44 @@ def test_a_reason_is_told_once_and_few_of_them(tmp_path, monkeypatch):
     assert sum(teller.reasons.values()) == 30
 
 
-def test_another_snakemake_is_refused(monkeypatch):
-    """It would use outdated results without a word."""
-    import snakemake
-    from snakemake.persistence import PersistenceBase
-
-    with monkeypatch.context() as changed:
-        changed.delattr(PersistenceBase, "incomplete")
-        with pytest.raises(KoctError, match="would not notice outdated results; `make setup` installs"):
-            stale.watch(SimpleNamespace(is_main_process=True), Logger())
-    monkeypatch.setattr(snakemake, "__version__", "10.0.0")
-    with pytest.raises(KoctError, match=r"Snakemake 10\.0\.0 is built otherwise"):
-        stale.watch(SimpleNamespace(is_main_process=True), Logger())
+TABLE = "results/cells.parquet"
+CELL = "results/cells/T4/ko/N4_seed1.json"
 
 
-def test_snakemake_is_told(tmp_path, monkeypatch):
-    """The two methods that are replaced, and that nothing is replaced in a process that Snakemake starts for a job."""
-    from snakemake.io import _IOFile
-    from snakemake.persistence import PersistenceBase
+@pytest.fixture(scope="module")
+def tiny(checkout):
+    run = checkout()
+    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
+    run.snakemake(TABLE)
+    return run
 
-    before = _IOFile.is_newer, PersistenceBase.incomplete
-    monkeypatch.setattr(_IOFile, "is_newer", before[0])  # so that both are restored
-    monkeypatch.setattr(PersistenceBase, "incomplete", before[1])
-    stale.watch(SimpleNamespace(is_main_process=False), Logger())
-    assert (_IOFile.is_newer, PersistenceBase.incomplete) == before
-    stale.watch(SimpleNamespace(is_main_process=True), Logger())
-    assert (_IOFile.is_newer, PersistenceBase.incomplete) != before
 
-    monkeypatch.chdir(tmp_path)
-    write_json("results/row.json", {"mse": 0.5}, Stamp(SPEC))
-    settings = SimpleNamespace(force_incomplete=False)
-    persistence = SimpleNamespace(dag=SimpleNamespace(workflow=SimpleNamespace(dag_settings=settings)))
-    job = SimpleNamespace(
-        params={"spec": json.dumps({**SPEC, "code": "new"})}, output=["results/row.json"], input=["results/gone.npy"]
-    )
-    assert asyncio.run(PersistenceBase.incomplete(persistence, job)) == ["results/row.json"]
-    assert settings.force_incomplete
-    assert asyncio.run(_IOFile.is_newer("results/row.json", 0)) is False  # no look at the clock
+def test_times_and_notes_decide_nothing(tiny):
+    """Results are used where .snakemake is lost and every file is older than what it was made from."""
+    for age, path in enumerate(sorted(tiny.path("results").rglob("*.*"))):
+        os.utime(path, (10**9 - age, 10**9 - age))
+    os.utime(tiny.path("results/known/T4.npy"))
+    shutil.rmtree(tiny.path(".snakemake"))
+    assert tiny.plan(TABLE) == {}
+    assert "Nothing to be done" in tiny.snakemake(TABLE).stderr
+
+
+def test_what_the_targets_do_not_need_is_left_alone(tiny):
+    """A result of another cell is made again, with what depends on it, where somebody asks for it."""
+    tiny.path(CELL).write_bytes(tiny.path(CELL.replace("seed1", "seed2")).read_bytes())
+    assert tiny.plan("results/pools/T4/seed1.npy", CELL.replace("N4", "N8")) == {}
+    assert tiny.plan(TABLE) == {"fit": 1, "collect": 1}
+    tiny.snakemake(CELL)
+    assert json.loads(tiny.path(CELL).read_bytes())["seed"] == 1
+    assert tiny.plan(TABLE) == {}  # the numbers are what they were
+
+
+def test_a_folder_in_the_place_of_a_result_stops_the_run(tiny):
+    tiny.path(TABLE).rename(tiny.path("kept"))
+    tiny.path(TABLE).mkdir()
+    done = tiny.snakemake(TABLE, check=False)
+    tiny.path(TABLE).rmdir()
+    tiny.path("kept").rename(tiny.path(TABLE))
+    assert done.returncode == 1
+    assert f"`rm -r {TABLE} && snakemake`" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from koct.base import stamps
-from koct.workflow import queue, terminal
+from koct.plugins import snakemake_logger_plugin_koct as plugin
+from koct.workflow import queue
 
 COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)
 ONE_JOB = ["--force", "results/table_fullscale.tex"]
@@ -146,39 +147,24 @@ def test_a_terminal_shows_one_line_that_is_rewritten(finished):
     assert line.format(0) + line.format(1) + "\r\n" in told.decode()
 
 
-def workflow_of_snakemake(name="DefaultStreamHandler", main=True, dryrun=False):
-    """As much of a workflow as `calm` looks at."""
-    printer = logging.StreamHandler(io.StringIO())
-    printer.name = name
-    logger = logging.Logger("snakemake")
-    logger.addHandler(printer)
-    flags = dict.fromkeys(["quiet", "verbose", "printshellcmds", "debug_dag", "log_handler_settings"])
-    return SimpleNamespace(
-        output_settings=SimpleNamespace(**flags, dryrun=dryrun),
-        logger_manager=SimpleNamespace(logger=logger),
-        is_main_process=main,
-        printer=printer,
-    )
-
-
-@pytest.mark.parametrize("changed", [{"name": "another"}, {"main": False}])
-def test_a_jobs_own_snakemake_and_an_unknown_one_stay_as_they_are(changed):
-    workflow = workflow_of_snakemake(**changed)
-    terminal.calm(workflow)
-    assert workflow.logger_manager.logger.handlers == [workflow.printer]
-    terminal.calm(object())
+def handler(dryrun=False):
+    """The logger of koct, which prints into a text."""
+    flags = dict.fromkeys(["quiet", "verbose", "printshellcmds", "debug_dag", "stdout", "nocolor"])
+    made = plugin.LogHandler(SimpleNamespace(**flags, dryrun=dryrun), None)
+    made.printer.setStream(io.StringIO())
+    made.setFormatter(logging.Formatter())
+    return made
 
 
 @pytest.mark.parametrize("dryrun", [False, True])
 def test_a_record_unlike_those_we_know_is_printed_as_it_is(dryrun):
-    workflow = workflow_of_snakemake(dryrun=dryrun)
-    terminal.calm(workflow)
-    logger = workflow.logger_manager.logger
-    assert logger.handlers != [workflow.printer]
+    printed = handler(dryrun)
+    logger = logging.Logger("snakemake")
+    logger.addHandler(printed)
     for event in ("JOB_INFO", "JOB_ERROR", "PROGRESS", "NEW"):
         logger.error(f"a new {event}", extra={"event": SimpleNamespace(name=event)})
     logger.warning("a warning")
-    told = workflow.printer.stream.getvalue().splitlines()
+    told = printed.printer.stream.getvalue().splitlines()
     assert told == ["a new JOB_INFO", "a new JOB_ERROR", "a new PROGRESS", "a new NEW", "a warning"]
 
 
@@ -193,16 +179,16 @@ class Screen(io.StringIO):
 
 
 def test_what_runs_and_waits_on_a_cluster_is_part_of_the_rewritten_line(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(terminal.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
-    printer = logging.StreamHandler(Screen())
-    run = terminal.Run(printer)
+    monkeypatch.setattr(plugin.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    run = handler()
+    run.printer.setStream(Screen())
+    run.rewrites = True
     logger = logging.Logger("koct")
     logger.addHandler(run)
     run.done, run.total = 3, 40
     logger.info("2 running", extra={"koct_queue": "2 running, 5 pending: Priority"})
     run.count(4, "fit ko of H8, N = 4, seed 1")
-    lines = printer.stream.getvalue().split("\r")[1:]
+    lines = run.printer.stream.getvalue().split("\r")[1:]
     assert [line.removesuffix("\033[K") for line in lines] == [
         "[ 3/40]; 2 running, 5 pending: Priority",
         "[ 4/40] fit ko of H8, N = 4, seed 1; 2 running, 5 pending: Priority",

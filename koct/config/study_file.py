@@ -38,11 +38,6 @@ class Settings(Configured):
         "changing it runs nothing again, since the numbers agree to rounding",
         default="auto",
     )
-    workers: bool = option(
-        "whether helper processes that have loaded NumPy, or torch and the GPU, run the jobs; if not, every job loads "
-        "them by itself; the results are the same, and changing it runs nothing again",
-        default=True,
-    )
     longest_days: float = option(
         "the run does not start if one of its jobs would take more days than this by its cost, on one core or a GPU",
         default=30,

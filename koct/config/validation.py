@@ -81,7 +81,7 @@ def _kind(hint: Any, option: Option) -> Any:
     elif scalar is str:
         kind = Annotated[str, Field(strict=True)]
     else:
-        kind = scalar  # a Literal; or bool, for which `--config workers=false` gives text
+        kind = scalar  # a Literal; or bool, for which `--config KEY=false` gives text
     if is_list:
         kind = Annotated[tuple[kind, ...], AfterValidator(unique), at_least(option.items)]
     return kind | None if option.default is None else kind

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +25,7 @@ def fit(data: cells.Data, fit_path: str, spec: Mapping[str, Any]) -> int:
         raise KoctError(f"{data.cell.arch.name} needs torch: pip install 'koct[torch]'") from None
     ranks = Ranks()
     if ranks.rank:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the process ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # until the process ends
     try:
         with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
             _fit(data, ranks, fit_path, spec)

@@ -9,7 +9,7 @@
 - An error before a group is submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
 - Ctrl-C removes all jobs of the run, those included that are just being submitted.
 - On a node the plugin starts a Snakemake for each job of a group, with srun, and asks for the GPUs and cores of all at
-  once. Here one Snakemake runs them one after the other, and has workers for them (koct/workflow/helpers.py).
+  once. Here one Snakemake runs them one after the other.
 - The queue is asked at least every 30 s, or three times slurm-init-seconds-before-status-checks; the plugin lets up to
   three minutes pass, which is longer than most of our jobs.
 - A failure is told in a few lines, and what runs and what waits whenever the plugin asks for it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -43,7 +44,7 @@ class Jobs:
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
         self.ladders = [self.sweeps[name] for name in when.ladder(self.study)]
         self.products = when.published(self.study)
-        self.device, self.workers = self.settings.device, self.settings.workers
+        self.device = self.settings.device
         self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.canonical = config.canonical(self.study)
         self.evaluation = stages.evaluation()
@@ -55,12 +56,14 @@ class Jobs:
     def environment(self) -> dict[str, str]:
         """What jobs are told beside their parameters, since it changes no result.
 
-        What they compute on, which sweeps ask a cluster for a GPU, and the hash of the code that evaluates.
+        What they compute on, which sweeps ask a cluster for a GPU, which problems can use one, and the hash of the
+        code that evaluates.
         """
         on_gpu = (sweep.name for sweep in self.study if resources.on_gpu(sweep, self.device))
         return {
             "KOCT_DEVICE": self.device,
             "KOCT_GPU_SWEEPS": " ".join(on_gpu),
+            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted(self.gpu_problems)),
             "KOCT_EVALUATION": self.evaluation,
             **self.sources,
         }

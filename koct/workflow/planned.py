@@ -22,6 +22,11 @@ def environment(own: Iterable[str]) -> dict[str, str]:
     return {OWN: listed, STATE: _summed(_files(listed))}
 
 
+def unchanged() -> bool:
+    """Return whether all source files are as they were when this run was planned."""
+    return _summed(_files(os.environ.get(OWN, ""))) == os.environ.get(STATE)
+
+
 class Guard:
     """Call it when a job starts, and again before it writes: is its code what its spec says?
 

@@ -49,6 +49,15 @@ def take_lock(folder: str | os.PathLike[str] = ".") -> IO[str] | None:
     return file
 
 
+_held: list[IO[str]] = []  # the lock of this process
+
+
+def lock() -> bool:
+    """Keep other runs out of this folder until this process ends; whether files can lock here."""
+    _held.extend(filter(None, [take_lock()]))
+    return bool(_held)
+
+
 def remove_temporaries(folder: str | os.PathLike[str] = "results") -> list[str]:
     """Remove the temporary files of dead processes, here or a day ago elsewhere; returns their paths."""
     removed = []

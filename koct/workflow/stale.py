@@ -4,14 +4,19 @@ Snakemake looks at times, and at what it wrote down in .snakemake when a job end
 crash, in a copy, in another clone. A stamp is part of its file. So a result is used if its stamp names what is asked
 for, the inputs that are there and its own checksum, and made again if not, whatever its age. Since every file is
 written atomically, what a crash left is complete too.
+
+This is decided once, when a run starts: results that the targets need and that are outdated are forced, and
+those that are right but older than their inputs get the time of these, as from `snakemake --touch`.
 """
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from koct.base import stamps
@@ -116,41 +121,83 @@ def _refuse_what_is_no_file(path: str) -> None:
         raise KoctError(f"{path} is {what}, and a result belongs there; `{command} {path} && snakemake` makes it")
 
 
-def watch(workflow: Any, logger: Any) -> None:
-    """Let stamps, and not times or notes, say which results Snakemake uses.
+def outdated(workflow: Any, logger: Any) -> list[str]:
+    """Return the results that the targets of a run need and that have to be made again."""
+    needed = Needed(workflow, Stale(logger))
+    for target in workflow.dag_settings.targets or {workflow.default_target}:
+        if not workflow.is_rule(target):
+            needed.visit_file(os.path.relpath(target))
+        elif not workflow.get_rule(target).has_wildcards():
+            needed.visit_job(workflow.get_rule(target), {})
+    return needed.outdated
 
-    Two methods of Snakemake 9 are replaced: the one that names incomplete outputs, and the one that tells whether an
-    input is newer. A Snakemake that is built otherwise would use outdated results, so it is refused.
-    """
-    if not workflow.is_main_process:  # and not one of those that it starts for jobs
-        return
-    import snakemake
-    from snakemake.exceptions import WorkflowError
 
-    try:
-        from snakemake.io import _IOFile
-        from snakemake.persistence import PersistenceBase
+class Needed:
+    """The jobs that the targets of a run need, as far as stamps are concerned: their outputs, inputs and specs."""
 
-        is_newer, replaced = _IOFile.is_newer, (_IOFile.is_newer, PersistenceBase.incomplete)
-        known = snakemake.__version__.startswith("9.") and all(map(inspect.iscoroutinefunction, replaced))
-    except (ImportError, AttributeError):
-        known = False
-    if not known:
-        raise KoctError(
-            f"Snakemake {snakemake.__version__} is built otherwise than those that koct knows, and would not notice "
-            "outdated results; `make setup` installs one of version 9 that does"
-        )
-    stale = Stale(logger)
+    def __init__(self, workflow: Any, stale: Stale):
+        from snakemake.io import strip_wildcard_constraints
 
-    async def incomplete(self: Any, job: Any) -> list[Any]:
-        self.dag.workflow.dag_settings.force_incomplete = True  # make them again, instead of stopping
-        try:
-            return stale.outputs(job)
-        except KoctError as error:
-            raise WorkflowError(str(error)) from None
+        self.stale, self.outdated = stale, list[str]()
+        self.seen: set[tuple[str, ...]] = set()
+        self.makers: dict[str, Any] = {}  # the rule of an output without wildcards
+        self.patterns: dict[str, list[tuple[Any, Any]]] = defaultdict(list)  # by folder: others, with their rules
+        self.products: dict[str, list[str]] = {}  # outputs of a rule and its benchmark, with wildcards in braces
+        for rule in workflow.rules:
+            products = [*rule.output, *filter(None, [rule.benchmark])]
+            self.products[rule.name] = [strip_wildcard_constraints(str(path)) for path in products]
+            for path in rule.output:
+                if rule.has_wildcards():
+                    self.patterns[_folder(path)].append((path.regex(), rule))
+                else:
+                    self.makers[str(path)] = rule
 
-    async def newer(self: Any, time: float) -> bool:
-        return not self.startswith(RESULTS) and await is_newer(self, time)
+    def visit_file(self, path: str) -> None:
+        if path in self.makers:
+            return self.visit_job(self.makers[path], {})
+        for regex, rule in self.patterns.get(_folder(path), ()):
+            if match := regex.match(path):
+                return self.visit_job(rule, match.groupdict())
+        return None
 
-    PersistenceBase.incomplete = incomplete
-    _IOFile.is_newer = newer
+    def visit_job(self, rule: Any, wildcards: Mapping[str, str]) -> None:
+        """Look at what a job reads, and then at what it has made."""
+        key = (rule.name, *wildcards.values())
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        of_job = SimpleNamespace(**wildcards)
+        inputs = list(_paths(rule.input, of_job))
+        for path in inputs:
+            self.visit_file(path)
+        products = [path.format(**wildcards) for path in self.products[rule.name]]
+        outputs = products[: len(rule.output)]
+        spec = rule.params.get("spec")
+        if spec is None or not any(map(os.path.lexists, outputs)):
+            return
+        job = SimpleNamespace(params={"spec": spec(of_job) if callable(spec) else spec}, input=inputs, output=outputs)
+        self.outdated += self.stale.outputs(job)
+        if self.stale.complete(job):
+            _make_no_older(products, inputs)
+
+
+def _folder(path: str) -> str:
+    return "/".join(path.split("/")[:2]) if path.count("/") > 1 else os.path.dirname(path)
+
+
+def _paths(inputs: Iterable[Any], wildcards: SimpleNamespace) -> Iterable[str]:
+    """Return the inputs of a job: a rule has patterns, and functions that give one or several."""
+    for item in inputs:
+        given = item(wildcards) if callable(item) else item
+        for pattern in [given] if isinstance(given, str) else given:
+            yield str(pattern).format(**vars(wildcards))
+
+
+def _make_no_older(products: list[str], inputs: list[str]) -> None:
+    """Give products the time of the newest input if they are older: Snakemake 9.27 compares times in any case."""
+    with contextlib.suppress(OSError):  # it would make them again, or ask for a missing input
+        newest = max((max(os.stat(path).st_mtime_ns, os.lstat(path).st_mtime_ns) for path in inputs), default=0)
+        for path in filter(os.path.lexists, products):
+            about = os.lstat(path)
+            if about.st_mtime_ns < newest:
+                os.utime(path, ns=(about.st_atime_ns, newest), follow_symlinks=False)

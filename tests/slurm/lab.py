@@ -1,6 +1,5 @@
 """Runs on a real SLURM, and what it knows of them."""
 
-import json
 import os
 import re
 import signal
@@ -151,17 +150,7 @@ def _signal(folder, word, which):
     found = process_of(folder, word)
     try:
         if found:
-            os.kill(worker_of(found) or found, which)
+            os.kill(found, which)
     except ProcessLookupError:
         return False
     return found is not None
-
-
-def worker_of(pid):
-    """The process that runs the job of a client (koct/workers); None if it runs its command by itself."""
-    variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-    folder = dict(variable.partition("=")[::2] for variable in variables).get("KOCT_WORKERS")
-    try:
-        return json.loads(Path(folder or "", f"{pid}.json").read_text())["pid"]
-    except (OSError, ValueError):
-        return None
