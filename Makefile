@@ -4,12 +4,13 @@
 # make check  style and the quick tests: before a commit
 # make report run the default study and put it into one page, report.html
 # make setup  only set up
+# make slurm  set up for a SLURM cluster (docs/cluster.md)
 # make faults set up, cause 266 faults (kills, damaged files, full disks), and feed every reader with 10,000 damaged
 #             inputs, and run the long tests if a SLURM answers; takes an hour
 PYTHON ?= python3
 VENV := .venv
 
-.PHONY: study report test test-all check setup lint faults
+.PHONY: study report test test-all check setup slurm lint faults
 study: setup
 	$(VENV)/bin/snakemake
 
@@ -24,12 +25,14 @@ test-all: setup $(VENV)/torch
 
 check: lint test
 
-faults: setup
+faults: setup slurm
 	$(VENV)/bin/python -m tests.faults
 	$(VENV)/bin/python -m tests.faults.fuzz
 	$(VENV)/bin/python -m pytest -m long
 
 setup: $(VENV)/installed
+
+slurm: $(VENV)/slurm-plugin
 
 lint: setup
 	$(VENV)/bin/ruff check .
@@ -44,18 +47,18 @@ $(VENV)/torch: $(VENV)/installed
 		$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt torch
 	touch $@
 
-# Snakemake imports every plugin it finds, and SLURM's brings pandas: half a second at every start. So it lives in a
-# folder of its own, which envs/slurm.pth adds to the path of a command that names SLURM.
-# Snakemake finds plugins by their names on Python's path, and none of an editable install: hence koct-plugins.pth.
+# Snakemake imports every plugin it finds, and SLURM's brings pandas: 0.7 s at every start, for those who need it.
+$(VENV)/slurm-plugin: $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[slurm]'
+	touch $@
+
+# Snakemake looks for plugins in the folders of the path alone, hence the .pth file; no finder of setuptools is asked.
 # The last two lines do once what the first jobs would wait for: compiled modules and Matplotlib's list of fonts.
-$(VENV)/installed: constraints.txt pyproject.toml envs/slurm.pth
+$(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,fanbeam,dev]'
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --no-deps --upgrade --target $(VENV)/slurm \
-		snakemake-executor-plugin-slurm snakemake-executor-plugin-slurm-jobstep
-	cp envs/slurm.pth "$$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')"
 	echo "$(CURDIR)/koct/plugins" > "$$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')/koct-plugins.pth"
-	$(VENV)/bin/python -m compileall -q koct $(VENV)/slurm
+	$(VENV)/bin/python -m compileall -q koct
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'
 	touch $@

@@ -22,29 +22,10 @@ def main(argv=None):
         read, written = _files(verb, arguments)
         _check_files(read, written)
         _guard(arguments["name"] if verb == "product" else verb, arguments.get("spec"))
-        if _made_before(verb, arguments, written):
-            print("an earlier attempt has made this")
-            return 0
         status = _run(VERBS[verb][0], arguments)
         return failures.unwritten() or status
     except (Exception, KeyboardInterrupt) as error:
         return failures.ended(error, written)
-
-
-# The verbs whose outputs Snakemake deletes, unless an earlier attempt of the same submission has made them.
-CONTINUED = ("pool", "known", "normal", "gram", "fit", "evaluate", "theory")
-
-
-def _made_before(verb, arguments, written):
-    """Whether a job of a cluster has nothing left to do: see koct/workflow/cluster.py."""
-    if verb not in CONTINUED or not os.environ.get("KOCT_CONTINUE"):
-        return False
-    from koct.base import stamps
-
-    try:
-        return all(stamps.check(path).spec == arguments["spec"] for path in written)
-    except (OSError, KoctError):
-        return False
 
 
 def _parse(argv):

@@ -18,15 +18,12 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, events, limits, queue, resources, site, submissions, targets
+from koct.workflow import cluster, events, limits, queue, resources, targets
 from koct.study import paths
 from koct.report import registry
 from koct.workflow.jobs import Jobs
 
-site.complete(config, workflow.config_settings.overwrite_config)
-if site.read():
-    cluster.adapt(site.read(), logger)
-    cluster.keep_finished(workflow, logger)
+cluster.complete(config, workflow.config_settings.overwrite_config)
 
 try:
     queue.check_folders()
@@ -70,10 +67,10 @@ def announce():
     for sweep in jobs.study:
         if sweep.theory and sweep.no_theory_pool:
             logger.info(f"No curve of {sweep.name} is predicted, for want of a pool: {sweep.no_theory_pool}.")
-    if site.read():
-        planned = submissions.planned(workflow.dag)
-        logger.info(submissions.in_words(planned, site.read().memory))
-        submissions.check(planned, workflow.executor_settings, site.read())
+    if cluster.site():
+        planned = cluster.planned(workflow.dag)
+        logger.info(cluster.in_words(planned))
+        cluster.check(planned, workflow.executor_settings)
 
 
 def greet():
@@ -90,8 +87,6 @@ def greet():
         if left:
             count = "1 job" if len(left) == 1 else f"{len(left)} jobs"
             logger.info(f"Cancelled {count} that an earlier run left in the queue.")
-    if not workflow.local_exec:
-        cluster.allow_continuing(workflow)
     queue.remove_temporaries()
 
 

@@ -41,7 +41,7 @@ rule figure_recons:
     benchmark:
         "results/benchmarks/figure_recons_{sweep}.tsv"
     group:
-        of_large(jobs.sweep_group)
+        jobs.sweep_group
     conda:
         "../envs/koct.yaml"
     resources:

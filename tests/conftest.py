@@ -96,10 +96,7 @@ class Checkout:
 
     def snakemake(self, *arguments, check=True):
         arguments = [*map(str, arguments)]
-        if "--profile" in arguments or "SNAKEMAKE_PROFILE" in os.environ:  # may add SLURM to what Python imports
-            done = subprocess.run([warm.SNAKEMAKE, *arguments], cwd=self.folder, capture_output=True, text=True)
-        else:
-            done = warm.snakemake(arguments, self.folder)
+        done = warm.snakemake(arguments, self.folder)
         if check and done.returncode:
             raise AssertionError(f"snakemake {arguments} failed:\n{done.stdout}\n{done.stderr}")
         return done

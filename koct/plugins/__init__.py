@@ -1,4 +1,4 @@
-"""Plugins of Snakemake: an executor and a logger, named in profiles/default.
+"""Plugins of Snakemake: executors and a logger, named in the profiles.
 
 Snakemake finds plugins by the names of packages on Python's path, so `make setup` adds this folder to it. They are
 imported before the Snakefile is read, and import nothing of koct, which comes from the folder of the Snakefile.

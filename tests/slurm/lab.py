@@ -13,6 +13,7 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
+pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
 os.environ["KOCT_ALLOW_CPU"] = "1"  # the GPUs of these clusters only schedule
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SMALL = {  # without predictions: their jobs are like others, and these tests count jobs
@@ -23,7 +24,7 @@ SMALL = {  # without predictions: their jobs are like others, and these tests co
         "F32": {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1], "theory": False},
     },
 }
-PROFILE = ["--profile", "slurm", "--config", "study=small", "--slurm-init-seconds-before-status-checks", "1"]
+PROFILE = ["--profile", "slurm", "--config", "study=small", "--koct-slurm-init-seconds-before-status-checks", "1"]
 
 
 def slurm(*command):
