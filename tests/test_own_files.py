@@ -116,10 +116,10 @@ IN_A_FILE = {  # what is wrong: (what stands in the place of what, the line that
     "no y_shape": ("def y_shape", "def y_form", "class Own", "class Own lacks y_shape; "),
     "no pairs": ("def pairs", "def couples", "class Own", "class Own lacks pairs; "),
     "dict": ("noise: float", "noise: dict", "class Own", "an option cannot be <class 'dict'>: use int, float, str"),
-    "complex": ("noise: float", "noise: complex | None", "class Own", "an option cannot be <class 'complex'>: use"),
+    "complex": ("noise: float", "noise: complex | None", "class Own", "an option cannot be complex | None: use"),
     "two types": ("noise: float", "noise: int | str", "class Own", "an option cannot be int | str"),
     "no option": (DESCRIBED, "0.0", "class Own", "the option noise has no description: write noise = option"),
-    "no type": ("noise: float =", "noise =", "class Own", "the option noise has no type"),
+    "no type": ("noise: float =", "noise =", "class Own", "'noise' is a field but has no type annotation"),
     "no description": (DESCRIBED, "option()", "option()", "missing 1 required positional argument: 'description'"),
 }
 

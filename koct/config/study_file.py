@@ -26,7 +26,7 @@ PREDICTED = ("spectral", "subsets", "fixed point")
 
 StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
 SweepName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-SweepNames = Annotated[tuple[str, ...], AfterValidator(unique), at_least(1)]
+SweepNames = Annotated[tuple[str, ...], at_least(1), AfterValidator(unique)]
 
 
 class Settings(Configured):

@@ -83,7 +83,7 @@ def _kind(hint: Any, option: Option) -> Any:
     else:
         kind = scalar  # a Literal; or bool, for which `--config KEY=false` gives text
     if is_list:
-        kind = Annotated[tuple[kind, ...], AfterValidator(unique), at_least(option.items)]
+        kind = Annotated[tuple[kind, ...], at_least(option.items), AfterValidator(unique)]
     return kind | None if option.default is None else kind
 
 
@@ -116,7 +116,7 @@ def _sentence(mistake: Any, cls: Class, path: Path) -> str:
 
 def _must(mistake: Any) -> str:
     """Return what a value must be, in pydantic's words."""
-    text = re.sub(r"^(Input|String|Tuple|Dictionary|List) should", "must", mistake["msg"])
+    text = re.sub(r"^(Input|Value|String|Tuple|Dictionary|List) should", "must", mistake["msg"])
     text = re.sub(r" after validation, not \d+$", "", text).replace("valid tuple", "list, like [1, 2]")
     if mistake["type"] == "float_type" and isinstance(mistake["input"], str):
         text += " (YAML reads 1e-6 as text: write 1.0e-6)"
