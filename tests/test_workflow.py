@@ -232,7 +232,7 @@ def test_graphs_are_one_command_each(study):
     for option in ("--rulegraph", "--dag"):
         graph = study.snakemake(option, "--forceall").stdout
         assert graph.strip().startswith("digraph")
-        assert "figure" in graph
+        assert "fig_sweeps" in graph
 
 
 def test_a_failing_cell_says_why_and_leaves_the_others(checkout):
