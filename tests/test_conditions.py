@@ -161,12 +161,12 @@ SENTENCES = {
     "V": ({"angles": [0, 1.5]}, "angles has 2 values for V = 20 views; set V to 2"),
     "twice": ({"angles": [0, 1, 1], "V": 3}, "has a value twice; remove one"),
     "too far": ({"angles": [0, 1, 365], "V": 3}, "angles reach from 0 to 365; keep them within less than 360 degrees"),
-    "none": ({"angles": []}, "must have at least 1 value"),
+    "none": ({"angles": []}, "must have at least 1 item"),
     "all": ({"truncation": 0.99}, "truncation = 0.99 leaves none of the 32 bins; take less"),
     "too much": ({"truncation": 1.5}, "truncation = 1.5 must be at most 1"),
     "bin_rays": ({"bin_rays": 4}, "bin_rays = 4 changes nothing without rays = 'analytic'; set that, or leave it out"),
     "no rays": ({"rays": "analytic", "bin_rays": 0}, "bin_rays = 0 must be at least 1"),
-    "other rays": ({"rays": "sampled"}, "rays = 'sampled' must be one of"),
+    "other rays": ({"rays": "sampled"}, "rays = 'sampled' must be"),
     "too little": ({"truncation": 0.01}, "truncation = 0.01 is less than half a bin at each end of 32"),
 }
 
