@@ -15,7 +15,7 @@ from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-IN_CODE = False  # whether a schema can find it too
+IN_CODE = False  # no schema finds it
 BAD = {  # changes of the sweep H8: (entry, the key, its value or the fix, whether a schema finds it)
     "unknown key": ({"lamdas": [1.0]}, "lamdas", "'lambdas'?", True),
     "unknown option": ({"ko": {"rate": 1.0}}, "ko.rate", "known keys are solver", True),
@@ -25,11 +25,11 @@ BAD = {  # changes of the sweep H8: (entry, the key, its value or the fix, wheth
     "empty seeds": ({"seeds": []}, "seeds = []", "at least 1", True),
     "lambda zero": ({"lambdas": [0.0, 1.0]}, "lambdas[0] = 0.0", "greater than 0", True),
     "text for a number": ({"lambdas": ["1e-6"]}, "lambdas[0] = '1e-6'", "write 1.0e-6", True),
-    "text for a count": ({"V": "ten"}, "V = 'ten'", "integer", True),
-    "a fraction": ({"N": [4, 8.5]}, "N[1] = 8.5", "integer", True),
-    "a truth value": ({"H": True}, "H = True", "integer", True),
+    "text for a count": ({"V": "ten"}, "V = 'ten'", "whole number", True),
+    "a fraction": ({"N": [4, 8.5]}, "N[1] = 8.5", "whole number", True),
+    "a truth value": ({"H": True}, "H = True", "whole number", True),
     "a number for a list": ({"seeds": 5}, "seeds = 5", "list", True),
-    "a number for options": ({"ko": 5}, "ko = 5", "dictionary", True),
+    "a number for options": ({"ko": 5}, "ko = 5", "mapping", True),
     "unknown choice": ({"ko": {"solver": "newton"}}, "ko.solver = 'newton'", "'adam'", True),
     "missing option": ({"archs": ["fc-fsdp"], "fsdp": {"ranks": 2}}, "fsdp.iterations", "missing; add it", True),
     "missing options": ({"archs": ["fc-fsdp"]}, "fsdp.ranks", "missing; add it", IN_CODE),
@@ -40,7 +40,7 @@ BAD = {  # changes of the sweep H8: (entry, the key, its value or the fix, wheth
     "the same lambda twice": ({"lambdas": [1, 1.0]}, "lambdas = [1, 1.0]", "remove one", True),
     "infinity": ({"lambdas": [float("inf")]}, "lambdas[0] = inf", "finite", IN_CODE),
     "not a number": ({"tikhonov": float("nan")}, "tikhonov = nan", "finite", IN_CODE),
-    "a float count": ({"V": 10.0}, "V = 10.0", "integer", IN_CODE),
+    "a float count": ({"V": 10.0}, "V = 10.0", "whole number", IN_CODE),
     "a huge seed": ({"seeds": [3_000_000_000]}, "seeds[0] = 3000000000", "2147483647", True),
     "B unlike H": ({"B": 9}, "B = 9", "must equal H = 8", IN_CODE),
     "too many digits": ({"V": 10**400}, "V = 1000", "9223372036854775807", True),
@@ -57,7 +57,7 @@ BAD_TOP = {
     "no days": ({"longest_days": 0}, "longest_days = 0", "greater than 0"),
     "no limit of days": ({"longest_days": None}, "longest_days = None", "number"),
     "text for memory": ({"memory_gb": "much"}, "memory_gb = 'much'", "number"),
-    "no sweeps": ({"sweeps": None}, "sweeps = None", "dictionary"),
+    "no sweeps": ({"sweeps": None}, "sweeps = None", "mapping"),
     "empty sweeps": ({"sweeps": {}}, "sweeps = {}", "at least 1"),
     "empty study": ({"studies": {"mine": []}}, "studies.mine = []", "at least 1"),
     "a sweep twice": ({"studies": {"mine": ["H8", "H8"]}}, "studies.mine", "remove one"),
@@ -65,7 +65,7 @@ BAD_TOP = {
     "dots for a name": ({"sweeps": {**CONFIG["sweeps"], "..": H8}}, "sweeps: the name '..'", "rename it"),
     "a long name": ({"sweeps": {**CONFIG["sweeps"], "n" * 65: H8}}, "sweeps: the name 'nnn", "64"),
     "a long study": ({"studies": {**CONFIG["studies"], "n" * 65: ["H8"]}}, "studies: the name 'nnn", "64"),
-    "no mapping": ({"sweeps": {**CONFIG["sweeps"], "mine": 3}}, "sweeps.mine = 3", "dictionary"),
+    "no mapping": ({"sweeps": {**CONFIG["sweeps"], "mine": 3}}, "sweeps.mine = 3", "mapping"),
 }
 BEYOND_A_SCHEMA = {  # a mapping has no keys but text there, and names elsewhere are not looked up
     "unknown study": ({"study": "papr"}, "study = 'papr'", "known studies are surrogate"),

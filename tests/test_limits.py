@@ -85,10 +85,6 @@ LARGE = {
         {"name": "H256", "archs": ["fc-fsdp"], "fsdp": {"ranks": 4, "iterations": 100}},
         r"sweeps\.mine: the fit of fc-fsdp with N = 2048 on 4 ranks needs 1[5-9] GB of memory, .*; lower N, H, V or B",
     ),
-    "a number that is none": (
-        {"N": [2, 10**400], "pool": {"train": 10**400, "val": 1, "test": 1}},
-        r"sweeps\.mine: the pool would cost more than a number can say; lower pool\.train, ",
-    ),
 }
 
 

@@ -96,13 +96,14 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
         if name in chosen or not any(
             isinstance(source, str) and registry.is_file(source) for source in _sources(entry)
         ):
-            sweeps[name] = _build(name, entry, wrong)
+            sweep = sweeps[name] = _build(name, entry, wrong)
+            wrong += [f"sweeps.{name}.{text}" for text in (_check_together(sweep) if sweep else ())]
     _refuse(wrong)
-    return [sweep for name in chosen if (sweep := sweeps[name])]
+    return [made for name in chosen if (made := sweeps[name])]
 
 
 def build(name: str, entry: Mapping[str, Any]) -> Sweep:
-    """Return the sweep of an entry of `sweeps`; a KoctError lists everything that is wrong with it."""
+    """Return the sweep of an entry of `sweeps`; a KoctError lists its keys of a wrong type or beyond their limits."""
     wrong: list[str] = []
     sweep = _build(name, entry, wrong)
     _refuse(wrong)
@@ -152,15 +153,13 @@ def _build(name: str, entry: Mapping[str, Any], wrong: list[str]) -> Sweep | Non
     made_problem = check(problem, given, path, wrong) if problem else None
     if len(wrong) > before or grid is None or made_problem is None:
         return None
-    sweep = Sweep(
+    return Sweep(
         name=name,
         problem=made_problem,
         archs=tuple(filter(None, map(made.get, loaded))),
         required=tuple(filter(None, map(made.get, required))),
         **{key: getattr(grid, key) for key in options(Grid)},
     )
-    wrong += [f"{dotted(path)}.{text}" for text in _check_together(sweep)]
-    return sweep
 
 
 def _loaded(load: Any, source: Any, path: Sequence[str | int], wrong: list[str]) -> Any:

@@ -98,7 +98,10 @@ def check(cls: type[C], values: Any, path: Path, wrong: list[str]) -> C | None:
         instance: C = adapter(kind).validate_python(values)
         return instance
     except ValidationError as error:
-        wrong += [_sentence(mistake, cls, path) for mistake in error.errors(include_url=False)]
+        for mistake in error.errors(include_url=False):
+            short = mistake["type"] == "too_short" and len(mistake["input"]) >= mistake["ctx"]["min_length"]
+            if not short:  # only because pydantic does not count wrong items
+                wrong.append(_sentence(mistake, cls, path))
         return None
 
 
@@ -114,10 +117,22 @@ def _sentence(mistake: Any, cls: Class, path: Path) -> str:
     return f"{key} = {shown(mistake['input'])} {_must(mistake)}"
 
 
+WORDS = {  # of pydantic, and of people
+    r"^\w+ should": "must",
+    " after validation, not \\d+$": "",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "valid integer": "whole number",
+    "valid tuple": "list, like [1, 2]",
+    "valid dictionary": "mapping of keys to values",
+}
+
+
 def _must(mistake: Any) -> str:
-    """Return what a value must be, in pydantic's words."""
-    text = re.sub(r"^(Input|Value|String|Tuple|Dictionary|List) should", "must", mistake["msg"])
-    text = re.sub(r" after validation, not \d+$", "", text).replace("valid tuple", "list, like [1, 2]")
+    """Return what a value must be."""
+    text: str = mistake["msg"]
+    for word, plain in WORDS.items():
+        text = re.sub(word, plain, text)
     if mistake["type"] == "float_type" and isinstance(mistake["input"], str):
         text += " (YAML reads 1e-6 as text: write 1.0e-6)"
     return text
