@@ -1,5 +1,6 @@
 """The executor of koct: forked jobs leave what the process of a job would, and end as it would."""
 
+import contextlib
 import json
 import os
 import signal
@@ -247,8 +248,10 @@ def test_a_run_that_is_killed_leaves_no_processes(run):
         process = subprocess.Popen([SNAKEMAKE], cwd=run.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
         def servers():
-            started = psutil.Process(process.pid).children(recursive=True)  # noqa: B023
-            return [child for child in started if "koct.plugins.forked_jobs" in " ".join(child.cmdline())]
+            with contextlib.suppress(psutil.Error):  # a process that has just ended
+                started = psutil.Process(process.pid).children(recursive=True)  # noqa: B023
+                return [child for child in started if "koct.plugins.forked_jobs" in " ".join(child.cmdline())]
+            return []
 
         started = waited_for(servers)
         process.send_signal(number)
