@@ -102,7 +102,8 @@ def budget(
 def planner(pilot, metric, higher, group, test_size, sweep, out):
     from koct.report.planner import page
 
-    page.write(_pilot(pilot), out, metric, higher, group, test_size, sweep)
+    file = _pilot(pilot)
+    page.write(file, out, metric, higher, group, test_size, sweep)
     _note(*dict.fromkeys(file.notes))
 
 
