@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import stat
 import sys
 
 from koct import __version__
@@ -91,6 +92,10 @@ def _check_files(read, written):
             usable = False
         if not usable:
             raise KoctError(f"{name} {path!r} is not the name of a file; give one in UTF-8")
+    for path, name in read.items():
+        real = os.path.realpath(path)
+        if _is_pipe(real) and not real.startswith(("/dev/", "/proc/")):  # where shells put the output of commands
+            raise KoctError(f"{name} {path} is a pipe, whose other end may never come; give a file")
     inputs = {os.path.realpath(path): name for path, name in read.items()}
     for path, name in written.items():
         real = os.path.realpath(path)
@@ -105,6 +110,13 @@ def _check_files(read, written):
             raise KoctError(f"{name} {path}: {folder} is not a folder; choose another place")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise KoctError(f"{name} {path}: nothing can be written to {folder}; choose another place")
+
+
+def _is_pipe(path):
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _check_spec(verb, arguments):

@@ -29,8 +29,9 @@ if site.read():
     cluster.keep_finished(workflow, logger)
 
 terminal.calm(workflow)
-stale.watch(workflow, logger)
 try:
+    queue.check_folders()
+    stale.watch(workflow, logger)
     jobs = Jobs(config)
     if workflow.is_main_process:
         limits.check(jobs.study, config, local=workflow.resource_settings.nodes is None)

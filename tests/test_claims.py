@@ -9,7 +9,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, committed_stamp
 from scipy import stats
 
 from koct import cli
@@ -325,7 +325,7 @@ def test_the_page_counts_first_and_lists_all(committed):
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 7 for line in rows)
     for meaning in claims.limits():
         assert meaning in page
-    assert stamps.check(REFERENCE / "claims.md").inputs == stamps.check(REFERENCE / "claims.parquet").inputs
+    assert committed_stamp(REFERENCE / "claims.md").inputs == committed_stamp(REFERENCE / "claims.parquet").inputs
 
 
 def test_the_table_compiles(tmp_path):

@@ -86,6 +86,35 @@ def test_a_missing_module_of_its_own_is_a_bug(koct, failing):
     assert koct("product", "table_fullscale", "--out", "x.tex")[0] == 3
 
 
+PIPES = {
+    "budget": ["pipe", "--target", 0.1],
+    "next": ["pipe", "--target", 0.1],
+    "planner": ["pipe", "--out", "page.html"],
+    "compare": ["pipe", "pipe"],
+    "curve": ["pipe"],
+    "bound": ["pipe", "--samples", 4],
+    "product": ["table_calibration", "pipe", "pipe", "--out", "table.tex"],
+}
+
+
+@pytest.mark.parametrize(("verb", "arguments"), PIPES.items())
+def test_nobody_waits_for_a_pipe(koct, verb, arguments):
+    os.mkfifo("pipe")
+    refused(koct(verb, *arguments), "pipe is a pipe, whose other end may never come; give a file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["curve", "pairs.npz", "--at", "9" * 400], "is not a whole number, or has too many digits"),
+        (["compare", "a.parquet", "b.parquet", "--tolerance", "inf"], "'inf' is not zero or more and finite"),
+        (["compare", "a.parquet", "b.parquet", "--tolerance", "nan"], "'nan' is not zero or more and finite"),
+    ],
+)
+def test_numbers_beyond_all_bounds_are_refused(koct, arguments, sentence):
+    refused(koct(*arguments), sentence)
+
+
 def test_an_interruption_is_no_error(koct, failing):
     failing(KeyboardInterrupt())
     assert koct("product", "table_fullscale", "--out", "x.tex") == (130, "", "koct: interrupted\n")

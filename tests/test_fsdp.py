@@ -15,7 +15,7 @@ from conftest import ROOT
 
 from koct import cli, metrics
 from koct.base import stamps
-from koct.base.files import read_json, write_array
+from koct.base.files import read_json, record_writer
 from koct.config.study_file import read
 from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
@@ -282,10 +282,13 @@ def test_the_fit_of_another_cell_is_one_error(small, ranks):
 
 def test_data_that_are_not_finite_are_one_error(small):
     """On the rank that does not print, too."""
-    pool = np.load(small.folder / "pool.npy")
+    pool, stamp = np.load(small.folder / "pool.npy"), stamps.read(small.folder / "pool.npy")
     pool["x"][60] = np.nan
-    pool["checksum"] = pools._checksums(pool)
-    write_array(small.folder / "broken.npy", pool, stamps.read(small.folder / "pool.npy"))
+    kinds = {name: (kind.base, kind.shape) for name, (kind, _) in pool.dtype.fields.items()}
+    with record_writer(small.folder / "broken.npy", stamp, len(pool), **kinds) as (file, _):
+        start = file.tell()
+        file.write(pool.tobytes())
+        pools.write_index(file, start, pools.digests(pool), stamp.about)
     status, output = small.run(2, 10, "unwritten", pool="broken.npy")
     assert status != 0
     assert output.count("koct: error: broken.npy has training samples that are not finite; `rm broken.npy") == 1

@@ -87,7 +87,6 @@ print({{"numpy", "scipy", "torch", "numba", "pyarrow", "yaml", "matplotlib"}} & 
 ROOMS = [
     ("commands",),
     ("workflow",),
-    ("workers",),
     ("report", "config"),
     ("study",),
     ("networks", "problems"),

@@ -171,6 +171,34 @@ def shut(path, real=open):
     return refuse
 
 
+def test_arrays_that_lie_in_other_files_are_watched_and_refused_where_one_is_missing(folder):
+    """HDF5 reads zeros for a virtual dataset whose source is missing."""
+    content = arrays()
+    os.mkdir("far")
+    for name in ("x", "y"):
+        with h5py.File(f"far/{name}.h5", "w") as file:
+            file["deep/a"] = content[name]
+    layout = h5py.VirtualLayout(content["x"].shape, content["x"].dtype)
+    layout[:] = h5py.VirtualSource("far/x.h5", "deep/a", content["x"].shape)
+    with h5py.File("between.h5", "w") as file:
+        file["y"] = h5py.ExternalLink("far/y.h5", "deep")
+    with h5py.File("d.h5", "w") as file:
+        file.create_virtual_dataset("virtual", layout)
+        file["soft"] = h5py.SoftLink("/virtual")
+        file["link"] = h5py.ExternalLink("between.h5", "y")
+        file.create_dataset("raw", content["x"].shape, "f8", external=[("raw.bin", 0, h5py.h5f.UNLIMITED)])[:] = 1
+    problem = PAIRS(data="d.h5", x="soft", y="link/a")
+    assert problem.files() == ["d.h5", "far/x.h5", "between.h5", "far/y.h5"]
+    assert not list(problem.check((1,), SIZES))
+    assert PAIRS(data="d.h5", x="raw", y="link/a").files() == ["d.h5", "raw.bin", "between.h5", "far/y.h5"]
+    with h5py.File("far/x.h5", "a") as file:
+        file.move("deep/a", "deep/b")
+    assert "far/x.h5 has no array 'deep/a', which a link or a virtual" in said(data="d.h5", x="virtual", y="link/a")
+    os.remove("far/x.h5")
+    told = "x = 'virtual' in d.h5 lies in far/x.h5, which does not exist; put it there, or correct the link"
+    assert told in said(data="d.h5", x="virtual", y="link/a")
+
+
 def test_odd_arrays_of_a_file_are_one_sentence(folder):
     content = arrays()
     n = len(content["x"])

@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT, TINY
 
 from koct.errors import KoctError
-from koct.workflow import planned, queue, stages, targets
+from koct.workflow import planned, queue, sources, stages, targets
 
 
 def spec():
@@ -82,6 +82,28 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
         planned.Guard("pool", {**asked, "code": "another"})()
 
 
+@pytest.mark.parametrize("name", ["page.html", "page.css", "main.js"])
+def test_a_page_whose_parts_change_while_it_is_made_is_refused(monkeypatch, tmp_path, name):
+    copy = tmp_path / "koct"
+    shutil.copytree(ROOT / "koct", copy)
+    monkeypatch.setattr(planned, "PACKAGE", str(copy))
+    monkeypatch.setattr(sources, "PACKAGE", copy)
+    monkeypatch.setattr(stages, "code_of", lambda stage, spec: {})
+    for function in (sources._path, sources._read, sources._imports):
+        function.cache_clear()
+    for key, value in planned.environment([]).items():
+        monkeypatch.setenv(key, value)
+    guard = planned.Guard("planner", {"code": ""})
+    guard()
+    with open(copy / "report/planner" / name, "a") as file:
+        file.write(" ")
+    with pytest.raises(KoctError, match=rf"{name} was changed while this job ran; run snakemake again"):
+        guard()
+    monkeypatch.undo()
+    for function in (sources._path, sources._read, sources._imports):
+        function.cache_clear()
+
+
 def test_stages_without_a_plan_run(monkeypatch):
     monkeypatch.delenv(planned.STATE, raising=False)
     planned.Guard("pool", {**spec(), "code": "another"})()
@@ -110,19 +132,30 @@ def test_temporary_files_of_dead_processes_are_removed(tmp_path):
     folder = tmp_path / "results" / "fits"
     folder.mkdir(parents=True)
     names = {
-        "dead": f".{host}.{dead.pid}.N4_seed1.npy",
-        "mine": f".{host}.{os.getpid()}.N4_seed1.npy",
-        "elsewhere": f".other.node.{dead.pid}.N4_seed1.npy",
-        "long ago": f".other.node.{dead.pid}.N8_seed1.npy",
+        "dead": f".koct-temporary.{host}.{dead.pid}.N4_seed1.npy",
+        "mine": f".koct-temporary.{host}.{os.getpid()}.N4_seed1.npy",
+        "elsewhere": f".koct-temporary.other.node.{dead.pid}.N4_seed1.npy",
+        "long ago": f".koct-temporary.other.node.{dead.pid}.N8_seed1.npy",
         "another's": ".gitkeep",
+        "a backup": ".backup.20240101.tar.gz",
+        "of this host": f".{host}.{dead.pid}.N4_seed1.npy",
         "a result": "N4_seed1.npy",
     }
     for name in names.values():
         (folder / name).touch()
-    os.utime(folder / names["long ago"], (time.time() - 2 * queue.DAY,) * 2)
+        os.utime(folder / name, (time.time() - 2 * queue.DAY,) * 2)
+    os.utime(folder / names["elsewhere"])
     removed = queue.remove_temporaries(tmp_path / "results")
     assert {os.path.basename(path) for path in removed} == {names["dead"], names["long ago"]}
-    assert len(os.listdir(folder)) == 4
+    assert len(os.listdir(folder)) == 6
+
+
+@pytest.mark.parametrize("name", [".snakemake", "results"])
+def test_a_file_in_place_of_a_folder_is_one_sentence(folder, name):
+    queue.check_folders()
+    (folder / name).touch()
+    with pytest.raises(KoctError, match=f"{name} is not a folder, and a run writes to a folder of this name"):
+        queue.check_folders()
 
 
 # What is asked for

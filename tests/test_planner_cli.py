@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,10 +14,12 @@ import yaml
 from conftest import ROOT
 
 from koct import cli
+from koct.base.stamps import Stamp
 from koct.forecast.budget import Answer
 from koct.forecast.next_runs import Cost
 from koct.report.text import budget_plot
 from koct.report.text import next_text as report
+from koct.study import results
 
 PILOT = ROOT / "docs" / "pilot.csv"
 
@@ -299,3 +302,18 @@ def test_the_command_chooses_a_study_that_has_the_sweep(koct, tmp_path, config, 
     if config is not None:
         (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     assert command in koct("next", *cells(), "--target", 0.003)[1]
+
+
+@pytest.mark.parametrize("damage", [lambda stamp: stamp.replace(b'checksum": "', b'checksum" : '), lambda stamp: b"?"])
+@pytest.mark.parametrize("verb", ["budget", "next", "planner"])
+def test_a_table_whose_stamp_does_not_fit_is_refused(koct, verb, damage):
+    rows = [{"sweep": "H8", "arch": "ko", "N": N, "seed": 1, "mse": 1 / N} for N in (4, 8, 16, 32)]
+    results.write(rows, list(rows[0]), "cells.parquet", {}, Stamp({}))
+    arguments = ["--metric", "mse", *(["--out", "page.html"] if verb == "planner" else ["--target", 0.05])]
+    assert koct(verb, "cells.parquet", *arguments)[0] == 0
+    data = Path("cells.parquet").read_bytes()
+    start = data.rfind(b'"koct-stamp"')
+    stamp = data[start : start + 100]
+    changed = damage(stamp)
+    Path("cells.parquet").write_bytes(data.replace(stamp, changed + stamp[len(changed) :]))
+    refused(koct(verb, "cells.parquet", *arguments), "cells.parquet is damaged: its stamp cannot be read")

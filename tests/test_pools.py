@@ -6,6 +6,7 @@ import textwrap
 import numpy as np
 import pytest
 
+from koct.base import stamps
 from koct.base.files import atomic_write
 from koct.contracts import Sizes, registry
 from koct.errors import KoctError
@@ -13,6 +14,7 @@ from koct.operators.parallel import projector
 from koct.problems import pools
 from koct.problems.phantoms import Ellipse, rasterise
 from koct.problems.surrogate import Surrogate
+from koct.study import cells
 
 PROBLEM = Surrogate(H=8, V=10, B=8, tikhonov=0.1)
 SIZES = Sizes(train=12, val=3, test=5)
@@ -87,6 +89,47 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
         interrupted()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def swapped(path, first, second, other=None):
+    """Swap two records of a pool as somebody does who leaves the rest alone; or take one from another pool."""
+    records = np.load(path, mmap_mode="r+")
+    source = np.load(other or path)
+    records[first] = source[second]
+    if other is None:
+        records[second] = source[first]
+    records.flush()
+
+
+def test_pools_of_other_pairs_have_other_contents(tmp_path):
+    """The checksum of a pool once cancelled out its records: all pools of one shape had the same."""
+    for seed in (1, 2, 101):
+        pools.make(PROBLEM, seed, SIZES, tmp_path / f"{seed}.npy")
+    assert len({stamps.read(tmp_path / f"{seed}.npy").content for seed in (1, 2, 101)}) == 3
+
+
+def test_records_from_another_place_or_another_pool_are_refused(tmp_path):
+    for seed in (1, 2):
+        pools.make(PROBLEM, seed, SIZES, tmp_path / f"{seed}.npy")
+    pools.make(PROBLEM, 1, SIZES, tmp_path / "again.npy")
+    swapped(tmp_path / "1.npy", 3, 16)
+    swapped(tmp_path / "again.npy", 3, 3, tmp_path / "2.npy")
+    for path, part, wrong in (("1.npy", "train", 3), ("1.npy", "test", 1), ("again.npy", "train", 3)):
+        with pytest.raises(KoctError, match=f"{path} is damaged: the checksum of its {part} pair {wrong} is wrong"):
+            read(tmp_path / path, part)
+    read(tmp_path / "1.npy", "train", 3)  # what is in front of it is right
+
+
+def test_a_gram_matrix_of_another_pool_is_refused(tmp_path):
+    for seed in (1, 2):
+        pools.make(PROBLEM, seed, SIZES, tmp_path / f"{seed}.npy")
+        cells.write_gram(PROBLEM, tmp_path / f"{seed}.npy", tmp_path / f"gram{seed}.npy")
+    pool = pools.Pool(tmp_path / "1.npy", PROBLEM)
+    np.testing.assert_allclose(
+        cells.read_matrix(tmp_path / "gram1.npy", PROBLEM, layers=False, pool=pool), pool.x("train") @ pool.x("train").T
+    )
+    with pytest.raises(KoctError, match=r"gram2\.npy was not made from .*1\.npy; give the one that was"):
+        cells.read_matrix(tmp_path / "gram2.npy", PROBLEM, layers=False, pool=pool)
 
 
 # Pairs of a user's own, which are checked

@@ -85,6 +85,16 @@ def test_a_file_that_is_no_result_is_made_again(found, content, reason):
     assert reason in found.lines[0]
 
 
+def test_a_changed_bit_of_a_large_page_is_noticed(found):
+    """No job reads a page, so nobody else would notice."""
+    write_text("results/planner.html", "<p>" + "x" * 2**20, Stamp(SPEC, made_from("results/pool.tex")))
+    assert found(output=["results/planner.html"]) == []
+    with open("results/planner.html", "r+b") as file:
+        file.seek(2**19)
+        file.write(b"y")
+    assert found(output=["results/planner.html"]) == ["results/planner.html"]
+
+
 def test_what_is_no_file_is_left_to_its_owner(found):
     os.remove("results/row.json")
     os.mkdir("results/row.json")
@@ -94,6 +104,13 @@ def test_what_is_no_file_is_left_to_its_owner(found):
     os.symlink("/nowhere", "results/row.json")
     with pytest.raises(KoctError, match="is a link that leads nowhere"):
         found()
+    for path in ("results/row.json", "results/pool.tex"):
+        os.remove(path)
+        os.mkfifo(path)
+    with pytest.raises(KoctError, match="is a pipe or a device"):  # and nobody waits for its other end
+        found()
+    os.remove("results/row.json")
+    assert found() == []
 
 
 def test_a_reason_is_told_once_and_few_of_them(tmp_path, monkeypatch):
@@ -104,6 +121,20 @@ def test_a_reason_is_told_once_and_few_of_them(tmp_path, monkeypatch):
         teller.tell(f"results/{i}", f"reason {i % 10}")
     assert len(logger.lines) == stale.SHOWN
     assert sum(teller.reasons.values()) == 30
+
+
+def test_another_snakemake_is_refused(monkeypatch):
+    """It would use outdated results without a word."""
+    import snakemake
+    from snakemake.persistence import PersistenceBase
+
+    with monkeypatch.context() as changed:
+        changed.delattr(PersistenceBase, "incomplete")
+        with pytest.raises(KoctError, match="would not notice outdated results; `make setup` installs"):
+            stale.watch(SimpleNamespace(is_main_process=True), Logger())
+    monkeypatch.setattr(snakemake, "__version__", "10.0.0")
+    with pytest.raises(KoctError, match=r"Snakemake 10\.0\.0 is built otherwise"):
+        stale.watch(SimpleNamespace(is_main_process=True), Logger())
 
 
 def test_snakemake_is_told(tmp_path, monkeypatch):

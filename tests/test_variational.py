@@ -164,16 +164,19 @@ def test_total_variation_recovers_ellipses_from_few_views():
     assert min(error["nnls"], error["fbp"]) > 10 * error["tv"]
 
 
-@pytest.mark.parametrize("photons", [None, 1e4, 300.0])
-def test_the_default_strengths_reach_beyond_the_best_one(photons, tmp_path):
-    """Of doses from none to many photons the best λ is not the first or the last."""
+@pytest.mark.parametrize(
+    ("arch", "photons"),
+    [("tv", None), ("tv", 1e5), ("tv", 1e4), ("tv", 1e3), ("tv", 300.0), ("nnls", 1e5), ("nnls", 1e4)],
+)
+def test_the_best_strength_is_not_at_an_end(arch, photons, tmp_path):
+    """Of the default ones; least squares has natural ends: one iteration, and without noise the more the better."""
     from koct.contracts.spec import Cell
     from koct.problems import pools
     from koct.study import cells
 
     problem = registry.problem("parallelbeam")(H=12, V=10, B=12, photons=photons)
     pools.make(problem, 1, Sizes(train=1, val=4, test=1), tmp_path / "pool.npy")
-    data = cells.Data(Cell("S", problem, registry.architecture("tv")(), 0, 1, ()), {"pool": str(tmp_path / "pool.npy")})
+    data = cells.Data(Cell("S", problem, registry.architecture(arch)(), 0, 1, ()), {"pool": str(tmp_path / "pool.npy")})
     about, _ = cells.fit(data)
     strengths = data.cell.arch.strengths(data, data.cell.arch.solver(data))
     assert strengths[0] < about["lam"] < strengths[-1]

@@ -93,7 +93,12 @@ def no_name():
 
 def job(*argv, python=("-m", "koct")):
     with no_name(), open("log", "w") as log:
-        return subprocess.Popen([sys.executable, *python, *argv], stdout=log, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            [sys.executable, *python, *argv],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a job in the background ignores
+        )
 
 
 def pool(out="pool.npy", **changed):
@@ -163,6 +168,16 @@ class LogLike(str):
         return mine[:2] == theirs[:2] and int(theirs[2].removesuffix(" MiB\n")) > 10
 
     __hash__ = str.__hash__
+
+
+def test_imports_of_a_users_file_reach_no_other_job(running):
+    """A package may change others on import: one that changed np.linalg changed the cells of another sweep."""
+    imports = "import sys\n\nopen('seen', 'a').write(f'{int(\"colorsys\" in sys.modules)}')\nimport colorsys\n"
+    Path("own.py").write_text(SLOW.replace("import os\n", f"import os\n{imports}", 1))
+    Path("go").touch()
+    for _ in range(3):
+        assert finish(pool(problem={"source": "own.py", "options": {}}))[0] == 0
+    assert Path("seen").read_text() == "000"
 
 
 def test_mistakes_are_told_as_ever(running):

@@ -47,8 +47,8 @@ def atomic_write(path: Path, stamp: Stamp | None = None) -> Iterator[str]:
 
 
 def temporary_name(name: str) -> str:
-    """It names the process, so that the files of a dead one can be told."""
-    return f".{os.uname().nodename}.{os.getpid()}.{name[-128:]}"
+    """It names koct and the process, so that the files of a dead one can be told from those of others."""
+    return f".koct-temporary.{os.uname().nodename}.{os.getpid()}.{name[-128:]}"
 
 
 def _is_special(path: str) -> bool:
@@ -77,7 +77,7 @@ def write_json(path: Path, content: Mapping[str, Any], stamp: Stamp) -> None:
 def read_json(path: Path) -> tuple[dict[str, Any], Stamp]:
     """(content, stamp) of what `write_json` wrote."""
     try:
-        with open(path, "rb") as file:
+        with stamps.open_file(path) as file:
             data = file.read()
     except FileNotFoundError:
         raise KoctError(f"{path} is missing; `snakemake {path}` makes it") from None
@@ -131,7 +131,7 @@ def record_writer(
     Yields the file and the dtype of a record. A record can have 2 GiB at most, a file of them any size.
     """
     dtype = np.dtype([(name, *kind) for name, kind in fields.items()])
-    with atomic_write(path, stamp) as temporary, open(temporary, "wb") as file:
+    with atomic_write(path, stamp) as temporary, open(temporary, "w+b") as file:
         np.lib.format.write_array_header_2_0(file, {"descr": dtype.descr, "fortran_order": False, "shape": (count,)})
         yield file, dtype
 

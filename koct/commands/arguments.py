@@ -4,6 +4,8 @@ import argparse
 import json
 import re
 
+LARGEST = 10**18  # of a whole number: one that fits into 64 bits, and into a float
+
 
 def json_object(text):
     try:
@@ -41,6 +43,13 @@ def positive(text):
     return value
 
 
+def tolerance(text):
+    value = number(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not zero or more and finite")
+    return value
+
+
 def name_of(text):
     if not text.strip():
         raise argparse.ArgumentTypeError("the name is empty; give one, or omit the option")
@@ -49,9 +58,12 @@ def name_of(text):
 
 def whole(text):
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number, or has too many digits") from None
+        value = LARGEST
+    if abs(value) >= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number, or has too many digits")
+    return value
 
 
 SPEC = (

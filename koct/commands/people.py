@@ -13,6 +13,7 @@ from koct.commands.arguments import (
     positive,
     sizes,
     targets,
+    tolerance,
     whole,
 )
 from koct.errors import KoctError
@@ -36,6 +37,17 @@ def bound(network, arch, C, n, kappa, samples, trivial):
     print(format_table(read if trivial is None else Network(read.layers, trivial), samples), end="")
 
 
+def _pilot(path):
+    """A pilot file; a table of koct's own that is damaged is refused."""
+    from koct.base import stamps
+    from koct.forecast.pilot import PilotFile
+
+    file = PilotFile(path)
+    if file.data.startswith(b"PAR1"):
+        stamps.check_table(path, file.data)
+    return file
+
+
 def budget(
     pilot,
     target,
@@ -55,7 +67,6 @@ def budget(
 ):
     from koct.forecast import scores
     from koct.forecast.laws import ALONE, LAWS
-    from koct.forecast.pilot import PilotFile
     from koct.report.text import budget_text as report
 
     if plot:
@@ -66,7 +77,7 @@ def budget(
         raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
     score = scores.named(metric, higher)
     targets = list(dict.fromkeys(target if score is None else map(score.target, target)))
-    file, curves = PilotFile(pilot), {}
+    file, curves = _pilot(pilot), {}
     pilots = file.pilots(metric, sweep, higher, group, test_size)
     if pairs:
         from koct.prediction.curve import Curve, read_pairs
@@ -89,10 +100,9 @@ def budget(
 
 
 def planner(pilot, metric, higher, group, test_size, sweep, out):
-    from koct.forecast.pilot import PilotFile
     from koct.report.planner import page
 
-    file = PilotFile(pilot)
+    file = _pilot(pilot)
     page.write(file, out, metric, higher, group, test_size, sweep)
     _note(*dict.fromkeys(file.notes))
 
@@ -101,14 +111,13 @@ def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, fact
     from koct.base import files
     from koct.forecast import scores
     from koct.forecast.next_runs import Cost
-    from koct.forecast.pilot import PilotFile
     from koct.report.text import next_text as report
 
     if overlay:
         report.check_overlay(overlay)
     score = scores.named(metric, higher)
     aim = target if score is None else score.target(target)
-    file = PilotFile(pilot)
+    file = _pilot(pilot)
     pilots = file.pilots(metric, sweep, higher, group, test_size)
     column, runs = file.costs(sweep) or (None, {})
     costs = {name: Cost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
@@ -274,7 +283,7 @@ VERBS = {
             file("fresh", "cells.parquet of the run"),
             file("reference", "cells.parquet to compare with"),
             optional(
-                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=number, default=0.005
+                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=tolerance, default=0.005
             ),
         ],
     ),

@@ -369,6 +369,8 @@ def _check_left_out(name: str, entry: Mapping[str, Any], left_out: Mapping[str, 
 def _check_file(name: str, problem: Problem, path: Any) -> Iterator[str]:
     if not isinstance(path, str) or not os.path.exists(path):
         yield f"sweeps.{name}: {problem.source} reads {path!r}, which does not exist; correct the path"
+    elif not os.path.isfile(path) and not os.path.isdir(path):
+        yield f"sweeps.{name}: {problem.source} reads {path!r}, which is a pipe or a device; give a file"
     elif "{" in path and "}" in path:
         yield f"sweeps.{name}: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from koct.contracts import Architecture, Problem
 from koct.errors import KoctError
@@ -15,10 +16,10 @@ def blamed(*sources: str) -> Iterator[None]:
     """Turn an exception out of a user's file into one sentence with the file and the line it came from."""
     try:
         yield
-    except KoctError:
+    except (KoctError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except Exception as error:
-        if os.environ.get("KOCT_TRACEBACK"):
+    except BaseException as error:
+        if os.environ.get("KOCT_TRACEBACK") or type(error).__module__.startswith("koct."):
             raise
         from koct.contracts.own_files import place
 
@@ -43,3 +44,21 @@ def line_of(component: Problem | Architecture, method: str) -> str:
     inherited = function.__module__ != cls.__module__
     line = inspect.getsourcelines(cls)[1] if inherited else function.__code__.co_firstlineno
     return f"{cls.source}, line {line}"
+
+
+def line_of_operator(operator: Any, method: str) -> str | None:
+    """`mine/blur.py, line 12`: where a user's own class of operators, also inside products and sums, has a method."""
+    for part in _parts(operator):
+        code = getattr(getattr(type(part), method), "__code__", None)
+        if code is not None and not type(part).__module__.startswith("koct."):
+            return f"{os.path.relpath(code.co_filename)}, line {code.co_firstlineno}"
+    return None
+
+
+def _parts(operator: Any) -> Iterator[Any]:
+    """An operator and those that it is made of."""
+    yield operator
+    for value in vars(operator).values():
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if hasattr(one, "_adjoint"):
+                yield from _parts(one)

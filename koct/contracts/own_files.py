@@ -12,12 +12,15 @@ import zlib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from koct.contracts.blame import blamed
 from koct.contracts.options import supported
 from koct.errors import KoctError
 
 PACKAGE = Path(__file__).parents[1]
+# What koct itself calls or sets in a problem or an architecture.
+RESERVED = {"build", "from_values", "options", "values", "source", "launch"}
 _HELPERS: dict[str, Path] = {}  # the folder of every module that a user's file imports from its own
 
 
@@ -89,6 +92,7 @@ def check_class(cls: type, source: str) -> None:
             f"{where}: class {cls.__name__} lacks {' and '.join(missing)}; "
             f"koct/contracts.py says what each of them does"
         )
+    _check_names(cls, source, where)
     try:
         for option in cls.options().values():  # type: ignore[attr-defined]
             supported(option.kind)
@@ -96,7 +100,26 @@ def check_class(cls: type, source: str) -> None:
         raise KoctError(f"{where}: class {cls.__name__}: {error or type(error).__name__}") from None
 
 
-def place(error: Exception, sources: list[str]) -> str | None:
+def _check_names(cls: type, source: str, where: str) -> None:
+    """Refuse what hides a part of the contract that koct itself calls or sets."""
+    contract: Any = next(base for base in cls.__mro__ if base.__module__ == "koct.contracts")
+    declared: set[str] = cls._declared.keys() - contract._declared.keys()  # type: ignore[attr-defined]
+    for name in sorted(declared):
+        known = getattr(contract, name, None)
+        if name in RESERVED or callable(known) or isinstance(known, property):
+            raise KoctError(f"{where}: the option {name} of class {cls.__name__} hides what koct calls so; rename it")
+    for base in (base for base in cls.__mro__ if base.__module__ == cls.__module__):
+        for name in sorted(vars(base).keys() & RESERVED):
+            code = getattr(vars(base)[name], "__code__", None)
+            at = f"{source}, line {code.co_firstlineno}" if code else where
+            raise KoctError(f"{at}: {name} of class {base.__name__} hides what koct calls so; rename it")
+    if not isinstance(getattr(cls, "section", ""), str):
+        raise KoctError(
+            f"{where}: section of class {cls.__name__} is the key of its options; give a text, or rename it"
+        )
+
+
+def place(error: BaseException, sources: list[str]) -> str | None:
     """The innermost line of a traceback that lies in the folder of one of the files."""
     folders = {str(Path(source).resolve().parent): os.path.dirname(source) for source in sources}
     if isinstance(error, SyntaxError) and error.filename and str(Path(error.filename).parent) in folders:

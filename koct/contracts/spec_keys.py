@@ -94,6 +94,7 @@ KINDS = {
     "study": TEXT,
     "parameters": Each(TEXT),
     "files": Each(TEXT),
+    "pool": TEXT,
     "at": [COUNT],
     "tests": COUNT,
     "metric": METRIC,

@@ -25,9 +25,9 @@ class FBP(BaselineArchitecture):
         return lambda x, strength: applied(data.inverses[strength], x, data.nonnegative_images)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        return [*chains.known(layers), *chains.relu(problem)]
+        return [*chain_layers.known(layers), *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         pairs = work.sizes.held_out * (work.x_size + work.y_size)

@@ -43,9 +43,9 @@ class FC(Architecture):
         return FCNetwork(vectors, scale, data)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        return chains.dense(problem)
+        return chain_layers.dense(problem)
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core of a Neoverse N1: N = 2,048 at H = 512 takes 48 s and 4.3 GB."""

@@ -54,9 +54,9 @@ class FcFsdp(TorchrunArchitecture):
         return Dense(state["M"], data.nonnegative)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        return chains.dense(problem)
+        return chain_layers.dense(problem)
 
     def cost(self, work: Workload) -> Cost:
         """Of one rank, at the speed of a GPU; what is slower continues from its checkpoint."""

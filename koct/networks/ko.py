@@ -112,10 +112,10 @@ class KO(Architecture):
         return KONetwork(data.device.put(np.array(state["w"])), Known(data.layers, data.nonnegative))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        _, others = chains.split(layers)
-        return [chains.learned_weights(layers, problem), *chains.known(others), *chains.relu(problem)]
+        _, others = chain_layers.split(layers)
+        return [chain_layers.learned_weights(layers, problem), *chain_layers.known(others), *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core of a Neoverse N1: 5,000 steps at H = 512 take 600 s."""

@@ -109,10 +109,10 @@ class KOFilter(Architecture):
         return KOFilterNetwork(w, spectrum, Filtered(data.layers, data.nonnegative))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
         behind = learned_filter.filter_and_rest(problem, layers, views=1)
-        return [chains.learned_weights(layers, problem), *behind, *chains.relu(problem)]
+        return [chain_layers.learned_weights(layers, problem), *behind, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         """About 20 rounds for each λ."""

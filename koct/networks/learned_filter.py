@@ -87,12 +87,12 @@ class LearnedFilterArchitecture(Architecture, ABC):
         return FilterNetwork(data.device.put(np.array(state["spectrum"])), Filtered(data.layers, data.nonnegative))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        weights, _ = chains.split(layers)
+        weights, _ = chain_layers.split(layers)
         views = problem.x_size // problem.x_shape[-1] if self.per_view else 1
         behind = filter_and_rest(problem, layers, views)
-        return [*chains.known([weights] if weights else []), *behind, *chains.relu(problem)]
+        return [*chain_layers.known([weights] if weights else []), *behind, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         learned = work.x_size if self.per_view else work.y_size**0.5  # about, with as many bins as rows
@@ -142,12 +142,12 @@ def check_size(problem: Problem, instead: str) -> Iterable[str]:
 
 def filter_and_rest(problem: Problem, layers: Sequence[Layer], views: int) -> list[ChainLayer]:
     """Learned filters in the place of the known one, with the norm of that, and the known layers behind them."""
-    from koct.networks import chains
+    from koct.networks import chain_layers
     from koct.networks.filtering import split_filter
 
     _, ramp, rest = split_filter(layers)
     period, norm = (problem.x_shape[-1], 1.0) if ramp is None else (ramp.period, ramp.norm())
-    return [ChainLayer("learned filter", norm, views * (period // 2 + 1)), *chains.known(rest)]
+    return [ChainLayer("learned filter", norm, views * (period // 2 + 1)), *chain_layers.known(rest)]
 
 
 def of_moments(work: Workload) -> Cost:

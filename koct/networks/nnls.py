@@ -18,7 +18,7 @@ class NNLS(BaselineArchitecture):
 
     iterations: tuple[int, ...] = option(
         "numbers of iterations to try; the validation pairs choose one",
-        default=(10, 20, 50, 100, 200, 400, 1000),
+        default=(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 400, 1000),
         items=1,
         minimum=1,
     )
@@ -35,4 +35,4 @@ class NNLS(BaselineArchitecture):
         return EarlyStopping(data.forward, data.nonnegative_images)
 
     def cost(self, work: Workload) -> Cost:
-        return cost_of_solver(work, max(self.iterations), 1)
+        return cost_of_solver(work, 1, max(self.iterations), 0.4 * max(self.iterations))

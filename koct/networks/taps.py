@@ -61,12 +61,12 @@ class LearnedTaps(Architecture):
         return TapsNetwork(data.device.put(np.array(state["taps"])), Taps(data.layers), data.nonnegative)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
         from koct.networks.pixelwise import Taps
 
         *before, last = layers
-        learned = ChainLayer(last.name, chains.norm(last), int(Taps(layers).seen.sum()))
-        return [*chains.known(before), learned, *chains.relu(problem)]
+        learned = ChainLayer(last.name, chain_layers.norm(last), int(Taps(layers).seen.sum()))
+        return [*chain_layers.known(before), learned, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core: N = 64 at H = 128 takes 10 to 16 s."""

@@ -16,6 +16,7 @@ import numpy as np
 from koct.errors import KoctError
 
 HDF5 = (".h5", ".hdf5", ".hdf")
+DEEPEST = 16  # links in a row; HDF5 follows as many
 
 
 class Stored(NamedTuple):
@@ -148,6 +149,9 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
         readable(f"data = {data!r}", data, "is not a complete HDF5 file; write it again"),
         h5py.File(data, "r") as file,
     ):
+        for other in linked(data, name):
+            if not os.path.isfile(other):  # HDF5 would read zeros
+                raise KoctError(f"{what} lies in {other}, which does not exist; put it there, or correct the link")
         dataset = file.get(name)
         if not isinstance(dataset, h5py.Dataset):
             raise _unknown(key, name, data, datasets(file))
@@ -164,6 +168,56 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
             return np.asarray(file[name][rows])
 
     return Stored(what, shape, dtype, read)
+
+
+def linked(data: str, name: str, depth: int = 0) -> list[str]:
+    """Return the other files that an array of an HDF5 file lies in, or is found through; also those that are missing.
+
+    These are behind external links, and sources of virtual datasets and of those with external storage.
+    """
+    import h5py
+
+    if depth > DEEPEST:
+        raise KoctError(f"{name!r} in {data} is a link in a circle, or one of over {DEEPEST}; correct it")
+    with h5py.File(data, "r") as file:
+        item: Any = file
+        parts = [part for part in name.split("/") if part]
+        for i, part in enumerate(parts):
+            link = item.get(part, getlink=True) if isinstance(item, h5py.Group) else None
+            if isinstance(link, h5py.SoftLink):
+                return linked(
+                    data, "/".join([item.name if link.path[:1] != "/" else "", link.path, *parts[i + 1 :]]), depth + 1
+                )
+            if isinstance(link, h5py.ExternalLink):
+                return _through(data, link.filename, "/".join([link.path, *parts[i + 1 :]]), depth)
+            if link is None and depth:  # HDF5 would read zeros for a source of a virtual dataset
+                raise KoctError(
+                    f"{data} has no array {name!r}, which a link or a virtual dataset names; correct it there"
+                )
+            if link is None:
+                return []
+            item = item[part]
+        if not isinstance(item, h5py.Dataset):
+            return []
+        sources = item.virtual_sources() if item.is_virtual else []
+        found = [_beside(data, place) for place, *_ in item.external or ()]
+    for source in sources:
+        found += _through(data, source.file_name, source.dset_name, depth)
+    return list(dict.fromkeys(found))
+
+
+def _through(data: str, filename: str, name: str, depth: int) -> list[str]:
+    """The file that a link leads to, and those behind it; "." is the file of the link."""
+    if filename == ".":
+        return linked(data, name, depth + 1)
+    other = _beside(data, filename)
+    return [other, *(linked(other, name, depth + 1) if os.path.isfile(other) else [])]
+
+
+def _beside(data: str, filename: str) -> str:
+    """Where HDF5 looks for a file: beside the one that names it, then in the working folder."""
+    beside = os.path.join(os.path.dirname(data), filename)
+    return filename if os.path.isfile(filename) and not os.path.isfile(beside) else beside
 
 
 def _unknown(key: str, name: str, data: str, names: list[str]) -> KoctError:

@@ -111,7 +111,16 @@ class Pairs(Problem):
 
             return find(str(self.data))
         named = [name for name in (self.x, self.y, self.group) if name and name.lower().endswith(".npy")]
-        return [*([self.data] if self.data else []), *named]
+        return [*([self.data, *self._linked()] if self.data else []), *named]
+
+    def _linked(self) -> Sequence[str]:
+        """The other files that arrays of an HDF5 file lie in."""
+        from koct.problems.arrayfiles import HDF5
+
+        if not str(self.data).lower().endswith(HDF5) or not os.path.isfile(str(self.data)):
+            return []
+        state = os.stat(str(self.data))
+        return _links(self, (state.st_size, state.st_mtime_ns, state.st_ctime_ns))
 
     def _found(self) -> Found:
         """What the files hold, looked up again if one of them has changed."""
@@ -264,6 +273,18 @@ class Pairs(Problem):
         if stage == "layers" and self._is_folder:
             return Cost(TAP * found.x_shape[0] * y)
         return Cost(333 * found.x_shape[0] ** 2 * y, 24 * x**2) if stage == "normal" else Cost()
+
+
+@lru_cache(maxsize=16)
+def _links(problem: Pairs, state: tuple[int, ...]) -> list[str]:
+    """What the arrays of an HDF5 file lie in besides; if it cannot be read, `check` says why."""
+    from koct.problems import arrayfiles
+
+    names = (name for name in (problem.x, problem.y, problem.group) if name and not arrayfiles.is_npy(name))
+    try:
+        return list(dict.fromkeys(other for name in names for other in arrayfiles.linked(str(problem.data), name)))
+    except Exception:
+        return []
 
 
 @lru_cache(maxsize=16)

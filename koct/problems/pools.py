@@ -1,24 +1,25 @@
 """Pools on disk: one NumPy file per seed, one record per pair, so that any prefix is read alone.
 
-A record is x and y, y as its problem stores it, and a checksum of both; the training pairs come first, then those for
-validation and for the test. Every record also says how many there are of each, so that nobody has to look through the
-file. It is written as it is drawn and mapped when it is read: neither takes it into memory. Of a problem with groups,
-the stamp says how many pairs each of them has.
+A record is x and y, y as its problem stores it; the training pairs come first, then those for validation and for the
+test. Behind the records there is an index, the digest of every record in their order: what is read is compared with it,
+so a record of another pool or from another place is not taken. The stamp says how many pairs there are of each part
+and, of a problem with groups, how many each of them has. A pool is written as it is drawn and mapped when it is read:
+neither takes it into memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import mmap
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from koct.base import stamps
 from koct.base.files import map_array, record_writer
-from koct.base.stamps import Stamp, again, crc
+from koct.base.stamps import DIGEST, Stamp, again, digest
 from koct.contracts import Part, Problem, Sizes
 from koct.contracts.blame import line_of
 from koct.contracts.spec import encode_problem, same_values
@@ -36,21 +37,38 @@ def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str
     wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": sizes.values()}
     groups = _groups(problem, seed, sizes)
     held = sizes if groups is None else Sizes(**{part: sum(groups[part]) for part in PARTS})
-    counts = np.array([getattr(held, part) for part in PARTS], np.int32)
     seen = _Seen(problem, held)
     chunks = _checked(problem, seed, sizes, held)
     first = next(chunks)
     kinds = {name: (value.dtype, value.shape[1:]) for name, value in zip("xy", first, strict=True)}
-    kinds |= {"counts": (counts.dtype, counts.shape), "checksum": (np.uint32, ())}
-    stamp = Stamp(spec or wanted, about={} if groups is None else {"groups": groups})
-    with record_writer(path, stamp, int(counts.sum()), **kinds) as (file, dtype):
+    about: dict[str, Any] = {"counts": held.values()}
+    if groups is not None:
+        about["groups"] = groups
+    with record_writer(path, Stamp(spec or wanted, about=about), held.total, **kinds) as (file, dtype):
+        header, index = file.tell(), []
         for x, y in itertools.chain([first], chunks):
             records = np.empty(len(x), dtype)
-            records["x"], records["y"], records["counts"] = x, y, counts
-            records["checksum"] = _checksums(records)
+            records["x"], records["y"] = x, y
+            index += digests(records)
             seen.add(x, y)
             file.write(records.tobytes())
         seen.check()
+        write_index(file, header, index, about)
+
+
+def digests(records: np.ndarray) -> list[bytes]:
+    """Return the digest of every record."""
+    view, size = np.ascontiguousarray(records).view(np.uint8).data, records.itemsize
+    return [
+        hashlib.blake2b(view[first : first + size], digest_size=DIGEST).digest() for first in range(0, len(view), size)
+    ]
+
+
+def write_index(file: BinaryIO, header: int, index: list[bytes], about: dict[str, Any]) -> None:
+    """Write the digests of all records behind them; `about` gets that of the header (its length is given) and index."""
+    file.write(b"".join(index))
+    file.seek(0)
+    about["index"] = digest(file.read(header), *index)
 
 
 def _groups(problem: Problem, seed: int, sizes: Sizes) -> dict[Part, list[int]] | None:
@@ -70,12 +88,6 @@ def _groups(problem: Problem, seed: int, sizes: Sizes) -> dict[Part, list[int]] 
     if sum(map(len, found.values())) > MOST_GROUPS:
         raise KoctError(f"{where}: groups gave over {MOST_GROUPS:,} groups; a pool holds no more, so lower pool.train")
     return found
-
-
-def _checksums(records: np.ndarray) -> list[int]:
-    """The CRC-32 of every record but its last four bytes, which hold it."""
-    view, size = np.ascontiguousarray(records).view(np.uint8).data, records.itemsize
-    return [zlib.crc32(view[first : first + size - 4]) for first in range(0, len(view), size)]
 
 
 class _Seen:
@@ -199,39 +211,33 @@ class Pool:
         self.path, self.problem = path, problem
         self.stamp = stamps.read(path)
         self._check_spec(seed)
-        self._check_header()
-        self.records = map_array(path)
-        self._check_end()
-        if self.records.dtype.names != ("x", "y", "counts", "checksum") or self.records.ndim != 1:
+        if "index" not in self.stamp.about:
             raise self.damaged("it holds no pairs")
+        self.records = map_array(path)
+        self.index = self._read_index()
         self.records._mmap.madvise(mmap.MADV_RANDOM)  # or the kernel reads ahead, by megabytes for four small pairs
-        held = self.records["counts"][:1].ravel().tolist()
-        if len(held) != len(PARTS) or sum(held) != len(self.records) or min(held) < 0:
-            raise self.damaged("it does not hold as many pairs as it says")
-        self.count = dict(zip(PARTS, held, strict=True))
+        self.count: dict[str, int] = self.stamp.about["counts"]
         self.groups = self.stamp.about.get("groups")  # how many pairs each has, by part; None without groups
-        if self.groups is not None and any(sum(self.groups[part]) != self.count[part] for part in PARTS):
-            raise self.damaged("its groups do not have as many pairs as it holds")
-        self.first = dict(zip(PARTS, np.cumsum([0, *held]).tolist(), strict=False))
-        self.checked = np.zeros(len(self.records), bool)  # whose checksum is known to be right
+        self.first = dict(zip(PARTS, np.cumsum([0, *self.count.values()]).tolist(), strict=False))
+        self.checked = np.zeros(len(self.records), bool)  # whose digest is known to be right
 
     def damaged(self, why: str) -> KoctError:
         return stamps.Damaged(f"{self.path} is damaged: {why}; {again(self.path)}")
 
-    def _check_header(self) -> None:
-        """What is behind it is checked when it is read."""
-        with open(self.path, "rb") as file:
-            start = file.read(stamps.header_size(file.read(12)) + file.seek(0))
-        if crc(start) != self.stamp.about.get("header"):
-            raise self.damaged("the checksum of its header is wrong")
+    def _read_index(self) -> bytes:
+        """Return the digests of all records, of which those that are read will be compared.
 
-    def _check_end(self) -> None:
-        """Behind the pairs there is the stamp and nothing else."""
+        In front of the records there is the header, behind the index there is the stamp, and nothing else.
+        """
         with open(self.path, "rb") as file:
+            header = file.read(self.records.offset)
             file.seek(self.records.offset + self.records.nbytes)
-            end = file.read(2**20)
+            index, end = file.read(DIGEST * self.records.size), file.read(2**20)
+        if digest(header, index) != self.stamp.about["index"]:
+            raise self.damaged("the checksum of its header and its index is wrong")
         if end != stamps.appended(self.stamp, ".npy"):
             raise self.damaged("its stamp is not where the pairs end")
+        return index
 
     def _check_spec(self, seed: int | None) -> None:
         """Refuse the pool of another problem or seed; a class that no config named does not know its source."""
@@ -265,9 +271,10 @@ class Pool:
         self._fetch(chosen)
         records = self.records[chosen]
         if not self.checked[chosen].all():
-            wrong = np.flatnonzero(records["checksum"] != np.array(_checksums(records), np.uint32))
-            if len(wrong):
-                raise self.damaged(f"the checksum of its {part} pair {first + wrong[0]} is wrong")
+            for i, found in enumerate(digests(records)):
+                place = DIGEST * (chosen.start + i)
+                if found != self.index[place : place + DIGEST]:
+                    raise self.damaged(f"the checksum of its {part} pair {first + i} is wrong")
             self.checked[chosen] = True
         return records
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import warnings
+import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from koct.problems.arrayfiles import HDF5, opened, shown
 
 ENDINGS = ("", ".dcm", ".dicom", ".ima")  # of files that are read, in capitals too
 AIR = -1000.0  # HU
+PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a file is
+LARGEST = 2**28  # bytes of a slice: one of 8,192 × 8,192 pixels has half as many
 AGAIN = "copy it again or remove it"
 
 
@@ -84,6 +87,7 @@ def _header(path: str, group: str) -> Header:
     with open(path, "rb") as file, _understood(path):
         from pydicom import dcmread
 
+        _check_inflated(what, path)
         dataset = dcmread(file, stop_before_pixels=True)
         _check_slice(what, dataset)
         if _is_deflated(dataset):  # and read as a whole
@@ -100,6 +104,27 @@ def _header(path: str, group: str) -> Header:
         if label in (None, ""):
             raise KoctError(f"group = {group!r} is not in {_named(path)}; give a DICOM keyword that all slices have")
         return Header(path, dataset.Rows, dataset.Columns, str(label))
+
+
+def _check_inflated(what: str, path: str) -> None:
+    """Refuse a deflated file that becomes too large: pydicom inflates it as a whole, before it looks at anything."""
+    from pydicom.filereader import read_file_meta_info
+
+    try:
+        meta = read_file_meta_info(path)
+        deflated = meta.TransferSyntaxUID.is_deflated
+        start = PREAMBLE + meta.FileMetaInformationGroupLength
+    except Exception:  # a file without such a header is not deflated
+        return
+    size, inflate = 0, zlib.decompressobj(-zlib.MAX_WBITS)
+    with open(path, "rb") as file:
+        file.seek(start)
+        while deflated and not inflate.eof and (part := inflate.unconsumed_tail or file.read(2**16)):
+            size += len(inflate.decompress(part, 2**20))
+            if size > LARGEST:
+                raise KoctError(
+                    f"{what} becomes over {LARGEST >> 20} MiB when it is inflated, as no slice does; {AGAIN}"
+                )
 
 
 def _check_slice(what: str, dataset: Any) -> None:
@@ -180,6 +205,7 @@ def image(path: str, H: int) -> Any:
 
     opened(f"data: {_named(path)}", path, AGAIN)
     with open(path, "rb") as file, _understood(path):
+        _check_inflated(f"data: {_named(path)}", path)
         dataset = dcmread(file)
         _check_slice(f"data: {_named(path)}", dataset)
         slope, intercept = float(dataset.RescaleSlope), float(dataset.RescaleIntercept)

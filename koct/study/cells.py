@@ -17,7 +17,7 @@ from koct.base.arrays import gram_matrix, to_numpy
 from koct.base.files import Blocks, read_array, read_record, record_writer, write_array, write_record
 from koct.base.stamps import Stamp, again, combined, made_from
 from koct.contracts import Array, Layer, Network, Part, Problem, Training
-from koct.contracts.blame import blamed, line_of
+from koct.contracts.blame import blamed, line_of, line_of_operator
 from koct.contracts.registry import architecture
 from koct.contracts.spec import Cell, encode_problem, same_values
 from koct.errors import KoctError
@@ -70,6 +70,7 @@ class Data(Training):
         problem = self.cell.problem
         operator = problem.forward(self.shared)
         _check_shapes(operator, problem.y_shape, problem.x_shape, f"{line_of(problem, 'forward')}: the operator")
+        check_operator(problem, "forward", "the operator", operator)
         return operator
 
     @cached_property
@@ -158,6 +159,8 @@ def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, 
     """A problem's known layers, if they lead from its x to its y."""
     layers = tuple(problem.layers(shared))
     where = line_of(problem, "layers")
+    for layer in layers:
+        check_operator(problem, "layers", f"the layer {layer.name!r}", layer.operator)
     for inner, outer in itertools.pairwise(layers):
         if inner.operator.range != outer.operator.domain:
             raise KoctError(
@@ -171,6 +174,24 @@ def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, 
             f"and the shapes are {problem.x_shape} and {problem.y_shape}"
         )
     return layers
+
+
+def check_operator(problem: Problem, method: str, what: str, operator: Any) -> None:
+    """Refuse an operator that a user's own `method` gave and that is not linear or whose adjoint is wrong.
+
+    Those of koct's own problems are tested with koct itself.
+    """
+    if not problem.source.endswith(".py"):
+        return
+    from koct.operators.algebra import Operator
+    from koct.operators.testing import fault
+
+    where = line_of(problem, method)
+    if not isinstance(operator, Operator):
+        raise KoctError(f"{where}: {what} is of the type {type(operator).__name__}; give a koct.operators Operator")
+    found = fault(operator)
+    if found:
+        raise KoctError(f"{line_of_operator(operator, found[0]) or where}: {what}: {found[1]}")
 
 
 def fit(data: Data) -> tuple[dict[str, Any], Network]:
@@ -216,11 +237,17 @@ def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
         yield fitted
 
 
+def _count(network: Network) -> int:
+    """How many numbers a network learned; torch's modules have a method of the same name, which does not count them."""
+    found: Any = network.parameters
+    return int(Network.parameters.fget(network) if callable(found) else found)  # type: ignore[attr-defined]
+
+
 def describe(data: Data, lam: float | None, network: Network, seconds: float) -> dict[str, Any]:
     """What a fit file says about its fit."""
     return {
         "lam": None if lam is None else float(lam),
-        "p": int(network.parameters) if data.cell.arch.trained else 0,
+        "p": _count(network) if data.cell.arch.trained else 0,
         "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
         "device": data.device.label,
         "pool": data.pool.stamp.content,

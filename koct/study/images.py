@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import json
@@ -15,7 +14,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from koct import metrics
-from koct.base.stamps import Unstamped, again, check
+from koct.base.stamps import again, check_table, open_file
 from koct.errors import KoctError
 
 KEY = ("sweep", "arch", "N", "seed")
@@ -99,9 +98,10 @@ class Images:
     def __init__(self, path: str):
         self.path = path
         try:
-            with contextlib.suppress(Unstamped):
-                check(path)
-            found = pq.ParquetFile(path).read()
+            with open_file(path) as file:
+                data = file.read()
+            check_table(path, data)
+            found = pq.ParquetFile(pa.BufferReader(data)).read()
             self.columns = {name: found[name].to_numpy() for name in found.column_names}
         except FileNotFoundError:
             raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None

@@ -17,13 +17,25 @@ import pyarrow.parquet as pq
 import koct
 from koct import metrics
 from koct.base.files import atomic_write, read_json
-from koct.base.stamps import VOLATILE, Damaged, Stamp, Unstamped, again, check, checksum_of, combined, crc, made_from
+from koct.base.stamps import (
+    OLD_PREFIX,
+    TABLE_KEY,
+    VOLATILE,
+    Damaged,
+    Stamp,
+    Unstamped,
+    again,
+    check,
+    checksum_of,
+    combined,
+    digest,
+    made_from,
+)
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.study import images, paths
 
-STAMP = "koct.stamp"  # key of the schema metadata
 OTHERWISE = "was made with other options or other code than those of this study"
 
 COLUMNS = {
@@ -298,7 +310,7 @@ def write(rows, columns, path, origin, stamp):
 def write_images(rows, path, origin, stamp):
     """images.parquet from rows of cells, which have the metrics of each test image under `images`."""
     table, content = images.table(rows)
-    _save(table, IMAGES, path, origin, stamp._replace(content=crc(content)), images.save)
+    _save(table, IMAGES, path, origin, stamp._replace(content=digest(content)), images.save)
 
 
 def _schema(columns, metadata=None):
@@ -312,13 +324,13 @@ def _schema(columns, metadata=None):
 
 def _save(table, columns, path, origin, stamp, save):
     """Write a table with units, provenance and a stamp."""
-    table = table.cast(_schema(columns, {**origin, STAMP: stamp.text()}))
+    table = table.cast(_schema(columns, {**origin, TABLE_KEY: stamp.text()}))
     with atomic_write(path, stamp) as temporary:
         save(table, temporary)
 
 
 def read(path):
-    """(rows, provenance) of a Parquet file that `write` made; one of an older koct has no stamp and is read too."""
+    """(rows, provenance) of a Parquet file that `write` made; one of an older koct is read too."""
     try:
         stamp = None
         with contextlib.suppress(Unstamped):
@@ -330,13 +342,13 @@ def read(path):
         raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
     metadata = (table.schema.metadata or {}).items()
     origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata}
-    if stamp is None and STAMP in origin:
+    if stamp is None and not origin.get(TABLE_KEY, OLD_PREFIX).startswith(OLD_PREFIX):
         raise Damaged(f"{path} is damaged: its stamp cannot be read; {again(path)}")
     try:
         rows = table.to_pylist()
     except (ValueError, OverflowError, TypeError, NotImplementedError, pa.ArrowException):
         raise KoctError(f"{path} is a Parquet file that koct has not made; {again(path)}") from None
-    return rows, {key: value for key, value in origin.items() if key.startswith("koct.") and key != STAMP}
+    return rows, {key: value for key, value in origin.items() if key.startswith("koct.") and key != TABLE_KEY}
 
 
 def read_cells(path):

@@ -41,6 +41,11 @@ class Job(NamedTuple):
         variables = dict(variable.split("=", 1) for variable in rest[count:])
         return cls(once == "1", int(mask), folder, identity, rest[:count], variables, files)
 
+    @property
+    def has_own_file(self) -> bool:
+        """Whether it runs a user's own Python file, of whose imports nobody knows what they change."""
+        return any('.py"' in word for word in self.argv)
+
 
 def die_with_parent(parent: int) -> None:
     """Linux kills this process when its parent ends, however that happens."""
@@ -52,21 +57,20 @@ def die_with_parent(parent: int) -> None:
 def work(channel: socket.socket, job: Job, loaded: set[str], given: Mapping[str, str]) -> None:
     """Run a job and say how it ended; then, unless it asks for a process of its own or has failed, further ones.
 
-    `loaded` are the modules that the zygote has imported; it is told what else the job imported. `given` are the
-    variables of its environment, without those that imports have set: these the job has, too.
+    `loaded` are the modules that the zygote has imported; it is told what else a job of koct's own files imported.
+    `given` are the variables of its environment, without those that imports have set: these the job has, too.
     """
     gc.enable()
     _seed()
-    interrupted = signal.getsignal(signal.SIGINT)
     while True:
-        signal.signal(signal.SIGINT, interrupted)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the run was started to ignore it
         try:
             status = perform(job, {name: value for name, value in os.environ.items() if name not in given})
             given = job.environment
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # it would be too late
         except KeyboardInterrupt:
             status = INTERRUPTED
-        news = "\n".join(_imported(loaded)) if job.once else ""
+        news = "\n".join(_imported(loaded)) if job.once and not job.has_own_file else ""
         channel.sendall(status.to_bytes(STATUS, "big", signed=True) + packed(news.encode()))
         if job.once or status:
             os._exit(0)

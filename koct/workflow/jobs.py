@@ -119,6 +119,10 @@ class Jobs:
         wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": sweep.sizes.values()}
         return _spec("pool", {**wanted, **self._files(sweep.problem)}, sweep.problem.source)[1:]
 
+    def _pairs(self, name: str) -> dict[str, str]:
+        """A hash of what the pools of a sweep are: a result is outdated with its pool, also where that was removed."""
+        return {"pool": checksum_of(json.loads("{" + self._pool_spec(name)))}
+
     def problem_spec(self, stage: str) -> Callable[[Wildcards], str]:
         """Of a stage that knows the problem alone."""
         return lambda wildcards: self._problem_spec(stage, self.sweeps[wildcards.sweep])
@@ -146,7 +150,7 @@ class Jobs:
         sweep = self.sweeps[name]
         arch = sweep.arch(arch_name)
         inputs = list(self._fit_inputs(sweep, arch))
-        wanted = {**encode_curve(name, sweep.problem, arch, sweep.lambdas), "inputs": inputs}
+        wanted = {**encode_curve(name, sweep.problem, arch, sweep.lambdas), **self._pairs(name), "inputs": inputs}
         if resources.fit_class(sweep, arch) == "cheap":
             wanted["evaluation"] = self.evaluation  # the same job evaluates
         return _spec("fit", wanted, sweep.problem.source, arch.source)[1:]
@@ -157,6 +161,7 @@ class Jobs:
     def _theory_spec(self, sweep: Sweep, arch: Architecture) -> str:
         wanted = {
             **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
+            **self._pairs(sweep.name),
             "N": sweep.theory_pairs,
             "seed": sweep.theory_seed,
             "inputs": list(self._theory_inputs(sweep, arch)),

@@ -12,6 +12,7 @@ from koct.errors import KoctError
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
+DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
 OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
 
 
@@ -77,5 +78,5 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
             if entry.is_dir():
                 if entry.name != "__pycache__":
                     yield from _entries(entry.path)
-            elif entry.name.endswith((".py", ".json", ".csv", ".npz")):
+            elif entry.name.endswith((".py", *DATA)):
                 yield entry

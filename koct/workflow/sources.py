@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from koct import PUBLIC
+from koct.workflow.planned import DATA
+
 PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
 INERT = {
@@ -27,7 +30,6 @@ INERT = {
 }
 INERT |= {"koct.base.failures", "koct.contracts.spec_keys"}
 INERT |= {"koct.study.paths"}
-DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 
@@ -51,6 +53,11 @@ def reached(modules: Iterable[str]) -> set[str]:
     return found
 
 
+def files_of(module: str) -> tuple[Path, ...]:
+    """The file of a module, and the data files beside it that it names."""
+    return file_of(module), *_read(module).data
+
+
 def file_of(module: str) -> Path:
     """Where the code of a module is."""
     path = _path(module)
@@ -69,6 +76,7 @@ class Module:
 
     hash: str
     imports: frozenset[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
+    data: tuple[Path, ...]  # the data files beside it that it names
 
 
 @cache
@@ -77,10 +85,10 @@ def _read(module: str) -> Module:
     words: list[str] = []
     imports: set[tuple[int, str]] = set()
     _walk(ast.parse(path.read_bytes(), str(path)), words, imports)
-    if not module.endswith(".py"):
-        words += (hashlib.sha256(file.read_bytes()).hexdigest() for file in _data_files(path, words))
+    data = [] if module.endswith(".py") else _data_files(path, words)
+    words += (hashlib.sha256(file.read_bytes()).hexdigest() for file in data)
     text = " ".join(words).encode("utf-8", "surrogatepass")
-    return Module(hashlib.sha256(text).hexdigest(), frozenset(imports))
+    return Module(hashlib.sha256(text).hexdigest(), frozenset(imports), tuple(data))
 
 
 def _data_files(path: Path, words: Iterable[str]) -> list[Path]:
@@ -142,7 +150,8 @@ def _defines(statement: ast.stmt) -> set[str]:
 def _imports(module: str, folder: str) -> list[str]:
     """The modules of koct, and of the user's `folder`, that a module imports."""
     names = _read(module).imports
-    found = [name for level, name in names if not level and name.startswith("koct.") and _path(name)]
+    absolute = [PUBLIC.get(name.removeprefix("koct."), name) for level, name in names if not level]
+    found = [name for name in absolute if name.startswith("koct.") and _path(name)]
     if module.endswith(".py"):
         for level, name in names:
             start = Path(module).parents[level - 1] if level else Path(folder)

@@ -10,7 +10,8 @@ from koct import metrics
 from koct.contracts import Architecture, Problem, registry
 from koct.report.registry import module_of as product_module
 from koct.report.registry import products
-from koct.workflow.sources import digest, file_of, reached
+from koct.workflow import sources
+from koct.workflow.sources import digest, reached
 
 # Of stages that know neither problem nor architecture; a verb of the command line is a stage, and so is a product.
 MODULES = {
@@ -79,9 +80,9 @@ def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
-    """The source files that a job runs."""
+    """The source files that a job runs, and the data files that these name."""
     started = {*modules(stage, *_named(spec)), *(_evaluation() if "evaluation" in spec else ())}
-    return {os.path.abspath(file_of(module)) for module in reached(started)}
+    return {os.path.abspath(path) for module in reached(started) for path in sources.files_of(module)}
 
 
 def _named(spec: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ written atomically, what a crash left is complete too.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from koct.errors import KoctError
 RESULTS = "results" + os.sep
 SHOWN = 5  # reasons that are printed
 IN_WORDS = {"code": "its code has changed", "evaluation": "the code of the errors has changed"}
+IN_WORDS |= {"pool": "its pairs have changed"}
 IN_WORDS |= dict.fromkeys(("config", "sweeps"), "the study has changed")
 
 
@@ -32,18 +34,21 @@ class Stale:
         self.reasons: dict[str, int] = {}  # with the number of files each applies to
 
     def stamp(self, path: str) -> Stamp | str | None:
-        """The stamp of a file, what is wrong with it, or None if there is no file. Small files are checked whole."""
+        """The stamp of a file, what is wrong with it, or None if there is no file.
+
+        Files are checked whole, except large arrays: the jobs that use them do so when they read them.
+        """
         if path not in self.stamps:
             try:
-                size = os.path.getsize(path)
-                found: Stamp | str = stamps.check(path) if size <= SMALL else stamps.read(path)
+                large = path.endswith(".npy") and os.path.getsize(path) > SMALL
+                found: Stamp | str = stamps.read(path) if large else stamps.check(path)
             except FileNotFoundError:
                 return None
             except stamps.Unstamped:
                 found = "it is not of this version of koct"
             except stamps.Damaged:
                 found = "it is damaged"
-            except (OSError, ValueError):
+            except (OSError, ValueError, KoctError):
                 found = "it cannot be read"
             self.stamps[path] = found
         return self.stamps[path]
@@ -104,9 +109,10 @@ class Stale:
 
 
 def _refuse_what_is_no_file(path: str) -> None:
-    """Nobody but its owner removes a folder, or a link that leads nowhere."""
+    """Nobody but its owner removes a folder, a pipe, or a link that leads nowhere."""
     if not os.path.isfile(path):
-        what, command = ("a folder", "rm -r") if os.path.isdir(path) else ("a link that leads nowhere", "rm")
+        what = "a pipe or a device" if os.path.exists(path) else "a link that leads nowhere"
+        what, command = ("a folder", "rm -r") if os.path.isdir(path) else (what, "rm")
         raise KoctError(f"{path} is {what}, and a result belongs there; `{command} {path} && snakemake` makes it")
 
 
@@ -114,19 +120,26 @@ def watch(workflow: Any, logger: Any) -> None:
     """Let stamps, and not times or notes, say which results Snakemake uses.
 
     Two methods of Snakemake 9 are replaced: the one that names incomplete outputs, and the one that tells whether an
-    input is newer. A Snakemake that is built otherwise decides as it always does; rows are compared when they are
-    collected in any case.
+    input is newer. A Snakemake that is built otherwise would use outdated results, so it is refused.
     """
     if not workflow.is_main_process:  # and not one of those that it starts for jobs
         return
+    import snakemake
+    from snakemake.exceptions import WorkflowError
+
     try:
-        from snakemake.exceptions import WorkflowError
         from snakemake.io import _IOFile
         from snakemake.persistence import PersistenceBase
 
-        is_newer, _ = _IOFile.is_newer, PersistenceBase.incomplete
+        is_newer, replaced = _IOFile.is_newer, (_IOFile.is_newer, PersistenceBase.incomplete)
+        known = snakemake.__version__.startswith("9.") and all(map(inspect.iscoroutinefunction, replaced))
     except (ImportError, AttributeError):
-        return
+        known = False
+    if not known:
+        raise KoctError(
+            f"Snakemake {snakemake.__version__} is built otherwise than those that koct knows, and would not notice "
+            "outdated results; `make setup` installs one of version 9 that does"
+        )
     stale = Stale(logger)
 
     async def incomplete(self: Any, job: Any) -> list[Any]:
