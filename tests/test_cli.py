@@ -93,7 +93,7 @@ PIPES = {
     "compare": ["pipe", "pipe"],
     "curve": ["pipe"],
     "bound": ["pipe", "--samples", 4],
-    "product": ["table_calibration", "pipe", "--out", "table.tex"],
+    "product": ["table_calibration", "pipe", "pipe", "--out", "table.tex"],
 }
 
 

@@ -158,7 +158,7 @@ def test_another_metric_recalibrates_and_fits_nothing(study, edited):
 
 def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
     edited.replace("koct/report/drawing.py", "training samples", "samples")
-    drawn = {"fig_sweeps": 1, "fig_theory": 1, "table_theory": 1, "fig_heldout": 1, "fig_factors": 1}
+    drawn = {"fig_sweeps": 1, "fig_theory": 1, "fig_heldout": 1, "fig_factors": 1}
     assert study.plan() == {**drawn, "crate": 1}
 
 
