@@ -139,17 +139,6 @@ def started(*arguments, code=("-m", "koct"), **settings):
     )
 
 
-def test_an_interruption_while_a_file_is_read(tmp_path):
-    os.mkfifo(tmp_path / "pilot")
-    process = started("budget", tmp_path / "pilot", "--target", "1")
-    with open(tmp_path / "pilot", "wb"):  # which waits for the reader
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err.splitlines()[0] == "koct: interrupted"
-    assert "Traceback" not in err
-
-
 def test_an_interruption_while_modules_are_imported():
     code = """
 import runpy, sys
