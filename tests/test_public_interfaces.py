@@ -9,12 +9,9 @@ from conftest import ROOT
 from snakemake.parser import parse
 from snakemake.sourcecache import infer_source_file
 
-# Until SLURM has an executor of koct's own; nothing else belongs here.
-UNTIL_REPLACED = {"koct/workflow/cluster.py"}
 GIVEN = {"workflow", "logger", "rules", "config"}  # what Snakemake gives to a Snakefile
 # Fields of Snakemake's settings: plain dataclasses, which it reads when a run has started.
 SETTINGS = re.compile(r"workflow\.\w+_settings\.\w+")
-OPTIONS = {"numba.config.SLP_VECTORIZE"}  # of the module of settings that Numba documents
 
 
 def sources():
@@ -55,7 +52,7 @@ def assigned(tree):
 def replaced(code):
     tree = ast.parse(code)
     names = foreign(tree)
-    allowed = {name for name in assigned(tree) if SETTINGS.fullmatch(name)} | OPTIONS
+    allowed = {name for name in assigned(tree) if SETTINGS.fullmatch(name)}
     return {name for name in assigned(tree) if re.split(r"[.\[]", name)[0] in names} - allowed
 
 
@@ -72,5 +69,4 @@ def test_settings_and_what_is_koct_s_are_no_replacement():
 
 
 def test_nothing_of_others_is_replaced():
-    found = {str(path.relative_to(ROOT)): replaced(python_of(path)) for path in sources()}
-    assert {path: names for path, names in found.items() if names and path not in UNTIL_REPLACED} == {}
+    assert {str(path): names for path in sources() if (names := replaced(python_of(path)))} == {}

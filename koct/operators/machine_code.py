@@ -20,17 +20,23 @@ try:
 except ImportError:
     raise KoctError("projecting on the CPU needs numba: pip install 'koct[fanbeam]'") from None
 
-config: Any = numba.config
-config.SLP_VECTORIZE = 1
+# Numba reads its settings from the environment, again whenever it compiles.
+os.environ.setdefault("NUMBA_SLP_VECTORIZE", "1")
+
 
 
 def compiled(function: Callable[..., None]) -> Any:
     """Decorate a loop: Numba compiles it for one thread, or takes what it compiled before."""
-    before, config.CACHE_DIR = config.CACHE_DIR, FOLDER or config.CACHE_DIR
+    before = os.environ.pop("NUMBA_CACHE_DIR", None)
     try:
+        if FOLDER is not None:
+            os.environ["NUMBA_CACHE_DIR"] = FOLDER
+        numba.config.reload_config()
         return numba.njit(cache=FOLDER is not None, fastmath=True, error_model="numpy")(function)
     finally:
-        config.CACHE_DIR = before
+        os.environ.pop("NUMBA_CACHE_DIR", None)
+        os.environ.update({} if before is None else {"NUMBA_CACHE_DIR": before})
+        numba.config.reload_config()
 
 
 def version() -> str:
@@ -45,7 +51,7 @@ def _folder() -> str | None:
     """The folder of this version; None if there is no place to write to."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     bases = [os.path.join(os.path.dirname(__file__), "__pycache__"), os.path.join(cache, "koct")]
-    for base in [config.CACHE_DIR] if config.CACHE_DIR else bases:
+    for base in [numba.config.CACHE_DIR] if numba.config.CACHE_DIR else bases:
         folder = os.path.join(base, f"numba-{version()}")
         with contextlib.suppress(OSError):
             os.makedirs(folder, exist_ok=True)
