@@ -176,6 +176,7 @@ def test_a_server_runs_the_code_that_was_planned_or_nothing(server, monkeypatch)
 def test_processes_with_a_gpu_are_kept_unless_a_job_fails_or_wants_its_own(server, background, monkeypatch):
     """There is no GPU here: they compute on the CPU."""
     pytest.importorskip("torch")
+    monkeypatch.setattr(plugin, "IDLE", 600)
     forks = server("gpu")
     children = psutil.Process(forks.process.pid).children
     assert pool(forks, "one.npy", keep=True)["kept"]
