@@ -184,7 +184,7 @@ def test_processes_with_a_gpu_are_kept_unless_a_job_fails_or_wants_its_own(serve
     used = pool(forks, "two.npy", keep=True)
     assert children() == [kept]
     assert used["max_rss"] < 2000
-    assert pool(forks, "three.npy", keep=True, problem={})["status"] == 2
+    assert pool(forks, "three.npy", keep=True, problem={"source": "unheard-of"})["status"] == 2
     waited_for(lambda: gone(kept))
     assert pool(forks, "four.npy", keep=True)["status"] == 0
     (kept,) = waited_for(lambda: [child for child in children() if not gone(child)])
