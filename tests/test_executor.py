@@ -94,7 +94,7 @@ def begun(background, server, **others):
     return answer, psutil.Process(int(mark.name.partition("-")[2]))
 
 
-def waited_for(condition, seconds=60):
+def waited_for(condition, seconds=300):
     until = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < until, "waited in vain"

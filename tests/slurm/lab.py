@@ -1,5 +1,6 @@
 """Runs on a real SLURM, and what it knows of them."""
 
+import contextlib
 import os
 import re
 import signal
@@ -125,30 +126,28 @@ def assert_same_results(first, second, names=("cells", "curves", "calibration", 
         pd.testing.assert_frame_equal(one, two, rtol=0, atol=0)
 
 
-def process_of(folder, word):
-    """The id of the koct command of a folder that has this word on its line; None if there is none."""
+def process_of(folder, path):
+    """The id of the process that makes a file, whose output goes to the log of that file; None if there is none."""
+    log = str(folder / path.replace("results", "results/logs", 1)).replace(".npy", ".log")
     for place in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (place / "cmdline").read_text().split("\0")
-            if word in words and "koct" in words and os.readlink(place / "cwd") == str(folder):
+        with contextlib.suppress(OSError):
+            if os.readlink(place / "fd/1") == log:
                 return int(place.name)
-        except OSError:
-            continue
     return None
 
 
-def stop_process(folder, word):
-    """Stop that command; whether there was one."""
-    return _signal(folder, word, signal.SIGSTOP)
+def stop_process(folder, path):
+    """Stop that process; whether there was one."""
+    return _signal(folder, path, signal.SIGSTOP)
 
 
-def go_on(folder, word):
-    """Let that command go on; whether there was one."""
-    return _signal(folder, word, signal.SIGCONT)
+def go_on(folder, path):
+    """Let that process go on; whether there was one."""
+    return _signal(folder, path, signal.SIGCONT)
 
 
-def _signal(folder, word, which):
-    found = process_of(folder, word)
+def _signal(folder, path, which):
+    found = process_of(folder, path)
     try:
         if found:
             os.kill(found, which)
