@@ -7,6 +7,6 @@ except ModuleNotFoundError:  # Snakemake imports every plugin at every start; th
     from snakemake.executors.local import common_settings
     from snakemake_interface_executor_plugins.executors.base import AbstractExecutor as Executor
 else:
-    from .executor import Executor
+    from snakemake_executor_plugin_koct_slurm.executor import Executor
 
 __all__ = ["Executor", "common_settings"]
