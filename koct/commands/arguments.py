@@ -4,12 +4,21 @@ import argparse
 import json
 import re
 
+from koct.errors import KoctError
+
 LARGEST = 10**18  # of a whole number: one that fits into 64 bits, and into a float
+
+
+class Spec(dict):
+    """What a job depends on, as the workflow writes it."""
+
+    def __missing__(self, key):
+        raise KoctError(f"--spec lacks the key {key!r}; snakemake writes specs: copy one from --printshellcmds")
 
 
 def json_object(text):
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_hook=Spec)
     except (ValueError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"is not JSON: {error}") from None
     if not isinstance(found, dict):
