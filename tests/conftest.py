@@ -228,14 +228,17 @@ def koct(capsys, tmp_path, monkeypatch):
     return run
 
 
-SLOW = ("slurm", "faults", "test_fsdp", "test_planner_browser", "test_report_page")
+SLOW = {"slurm", "faults", "test_fsdp", "test_planner_browser", "test_report_page"}
+STUDIES = {"checkout", "study", "default_study", "small_fanbeam", "lab"}  # fixtures that start Snakemake
 
 
 def pytest_collection_modifyitems(items):
     """Mark what is slow; the files that take longest come first, so that no worker is left with one at the end."""
     for item in items:
-        if {item.path.parent.name, item.path.stem} & set(SLOW) or "default_study" in item.fixturenames:
+        if {item.path.parent.name, item.path.stem} & SLOW or "default_study" in item.fixturenames:
             item.add_marker("slow")
+        if STUDIES & set(item.fixturenames):
+            item.add_marker("workflow")
     slow = (
         "slurm",
         "faults",
