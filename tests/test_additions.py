@@ -200,7 +200,7 @@ def extended(checkout):
         run.touched[name] = len(dict(state(run.folder).items() - before.items()))
     lines = {key: TINY_SWEEP[key] for key in ("pool", "seeds", "lambdas")}
     lines |= {"problem": "lines", "size": 4, "archs": ["mean", "fc"], "fc": {"extra": 0.5}, "metric": "mae"}
-    lines |= {"N": [2, 4, 8], "skip": [4]}
+    lines |= {"N": [2, 4, 6, 8], "skip": [4]}
     config = {**TINY, "studies": {"tiny": ["T4", "L4"]}, "sweeps": {"T4": TINY_SWEEP, "L4": lines}}
     run.path("config.yaml").write_text(yaml.safe_dump(config))
     run.snakemake("all", "results/count.json")
@@ -217,7 +217,7 @@ def test_a_problem_a_network_a_metric_an_option_and_a_key_are_used(extended):
     own = cells[cells["sweep"] == "L4"]
     assert set(own["problem"]) == {"lines"}
     assert set(own["arch"]) == {"mean", "fc"}
-    assert set(own["N"]) == {2, 8}
+    assert set(own["N"]) == {2, 6, 8}
     assert cells["mae"].gt(0).all()
     mean, fc = (own[(own["arch"] == arch) & (own["N"] == 8)]["mae"].mean() for arch in ("mean", "fc"))
     assert fc < mean
