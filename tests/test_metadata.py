@@ -86,7 +86,7 @@ def exists(name):
 def test_files_and_names_of_the_code_exist(page):
     text = page.read_text().partition("## [0.1.0]")[0]  # what a changelog says of older versions is history
     files = re.findall(r"`((?:koct|tests|rules|benchmarks|docs|profiles|slurm)/[\w./-]+)`", text)
-    assert [path for path in files if not (ROOT / path).exists()] == []
+    assert [path for path in files if "NAME" not in path and not (ROOT / path).exists()] == []
     names = set(re.findall(r"`(koct(?:\.\w+)+)(?:\([^`]*\))?`", text)) - {"koct.risk"}
     for module, imported in re.findall(r"from (koct[.\w]*) import ([\w, ]+)", text):
         names |= {f"{module}.{name.split()[0]}" for name in imported.split(",")}
