@@ -21,7 +21,7 @@ for product in registry.products().values():
             "../envs/koct.yaml"
         params:
             name=product.name,
-            spec=jobs.product_spec(product),
+            spec=jobs.report_spec(product.name, *product.takes),
             caption=product.caption,
         message:
             f"{product.kind} {product.outputs[0]}"

@@ -1,5 +1,6 @@
-"""What others read of the repository: citation, changelog, the workflow catalog, and links between its pages."""
+"""What others read of the repository: citation, changelog, the workflow catalog, and what its pages name."""
 
+import importlib
 import re
 
 import pytest
@@ -7,8 +8,11 @@ import yaml
 from conftest import ROOT
 
 import koct
+from tests.faults.__main__ import KINDS
+from tests.faults.fuzz import READERS, shares
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "results/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
 PEOPLE = ["Andreas Maier", "Md Hasan", "Paulina Conrad", "Paula Andrea Pérez Toro"]
 
 
@@ -60,3 +64,55 @@ def test_links_lead_somewhere(page):
         assert file.exists(), target
         if anchor:
             assert anchor in anchors(file.read_text()), target
+
+
+def exists(name):
+    """Whether Python finds what a dotted name stands for."""
+    parts = name.split(".")
+    for depth in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:depth]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[depth:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_files_and_names_of_the_code_exist(page):
+    text = page.read_text().partition("## [0.1.0]")[0]  # what a changelog says of older versions is history
+    files = re.findall(r"`((?:koct|tests|rules|benchmarks|docs|profiles|slurm)/[\w./-]+)`", text)
+    assert [path for path in files if "NAME" not in path and not (ROOT / path).exists()] == []
+    names = set(re.findall(r"`(koct(?:\.\w+)+)(?:\([^`]*\))?`", text)) - {"koct.risk"}
+    for module, imported in re.findall(r"from (koct[.\w]*) import ([\w, ]+)", text):
+        names |= {f"{module}.{name.split()[0]}" for name in imported.split(",")}
+    assert [name for name in sorted(names) if not exists(name)] == []
+
+
+def test_every_environment_variable_is_in_the_table():
+    sources = [ROOT / "Snakefile", *(ROOT / "tests/cluster").glob("*.sh"), ROOT / "tests/test_histories.py"]
+    for folder in ("koct", "rules", "profiles"):
+        sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".smk", ".sh", ".yaml"}]
+    text = "\n".join(path.read_text() for path in sources)
+    read = re.findall(r"""env(?:iron)?(?:\.\w+\(|\[)["']([A-Z]\w+)|["']([A-Z]\w+)["'] in os\.environ""", text)
+    exported = re.findall(r"^export ([A-Z]\w+)=", text, re.M)
+    known = re.findall(r"\b(?:KOCT|NUMBA|CUDA|SLURMD?|XDG|SNAKEMAKE|TORCH|PYTHON)_?[A-Z]+(?:_[A-Z]+)*\b", text)
+    listed = (ROOT / "CONTRIBUTING.md").read_text().partition("## Environment variables")[2]
+    variables = {*known, *exported, *filter(None, (name for pair in read for name in pair))}
+    assert {"KOCT_SITE", "RANK", "TERM", "XDG_CACHE_HOME", "OMP_NUM_THREADS", "PYTHONPATH"} <= variables
+    assert variables - set(re.findall(r"`([A-Z_]+)`", listed)) == set()
+
+
+def test_the_numbers_of_faults_are_those_that_are_caused():
+    page = (ROOT / "docs/guarantees.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| (\d+) \|", page, re.M)
+    assert {name: int(count) for name, count in rows} == {name: kind.TIMES for name, kind in KINDS.items()}
+    total, inputs = sum(kind.TIMES for kind in KINDS.values()), sum(shares(READERS, 10_000).values())
+    assert f"{total} faults" in page
+    assert f"{total} faults" in (ROOT / "Makefile").read_text()
+    assert f"{len(READERS)} readers" in page
+    assert f"{inputs:,} damaged inputs" in page

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, TINY
+from conftest import ROOT
 from PIL import Image
 from scipy.optimize import brentq
 from scipy.stats import t as student
@@ -44,44 +44,6 @@ def make(name, source, *out):
 
 
 # One file each
-
-
-def test_a_new_file_is_a_new_product(checkout):
-    run = checkout()
-    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
-    run.path("koct/report/tables/table_sizes.py").write_text("""
-from koct.report import inputs
-from koct.report.product import Product
-from koct.report.table import Table
-
-PRODUCT = Product(
-    title="sizes of all cells",
-    about="how many cells there are",
-    reads=("cells.parquet",),
-    caption="**Cells**, counted.",
-)
-
-
-def table(cells_path):
-    rows, *_ = inputs.split(cells_path, ("sweep", "N"))
-    return Table("Cells.", "tab:sizes", "lr", [["Sweep", "$N$"]], [[row["sweep"], str(row["N"])] for row in rows])
-""")
-    run.snakemake()
-    assert "T4 & 4 \\\\" in run.path("results/table_sizes.tex").read_text()
-    assert "<td>T4</td>" in run.path("results/report/table_sizes.html").read_text()
-    assert "table_sizes.tex" in run.path("results/ro-crate-metadata.json").read_text()
-    run.snakemake("--report", "report.html")
-    report = run.path("report.html").read_text()
-    assert "sizes of all cells" in report
-    assert "<strong>Cells</strong>, counted." in report
-    assert run.plan() == {}
-    listing = "import importlib.util as u; s = u.spec_from_file_location('pages', '{}'); m = u.module_from_spec(s); "
-    listing += "s.loader.exec_module(m); print(*m.files(), sep='\\n')"
-    done = run.python("-c", listing.format(ROOT / "benchmarks/pages.py"))
-    assert "| `table_sizes.tex` | how many cells there are |" in done.stdout
-    other = run.path("koct/report/tables/table_sizes.py")
-    other.write_text(other.read_text().replace('"$N$"', '"size"'))
-    assert run.plan() == {"table_sizes": 1, "crate": 1}
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ VERBS = {
     ),
     "planner": (
         planner,
-        "a page that answers for any target: the forecasts of a pilot in one HTML file, for a browser without network",
+        "a page with answers for a grid of targets: the forecasts of a pilot in one HTML file, for a browser",
         [PILOT, *READING, OUT],
     ),
     "next": (

@@ -23,7 +23,7 @@ class Product:
     caption : what one sees and what follows from it, for the report, in reStructuredText; without one, it is not there
     reads : the files of results/ that it is made from
     when : the function of `koct.workflow.when` that says whether a study has it
-    takes : functions of `koct.workflow.when` whose answers it needs, as keyword arguments
+    takes : what it has to know of the study, as keyword arguments: functions of `koct.workflow.when`, or keys of sweeps
     files : what it makes in results/; the last one is shown in the report. `{sweep}` stands for every sweep of `when`
     name, kind : those of its module
     """

@@ -21,7 +21,6 @@ from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, Problem
 from koct.contracts.registry import module_of
 from koct.contracts.spec import encode_curve, encode_problem
-from koct.report.product import Product
 from koct.study import paths
 from koct.workflow import groups, planned, resources, stages, when
 from koct.workflow.sources import reached
@@ -238,22 +237,13 @@ class Jobs:
     def _config_hash(self) -> str:
         return hashlib.sha256(self.canonical.encode()).hexdigest()
 
-    def calibration_spec(self) -> str:
-        return _spec("calibrate", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
-
-    def crossings_spec(self) -> str:
-        return _spec("crossings", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
-
     def budget_spec(self) -> str:
         wanted = {sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study}
         return _spec("budgets", {"wanted": wanted})
 
-    def product_spec(self, product: Product) -> str:
-        return _spec(product.name, when.settings(product, self.study))
-
-    def report_spec(self, stage: str) -> str:
-        """Of a stage whose result depends on its inputs alone."""
-        return _spec(stage, {})
+    def report_spec(self, stage: str, *takes: str) -> str:
+        """Of a stage that depends on its inputs and, if any, on answers of `koct.workflow.when` or keys of sweeps."""
+        return _spec(stage, {name: when.answer(name, self.study) for name in takes})
 
     def crate_spec(self, study: str) -> str:
         """Of the description of the results: all parameters, and the checksums of the users' files."""

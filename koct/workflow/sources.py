@@ -52,6 +52,19 @@ def reached(modules: Iterable[str]) -> set[str]:
     return found
 
 
+def imported(modules: Iterable[str], function: str) -> list[str]:
+    """Return the modules of koct that a function imports; `modules` are those that may define it."""
+    bodies = (node for module in modules for node in ast.parse(file_of(module).read_bytes()).body)
+    found = next(node for node in bodies if isinstance(node, ast.FunctionDef) and node.name == function)
+    names = {
+        (node.module, f"{node.module}.{alias.name}")
+        for node in ast.walk(found)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    return sorted(name if _path(name) else module for module, name in names)
+
+
 def files_of(module: str) -> tuple[Path, ...]:
     """The file of a module, and the data files beside it that it names."""
     return file_of(module), *_read(module).data

@@ -13,18 +13,8 @@ from koct.report.registry import products
 from koct.workflow import sources
 from koct.workflow.sources import digest, reached
 
-# Of stages that know neither problem nor architecture; a verb of the command line is a stage, and so is a product.
-MODULES = {
-    "collect": ("koct.study.results",),
-    "collect-theory": ("koct.study.results",),
-    "calibrate": ("koct.study.results",),
-    "budgets": ("koct.study.results",),
-    "crossings": ("koct.study.crossings",),
-    "norms": ("koct.study.norms", "koct.report.printed"),
-    "ladder": ("koct.study.ladder",),
-    "crate": ("koct.report.crate",),
-}
-# And of those that know the problem.
+COMMANDS = ("koct.commands.stages", "koct.commands.report")  # a verb of a job is a stage: its code is what it imports
+# Of stages that know the problem, beside its own module.
 PROBLEM_MODULES = {
     "pool": ("koct.problems.pools",),
     "known": ("koct.study.cells",),
@@ -45,10 +35,13 @@ def code(stage: str, problem: str = "", *archs: str) -> str:
 
 def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
     """What a stage starts from; it is made of these modules and of all that they import."""
-    if stage in MODULES:
-        return (*MODULES[stage], *(metrics.modules() if stage == "collect" else ()))
-    if not problem and stage in products():
-        return (product_module(stage),)
+    if not problem:
+        if stage in products():
+            return (product_module(stage),)
+        return (
+            *sources.imported(COMMANDS, stage.replace("-", "_")),
+            *(metrics.modules() if stage == "collect" else ()),
+        )
     found = registry.module_of(problem, Problem)
     if stage in PROBLEM_MODULES:
         return (*PROBLEM_MODULES[stage], found)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from koct.config import sweep as sweeps
-from koct.config.sweep import Sweep
+from koct.config.sweep import Grid, Sweep
+from koct.contracts.options import options
 from koct.errors import KoctError
 from koct.report.printed import PAIR, PRINTED
-from koct.report.product import Product
 from koct.report.registry import products
 
 LEAST_HELD_OUT = 3  # N of a sweep: two to calibrate on, and one to predict
@@ -25,18 +25,16 @@ def published(study: Sequence[Sweep]) -> list[str]:
     """Return the files of all products that a study has."""
     paths = []
     for product in products().values():
-        if answer := _answer(product.when, study):
-            names = answer if product.per_sweep else [""]
+        if had := answer(product.when, study):
+            names = had if product.per_sweep else [""]
             paths += [path.format(sweep=name) for name in names for path in product.outputs]
     return paths
 
 
-def settings(product: Product, study: Sequence[Sweep]) -> dict[str, Any]:
-    """Return what a product has to know of the study, for its spec."""
-    return {key: _answer(key, study) for key in product.takes}
-
-
-def _answer(question: str, study: Iterable[Sweep]) -> Any:
+def answer(question: str, study: Iterable[Sweep]) -> Any:
+    """Return what a function here says about a study or, by sweep, the value of a key that every sweep has."""
+    if question in options(Grid):
+        return {sweep.name: getattr(sweep, question) for sweep in study}
     if question not in globals():
         raise KoctError(f"koct/workflow/when.py has no function {question}, which a product names")
     return globals()[question](study)

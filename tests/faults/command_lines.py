@@ -61,16 +61,42 @@ def stages():
     cells, images, curves, calibration, crossings, budget, theory = (f"results/{name}.parquet" for name in names)
     yield ["collect", "--spec", jobs.study_spec(), "--cells", cells, "--images", images]
     yield ["collect-theory", "--spec", jobs.theories_spec(), "--out", theory]
-    yield ["calibrate", cells, "--spec", jobs.calibration_spec(), "--curves", curves, "--calibration", calibration]
+    yield [
+        "calibrate",
+        cells,
+        "--spec",
+        jobs.report_spec("calibrate", "metrics"),
+        "--curves",
+        curves,
+        "--calibration",
+        calibration,
+    ]
     yield ["budgets", cells, "--theory", theory, "--spec", jobs.budget_spec(), "--out", budget]
-    yield ["crossings", cells, "--images", images, "--spec", jobs.crossings_spec(), "--out", crossings]
+    yield [
+        "crossings",
+        cells,
+        "--images",
+        images,
+        "--spec",
+        jobs.report_spec("crossings", "metrics"),
+        "--out",
+        crossings,
+    ]
     yield ["chains", "--shared", shared, "--spec", jobs.chains_spec(seed[1]), "--out", paths.chains("T4")]
     outputs = ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
     yield ["ladder", cells, "--images", images, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
     yield ["norms", "--out", "results/norms.json"]
     for name, product in registry.products().items():
         if product.outputs[0] in jobs.products or product.when == "on_request":
-            yield ["product", name, *product.inputs, "--spec", jobs.product_spec(product), "--out", *product.outputs]
+            yield [
+                "product",
+                name,
+                *product.inputs,
+                "--spec",
+                jobs.report_spec(name, *product.takes),
+                "--out",
+                *product.outputs,
+            ]
     drawn = ["--fits", fits["ko", 4, 1], fits["fc", 4, 1], "--pool", pools[0], "--shared", shared]
     yield ["figure-recons", *drawn, "--out", "results/fig_recons.png"]
     yield ["bound", "network.yaml", "--samples", "256"]

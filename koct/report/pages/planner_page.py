@@ -1,10 +1,10 @@
-"""The page that says how many samples reach any target error."""
+"""The page that says how many samples reach a target error."""
 
 from koct.report.product import Product
 
 PRODUCT = Product(
     title="the planner",
-    about="a [page](how-many-samples.md#the-planner-page) that says how many samples reach any target error: "
+    about="a [page](how-many-samples.md#the-planner-page) that says how many samples reach a target error: "
     "open it in a browser",
     reads=("cells.parquet",),
     takes=("metrics",),
