@@ -20,9 +20,7 @@ from koct.config.study_file import read
 from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.networks import shards
-from koct.networks.checkpoints import Checkpoints
-from koct.networks.ranks import Ranks
+from koct.networks.ranks import BLOCK, Checkpoints, Ranks, block_rows, needed
 from koct.problems import pools
 from koct.study import cells, evaluation
 
@@ -206,13 +204,13 @@ def test_the_predicted_memory_is_the_memory_taken():
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert shards.needed(H * H, V * B, N, 1) == pytest.approx(int(done.stdout.split()[-1]), rel=0.3)
+    assert needed(H * H, V * B, N, 1) == pytest.approx(int(done.stdout.split()[-1]), rel=0.3)
 
 
 PROFILED = """
 import torch
 from torch.profiler import profile
-from koct.networks.fsdp import Preconditioner, ShardedMatrix
+from koct.networks.descent import Preconditioner, ShardedMatrix
 from koct.networks.ranks import Ranks
 mesh = Ranks().mesh("cpu")
 peak = 0
@@ -233,10 +231,10 @@ print(peak)
 
 def test_blocks_tile_the_matrix():
     for H, V, B in ((2, 1, 2), (9, 8, 9), (127, 60, 127), (256, 90, 256), (512, 180, 512), (250, 40, 250)):
-        rows = shards.block_rows(H * H, V * B)
+        rows = block_rows(H * H, V * B)
         assert H * H % rows == 0
-        assert 4 * rows * V * B <= max(shards.BLOCK, 4 * V * B)
-    assert shards.block_rows(256**2, 90 * 256) == 2048
+        assert 4 * rows * V * B <= max(BLOCK, 4 * V * B)
+    assert block_rows(256**2, 90 * 256) == 2048
 
 
 @pytest.mark.parametrize(("N", "ranks"), [(64, 3), (5, 8), (7, 7), (2048, 16)])

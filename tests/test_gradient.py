@@ -9,8 +9,8 @@ from koct.base.device import CPU, Device
 from koct.base.streams import TorchStream
 from koct.errors import KoctError
 from koct.networks import gradient
-from koct.networks.known import Known
 from koct.networks.ko import KO
+from koct.networks.solvers import Known
 from koct.problems.fanbeam import FanBeamProblem
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its optimisers are what training is compared with")

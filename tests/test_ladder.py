@@ -14,9 +14,8 @@ from koct.contracts import Architecture, Sizes, registry
 from koct.contracts.options import options
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.networks import linear, pixelwise
-from koct.networks.bilinear import Alternation, Joint
-from koct.networks.filtering import FilterDesign, Filtered, Moments, fourier_basis, tied
+from koct.networks import pixelwise, solvers
+from koct.networks.filtering import Alternation, FilterDesign, Filtered, Joint, Moments, fourier_basis, tied
 from koct.operators.chain import product
 from koct.operators.fanbeam import Backprojector
 from koct.problems import pools
@@ -137,7 +136,7 @@ def test_filters_equal_dense_least_squares(data, per_view, solver, toward):
 def test_conjugate_gradients_reach_dense_least_squares(data, per_view):
     design = filter_design(data, per_view)
     dense = matrix_of(design.apply, len(design.prior))
-    for lam, theta in linear.by_conjugate_gradients(design, data.y, LAMBDAS, tolerance=1e-13):
+    for lam, theta in design.by_conjugate_gradients(data.y, LAMBDAS, tolerance=1e-13):
         expected = stacked_ridge(dense, data.y.ravel(), lam, design.prior)
         np.testing.assert_allclose(dense @ theta, dense @ expected, rtol=1e-8, atol=1e-8)
 
@@ -170,7 +169,7 @@ def test_shifted_systems_are_solved_together(seed):
         return matrix @ u
 
     shifts = (1.0, 1e-4, 1e-2, 1e3)
-    for lam, found in zip(shifts, linear.shifted_solutions(normal, right, shifts), strict=True):
+    for lam, found in zip(shifts, solvers.shifted_solutions(normal, right, shifts), strict=True):
         residual = matrix @ found + lam * found - right
         assert np.linalg.norm(residual) <= 1e-8 * np.linalg.norm(right)
         np.testing.assert_allclose(found, np.linalg.solve(matrix + lam * np.eye(25), right), rtol=1e-3, atol=1e-4)
@@ -180,8 +179,8 @@ def test_shifted_systems_are_solved_together(seed):
 def test_conjugate_gradients_that_do_not_converge_say_so():
     matrix = np.diag(np.logspace(0, 12, 30))
     with pytest.raises(KoctError, match=r"lambda = 1e-06 .* residual of .* after 20 iterations, above 1e-08; remove"):
-        linear.shifted_solutions(lambda u: matrix @ u, np.ones(30), [1e-6, 1.0], most=20)
-    assert not linear.shifted_solutions(lambda u: matrix @ u, np.zeros(30), [1.0])[0].any()
+        solvers.shifted_solutions(lambda u: matrix @ u, np.ones(30), [1e-6, 1.0], most=20)
+    assert not solvers.shifted_solutions(lambda u: matrix @ u, np.zeros(30), [1.0])[0].any()
 
 
 def test_a_singular_ridge_names_the_lambda():

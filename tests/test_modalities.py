@@ -14,8 +14,8 @@ from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.networks.gradient import loss_and_gradient
-from koct.networks.known import Known
 from koct.networks.ko import KO
+from koct.networks.solvers import Known
 from koct.operators.algebra import Diagonal
 from koct.operators.fourier import gaussian_spectrum
 from koct.operators.nufft import direct

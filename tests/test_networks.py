@@ -20,7 +20,7 @@ from koct.errors import KoctError
 from koct.networks.fc import FC
 from koct.networks.fc_fsdp import Dense
 from koct.networks.ko import KO
-from koct.networks.linalg import cholesky_solve
+from koct.networks.solvers import cholesky_solve
 from koct.operators.algebra import Diagonal, Matrix
 from koct.operators.chain import normal_matrix
 from koct.problems import pools

@@ -18,7 +18,7 @@ from koct.contracts import Array
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.networks.known import Known
+from koct.networks.solvers import Known
 from koct.prediction.fixed_point import FixedPoint
 from koct.prediction.prediction import Prediction
 from koct.prediction.spectral import Spectral
