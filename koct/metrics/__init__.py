@@ -13,6 +13,7 @@ has `each` alone: its mean over images is a column of the results, and no curve 
 from __future__ import annotations
 
 import importlib
+import math
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -71,6 +72,12 @@ def _each(metric: Any, predicted: Any, y: Any, shape: Sequence[int]) -> Any:
 def errors(predicted: Any, y: Any, images: dict[str, Any]) -> dict[str, float | None]:
     """Every metric of flat predictions (n, size), by name; `images` is what `each` gave for them."""
     return {name: _mean(images[name]) if name in SCORES else load(name).error(predicted, y) for name in names()}
+
+
+def is_proper(name: str, value: Any) -> bool:
+    """Whether a metric may have this value: an error is finite and not negative, a score finite or None."""
+    number = isinstance(value, int | float) and math.isfinite(value)
+    return (number or value is None) if name in SCORES else number and value >= 0
 
 
 def _mean(values: Any) -> float | None:

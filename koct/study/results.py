@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import io
 import itertools
 import json
 import math
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json
 import pyarrow.parquet as pq
 
 import koct
@@ -127,11 +125,11 @@ BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_lo
 BUDGET += ["probability", "at", "error", "error_low", "error_high", "extrapolation", "reason"]
 BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
 THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
+THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 LADDER = ["sweep", "problem", "H", "arch", "N", "metric", "p", "known", "learned", "rank", "error_mean"]
 LADDER += ["mean_low", "mean_high", "seeds", "best", "behind", "beyond"]
 CROSSINGS = ["sweep", "problem", "H", "arch", "versus", "metric", "N", "N_low", "N_high", "upto"]
 CLAIMS = ["id", "where", "statement", "printed", "computed", "value", "value_low", "value_high", "verdict", "why"]
-THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 
 
 def collect(spec, path, images_path):
@@ -148,7 +146,8 @@ def collect(spec, path, images_path):
                 place = paths.cell(sweep["name"], arch["name"], N, seed)
                 row, stamp = read_json(place)
                 _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
-                _check_spec(place, stamp, arch["spec"])
+                if curve_hash(stamp.spec) != arch["spec"]:
+                    raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
                 rows.append(row)
                 contents.append(stamp.content)
     stamp = Stamp(spec, combined(contents))
@@ -162,10 +161,10 @@ def collect_theory(spec, path):
     for sweep in spec["sweeps"]:
         for arch in sweep["archs"]:
             place = paths.theory(sweep["name"], arch["name"])
-            found, stamp = read_json(place)
+            curve, stamp = read_json(place)
             if checksum_of(stamp.spec) != arch["spec"]:
                 raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
-            rows += found["rows"]
+            rows += curve["rows"]
             contents.append(stamp.content)
     origin = {**provenance(spec["config"]), **_names(spec["sweeps"])}
     write(rows, THEORY, path, origin, Stamp(spec, combined(contents)))
@@ -179,22 +178,14 @@ def _check_row(path, row, stamp, cell):
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
-    for name in ("val_mse", *metrics.error_names()):
-        if not (isinstance(row[name], int | float) and math.isfinite(row[name]) and row[name] >= 0):
-            raise KoctError(f"{path} has {name} = {row[name]}, which is no error; {again(path)}")
-    for name in metrics.SCORES:
-        if not (row[name] is None or (isinstance(row[name], int | float) and math.isfinite(row[name]))):
-            raise KoctError(f"{path} has {name} = {row[name]}, which is no score; {again(path)}")
-
-
-def _check_spec(path, stamp, wanted):
-    """Refuse what was made with other options or other code than those asked for, which `wanted` is a hash of."""
-    if curve_hash(stamp.spec) != wanted:
-        raise KoctError(f"{path} {OTHERWISE}; {again(path)}")
+    for name in ("val_mse", *METRICS):
+        if not metrics.is_proper(name, row[name]):
+            kind = "score" if name in metrics.SCORES else "error"
+            raise KoctError(f"{path} has {name} = {row[name]}, which is no {kind}; {again(path)}")
 
 
 def curve_hash(spec):
-    """Of what the cells of a curve share."""
+    """Return a hash of what the cells of a curve share."""
     return checksum_of({key: value for key, value in spec.items() if key not in ("N", "seed")})
 
 
@@ -255,12 +246,12 @@ def _by_theory(rows, target):
     best = usable([row for row in rows if row["error"] is not None])
     ends = {"theory_n": "error", "theory_low": "error_low", "theory_high": "error_high"}
     N = [row["N"] for row in best]
-    found = {name: crossing(N, [row[column] for row in best], target) for name, column in ends.items()}
-    return {**found, "theory_upto": max(N, default=0) if rows else None}
+    required = {name: crossing(N, [row[column] for row in best], target) for name, column in ends.items()}
+    return {**required, "theory_upto": max(N, default=0) if rows else None}
 
 
 def best_lambda(rows):
-    """Of the rows of a predicted curve, the one with the smallest mean squared error at every N."""
+    """Return the row with the smallest mean squared error at every N of a predicted curve."""
     return [min(group, key=lambda row: row["predicted"]) for _, group in sorted(grouped(rows, "N").items())]
 
 
@@ -298,12 +289,7 @@ def write(rows, columns, path, origin, stamp):
     """
     rows = [{name: row.get(name) if name in metrics.SCORES else row[name] for name in columns} for row in rows]
     lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
-    schema = _schema(columns)
-    table = schema.empty_table()
-    if rows:  # by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists
-        lines = "\n".join(json.dumps(row) for row in rows).encode()
-        options = pa.json.ParseOptions(explicit_schema=schema)
-        table = pa.json.read_json(io.BytesIO(lines), parse_options=options)
+    table = images.table_of(rows, _schema(columns))
     _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)), pq.write_table)
 
 
