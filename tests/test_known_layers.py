@@ -71,10 +71,11 @@ def test_a_wrong_operator_is_named_with_its_line(folder, apply, adjoint, message
 
 def test_a_right_operator_is_taken_and_what_is_none_is_refused(folder):
     assert len(checked_layers(own(folder, layer=f"{LAYER}.T"), {})) == 2
+    (other := folder / "other").mkdir()
     with pytest.raises(
         KoctError, match=r"own\.py, line 24: the layer 'filter' is of the type builtin_function_or_method; give a"
     ):
-        checked_layers(own(folder, layer="abs"), {})
+        checked_layers(own(other, layer="abs"), {})
 
 
 def test_a_wrong_forward_operator_is_refused_too(folder):

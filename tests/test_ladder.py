@@ -15,7 +15,7 @@ from koct.contracts.options import options
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.networks import pixelwise, solvers
-from koct.networks.filtering import Alternation, FilterDesign, Filtered, Joint, fourier_basis, tied
+from koct.networks.filtering import Alternation, FilterDesign, Filtered, Joint
 from koct.operators.chain import product
 from koct.operators.fanbeam import Backprojector
 from koct.problems import pools
@@ -72,22 +72,6 @@ def filter_design(data, per_view, toward="analytic"):
 
 
 # The design
-
-
-@pytest.mark.parametrize("B", [1, 2, 3, 8, 9])
-def test_the_basis_diagonalises_symmetric_circular_filters(B):
-    basis, spectrum = fourier_basis(B), np.random.default_rng(B).standard_normal(B // 2 + 1)
-    np.testing.assert_allclose(basis.T @ basis, np.eye(B), atol=1e-14)
-    view = np.random.default_rng(1).standard_normal(B)
-    filtered = np.fft.irfft(np.fft.rfft(view) * spectrum, B)
-    np.testing.assert_allclose(basis @ (spectrum @ tied(B) * (basis.T @ view)), filtered, atol=1e-14)
-
-
-def test_the_adjoint_of_a_filter_design_is_exact(data, per_view):
-    design, rng = filter_design(data, per_view), np.random.default_rng(3)
-    theta, residual = rng.standard_normal(design.prior.shape), rng.standard_normal(data.y.shape)
-    left, right = (design.apply(theta) * residual).sum(), design.adjoint(residual) @ theta
-    assert left == pytest.approx(right, rel=1e-12)
 
 
 @pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])

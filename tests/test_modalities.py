@@ -219,12 +219,11 @@ def test_networks_of_small_sweeps(name, weights, tmp_path):
             about, network = cells.fit(data)
             error[arch.name, N] = evaluation.errors(network, data)["mse"]
         assert about["p"] == {"untrained": 0, "ko": weights}.get(arch.name, sweep.problem.x_size * sweep.problem.y_size)
-        if arch.trained:
+        if (name, arch.name) == ("mri", "ko"):
+            assert arch.predicted == "fixed point"
             spec = {**data.cell.encode(), "at": [8], "tests": 16, "metric": "mse"}
             predictions.predict(spec, inputs, tmp_path / "theory.json")
-            (method,) = {row["method"] for row in read_json(tmp_path / "theory.json")[0]["rows"]}
-            of_ko = "fixed point" if name == "deblur" else "subsets"
-            assert method == (of_ko if arch.name == "ko" else "spectral")
+            assert {row["method"] for row in read_json(tmp_path / "theory.json")[0]["rows"]} == {"subsets"}
     assert error["ko", 4] < error["fc", 4]
     assert error["ko", 64] < min(error["untrained", 0], error["ko", 4])
     assert error["fc", 64] < error["fc", 4]
@@ -237,10 +236,7 @@ def test_networks_of_small_sweeps(name, weights, tmp_path):
     ("sweep", "key", "value", "message"),
     [
         ("mri", "samples", 10, r"mri\.samples = 10 are 1\.2 cycles per field of view apart .*; take at least 12"),
-        ("mri", "noise", 5, r"mri\.noise = 5 must be at most 1"),
-        ("mri", "spokes", 0, r"mri\.spokes = 0 must be at least 1"),
         ("deblur", "blur", 2.0, r"deblur\.blur = 2 pixels reaches across .*; take at most 0\.75, or a larger H"),
-        ("deblur", "vignetting", 1.0, r"deblur\.vignetting = 1\.0 must be at most 0\.9"),
     ],
 )
 def test_options_that_do_not_go_together(sweep, key, value, message):

@@ -182,33 +182,22 @@ def leading(N: int, size: int) -> int:
     return min(LEADING, N // 4, size // 2)
 
 
-def memory(rows: int, columns: int, N: int, ranks: int) -> dict[str, int]:
-    """Bytes that training takes on the rank with the largest share, by what they hold."""
+def needed(rows: int, columns: int, N: int, ranks: int) -> int:
+    """Return the bytes that training takes on the rank with the largest share."""
     height = block_rows(rows, columns)
     shard = FLOAT * math.ceil(height / ranks) * columns  # of one block; the last rank's is filled up with zeros
     samples = math.ceil(N / ranks)
-    return {
-        "weights": rows // height * shard,
-        "momentum": rows // height * shard,
-        "gradient": shard,  # of one block: its step follows at once
-        "gathered block": 3 * FLOAT * height * columns,  # the block, its gradient, and a buffer for either
-        "preconditioner": 8 * FLOAT * columns * (leading(N, columns) + 8),  # most of it while it is made, in float64
-        "samples": FLOAT * samples * (columns + rows) + 2 * FLOAT * min(samples, MICRO_BATCH) * height,
-    }
-
-
-def needed(rows: int, columns: int, N: int, ranks: int) -> int:
-    """Bytes per rank in all."""
-    return sum(memory(rows, columns, N, ranks).values())
+    return (
+        2 * (rows // height) * shard  # weights and momentum
+        + shard  # the gradient of one block: its step follows at once
+        + 3 * FLOAT * height * columns  # a gathered block, its gradient, and a buffer for either
+        + 8 * FLOAT * columns * (leading(N, columns) + 8)  # the preconditioner, most of it while it is made, in float64
+        + FLOAT * samples * (columns + rows)
+        + 2 * FLOAT * min(samples, MICRO_BATCH) * height
+    )
 
 
 def enough_ranks(rows: int, columns: int, N: int, available: int) -> int | None:
     """The smallest number of ranks with `available` bytes each that can train the matrix; None if no number can."""
-    most = block_rows(rows, columns)  # beyond it a rank would hold nothing
-    if needed(rows, columns, N, most) > available:
-        return None
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if needed(rows, columns, N, middle) <= available else (middle, high)
-    return high
+    numbers = range(1, block_rows(rows, columns) + 1)  # beyond, a rank would hold nothing
+    return next((ranks for ranks in numbers if needed(rows, columns, N, ranks) <= available), None)

@@ -94,21 +94,25 @@ def save(columns: pa.Table, path: str) -> None:
     pq.write_table(columns, path, compression="zstd", use_dictionary=names, column_encoding=split)
 
 
+def read_table(path: str) -> pa.Table:
+    """Return a Parquet file of koct, if its checksum is right; one of an older koct is read too."""
+    try:
+        with open_file(path) as file:
+            data = file.read()
+        check_table(path, data)
+        return pq.ParquetFile(pa.BufferReader(data)).read()  # pq.read_table would import pandas
+    except FileNotFoundError:
+        raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
+    except (pa.ArrowException, OSError):
+        raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
+
+
 class Images:
     """An images.parquet."""
 
     def __init__(self, path: str):
-        self.path = path
-        try:
-            with open_file(path) as file:
-                data = file.read()
-            check_table(path, data)
-            table = pq.ParquetFile(pa.BufferReader(data)).read()
-            self.columns = {name: table[name].to_numpy() for name in table.column_names}
-        except FileNotFoundError:
-            raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
-        except (pa.ArrowException, OSError):
-            raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
+        self.path, table = path, read_table(path)
+        self.columns = {name: table[name].to_numpy() for name in table.column_names}
         missing = [name for name in (*KEY, "image", "group") if name not in self.columns]
         if missing:
             raise KoctError(f"{path} lacks the column {', '.join(missing)}; {again(path)}")

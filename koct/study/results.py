@@ -1,6 +1,5 @@
 """The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -15,20 +14,7 @@ import pyarrow.parquet as pq
 import koct
 from koct import metrics
 from koct.base.files import atomic_write, read_json
-from koct.base.stamps import (
-    OLD_PREFIX,
-    TABLE_KEY,
-    VOLATILE,
-    Damaged,
-    Stamp,
-    Unstamped,
-    again,
-    check,
-    checksum_of,
-    combined,
-    digest,
-    made_from,
-)
+from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
@@ -316,20 +302,10 @@ def _save(table, columns, path, origin, stamp, save):
 
 
 def read(path):
-    """(rows, provenance) of a Parquet file that `write` made; one of an older koct is read too."""
-    try:
-        stamp = None
-        with contextlib.suppress(Unstamped):
-            stamp = check(path)
-        table = pq.ParquetFile(path).read()  # read_table would import pandas
-    except FileNotFoundError:
-        raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
-    except (pa.ArrowException, OSError):
-        raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
+    """(rows, provenance) of a Parquet file that `write` made."""
+    table = images.read_table(path)
     metadata = (table.schema.metadata or {}).items()
     origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata}
-    if stamp is None and not origin.get(TABLE_KEY, OLD_PREFIX).startswith(OLD_PREFIX):
-        raise Damaged(f"{path} is damaged: its stamp cannot be read; {again(path)}")
     try:
         rows = table.to_pylist()
     except (ValueError, OverflowError, TypeError, NotImplementedError, pa.ArrowException):
