@@ -81,7 +81,7 @@ def is_proper(name: str, value: Any) -> bool:
 
 
 def _mean(values: Any) -> float | None:
-    """Of the images that have a value; None if there is none."""
+    """Return the mean over the images that have a value; None if there is none."""
     values = values[values == values]
     return float(values.mean()) if len(values) else None
 

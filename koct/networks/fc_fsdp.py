@@ -58,7 +58,7 @@ class FcFsdp(TorchrunArchitecture):
         return dense(problem)
 
     def cost(self, work: Workload) -> Cost:
-        """Of one rank, at the speed of a GPU; what is slower continues from its checkpoint."""
+        """Return the cost of one rank, at the speed of a GPU; what is slower continues from its checkpoint."""
         memory = 2.5e9 + needed(work.y_size, work.x_size, work.N, self.ranks)  # torch, CUDA and NCCL first
         flops = 4 * work.N * work.y_size * work.x_size * self.iterations
         return Cost(2e12 + 1e-3 * flops / self.ranks, memory, memory)

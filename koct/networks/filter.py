@@ -126,7 +126,7 @@ def filter_and_rest(problem: Problem, layers: Sequence[Layer], views: int) -> li
 
 
 def cost_with_moments(work: Workload, solved: Cost) -> Cost:
-    """Of solving, and of the matrices between all measurements: by N samples, and of both the Fourier coefficients."""
+    """Return the cost of solving and of the matrices between all measurements, with their Fourier coefficients."""
     size, pairs = work.x_size, work.N * (work.x_size + work.y_size)
     matrices = 8 * 4 * size**2
     operations = (work.N + 18 * work.y_size**0.5 + 40) * size**2 + work.N * work.layers.operations

@@ -251,13 +251,13 @@ class TotalVariation:
         return step, (z, p, z, p, right)
 
     def _gradient(self, y: Array) -> Array:
-        """Of flat images."""
+        """Return ∇ of flat images."""
         return gradient(y.reshape(-1, *self.shape))
 
     def _divergence(self, p: Array) -> Array:
-        """As flat images."""
+        """Return −∇ᵀ of a field, as flat images."""
         return divergence(p).reshape(len(p), -1)
 
     def _laplacian(self, y: Array) -> Array:
-        """∇ᵀ∇ of flat images."""
+        """Return ∇ᵀ∇ of flat images."""
         return -self._divergence(self._gradient(y))

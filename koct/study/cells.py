@@ -140,7 +140,7 @@ class Data(Training):
         return predicted
 
     def stamp(self, spec: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> Stamp:
-        """Of what is made from these files."""
+        """Return the stamp of what is made from these files."""
         return Stamp(spec, made_from(*self.inputs.values()), about or {})
 
 
