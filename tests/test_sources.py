@@ -162,7 +162,7 @@ LIVE = {
     "nonnegative": ("problems/fanbeam.py", "nonnegative = True", "nonnegative = False"),
     "a fit": ("networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)"),
     "a network": ("networks/ko.py", "weighted(self.w, x)", "weighted(-self.w, x)"),
-    "what a fit imports": ("networks/solvers.py", "def product(", "def product(*, "),
+    "what a fit imports": ("base/arrays.py", "def product(", "def product(*, "),
 }
 ALL = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), KO, FC, "koct.study.cells"]
 

@@ -1,8 +1,7 @@
-"""What networks share: options of two kinds of solvers, baselines without training samples, chains for the bound."""
+"""What networks share: the options of two kinds of solvers, and baselines without training samples."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -129,7 +128,9 @@ class ChainBaselineArchitecture(BaselineArchitecture, ABC):
             yield f"the problem {problem.name} has no known layers to reconstruct with; remove {self.name} from archs"
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        return [*known_layers(layers), *relu(problem)]
+        from koct.networks import chain_layers
+
+        return [*chain_layers.known(layers), *chain_layers.relu(problem)]
 
 
 class IterativeArchitecture(BaselineArchitecture, ABC):
@@ -180,41 +181,3 @@ def applied(operator: Any, x: Array, nonnegative: bool) -> Array:
     """Return flat images (n, size) of an operator on flat measurements (n, size), cut off below zero if asked for."""
     images = operator(x.reshape(-1, *operator.domain)).reshape(len(x), -1)
     return images.clip(min=0) if nonnegative else images
-
-
-# Chains for the bound
-
-
-def known_layers(layers: Iterable[Layer]) -> list[ChainLayer]:
-    """Known layers with their operator norms, by power iteration where there is no formula."""
-    return [ChainLayer(layer.name, norm(layer)) for layer in layers]
-
-
-def norm(layer: Layer) -> float:
-    return float(layer.operator.norm())
-
-
-def split(layers: Sequence[Layer]) -> tuple[Layer | None, Sequence[Layer]]:
-    """(weights, others): the first layer if it is diagonal and others follow, as in `koct.operators.chain`."""
-    from koct.operators.algebra import Diagonal
-
-    first, *others = layers
-    return (first, others) if isinstance(first.operator, Diagonal) and others else (None, layers)
-
-
-def relu(problem: Problem) -> list[ChainLayer]:
-    """The ReLU at the end, where images cannot be negative."""
-    return [ChainLayer("ReLU", 1.0)] if problem.nonnegative else []
-
-
-def dense(problem: Problem) -> list[ChainLayer]:
-    """One dense learned matrix M; it is the first layer, so nothing depends on its norm."""
-    return [ChainLayer("M", 1.0, problem.x_size * problem.y_size), *relu(problem)]
-
-
-def learned_weights(layers: Sequence[Layer], problem: Problem) -> ChainLayer:
-    """One learned weight per measurement, real or complex, which starts from the problem's weights or from one."""
-    weights, _ = split(layers)
-    if weights is None:
-        return ChainLayer("weights", 1.0, problem.x_size)
-    return ChainLayer("weights", norm(weights), math.prod(weights.operator.weights.shape))

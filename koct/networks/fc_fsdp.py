@@ -17,7 +17,6 @@ from koct.contracts import (
     Workload,
     option,
 )
-from koct.networks.architectures import dense
 from koct.networks.ranks import needed
 
 
@@ -55,7 +54,9 @@ class FcFsdp(TorchrunArchitecture):
         return Dense(state["M"], data.nonnegative)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        return dense(problem)
+        from koct.networks import chain_layers
+
+        return chain_layers.dense(problem)
 
     def cost(self, work: Workload) -> Cost:
         """Return the cost of one rank, at the speed of a GPU; what is slower continues from its checkpoint."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
-from koct.networks.architectures import check_layers, check_size, known_layers, relu, split
+from koct.networks.architectures import check_layers, check_size
 
 if TYPE_CHECKING:
     from koct.networks.filtering import Filtered
@@ -76,10 +76,12 @@ class Filter(Architecture):
         return FilterNetwork(data.device.put(np.array(state["spectrum"])), Filtered(data.layers, data.nonnegative))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        weights, _ = split(layers)
+        from koct.networks import chain_layers
+
+        weights, _ = chain_layers.split(layers)
         views = problem.x_size // problem.x_shape[-1] if self.per_view else 1
-        behind = filter_and_rest(problem, layers, views)
-        return [*known_layers([weights] if weights else []), *behind, *relu(problem)]
+        behind = chain_layers.learned_filters(layers, problem, views)
+        return [*chain_layers.known([weights] if weights else []), *behind, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         learned = work.x_size if self.per_view else work.y_size**0.5  # about, with as many bins as rows
@@ -114,15 +116,6 @@ def check_problem(problem: Problem) -> Iterable[str]:
             f"the measurements of the problem {problem.name} are complex, and learned filters are for real ones; take "
             "another architecture"
         )
-
-
-def filter_and_rest(problem: Problem, layers: Sequence[Layer], views: int) -> list[ChainLayer]:
-    """Learned filters in the place of the known one, with the norm of that, and the known layers behind them."""
-    from koct.networks.filtering import split_filter
-
-    _, ramp, rest = split_filter(layers)
-    period, norm = (problem.x_shape[-1], 1.0) if ramp is None else (ramp.period, ramp.norm())
-    return [ChainLayer("learned filter", norm, views * (period // 2 + 1)), *known_layers(rest)]
 
 
 def cost_with_moments(work: Workload, solved: Cost) -> Cost:

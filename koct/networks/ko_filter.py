@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
-from koct.networks.architectures import GRADIENT, SolverArchitecture, learned_weights, relu
-from koct.networks.filter import check_problem, cost_with_moments, filter_and_rest
+from koct.networks.architectures import GRADIENT, SolverArchitecture
+from koct.networks.filter import check_problem, cost_with_moments
 
 if TYPE_CHECKING:
     from koct.networks.filtering import Filtered
@@ -66,7 +66,10 @@ class KOFilter(SolverArchitecture):
         return KOFilterNetwork(w, spectrum, Filtered(data.layers, data.nonnegative))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        return [learned_weights(layers, problem), *filter_and_rest(problem, layers, views=1), *relu(problem)]
+        from koct.networks import chain_layers
+
+        behind = chain_layers.learned_filters(layers, problem, views=1)
+        return [chain_layers.learned_weights(layers, problem), *behind, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         """About 20 rounds for each λ."""

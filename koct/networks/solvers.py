@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.base.arrays import blocks, copy, double, is_torch, like, zeros_like
+from koct.base.arrays import copy, double, is_torch, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.operators.chain import split
@@ -48,11 +48,6 @@ class Known:
     def adjoint(self, y: Array) -> Array:
         """Rᵀ of flat images, flat; nothing is cut off."""
         return self.R.T(y.reshape(-1, *self.R.range)).reshape(len(y), -1)
-
-
-def product(a: Array, b: Array) -> Array:
-    """a @ b in float64, without a copy of all of b."""
-    return sum(double(a[:, rows]) @ double(b[rows]) for rows in blocks(b.shape[0], b.shape[1]))
 
 
 # Closed forms

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
-from koct.networks.architectures import known_layers, norm, relu
 
 if TYPE_CHECKING:
     from koct.networks.pixelwise import Taps
@@ -51,11 +50,12 @@ class LearnedTaps(Architecture):
         return TapsNetwork(data.device.put(np.array(state["taps"])), Taps(data.layers), data.nonnegative)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        from koct.networks import chain_layers
         from koct.networks.pixelwise import Taps
 
         *before, last = layers
-        learned = ChainLayer(last.name, norm(last), int(Taps(layers).seen.sum()))
-        return [*known_layers(before), learned, *relu(problem)]
+        learned = ChainLayer(last.name, chain_layers.norm(last), int(Taps(layers).seen.sum()))
+        return [*chain_layers.known(before), learned, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core: N = 64 at H = 128 takes 10 to 16 s."""

@@ -11,7 +11,7 @@ from koct.contracts import Architecture, ChainLayer, Problem
 from koct.contracts.blame import blamed
 from koct.contracts.spec import decode_arch, decode_problem
 from koct.errors import KoctError
-from koct.networks.architectures import relu
+from koct.networks.chain_layers import relu
 from koct.study.cells import checked_layers, read_shared
 
 if TYPE_CHECKING:
