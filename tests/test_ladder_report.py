@@ -51,17 +51,12 @@ def write_cells(folder, errors=ERRORS, chains=CHAINS, spread=0.001, seeds=SEEDS,
                 # the difference of two networks has a spread, too
                 value = error + spread * (seed - 2) * (1 if arch == "few" else -1)
                 about = {"sweep": "A", "problem": "made-up", "H": 8, "V": 6, "B": 8, "arch": arch, "N": N, "seed": seed}
-                fitted = {
-                    "lam": None,
-                    "p": sum(layer["p"] for layer in CHAINS[arch]),
-                    "fit_seconds": 1.0,
-                    "device": "cpu",
-                }
+                about |= {"lam": None, "p": sum(layer["p"] for layer in CHAINS[arch]), "val_mse": value}
                 relative = 1 + noise * rng.standard_normal(IMAGES)
                 values = (value * relative / relative.mean()).tolist()
                 kept = {"same": True, "groups": None, **dict.fromkeys(results.METRICS, values)}
-                found = {**dict.fromkeys(results.METRICS, value), "images": kept}
-                rows.append({**about, **fitted, "val_mse": value, **found})
+                errors_of = {**dict.fromkeys(results.METRICS, value), "images": kept}
+                rows.append({**about, "fit_seconds": 1.0, "device": "cpu", **errors_of})
     styles = {arch: {"label": arch.capitalize(), "colour": "", "marker": ""} for arch in errors}
     origin = {"koct.archs": json.dumps(styles)}
     results.write(rows, results.CELLS, folder / "cells.parquet", origin, Stamp({}))

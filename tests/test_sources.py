@@ -151,7 +151,7 @@ INERT = {
     "check of a problem": ("problems/surrogate.py", "if self.B != self.H:", "if self.B > self.H:"),
     "label of a problem": ("problems/fanbeam.py", '"fan beam"', '"fan"'),
     "cost of an architecture": ("networks/fc.py", "7.7 * n**3", "8 * n**3"),
-    "check of an architecture": ("networks/ko.py", "if not problem.has_layers:", "if problem.x_size > 5:"),
+    "check of an architecture": ("networks/ko.py", "self.toward is not None:", "problem.x_size > 5:"),
     "label of an architecture": ("networks/fc.py", 'label = "FC"', 'label = "dense"'),
     "colour of an architecture": ("networks/ko.py", 'colour = "#', 'colour = "#f'),
     "messages": ("errors.py", "class KoctError(", "OTHER = 1\n\n\nclass KoctError("),
