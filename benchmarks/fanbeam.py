@@ -29,7 +29,7 @@ import peers
 from koct.base.arrays import to_numpy
 from koct.base.device import choose
 from koct.networks import gradient
-from koct.networks.known import Known
+from koct.networks.solvers import Known
 from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp
 from koct.operators.testing import adjoint_error
 from koct.problems.fanbeam import FanBeamProblem

@@ -12,7 +12,7 @@ from conftest import ROOT, SMALL_FANBEAM
 from koct.config.study_file import read
 from koct.contracts import Problem, Sizes, registry
 from koct.errors import KoctError
-from koct.networks.known import Known
+from koct.networks.solvers import Known
 from koct.operators.fanbeam import Projector
 from koct.problems import ct
 from koct.problems.fanbeam import FanBeamProblem

@@ -20,7 +20,7 @@ from koct.base.files import record_writer
 from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.networks.known import Known
+from koct.networks.solvers import Known
 from koct.operators.chain import product
 from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import pools

@@ -69,32 +69,22 @@ def test_a_wrong_operator_is_named_with_its_line(folder, apply, adjoint, message
         checked_layers(own(folder, apply, adjoint, layer), {})
 
 
-def test_a_right_operator_is_taken(folder):
-    assert len(checked_layers(own(folder), {})) == 2
+def test_a_right_operator_is_taken_and_what_is_none_is_refused(folder):
     assert len(checked_layers(own(folder, layer=f"{LAYER}.T"), {})) == 2
-
-
-def forward(folder, adjoint):
-    """What least squares and total variation are given: they step along its adjoint."""
-    text = OWN.format(apply=APPLY, adjoint=adjoint, layer=LAYER)
-    (folder / "own.py").write_text(f"{text}\n    def forward(self, shared):\n        return {LAYER}\n")
-    return Data(Cell("own", problem(str(folder / "own.py"))(), architecture("nnls")(), 0, 1, ()), {}).forward
-
-
-def test_a_wrong_forward_operator_is_refused_too(folder):
-    with pytest.raises(KoctError, match=r"own\.py, line 14: the operator: its adjoint is not its transpose"):
-        forward(folder, WRONG["no conj"][1])
-
-
-def test_a_right_forward_operator_is_taken(folder):
-    assert forward(folder, ADJOINT).domain == (12,)
-
-
-def test_what_is_no_operator_is_refused(folder):
+    (other := folder / "other").mkdir()
     with pytest.raises(
         KoctError, match=r"own\.py, line 24: the layer 'filter' is of the type builtin_function_or_method; give a"
     ):
-        checked_layers(own(folder, layer="abs"), {})
+        checked_layers(own(other, layer="abs"), {})
+
+
+def test_a_wrong_forward_operator_is_refused_too(folder):
+    """Least squares and total variation step along its adjoint."""
+    text = OWN.format(apply=APPLY, adjoint=WRONG["no conj"][1], layer=LAYER)
+    (folder / "own.py").write_text(f"{text}\n    def forward(self, shared):\n        return {LAYER}\n")
+    data = Data(Cell("own", problem(str(folder / "own.py"))(), architecture("nnls")(), 0, 1, ()), {})
+    with pytest.raises(KoctError, match=r"own\.py, line 14: the operator: its adjoint is not its transpose"):
+        data.forward  # noqa: B018
 
 
 SHIPPED = [

@@ -13,8 +13,7 @@ from threadpoolctl import threadpool_limits
 from koct.config.study_file import build
 from koct.contracts import Layer
 from koct.errors import KoctError
-from koct.networks.known import Known
-from koct.networks.ridge import weights_by_ridge
+from koct.networks.solvers import Known, weights_by_ridge
 from koct.operators.algebra import Matrix
 from koct.prediction.fixed_point import FixedPoint
 from koct.prediction.subsets import Subsets, interval, student, take_apart, training_sets

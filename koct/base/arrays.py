@@ -157,6 +157,11 @@ def gram_matrix(x: Any) -> Any:
     return total
 
 
+def product(a: Any, b: Any) -> Any:
+    """a @ b in float64, without a copy of all of b."""
+    return sum(double(a[:, rows]) @ double(b[rows]) for rows in blocks(b.shape[0], b.shape[1]))
+
+
 def eigh(matrix: Any) -> tuple[Any, Any]:
     """Eigenvalues and eigenvectors of a symmetric matrix."""
     if is_torch(matrix):

@@ -27,17 +27,17 @@ class CurveMetric:
 
     @property
     def label(self) -> str:
-        """In LaTeX."""
+        """Return the name in LaTeX."""
         metric = load(self.column)
         above, below = "^2" if self.squared else "", getattr(metric, "SUBSCRIPT", "")
         marks = above + (rf"_{{\mathrm{{{below}}}}}" if below else "")
         return metric.SYMBOL + (f"${marks}$" if marks else "")
 
     def of(self, row: dict[str, Any]) -> float:
-        """Of one cell."""
+        """Return the metric of one cell."""
         return row[self.column] ** (2 if self.squared else 1)
 
     def mean(self, rows: Sequence[dict[str, Any]]) -> float:
-        """Over cells; a relative error is averaged first and squared then, as the paper does."""
+        """Return the mean over cells; a relative error is averaged first and squared then, as the paper does."""
         mean = float(np.mean([row[self.column] for row in rows]))
         return mean**2 if self.squared else mean

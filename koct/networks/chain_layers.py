@@ -1,4 +1,7 @@
-"""What the chains of networks have in common: known layers with their norms, a dense matrix, the ReLU."""
+"""What the chains of networks have in common: known layers with their norms, a dense matrix, the ReLU.
+
+Networks import this inside `chain`: no fit depends on it, and none is made again when it changes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ def known(layers: Iterable[Layer]) -> list[ChainLayer]:
 
 
 def norm(layer: Layer) -> float:
-    """The operator norm of a layer."""
     return float(layer.operator.norm())
 
 
@@ -42,3 +44,12 @@ def learned_weights(layers: Sequence[Layer], problem: Problem) -> ChainLayer:
     if weights is None:
         return ChainLayer("weights", 1.0, problem.x_size)
     return ChainLayer("weights", norm(weights), math.prod(weights.operator.weights.shape))
+
+
+def learned_filters(layers: Sequence[Layer], problem: Problem, views: int) -> list[ChainLayer]:
+    """Learned filters in the place of the known one, with the norm of that, and the known layers behind them."""
+    from koct.networks.filtering import split_filter
+
+    _, ramp, rest = split_filter(layers)
+    period, size = (problem.x_shape[-1], 1.0) if ramp is None else (ramp.period, ramp.norm())
+    return [ChainLayer("learned filter", size, views * (period // 2 + 1)), *known(rest)]

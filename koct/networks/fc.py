@@ -79,8 +79,7 @@ class FCNetwork(Network):
         return self.y.shape[1] * self.x.shape[1]
 
     def predict(self, x: Array) -> Array:
-        from koct.base.arrays import double
-        from koct.networks.linalg import product
+        from koct.base.arrays import double, product
 
         shares = double(x) if self.primal else product(x, self.x.T)
         shares = ((shares @ self.vectors) * self.scale) @ self.vectors.T

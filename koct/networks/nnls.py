@@ -5,13 +5,13 @@ FISTA starts at zero, and the validation pairs choose when it stops: the fewer i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from koct.contracts import Cost, Problem, Training, Workload, option
-from koct.networks.baseline import BaselineArchitecture, Solver, check_forward, cost_of_solver
+from koct.contracts import Cost, Training, Workload, option
+from koct.networks.architectures import IterativeArchitecture, Solver, cost_of_solver
 
 
-class NNLS(BaselineArchitecture):
+class NNLS(IterativeArchitecture):
     label = "NNLS"
     colour = "#404040"
     marker = "2"
@@ -22,9 +22,6 @@ class NNLS(BaselineArchitecture):
         items=1,
         minimum=1,
     )
-
-    def check(self, problem: Problem) -> Iterable[str]:
-        return check_forward(self, problem)
 
     def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
         return sorted(self.iterations)

@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from koct.networks.known import Known
+from koct.networks.solvers import Known
 from koct.operators.algebra import Composition
 from koct.operators.cuda import backprojection as backprojection_cuda
 from koct.operators.cuda.backprojection import gather

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import (
-    Architecture,
-    Array,
-    ChainLayer,
-    Cost,
-    Layer,
-    Network,
-    Problem,
-    Training,
-    Workload,
-    option,
-)
+from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
 
 if TYPE_CHECKING:
     from koct.networks.pixelwise import Taps
@@ -50,8 +39,8 @@ class LearnedTaps(Architecture):
 
         taps = pixelwise.Taps(data.layers)
         prior = taps.analytic if self.toward == "analytic" else 0 * taps.analytic
-        for lam, found in pixelwise.fit(taps, data.x, data.y, prior, data.lambdas):
-            yield lam, TapsNetwork(found, taps, data.nonnegative)
+        for lam, learned in pixelwise.fit(taps, data.x, data.y, prior, data.lambdas):
+            yield lam, TapsNetwork(learned, taps, data.nonnegative)
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         import numpy as np

@@ -107,14 +107,11 @@ class Data(Training):
     def required(self) -> Mapping[str, Any]:  # type: ignore[override]
         path, arch = self.inputs["required"], architecture(self.cell.arch.requires_cell)
         about, _ = read_fit(path)
-        found, wanted = about["cell"], self.cell.encode()
-        wrong = [key for key in ("sweep", "N", "seed") if found[key] != wanted[key]]
-        wrong += [
-            what
-            for what, cls in (("problem", self.cell.problem), ("arch", arch))
-            if found[what]["source"] != cls.source
-        ]
-        options, others = found["problem"]["options"], wanted["problem"]["options"]
+        fitted, wanted = about["cell"], self.cell.encode()
+        wrong = [key for key in ("sweep", "N", "seed") if fitted[key] != wanted[key]]
+        sources = {"problem": self.cell.problem.source, "arch": arch.source}
+        wrong += [what for what, source in sources.items() if fitted[what]["source"] != source]
+        options, others = fitted["problem"]["options"], wanted["problem"]["options"]
         wrong += [name for name in options.keys() & others.keys() if options[name] != others[name]]
         if wrong:
             raise KoctError(
@@ -143,7 +140,7 @@ class Data(Training):
         return predicted
 
     def stamp(self, spec: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> Stamp:
-        """Of what is made from these files."""
+        """Return the stamp of what is made from these files."""
         return Stamp(spec, made_from(*self.inputs.values()), about or {})
 
 
@@ -189,9 +186,8 @@ def check_operator(problem: Problem, method: str, what: str, operator: Any) -> N
     where = line_of(problem, method)
     if not isinstance(operator, Operator):
         raise KoctError(f"{where}: {what} is of the type {type(operator).__name__}; give a koct.operators Operator")
-    found = fault(operator)
-    if found:
-        raise KoctError(f"{line_of_operator(operator, found[0]) or where}: {what}: {found[1]}")
+    if wrong := fault(operator):
+        raise KoctError(f"{line_of_operator(operator, wrong[0]) or where}: {what}: {wrong[1]}")
 
 
 def fit(data: Data) -> tuple[dict[str, Any], Network]:
@@ -224,10 +220,10 @@ def _why(data: Data) -> str:
 
 def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
     """What the architecture yields, if it is what the contract says."""
-    given = data.cell.arch.fit(data)
-    if not isinstance(given, Iterable):
-        raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(given).__name__}; yield instead")
-    for fitted in given:
+    networks = data.cell.arch.fit(data)
+    if not isinstance(networks, Iterable):
+        raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(networks).__name__}; yield instead")
+    for fitted in networks:
         ok = isinstance(fitted, tuple) and len(fitted) == 2 and isinstance(fitted[1], Network)
         if not ok:
             raise KoctError(
@@ -239,8 +235,8 @@ def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
 
 def _count(network: Network) -> int:
     """How many numbers a network learned; torch's modules have a method of the same name, which does not count them."""
-    found: Any = network.parameters
-    return int(Network.parameters.fget(network) if callable(found) else found)  # type: ignore[attr-defined]
+    counted: Any = network.parameters
+    return int(Network.parameters.fget(network) if callable(counted) else counted)  # type: ignore[attr-defined]
 
 
 def describe(data: Data, lam: float | None, network: Network, seconds: float) -> dict[str, Any]:

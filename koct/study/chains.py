@@ -24,9 +24,9 @@ def write(spec: Mapping[str, Any], shared: str | None, path: str) -> None:
     with blamed(problem.source, *spec["archs"]):
         archs = [decode_arch(arch) for arch in spec["chained"]]
         layers = checked_layers(problem, read_shared(shared, problem)) if problem.has_layers else ()
-        found = {arch.name: [layer._asdict() for layer in operators(arch, problem, layers)] for arch in archs}
+        chains = {arch.name: [layer._asdict() for layer in operators(arch, problem, layers)] for arch in archs}
     stamp = Stamp(dict(spec), made_from(*([shared] if shared else [])))
-    write_json(path, {"sweep": spec["sweep"], "chains": found}, stamp)
+    write_json(path, {"sweep": spec["sweep"], "chains": chains}, stamp)
 
 
 def operators(arch: Architecture, problem: Problem, layers: Sequence[Any]) -> list[ChainLayer]:
@@ -37,11 +37,13 @@ def operators(arch: Architecture, problem: Problem, layers: Sequence[Any]) -> li
 
 def read(paths: Sequence[str]) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """{sweep: {arch: layers}} of files that `write` made."""
-    found = {}
+    by_sweep = {}
     for path in paths:
         sweep, chains = _read(path)
-        found[sweep] = {arch: [{"name": layer.name, "p": layer.p} for layer in chain] for arch, chain in chains.items()}
-    return found
+        by_sweep[sweep] = {
+            arch: [{"name": layer.name, "p": layer.p} for layer in chain] for arch, chain in chains.items()
+        }
+    return by_sweep
 
 
 def _read(path: str) -> tuple[str, dict[str, list[ChainLayer]]]:

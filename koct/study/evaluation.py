@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,8 +29,8 @@ def errors(network: Network, data: cells.Data) -> dict[str, Any]:
     validation = metrics.load("mse").error(data.predict(network, "val"), data.read("y", "val"))
     predicted, y = data.predict(network, "test"), data.read("y", "test")
     images = metrics.each(predicted, y, data.y_shape)
-    found = {"val_mse": validation, **metrics.errors(predicted, y, images), "images": _kept(images, data)}
-    return _finite(found)
+    measured = {"val_mse": validation, **metrics.errors(predicted, y, images), "images": _kept(images, data)}
+    return _finite(measured)
 
 
 def _kept(images: Mapping[str, Any], data: cells.Data) -> dict[str, Any]:
@@ -47,30 +46,28 @@ def _kept(images: Mapping[str, Any], data: cells.Data) -> dict[str, Any]:
     return {"same": data.cell.problem.same_held_out, "groups": groups, **lists}
 
 
-def _finite(found: dict[str, Any]) -> dict[str, Any]:
-    """What was found, if every error is a finite number of zero or more, and every score finite or null."""
-    for name, value in found.items():
-        if name == "images" or (name in metrics.SCORES and (value is None or math.isfinite(value))):
-            continue
-        if not (math.isfinite(value) and value >= 0):
+def _finite(measured: dict[str, Any]) -> dict[str, Any]:
+    """What was measured, if every error is a finite number of zero or more, and every score finite or null."""
+    for name, value in measured.items():
+        if name != "images" and not metrics.is_proper(name, value):
             raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
-    return found
+    return measured
 
 
-def remember(about: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def remember(about: dict[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
     """What a fit's stamp says about its fit, with its errors and the code that computed them.
 
     Without the errors if the test images are too many for a stamp: they are then computed again for the row.
     """
-    if len(json.dumps(found)) > LARGEST:
+    if len(json.dumps(measured)) > LARGEST:
         return about
-    return {**about, "errors": found, "evaluation": os.environ.get(CODE)}
+    return {**about, "errors": measured, "evaluation": os.environ.get(CODE)}
 
 
-def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], measured: Mapping[str, Any]) -> None:
     """Write the row of a cell."""
     fitted = {key: about[key] for key in ("lam", "p", "fit_seconds", "device")}
-    write_json(path, {**cell.about(), **fitted, **found}, stamp)
+    write_json(path, {**cell.about(), **fitted, **measured}, stamp)
 
 
 def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapping[str, Any] | None = None) -> None:
@@ -78,12 +75,12 @@ def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapp
     about, network, data = load(fit_path, inputs)
     if spec and not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
         raise KoctError(f"{fit_path} is not the fit of the cell that was asked for; give that fit")
-    found, code = about.get("errors"), (spec or {}).get("evaluation") or os.environ.get(CODE)
-    if not found or code is None or about.get("evaluation") != code:
+    measured, code = about.get("errors"), (spec or {}).get("evaluation") or os.environ.get(CODE)
+    if not measured or code is None or about.get("evaluation") != code:
         with blamed(data.cell.problem.source, data.cell.arch.source):
-            found = errors(network(), data)
+            measured = errors(network(), data)
     stamp = Stamp(spec or about["cell"], made_from(fit_path, *inputs.values()))
-    write_row(row_path, stamp, data.cell, about, _finite(found))
+    write_row(row_path, stamp, data.cell, about, _finite(measured))
 
 
 def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[[], Network], cells.Data]:

@@ -39,7 +39,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, bytes]:
     halves the file.
     """
     counts = [len(row["images"][metrics.names()[0]]) for row in rows]
-    cells = _cells(rows).take(_column(np.repeat(np.arange(len(rows)), counts), pa.int64()))
+    kinds = (pa.string(), pa.string(), pa.int32(), pa.int32())
+    keys = [{key: row[key] for key in KEY} for row in rows]
+    cells = table_of(keys, pa.schema(list(zip(KEY, kinds, strict=True))))
+    cells = cells.take(_column(np.repeat(np.arange(len(rows)), counts), pa.int64()))
     columns = {name: _column(_joined(row["images"][name] for row in rows), pa.float64()) for name in metrics.names()}
     places: dict[str, dict[int, int]] = {}
     image, group = [], []
@@ -58,15 +61,14 @@ def table(rows: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, bytes]:
     for name, values in added.items():
         cells = cells.append_column(name, values)
     content = b"".join(bytes(buffer) for values in added.values() for buffer in values.buffers() if buffer is not None)
-    return cells, json.dumps([[row[key] for key in KEY] for row in rows]).encode() + content
+    return cells, json.dumps([list(key.values()) for key in keys]).encode() + content
 
 
-def _cells(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    kinds = (pa.string(), pa.string(), pa.int32(), pa.int32())
-    schema = pa.schema(list(zip(KEY, kinds, strict=True)))
+def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table, by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists."""
     if not rows:
         return schema.empty_table()
-    lines = "\n".join(json.dumps({key: row[key] for key in KEY}) for row in rows).encode()
+    lines = "\n".join(json.dumps(row) for row in rows).encode()
     return pa.json.read_json(io.BytesIO(lines), parse_options=pa.json.ParseOptions(explicit_schema=schema))
 
 
@@ -92,27 +94,31 @@ def save(columns: pa.Table, path: str) -> None:
     pq.write_table(columns, path, compression="zstd", use_dictionary=names, column_encoding=split)
 
 
+def read_table(path: str) -> pa.Table:
+    """Return a Parquet file of koct, if its checksum is right; one of an older koct is read too."""
+    try:
+        with open_file(path) as file:
+            data = file.read()
+        check_table(path, data)
+        return pq.ParquetFile(pa.BufferReader(data)).read()  # pq.read_table would import pandas
+    except FileNotFoundError:
+        raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
+    except (pa.ArrowException, OSError):
+        raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
+
+
 class Images:
     """An images.parquet."""
 
     def __init__(self, path: str):
-        self.path = path
-        try:
-            with open_file(path) as file:
-                data = file.read()
-            check_table(path, data)
-            found = pq.ParquetFile(pa.BufferReader(data)).read()
-            self.columns = {name: found[name].to_numpy() for name in found.column_names}
-        except FileNotFoundError:
-            raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
-        except (pa.ArrowException, OSError):
-            raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
+        self.path, table = path, read_table(path)
+        self.columns = {name: table[name].to_numpy() for name in table.column_names}
         missing = [name for name in (*KEY, "image", "group") if name not in self.columns]
         if missing:
             raise KoctError(f"{path} lacks the column {', '.join(missing)}; {again(path)}")
         self._rows: dict[tuple[str, str, int], dict[int, slice]] = {}
         ends = np.flatnonzero(np.any([self.columns[key][1:] != self.columns[key][:-1] for key in KEY], axis=0)) + 1
-        for start, end in itertools.pairwise([0, *ends.tolist(), found.num_rows] if found.num_rows else []):
+        for start, end in itertools.pairwise([0, *ends.tolist(), table.num_rows] if table.num_rows else []):
             sweep, arch, N, seed = (self.columns[key][start] for key in KEY)
             self._rows.setdefault((sweep, arch, int(N)), {})[int(seed)] = slice(start, end)
 

@@ -7,8 +7,6 @@ seeds and test images together.
 
 import json
 
-import numpy as np
-
 from koct.base.files import write_json
 from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
@@ -28,29 +26,28 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
     cells, origin = results.read_cells(cells_path)
     baselines = results.grouped(results.read_baselines(cells_path)[0], "sweep")
-    told, tested = chains.read(chain_paths), images.Images(images_path)
+    chains_of, tested = chains.read(chain_paths), images.Images(images_path)
     rows, verdicts = [], {}
     for (sweep,), group in results.grouped(cells, "sweep").items():
         if sweep in spec["metrics"]:
             metric = CurveMetric(spec["metrics"][sweep])
-            ladder = Ladder(group, baselines.get((sweep,), []), tested, metric, told.get(sweep, {}))
-            found = ladder.order()
-            rows += found
-            verdicts[sweep] = ladder.verdicts(found, spec["contained"].get(sweep, []))
+            ladder = Ladder(group, baselines.get((sweep,), []), tested, metric, chains_of.get(sweep, {}))
+            rows += ladder.order()
+            verdicts[sweep] = ladder.verdicts(spec["contained"].get(sweep, []))
     stamp = Stamp(spec, made_from(cells_path, images_path, *chain_paths))
-    results.write(rows, results.LADDER, path, {**origin, "koct.chains": json.dumps(told)}, stamp)
+    results.write(rows, results.LADDER, path, {**origin, "koct.chains": json.dumps(chains_of)}, stamp)
     write_json(verdicts_path, {"sweeps": verdicts}, stamp)
     for sweep, verdict in verdicts.items():
-        for text in [*(pair["sentence"] for pair in verdict["pairs"]), verdict["alone"]]:
-            print(f"{sweep}: {text}", flush=True) if text else None
+        for text in filter(None, [*(pair["sentence"] for pair in verdict["pairs"]), verdict["alone"]]):
+            print(f"{sweep}: {text}", flush=True)
 
 
 class Ladder:
     """The networks of one sweep; what needs no sample has no rank, but a network may contain it."""
 
-    def __init__(self, cells, baselines, tested, metric, told):
+    def __init__(self, cells, baselines, tested, metric, chains):
         self.cells, self.tested = results.grouped([*cells, *baselines], "arch", "N"), tested
-        self.metric, self.told = metric, told
+        self.metric, self.chains = metric, chains
         self.sweep = cells[0]["sweep"]
         self.power = 2 if metric.squared else 1
         self.archs = list(dict.fromkeys(row["arch"] for row in cells))
@@ -67,7 +64,7 @@ class Ladder:
 
     def order(self):
         """Rows of ladder.parquet, at every N from the best network to the worst."""
-        found = []
+        rows = []
         for N in self.sizes:
             points = [self._point(arch, N) for arch in self.archs if (arch, N) in self.cells]
             points.sort(key=lambda point: point["error_mean"])
@@ -77,12 +74,12 @@ class Ladder:
                 ratio = None if rank == 1 else self.ratio((row["arch"], N), (best["arch"], N))
                 beyond = False if rank == 1 else None if ratio is None else ratio[0] > 1
                 behind = row["error_mean"] - best["error_mean"]
-                found.append({**row, "rank": rank, "best": rank == 1, "behind": behind, "beyond": beyond})
-        return found
+                rows.append({**row, "rank": rank, "best": rank == 1, "behind": behind, "beyond": beyond})
+        return rows
 
     def _point(self, arch, N):
         """One network at one N."""
-        rows, chain, errors = self.cells[arch, N], self.told.get(arch), self.errors(arch, N)
+        rows, chain, errors = self.cells[arch, N], self.chains.get(arch), self.errors(arch, N)
         low, high = bootstrap.mean_interval(errors.values, errors.groups, self.power) or (None, None)
         learned = sum(layer["p"] > 0 for layer in chain) if chain else None
         return {
@@ -96,13 +93,15 @@ class Ladder:
             "seeds": len(rows),
         }
 
-    def verdicts(self, found, contained):
-        """What each pair says, the best network at every N, and who is in no pair."""
-        pairs = [self._pair(*pair) for pair in contained]
+    def verdicts(self, contained):
+        """What each pair [container, contained] says, and a sentence on the networks that are in none."""
         judged = {arch for pair in contained for arch in pair}
-        alone = [arch for arch in self.archs if arch not in judged]
-        points = [_best(at) for _, at in results.grouped(found, "N").items()]
-        return {"pairs": pairs, "alone": _alone(alone), "N": points}
+        alone = ", ".join(arch for arch in self.archs if arch not in judged)
+        sentence = (
+            f"No verdict on {alone}: no other network of the sweep contains one of them, or is contained in one, under "
+            "the same objective and with the same solver."
+        )
+        return {"pairs": [self._pair(*pair) for pair in contained], "alone": sentence if alone else ""}
 
     def _pair(self, container, contained):
         """Both networks at every N that the container has; one that needs no samples is the same at all of them."""
@@ -131,7 +130,7 @@ class Ladder:
 
     def _learned(self, arch):
         """The layers that a network learns, by name."""
-        return [layer["name"].removeprefix("learned ") for layer in self.told.get(arch) or [] if layer["p"]]
+        return [layer["name"].removeprefix("learned ") for layer in self.chains.get(arch) or [] if layer["p"]]
 
 
 def _verdict(low, high):
@@ -160,28 +159,3 @@ def _sentence(pair):
         interval = "" if last["low"] is None else f" (90 % interval {last['low']:.3g} to {last['high']:.3g})"
         text += f" At N = {last['N']:,} it has {last['ratio']:.3g} times the error{interval}."
     return text
-
-
-def _alone(archs):
-    """A sentence on the networks that no verdict is about."""
-    if not archs:
-        return ""
-    return (
-        f"No verdict on {', '.join(archs)}: no other network of the sweep contains one of them, or is contained in "
-        "one, under the same objective and with the same solver."
-    )
-
-
-def _best(at):
-    """At one N, the best network, those that no interval tells from it, and whether learning less is better."""
-    best = at[0]
-    point = {"N": best["N"], "best": best["arch"], **{key: best[key] for key in ("known", "p")}}
-    point["error"], point["ties"] = best["error_mean"], [row["arch"] for row in at[1:] if row["beyond"] is False]
-    point["rank_correlation"] = _rank_correlation([row["p"] for row in at], [row["error_mean"] for row in at])
-    return point
-
-
-def _rank_correlation(p, errors):
-    """Spearman's, of learned numbers and errors: 1 if learning less is always better; None if all learn as many."""
-    ranks = [[np.mean([2 * (b < a) + (b == a) for b in values]) for a in values] for values in (p, errors)]
-    return None if min(map(np.ptp, ranks)) == 0 else float(np.corrcoef(*ranks)[0, 1])

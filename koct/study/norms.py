@@ -42,7 +42,7 @@ def compute(points, path, spec=None):
     """Write the norms and the matched-κ reference (Eq. ct-structural) of every operating point."""
     rows = []
     for point in points:
-        found = dict(zip(("filter_norm", "backprojection_norm"), norms(**point), strict=True))
-        rows.append({**point, **found, "reference": structural_reference(point["H"], *found.values())})
-        print(f"H = {point['H']}:", ", ".join(f"{name} {value:.6g}" for name, value in found.items()), flush=True)
+        computed = dict(zip(("filter_norm", "backprojection_norm"), norms(**point), strict=True))
+        rows.append({**point, **computed, "reference": structural_reference(point["H"], *computed.values())})
+        print(f"H = {point['H']}:", ", ".join(f"{name} {value:.6g}" for name, value in computed.items()), flush=True)
     write_json(path, {"points": rows}, Stamp(spec or {}))

@@ -1,8 +1,6 @@
 """The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet."""
 
-import contextlib
 import dataclasses
-import io
 import itertools
 import json
 import math
@@ -11,26 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json
 import pyarrow.parquet as pq
 
 import koct
 from koct import metrics
 from koct.base.files import atomic_write, read_json
-from koct.base.stamps import (
-    OLD_PREFIX,
-    TABLE_KEY,
-    VOLATILE,
-    Damaged,
-    Stamp,
-    Unstamped,
-    again,
-    check,
-    checksum_of,
-    combined,
-    digest,
-    made_from,
-)
+from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
@@ -127,11 +111,11 @@ BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_lo
 BUDGET += ["probability", "at", "error", "error_low", "error_high", "extrapolation", "reason"]
 BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
 THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
+THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 LADDER = ["sweep", "problem", "H", "arch", "N", "metric", "p", "known", "learned", "rank", "error_mean"]
 LADDER += ["mean_low", "mean_high", "seeds", "best", "behind", "beyond"]
 CROSSINGS = ["sweep", "problem", "H", "arch", "versus", "metric", "N", "N_low", "N_high", "upto"]
 CLAIMS = ["id", "where", "statement", "printed", "computed", "value", "value_low", "value_high", "verdict", "why"]
-THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
 
 
 def collect(spec, path, images_path):
@@ -148,7 +132,8 @@ def collect(spec, path, images_path):
                 place = paths.cell(sweep["name"], arch["name"], N, seed)
                 row, stamp = read_json(place)
                 _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
-                _check_spec(place, stamp, arch["spec"])
+                if curve_hash(stamp.spec) != arch["spec"]:
+                    raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
                 rows.append(row)
                 contents.append(stamp.content)
     stamp = Stamp(spec, combined(contents))
@@ -162,10 +147,10 @@ def collect_theory(spec, path):
     for sweep in spec["sweeps"]:
         for arch in sweep["archs"]:
             place = paths.theory(sweep["name"], arch["name"])
-            found, stamp = read_json(place)
+            curve, stamp = read_json(place)
             if checksum_of(stamp.spec) != arch["spec"]:
                 raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
-            rows += found["rows"]
+            rows += curve["rows"]
             contents.append(stamp.content)
     origin = {**provenance(spec["config"]), **_names(spec["sweeps"])}
     write(rows, THEORY, path, origin, Stamp(spec, combined(contents)))
@@ -179,22 +164,14 @@ def _check_row(path, row, stamp, cell):
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
-    for name in ("val_mse", *metrics.error_names()):
-        if not (isinstance(row[name], int | float) and math.isfinite(row[name]) and row[name] >= 0):
-            raise KoctError(f"{path} has {name} = {row[name]}, which is no error; {again(path)}")
-    for name in metrics.SCORES:
-        if not (row[name] is None or (isinstance(row[name], int | float) and math.isfinite(row[name]))):
-            raise KoctError(f"{path} has {name} = {row[name]}, which is no score; {again(path)}")
-
-
-def _check_spec(path, stamp, wanted):
-    """Refuse what was made with other options or other code than those asked for, which `wanted` is a hash of."""
-    if curve_hash(stamp.spec) != wanted:
-        raise KoctError(f"{path} {OTHERWISE}; {again(path)}")
+    for name in ("val_mse", *METRICS):
+        if not metrics.is_proper(name, row[name]):
+            kind = "score" if name in metrics.SCORES else "error"
+            raise KoctError(f"{path} has {name} = {row[name]}, which is no {kind}; {again(path)}")
 
 
 def curve_hash(spec):
-    """Of what the cells of a curve share."""
+    """Return a hash of what the cells of a curve share."""
     return checksum_of({key: value for key, value in spec.items() if key not in ("N", "seed")})
 
 
@@ -255,12 +232,12 @@ def _by_theory(rows, target):
     best = usable([row for row in rows if row["error"] is not None])
     ends = {"theory_n": "error", "theory_low": "error_low", "theory_high": "error_high"}
     N = [row["N"] for row in best]
-    found = {name: crossing(N, [row[column] for row in best], target) for name, column in ends.items()}
-    return {**found, "theory_upto": max(N, default=0) if rows else None}
+    required = {name: crossing(N, [row[column] for row in best], target) for name, column in ends.items()}
+    return {**required, "theory_upto": max(N, default=0) if rows else None}
 
 
 def best_lambda(rows):
-    """Of the rows of a predicted curve, the one with the smallest mean squared error at every N."""
+    """Return the row with the smallest mean squared error at every N of a predicted curve."""
     return [min(group, key=lambda row: row["predicted"]) for _, group in sorted(grouped(rows, "N").items())]
 
 
@@ -298,12 +275,7 @@ def write(rows, columns, path, origin, stamp):
     """
     rows = [{name: row.get(name) if name in metrics.SCORES else row[name] for name in columns} for row in rows]
     lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
-    schema = _schema(columns)
-    table = schema.empty_table()
-    if rows:  # by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists
-        lines = "\n".join(json.dumps(row) for row in rows).encode()
-        options = pa.json.ParseOptions(explicit_schema=schema)
-        table = pa.json.read_json(io.BytesIO(lines), parse_options=options)
+    table = images.table_of(rows, _schema(columns))
     _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)), pq.write_table)
 
 
@@ -330,20 +302,10 @@ def _save(table, columns, path, origin, stamp, save):
 
 
 def read(path):
-    """(rows, provenance) of a Parquet file that `write` made; one of an older koct is read too."""
-    try:
-        stamp = None
-        with contextlib.suppress(Unstamped):
-            stamp = check(path)
-        table = pq.ParquetFile(path).read()  # read_table would import pandas
-    except FileNotFoundError:
-        raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
-    except (pa.ArrowException, OSError):
-        raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
+    """(rows, provenance) of a Parquet file that `write` made."""
+    table = images.read_table(path)
     metadata = (table.schema.metadata or {}).items()
     origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata}
-    if stamp is None and not origin.get(TABLE_KEY, OLD_PREFIX).startswith(OLD_PREFIX):
-        raise Damaged(f"{path} is damaged: its stamp cannot be read; {again(path)}")
     try:
         rows = table.to_pylist()
     except (ValueError, OverflowError, TypeError, NotImplementedError, pa.ArrowException):

@@ -19,7 +19,7 @@ PROBLEM_MODULES = {
     "pool": ("koct.problems.pools",),
     "known": ("koct.study.cells",),
     "normal": ("koct.study.cells",),
-    "gram": ("koct.study.cells", "koct.networks.linalg"),
+    "gram": ("koct.study.cells",),
 }
 
 

@@ -6,7 +6,7 @@ import shutil
 from tests.faults.lab import CONFIG, Study, case, marks, problems, results, written_again
 
 NAME = "elsewhere"
-RIDGE = ("koct/networks/ridge.py", "diagonal + lam", "diagonal+2*lam")
+RIDGE = ("koct/networks/solvers.py", "diagonal + lam", "diagonal+2*lam")
 DENSE = ("koct/networks/fc.py", "1 / (values + lam)", "1 / (values + 2 * lam)")
 
 # Ways to lose the metadata: each takes a study, finished as its config was, and gives the folder where it goes on
