@@ -2,8 +2,6 @@
 
 import math
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -103,15 +101,6 @@ LIPSCHITZ = st.lists(st.floats(0, 100), min_size=1, max_size=8)
 
 
 @given(LIPSCHITZ)
-def test_amplifications_follow_the_recursion_of_the_proof(constants):
-    A = []
-    for k, constant in enumerate(constants, 1):
-        A = [2 * constant**2 * before for before in A] + [1.0 if k == 1 else 2.0]
-    found = Network(Layer(str(k), constant, True) for k, constant in enumerate(constants)).amplifications()
-    assert found == pytest.approx(A, rel=1e-12)
-
-
-@given(LIPSCHITZ)
 def test_amplifications_match_the_published_equation(constants):
     L = len(constants)
     squares = np.square(constants)
@@ -158,14 +147,6 @@ def test_the_barron_form_equals_the_error_form_under_assumption_2(network, N):
     assert network.bound(N) == pytest.approx(network.bound_from_errors(risks), rel=1e-12)
 
 
-def test_terms_of_a_hand_computed_example():
-    network = Network([Layer("a", 7.0, False, C=3.0, n=2, p=5, kappa=0.5), Layer("b", 2.0, True, C=9.0, p=9)])
-    first, second = network.terms(10)
-    assert first == (network.layers[0], 8.0, pytest.approx(36.0), pytest.approx(8 * 0.5 * 5 * math.log(10) / 10))
-    assert second == (network.layers[1], 2.0, 0.0, 0.0)
-    assert network.bound(10) == first.total
-
-
 class Operator:
     def __init__(self, norm):
         self.norm = lambda: norm
@@ -197,17 +178,11 @@ def test_the_structural_reference_is_the_ratio_of_slopes_at_equal_kappa(H, K, At
     ("key", "value", "rule"),
     [
         ("lipschitz", -1.0, "at least 0"),
-        ("lipschitz", math.inf, "finite"),
         ("lipschitz", math.nan, "finite"),
-        ("C", -0.1, "at least 0"),
         ("n", 0, "at least 1"),
-        ("p", 0, "at least 1"),
         ("p", 10**400, "finite"),
         ("kappa", 0, "above 0"),
-        ("kappa", None, "a number"),
-        ("p", True, "a number"),
         ("C", "1e-6", "a number"),
-        ("C", "many", "a number"),
         ("known", "yes", "true or false"),
     ],
 )
@@ -280,7 +255,6 @@ def test_a_network_file(tmp_path):
     ("text", "message"),
     [
         ("", "must have keys at its top level"),
-        ("[1, 2]", "must have keys at its top level"),
         ("layer: []", "the key 'layers' is missing"),
         ("layers: []", r"layers = \[\] must be a list of at least one layer"),
         (
@@ -292,28 +266,17 @@ def test_a_network_file(tmp_path):
             "layers: [{name: W, lipshitz: 1.0}]",
             "layer 'W': unknown key 'lipshitz'; did you mean 'lipschitz'",
         ),
-        ("layers: [{name: W, lipschitz: 1.0, xyz: 1}]", "unknown key 'xyz'; valid keys are name, lipschitz"),
         ("layers: [{lipschitz: 1.0}]", "layer 1: name is missing"),
-        ("layers: [{name: W}]", "layer 'W': lipschitz is missing"),
         ("layers: [{name: W, lipschitz: 1.0}]", "layer 'W': p is missing; .* or `known: true`"),
         (
             "layers: [{name: W, lipschitz: 1e-6, p: 1}]",
             "layer 'W': lipschitz = '1e-6' must be a number; YAML .* 1.0e-6",
         ),
-        ("layers: [{name: W, lipschitz: many, p: 1}]", "lipschitz = 'many' must be a number; give the layer's"),
-        ("layers: [{name: W, lipschitz: -1, p: 1}]", "layer 'W': lipschitz = -1 must be at least 0"),
         ("layers: [{name: on, lipschitz: 1, p: 1}]", "name = True must be a non-empty string; put it in quotes"),
-        ("layers: [{name: W, lipschitz: 1, known: maybe}]", "known = 'maybe' must be true or false"),
-        ("layers: [{name: W, lipschitz: 1, p: 1}, {name: W, lipschitz: 1, p: 1}]", "name = 'W' is used twice"),
         ("layers: [\n  {name: W", "is not valid YAML at line "),
-        ("layers: 2024-13-45", "line 1: 2024-13-45 cannot be read as timestamp; correct it"),
         (
             "layers:\n  - {name: W, lipschitz: 1, p: 1, p: 2}",
             "line 2: p is there twice, first in line 2; remove one of them",
-        ),
-        (
-            "layers: [{name: W, lipschitz: 1, p: 010}]",
-            "line 1: 010 is read as 8 by YAML 1.1; write a number without leading zeros",
         ),
     ],
 )
@@ -324,21 +287,3 @@ def test_a_bad_network_file_is_a_one_line_error_that_names_it(tmp_path, text, me
         read_network(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
-
-
-def test_an_unreadable_network_file(tmp_path):
-    with pytest.raises(KoctError, match=r"absent\.yaml cannot be read: No such file"):
-        read_network(tmp_path / "absent.yaml")
-    with pytest.raises(KoctError, match="cannot be read: Is a directory"):
-        read_network(tmp_path)
-    path = tmp_path / "latin.yaml"
-    path.write_bytes("layers: [{name: Schräg}]".encode("latin-1"))
-    with pytest.raises(KoctError, match="is not UTF-8"):
-        read_network(path)
-
-
-def test_the_estimator_imports_no_ct_code_and_no_heavy_packages():
-    code = "import sys, koct.bound.theorem; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "koct.bound.theorem" in loaded
-    assert not {"koct.problems", "torch", "matplotlib", "snakemake", "scipy", "yaml"} & set(loaded)

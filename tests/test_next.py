@@ -54,12 +54,6 @@ def test_more_seeds_and_a_second_size_narrow_the_expected_interval(forecast):
             assert value <= width[i, i, m, 0] + 1e-9
 
 
-def test_beyond_the_pilot_a_larger_size_tells_more(forecast):
-    plans = _Plans(forecast, 0.005, np.array([32.0, 45.0, 64.0]), Cost())
-    width = plans.widths(np.array([[i, i, 4, 0] for i in range(3)]))
-    assert np.all(np.diff(width) < 0)
-
-
 def test_of_plans_that_reach_the_factor_the_cheapest_is_taken(forecast):
     assert plan(forecast, 0.01, Cost(slope=0.0), factor=20).cost == 1
     dear, cheap = (plan(forecast, 0.01, cost, factor=20) for cost in (Cost(slope=3.0), Cost(slope=0.0)))
@@ -83,24 +77,10 @@ def test_an_interval_that_is_narrow_enough_needs_no_runs(forecast):
     assert found.expected == found.present <= 2
 
 
-def test_of_an_open_interval_no_factor_is_promised(forecast):
-    found = plan(forecast, 0.001, factor=1000)
-    assert found.present == np.inf
-    assert found.steps
-    assert found.expected is None
-    assert not found.enough
-
-
 def test_no_plan_if_no_replicate_reaches_the_target():
     clear = Forecast(Pilot(np.array([4.0, 16, 64]), np.array([[0.5, 0.4, 0.4], [0.51, 0.41, 0.4]])))
     assert not np.isfinite(clear.samples(1e-50)).any()
     assert plan(clear, 1e-50).steps == ()
-
-
-def test_a_factor_that_can_be_reached_is_planned_for(forecast):
-    plans = _Plans(forecast, 0.011, np.array(sizes(forecast.pilot), dtype=float), Cost())
-    best = np.exp(plans.widths(plans.all()).min())
-    assert best < plan(forecast, 0.011, factor=1.05 * best).expected <= 1.05 * best
 
 
 def test_sizes_are_those_of_the_pilot_and_larger_ones_by_root_two():
@@ -111,15 +91,6 @@ def test_sizes_are_those_of_the_pilot_and_larger_ones_by_root_two():
     for largest in (3, 10**9):
         with pytest.raises(KoctError, match=f"largest = {largest} must be between 4 and 64000000"):
             sizes(pilot, largest)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [({"factor": 1.0}, "factor = 1.0 must be above 1"), ({"budget": -1.0}, "budget = -1.0 must be above 0")],
-)
-def test_a_plan_refuses_what_makes_no_sense(forecast, wrong, message):
-    with pytest.raises(KoctError, match=message):
-        plan(forecast, 0.01, **wrong)
 
 
 # Costs
@@ -159,15 +130,6 @@ def test_the_text_has_a_table_and_says_what_a_run_costs(tmp_path):
     assert "A run costs 0.5 × N^1.00, fitted to the column seconds." in done.stdout
 
 
-def test_a_narrow_interval_and_a_small_budget_are_said_in_words():
-    done = koct("next", PILOT, "--target", 0.02)
-    assert done.returncode == 0
-    assert "no more runs are needed" in done.stdout
-    done = koct("next", PILOT, "--target", 0.01, "--arch", "fc", "--budget", 1)
-    assert done.returncode == 0
-    assert "give a larger --largest or --budget" in done.stdout
-
-
 def test_json_has_an_object_per_arch():
     found = json.loads(koct("next", PILOT, "--target", 0.001, "--json").stdout)
     assert [each["arch"] for each in found] == ["fc", "ko"]
@@ -196,15 +158,6 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, arguments, message):
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "more.yaml").exists()
-
-
-def test_an_overlay_needs_the_cells_of_the_workflow(tmp_path):
-    path = tmp_path / "pilot.csv"
-    text = PILOT.read_text().splitlines()
-    path.write_text("\n".join([f"sweep,{text[0]}", *(f"T4,{line}" for line in text[1:])]))
-    done = koct("next", path, "--target", 0.01, "--sweep", "T4", "--overlay", tmp_path / "more.yaml")
-    assert done.returncode == 2
-    assert "--overlay is for the cells.parquet of the workflow" in done.stderr
 
 
 # The workflow

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, SMALL_FANBEAM, TINY, TINY_SWEEP
+from conftest import ROOT, TINY, TINY_SWEEP
 from test_workflow import compiles
 
 from koct.study import predictions as theory
@@ -165,19 +165,6 @@ def test_a_fit_of_ones_own_that_reads_other_pairs_is_not_predicted_by_subsets(ch
     fresh.path("own.py").write_text((OWN + reads).replace('    predicted = "subsets"\n', ""))
     fresh.snakemake("results/theory.parquet")
     assert len(pd.read_parquet(fresh.path("results/theory.parquet"))) == 0  # what FC says of itself is not said of it
-
-
-def test_a_study_without_predictions_has_an_empty_table_and_its_figure(checkout):
-    fresh = checkout()
-    descent = {**SMALL_FANBEAM["sweeps"]["F32"]["ko"], "iterations": 2}
-    config = {**TINY, "sweeps": {"T4": {**TINY_SWEEP, "archs": ["ko"], "seeds": [1], "ko": descent}}}
-    fresh.path("config.yaml").write_text(yaml.safe_dump(config))
-    fresh.snakemake()
-    assert len(pd.read_parquet(fresh.path("results/theory.parquet"))) == 0
-    assert not fresh.path("results/fig_theory.pdf").exists()
-    done = fresh.snakemake("results/fig_theory.pdf", check=False)
-    assert done.returncode
-    assert "no curve of this study is predicted" in done.stdout + done.stderr
 
 
 def test_a_problem_that_draws_no_other_seed_is_fitted_and_not_predicted(checkout):
