@@ -7,7 +7,7 @@ from conftest import ROOT
 
 from koct.base.files import write_json
 from koct.base.stamps import Stamp
-from koct.bound.theorem import Layer, Network, read_network
+from koct.bound.theorem import BoundLayer, BoundNetwork, read_network
 from koct.cli import main
 from koct.errors import KoctError
 from koct.report.text.bound_text import format_table
@@ -57,8 +57,8 @@ def test_the_table_shows_each_layer_and_which_to_replace(tmp_path):
 
 
 def test_a_vacuous_bound_says_so(tmp_path):
-    layer = Layer("W", 1.0, False, C=1.0, n=4, p=10, kappa=0.5)  # 0.25 + 5 log N / N
-    assert Network([layer]).is_vacuous(100) is None
+    layer = BoundLayer("W", 1.0, False, C=1.0, n=4, p=10, kappa=0.5)  # 0.25 + 5 log N / N
+    assert BoundNetwork([layer]).is_vacuous(100) is None
     for trivial, N, vacuous, sentence in (
         (10.0, 100, False, "This is 4.8 % of the trivial error 10: the bound is not vacuous."),
         (
@@ -77,23 +77,23 @@ def test_a_vacuous_bound_says_so(tmp_path):
         ),
         (0.25 * (1 + 2.0**-52), 100, True, "without any samples, and at any N up to 1e18."),
     ):
-        network = Network([layer], trivial)
+        network = BoundNetwork([layer], trivial)
         assert network.is_vacuous(N) is vacuous
         assert format_table(network, N).splitlines()[-1].endswith(sentence)
         assert network.with_known("W").trivial == trivial
         assert not network.with_known("W").is_vacuous(N)
-    assert Network([layer], 0.3).bound(646) > 0.3 > Network([layer], 0.3).bound(649)
+    assert BoundNetwork([layer], 0.3).bound(646) > 0.3 > BoundNetwork([layer], 0.3).bound(649)
     path = tmp_path / "network.yaml"
     path.write_text("trivial: 0.3\nlayers: [{name: W, lipschitz: 1, C: 1, n: 4, p: 10, kappa: 0.5}]", encoding="utf-8")
-    assert read_network(path) == Network([layer], 0.3)
+    assert read_network(path) == BoundNetwork([layer], 0.3)
     with pytest.raises(KoctError, match="trivial = -1 must be above 0; give the mean-square error of predicting zero"):
-        Network([layer], -1)
+        BoundNetwork([layer], -1)
     with pytest.raises(KoctError, match="too large for a float, so the bound is vacuous"):
-        Network([layer, Layer("K", 1e200, True)]).bound(10)
+        BoundNetwork([layer, BoundLayer("K", 1e200, True)]).bound(10)
 
 
 def test_the_table_of_a_network_without_a_learned_layer():
-    text = format_table(Network([Layer("K", 0.5, True)]), 2)
+    text = format_table(BoundNetwork([BoundLayer("K", 0.5, True)]), 2)
     assert "at most 0, so replacing a layer cannot reduce it." in text
 
 
@@ -136,8 +136,8 @@ def test_the_bound_applies_to_a_network_of_a_sweep_as_it_stands(koct, tmp_path):
     constants = ("--C", 0.5, "--n", 64, "--kappa", 1e-3)
     status, out, _ = koct("bound", path, "--arch", "ko", *constants, "--samples", 256)
     assert not status
-    layers = [Layer("weights", 1.0, False, C=0.5, n=64, p=80, kappa=1e-3), Layer("filter", 0.5, True)]
-    assert out == format_table(Network([*layers, Layer("backprojection", 4.0, True)]), 256)
+    layers = [BoundLayer("weights", 1.0, False, C=0.5, n=64, p=80, kappa=1e-3), BoundLayer("filter", 0.5, True)]
+    assert out == format_table(BoundNetwork([*layers, BoundLayer("backprojection", 4.0, True)]), 256)
     status, out, _ = koct("bound", path, "--arch", "ko", "--samples", 256)
     assert "C = 0 is assumed for weights" in out
 

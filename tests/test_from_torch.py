@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from koct.bound import Network
+from koct.bound import BoundNetwork
 from koct.errors import KoctError
 from koct.operators.fanbeam import Backprojector, FanBeam
 from koct.operators.filters import RampFilter
@@ -25,7 +25,7 @@ def seeded():
 
 
 def read(module, *shape, **more):
-    return Network.from_torch(module, shape, **{**CONSTANTS, **more})
+    return BoundNetwork.from_torch(module, shape, **{**CONSTANTS, **more})
 
 
 def layer(module, *shape, **more):
@@ -186,10 +186,10 @@ def test_frozen_parameters_make_a_layer_known():
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     module[0].requires_grad_(False)
     module[2].bias.requires_grad_(False)
-    found = Network.from_torch(module, (3,), C={"2": 0.5}, n={"2": 4}, kappa=2.0)
+    found = BoundNetwork.from_torch(module, (3,), C={"2": 0.5}, n={"2": 4}, kappa=2.0)
     assert [(each.name, each.known) for each in found.layers] == [("0", True), ("1", True), ("2", False)]
     assert (found.layers[2].p, found.layers[2].C, found.layers[2].n) == (8, 0.5, 4)
-    frozen = Network.from_torch(module.requires_grad_(False), (3,), trivial=1.0)  # no constant is needed
+    frozen = BoundNetwork.from_torch(module.requires_grad_(False), (3,), trivial=1.0)  # no constant is needed
     assert frozen.bound(100) == 0
     assert frozen.trivial == 1
 
@@ -287,9 +287,9 @@ def test_what_cannot_be_read_gets_a_sentence(make, shape, message):
 
 def test_a_shape_is_a_tuple():
     with pytest.raises(KoctError, match="input_shape = 4 must be a tuple of whole numbers without the axis of"):
-        Network.from_torch(nn.Linear(4, 4), 4, **CONSTANTS)
+        BoundNetwork.from_torch(nn.Linear(4, 4), 4, **CONSTANTS)
     for shape in ([4], torch.Size([4]), np.array([4])):
-        assert len(Network.from_torch(nn.Sequential(nn.LazyLinear(4)), shape, **CONSTANTS).layers) == 1
+        assert len(BoundNetwork.from_torch(nn.Sequential(nn.LazyLinear(4)), shape, **CONSTANTS).layers) == 1
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_constants_are_never_chosen_silently(change, message):
 def test_the_bound_holds_for_a_network_that_was_read():
     """Theorem 1 with the errors that were measured: a learned layer against the true one, in front of known layers."""
     true = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)).double()
-    network = Network.from_torch(true, (6,), **CONSTANTS)
+    network = BoundNetwork.from_torch(true, (6,), **CONSTANTS)
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.standard_normal((200, 6)))
     with torch.no_grad():

@@ -12,7 +12,7 @@ from test_budget import koct
 
 from koct.errors import KoctError
 from koct.forecast.budget import Forecast
-from koct.forecast.next_runs import MOST_SEEDS, Cost, _Plans, plan, sizes
+from koct.forecast.next_runs import MOST_SEEDS, RunCost, _Plans, plan, sizes
 from koct.forecast.pilot import PilotFile, read_pilots
 from koct.forecast.runs import Pilot
 
@@ -44,7 +44,7 @@ def test_a_plan_narrows_the_interval_step_by_step(forecast):
 
 
 def test_more_seeds_and_a_second_size_narrow_the_expected_interval(forecast):
-    plans = _Plans(forecast, 0.01, np.array([16.0, 32.0, 64.0, 128.0]), Cost())
+    plans = _Plans(forecast, 0.01, np.array([16.0, 32.0, 64.0, 128.0]), RunCost())
     rows = plans.all()
     width = {tuple(row): value for row, value in zip(rows.tolist(), plans.widths(rows), strict=True)}
     for (i, j, m, n), value in width.items():
@@ -55,10 +55,10 @@ def test_more_seeds_and_a_second_size_narrow_the_expected_interval(forecast):
 
 
 def test_of_plans_that_reach_the_factor_the_cheapest_is_taken(forecast):
-    assert plan(forecast, 0.01, Cost(slope=0.0), factor=20).cost == 1
-    dear, cheap = (plan(forecast, 0.01, cost, factor=20) for cost in (Cost(slope=3.0), Cost(slope=0.0)))
+    assert plan(forecast, 0.01, RunCost(slope=0.0), factor=20).cost == 1
+    dear, cheap = (plan(forecast, 0.01, cost, factor=20) for cost in (RunCost(slope=3.0), RunCost(slope=0.0)))
     assert max(step.N for step in dear.steps) <= max(step.N for step in cheap.steps)
-    assert Cost(slope=3.0).of(cheap.steps[0].N) * cheap.steps[0].seeds >= dear.cost
+    assert RunCost(slope=3.0).of(cheap.steps[0].N) * cheap.steps[0].seeds >= dear.cost
 
 
 def test_a_plan_keeps_to_the_budget_and_to_the_largest_size(forecast):
@@ -100,10 +100,10 @@ def test_the_cost_of_a_run_is_a_power_of_its_size(tmp_path):
     path = tmp_path / "pilot.csv"
     path.write_text(timed(lambda N: 0.5 * N**1.5))
     column, runs = PilotFile(path).costs()
-    law = Cost.fitted(*runs["pilot"], column)
+    law = RunCost.fitted(*runs["pilot"], column)
     assert (law.column, law.slope, law.scale) == ("seconds", pytest.approx(1.5), pytest.approx(0.5))
     assert law.of(100) == pytest.approx(500)
-    assert Cost.fitted([4, 8], [2.0, 1.0], "cost").slope == 0
+    assert RunCost.fitted([4, 8], [2.0, 1.0], "cost").slope == 0
     assert PilotFile(PILOT).costs() is None
 
 

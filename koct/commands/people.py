@@ -20,7 +20,7 @@ from koct.errors import KoctError
 
 
 def bound(network, arch, C, n, kappa, samples, trivial):
-    from koct.bound.theorem import Network, read_network
+    from koct.bound.theorem import BoundNetwork, read_network
     from koct.report.text.bound_text import format_table
 
     constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
@@ -34,7 +34,7 @@ def bound(network, arch, C, n, kappa, samples, trivial):
         raise KoctError(f"{network} has the layers of several networks; choose one with --arch")
     else:
         read = read_network(network)
-    print(format_table(read if trivial is None else Network(read.layers, trivial), samples), end="")
+    print(format_table(read if trivial is None else BoundNetwork(read.layers, trivial), samples), end="")
 
 
 def _pilot(path):
@@ -89,9 +89,9 @@ def budget(
     plans = report.plans(report.forecasts(pilots, law, curves), targets, assurance)
     name = metric or ("error" if score is None else score.name)
     if plot:
-        from koct.report.text import budget_plot
+        from koct.report.text.plots import plot_budget
 
-        budget_plot.plot(plans, plot, name, score, assurance)
+        plot_budget(plans, plot, name, score, assurance)
     _note(*file.notes)
     if json:
         print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=sweep))
@@ -110,7 +110,7 @@ def planner(pilot, metric, higher, group, test_size, sweep, out):
 def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, factor, budget, largest, overlay, json):
     from koct.base import files
     from koct.forecast import scores
-    from koct.forecast.next_runs import Cost
+    from koct.forecast.next_runs import RunCost
     from koct.report.text import next_text as report
 
     if overlay:
@@ -120,19 +120,21 @@ def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, fact
     file = _pilot(pilot)
     pilots = file.pilots(metric, sweep, higher, group, test_size)
     column, runs = file.costs(sweep) or (None, {})
-    costs = {name: Cost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
-    found = report.designs(pilots, aim, costs, arch, factor, budget, largest)
-    made = report.overlay(file, sweep, found) if overlay else None
-    told = report.overlay_text(made, overlay).splitlines() if made else []
-    if made and made.added:
-        files.write_text(overlay, made.as_yaml())
+    costs = {name: RunCost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
+    plans = report.designs(pilots, aim, costs, arch, factor, budget, largest)
+    remarks = []
+    if overlay:
+        text, added = report.overlay(file, sweep, plans)
+        remarks = report.overlay_text(overlay, sweep, added).splitlines()
+        if added:
+            files.write_text(overlay, text)
     if json:
         name = metric or ("error" if score is None else score.name)
-        print(report.as_json(found, score, metric=name, sweep=sweep))
-        _note(*file.notes, *told)
+        print(report.as_json(plans, score, metric=name, sweep=sweep))
+        _note(*file.notes, *remarks)
     else:
         _note(*file.notes)
-        print(report.as_text(found, score), *told, sep="\n", end="\n" if told else "")
+        print(report.as_text(plans, score), *remarks, sep="\n", end="\n" if remarks else "")
 
 
 def _note(*sentences):
@@ -155,7 +157,9 @@ def curve(pairs, target, at, lam, nonnegative, plot, json):
     found = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
     points = found.at(at) if at else found.octaves
     if plot:
-        report.plot(found, target, plot)
+        from koct.report.text.plots import plot_curve
+
+        plot_curve(found, target, plot)
     show = report.as_json if json else report.as_text
     print(show(found, points, target).rstrip())
 

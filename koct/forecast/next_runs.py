@@ -22,9 +22,7 @@ from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
 FACTOR = 2.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
 MOST_SEEDS = 5  # new runs at an N
-NEVER_RATIO = (
-    64  # times the largest N of the pilot, or the interval's lower end: what is above, or never, counts as this
-)
+NEVER_RATIO = 64  # times the pilot's largest N, or the interval's lower end: what is above, or never, counts as this
 PILOT_SIZES = 12  # of the pilot's N that may get more runs
 ENOUGH = 0.8  # of the narrowing that is possible, where the wanted factor is out of reach
 LITTLE = 0.9  # a plan that leaves more of the log width than this does not help much
@@ -32,7 +30,7 @@ NO_NOISE = 1e-12  # variance, for matrices that would be singular
 
 
 @dataclass(frozen=True)
-class Cost:
+class RunCost:
     """What a run costs: scale · N^slope, fitted to `column` of the pilot; by default, a sample costs 1."""
 
     scale: float = 1.0
@@ -40,7 +38,7 @@ class Cost:
     column: str | None = None
 
     @classmethod
-    def fitted(cls, N: ArrayLike, cost: ArrayLike, column: str) -> "Cost":
+    def fitted(cls, N: ArrayLike, cost: ArrayLike, column: str) -> "RunCost":
         """A line in log-log through the costs of runs, each of shape (n_runs,); it never falls."""
         x, y = np.log(np.asarray(N, dtype=float)), np.log(np.asarray(cost, dtype=float))
         centred = x - x.mean()
@@ -105,7 +103,7 @@ class Design:
 def plan(
     forecast: Forecast,
     target: float,
-    cost: Cost | None = None,
+    cost: RunCost | None = None,
     factor: float = FACTOR,
     budget: float = np.inf,
     largest: int | None = None,
@@ -126,7 +124,7 @@ def plan(
     largest : of the N to consider; by default, four times the pilot's
     candidates : the N to consider; by default, those of the pilot, and more by factors of √2
     """
-    cost = cost or Cost()
+    cost = cost or RunCost()
     if not 1 < factor < np.inf:
         raise KoctError(f"factor = {factor!r} must be above 1 and finite, for example 2")
     if not budget > 0:
@@ -170,7 +168,7 @@ class _Plans:
     A plan is a row (i, j, m, n): m + 1 runs at N[i] and n + 1 runs at N[j]; only the first if i = j.
     """
 
-    def __init__(self, forecast: Forecast, target: float, N: FloatArray, cost: Cost) -> None:
+    def __init__(self, forecast: Forecast, target: float, N: FloatArray, cost: RunCost) -> None:
         self.N, self.costs = N, cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
         pilot = forecast.pilot
         low = forecast.required(target).n_low or pilot.N[-1]

@@ -133,12 +133,8 @@ class Spectral:
         return [best[N] if N <= self.M else self.predict(N, best[self.M].lam, tests) for N in wanted]
 
     def leave_one_out(self, lam: float) -> float:
-        """The mean squared leave-one-out error of the pool itself."""
+        """Return the mean squared leave-one-out error of the pool itself."""
         return float(self._residuals(checked_ridge(lam)).mean()) * self.unit**2
-
-    def cross_validation(self, lam: float) -> float:
-        """The generalised cross-validation error of the pool itself."""
-        return self._generalised(checked_ridge(lam)) * self.unit**2
 
     def _generalised(self, ridge: float) -> float:
         scale = self.values.mean() / (self.values + ridge)
