@@ -96,15 +96,6 @@ def test_a_requirement_beyond_the_pairs_says_so(curve):
     assert "beyond the 160 pairs" in answer.reason
 
 
-def test_beyond_the_pairs_a_curve_that_levels_off_lies_in_the_interval(curve):
-    sizes = [320, 640, 1280]  # twice to eight times the pairs
-    true = np.array([np.mean([error(N, 100 + s) for s in range(3)]) for N in sizes])
-    for first in range(0, 25, 5):
-        middle, low, high = Forecast(pilot(8, 16, first=first), theory=curve).predict(sizes)
-        assert (middle < true).all()  # the line goes on
-        assert ((low < true) & (true < high)).all()
-
-
 # When it is not
 
 AGAINST = {  # the pilot's errors from N and the predicted error
@@ -168,15 +159,6 @@ def test_the_scale_is_the_pilots_unless_noise_hides_it(curve):
         assert scale(factor, 0.002) == pytest.approx(factor, rel=0.01)
     assert 1 < scale(1.1, 0.5) < 1.07
     assert scale(50, 0.5) == pytest.approx(50, rel=0.05)
-
-
-def test_an_error_in_other_units_is_welcome_and_remarked_on(curve):
-    runs = pilot(8, 16, 32)
-    plain, scaled = Forecast(runs, theory=curve), Forecast(Pilot(runs.N, 100 * runs.errors), theory=curve)
-    assert scaled.law_ == "theory"
-    assert scaled.required(20.0).n == pytest.approx(plain.required(0.2).n, rel=0.15)
-    assert "check that the pilot's error is a mean squared one" in scaled.required(20.0).reason
-    assert "check that" not in plain.required(0.2).reason
 
 
 # The command

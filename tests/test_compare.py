@@ -160,27 +160,12 @@ def test_a_foreign_table_is_refused_by_its_column(tmp_path, capsys, others, why)
         assert error.endswith("; give the cells.parquet of a run\n")
 
 
-def test_a_foreign_table_with_all_columns_is_compared(tmp_path):
-    path = tmp_path / "foreign.parquet"
-    names = pa.array(["ko"] * 2).dictionary_encode()
-    pq.write_table(pa.table(columns(arch=names, mse=[0.1, 1e300], more=[{"a": 1}, None])), path)
-    assert cli.main(["compare", str(path), str(path)]) == 0
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"H8": 3}', '{"H8": {"metric": 3}}', "[" * 100_000, b"\xff"])
 def test_metadata_that_is_no_description_is_refused(tmp_path, capsys, text):
     path = tmp_path / "cells.parquet"
     pq.write_table(pa.table(columns()).replace_schema_metadata({"koct.sweeps": text}), path)
     assert cli.main(["compare", str(path), str(path)]) == 2
     assert f"{path}: the metadata koct.sweeps is not what koct writes" in capsys.readouterr().err
-
-
-def test_a_metric_of_another_koct_is_named(tmp_path, capsys):
-    path = tmp_path / "cells.parquet"
-    metadata = {"koct.sweeps": json.dumps({"H8": {"metric": "ssim"}})}
-    pq.write_table(pa.table(columns()).replace_schema_metadata(metadata), path)
-    assert cli.main(["compare", str(path), str(path)]) == 2
-    assert "the sweep H8 was made with the metric 'ssim', of which this koct has no curves" in capsys.readouterr().err
 
 
 def test_scores_that_one_run_lacks_are_skipped_and_named(tmp_path, capsys):

@@ -285,13 +285,6 @@ def test_what_cannot_be_read_gets_a_sentence(make, shape, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_shape_is_a_tuple():
-    with pytest.raises(KoctError, match="input_shape = 4 must be a tuple of whole numbers without the axis of"):
-        BoundNetwork.from_torch(nn.Linear(4, 4), 4, **CONSTANTS)
-    for shape in ([4], torch.Size([4]), np.array([4])):
-        assert len(BoundNetwork.from_torch(nn.Sequential(nn.LazyLinear(4)), shape, **CONSTANTS).layers) == 1
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -3,11 +3,8 @@
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import yaml
-from conftest import ROOT, TINY
+from conftest import ROOT
 from test_budget import koct
 
 from koct.errors import KoctError
@@ -161,35 +158,3 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, arguments, message):
 
 
 # The workflow
-
-
-def test_snakemake_takes_an_overlay_and_plans_its_cells(checkout):
-    """The grid of the sweep grows by what the overlay says, and other sweeps stay as they are."""
-    run = checkout()
-    tiny = {**TINY["sweeps"]["T4"], "archs": ["ko", "fc"], "pool": {"train": 64, "val": 4, "test": 4}}
-    config = {"study": "tiny", "studies": {"tiny": ["T4", "T5"]}, "sweeps": {"T4": tiny, "T5": tiny}}
-    run.path("config.yaml").write_text(yaml.safe_dump(config))
-    before = run.plan()
-    rng = np.random.default_rng(1)
-    rows = [
-        {"sweep": sweep, "arch": arch, "N": N, "seed": seed, "mse": 0.1 * rng.lognormal(0, 0.3) / N, "fit_seconds": 2.0}
-        for sweep in ("T4", "T5")
-        for arch in ("fc", "ko")
-        for N in (4, 8)
-        for seed in (1, 2)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), run.path("cells.parquet"))
-    arguments = ["cells.parquet", "--sweep", "T4", "--metric", "mse", "--target", 0.004, "--overlay", "more.yaml"]
-    text = run.koct("next", *arguments).stdout
-    more = yaml.safe_load(run.path("more.yaml").read_text())
-    assert list(more) == ["sweeps"]
-    assert list(more["sweeps"]) == ["T4"]
-    N, seeds = more["sweeps"]["T4"]["N"], more["sweeps"]["T4"]["seeds"]
-    assert N[:2] == [4, 8]
-    assert seeds[:2] == [1, 2]
-    added = 2 * len(N) * len(seeds) - 8
-    assert added > 0
-    assert f"more.yaml adds {added} fits to T4" in text
-    after = run.plan("--configfile", "more.yaml")
-    fits = {rule: after[rule] - before[rule] for rule in before if rule.startswith("fit")}
-    assert sum(fits.values()) == added

@@ -146,10 +146,15 @@ def test_an_overlay_overwrites_nothing_but_an_overlay(koct, tmp_path):
     refused(koct("next", *arguments), "--overlay more.yaml: the file is there and is not one that koct next made; give")
     assert (tmp_path / "more.yaml").read_text() == "study: mine\n"
     (tmp_path / "more.yaml").unlink()
-    assert koct("next", *arguments)[0] == 0
+    status, said, _ = koct("next", *arguments)
+    assert status == 0
     first = (tmp_path / "more.yaml").read_text()
     assert first.startswith("# Made by koct next: the sweep T4 with ")
     assert list(yaml.safe_load(first)["sweeps"]) == ["T4"]
+    grid = yaml.safe_load(first)["sweeps"]["T4"]
+    assert {4, 8, 16} < set(grid["N"]) or {1, 2} < set(grid["seeds"])
+    added = 2 * len(grid["N"]) * len(grid["seeds"]) - 12  # every seed at every N, of two archs
+    assert f"more.yaml adds {added} fits to T4" in said
     (tmp_path / "more.yaml").write_text(first + "# edited\n")
     assert koct("next", *arguments)[0] == 0
     assert (tmp_path / "more.yaml").read_text() == first

@@ -152,31 +152,6 @@ def test_the_forecast_is_reproducible_and_lies_in_its_interval():
     assert np.all((low > 0) & (low <= error) & (error <= high))
 
 
-def test_more_seeds_narrow_the_interval():
-    def width(seeds):
-        answer = Forecast(pilot_of(lambda n: n**-0.5, noise=0.2, seeds=seeds)).required(0.1)
-        return np.log(answer.n_high / answer.n_low)
-
-    assert width(100) < width(10)
-
-
-def test_a_long_pilot_of_a_slow_curve_is_extrapolated():
-    sizes = 2 ** np.arange(2, 12)
-    for seed in range(5):
-        forecast = Forecast(pilot_of(lambda n: n**-0.5, seed=seed, sizes=sizes))
-        assert forecast.predict([4096])[0][0] == pytest.approx(4096**-0.5, rel=0.2)
-
-
-def test_a_size_with_one_run_is_uncertain():
-    errors = pilot_of(lambda n: n**-0.5, noise=0.2).errors.copy()
-    errors[1:, 3:] = np.nan
-    answer = Forecast(Pilot(N, errors)).required(0.15)
-    assert answer.n_high / answer.n_low > 1.3
-    one_each = Forecast(Pilot.from_points(N, errors[0], seed=np.arange(len(N)))).required(0.15)
-    assert one_each.n_low < one_each.n < one_each.n_high
-    assert "no N has repeated runs" in one_each.reason
-
-
 @pytest.mark.parametrize(
     ("sizes", "errors", "seeds", "message"),
     [

@@ -77,17 +77,6 @@ def test_scores_and_errors_are_inverse_and_opposite(score, error):
     assert score.score(error) > score.score(1.1 * error)
 
 
-@pytest.mark.parametrize("name", ["accuracy", "test_accuracy", "AUC", "f1", "Dice", "iou"])
-def test_some_scores_never_leave_their_range(name):
-    assert Score(name).score([0.5, 1.0, 3.0]).tolist() == [0.5, 0, 0]
-    assert Score(name, 100.0).score([0.5, 3.0]).tolist() == [50, 0]
-
-
-def test_rounding_above_the_best_score_is_no_error():
-    assert Score("dice").error(np.float32(1) + np.finfo(np.float32).eps) == 0
-    assert Score("dice").error(1.01) < 0
-
-
 @pytest.mark.parametrize(
     ("score", "target", "message"),
     [
@@ -191,17 +180,6 @@ def test_the_test_size_is_an_option_or_a_column(pilot):
         assert file.notes[0].endswith(f"a rate{fix}")
 
 
-def test_rates_in_per_cent_are_rates(pilot):
-    text = "N,{},test_size\n4,60,100\n8,75,100\n"
-    for name in ("accuracy", "score", "top1"):
-        file = PilotFile(pilot(text.format(name)))
-        found = file.pilots(name, higher=100.0)["pilot"]
-        np.testing.assert_allclose(found.mean, [0.4, 0.25])
-        assert found.test_size == 100
-        assert file.notes == []
-        assert read_pilots(pilot(text.format(name)), name, higher=100.0, test_size=7)["pilot"].test_size == 7
-
-
 # Several targets
 
 
@@ -251,11 +229,3 @@ def test_the_command_with_a_score(pilot, capsys, tmp_path):
     (scaled,) = json.loads(answered(capsys, pilot(f"N,seed,percent\n{per_cent}"), *same))
     assert scaled["n"] == pytest.approx(found["n"], abs=1)
     assert scaled["score"] == pytest.approx(100 * found["score"], rel=1e-3)
-
-
-def test_zero_errors_are_forecast_and_drawn_without_a_warning(pilot, capsys, tmp_path, recwarn):
-    path = pilot("N,error\n10,0.3\n10,0.2\n20,0.1\n20,0\n40,0\n40,0\n")
-    for options in ([], ["--test-size", 50]):
-        text = answered(capsys, path, "--target", 0.05, *options, "--plot", tmp_path / "plot.png")
-        assert "pilot" in text
-    assert not recwarn

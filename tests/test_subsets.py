@@ -111,13 +111,6 @@ def test_the_interval_of_means_is_exact():
     assert [student(n) for n in (2, 7, 99)] == pytest.approx(stats.t.ppf(0.95, (2, 7, 99)), rel=3e-3)
 
 
-def test_draws_fit_other_samples_and_test_all_of_them():
-    fitted, tested = zip(*Subsets(mean_of).fit(*noise(420))._splits(4), strict=True)
-    assert len(set(np.concatenate(fitted))) == 16 * 4
-    assert set(np.bincount(np.concatenate(tested), minlength=420)) <= {3, 4, 5, 6, 7}
-    assert not any(set(a) & set(b) for a, b in zip(fitted, tested, strict=True))
-
-
 def test_draws_end_when_the_error_is_known_and_a_hopeless_lambda_gets_the_fewest():
     """What is fitted on the way does not depend on the λ that are left out."""
     fitted = []
@@ -166,19 +159,6 @@ def test_errors_of_one_sample_or_of_one_draw_are_flagged():
     assert subsets.fit(x, y).curve([25])[0].reason == ""
     assert subsets.fit(np.where(x == x[0], 0, x), y).curve([25])[0].reason == "one draw makes the error"
     assert subsets.fit(x, np.where(y == y[7], 100, y)).curve([25])[0].reason == "a few rare samples make the error"
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "words"),
-    [
-        (np.ones((3, 2)), np.ones((4, 1)), "x has 3 samples and y has 4"),
-        (np.ones((2, 2)), np.ones((2, 1)), "2 pairs are too few"),
-        (np.array([[1.0], [np.nan], [2.0]]), np.ones((3, 1)), "x has entries that are no finite numbers"),
-    ],
-)
-def test_bad_pairs_get_one_sentence(x, y, words):
-    with pytest.raises(KoctError, match=words):
-        Subsets(mean_of).fit(x, y)
 
 
 @pytest.mark.parametrize(

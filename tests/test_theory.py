@@ -136,21 +136,17 @@ def test_a_network_of_ones_own_is_predicted_by_subsets_and_a_sweep_without_theor
     assert {row["N"] for row in cell["rows"]} == {4, 8}
 
 
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        ('predicted = "subset"', "has predicted = 'subset'"),
-        ('predicted = "fixed point"', "is predicted by the fixed point"),
-    ],
-)
-def test_a_prediction_that_cannot_be_made_is_named_before_the_first_job(checkout, body, said):
+def test_predictions_that_cannot_be_made_are_named_before_the_first_job(checkout):
     fresh = checkout()
-    fresh.path("own.py").write_text(OWN.replace('predicted = "subsets"', body))
-    sweep = {**TINY_SWEEP, "archs": ["own.py"]}
-    fresh.path("config.yaml").write_text(yaml.safe_dump({**TINY, "sweeps": {"T4": sweep}}))
-    done = fresh.snakemake(check=False)
+    for name, method in (("one", "subset"), ("two", "fixed point")):
+        fresh.path(f"{name}.py").write_text(OWN.replace('"subsets"', f'"{method}"'))
+    fresh.path("config.yaml").write_text(
+        yaml.safe_dump({**TINY, "sweeps": {"T4": {**TINY_SWEEP, "archs": ["one.py", "two.py"]}}})
+    )
+    done = fresh.snakemake("--dry-run", check=False)
     assert done.returncode
-    assert said in done.stderr
+    assert "has predicted = 'subset'" in done.stderr
+    assert "is predicted by the fixed point" in done.stderr
 
 
 def test_a_fit_of_ones_own_that_reads_other_pairs_is_not_predicted_by_subsets(checkout):

@@ -142,12 +142,12 @@ def _distinct(steps: list[Step]) -> list[Step]:
 class _Tracer(fx.Tracer):
     """Follows modules but those of torch, those with a constant of their own, and those whose constant is given."""
 
-    def __init__(self, given: Mapping[str, float]) -> None:
+    def __init__(self, lipschitz: Mapping[str, float]) -> None:
         super().__init__()
-        self.given = given
+        self.lipschitz = lipschitz
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        own = name in self.given or hasattr(module, "lipschitz")
+        own = name in self.lipschitz or hasattr(module, "lipschitz")
         return own or super().is_leaf_module(module, name)
 
 
@@ -171,19 +171,19 @@ class _Shapes(fx.Interpreter):
 class _Reader:
     """Turns one module into steps."""
 
-    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], given: Mapping[str, float]) -> None:
+    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], lipschitz: Mapping[str, float]) -> None:
         _check_values(module)
         module = copy.deepcopy(module).eval().double().cpu()
-        tracer = _Tracer(given)
+        tracer = _Tracer(lipschitz)
         name = type(module).__name__
-        if name in given or tracer.is_leaf_module(module, ""):
+        if name in lipschitz or tracer.is_leaf_module(module, ""):
             wrapped = nn.Sequential()
             wrapped.add_module(name, module)
             module = wrapped
-        for name in given:
+        for name in lipschitz:
             if name not in dict(module.named_modules()):
                 raise KoctError(f"lipschitz has an entry {name!r}, but the module has no part of that name")
-        self.module, self.given = module, given
+        self.module, self.lipschitz = module, lipschitz
         try:
             self.graph = tracer.trace(module)
         except Exception as error:
@@ -294,8 +294,8 @@ class _Reader:
         name = str(node.target)
         module = self.module.get_submodule(name)
         parameters = tuple(module.parameters())
-        if name in self.given:
-            return [Step(name, self.given[name], parameters)]
+        if name in self.lipschitz:
+            return [Step(name, self.lipschitz[name], parameters)]
         if hasattr(module, "lipschitz"):
             constant: Any = module.lipschitz
             constant = constant() if callable(constant) else constant
@@ -309,7 +309,7 @@ class _Reader:
 
     def _is_supported(self, name: str) -> bool:
         module: Any = self.module.get_submodule(name)
-        if name in self.given or hasattr(module, "lipschitz"):
+        if name in self.lipschitz or hasattr(module, "lipschitz"):
             return True
         if isinstance(module, NORMS):
             return module.running_var is not None  # without it, it depends on the rest of the batch

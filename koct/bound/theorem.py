@@ -73,20 +73,12 @@ class BoundLayer:
 
 
 class Term(NamedTuple):
-    """What one layer contributes to the bound; both parts are zero for a known layer.
-
-    Attributes
-    ----------
-    layer : the layer
-    A_l : its amplification
-    approximation : A_l C²/n
-    estimation : A_l kappa p log N / N
-    """
+    """What one layer contributes to the bound; both parts are zero for a known layer."""
 
     layer: BoundLayer
-    A_l: float
-    approximation: float
-    estimation: float
+    A_l: float  # its amplification
+    approximation: float  # A_l C²/n
+    estimation: float  # A_l kappa p log N / N
 
     @property
     def total(self) -> float:

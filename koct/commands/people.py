@@ -154,14 +154,14 @@ def curve(pairs, target, at, lam, nonnegative, plot, json):
 
     if plot:
         budget.check_format(plot)
-    found = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
-    points = found.at(at) if at else found.octaves
+    predicted = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
+    points = predicted.at(at) if at else predicted.octaves
     if plot:
         from koct.report.text.plots import plot_curve
 
-        plot_curve(found, target, plot)
+        plot_curve(predicted, target, plot)
     show = report.as_json if json else report.as_text
-    print(show(found, points, target).rstrip())
+    print(show(predicted, points, target).rstrip())
 
 
 def compare(fresh, reference, tolerance):

@@ -163,8 +163,8 @@ class Paper(Law):
     drifts = False
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        found = calibrate(pilot.N, np.exp(pilot.log_mean))
-        return np.log(found.floor + found.sigma * rate(N))[None, :]
+        curve = calibrate(pilot.N, np.exp(pilot.log_mean))
+        return np.log(curve.floor + curve.sigma * rate(N))[None, :]
 
     def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
         return [(0.0, AS_IT_STANDS, 1.0)]

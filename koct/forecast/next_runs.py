@@ -64,22 +64,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Design:
-    """The result of `plan`.
+    """The result of `plan`."""
 
-    Attributes
-    ----------
-    target : the error to reach
-    wanted : the factor between the ends of the answer's interval to get down to
-    present : this factor now; infinite if the interval has no upper end
-    steps : the runs to add; empty if the interval is narrow enough, or if no runs would help much
-    largest : the largest N that was considered
-    """
-
-    target: float
-    wanted: float
-    present: float
-    steps: tuple[Step, ...]
-    largest: int
+    target: float  # the error to reach
+    wanted: float  # the factor between the ends of the answer's interval to get down to
+    present: float  # this factor now; infinite if the interval has no upper end
+    steps: tuple[Step, ...]  # the runs to add; empty if the interval is narrow enough, or if no runs would help much
+    largest: int  # N that was considered
 
     @property
     def cost(self) -> float:
@@ -135,9 +126,9 @@ def plan(
     if design.done:
         return design
     plans = _Plans(forecast, target, N, cost)
-    told = present <= NEVER_RATIO  # beyond that, its width is not known
-    best = plans.choose(np.log(factor) if told else 0.0, budget)
-    return design if best is None else replace(design, steps=plans.steps(best, told))
+    known = present <= NEVER_RATIO  # beyond that, its width is not known
+    best = plans.choose(np.log(factor) if known else 0.0, budget)
+    return design if best is None else replace(design, steps=plans.steps(best, known))
 
 
 def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
@@ -213,15 +204,15 @@ class _Plans:
         rest = np.clip(self.variance - np.where(i == j, one, two), 0.0, self.variance)
         return self.width * np.sqrt(rest / self.variance)
 
-    def steps(self, best: NDArray[np.intp], told: bool) -> tuple[Step, ...]:
-        """The steps of a plan; with the factor after each of them if it is to be told."""
+    def steps(self, best: NDArray[np.intp], known: bool) -> tuple[Step, ...]:
+        """The steps of a plan; with the factor after each of them if it is to be known."""
         i, j, m, n = best
-        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], told)
-        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], told))
+        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], known)
+        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], known))
 
-    def _step(self, place: int, index: int, width: float, told: bool) -> Step:
+    def _step(self, place: int, index: int, width: float, known: bool) -> Step:
         cost = float(self.costs[place, index])
-        return Step(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if told else None)
+        return Step(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if known else None)
 
 
 def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:

@@ -29,7 +29,7 @@ from koct.study import cells
 DRAWS = 8  # training sets for every N at most, where curves are predicted by fits to subsets
 
 
-class Pairs(cells.Data):
+class PoolPairs(cells.Data):
     """The first pairs of a pool, whatever part they belong to: a prediction tests nothing."""
 
     @cached_property
@@ -43,19 +43,19 @@ class Pairs(cells.Data):
     def _first(self, name: str) -> np.ndarray:
         """Read in blocks, so that memory holds them once."""
         first = self.read(name, "train", 1)
-        found, filled = np.empty((self.N, first.shape[1]), first.dtype), 0
+        pairs, filled = np.empty((self.N, first.shape[1]), first.dtype), 0
         for part in PARTS:
             held = min(self.pool.count[part], self.N - filled)
             for rows in blocks(held, first.shape[1]):
                 chunk = self.read(name, part, min(rows.stop, held) - rows.start, rows.start)
-                found[filled : filled + len(chunk)] = chunk
+                pairs[filled : filled + len(chunk)] = chunk
                 filled += len(chunk)
-        return found
+        return pairs
 
 
 def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> None:
     """Write the predicted curve of one architecture; `spec` is that of its fits with `at`, `tests` and `metric`."""
-    pairs = Pairs(Cell.decode(spec), inputs)
+    pairs = PoolPairs(Cell.decode(spec), inputs)
     in_metric = _metric(CurveMetric(spec["metric"]), pairs)
     method, rows, started = _method(pairs), [], time.perf_counter()
     points = METHODS[method](pairs, spec["at"], spec["tests"])
@@ -85,7 +85,7 @@ def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> Non
     write_json(out, {"rows": rows}, Stamp(spec, made_from(*inputs.values())))
 
 
-def _method(pairs: Pairs) -> Any:
+def _method(pairs: PoolPairs) -> Any:
     """The one that the architecture names; but weights that measurements share have no fixed point here yet."""
     named = pairs.cell.arch.predicted
     shared = named == "fixed point" and Known(pairs.layers, pairs.nonnegative).each > 1
@@ -97,7 +97,7 @@ def _scaled(errors: np.ndarray, mean: float) -> np.ndarray:
     return errors * (mean / max(errors.mean(), 1e-300))
 
 
-def _metric(metric: CurveMetric, pairs: Pairs) -> Callable[[np.ndarray], float | None]:
+def _metric(metric: CurveMetric, pairs: PoolPairs) -> Callable[[np.ndarray], float | None]:
     """What turns the mean squared errors of the samples into the metric; None where it cannot be told from them."""
     module = metrics.load(metric.column)
     if metric.column != "mse" and not hasattr(module, "scale"):
@@ -115,11 +115,11 @@ def _metric(metric: CurveMetric, pairs: Pairs) -> Callable[[np.ndarray], float |
 # The methods, by the names that architectures give
 
 
-def _spectral(pairs: Pairs, at: Sequence[int], tests: int) -> list[Prediction]:
+def _spectral(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
     return Spectral(pairs.nonnegative).fit(pairs.x, pairs.y).curve(at, pairs.lambdas, tests)
 
 
-def _subsets(pairs: Pairs, at: Sequence[int], tests: int) -> list[Prediction]:
+def _subsets(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
     for need in ("layers", "normal"):
         if need in pairs.cell.arch.needs():
             getattr(pairs, need)  # once, for all fits
@@ -144,13 +144,13 @@ def _refuse(name: str, part: str, count: int | None = None, first: int = 0) -> n
     )
 
 
-def _fixed_point(pairs: Pairs, at: Sequence[int], tests: int) -> list[Prediction]:
+def _fixed_point(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
     known = Known(pairs.layers, pairs.nonnegative)
     theory = FixedPoint(pairs.normal, known.adjoint, known.analytic, known.reconstruct)
     return theory.fit(pairs.x, pairs.y).curve(at, pairs.lambdas, tests)
 
 
-METHODS: dict[Any, Callable[[Pairs, Sequence[int], int], Sequence[Prediction]]] = {
+METHODS: dict[Any, Callable[[PoolPairs, Sequence[int], int], Sequence[Prediction]]] = {
     "spectral": _spectral,
     "subsets": _subsets,
     "fixed point": _fixed_point,

@@ -89,7 +89,7 @@ def _short(value):
 
 
 def _mean_difference(metric, pairs):
-    """Of the mean over the seeds that both runs have."""
+    """Return how far the means over the seeds that both runs have are apart."""
     metric = CurveMetric(metric)
     values = [row.get(metric.column) for pair in pairs for row in (pair, pair["reference"])]
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):

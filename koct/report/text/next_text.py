@@ -24,24 +24,14 @@ MOST_COST = 1e200  # of a plan: far from the end of float64
 
 @dataclass(frozen=True)
 class Next:
-    """What to do next for one architecture.
-
-    Attributes
-    ----------
-    arch : its name
-    design : the runs to add
-    cost : what a run costs
-    answer : how many samples the target takes, without these runs
-    limited : whether a budget was given
-    remark : which N were considered, where --largest leaves out some of the pilot; may be empty
-    """
+    """What to do next for one architecture."""
 
     arch: str
-    design: Design
-    cost: RunCost
-    answer: Answer
-    limited: bool
-    remark: str
+    design: Design  # the runs to add
+    cost: RunCost  # of a run
+    answer: Answer  # how many samples the target takes, without these runs
+    limited: bool  # whether a budget was given
+    remark: str  # which N were considered, where --largest leaves out some of the pilot; may be empty
 
 
 def designs(
