@@ -25,10 +25,11 @@ def as_json(curve: Curve, points: Sequence[Prediction], target: float | None) ->
 
 def as_text(curve: Curve, points: Sequence[Prediction], target: float | None) -> str:
     """Return a table with footnotes, and a sentence for all pairs, for twice as many and for the target."""
-    rows, notes = [["N", "λ", "error", "90 % interval", ""]], notes_of(points)
+    rows = [["N", "λ", "error", "90 % interval", ""]]
+    notes = list(dict.fromkeys(note for point in points for note in _reasons(point)))
     for point in points:
         interval = f"{_digits(point.low)} to {_digits(point.high)}"
-        marks = "".join(f"[{notes.index(note) + 1}]" for note in reasons_of(point))
+        marks = "".join(f"[{notes.index(note) + 1}]" for note in _reasons(point))
         rows.append([f"{point.N:,}", f"{point.lam:.3g}", _digits(point.error), interval, marks])
     lines = [*words.table(rows), *(f"[{number}] {note}" for number, note in enumerate(notes, 1))]
     lines += [
@@ -42,13 +43,9 @@ def as_text(curve: Curve, points: Sequence[Prediction], target: float | None) ->
     return "\n".join(lines) + "\n"
 
 
-def reasons_of(point: Prediction) -> list[str]:
+def _reasons(point: Prediction) -> list[str]:
     """Return why a point is flagged, in words that fit any N."""
     return [re.sub(r"^N = \d+ is ", "", reason) for reason in point.reason.split("; ") if reason]
-
-
-def notes_of(points: Sequence[Prediction]) -> list[str]:
-    return list(dict.fromkeys(reason for point in points for reason in reasons_of(point)))
 
 
 def counted(number: int, what: str) -> str:

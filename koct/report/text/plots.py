@@ -17,7 +17,7 @@ from koct.report import drawing
 from koct.report.labels import Names
 from koct.report.text import words
 from koct.report.text.budget_text import Plan, by_target
-from koct.report.text.curve_text import counted, notes_of, reasons_of
+from koct.report.text.curve_text import counted
 
 LETTER = 0.075  # width of a letter, in inches
 LONGEST_NAME = 40  # letters that are shown of a name
@@ -89,10 +89,9 @@ def plot_curve(curve: Curve, target: float | None, path: str | PathLike[str]) ->
         _line(axis, points[len(inside) - 1 :], "--", color=BLUE, label="extrapolated")
         N, low, high = ([getattr(point, name) for point in points] for name in ("N", "low", "high"))
         axis.fill_between(N, low, high, color=BLUE, alpha=0.18, linewidth=0, label="90 % interval")
-        for note, marker in zip(notes_of(inside), "sDv^P", strict=False):
-            flagged = [point for point in inside if note in reasons_of(point)]
+        if flagged := [point for point in inside if not point.trusted]:
             look = {"color": VERMILION, "markersize": 5, "markerfacecolor": "none", "zorder": 3}
-            _line(axis, flagged, marker, **look, label=f"not to be trusted: {note}")
+            _line(axis, flagged, "s", **look, label="not to be trusted")
         axis.axvline(pairs, color="0.6", linewidth=0.7, zorder=1)
         axis.text(pairs, 1.02, counted(pairs, "pair"), ha="center", transform=axis.get_xaxis_transform())
         if target is not None:
