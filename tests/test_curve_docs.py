@@ -16,7 +16,6 @@ from conftest import ROOT
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from koct.cli import main
-from koct.errors import KoctError
 from koct.prediction.curve import Curve, read_pairs
 from koct.prediction.spectral import Spectral
 from koct.report.text import curve_text as report
@@ -267,25 +266,6 @@ def test_pairs_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, c
         np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", np.float32, (10**6, width)).flush()
     line = refused(capsys, tmp_path / "x.npy", tmp_path / "y.npy")
     assert re.search(r"1,000,000 pairs need about 44 TiB of memory, for matrices .* give at most [\d,]+ of them", line)
-
-
-def test_the_memory_of_pairs_is_that_of_gram_matrices_and_of_copies(tmp_path):
-    pairs = {"x": np.ones((1000, 2000), np.int8), "y": numbers(1000, 1)}
-    np.savez(tmp_path / "pairs.npz", **pairs)
-    paths = [str(tmp_path / f"{name}.npy") for name in pairs]
-    np.save(paths[0], pairs["x"])
-    np.save(paths[1], pairs["y"])
-    read_pairs(paths, memory=65e6)  # 48 MB of Gram matrices, 16 MB of x in float64
-    with pytest.raises(
-        KoctError, match="x needs 15 MiB of memory as float64, and there are 57 MiB; save it as float32"
-    ):
-        read_pairs(paths, memory=60e6)
-    with pytest.raises(KoctError, match=r"1,000 pairs need about 46 MiB of memory.* give at most 912 of them"):
-        read_pairs(paths, memory=40e6)
-    with pytest.raises(KoctError, match=r"pairs.npz needs 1.9 MiB of memory, .* save x and y as two .npy files"):
-        read_pairs([str(tmp_path / "pairs.npz")], memory=1e6)
-    np.save(paths[0], pairs["x"].astype(np.float32))
-    assert isinstance(read_pairs(paths, memory=50e6)[0], np.memmap)
 
 
 def test_a_million_outputs_are_read_in_blocks(tmp_path):

@@ -46,19 +46,6 @@ def test_the_data_are_what_their_readme_says():
 
 
 @pytest.mark.parametrize("metric", benchmark.METRICS)
-def test_every_curve_has_25_runs_at_every_n(metric):
-    curves = benchmark.load(metric)
-    assert len(curves) == 195
-    assert len({benchmark.dataset(curve) for curve in curves}) == 88
-    for N, seeds, errors in curves.values():
-        assert np.all(np.diff(N) > 0)
-        assert sorted(seeds) == [100 * outer + inner for outer in range(5) for inner in range(5)]
-        assert errors.shape == (len(N), 25)
-        assert np.all((errors >= 0) & (errors <= (1 if metric == "error" else 35)))
-    assert sum(np.sum(errors == 0) for _, _, errors in curves.values()) == {"error": 1486, "logloss": 1060}[metric]
-
-
-@pytest.mark.parametrize("metric", benchmark.METRICS)
 @pytest.mark.parametrize("factor", benchmark.FACTORS)
 def test_a_task_is_a_pilot_of_five_runs_and_the_mean_of_the_others(metric, factor):
     tasks = benchmark.tasks(metric, factor)
