@@ -47,11 +47,11 @@ class Columns:
 
     def refuse(self, bad: ArrayLike, column: str, problem: str) -> None:
         """Fail at the first row where `bad`, shape (n_rows,), is true, if there is one."""
-        for row in np.flatnonzero(bad):
+        for row in np.flatnonzero(bad).tolist():
             self._fail_at(row, column, problem)
 
     def _fail_at(self, row: int, column: str, problem: str) -> NoReturn:
-        self.fail(f"row {self.rows[row]}, column {column}: {shown(self.table[column][int(row)].as_py())} {problem}")
+        self.fail(f"row {self.rows[row]}, column {column}: {shown(self.table[column][row].as_py())} {problem}")
 
     def _too_many_rows(self, count: int) -> NoReturn:
         self.fail(f"the file has {count:,} rows, and a pilot at most {MOST_ROWS:,}; keep one row per run")
