@@ -67,5 +67,6 @@ def table(rows: list[list[str]], left: int | None = None) -> list[str]:
     """Return lines with aligned columns, flush right but for the first `left`; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.ljust if left is None or i < left else str.rjust for i in range(len(widths))]
-    lines = ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
+    aligned = ([side(*cell) for side, cell in zip(sides, zip(row, widths, strict=True), strict=True)] for row in rows)
+    lines = ["  ".join(cells).rstrip() for cells in aligned]
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
