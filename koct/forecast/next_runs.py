@@ -50,7 +50,7 @@ class RunCost:
 
 
 @dataclass(frozen=True)
-class Step:
+class NewRuns:
     """New runs at one N, their cost together, and the factor of the interval expected after them.
 
     The factor is None if the interval has no upper end now, or a very far one: then it cannot be told.
@@ -63,13 +63,13 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Design:
+class RunPlan:
     """The result of `plan`."""
 
     target: float  # the error to reach
     wanted: float  # the factor between the ends of the answer's interval to get down to
     present: float  # this factor now; infinite if the interval has no upper end
-    steps: tuple[Step, ...]  # the runs to add; empty if the interval is narrow enough, or if no runs would help much
+    steps: tuple[NewRuns, ...]  # the runs to add; empty if the interval is narrow enough, or if no runs would help much
     largest: int  # N that was considered
 
     @property
@@ -99,7 +99,7 @@ def plan(
     budget: float = np.inf,
     largest: int | None = None,
     candidates: Sequence[int] | None = None,
-) -> Design:
+) -> RunPlan:
     """The cheapest runs after which the ends of the answer's interval should be within `factor` of each other.
 
     If no runs within the budget achieve that, the plan is the cheapest one that comes near the best of them. Plan
@@ -122,7 +122,7 @@ def plan(
         raise KoctError(f"budget = {budget!r} must be above 0; give what the new runs may cost together")
     N = np.array(candidates if candidates is not None else sizes(forecast.pilot, largest), dtype=float)
     present = _factor(forecast, target)
-    design = Design(target, factor, present, (), int(N.max()))
+    design = RunPlan(target, factor, present, (), int(N.max()))
     if design.done:
         return design
     plans = _Plans(forecast, target, N, cost)
@@ -204,15 +204,15 @@ class _Plans:
         rest = np.clip(self.variance - np.where(i == j, one, two), 0.0, self.variance)
         return self.width * np.sqrt(rest / self.variance)
 
-    def steps(self, best: NDArray[np.intp], known: bool) -> tuple[Step, ...]:
+    def steps(self, best: NDArray[np.intp], known: bool) -> tuple[NewRuns, ...]:
         """The steps of a plan; with the factor after each of them if it is to be known."""
         i, j, m, n = best
         first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], known)
         return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], known))
 
-    def _step(self, place: int, index: int, width: float, known: bool) -> Step:
+    def _step(self, place: int, index: int, width: float, known: bool) -> NewRuns:
         cost = float(self.costs[place, index])
-        return Step(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if known else None)
+        return NewRuns(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if known else None)
 
 
 def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:

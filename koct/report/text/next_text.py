@@ -12,7 +12,7 @@ import numpy as np
 from koct.errors import KoctError
 from koct.forecast.budget import Answer, Forecast
 from koct.forecast.columns import listed, printable
-from koct.forecast.next_runs import FACTOR, MOST_SEEDS, Design, RunCost, plan, sizes
+from koct.forecast.next_runs import FACTOR, MOST_SEEDS, RunCost, RunPlan, plan, sizes
 from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import Pilot
 from koct.forecast.scores import Score
@@ -27,7 +27,7 @@ class Next:
     """What to do next for one architecture."""
 
     arch: str
-    design: Design  # the runs to add
+    design: RunPlan  # the runs to add
     cost: RunCost  # of a run
     answer: Answer  # how many samples the target takes, without these runs
     limited: bool  # whether a budget was given
