@@ -118,7 +118,7 @@ def test_draws_end_when_the_error_is_known_and_a_hopeless_lambda_gets_the_fewest
     def fitting(x, y, lambdas):
         fitted.append(lambdas)
         noise = 1 + 0.5 * np.sin(1e3 * y.sum())
-        every = {1.0: 1.0, 2.0: noise, 3.0: 1.5 * noise, 4.0: 100 * noise}
+        every = {1.0: 1.0, 2.0: noise, 3.0: 1.2 * noise, 4.0: 100 * noise}
         for lam in lambdas or every:
             yield lam, lambda x, size=every[lam]: x + size
 
@@ -127,7 +127,7 @@ def test_draws_end_when_the_error_is_known_and_a_hopeless_lambda_gets_the_fewest
     assert [len(lambdas or []) for lambdas in fitted] == [0, 4, 4, 4, 2, 2, 2, 2, 2, 2]
     assert fitted[-1] == [2.0, 3.0]
     assert points[0].error == pytest.approx(1)
-    assert points[2].error == pytest.approx(2.25 * points[1].error)
+    assert points[2].error == pytest.approx(1.44 * points[1].error)
 
 
 def test_a_seed_gives_the_same_points_whatever_else_is_asked():
