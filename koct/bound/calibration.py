@@ -31,21 +31,13 @@ def solve_rate(c: ArrayLike) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Required:
-    """How many samples a target requires.
+class BoundAnswer:
+    """How many samples a target requires."""
 
-    Attributes
-    ----------
-    target : the error to reach
-    n : the solution of bound(n) = target; None if there is none
-    samples : the number of samples to draw; None if the target is out of reach
-    reason : why there is no solution: the target is out of reach, or every N reaches it; otherwise empty
-    """
-
-    target: float
-    n: float | None
-    samples: int | None
-    reason: str = ""
+    target: float  # the error to reach
+    n: float | None  # the solution of bound(n) = target; None if there is none
+    samples: int | None  # to draw; None if the target is out of reach
+    reason: str = ""  # why there is no solution: the target is out of reach, or every N reaches it
 
     @property
     def reachable(self) -> bool:
@@ -54,32 +46,26 @@ class Required:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The two numbers that turn the theorem into a predictor, error ≈ floor + sigma · log N / N.
+    """The two numbers that turn the theorem into a predictor, error ≈ floor + sigma · log N / N."""
 
-    Parameters
-    ----------
-    floor : the error that remains however large N is
-    sigma : the slope on log N / N
-    """
-
-    floor: float
-    sigma: float
+    floor: float  # the error that remains however large N is
+    sigma: float  # the slope on log N / N
 
     def predict(self, N: ArrayLike) -> NDArray[np.float64]:
         """The calibrated bound, in the shape of `N`."""
         return self.floor + self.sigma * rate(N)
 
-    def required(self, target: float) -> Required:
+    def required(self, target: float) -> BoundAnswer:
         """The number of samples that brings the calibrated bound down to `target`."""
         if not target > self.floor:
             reason = f"the target {target:g} is not above the floor {self.floor:g}: no N reaches it on this curve"
-            return Required(target, None, None, reason)
+            return BoundAnswer(target, None, None, reason)
         if self.sigma <= np.e * (target - self.floor):  # c ≤ e
-            return Required(target, None, SMALLEST_N, "the bound is below the target at every N")
+            return BoundAnswer(target, None, SMALLEST_N, "the bound is below the target at every N")
         n = float(solve_rate(self.sigma / (target - self.floor)))
         if not np.isfinite(n):
-            return Required(target, None, None, f"the target {target:g} is too close to the floor {self.floor:g}")
-        return Required(target, n, max(SMALLEST_N, int(np.ceil(n))))
+            return BoundAnswer(target, None, None, f"the target {target:g} is too close to the floor {self.floor:g}")
+        return BoundAnswer(target, n, max(SMALLEST_N, int(np.ceil(n))))
 
 
 def calibrate(N: ArrayLike, error: ArrayLike) -> Calibration:
@@ -96,16 +82,10 @@ def calibrate(N: ArrayLike, error: ArrayLike) -> Calibration:
 
 @dataclass(frozen=True)
 class Factors:
-    """The two factors of Prop. 1 for one target; their product is (N_FC / log N_FC) / (N_KO / log N_KO).
+    """The two factors of Prop. 1 for one target; their product is (N_FC / log N_FC) / (N_KO / log N_KO)."""
 
-    Attributes
-    ----------
-    structural : the structural-sparsity factor, sigma_FC / sigma_KO
-    approximation : the approximation-budget factor, (target − floor_KO) / (target − floor_FC)
-    """
-
-    structural: float
-    approximation: float
+    structural: float  # structural sparsity, sigma_FC / sigma_KO
+    approximation: float  # approximation budget, (target − floor_KO) / (target − floor_FC)
 
     @property
     def product(self) -> float:

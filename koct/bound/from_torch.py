@@ -1,4 +1,4 @@
-"""The layers of a torch module, for the bound: `Network.from_torch`.
+"""The layers of a torch module, for the bound: `BoundNetwork.from_torch`.
 
 torch.fx follows the input through the module's `forward`. What comes one after the other becomes a chain of layers.
 Where paths split and meet again, the whole block is one layer: a residual connection x + f(x) has the Lipschitz
@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -23,38 +24,24 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from koct.bound.theorem import Constants, Layer
+from koct.bound.theorem import BoundLayer, Constants
 from koct.errors import KoctError
 
 TOLERANCE, ITERATIONS = 1e-8, 10_000  # of power iterations
 
-LINEAR: tuple[Any, ...] = tuple(  # or affine: x ↦ A x + b
-    getattr(nn, name)
-    for base in ("Conv{}d", "ConvTranspose{}d", "AvgPool{}d", "AdaptiveAvgPool{}d", "ConstantPad{}d", "ZeroPad{}d")
-    for name in [base.format(axes) for axes in (1, 2, 3)]
-)
-LINEAR += (nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d, nn.Upsample, nn.Unfold, nn.Fold)
-LINEAR += (nn.ReplicationPad1d, nn.ReplicationPad2d, nn.ReplicationPad3d)
-NORMS: tuple[Any, ...] = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d
-POOLS: tuple[Any, ...] = nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d
-ISOMETRIC: tuple[Any, ...] = (
-    nn.Identity,
-    nn.Flatten,
-    nn.Unflatten,
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-)
-ISOMETRIC += (nn.AlphaDropout, nn.PixelShuffle, nn.PixelUnshuffle)
+
+def _kinds(*names: str) -> tuple[Any, ...]:
+    """Modules of torch by name; `{}` stands for one, two and three dimensions."""
+    return tuple(getattr(nn, name.format(d)) for name in names for d in ((1, 2, 3) if "{}" in name else (0,)))
+
+
+LINEAR = _kinds("Conv{}d", "ConvTranspose{}d", "AvgPool{}d", "AdaptiveAvgPool{}d", "ConstantPad{}d", "ZeroPad{}d")
+LINEAR += _kinds("ReflectionPad{}d", "ReplicationPad{}d", "Upsample", "Unfold", "Fold")  # or affine: x ↦ A x + b
+NORMS, POOLS = _kinds("BatchNorm{}d"), _kinds("MaxPool{}d")
+ISOMETRIC = _kinds("Identity", "Flatten", "Unflatten", "Dropout", "Dropout{}d", "AlphaDropout")
+ISOMETRIC += _kinds("PixelShuffle", "PixelUnshuffle")
 ACTIVATIONS: dict[Any, float | Callable[[Any], float]] = {
-    nn.ReLU: 1.0,
-    nn.ReLU6: 1.0,
-    nn.Tanh: 1.0,
-    nn.Hardtanh: 1.0,
-    nn.Softplus: 1.0,
-    nn.Softsign: 1.0,
-    nn.Softshrink: 1.0,
+    **dict.fromkeys(_kinds("ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus", "Softsign", "Softshrink"), 1.0),
     nn.LogSigmoid: 1.0,
     nn.Sigmoid: 0.25,
     nn.Hardsigmoid: 1 / 6,
@@ -91,8 +78,8 @@ class Step(NamedTuple):
 
 def layers(
     module: nn.Module, input_shape: Iterable[int], constants: Mapping[str, Constants], lipschitz: Mapping[str, float]
-) -> list[Layer]:
-    """The layers of the module; `constants` are C, n and kappa as `Network.from_torch` takes them."""
+) -> list[BoundLayer]:
+    """The layers of the module; `constants` are C, n and kappa as `BoundNetwork.from_torch` takes them."""
     if not isinstance(module, nn.Module):
         raise KoctError(f"from_torch reads a module of torch, got {type(module).__name__}; give an nn.Module")
     try:
@@ -108,12 +95,11 @@ def layers(
     counts = {step.name: _trainable(step.parameters) for step in steps}
     learned = [name for name, count in counts.items() if count]
     by_key = {key: _by_name(key, value, learned) for key, value in constants.items()}
-    found = []
-    for step in steps:
-        chosen = {key: values[step.name] for key, values in by_key.items()} if counts[step.name] else {}
-        known = not counts[step.name]
-        found.append(Layer(step.name, step.lipschitz, known, p=max(counts[step.name], 1), **chosen))
-    return found
+    result = []
+    for name, constant, _ in steps:
+        chosen = {key: values[name] for key, values in by_key.items()} if counts[name] else {}
+        result.append(BoundLayer(name, constant, not counts[name], p=max(counts[name], 1), **chosen))
+    return result
 
 
 def _by_name(key: str, value: Constants, learned: list[str]) -> dict[str, float]:
@@ -144,23 +130,24 @@ def _trainable(parameters: Iterable[Any]) -> int:
 
 def _distinct(steps: list[Step]) -> list[Step]:
     """A step that is used again gets a name of its own."""
-    seen: dict[str, int] = {}
-    found = []
+    uses: Counter[str] = Counter()
+    result = []
     for step in steps:
-        seen[step.name] = use = seen.get(step.name, 0) + 1
-        found.append(step if use == 1 else step._replace(name=f"{step.name} (use {use})"))
-    return found
+        uses[step.name] += 1
+        use = uses[step.name]
+        result.append(step if use == 1 else step._replace(name=f"{step.name} (use {use})"))
+    return result
 
 
 class _Tracer(fx.Tracer):
     """Follows modules but those of torch, those with a constant of their own, and those whose constant is given."""
 
-    def __init__(self, given: Mapping[str, float]) -> None:
+    def __init__(self, lipschitz: Mapping[str, float]) -> None:
         super().__init__()
-        self.given = given
+        self.lipschitz = lipschitz
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        own = name in self.given or hasattr(module, "lipschitz")
+        own = name in self.lipschitz or hasattr(module, "lipschitz")
         return own or super().is_leaf_module(module, name)
 
 
@@ -184,19 +171,19 @@ class _Shapes(fx.Interpreter):
 class _Reader:
     """Turns one module into steps."""
 
-    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], given: Mapping[str, float]) -> None:
+    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], lipschitz: Mapping[str, float]) -> None:
         _check_values(module)
         module = copy.deepcopy(module).eval().double().cpu()
-        tracer = _Tracer(given)
+        tracer = _Tracer(lipschitz)
         name = type(module).__name__
-        if name in given or tracer.is_leaf_module(module, ""):
+        if name in lipschitz or tracer.is_leaf_module(module, ""):
             wrapped = nn.Sequential()
             wrapped.add_module(name, module)
             module = wrapped
-        for name in given:
+        for name in lipschitz:
             if name not in dict(module.named_modules()):
                 raise KoctError(f"lipschitz has an entry {name!r}, but the module has no part of that name")
-        self.module, self.given = module, given
+        self.module, self.lipschitz = module, lipschitz
         try:
             self.graph = tracer.trace(module)
         except Exception as error:
@@ -240,9 +227,9 @@ class _Reader:
 
     def _tensors(self, node: fx.Node) -> list[fx.Node]:
         """The arguments that depend on the input of the module, with repetitions."""
-        found: list[fx.Node] = []
-        fx.map_arg((node.args, node.kwargs), lambda each: found.append(each) if each in self.before else None)
-        return found
+        tensors: list[fx.Node] = []
+        fx.map_arg((node.args, node.kwargs), lambda each: tensors.append(each) if each in self.before else None)
+        return tensors
 
     def _between(self, start: fx.Node, end: fx.Node) -> list[Step]:
         """The steps after `start` up to and including `end`."""
@@ -307,8 +294,8 @@ class _Reader:
         name = str(node.target)
         module = self.module.get_submodule(name)
         parameters = tuple(module.parameters())
-        if name in self.given:
-            return [Step(name, self.given[name], parameters)]
+        if name in self.lipschitz:
+            return [Step(name, self.lipschitz[name], parameters)]
         if hasattr(module, "lipschitz"):
             constant: Any = module.lipschitz
             constant = constant() if callable(constant) else constant
@@ -322,7 +309,7 @@ class _Reader:
 
     def _is_supported(self, name: str) -> bool:
         module: Any = self.module.get_submodule(name)
-        if name in self.given or hasattr(module, "lipschitz"):
+        if name in self.lipschitz or hasattr(module, "lipschitz"):
             return True
         if isinstance(module, NORMS):
             return module.running_var is not None  # without it, it depends on the rest of the batch

@@ -1,7 +1,8 @@
 """The deep risk estimator (Theorem 1) for a network of known and learned layers.
 
-from koct.bound.theorem import Layer, Network
-network = Network([Layer("W", lipschitz=1.0, known=False, C=0.1, n=64, p=80), Layer("K", lipschitz=0.5, known=True)])
+from koct.bound.theorem import BoundLayer, BoundNetwork
+W, K = BoundLayer("W", lipschitz=1.0, known=False, C=0.1, n=64, p=80), BoundLayer("K", lipschitz=0.5, known=True)
+network = BoundNetwork([W, K])
 network.bound(N=1000), network.with_known("W").bound(N=1000)
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from os import PathLike
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from koct.base import strict_yaml
 from koct.errors import KoctError
@@ -23,15 +24,8 @@ if TYPE_CHECKING:
 Constants: TypeAlias = float | Mapping[str, float] | None
 
 
-class HasNorm(Protocol):
-    """An operator that can compute its own norm."""
-
-    def norm(self) -> float:
-        """The operator norm."""
-
-
 @dataclass(frozen=True)
-class Layer:
+class BoundLayer:
     """A layer u_l: its Lipschitz constant and, if it is learned, the constants of its risk (Assumption 2).
 
     The risk of a learned layer is C²/n + kappa p log N / N. The risk of a known layer is zero, whatever its constants.
@@ -79,20 +73,12 @@ class Layer:
 
 
 class Term(NamedTuple):
-    """What one layer contributes to the bound; both parts are zero for a known layer.
+    """What one layer contributes to the bound; both parts are zero for a known layer."""
 
-    Attributes
-    ----------
-    layer : the layer
-    A_l : its amplification
-    approximation : A_l C²/n
-    estimation : A_l kappa p log N / N
-    """
-
-    layer: Layer
-    A_l: float
-    approximation: float
-    estimation: float
+    layer: BoundLayer
+    A_l: float  # its amplification
+    approximation: float  # A_l C²/n
+    estimation: float  # A_l kappa p log N / N
 
     @property
     def total(self) -> float:
@@ -100,7 +86,7 @@ class Term(NamedTuple):
 
 
 @dataclass(frozen=True, init=False)
-class Network:
+class BoundNetwork:
     """A composition of layers.
 
     Parameters
@@ -110,10 +96,10 @@ class Network:
         zero, or the variance of y of always predicting its mean
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[BoundLayer, ...]
     trivial: float | None = None
 
-    def __init__(self, layers: Iterable[Layer], trivial: float | None = None) -> None:
+    def __init__(self, layers: Iterable[BoundLayer], trivial: float | None = None) -> None:
         object.__setattr__(self, "layers", tuple(layers))
         object.__setattr__(self, "trivial", trivial)
         if trivial is not None:
@@ -136,11 +122,11 @@ class Network:
         kappa: Constants = None,
         lipschitz: Mapping[str, float] | None = None,
         trivial: float | None = None,
-    ) -> "Network":
+    ) -> "BoundNetwork":
         """A torch module as a network of layers; `input_shape` is without the axis of the batch.
 
         `koct.bound.from_torch` says which modules can be read and how. A layer is learned if any of its parameters
-        requires a gradient, and p counts those. Each of C, n and kappa (see `Layer`) is a number for all learned
+        requires a gradient, and p counts those. Each of C, n and kappa (see `BoundLayer`) is a number for all learned
         layers, or a mapping from their names; they have no defaults. `lipschitz` gives the constants of
         modules that koct does not know, by name.
         """
@@ -150,13 +136,13 @@ class Network:
 
     def amplifications(self) -> list[float]:
         """A_l of every layer (Eq. Al): how much of a squared error made at layer l can reach the output."""
-        found = []
+        backwards = []
         A_l = 2.0
         for layer in reversed(self.layers):
-            found.append(_finite(A_l, f"layer {layer.name!r}: A_l"))
+            backwards.append(_finite(A_l, f"layer {layer.name!r}: A_l"))
             A_l *= 2 * float(layer.lipschitz) * float(layer.lipschitz)
-        found[-1] /= 2  # the input carries no error, so the first layer needs no factor 2 for a sum of two errors
-        return found[::-1]
+        backwards[-1] /= 2  # the input carries no error, so the first layer needs no factor 2 for a sum of two errors
+        return backwards[::-1]
 
     def lipschitz(self) -> float:
         """An upper bound on the Lipschitz constant of the composition: the product over the layers (Lemma 1)."""
@@ -199,57 +185,52 @@ class Network:
         """Whether the bound is no better than the `trivial` error, and so tells nothing; None without that error."""
         return None if self.trivial is None else self.bound(N) >= self.trivial
 
-    def with_known(self, name: str) -> "Network":
+    def with_known(self, name: str) -> "BoundNetwork":
         """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
-        if name not in [layer.name for layer in self.layers]:
-            raise KoctError(f"the network has no layer {name!r}; {self._suggest_layer(name)}")
+        self._check_layer(name)
         layers = (replace(layer, known=True) if layer.name == name else layer for layer in self.layers)
-        return Network(layers, self.trivial)
+        return BoundNetwork(layers, self.trivial)
 
     def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> Mapping[str, float]:
-        names = [layer.name for layer in self.layers]
         if isinstance(errors, Mapping):
             for name in errors:
-                if name not in names:
-                    raise KoctError(f"errors has an unknown layer {name!r}; {self._suggest_layer(name)}")
+                self._check_layer(name)
             return errors
-        if len(errors) != len(names):
+        if len(errors) != len(self.layers):
             raise KoctError(
-                f"errors has length {len(errors)} but the network has {len(names)} layers; "
+                f"errors has length {len(errors)} but the network has {len(self.layers)} layers; "
                 f"give one error per layer, or a dict keyed by layer name"
             )
-        return dict(zip(names, errors, strict=True))
+        return {layer.name: error for layer, error in zip(self.layers, errors, strict=True)}
 
-    def _suggest_layer(self, name: str) -> str:
-        return _suggest(name, [layer.name for layer in self.layers], "its layers are")
+    def _check_layer(self, name: str) -> None:
+        names = [layer.name for layer in self.layers]
+        if name not in names:
+            raise KoctError(f"the network has no layer {name!r}; {_suggest(name, names, 'its layers are')}")
 
 
 def operator_aware(
-    filter: HasNorm | float,
-    backprojection: HasNorm | float,
-    p: float,
-    lipschitz: HasNorm | float = 1.0,
-    **constants: float,
-) -> Network:
-    """The network ReLU(Aᵀ K W x) with only W learned (Eq. fbp).
+    filter_norm: float, backprojection_norm: float, p: float, lipschitz: float = 1.0, **constants: float
+) -> BoundNetwork:
+    """Return the network ReLU(Aᵀ K W x) with only W learned (Eq. fbp), from the norms of K and Aᵀ.
 
-    The known operators K (`filter`) and Aᵀ (`backprojection`) are objects with a `norm()` method, or their norms.
     `p` is the number of parameters of W, `lipschitz` its Lipschitz constant (no A_l depends on it), and `constants`
     are its C, n and kappa.
     """
-    return Network(
+    return BoundNetwork(
         [
-            Layer("W", _norm(lipschitz), known=False, p=p, **constants),
-            Layer("K", _norm(filter), known=True),
-            Layer("At", _norm(backprojection), known=True),
-            Layer("ReLU", 1.0, known=True),
+            BoundLayer("W", lipschitz, known=False, p=p, **constants),
+            BoundLayer("K", filter_norm, known=True),
+            BoundLayer("At", backprojection_norm, known=True),
+            BoundLayer("ReLU", 1.0, known=True),
         ]
     )
 
 
-def fully_connected(p: float, lipschitz: HasNorm | float = 1.0, **constants: float) -> Network:
-    """The network ReLU(M x) with one dense learned matrix M of `p` parameters; `constants` are its C, n and kappa."""
-    return Network([Layer("M", _norm(lipschitz), known=False, p=p, **constants), Layer("ReLU", 1.0, known=True)])
+def fully_connected(p: float, lipschitz: float = 1.0, **constants: float) -> BoundNetwork:
+    """Return ReLU(M x) with one dense learned matrix M of `p` parameters; `constants` are its C, n and kappa."""
+    layers = [BoundLayer("M", lipschitz, known=False, p=p, **constants), BoundLayer("ReLU", 1.0, known=True)]
+    return BoundNetwork(layers)
 
 
 def structural_reference(H: float, filter_norm: float, backprojection_norm: float) -> float:
@@ -259,8 +240,8 @@ def structural_reference(H: float, filter_norm: float, backprojection_norm: floa
     return float(H / (2 * filter_norm * backprojection_norm)) ** 2
 
 
-def read_network(path: str | PathLike[str]) -> Network:
-    """Read a network from a YAML file with the key `layers`, a list of mappings with the fields of `Layer`.
+def read_network(path: str | PathLike[str]) -> BoundNetwork:
+    """Read a network from a YAML file with the key `layers`, a list of mappings with the fields of `BoundLayer`.
 
     `known` defaults to false, and `p` is required for a learned layer. The key `trivial` is optional.
     """
@@ -274,17 +255,17 @@ def read_network(path: str | PathLike[str]) -> Network:
     if not isinstance(entries, list) or not entries:
         raise KoctError(f"{path}: layers = {entries!r} must be a list of at least one layer; write one layer per line")
     try:
-        return Network((_layer(number, entry) for number, entry in enumerate(entries, 1)), content.get("trivial"))
+        return BoundNetwork((_layer(number, entry) for number, entry in enumerate(entries, 1)), content.get("trivial"))
     except KoctError as error:
         raise KoctError(f"{path}: {error}") from None
 
 
-def _layer(number: int, entry: object) -> Layer:
-    """One entry of `layers` with its keys checked; `Layer` checks the values."""
+def _layer(number: int, entry: object) -> BoundLayer:
+    """One entry of `layers` with its keys checked; `BoundLayer` checks the values."""
     if not isinstance(entry, dict):
         raise KoctError(f"layer {number} = {entry!r} must be a mapping, such as {{name: W, lipschitz: 1.0, p: 80}}")
     label = f"layer {entry.get('name', number)!r}"
-    keys = [field.name for field in fields(Layer)]
+    keys = [field.name for field in fields(BoundLayer)]
     for key in entry:
         if key not in keys:
             raise KoctError(f"{label}: unknown key {key!r}; {_suggest(key, keys, 'valid keys are')}")
@@ -294,7 +275,7 @@ def _layer(number: int, entry: object) -> Layer:
     entry = {"known": False, **entry}
     if entry["known"] is False and "p" not in entry:
         raise KoctError(f"{label}: p is missing; add the number of trainable parameters, or `known: true`")
-    return Layer(**entry)
+    return BoundLayer(**entry)
 
 
 def _check(what: str, value: object, minimum: float, fix: str, strict: bool = False) -> None:
@@ -324,10 +305,6 @@ def _finite(value: float, what: str) -> float:
             f"rescale the layers so that their constants are closer to 1"
         )
     return value
-
-
-def _norm(operator: HasNorm | float) -> float:
-    return operator.norm() if hasattr(operator, "norm") else operator
 
 
 def _suggest(name: object, known: list[str], otherwise: str) -> str:

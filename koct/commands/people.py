@@ -20,7 +20,7 @@ from koct.errors import KoctError
 
 
 def bound(network, arch, C, n, kappa, samples, trivial):
-    from koct.bound.theorem import Network, read_network
+    from koct.bound.theorem import BoundNetwork, read_network
     from koct.report.text.bound_text import format_table
 
     constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
@@ -34,7 +34,7 @@ def bound(network, arch, C, n, kappa, samples, trivial):
         raise KoctError(f"{network} has the layers of several networks; choose one with --arch")
     else:
         read = read_network(network)
-    print(format_table(read if trivial is None else Network(read.layers, trivial), samples), end="")
+    print(format_table(read if trivial is None else BoundNetwork(read.layers, trivial), samples), end="")
 
 
 def _pilot(path):
@@ -48,24 +48,15 @@ def _pilot(path):
     return file
 
 
-def budget(
-    pilot,
-    target,
-    metric,
-    higher,
-    group,
-    test_size,
-    sweep,
-    law,
-    assurance,
-    pairs,
-    pairs_arch,
-    lam,
-    nonnegative,
-    plot,
-    json,
-):
+def _score(metric, higher, **_):
+    """(the score in the column of a metric or None, its name)."""
     from koct.forecast import scores
+
+    score = scores.named(metric, higher)
+    return score, metric or ("error" if score is None else score.name)
+
+
+def budget(pilot, target, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json, **reading):
     from koct.forecast.laws import ALONE, LAWS
     from koct.report.text import budget_text as report
 
@@ -75,64 +66,58 @@ def budget(
         raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
     if pairs and law in LAWS | ALONE:
         raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
-    score = scores.named(metric, higher)
+    score, name = _score(**reading)
     targets = list(dict.fromkeys(target if score is None else map(score.target, target)))
     file, curves = _pilot(pilot), {}
-    pilots = file.pilots(metric, sweep, higher, group, test_size)
+    pilots = file.pilots(**reading)
     if pairs:
-        from koct.prediction.curve import Curve, read_pairs
-        from koct.prediction.spectral import Spectral
-        from koct.workflow.limits import machine_memory
-
-        arch = report.arch_of_pairs(pilots, pairs_arch)
-        curves[arch] = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
+        curves[report.arch_of_pairs(pilots, pairs_arch)] = _curve(pairs, lam, nonnegative)
     plans = report.plans(report.forecasts(pilots, law, curves), targets, assurance)
-    name = metric or ("error" if score is None else score.name)
     if plot:
-        from koct.report.text import budget_plot
+        from koct.report.text.plots import plot_budget
 
-        budget_plot.plot(plans, plot, name, score, assurance)
+        plot_budget(plans, plot, name, score, assurance)
     _note(*file.notes)
     if json:
-        print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=sweep))
+        print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=reading["sweep"]))
     else:
         print(report.as_text(plans, assurance, score), end="")
 
 
-def planner(pilot, metric, higher, group, test_size, sweep, out):
+def planner(pilot, out, **reading):
     from koct.report.planner import page
 
     file = _pilot(pilot)
-    page.write(file, out, metric, higher, group, test_size, sweep)
+    page.write(file, out, **reading)
     _note(*dict.fromkeys(file.notes))
 
 
-def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, factor, budget, largest, overlay, json):
+def next_runs(pilot, target, arch, factor, budget, largest, overlay, json, **reading):
     from koct.base import files
-    from koct.forecast import scores
-    from koct.forecast.next_runs import Cost
+    from koct.forecast.next_runs import RunCost
     from koct.report.text import next_text as report
 
     if overlay:
         report.check_overlay(overlay)
-    score = scores.named(metric, higher)
+    (score, name), sweep = _score(**reading), reading["sweep"]
     aim = target if score is None else score.target(target)
     file = _pilot(pilot)
-    pilots = file.pilots(metric, sweep, higher, group, test_size)
+    pilots = file.pilots(**reading)
     column, runs = file.costs(sweep) or (None, {})
-    costs = {name: Cost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
-    found = report.designs(pilots, aim, costs, arch, factor, budget, largest)
-    made = report.overlay(file, sweep, found) if overlay else None
-    told = report.overlay_text(made, overlay).splitlines() if made else []
-    if made and made.added:
-        files.write_text(overlay, made.as_yaml())
+    costs = {name: RunCost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
+    plans = report.designs(pilots, aim, costs, arch, factor, budget, largest)
+    remarks = []
+    if overlay:
+        text, added = report.overlay(file, sweep, plans)
+        remarks = report.overlay_text(overlay, sweep, added).splitlines()
+        if added:
+            files.write_text(overlay, text)
     if json:
-        name = metric or ("error" if score is None else score.name)
-        print(report.as_json(found, score, metric=name, sweep=sweep))
-        _note(*file.notes, *told)
+        print(report.as_json(plans, score, metric=name, sweep=sweep))
+        _note(*file.notes, *remarks)
     else:
         _note(*file.notes)
-        print(report.as_text(found, score), *told, sep="\n", end="\n" if told else "")
+        print(report.as_text(plans, score), *remarks, sep="\n", end="\n" if remarks else "")
 
 
 def _note(*sentences):
@@ -143,21 +128,29 @@ def _note(*sentences):
         failures.say(f"koct: note: {sentence}")
 
 
-def curve(pairs, target, at, lam, nonnegative, plot, json):
+def _curve(pairs, lam, nonnegative):
+    """The curve that the pairs in files predict."""
     from koct.prediction.curve import Curve, read_pairs
     from koct.prediction.spectral import Spectral
+    from koct.workflow.limits import machine_memory
+
+    return Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
+
+
+def curve(pairs, target, at, lam, nonnegative, plot, json):
     from koct.report.text import budget_text as budget
     from koct.report.text import curve_text as report
-    from koct.workflow.limits import machine_memory
 
     if plot:
         budget.check_format(plot)
-    found = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
-    points = found.at(at) if at else found.octaves
+    predicted = _curve(pairs, lam, nonnegative)
+    points = predicted.at(at) if at else predicted.octaves
     if plot:
-        report.plot(found, target, plot)
+        from koct.report.text.plots import plot_curve
+
+        plot_curve(predicted, target, plot)
     show = report.as_json if json else report.as_text
-    print(show(found, points, target).rstrip())
+    print(show(predicted, points, target).rstrip())
 
 
 def compare(fresh, reference, tolerance):
@@ -176,6 +169,8 @@ def config(file, schema):
     else:
         print(docs.document_file(file) if file else docs.document(), end="")
 
+
+TARGET = {"help": "the error to reach, or the score if the metric is one; `budget` takes several"}
 
 # verb: (function, what it does, its arguments)
 VERBS = {
@@ -202,15 +197,7 @@ VERBS = {
         "how many samples reach a target error, from pilot runs",
         [
             PILOT,
-            (
-                "--target",
-                {
-                    "type": targets,
-                    "action": "extend",
-                    "metavar": "E[,E...]",
-                    "help": "the error to reach, or the score if the metric is one; may be given several times",
-                },
-            ),
+            ("--target", {**TARGET, "type": targets, "action": "extend", "metavar": "E[,E...]"}),
             *READING,
             optional(
                 "--law",
@@ -241,10 +228,7 @@ VERBS = {
         "which runs to add to a pilot: those that narrow the interval most for their cost",
         [
             file("pilot", "what `budget` takes; a column seconds or cost says what a run costs"),
-            (
-                "--target",
-                {"type": number, "metavar": "E", "help": "the error to reach, or the score if the metric is one"},
-            ),
+            ("--target", {**TARGET, "type": number, "metavar": "E"}),
             optional("--arch", "plan for this arch only", type=name_of),
             *READING,
             optional(

@@ -157,10 +157,10 @@ def _at_each(N: Sequence[int], curve: Sequence[ArrayLike] | ArrayLike) -> list[F
     """The errors at every N."""
     if isinstance(curve, np.ndarray) and curve.ndim == 2:
         return [np.asarray(curve, float)] * len(N)
-    found = [np.asarray(values, float) for values in curve]  # type: ignore[union-attr]
-    if len(found) != len(N):
-        raise ValueError(f"there are errors at {len(found)} N, and {len(N)} N; give one array for every N")
-    return found
+    arrays = [np.asarray(values, float) for values in curve]  # type: ignore[union-attr]
+    if len(arrays) != len(N):
+        raise ValueError(f"there are errors at {len(arrays)} N, and {len(N)} N; give one array for every N")
+    return arrays
 
 
 def _crossing(log_N: Floats, ratio: Floats) -> float:

@@ -37,33 +37,20 @@ MAX_LOG_RATIO = 50.0  # of an error to that at the pilot's largest N: cut off he
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of `Forecast.required`; all intervals are 90 % intervals.
+    """The result of `Forecast.required`; all intervals are 90 % intervals."""
 
-    Attributes
-    ----------
-    target : the error to reach
-    law : name of the most probable law
-    n : the number of samples required, the median; None if the target is probably out of reach
-    n_low, n_high : interval of `n`; None for an end that is out of reach
-    probability : that the target is reached, with at most a million times the pilot's largest N
-    at : the N of the predicted error: `n`, or the pilot's largest N if `n` is None
-    error, error_low, error_high : predicted mean error at `at`, and its interval
-    extrapolation : `n` divided by the pilot's largest N; None if `n` is None
-    reason : remarks on the answer; may be empty
-    """
-
-    target: float
-    law: str
-    n: int | None
-    n_low: int | None
+    target: float  # the error to reach
+    law: str  # the most probable one
+    n: int | None  # samples required, the median; None if the target is probably out of reach
+    n_low: int | None  # None for an end that is out of reach, here and below
     n_high: int | None
-    probability: float
-    at: int
-    error: float
+    probability: float  # that the target is reached, with at most a million times the pilot's largest N
+    at: int  # the N of the predicted error: `n`, or the pilot's largest N if `n` is None
+    error: float  # predicted mean error there, and its interval
     error_low: float
     error_high: float
-    extrapolation: float | None
-    reason: str
+    extrapolation: float | None  # `n` divided by the pilot's largest N
+    reason: str  # remarks on the answer; may be empty
 
     @property
     def reachable(self) -> bool:

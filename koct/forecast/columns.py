@@ -45,11 +45,13 @@ class Columns:
     def fail(self, problem: str) -> NoReturn:
         raise KoctError(printable(f"{self.path}: {problem}"))
 
-    def fail_at(self, bad: ArrayLike, column: str, problem: str) -> NoReturn:
-        """Fail at the first row where `bad`, shape (n_rows,), is true."""
-        row = int(np.flatnonzero(bad)[0])
-        value = self.table[column][row].as_py()
-        self.fail(f"row {self.rows[row]}, column {column}: {shown(value)} {problem}")
+    def refuse(self, bad: ArrayLike, column: str, problem: str) -> None:
+        """Fail at the first row where `bad`, shape (n_rows,), is true, if there is one."""
+        for row in np.flatnonzero(bad).tolist():
+            self._fail_at(row, column, problem)
+
+    def _fail_at(self, row: int, column: str, problem: str) -> NoReturn:
+        self.fail(f"row {self.rows[row]}, column {column}: {shown(self.table[column][row].as_py())} {problem}")
 
     def _too_many_rows(self, count: int) -> NoReturn:
         self.fail(f"the file has {count:,} rows, and a pilot at most {MOST_ROWS:,}; keep one row per run")
@@ -180,24 +182,20 @@ class Columns:
         try:
             cast = _cast(column)
         except pa.ArrowException:
-            bad = np.arange(len(column)) == _first_that_is_no_number(column)
-            if re.fullmatch(r"\s*[+-]?[\d.]*\d,\d+([eE][+-]?\d+)?\s*", str(column[int(np.argmax(bad))])):
-                self.fail_at(bad, name, "has a comma; write decimals with a point, like 0.05, and a thousand as 1000")
-            self.fail_at(bad, name, "is not a plain number; write it like 1000 or 1e-3")
+            row = _first_that_is_no_number(column)
+            comma = re.fullmatch(r"\s*[+-]?[\d.]*\d,\d+([eE][+-]?\d+)?\s*", str(column[row]))
+            fix = "has a comma; write decimals with a point, like 0.05, and a thousand as 1000"
+            self._fail_at(row, name, fix if comma else "is not a plain number; write it like 1000 or 1e-3")
         values = np.array(cast.to_pylist(), dtype=float)
-        if not np.all(np.isfinite(values)):
-            self.fail_at(~np.isfinite(values), name, "is not a finite number; correct it or remove the row")
+        self.refuse(~np.isfinite(values), name, "is not a finite number; correct it or remove the row")
         return values
 
     def counts(self, name: str) -> NDArray[np.int64]:
         """A column of sample sizes, shape (n_rows,)."""
         values = self.numbers(name)
-        if np.any(values != np.round(values)):
-            self.fail_at(values != np.round(values), name, "is not an integer; give the number of samples")
-        if np.any(values < 2):
-            self.fail_at(values < 2, name, "is below 2, but the laws need log N > 0; remove the row")
-        if np.any(values > LARGEST_N):
-            self.fail_at(values > LARGEST_N, name, f"is above {LARGEST_N:g}, the largest N allowed; remove the row")
+        self.refuse(values != np.round(values), name, "is not an integer; give the number of samples")
+        self.refuse(values < 2, name, "is below 2, but the laws need log N > 0; remove the row")
+        self.refuse(values > LARGEST_N, name, f"is above {LARGEST_N:g}, the largest N allowed; remove the row")
         return values.astype(np.int64)
 
     def texts(self, name: str) -> NDArray[np.object_]:
@@ -209,10 +207,8 @@ class Columns:
             self.fail(f"column {name} has type {column.type}; it must hold text or numbers")
         values = np.array(_trimmed(pc.cast(column, pa.string())).to_pylist(), dtype=object)
         lengths = np.array([len(value or "") for value in values])
-        if np.any(lengths > LONGEST_NAME):
-            self.fail_at(lengths > LONGEST_NAME, name, f"is longer than {LONGEST_NAME} letters; give it a shorter name")
-        if np.any(lengths == 0):
-            self.fail_at(lengths == 0, name, "is empty; fill it in or remove the row")
+        self.refuse(lengths > LONGEST_NAME, name, f"is longer than {LONGEST_NAME} letters; give it a shorter name")
+        self.refuse(lengths == 0, name, "is empty; fill it in or remove the row")
         return values
 
     def check_unique(self, *columns: NDArray, name: str, problem: str) -> None:
@@ -220,10 +216,9 @@ class Columns:
         keys = [np.unique(values, return_inverse=True)[1] for values in columns]
         order = np.lexsort(keys)  # stable: equal rows keep their order
         same = np.all([np.diff(key[order]) == 0 for key in keys], axis=0)
-        if same.any():
-            repeated = np.zeros(len(order), dtype=bool)
-            repeated[order[1:][same]] = True
-            self.fail_at(repeated, name, problem)
+        repeated = np.zeros(len(order), dtype=bool)
+        repeated[order[1:][same]] = True
+        self.refuse(repeated, name, problem)
 
 
 def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -8,17 +8,11 @@ from numpy.typing import ArrayLike
 
 @dataclass(frozen=True)
 class Stretch:
-    """A run of consecutive sample sizes over which the order of two curves does not change.
+    """A run of consecutive sample sizes over which the order of two curves does not change."""
 
-    Attributes
-    ----------
-    first, last : the smallest and the largest N of the stretch
-    below : which curve is lower, 0 or 1; None where they are equal
-    """
-
-    first: int
-    last: int
-    below: int | None
+    first: int  # the smallest N
+    last: int  # the largest
+    below: int | None  # which curve is lower, 0 or 1; None where they are equal
 
 
 def order(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> list[Stretch]:
@@ -31,14 +25,14 @@ def order(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> list[Stretch]:
         raise ValueError("both curves need one error for every N, and each N may appear only once")
     if not np.isfinite([error, other]).all():
         raise ValueError("both curves must be finite at every N; leave out the N where one is not")
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for i in np.argsort(N):
         n, below = int(N[i]), None if error[i] == other[i] else int(other[i] < error[i])
-        if found and found[-1].below == below:
-            found[-1] = Stretch(found[-1].first, n, below)
+        if stretches and stretches[-1].below == below:
+            stretches[-1] = Stretch(stretches[-1].first, n, below)
         else:
-            found.append(Stretch(n, n, below))
-    return found
+            stretches.append(Stretch(n, n, below))
+    return stretches
 
 
 def overtaken(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> float | None:

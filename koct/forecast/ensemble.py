@@ -34,22 +34,14 @@ MOST = 500.0  # of a log error: beyond any that can be asked for
 
 @dataclass(frozen=True)
 class Member:
-    """The shapes of a law with one size of the walk and one prior of the scale.
+    """The shapes of a law with one size of the walk and one prior of the scale."""
 
-    Attributes
-    ----------
-    name, law : of the law
-    walk : standard deviation of the walk per square root of an octave
-    centre, spread : prior mean and standard deviation of the log scale
-    log_weight : log of prior probability times likelihood, shape (n_shapes,)
-    """
-
-    name: str
+    name: str  # of the law
     law: Law
-    walk: float
-    centre: float
+    walk: float  # standard deviation of the walk per square root of an octave
+    centre: float  # prior mean and standard deviation of the log scale
     spread: float
-    log_weight: FloatArray
+    log_weight: FloatArray  # log of prior probability times likelihood, shape (n_shapes,)
 
 
 class Ensemble:
@@ -82,23 +74,23 @@ class Ensemble:
     @property
     def weights(self) -> dict[str, float]:
         """The probability of every law."""
-        found = dict.fromkeys((member.name for member in self.members), 0.0)
+        weights = dict.fromkeys((member.name for member in self.members), 0.0)
         ends = np.cumsum([len(member.log_weight) for member in self.members])
         for member, part in zip(self.members, np.split(self._weights, ends[:-1]), strict=True):
-            found[member.name] += float(part.sum())
-        return found
+            weights[member.name] += float(part.sum())
+        return weights
 
     def _members(self, name: str, law: Law, log_weight: float) -> list[Member]:
         prior = law.log_prior(self.priors) + log_weight
         rest = self.pilot.log_mean - law.shapes(self.pilot.N, self.pilot)
-        found = []
+        members = []
         for centre, spread, share in law.scales(self.pilot):
             for walk, weight in law.misfit(self.priors).items():
                 factor = np.linalg.cholesky(self._covariance(walk, spread))
                 white = np.linalg.solve(factor, rest.T - centre)
                 likelihood = -0.5 * np.sum(white**2, axis=0) - np.sum(np.log(np.diag(factor)))
-                found.append(Member(name, law, walk, centre, spread, prior + likelihood + np.log(weight * share)))
-        return found
+                members.append(Member(name, law, walk, centre, spread, prior + likelihood + np.log(weight * share)))
+        return members
 
     def _walks(self, octaves: FloatArray) -> FloatArray:
         """Covariance of a walk of unit size at the pilot's N (rows) and elsewhere; it begins at the smallest N."""
@@ -167,19 +159,14 @@ class Ensemble:
 class Curves:
     """Plausible learning curves, lines in log-log between the points of a grid.
 
-    Attributes
-    ----------
-    N : the grid, shape (n_grid,)
-    log_error : of every curve, shape (n_curves, n_grid)
-    reached : the log error that a curve has reached by each N, which never rises; shape (n_curves, n_grid). The ups and
-        downs of a curve within the pilot are mostly noise, so this is the closest curve without them.
-
-    All log errors are multiples of `STEP`, so that machines whose last bits differ draw the same curves.
+    All log errors are multiples of `STEP`, so that machines whose last bits differ draw the same curves. `reached` is
+    the log error that a curve has reached by each N, which never rises: ups and downs of a curve within the pilot are
+    mostly noise, so this is the closest curve without them.
     """
 
-    N: FloatArray
-    log_error: FloatArray
-    reached: FloatArray
+    N: FloatArray  # the grid, shape (n_grid,)
+    log_error: FloatArray  # of every curve, shape (n_curves, n_grid)
+    reached: FloatArray  # the same shape
 
     def at(self, N: FloatArray) -> FloatArray:
         """The log error of every curve at each N, shape (n_curves, n)."""

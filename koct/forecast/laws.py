@@ -6,7 +6,7 @@ probability each, so that nothing is fitted: the planner asks how probable every
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,87 +61,62 @@ class Law(ABC):
         return np.zeros(len(N))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        return f"{type(self).__name__}({self.text!r})"
 
 
-class Power(Law):
-    """floor + a N^(−b)."""
+class GridLaw(Law):
+    """A law whose parameters take the values of a grid.
 
-    text = "floor + a N^(−b)"
+    `shape(N, largest, *parameters)` is the log of its shapes at N, relative to that at the largest N of the pilot. With
+    `no_floor`, a name in `Priors.no_floor`, its first parameter is the floor; without, all shapes are as probable.
+    """
 
-    def __init__(self) -> None:
-        self._share, self._exponent = _grid(FLOORS, EXPONENTS)
-
-    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        return _above_floor(self._share[which], (N / pilot.N[-1]) ** -self._exponent[which])
-
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return _floors(self._share, priors.no_floor["power"])
-
-
-class Shifted(Law):
-    """floor + a (N + d)^(−b): a power law that begins late."""
-
-    text = "floor + a (N + d)^(−b)"
-
-    def __init__(self) -> None:
-        self._share, self._exponent, self._shift = _grid(COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS)
+    def __init__(self, text: str, shape: Callable[..., FloatArray], *axes: ArrayLike, no_floor: str | None = None):
+        self.text, self._shape, self._no_floor = text, shape, no_floor
+        self._parameters = [values.reshape(-1, 1) for values in np.meshgrid(*axes, indexing="ij")]
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        ratio = (N / pilot.N[-1] + self._shift[which]) / (1 + self._shift[which])
-        return _above_floor(self._share[which], ratio ** -self._exponent[which])
+        return self._shape(N, pilot.N[-1], *(values[which] for values in self._parameters))
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        return _floors(self._share, priors.no_floor["pow4"])
+        first = np.ravel(self._parameters[0])
+        if self._no_floor is None:
+            return np.full(len(first), -np.log(len(first)))
+        none, floored = priors.no_floor[self._no_floor], first > 0
+        return np.where(floored, np.log1p(-none) - np.log(np.sum(floored)), np.log(none) - np.log(np.sum(~floored)))
 
 
-class Sigmoid(Law):
-    """floor + a / (1 + (N/m)^q), from a plateau such as chance level; Morgan, Mercer and Flodin's curve."""
-
-    text = "floor + a / (1 + (N/m)^q)"
-
-    def __init__(self) -> None:
-        self._share, self._steepness, self._plateau = _grid(COARSE_FLOORS, STEEPNESS, PLATEAUS)
-
-    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        falling = (1 + self._plateau[which]) / (1 + self._plateau[which] * (N / pilot.N[-1]) ** self._steepness[which])
-        return _above_floor(self._share[which], falling)
-
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return _floors(self._share, priors.no_floor["mmf4"])
+def _power(N: FloatArray, largest: float, share: FloatArray, exponent: FloatArray) -> FloatArray:
+    return _above_floor(share, (N / largest) ** -exponent)
 
 
-class Broken(Law):
-    """a N^(−b) with another b before the break; the curve may have been flat, or even have risen."""
-
-    text = "a N^(−b), then another b"
-
-    def __init__(self) -> None:
-        self._before, self._after, self._at = _grid(SLOPES, SLOPES, BREAKS)
-
-    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        octaves = np.log2(N / pilot.N[-1])
-        beyond = SOFTNESS * (np.logaddexp(0, (octaves - self._at[which]) / SOFTNESS))
-        start = SOFTNESS * np.logaddexp(0, -self._at[which] / SOFTNESS)
-        return -np.log(2) * (self._before[which] * (octaves - beyond + start) + self._after[which] * (beyond - start))
-
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return np.full(len(self._at), -np.log(len(self._at)))
+def _shifted(N: FloatArray, largest: float, share: FloatArray, exponent: FloatArray, shift: FloatArray) -> FloatArray:
+    """A power law that begins late."""
+    return _above_floor(share, ((N / largest + shift) / (1 + shift)) ** -exponent)
 
 
-class Rate(Law):
-    """floor + σ log N / N."""
+def _sigmoid(
+    N: FloatArray, largest: float, share: FloatArray, steepness: FloatArray, plateau: FloatArray
+) -> FloatArray:
+    """From a plateau such as chance level; Morgan, Mercer and Flodin's curve."""
+    return _above_floor(share, (1 + plateau) / (1 + plateau * (N / largest) ** steepness))
 
-    text = "floor + σ log N / N"
 
-    def __init__(self) -> None:
-        (self._share,) = _grid(FLOORS)
+def _broken(N: FloatArray, largest: float, before: FloatArray, after: FloatArray, at: FloatArray) -> FloatArray:
+    """Another slope before the break: the curve may have been flat, or even have risen."""
+    octaves = np.log2(N / largest)
+    beyond = SOFTNESS * (np.logaddexp(0, (octaves - at) / SOFTNESS))
+    start = SOFTNESS * np.logaddexp(0, -at / SOFTNESS)
+    return -np.log(2) * (before * (octaves - beyond + start) + after * (beyond - start))
 
-    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        return _above_floor(self._share[which], rate(N) / rate(pilot.N[-1]))
 
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return _floors(self._share, priors.no_floor["power"])
+def _rate(N: FloatArray, largest: float, share: FloatArray) -> FloatArray:
+    return _above_floor(share, rate(N) / rate(largest))
+
+
+def _above_floor(share: FloatArray, falling: FloatArray) -> FloatArray:
+    """Log of floor and falling part; the latter is 1 at the largest N."""
+    return np.log(share + (1 - share) * falling)
 
 
 class Last(Law):
@@ -163,8 +138,8 @@ class Paper(Law):
     drifts = False
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        found = calibrate(pilot.N, np.exp(pilot.log_mean))
-        return np.log(found.floor + found.sigma * rate(N))[None, :]
+        curve = calibrate(pilot.N, np.exp(pilot.log_mean))
+        return np.log(curve.floor + curve.sigma * rate(N))[None, :]
 
     def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
         return [(0.0, AS_IT_STANDS, 1.0)]
@@ -180,27 +155,14 @@ class Paper(Law):
         return np.zeros(1)
 
 
-def _grid(*axes: ArrayLike) -> list[FloatArray]:
-    """Every combination of the values, each of shape (n_shapes, 1)."""
-    return [values.reshape(-1, 1) for values in np.meshgrid(*axes, indexing="ij")]
-
-
-def _above_floor(share: FloatArray, falling: FloatArray) -> FloatArray:
-    """Log of floor and falling part; the latter is 1 at the largest N."""
-    return np.log(share + (1 - share) * falling)
-
-
-def _floors(share: FloatArray, none: float) -> FloatArray:
-    """Log probability of each shape: `none` for those without floor, and the rest for all others together."""
-    floored = np.ravel(share) > 0
-    return np.where(floored, np.log1p(-none) - np.log(np.sum(floored)), np.log(none) - np.log(np.sum(~floored)))
-
-
 LAWS: dict[str, Law] = {
-    "power": Power(),
-    "pow4": Shifted(),
-    "mmf4": Sigmoid(),
-    "broken": Broken(),
+    "power": GridLaw("floor + a N^(−b)", _power, FLOORS, EXPONENTS, no_floor="power"),
+    "pow4": GridLaw("floor + a (N + d)^(−b)", _shifted, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS, no_floor="pow4"),
+    "mmf4": GridLaw("floor + a / (1 + (N/m)^q)", _sigmoid, COARSE_FLOORS, STEEPNESS, PLATEAUS, no_floor="mmf4"),
+    "broken": GridLaw("a N^(−b), then another b", _broken, SLOPES, SLOPES, BREAKS),
     "last": Last(),
 }
-ALONE: dict[str, Law] = {"rate": Rate(), "paper": Paper()}  # on request only
+ALONE: dict[str, Law] = {  # on request only
+    "rate": GridLaw("floor + σ log N / N", _rate, FLOORS, no_floor="power"),
+    "paper": Paper(),
+}

@@ -22,9 +22,7 @@ from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
 FACTOR = 2.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
 MOST_SEEDS = 5  # new runs at an N
-NEVER_RATIO = (
-    64  # times the largest N of the pilot, or the interval's lower end: what is above, or never, counts as this
-)
+NEVER_RATIO = 64  # times the pilot's largest N, or the interval's lower end: what is above, or never, counts as this
 PILOT_SIZES = 12  # of the pilot's N that may get more runs
 ENOUGH = 0.8  # of the narrowing that is possible, where the wanted factor is out of reach
 LITTLE = 0.9  # a plan that leaves more of the log width than this does not help much
@@ -32,7 +30,7 @@ NO_NOISE = 1e-12  # variance, for matrices that would be singular
 
 
 @dataclass(frozen=True)
-class Cost:
+class RunCost:
     """What a run costs: scale · N^slope, fitted to `column` of the pilot; by default, a sample costs 1."""
 
     scale: float = 1.0
@@ -40,7 +38,7 @@ class Cost:
     column: str | None = None
 
     @classmethod
-    def fitted(cls, N: ArrayLike, cost: ArrayLike, column: str) -> "Cost":
+    def fitted(cls, N: ArrayLike, cost: ArrayLike, column: str) -> "RunCost":
         """A line in log-log through the costs of runs, each of shape (n_runs,); it never falls."""
         x, y = np.log(np.asarray(N, dtype=float)), np.log(np.asarray(cost, dtype=float))
         centred = x - x.mean()
@@ -52,7 +50,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Step:
+class NewRuns:
     """New runs at one N, their cost together, and the factor of the interval expected after them.
 
     The factor is None if the interval has no upper end now, or a very far one: then it cannot be told.
@@ -65,23 +63,14 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Design:
-    """The result of `plan`.
+class RunPlan:
+    """The result of `plan`."""
 
-    Attributes
-    ----------
-    target : the error to reach
-    wanted : the factor between the ends of the answer's interval to get down to
-    present : this factor now; infinite if the interval has no upper end
-    steps : the runs to add; empty if the interval is narrow enough, or if no runs would help much
-    largest : the largest N that was considered
-    """
-
-    target: float
-    wanted: float
-    present: float
-    steps: tuple[Step, ...]
-    largest: int
+    target: float  # the error to reach
+    wanted: float  # the factor between the ends of the answer's interval to get down to
+    present: float  # this factor now; infinite if the interval has no upper end
+    steps: tuple[NewRuns, ...]  # the runs to add; empty if the interval is narrow enough, or if no runs would help much
+    largest: int  # N that was considered
 
     @property
     def cost(self) -> float:
@@ -105,12 +94,12 @@ class Design:
 def plan(
     forecast: Forecast,
     target: float,
-    cost: Cost | None = None,
+    cost: RunCost | None = None,
     factor: float = FACTOR,
     budget: float = np.inf,
     largest: int | None = None,
     candidates: Sequence[int] | None = None,
-) -> Design:
+) -> RunPlan:
     """The cheapest runs after which the ends of the answer's interval should be within `factor` of each other.
 
     If no runs within the budget achieve that, the plan is the cheapest one that comes near the best of them. Plan
@@ -126,20 +115,20 @@ def plan(
     largest : of the N to consider; by default, four times the pilot's
     candidates : the N to consider; by default, those of the pilot, and more by factors of √2
     """
-    cost = cost or Cost()
+    cost = cost or RunCost()
     if not 1 < factor < np.inf:
         raise KoctError(f"factor = {factor!r} must be above 1 and finite, for example 2")
     if not budget > 0:
         raise KoctError(f"budget = {budget!r} must be above 0; give what the new runs may cost together")
     N = np.array(candidates if candidates is not None else sizes(forecast.pilot, largest), dtype=float)
     present = _factor(forecast, target)
-    design = Design(target, factor, present, (), int(N.max()))
+    design = RunPlan(target, factor, present, (), int(N.max()))
     if design.done:
         return design
     plans = _Plans(forecast, target, N, cost)
-    told = present <= NEVER_RATIO  # beyond that, its width is not known
-    best = plans.choose(np.log(factor) if told else 0.0, budget)
-    return design if best is None else replace(design, steps=plans.steps(best, told))
+    known = present <= NEVER_RATIO  # beyond that, its width is not known
+    best = plans.choose(np.log(factor) if known else 0.0, budget)
+    return design if best is None else replace(design, steps=plans.steps(best, known))
 
 
 def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
@@ -170,7 +159,7 @@ class _Plans:
     A plan is a row (i, j, m, n): m + 1 runs at N[i] and n + 1 runs at N[j]; only the first if i = j.
     """
 
-    def __init__(self, forecast: Forecast, target: float, N: FloatArray, cost: Cost) -> None:
+    def __init__(self, forecast: Forecast, target: float, N: FloatArray, cost: RunCost) -> None:
         self.N, self.costs = N, cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
         pilot = forecast.pilot
         low = forecast.required(target).n_low or pilot.N[-1]
@@ -215,15 +204,15 @@ class _Plans:
         rest = np.clip(self.variance - np.where(i == j, one, two), 0.0, self.variance)
         return self.width * np.sqrt(rest / self.variance)
 
-    def steps(self, best: NDArray[np.intp], told: bool) -> tuple[Step, ...]:
-        """The steps of a plan; with the factor after each of them if it is to be told."""
+    def steps(self, best: NDArray[np.intp], known: bool) -> tuple[NewRuns, ...]:
+        """The steps of a plan; with the factor after each of them if it is to be known."""
         i, j, m, n = best
-        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], told)
-        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], told))
+        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], known)
+        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], known))
 
-    def _step(self, place: int, index: int, width: float, told: bool) -> Step:
+    def _step(self, place: int, index: int, width: float, known: bool) -> NewRuns:
         cost = float(self.costs[place, index])
-        return Step(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if told else None)
+        return NewRuns(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if known else None)
 
 
 def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:

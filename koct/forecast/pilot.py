@@ -144,11 +144,9 @@ class PilotFile:
         columns.keep_sweep(sweep)
         columns.drop_baselines()
         N, cost, arch = columns.counts("N"), columns.numbers(column), _archs(columns)
-        if np.any(cost <= 0):
-            columns.fail_at(cost <= 0, column, "is not above 0; correct it or remove the column")
+        columns.refuse(cost <= 0, column, "is not above 0; correct it or remove the column")
         extreme = ~((cost >= MIN_ERROR) & (cost <= MAX_ERROR))
-        if np.any(extreme):
-            columns.fail_at(extreme, column, "is too small or too large to compute with; rescale the column")
+        columns.refuse(extreme, column, "is too small or too large to compute with; rescale the column")
         return column, {str(name): np.stack([N[arch == name], cost[arch == name]]) for name in np.unique(arch)}
 
     def _test_sizes(
@@ -157,17 +155,17 @@ class PilotFile:
         metric: str | None,
         score: scores.Score | None,
         error: NDArray[np.float64],
-        given: int | None,
+        test_size: int | None,
     ) -> NDArray[np.float64] | None:
         """How many test samples the error rate of every row was counted on, shape (n_rows,); None if it is no rate."""
         name = score.name if score is not None else metric or "error"
         known = score is not None and scores.is_known(name)
-        if given is not None:
-            if not 1 <= given <= LARGEST_N:
-                raise KoctError(f"--test-size {shown(given)} must be between 1 and {LARGEST_N:g}")
+        if test_size is not None:
+            if not 1 <= test_size <= LARGEST_N:
+                raise KoctError(f"--test-size {shown(test_size)} must be between 1 and {LARGEST_N:g}")
             if known and not scores.is_rate(name):
                 raise KoctError(f"--test-size is for error rates and accuracies, and {name} is neither; omit it")
-            sizes = np.full(len(error), float(given))
+            sizes = np.full(len(error), float(test_size))
         elif "test_size" not in columns.names:
             return None
         elif not (name in RATES if score is None else scores.is_rate(name) or not known):
@@ -177,12 +175,10 @@ class PilotFile:
         else:
             sizes = columns.numbers("test_size")
             bad = (sizes != np.round(sizes)) | (sizes < 1) | (sizes > LARGEST_N)
-            if np.any(bad):
-                columns.fail_at(bad, "test_size", "is not a number of test samples; give an integer of at least 1")
-        if np.any(error > 1):
-            column = _metric(columns, metric, score)[0]
-            fix = "give rates between 0 and 1, or no test size"
-            columns.fail_at(error > 1, column, f"has an error above 1, but a test size is for rates; {fix}")
+            columns.refuse(bad, "test_size", "is not a number of test samples; give an integer of at least 1")
+        fix = "give rates between 0 and 1, or no test size"
+        problem = f"has an error above 1, but a test size is for rates; {fix}"
+        columns.refuse(error > 1, _metric(columns, metric, score)[0], problem)
         return sizes
 
 
@@ -200,18 +196,16 @@ def _errors(columns: Columns, metric: str | None, score: scores.Score | None) ->
     values = columns.numbers(name)
     with np.errstate(over="ignore", under="ignore"):
         error = values**power if score is None else score.error(values**power)
-    if score is not None and np.any(error < 0):
-        best = f"{score.best:g}, the best {score.name}"
-        columns.fail_at(error < 0, name, f"is above {best}; say with --higher what the best is, like --higher 100")
-    if score is not None and np.any(values < score.lowest):
-        columns.fail_at(values < score.lowest, name, f"is below {score.lowest:g}, and no {score.name} is; correct it")
-    if score is None and np.any(values < 0):
+    if score is None:
         why = "is below zero, and no error is; correct it or, if a higher value is a better one, give --higher"
-        columns.fail_at(values < 0, name, why)
+        columns.refuse(values < 0, name, why)
+    else:
+        best = f"{score.best:g}, the best {score.name}"
+        columns.refuse(error < 0, name, f"is above {best}; say with --higher what the best is, like --higher 100")
+        columns.refuse(values < score.lowest, name, f"is below {score.lowest:g}, and no {score.name} is; correct it")
     extreme = (error != 0) & ~((error >= MIN_ERROR) & (error <= MAX_ERROR))
     extreme |= (error == 0) & (values != 0) & (score is None)  # the square is too small for a number
-    if np.any(extreme):
-        columns.fail_at(extreme, name, "is too small or too large to compute with; rescale the column")
+    columns.refuse(extreme, name, "is too small or too large to compute with; rescale the column")
     return error
 
 

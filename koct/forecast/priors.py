@@ -12,21 +12,12 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Priors:
-    """Prior probabilities.
+    """Prior probabilities; misfit and drift are {standard deviation of the log error: probability}."""
 
-    Parameters
-    ----------
-    laws : of every law, by its name in `laws.LAWS`
-    no_floor : that a law has no floor, by its name; the other values of `laws.FLOORS` are equally probable
-    misfit : {standard deviation of the log error per square root of an octave: probability}; no law is quite right
-    drift : {standard deviation of the log error per octave, two octaves beyond the pilot: probability}; it grows with
-        the cube of the octaves, up to four of them
-    """
-
-    laws: Mapping[str, float]
-    no_floor: Mapping[str, float]
-    misfit: Mapping[float, float]
-    drift: Mapping[float, float]
+    laws: Mapping[str, float]  # of every law, by its name in `laws.LAWS`
+    no_floor: Mapping[str, float]  # that a law has no floor; the other values of `laws.FLOORS` are equally probable
+    misfit: Mapping[float, float]  # per square root of an octave; no law is quite right
+    drift: Mapping[float, float]  # per octave, two octaves beyond the pilot; it grows with their cube, up to four
 
 
 @cache
@@ -36,9 +27,9 @@ def learned() -> Priors:
 
 
 def from_json(text: str) -> Priors:
-    found = json.loads(text)
-    sizes = {name: {float(size): share for size, share in found[name].items()} for name in ("misfit", "drift")}
-    return Priors(found["laws"], found["no_floor"], **sizes)
+    content = json.loads(text)
+    sizes = {name: {float(size): share for size, share in content[name].items()} for name in ("misfit", "drift")}
+    return Priors(content["laws"], content["no_floor"], **sizes)
 
 
 def to_json(priors: Priors, **about: object) -> str:

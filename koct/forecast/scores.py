@@ -27,16 +27,10 @@ MOST_LOG = 700.0  # of an error: no PSNR is without one
 
 @dataclass(frozen=True)
 class Score:
-    """A score whose error is its distance from the best one, in units of the best one.
+    """A score whose error is its distance from the best one, in units of the best one."""
 
-    Parameters
-    ----------
-    name : of its column
-    best : the score without any error
-    """
-
-    name: str
-    best: float = 1.0
+    name: str  # of its column
+    best: float = 1.0  # without any error
 
     @property
     def label(self) -> str:

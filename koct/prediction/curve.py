@@ -7,21 +7,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from koct.base.arrays import blocks
 from koct.errors import KoctError
 from koct.prediction.prediction import Prediction
 from koct.prediction.spectral import Spectral
 
-FloatArray = NDArray[np.float64]
-
 FARTHEST = 8  # times the pairs at hand, up to where the curve is continued
 DECADES = range(-8, 3)  # of λ, relative to the mean of ‖x‖²
 MATRICES = 6  # of samples × samples in float64 that a prediction holds at a time; 5.5 were measured
 
 
-class Required(NamedTuple):
+class SamplesForTarget(NamedTuple):
     """How many samples a target takes; None where the curve does not get there within `FARTHEST` times the pairs.
 
     `reason` says why n is not to be trusted; it is empty if it is.
@@ -54,7 +51,7 @@ class Curve:
     def at(self, sizes: Sequence[int]) -> list[Prediction]:
         return self.theory.best_curve(sizes, self.lambdas)
 
-    def required(self, target: float) -> Required:
+    def required(self, target: float) -> SamplesForTarget:
         """By interpolation between octaves; n_low ≤ n ≤ n_high are where the interval's ends get there."""
         if not target > 0:
             raise KoctError(f"--target {target:g}: give an error above 0")
@@ -62,18 +59,28 @@ class Curve:
         ends = ([getattr(point, name) for point in self.octaves] for name in ("error", "low", "high"))
         n, n_low, n_high = (crossing(N, errors, target) for errors in ends)
         if n is None:
-            return Required(n, n_low, n_high, f"the curve is above {target:g} up to N = {N[-1]}")
+            return SamplesForTarget(n, n_low, n_high, f"the curve is above {target:g} up to N = {N[-1]}")
         lam = self.octaves[int(np.searchsorted(N, n))].lam
-        return Required(n, n_low, n_high, self.theory.predict(n, lam).reason)
+        return SamplesForTarget(n, n_low, n_high, self.theory.predict(n, lam).reason)
 
 
 def crossing(N: Sequence[int], errors: Sequence[float], target: float) -> int | None:
-    """The first N at which a curve is at the target, interpolated in log-log; None if it does not get there."""
-    if not len(N):
-        return None
-    lowest = np.minimum.accumulate(errors).clip(1e-300)
-    found = first_crossing(np.asarray(N, float), lowest, target)
-    return int(np.ceil(found - 1e-9)) if np.isfinite(found) else None
+    """Return the first N at which a curve is at the target, rounded up; None if it does not get there."""
+    lowest = np.minimum.accumulate(np.asarray(errors, float)).clip(1e-300)
+    n = first_crossing(np.asarray(N, float), lowest, target)
+    return int(np.ceil(n - 1e-9)) if np.isfinite(n) else None
+
+
+def first_crossing(N: np.ndarray, mean: np.ndarray, target: float) -> float:
+    """Return the smallest N at which the curve, a line in log-log between its points, is at the target; inf if none."""
+    below = np.flatnonzero(mean <= target)
+    if not len(below):
+        return np.inf
+    k = below[0]
+    if k == 0:
+        return N[0]
+    part = np.log(mean[k - 1] / target) / np.log(mean[k - 1] / mean[k])
+    return N[k - 1] * (N[k] / N[k - 1]) ** part
 
 
 def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -84,9 +91,12 @@ def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.nd
     """
     if len(paths) > 2 or (len(paths) == 2 and any(path.endswith(".npz") for path in paths)):
         raise KoctError("give one .npz file with the arrays x and y, or two .npy files, that of x first")
-    x, y = _mapped(paths[0], paths[1]) if len(paths) == 2 else _unpacked(paths[0], memory)
-    arrays = {"x": x, "y": y}
-    if all(isinstance(array, np.ndarray) and array.ndim and len(array) for array in arrays.values()):
+    arrays = {name: _load(path) for name, path in zip("xy", paths, strict=True)} if len(paths) == 2 else {}
+    arrays = arrays or _unpacked(paths[0], memory)
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise KoctError(f"{paths['xy'.index(name)]} holds several arrays; give one .npz file, or two .npy files")
+    if all(array.ndim and len(array) for array in arrays.values()):
         for name, array in arrays.items():
             if not array.size:
                 raise KoctError(f"{name} has shape {array.shape}, so no numbers per sample; give at least one")
@@ -94,18 +104,10 @@ def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.nd
         for name, array in arrays.items():
             if array.dtype.kind in "fiub":
                 _check_values(name, array)
-    return x, y
+    return arrays["x"], arrays["y"]
 
 
-def _mapped(*paths: str) -> list[np.ndarray]:
-    arrays = [_load(path) for path in paths]
-    for path, array in zip(paths, arrays, strict=True):
-        if not isinstance(array, np.ndarray):
-            raise KoctError(f"{path} holds several arrays; give one .npz file with x and y, or two .npy files")
-    return arrays
-
-
-def _unpacked(path: str, memory: float | None) -> list[np.ndarray]:
+def _unpacked(path: str, memory: float | None) -> dict[str, np.ndarray]:
     loaded = _load(path)
     if isinstance(loaded, np.ndarray):
         raise KoctError(f"{path} holds one array; give a second .npy file with y, or an .npz with x and y")
@@ -119,27 +121,20 @@ def _unpacked(path: str, memory: float | None) -> list[np.ndarray]:
                 f"{path} needs {_amount(sizes['x'] + sizes['y'])} of memory, and there are {_amount(memory)}; "
                 "save x and y as two .npy files, which are read in blocks"
             )
-        return [_member(path, loaded, name) for name in ("x", "y")]
+        return {name: _load(path, loaded, name) for name in ("x", "y")}
 
 
-def _load(path: str) -> Any:
+def _load(path: str, archive: Any = None, name: str = "") -> Any:
+    """Return the array or archive in a file, or an array of an archive that is open."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False) if archive is None else archive[name]
     except Exception as error:  # whatever zipfile, tokenize or NumPy make of a damaged file
         if isinstance(error, OSError) and not os.path.isfile(path):
             raise
-        if "Array can't be memory-mapped" in str(error):
-            raise KoctError(f"{path} holds Python objects; save numbers, as an array of one dtype") from None
-        raise KoctError(f"{path} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
-
-
-def _member(path: str, loaded: Any, name: str) -> np.ndarray:
-    try:
-        return loaded[name]
-    except Exception as error:  # see above
-        if "Object arrays" in str(error):
-            raise KoctError(f"{path}: {name} holds Python objects; save numbers, as an array of one dtype") from None
-        raise KoctError(f"{path}: the array {name!r} cannot be read ({error}); write it again") from None
+        where = f"{path}: {name}" if name else path
+        if "Array can't be memory-mapped" in str(error) or "Object arrays" in str(error):
+            raise KoctError(f"{where} holds Python objects; save numbers, as an array of one dtype") from None
+        raise KoctError(f"{where} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
 
 
 # What can be computed with
@@ -192,15 +187,3 @@ def _amount(size: float) -> str:
     unit = min(int(np.log2(max(size, 1)) // 10), 5)
     value, name = size / 1024**unit, ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")[unit]
     return f"{value:,.0f} {name}" if value >= 10 else f"{value:.2g} {name}"
-
-
-def first_crossing(N: FloatArray, mean: FloatArray, target: float) -> float:
-    """The smallest N at which the curve, interpolated in log space, is at or below the target; inf if there is none."""
-    below = np.flatnonzero(mean <= target)
-    if not len(below):
-        return np.inf
-    k = below[0]
-    if k == 0:
-        return N[0]
-    part = np.log(mean[k - 1] / target) / np.log(mean[k - 1] / mean[k])
-    return N[k - 1] * (N[k] / N[k - 1]) ** part

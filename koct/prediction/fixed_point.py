@@ -87,9 +87,9 @@ class FixedPoint:
             _check_shape("adjoint(y)", part, (len(y[rows]), self.p))
             adjoint[rows], self.r2[rows] = double(part), (double(y[rows]) ** 2).sum(1)
         weighted = self.x * self.w0
-        again = weighted @ self.RtR
-        self.adjoint_r = adjoint - again
-        self.r2 = self.r2 - (weighted * (2 * adjoint - again)).sum(1)
+        projected = weighted @ self.RtR
+        self.adjoint_r = adjoint - projected
+        self.r2 = self.r2 - (weighted * (2 * adjoint - projected)).sum(1)
         self.J = self.RtR * (self.x.T @ self.x) / self.M
         values, self.vectors = eigh(self.J)
         self.values = values.clip(min=0)  # rounding leaves tiny negative ones
@@ -112,14 +112,15 @@ class FixedPoint:
         """Predictions for every N and λ, in that order."""
         wanted, ridges = [checked_size(N) for N in sizes], [checked_ridge(lam) for lam in lambdas]
         drawn = {N: min(N, self.M // 2, LARGEST_DRAW) for N in wanted}
-        found = {size: self._draws(size, ridges) for size in dict.fromkeys(drawn.values())}
+        by_size = {size: self._draws(size, ridges) for size in dict.fromkeys(drawn.values())}
         return [
-            self._prediction(N, lam, fits, tests)
+            self._prediction(N, lam, drawn[N], errors, tests)
             for N in wanted
-            for lam, fits in zip(ridges, found[drawn[N]], strict=True)
+            for lam, errors in zip(ridges, by_size[drawn[N]], strict=True)
         ]
 
-    def _prediction(self, N: int, lam: float, fits: _Fits, tests: int | None) -> Prediction:
+    def _prediction(self, N: int, lam: float, size: int, fits: np.ndarray, tests: int | None) -> Prediction:
+        """`fits` are the errors of fits on random sets of `size` samples."""
         weights = self._full(N, lam) if self.chunks else self._simple(N, lam)
         left, gradient = self._residual(self.x, self.adjoint_r, self.r2, weights.v)
         optimism = (gradient * weights.pulls).sum(1)
@@ -132,30 +133,27 @@ class FixedPoint:
         missing = float(unseen.mean()) / self.outputs
         if missing > UNSEEN * error:
             reasons.append(f"measurements that are zero in all {N} samples make {missing / error:.0%} of the error")
-        mean, standard = fits.errors.mean(), fits.errors.std(ddof=1) / np.sqrt(len(fits.errors))
-        if fits.size == N and abs(mean - error) > max(OFF * mean, ERRORS * standard):
+        mean, standard = fits.mean(), fits.std(ddof=1) / np.sqrt(len(fits))
+        if size == N and abs(mean - error) > max(OFF * mean, ERRORS * standard):
             reasons.append(f"fits on {N} samples gave {mean / error:.2f} times this error")
         if N > self.M:
             reasons.append(f"N = {N} is beyond the {self.M} pairs")
         if rare(errors):
             reasons.append("a few rare samples make the error")
-        easy = float(left.mean()) / max(to_numpy(left)[fits.rows].mean(), 1e-300)  # above one if such ones were drawn
-        gap = (1 - easy * fits.train.mean() / max(mean, 1e-300)) * fits.size / N
         factor = self._last_layer(N, weights, float(noise.mean()))
         errors, error = factor * errors, factor * error
         of_samples = (errors.std() / error) ** 2 if error > 0 else 0.0
         of_tests = of_samples / self.M + (of_samples / tests if tests else 0.0)
         of_tests += (PER_OCTAVE * np.log2(max(1.0, share))) ** 2
-        low, high = interval(error, fits.errors, N, fits.size, self.M, of_tests)
-        return Prediction(
-            N, lam, error, low, high, float(error * (1 - gap)), weights.df, errors, not reasons, "; ".join(reasons)
-        )
+        low, high = interval(error, fits, N, size, self.M, of_tests)
+        train = float("nan")
+        return Prediction(N, lam, error, low, high, train, weights.df, errors, not reasons, "; ".join(reasons))
 
     def _residual(self, x: Any, adjoint_r: Any, r2: Any, u: Any) -> tuple[Any, Any]:
         """‖r − D u‖² and Dᵀ(r − D u) of some samples, with weights u for all of them or for each."""
         weighted = x * u
-        again = weighted @ self.RtR
-        return (r2 - (weighted * (2 * adjoint_r - again)).sum(1)).clip(min=0), x * (adjoint_r - again)
+        projected = weighted @ self.RtR
+        return (r2 - (weighted * (2 * adjoint_r - projected)).sum(1)).clip(min=0), x * (adjoint_r - projected)
 
     def _spent(self, C: Any) -> Any:
         """tr(D C Dᵀ) of every sample: what weights with these second moments add to its squared error."""
@@ -253,13 +251,12 @@ class FixedPoint:
 
     # Fits
 
-    def _draws(self, size: int, lambdas: Sequence[float]) -> list[_Fits]:
-        """Errors of fits on random samples, on all others, for every λ."""
+    def _draws(self, size: int, lambdas: Sequence[float]) -> np.ndarray:
+        """Return the errors of fits on random samples, on all others: (lambdas, draws)."""
         draws = DRAWS if self.p <= DEAR else FEW_DRAWS
-        drawn = np.stack([rows for rows, _ in training_sets(self.M, size, draws, self.seed)])
         identity = like(np.eye(self.p), self.x)
-        found = np.empty((2, len(lambdas), draws))
-        for draw, rows in enumerate(drawn):
+        errors = np.empty((len(lambdas), draws))
+        for draw, (rows, _) in enumerate(training_sets(self.M, size, draws, self.seed)):
             x, adjoint_r = rows_of(self.x, rows), rows_of(self.adjoint_r, rows)
             normal, right = self.RtR * (x.T @ x), (x * adjoint_r).sum(0)
             own_r2 = float(rows_of(self.r2, rows).sum())
@@ -267,9 +264,8 @@ class FixedPoint:
                 u = _linalg(x).solve(normal + lam * identity, right[:, None])[:, 0]
                 own = own_r2 - float(u @ (2 * right - normal @ u))
                 every = float(self.r2.sum()) - self.M * float(u @ (2 * self.right - self.J @ u))
-                found[:, i, draw] = own / size, (every - own) / (self.M - size)
-        found = found.clip(min=0)  # rounding leaves tiny negative ones
-        return [_Fits(drawn, train, errors) for train, errors in zip(*found / self.outputs, strict=True)]
+                errors[i, draw] = (every - own) / (self.M - size)
+        return errors.clip(min=0) / self.outputs  # rounding leaves tiny negative ones
 
 
 class _Weights(NamedTuple):
@@ -280,18 +276,6 @@ class _Weights(NamedTuple):
     pulls: Any  # (M, weights): how a training sample moves them
     df: float
     settled: bool
-
-
-class _Fits(NamedTuple):
-    """Fits on random samples, with one λ."""
-
-    rows: np.ndarray  # (draws, size)
-    train: np.ndarray  # (draws,), their errors on these samples
-    errors: np.ndarray  # and on all others
-
-    @property
-    def size(self) -> int:
-        return self.rows.shape[1]
 
 
 def _check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:

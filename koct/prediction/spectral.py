@@ -112,12 +112,12 @@ class Spectral:
         inside = [(min(N, self.M), lam) for N, lam in wanted]
         last_octave = [(max(1, self.M // 2), lam) for N, lam in wanted if N > self.M]
         asked = list(dict.fromkeys(inside + last_octave))
-        found = dict(zip(asked, self._equivalents(asked), strict=True))
+        points = dict(zip(asked, self._equivalents(asked), strict=True))
         spreads = {
             (N, lam): self._draw_spread(min(N, self.M), lam, list(lambdas)) * np.sqrt(min(1, self.M / N))
             for N, lam in wanted
         }
-        return [_times(self.unit**2, self._prediction(N, lam, found, spreads[N, lam], tests)) for N, lam in wanted]
+        return [_times(self.unit**2, self._prediction(N, lam, points, spreads[N, lam], tests)) for N, lam in wanted]
 
     def best(self, N: int, lambdas: Sequence[float], tests: int | None = None) -> Prediction:
         """With the λ of the smallest predicted error; beyond the pool, with that of the whole pool."""
@@ -127,30 +127,26 @@ class Spectral:
         """The same for every N."""
         wanted = [checked_size(N) for N in sizes]
         inside = list(dict.fromkeys(min(N, self.M) for N in wanted))
-        found = self.curve(inside, lambdas, tests)
-        rows = [found[i : i + len(lambdas)] for i in range(0, len(found), len(lambdas))]
+        points = self.curve(inside, lambdas, tests)
+        rows = [points[i : i + len(lambdas)] for i in range(0, len(points), len(lambdas))]
         best = {row[0].N: min(row, key=lambda point: point.error) for row in rows}
         return [best[N] if N <= self.M else self.predict(N, best[self.M].lam, tests) for N in wanted]
 
     def leave_one_out(self, lam: float) -> float:
-        """The mean squared leave-one-out error of the pool itself."""
+        """Return the mean squared leave-one-out error of the pool itself."""
         return float(self._residuals(checked_ridge(lam)).mean()) * self.unit**2
-
-    def cross_validation(self, lam: float) -> float:
-        """The generalised cross-validation error of the pool itself."""
-        return self._generalised(checked_ridge(lam)) * self.unit**2
 
     def _generalised(self, ridge: float) -> float:
         scale = self.values.mean() / (self.values + ridge)
         return float((self.energies * scale**2).sum()) / self.M / self.outputs / float(scale.mean()) ** 2
 
     def _prediction(
-        self, N: int, lam: float, found: dict[Any, Any], draw_spread: float, tests: int | None
+        self, N: int, lam: float, points: dict[Any, Any], draw_spread: float, tests: int | None
     ) -> Prediction:
-        there = found[min(N, self.M), lam]
+        there = points[min(N, self.M), lam]
         factor, reasons = 1.0, list(there.reasons)
         if N > self.M:
-            before = found[max(1, self.M // 2), lam]
+            before = points[max(1, self.M // 2), lam]
             slope = np.log(there.errors.mean() / before.errors.mean()) / np.log(self.M / max(1, self.M // 2))
             factor = float((N / self.M) ** np.clip(slope, -1, 0))  # no ridge learns faster than one over N
             reasons.append(f"N = {N} is beyond the {self.M} pairs: a line through the last octave")
@@ -169,8 +165,7 @@ class Spectral:
 
     def _equivalents(self, asked: Sequence[tuple[int, float]]) -> list[_Equivalent]:
         sizes, lambdas = np.array([N for N, _ in asked], float), np.array([lam for _, lam in asked])
-        found = self._pool_ridges(sizes, lambdas)
-        ridges = found[:, None] * np.array([1 - STEP, 1, 1 + STEP])
+        ridges = self._pool_ridges(sizes, lambdas)[:, None] * np.array([1 - STEP, 1, 1 + STEP])
         h, a = (each.reshape(self.M, *ridges.shape) for each in self._leverages(ridges.ravel()))
         return [self._equivalent(N, lam, ridges[i], h[:, i], a[:, i]) for i, (N, lam) in enumerate(asked)]
 
@@ -288,11 +283,11 @@ class Spectral:
         rows, others = index(trained, self.gram), index(tested, self.gram)
         values, vectors = eigh(self.gram[rows][:, rows])
         cross, targets = self.gram[others][:, rows] @ vectors, vectors.T @ self.sketch[rows]
-        found = []
+        errors = []
         for lam in lambdas:
             residuals = self.sketch[others] - (cross / (values.clip(min=0) + lam)) @ targets
-            found.append(float((residuals**2).sum()) / len(tested) / self.outputs)
-        return found
+            errors.append(float((residuals**2).sum()) / len(tested) / self.outputs)
+        return errors
 
 
 class _Equivalent(NamedTuple):

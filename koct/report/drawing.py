@@ -44,9 +44,11 @@ def check_formats(paths):
             raise KoctError(f"{path}: the name of a figure must end in .pdf, .png or .svg")
 
 
+@contextlib.contextmanager
 def styled():
     """The look of every figure, as a context."""
-    return plt.rc_context(STYLE)
+    with plt.rc_context(STYLE), _any_letter():
+        yield
 
 
 def by_sweep(curves, draw, gap=0.0, lines=((), None)):

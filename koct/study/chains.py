@@ -15,7 +15,7 @@ from koct.networks.chain_layers import relu
 from koct.study.cells import checked_layers, read_shared
 
 if TYPE_CHECKING:
-    from koct.bound.theorem import Network
+    from koct.bound.theorem import BoundNetwork
 
 
 def write(spec: Mapping[str, Any], shared: str | None, path: str) -> None:
@@ -59,7 +59,7 @@ def _read(path: str) -> tuple[str, dict[str, list[ChainLayer]]]:
         raise KoctError(f"{path} has no chains of networks, as results/chains/SWEEP.json has; {again(path)}") from None
 
 
-def network(path: str, arch: str, constants: Mapping[str, float]) -> Network:
+def network(path: str, arch: str, constants: Mapping[str, float]) -> BoundNetwork:
     """One of the networks in a file that `write` made, with the same C, n and kappa for all of its learned layers."""
     from koct.study import norms
 

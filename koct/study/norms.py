@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from koct.base.files import write_json
 from koct.base.stamps import Stamp
-from koct.bound.theorem import Layer, Network, fully_connected, operator_aware, structural_reference
+from koct.bound.theorem import BoundLayer, BoundNetwork, fully_connected, operator_aware, structural_reference
 from koct.contracts import ChainLayer
 from koct.operators.fanbeam import Backprojector, FanBeam
 from koct.operators.filters import RampFilter
@@ -29,13 +29,13 @@ def networks(H, V, B, beam, **constants):
     return operator_aware(K, At, p=V * B, **constants), fully_connected(p=H * H * V * B, **constants)
 
 
-def network(chain: Iterable[ChainLayer], **constants: float) -> Network:
+def network(chain: Iterable[ChainLayer], **constants: float) -> BoundNetwork:
     """The network of an architecture's `chain`, with the C, n and kappa of every learned layer in `constants`."""
     layers = []
     for layer in chain:
         learned = {"p": layer.p, **constants} if layer.p else {}
-        layers.append(Layer(layer.name, layer.lipschitz, known=not layer.p, **learned))
-    return Network(layers)
+        layers.append(BoundLayer(layer.name, layer.lipschitz, known=not layer.p, **learned))
+    return BoundNetwork(layers)
 
 
 def compute(points, path, spec=None):

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from koct.bound.calibration import Calibration, calibrate, rate, two_factors
-from koct.bound.theorem import Layer, Network, fully_connected, operator_aware, structural_reference
+from koct.bound.theorem import BoundLayer, BoundNetwork, fully_connected, operator_aware, structural_reference
 from koct.forecast.crossing import overtaken
 from koct.report.measured import NotComputedError, norms
 from koct.report.printed import PRINTED
@@ -193,7 +193,7 @@ def _reconstruction(H):
     p = point["V"] * point["B"]
     norm_of = {"W": 1.0, "K": filter_norm, "At": back_norm, "ReLU": 1.0}
     layers = zip(norm_of.items(), (p, point["B"], H * H * p, 1), strict=True)
-    return Network([Layer(name, norm, known=False, C=1.0, n=1.0, p=p) for (name, norm), p in layers])
+    return BoundNetwork([BoundLayer(name, norm, known=False, C=1.0, n=1.0, p=p) for (name, norm), p in layers])
 
 
 def removed_term(study, sweep, H):

@@ -23,7 +23,7 @@ from koct.errors import KoctError
 from koct.forecast import scores
 from koct.forecast.budget import LEVEL, REPLICATES, Forecast
 from koct.forecast.columns import printable
-from koct.forecast.next_runs import Cost
+from koct.forecast.next_runs import RunCost
 from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import MIN_ERROR, FloatArray
 from koct.forecast.scores import Score
@@ -164,7 +164,7 @@ def _sweep(
         names.colour(plan.arch)
     reasons: dict[str, int] = {}
     column, runs = costs or (None, {})
-    fitted = {arch: Cost.fitted(N, cost, column or "") for arch, (N, cost) in runs.items()}
+    fitted = {arch: RunCost.fitted(N, cost, column or "") for arch, (N, cost) in runs.items()}
     unit = " s" if column in SECONDS else ""
     return {
         "score": score is not None,
@@ -241,7 +241,7 @@ def _factors(group: Sequence[Plan]) -> list[str]:
     return budget.factors(pair[0], pair[1]) if len(pair) == 2 else []
 
 
-def _costs(groups: Sequence[Sequence[Plan]], fitted: Mapping[str, Cost], unit: str) -> list[list[str]]:
+def _costs(groups: Sequence[Sequence[Plan]], fitted: Mapping[str, RunCost], unit: str) -> list[list[str]]:
     """Return what a run with the N of every answer costs; a dash where there is no answer, or no such number."""
 
     def text(plan: Plan) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from koct.bound.theorem import Layer, Network, Term
+from koct.bound.theorem import BoundLayer, BoundNetwork, Term
+from koct.report.text import words
 
 PLACEHOLDERS = {"C": 0.0, "n": 1.0, "kappa": 1.0}  # values that stand for "not known" as often as for themselves
 
 
-def format_table(network: Network, N: float) -> str:
+def format_table(network: BoundNetwork, N: float) -> str:
     """The bound layer by layer as a plain-text table, which layer to replace first, and what the bound is worth."""
     terms, total = network.terms(N), network.bound(N)
     rows = [["layer", "kind", "Lipschitz", "A_l", "approximation", "estimation", "term", "share", "bound if known"]]
@@ -26,10 +27,11 @@ def format_table(network: Network, N: float) -> str:
     sums = (sum(term.approximation for term in terms), sum(term.estimation for term in terms), total)
     rows.append(["total", "", "", "", *(f"{value:.4g}" for value in sums), "100 %" if total else "-", ""])
     sentences = [_advice(network, N, terms, total), *_worth(network, N, terms, total), *_placeholders(network)]
-    return _align(rows) + "\n\n" + "\n".join(sentences) + "\n"
+    *lines, last = words.table(rows, left=2)
+    return "\n".join([*lines, lines[1], last, "", *sentences]) + "\n"
 
 
-def _advice(network: Network, N: float, terms: list[Term], total: float) -> str:
+def _advice(network: BoundNetwork, N: float, terms: list[Term], total: float) -> str:
     head = f"With N = {N:,} samples the expected squared error is at most {total:.4g}"
     if not total:
         return f"{head}, so replacing a layer cannot reduce it."
@@ -41,7 +43,7 @@ def _advice(network: Network, N: float, terms: list[Term], total: float) -> str:
     )
 
 
-def _worth(network: Network, N: float, terms: list[Term], total: float) -> list[str]:
+def _worth(network: BoundNetwork, N: float, terms: list[Term], total: float) -> list[str]:
     """Whether the bound is below the error of a trivial prediction, and if not, whether more samples help."""
     trivial = network.trivial
     if not total:
@@ -60,7 +62,7 @@ def _worth(network: Network, N: float, terms: list[Term], total: float) -> list[
     ]
 
 
-def _first_below(network: Network, trivial: float) -> float | None:
+def _first_below(network: BoundNetwork, trivial: float) -> float | None:
     """Where the bound falls below `trivial`: to a thousandth, or None beyond 1e18."""
     low, high = math.log(3), math.log(1e18)  # the bound falls from N = 3 on
     if network.bound(1e18) >= trivial:
@@ -71,7 +73,7 @@ def _first_below(network: Network, trivial: float) -> float | None:
     return math.exp(high)
 
 
-def _placeholders(network: Network) -> list[str]:
+def _placeholders(network: BoundNetwork) -> list[str]:
     """Constants of learned layers that may not have been chosen: their values and what they claim."""
     sentences = []
     for key, claim in (
@@ -85,20 +87,7 @@ def _placeholders(network: Network) -> list[str]:
     return sentences
 
 
-def _assumes(layer: Layer, key: str) -> bool:
+def _assumes(layer: BoundLayer, key: str) -> bool:
     """Whether the layer has the placeholder for this constant, and it matters."""
     matters = not layer.known and (key != "n" or layer.C > 0)
     return matters and float(getattr(layer, key)) == PLACEHOLDERS[key]
-
-
-def _align(rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column < 2 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    rule = "-" * max(map(len, lines))
-    return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])

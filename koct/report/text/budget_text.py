@@ -26,22 +26,13 @@ PAIRING = 7  # seed of the order in which replicates of two architectures are co
 
 @dataclass(frozen=True)
 class Plan:
-    """What one architecture needs for one target.
-
-    Attributes
-    ----------
-    arch : name of the architecture
-    forecast : the forecast from its pilot, the same for every target
-    answer : how many samples it needs for the target
-    calibration : the paper's calibration of the same points
-    samples : the real N that every replicate needs, shape (replicates,)
-    """
+    """What one architecture needs for one target."""
 
     arch: str
-    forecast: Forecast
+    forecast: Forecast  # the same for every target
     answer: Answer
-    calibration: Calibration
-    samples: FloatArray
+    calibration: Calibration  # by the paper's rule, of the same points
+    samples: FloatArray  # the real N that every replicate needs, shape (replicates,)
 
 
 def forecasts(
@@ -225,10 +216,10 @@ def factors(first: Plan, other: Plan) -> list[str]:
         return []
     known, dense = (networks[name] for name in PAPER_PAIR)
     try:
-        found = two_factors(known.calibration, dense.calibration, first.answer.target, (known.arch, dense.arch))
+        both = two_factors(known.calibration, dense.calibration, first.answer.target, (known.arch, dense.arch))
     except KoctError as error:
         return [f"The paper's two factors are undefined here: {error}."]
-    structural, approximation, product = map(words.number, (found.structural, found.approximation, found.product))
+    structural, approximation, product = map(words.number, (both.structural, both.approximation, both.product))
     return [
         f"By the paper's rule for the mean error, the ratio of N / log N ({dense.arch} to {known.arch}): structural "
         f"{structural} × approximation {approximation} = {product}."

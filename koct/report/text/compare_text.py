@@ -8,6 +8,7 @@ from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import described
+from koct.report.text import words
 from koct.study.results import grouped
 
 KEY = ("sweep", "arch", "N", "seed")
@@ -70,9 +71,7 @@ def _differences(pairs, sweeps, tolerance, scores):
         rows.append([sweep, arch, str(len(group)), *map(_short, largest), f"{_short(curve)} ({metric})"])
         if curve > tolerance:
             apart.append(f"{sweep} {arch} by {curve:.2g} at N = {N:,}")
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return ["largest relative differences", *lines] if pairs else [], apart
+    return ["largest relative differences", *words.table(rows)] if pairs else [], apart
 
 
 def _of_column(pair, name):
@@ -90,7 +89,7 @@ def _short(value):
 
 
 def _mean_difference(metric, pairs):
-    """Of the mean over the seeds that both runs have."""
+    """Return how far the means over the seeds that both runs have are apart."""
     metric = CurveMetric(metric)
     values = [row.get(metric.column) for pair in pairs for row in (pair, pair["reference"])]
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):

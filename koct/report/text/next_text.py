@@ -12,7 +12,7 @@ import numpy as np
 from koct.errors import KoctError
 from koct.forecast.budget import Answer, Forecast
 from koct.forecast.columns import listed, printable
-from koct.forecast.next_runs import FACTOR, MOST_SEEDS, Cost, Design, plan, sizes
+from koct.forecast.next_runs import FACTOR, MOST_SEEDS, RunCost, RunPlan, plan, sizes
 from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import Pilot
 from koct.forecast.scores import Score
@@ -24,30 +24,20 @@ MOST_COST = 1e200  # of a plan: far from the end of float64
 
 @dataclass(frozen=True)
 class Next:
-    """What to do next for one architecture.
-
-    Attributes
-    ----------
-    arch : its name
-    design : the runs to add
-    cost : what a run costs
-    answer : how many samples the target takes, without these runs
-    limited : whether a budget was given
-    remark : which N were considered, where --largest leaves out some of the pilot; may be empty
-    """
+    """What to do next for one architecture."""
 
     arch: str
-    design: Design
-    cost: Cost
-    answer: Answer
-    limited: bool
-    remark: str
+    design: RunPlan  # the runs to add
+    cost: RunCost  # of a run
+    answer: Answer  # how many samples the target takes, without these runs
+    limited: bool  # whether a budget was given
+    remark: str  # which N were considered, where --largest leaves out some of the pilot; may be empty
 
 
 def designs(
     pilots: Mapping[str, Pilot],
     target: float,
-    costs: Mapping[str, Cost],
+    costs: Mapping[str, RunCost],
     arch: str | None = None,
     factor: float | None = None,
     budget: float | None = None,
@@ -58,19 +48,19 @@ def designs(
         known = printable(listed(list(pilots)))
         raise KoctError(f"--arch {printable(arch)}: the pilot has no such arch; choose one of {known}")
     wanted, limit = FACTOR if factor is None else factor, np.inf if budget is None else budget
-    found = []
+    plans = []
     for name, pilot in pilots.items():
         if arch in (None, name):
-            N, cost = sizes(pilot, largest), costs.get(name, Cost())
+            N, cost = sizes(pilot, largest), costs.get(name, RunCost())
             _check_cost(cost, N)
             forecast = Forecast(pilot)  # the same as that of `koct budget`
             design = plan(forecast, target, cost, wanted, limit, largest)
             remark = _left_out(pilot, N, largest)
-            found.append(Next(name, design, cost, forecast.required(target), budget is not None, remark))
-    return found
+            plans.append(Next(name, design, cost, forecast.required(target), budget is not None, remark))
+    return plans
 
 
-def _check_cost(cost: Cost, N: Sequence[int]) -> None:
+def _check_cost(cost: RunCost, N: Sequence[int]) -> None:
     with np.errstate(all="ignore"):
         together = 2 * MOST_SEEDS * cost.of(N)
     if not np.all((together > 0) & (together < MOST_COST)):
@@ -85,16 +75,14 @@ def _left_out(pilot: Pilot, N: Sequence[int], largest: int | None) -> str:
     return f"{below}, only runs at N = {listed([f'{n:,}' for n in N])} are considered"
 
 
-def as_json(found: Sequence[Next], score: Score | None = None, **about: object) -> str:
-    """A JSON list with one object per architecture; `about` is added to each."""
-    return json.dumps(
-        [{**_content(each), **_scored(each, score), **about} for each in found], indent=1, allow_nan=False
-    )
+def as_json(plans: Sequence[Next], score: Score | None = None, **about: object) -> str:
+    """Return a JSON list with one object per architecture; `about` is added to each."""
+    return json.dumps([{**_content(each, score), **about} for each in plans], indent=1, allow_nan=False)
 
 
-def _content(each: Next) -> dict[str, object]:
+def _content(each: Next, score: Score | None) -> dict[str, object]:
     design, answer = each.design, each.answer
-    return {
+    content = {
         "arch": each.arch,
         "target": design.target,
         "n": answer.n,
@@ -111,28 +99,25 @@ def _content(each: Next) -> dict[str, object]:
         "cost_law": asdict(each.cost),
         "runs": [asdict(step) for step in design.steps],
     }
+    return content if score is None else {**content, "score_target": words.rounded(score, design.target)}
 
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and np.isfinite(value) else None
 
 
-def _scored(each: Next, score: Score | None) -> dict[str, float]:
-    return {} if score is None else {"score_target": words.rounded(score, each.design.target)}
-
-
-def as_text(found: Sequence[Next], score: Score | None = None) -> str:
+def as_text(plans: Sequence[Next], score: Score | None = None) -> str:
     """A table of the runs, a sentence or two for every architecture, and what is assumed about cost."""
     rows = [["arch", "N", "seeds", "cost", "interval after"]]
-    for each in found:
+    for each in plans:
         for step in each.design.steps:
             cost, after = _cost(step.cost, each.cost), _factor(step.factor)
             rows.append([printable(each.arch), f"{step.N:,}", str(step.seeds), cost, after])
     lines = [*words.table(rows), ""] if len(rows) > 1 else []
-    lines += [_sentence(each, score) for each in found]
-    lines += [f"{remark}." for remark in dict.fromkeys(each.remark for each in found) if remark]
+    lines += [_sentence(each, score) for each in plans]
+    lines += [f"{remark}." for remark in dict.fromkeys(each.remark for each in plans) if remark]
     if len(rows) > 1:
-        lines += ["", *dict.fromkeys(_assumed(each, len(found) > 1) for each in found if each.design.steps)]
+        lines += ["", *dict.fromkeys(_assumed(each, len(plans) > 1) for each in plans if each.design.steps)]
     return "\n".join(lines) + "\n"
 
 
@@ -143,7 +128,7 @@ def _factor(factor: float | None) -> str:
     return f"factor {factor:,.3g}" if factor < 1000 else "factor above 1,000"
 
 
-def _cost(value: float, law: Cost) -> str:
+def _cost(value: float, law: RunCost) -> str:
     shown = f"{value:,.0f}" if 1000 <= value < words.PLAIN else words.number(value)
     return f"{shown} s" if law.column in ("seconds", "fit_seconds") else shown
 
@@ -188,30 +173,7 @@ def _assumed(each: Next, several: bool) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Overlay:
-    """A sweep of the workflow with the N and seeds of the plans.
-
-    Attributes
-    ----------
-    sweep : its name
-    N, seeds : its grid
-    added : how many fits they add to it
-    sweeps : all sweeps of the cells that the plans were made from
-    """
-
-    sweep: str
-    N: list[int]
-    seeds: list[int]
-    added: int
-    sweeps: frozenset[str]
-
-    def as_yaml(self) -> str:
-        import yaml
-
-        content = {"sweeps": {self.sweep: {"N": self.N, "seeds": self.seeds}}}
-        text = yaml.safe_dump(content, default_flow_style=None, allow_unicode=True, width=120)
-        return f"{MADE_BY}the sweep {self.sweep} with {_fits(self.added)} more\n{text}"
+# The overlay of a study
 
 
 def check_overlay(path: str) -> None:
@@ -224,10 +186,14 @@ def check_overlay(path: str) -> None:
         raise KoctError(f"--overlay {path}: the file is there and is not one that koct next made; give another name")
 
 
-def overlay(file: PilotFile, sweep: str | None, found: Sequence[Next]) -> Overlay:
-    """The sweep's whole grid with the runs that the plans add; `file` is the workflow's cells.parquet."""
+def overlay(file: PilotFile, sweep: str | None, plans: Sequence[Next]) -> tuple[str, int]:
+    """Return a config with the sweep's whole grid and the runs that the plans add, and how many fits these are.
+
+    `file` is the workflow's cells.parquet. Every seed of a sweep runs at every N.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
+    import yaml
 
     if sweep is None:
         raise KoctError("--overlay is for a sweep of the workflow; name it with --sweep")
@@ -240,47 +206,31 @@ def overlay(file: PilotFile, sweep: str | None, found: Sequence[Next]) -> Overla
             f"--overlay is for the cells.parquet of the workflow, and {file.path} is none; omit it"
         ) from None
     archs, N, seeds = (sorted({run[i] for run in runs}) for i in range(3))
-    steps = [step for each in found for step in each.design.steps]
+    steps = [step for each in plans for step in each.design.steps]
+    if not steps:
+        return "", 0
     done = {n: min(sum(run[:2] == (arch, n) for run in runs) for arch in archs) for n in N}
-    most = max((done.get(step.N, 0) + step.seeds for step in steps), default=0)
+    most = max(done.get(step.N, 0) + step.seeds for step in steps)
     fresh = (seed for seed in itertools.count(1) if seed not in seeds)
     seeds = seeds + list(itertools.islice(fresh, max(0, most - len(seeds))))
     N = sorted({*N, *(step.N for step in steps)})
     added = len(archs) * len(N) * len(seeds) - len(runs)
-    return Overlay(sweep, N, seeds, added if steps else 0, frozenset(str(row["sweep"]) for row in rows))
+    content = {"sweeps": {sweep: {"N": N, "seeds": seeds}}}
+    text = yaml.safe_dump(content, default_flow_style=None, allow_unicode=True, width=120)
+    return f"{MADE_BY}the sweep {sweep} with {_fits(added)} more\n{text}", added
 
 
-def overlay_text(made: Overlay, path: str) -> str:
-    """What an overlay adds, and how to use it; or that none is written."""
-    if not made.added:
+def overlay_text(path: str, sweep: str, added: int) -> str:
+    """Return what an overlay adds, and how to use it; or that none is written."""
+    if not added:
         state = "is left as it was" if os.path.lexists(path) else "is not written"
         return f"{path} {state}, since no runs are to be added."
-    study = _study(made)
-    command = f"snakemake --configfile {shlex.quote(path)}{study or ''}"
-    lines = [f"{path} adds {_fits(made.added)} to {made.sweep}, whose grid has every seed at every N: {command}"]
-    if study is None:
-        lines.append(f"{made.sweep} has to be part of the study: choose one that has it with --config study=NAME.")
-    lines.append("If an N is above the sweep's pool.train, plan again with --largest, or make the pool larger.")
-    return "\n".join(lines)
+    return (
+        f"{path} adds {_fits(added)} to {sweep}, whose grid has every seed at every N: "
+        f"snakemake --configfile {shlex.quote(path)}, with --config study=NAME if the default study lacks {sweep}.\n"
+        "If an N is above the sweep's pool.train, plan again with --largest, or make the pool larger."
+    )
 
 
 def _fits(count: int) -> str:
     return "1 fit" if count == 1 else f"{count:,} fits"
-
-
-def _study(made: Overlay) -> str | None:
-    """What chooses a study with the sweep on the command line: nothing for that of config.yaml; None if unknown."""
-    from koct.base import strict_yaml
-
-    try:
-        config = strict_yaml.load("config.yaml")
-    except KoctError:
-        return None
-    studies = config.get("studies")
-    lists = studies.items() if isinstance(studies, dict) else ()
-    known = {str(name): set(map(str, sweeps)) for name, sweeps in lists if isinstance(sweeps, list)}
-    having = {name: sweeps for name, sweeps in known.items() if made.sweep in sweeps}
-    if str(config.get("study")) in having:
-        return ""
-    alike = [name for name, sweeps in having.items() if sweeps == made.sweeps] or list(having)
-    return f" --config study={shlex.quote(alike[0])}" if len(alike) == 1 else None

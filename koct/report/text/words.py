@@ -63,8 +63,10 @@ def predicted(answer: Answer, score: Score | None) -> tuple[str, str, str]:
     return value, low, high
 
 
-def table(rows: list[list[str]]) -> list[str]:
-    """Lines with aligned columns; the first row is the header."""
+def table(rows: list[list[str]], left: int | None = None) -> list[str]:
+    """Return lines with aligned columns, flush right but for the first `left`; the first row is the header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    sides = [str.ljust if left is None or i < left else str.rjust for i in range(len(widths))]
+    aligned = ([side(*cell) for side, cell in zip(sides, zip(row, widths, strict=True), strict=True)] for row in rows)
+    lines = ["  ".join(cells).rstrip() for cells in aligned]
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
