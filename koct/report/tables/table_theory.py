@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from koct.errors import KoctError
 from koct.report import inputs
 from koct.report.labels import Names, sweep_label
 from koct.report.product import Product
@@ -30,7 +31,9 @@ def table(theory_path, cells_path):
         sizes = tuple(sorted({row["N"] for row in rows} & {N for s, a, N in measured if (s, a) == (sweep, arch)}))
         if sizes:
             blocks.setdefault(sizes, []).append((arch, rows, [measured[sweep, arch, N] for N in sizes]))
-    columns, body = max(map(len, blocks), default=0), []
+    if not blocks:
+        raise KoctError("no curve of this study is predicted at an N that it fits; take another study")
+    columns, body = max(map(len, blocks)), []
     for sizes, curves in blocks.items():
         spare = [""] * (columns - len(sizes))
         head = [f"${N:,}$".replace(",", "{,}") for N in sizes]
@@ -48,7 +51,7 @@ def table(theory_path, cells_path):
         r"their $90\,\%$ interval.",
         label="tab:theory",
         columns="lll" + "c" * columns + "r",
-        head=[["Sweep", "Network", "", Span(max(columns, 1), "c", "predicted / measured"), "inside"]],
+        head=[["Sweep", "Network", "", Span(columns, "c", "predicted / measured"), "inside"]],
         body=body,
     )
 
