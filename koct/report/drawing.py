@@ -96,7 +96,7 @@ def legend_below(figure, handles, gap=0.0):
 
 
 def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, below=0.45, legend=0.0):
-    """Return a figure and the axes of a grid of panels of one size (inches), with space around them and for a legend."""
+    """Return a figure and the axes of a grid of panels of one size (inches), with space around them and a legend."""
     width, height = columns * (size[0] + left + right), lines * (size[1] + above + below) + legend
     figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False)
     figure.subplots_adjust(
@@ -180,7 +180,11 @@ def save(figure, paths, stamp=None, dpi=300):
             continue
         kind = str(path).rsplit(".", 1)[1]
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-        with atomic_write(path, stamp) as temporary, plt.rc_context({"svg.hashsalt": "koct"}), warnings.catch_warnings():
+        with (
+            atomic_write(path, stamp) as temporary,
+            plt.rc_context({"svg.hashsalt": "koct"}),
+            warnings.catch_warnings(),
+        ):
             for message in ("Glyph .* missing from", "Matplotlib currently does not support .* natively"):
                 warnings.filterwarnings("ignore", message)  # letters that the font lacks are drawn as boxes
             try:

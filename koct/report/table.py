@@ -142,7 +142,7 @@ def defined(names, baselines=(), where=""):
         needless = [names.arch(arch) + (f" ({MEANS[arch]})" if arch in MEANS else "") for arch in archs]
         text = rf" No training sample ($N = 0$, $p = 0$) is needed by {_listed(needless)}{where and f'; {where}'}."
     if grouped := [sweep for sweep in names.sweeps if names.counted(sweep) == "groups"]:
-        text += (" In the sweeps " if len(grouped) > 1 else " In the sweep ") + f"{_listed(grouped)}, $N$ counts groups."
+        text += f" $N$ counts groups, not single samples, in {_listed(grouped)}."
     return text
 
 

@@ -138,7 +138,7 @@ def _digits(claim, study):
 
 
 def values(part, study):
-    """Return the values of a part of a claim: of every sweep, every set of options, and every N if there are several."""
+    """Return the values of a part of a claim: of every sweep, every set of options, and every N if it has several."""
     listed = []
     for sweep in part.get("sweeps", [None]):
         for more in part.get("each", [{}]):

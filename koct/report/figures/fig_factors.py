@@ -62,7 +62,7 @@ def figure(calibration_path):
 
 
 def limits(known, dense):
-    """Return (low, high): below `low` ε is under a floor, above `high` over the maximum of a bound, floor + sigma / e."""
+    """Return (low, high): below `low` ε is under a floor, above `high` over a bound's maximum, floor + sigma / e."""
     return max(known.floor, dense.floor), min(fit.floor + fit.sigma / math.e for fit in (known, dense))
 
 

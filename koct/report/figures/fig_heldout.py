@@ -1,5 +1,7 @@
 """Predicted against measured error at the largest N, which neither the bound nor the forecast has seen."""
 
+import itertools
+
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -49,7 +51,7 @@ def figure(cells_path, curves_path):
     shown = {arch: [point for point in points if point.measured > 0] for arch, points in held.items()}
     if not any(shown.values()):
         raise KoctError("no curve of this study has three N and errors above zero, so none can be held out")
-    for arch, points in {**held, "all networks": sum(held.values(), [])}.items():
+    for arch, points in {**held, "all networks": list(itertools.chain(*held.values()))}.items():
         inside = sum(point.inside for point in points)
         off = [np.exp(np.abs(np.log(point.bound / point.measured))) for point in points if point.measured > 0]
         near = sum(value <= FACTOR for value in off)

@@ -56,7 +56,7 @@ def recons(fits, inputs, out, spec=None):
 
 
 def _reconstruct(path, inputs, count):
-    """Return the cell of a fit and its images. Nothing of the network outlives the call: it may hold its training set."""
+    """Return the cell of a fit and its images; its network, which may hold its training set, is gone then."""
     _, network, data = load(path, inputs)
     return data.cell, data.predict(network(), "test", count)
 
