@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -142,29 +141,6 @@ def test_the_workflow_makes_what_a_study_has(study):
 # The committed references
 
 
-class Cells(HTMLParser):
-    """The text of every cell, row by row; a cell over several columns counts as often."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.rows, self.open = [], False
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("th", "td"):
-            self.rows[-1] += [""] * int(dict(attributes).get("colspan", 1))
-            self.open = True
-
-    def handle_endtag(self, tag):
-        self.open = self.open and tag not in ("th", "td")
-
-    def handle_data(self, data):
-        if self.open:
-            self.rows[-1][-1] += data
-
-
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_table_of_the_reference_is_the_committed_one_and_nothing_is_lost_in_html(path, tmp_path):
     latex, page = tmp_path / "table.tex", tmp_path / "table.html"
@@ -173,10 +149,12 @@ def test_a_table_of_the_reference_is_the_committed_one_and_nothing_is_lost_in_ht
     assert re.sub(r"\n ", "\n", made) == re.sub(r"\n ", "\n", kept)
     assert stamps.check(latex).inputs == stamps.check(page).inputs
     table = page.read_text().partition("<table>")[2].partition("<!--")[0]
-    rows = Cells(table).rows
-    assert len({len(row) for row in rows}) == 1
+    widths = [
+        [int(width or 1) for width in re.findall(r"<t[hd](?: colspan=(\d+))?", row)] for row in table.split("<tr")[1:]
+    ]
+    assert len(set(map(sum, widths))) == 1
     lines = [line for line in made.partition(r"\toprule")[2].partition(r"\bottomrule")[0].splitlines() if "&" in line]
-    assert len([row for row in rows if any(row[1:])]) >= len(lines)
+    assert len(widths) >= len(lines)
     for line in lines:
         for number in re.findall(r"(?<![\w.{])\d+(?:\.\d+)?(?![\w.}])", line.replace("{,}", "")):
             assert number in re.sub(r"(?<=\d),(?=\d)", "", table), line
@@ -227,7 +205,7 @@ def test_text_in_latex_and_html(text, latex, html):
         markup.html(r"$\heartsuit$")
 
 
-@pytest.mark.parametrize("name", ["fig_sweeps", "fig_theory", "fig_heldout", "fig_factors"])
+@pytest.mark.parametrize("name", ["fig_sweeps", "fig_heldout"])
 def test_the_same_parquet_gives_the_same_bytes_and_a_smaller_preview(tmp_path, name):
     made = []
     for folder in ("first", "second"):
