@@ -90,7 +90,6 @@ def test_measurements_without_noise_are_what_the_forward_operator_says_and_held_
         assert problem.nonnegative_images is not (name == "complex") or problem.nonnegative
         if problem.nonnegative_images:
             assert y.min() >= 0
-
     problem = problem_of(name)
     one, other = ([x for part, x, _ in problem.pairs(seed, SIZES) if part != "train"] for seed in (1, 2))
     assert all(np.array_equal(*both) for both in zip(one, other, strict=True)) == problem.same_held_out

@@ -142,7 +142,7 @@ def _tick_labels(N, axis):
 def draw_baselines(axes, rows, names):
     """Draw the errors of what needs no sample as horizontal lines behind the curves of {sweep: axis}.
 
-    The axes have the same limits. A line far below all of their curves is told in words at the lower edge.
+    The axes have the same limits. A line far below all of their curves is put in words at the lower edge.
     """
     low, high = next(iter(axes.values())).get_ylim()
     by_sweep = {name: [row for row in rows if row["sweep"] == name] for name in axes}

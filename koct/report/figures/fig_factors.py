@@ -39,7 +39,7 @@ SHADES = {"below a floor": "0.72", "a bound is below ε at every $N$": "#bcd7ee"
 
 
 def figure(calibration_path):
-    """A panel per sweep with both networks of the paper: factors, their product, and the ratio of samples."""
+    """Return a figure with a panel per sweep that has both networks of the paper."""
     rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
     sweeps = {
         name: {row["arch"]: row for row in group}

@@ -36,7 +36,7 @@ SHOWN = ("measured", "bound", "forecast", "low", "high")
 
 
 def figure(cells_path, curves_path):
-    """Above the calibrated bound, below the forecast with its 90 % interval; a point per held-out N of a curve."""
+    """Return a figure with a point per held-out N of a curve: above by the bound, below by the forecast."""
     curves, _, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     columns = {CurveMetric(row["metric"]).column for row in curves}
     cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "seed", *columns))

@@ -76,8 +76,7 @@ def write(
         score = scores.named(own, higher)
         quantity = own or ("error" if score is None else score.name)
         label = names.problem(name, None)
-        by_koct = own is not None and name in names.sweeps and own in metrics.curve_metrics()
-        symbol = _symbol(own) if by_koct else quantity
+        symbol = _symbol(own) if own in metrics.curve_metrics() and name in names.sweeps else quantity
         options = {"sweep": name, "metric": own, "higher": higher, "group": group, "test-size": test_size}
         sweeps.append(
             {
