@@ -15,6 +15,7 @@ from koct.base.files import atomic_write
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report.labels import sweep_label
+from koct.report.markup import power_of_ten
 
 FORMATS = (".pdf", ".png", ".svg")
 MOST_PANELS = 3  # side by side
@@ -157,16 +158,10 @@ def draw_baselines(axes, rows, names):
             style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
             axis.axhline(row["error_mean"], **style) if row["error_mean"] > end else axis.plot([], [], **style)
         for i, row in enumerate(row for row in by_sweep[name] if row["error_mean"] <= end):
-            words = f"$\\downarrow$ {names.arch(row['arch'])} {_power(row['error_mean'])}"
+            words = f"$\\downarrow$ {names.arch(row['arch'])} {power_of_ten(row['error_mean'], 1)}"
             place = {"xy": (0, 0), "xytext": (3, 3 + LINE * i), "xycoords": "axes fraction"}
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
             axis.annotate(words, textcoords="offset points", fontsize=6.5, bbox=box, **place)
-
-
-def _power(value):
-    """Return 2.5·10⁻⁸ in mathematics."""
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return rf"${mantissa} \cdot 10^{{{int(exponent)}}}$" if value else "0"
 
 
 def save(figure, paths, stamp=None, dpi=300):

@@ -11,6 +11,7 @@ from koct.forecast.heldout import held_out
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.labels import Names
+from koct.report.markup import power_of_ten
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -102,5 +103,4 @@ def _finish(axis, limits, title):
 
 
 def _two_and_five(value, _):
-    mantissa, power = f"{value:.0e}".split("e")
-    return rf"${mantissa} \cdot 10^{{{int(power)}}}$" if mantissa in "25" else ""
+    return power_of_ten(value, 0) if f"{value:.0e}"[0] in "25" else ""

@@ -7,6 +7,7 @@ import numpy as np
 from koct.errors import KoctError
 from koct.report import inputs
 from koct.report.labels import Names, sweep_label
+from koct.report.markup import count
 from koct.report.product import Product
 from koct.report.table import RULE, Span, Table
 from koct.study.results import best_lambda, grouped
@@ -36,9 +37,8 @@ def table(theory_path, cells_path):
     columns, body = max(map(len, blocks)), []
     for sizes, curves in blocks.items():
         spare = [""] * (columns - len(sizes))
-        head = [f"${N:,}$".replace(",", "{,}") for N in sizes]
         body += [RULE] if body else []
-        body += [["", "", "$N =$", *head], RULE]
+        body += [["", "", "$N =$", *map(count, sizes)], RULE]
         for arch, rows, fits in curves:
             ratios, lambdas, inside = _lines(rows, sizes, fits)
             body.append([sweep_label(rows[0]), names.arch(arch), "ratio", *ratios, *spare, inside])
@@ -60,14 +60,13 @@ def _lines(rows, sizes, fits):
     """Return the ratios, the λ, and how many fits are inside their interval, of one curve."""
     points = {(row["N"], row["lam"]): row for row in rows}
     best = {row["N"]: row for row in best_lambda(rows)}
-    ratios, lambdas, inside, count = [], [], 0, 0
+    ratios, lambdas, inside = [], [], 0
     for N, cells in zip(sizes, fits, strict=True):
         used = [points.get((N, cell["lam"]), best[N]) for cell in cells]
         ratio = sum(row["predicted"] for row in used) / sum(cell["mse"] for cell in cells)
         ratios.append(f"${ratio:.2f}{'' if all(row['trusted'] for row in used) else '^*'}$")
         inside += sum(row["low"] <= cell["mse"] <= row["high"] for row, cell in zip(used, cells, strict=True))
-        count += len(cells)
         if best[N]["lam"] is not None:
             chosen = np.median([math.log10(cell["lam"]) for cell in cells])
             lambdas.append(f"${math.log10(best[N]['lam']):g}$, ${chosen:g}$")
-    return ratios, lambdas, f"${inside}$ of ${count}$"
+    return ratios, lambdas, f"${inside}$ of ${sum(map(len, fits))}$"
