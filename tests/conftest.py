@@ -5,7 +5,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads of workers that share the cores take four times as long
 
 import fcntl
-import json
 import re
 import shutil
 import subprocess
@@ -18,7 +17,6 @@ import yaml
 from hypothesis import settings
 
 from koct import cli
-from koct.base import stamps
 from koct.base.device import CPU
 from koct.contracts import Training
 from tests import warm
@@ -126,16 +124,6 @@ class Checkout:
         copy.folder = Path(folder)
         shutil.copytree(self.folder, copy.folder, symlinks=True)
         return copy
-
-
-def committed_stamp(path):
-    """The stamp of a committed result whose checksum is right, also of one in the first format."""
-    try:
-        return stamps.check(path)
-    except stamps.Unstamped:
-        _, prefix, rest = Path(path).read_bytes().rpartition(stamps.OLD_PREFIX.encode())
-        found, _ = json.JSONDecoder().raw_decode((prefix + rest).decode("ascii", "replace"))
-        return stamps.Stamp(found["spec"], found["inputs"], found["about"], found["content"], found["checksum"])
 
 
 def planned(text):

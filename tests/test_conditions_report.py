@@ -4,14 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import yaml
-from conftest import ROOT
 from test_workflow import compiles
 
 from koct import cli
 from koct.base.stamps import Stamp
-from koct.config import study_file as config
-from koct.config.sweep import compared
 from koct.forecast.crossing import overtaken
 from koct.report.tables import table_conditions
 from koct.study import results
@@ -41,7 +37,6 @@ def test_power_laws_cross_where_they_cross(crossing):
     ("error", "other", "expected"),
     [
         ([2, 2, 2, 2], [1, 1, 1, 1], 4),  # always below
-        ([1, 1, 1, 1], [2, 2, 2, 2], None),
         ([1, 1, 1, 1], [2, 1, 1, 1], None),  # equal is not below
         ([2, 1, 2, 2], [1, 2, 2, 1], 64),  # below, above, equal, below: from where it stays below
         ([2, 2, 2, 2], [3, 3, 3, 0], 256),  # no logarithm of zero
@@ -105,13 +100,5 @@ def test_without_conditions_there_is_no_table(tmp_path, capsys):
 
 def test_sweeps_differ_in_their_conditions_or_in_the_number_of_views():
     row = {"problem": "p", "H": 8, "V": 6, "B": 8}
-    found = table_conditions.compared(
-        [("a", row, "p"), ("b", {**row, "V": 3}, "p"), ("c", {**row, "H": 16}, "p, dose")]
-    )
-    assert found == {"p, $H = 8$, $B = 8$": [("a", "$V = 6$"), ("b", "$V = 3$")]}
-
-
-@pytest.mark.parametrize(("study", "has"), [("dose", True), ("full", True), ("surrogate", False), ("ladder", False)])
-def test_the_workflow_makes_the_table_where_there_is_one(study, has):
-    settings = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"study": study}
-    assert compared(config.read(settings)) is has
+    sweeps = [("a", row, "p"), ("b", {**row, "V": 3}, "p"), ("c", {**row, "H": 16}, "p, dose")]
+    assert table_conditions.compared(sweeps) == {"p, $H = 8$, $B = 8$": [("a", "$V = 6$"), ("b", "$V = 3$")]}

@@ -28,23 +28,12 @@ def test_the_citation_names_koct_and_the_paper():
     assert [f"{person['given-names']} {person['family-names']}" for person in paper["authors"]] == PEOPLE
 
 
-def test_the_changelog_has_this_version_and_what_comes_next():
-    text = (ROOT / "CHANGELOG.md").read_text()
-    versions = re.findall(r"^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$", text, re.M)
+def test_the_changelog_has_this_version_and_the_workflow_catalog_is_told_what_works():
+    versions = re.findall(r"^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert versions[:2] == ["Unreleased", koct.__version__]
-    kinds = set(re.findall(r"^### (.*)$", text, re.M))
-    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
-def test_the_workflow_catalog_is_told_what_works():
     usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
     assert usage["mandatory-flags"]["flags"] == ""
-    assert usage["software-stack-deployment"]["conda"] is True
-    assert usage["software-stack-deployment"]["report"] is True
-    readme = (ROOT / "README.md").read_text().lower()
-    assert "snakemake" in readme
-    assert "workflow" in readme
-    assert list((ROOT / "rules").glob("*.smk"))
+    assert {"conda", "report"} <= {key for key, works in usage["software-stack-deployment"].items() if works is True}
 
 
 def anchors(text):

@@ -3,14 +3,13 @@
 import json
 import re
 import shlex
-import shutil
 
 import numpy as np
 import pytest
 from conftest import ROOT
 
 from koct.base import stamps
-from koct.workflow import sources, stages
+from koct.study import results
 
 PILOT = ROOT / "docs/pilot.csv"
 ENTRIES = ("n", "n_low", "n_high", "probability")  # of a row, behind its network
@@ -32,7 +31,6 @@ def scored(score):
 
 PILOTS = {
     "errors": (PILOT.read_text(), []),
-    "accuracy": (scored(lambda error: 1 - error).replace("value", "accuracy"), ["--metric", "accuracy"]),
     "per cent": (scored(lambda error: 100 - 100 * error), ["--metric", "value", "--higher", "100"]),
     "rate": (scored(lambda error: error).replace("value", "error"), ["--test-size", "500"]),
     "psnr": (scored(lambda error: -10 * np.log10(error / 100)).replace("value", "psnr"), ["--metric", "psnr"]),
@@ -87,19 +85,16 @@ def test_the_page_is_the_same_bytes_each_time_loads_nothing_and_names_cannot_end
     assert [arch["name"] for arch in carried(pages[0])["sweeps"][0]["archs"]] == BAD
 
 
-MISTAKES = {
-    "no such file": ("nowhere.csv", None, []),
-    "no number": ("pilot.csv", "N,error\n4,0.1\n8,x\n", []),
-    "no such sweep": ("pilot.csv", "sweep,N,error\na,4,0.1\na,8,0.2\n", ["--sweep", "b"]),
-    "no such metric": ("pilot.csv", "N,error\n4,0.1\n8,0.2\n", ["--metric", "mse"]),
-    "damaged": ("pilot.parquet", "PAR1 and nothing else", []),
-}
+MISTAKES = [
+    ("pilot.csv", "N,error\n4,0.1\n8,x\n", []),
+    ("pilot.csv", "sweep,N,error\na,4,0.1\na,8,0.2\n", ["--sweep", "b"]),
+    ("pilot.parquet", "PAR1 and nothing else", []),
+]
 
 
-@pytest.mark.parametrize(("name", "text", "options"), MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize(("name", "text", "options"), MISTAKES)
 def test_a_bad_pilot_gets_the_sentence_of_budget(koct, tmp_path, name, text, options):
-    if text is not None:
-        (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text)
     result = koct("planner", name, *options, "--out", "page.html")
     assert result == koct("budget", name, *options, "--target", 0.1)
     assert result[0] == 2
@@ -136,35 +131,21 @@ def test_extreme_pilots_have_targets(koct, tmp_path, text, options):
     assert 1 <= len(sweep["targets"]) <= 250
 
 
-def test_of_ten_thousand_runs_some_are_drawn(koct, tmp_path):
+def test_the_page_names_groups_where_n_counts_them_and_draws_some_of_many_runs(koct, tmp_path):
     rng, N = np.random.default_rng(0), np.geomspace(10, 10_000, 25).astype(int)
-    rows = [f"{arch},{n},{s},{n**-0.4 * rng.lognormal(0, 0.1)}" for arch in "ab" for n in N for s in range(200)]
-    (tmp_path / "pilot.csv").write_text("\n".join(["arch,N,seed,error", *rows]) + "\n")
-    assert koct("planner", "pilot.csv", "--out", "page.html")[0] == 0
+    rows = [
+        {"sweep": "A", "arch": arch, "N": int(n), "seed": seed, "mse": n**-0.4 * rng.lognormal(0, 0.1)}
+        for arch in "ab"
+        for n in N
+        for seed in range(200)
+    ]
+    told = {"koct.sweeps": json.dumps({"A": {"label": "scans", "metric": "mse", "counts": "groups"}})}
+    results.write(rows, list(rows[0]), tmp_path / "pilot.parquet", told, stamps.Stamp({}))
+    assert koct("planner", "pilot.parquet", "--out", "page.html")[0] == 0
     (sweep,) = carried(tmp_path / "page.html")["sweeps"]
+    assert (sweep["counts"], sweep["title"]) == ("groups", "A (scans)")
     assert [len(runs) for runs in sweep["archs"][0]["runs"]] == [80] * 25
     assert (tmp_path / "page.html").stat().st_size < 2e5
-
-
-@pytest.mark.parametrize("name", ["page.html", "page.css", "main.js", "page.py"])
-def test_every_part_of_the_page_counts_as_its_code(tmp_path, monkeypatch, name):
-    def code():
-        for function in (*vars(sources).values(), stages.code):
-            if hasattr(function, "cache_clear"):
-                function.cache_clear()
-        return stages.code("planner"), stages.code("budgets")
-
-    copy = tmp_path / "koct"
-    shutil.copytree(ROOT / "koct", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(sources, "PACKAGE", copy)
-    page, budgets = code()
-    path = copy / "report/planner" / name
-    path.write_text(path.read_text() + ("\nOTHER = 1\n" if name.endswith(".py") else "\n"))
-    changed, others = code()
-    monkeypatch.undo()
-    code()
-    assert changed != page
-    assert others == budgets
 
 
 def test_the_workflow_makes_it_with_the_metrics_of_the_study(study):

@@ -104,6 +104,11 @@ class Sweep(Grid):
         found = (self.problem.groups(seed, self.sizes) for seed in self.seeds)
         return [groups for groups in found if groups is not None]
 
+    @property
+    def counts_groups(self) -> bool:
+        """Return whether N counts groups of pairs, such as patients."""
+        return bool(self._groups)
+
     def pairs_of(self, N: int) -> int:
         """The pairs of N training samples: N, or as many as the first N groups of a seed have at most."""
         return max((sum(groups["train"][:N]) for groups in self._groups), default=N)

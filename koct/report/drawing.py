@@ -1,6 +1,5 @@
 """What figures share: their look, their panels, and how they are written, as vector and as bitmap."""
 
-import contextlib
 import math
 import os
 import warnings
@@ -16,8 +15,10 @@ from koct.base.files import atomic_write
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report.labels import sweep_label
+from koct.report.markup import power_of_ten
 
 FORMATS = (".pdf", ".png", ".svg")
+MOST_PANELS = 3  # side by side
 REACH = 10  # how many times below the curves an axis goes for a line
 LINE = 8.5  # points that words about one take
 PREVIEW_WIDTH = 1400  # pixels at most
@@ -37,13 +38,6 @@ STYLE = {
 }
 
 
-def check_formats(paths):
-    """Fail early if a figure cannot be written in the format of a file name."""
-    for path in paths:
-        if not str(path).endswith(FORMATS):
-            raise KoctError(f"{path}: the name of a figure must end in .pdf, .png or .svg")
-
-
 @contextlib.contextmanager
 def styled():
     """The look of every figure, as a context."""
@@ -52,17 +46,19 @@ def styled():
 
 
 def by_sweep(curves, draw, gap=0.0, lines=((), None)):
-    """A figure with a panel for every sweep; `draw(axis, sweep)` fills it. A metric starts a line of its own.
+    """Return a figure with a panel for every sweep, which `draw(axis, sweep)` fills. A metric starts a line.
 
     `gap` is the space above a legend below the panels, in inches; `lines` are what `draw_baselines` takes besides axes.
     """
     by_metric = {}
     for row in curves:
         by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
-    places = [line for group in by_metric.values() for line in _lines(list(group))]
+    places = []
+    for group in map(list, by_metric.values()):
+        places += [group[first : first + MOST_PANELS] for first in range(0, len(group), MOST_PANELS)]
     columns = max(map(len, places))
     hole = len(places[-1]) < columns  # a place for the legend
-    figure, axes = panels(len(places), columns, legend=0)
+    figure, axes = panels(len(places), columns)
     shown = {}
     for line, row in zip(places, axes, strict=True):
         for axis in row[len(line) :]:
@@ -71,7 +67,9 @@ def by_sweep(curves, draw, gap=0.0, lines=((), None)):
     for name, axis in shown.items():
         draw(axis, name)
     for group in by_metric.values():
-        _share_limits([shown[name] for name in group])
+        limits = np.array([shown[name].get_ylim() for name in group])
+        for name in group:  # panels of one metric can be compared by eye
+            shown[name].set_ylim(limits[:, 0].min(), limits[:, 1].max())
         draw_baselines({name: shown[name] for name in group}, *lines)
     handles = {}
     for axis in shown.values():
@@ -85,7 +83,7 @@ def by_sweep(curves, draw, gap=0.0, lines=((), None)):
 
 
 def legend_below(figure, handles, gap=0.0):
-    """A legend with as many columns as the figure's width has room for; the figure grows by its height."""
+    """Draw a legend with as many columns as the figure's width has room for; the figure grows by its height."""
     width, height = figure.get_size_inches()
     for rows in range(1, len(handles) + 1):
         columns = math.ceil(len(handles) / rows)
@@ -100,15 +98,9 @@ def legend_below(figure, handles, gap=0.0):
     figure.subplots_adjust(bottom=(edges.bottom * height + space) / grown, top=(edges.top * height + space) / grown)
 
 
-def _lines(names, most=3):
-    """Names in lines of three, so that a metric starts a line of its own."""
-    return [names[first : first + most] for first in range(0, len(names), most)]
-
-
-def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, below=0.45, legend=0.3):
-    """A figure with a grid of panels of one size (inches), the space around them, and a line for the legend."""
-    cell = size[0] + left + right, size[1] + above + below
-    width, height = columns * cell[0], lines * cell[1] + legend
+def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, below=0.45, legend=0.0):
+    """Return a figure and the axes of a grid of panels of one size (inches), with space around them and a legend."""
+    width, height = columns * (size[0] + left + right), lines * (size[1] + above + below) + legend
     figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False)
     figure.subplots_adjust(
         left=left / width,
@@ -121,8 +113,8 @@ def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, b
     return figure, axes
 
 
-def finish_panel(axis, N, row):
-    """Scales, ticks and labels of the panel of a sweep; `row` is any of its rows."""
+def finish_panel(axis, N, row, names):
+    """Set scales, ticks and labels of the panel of a sweep; `row` is any of its rows."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.set_xticks(N, _tick_labels(N, axis))
@@ -131,12 +123,12 @@ def finish_panel(axis, N, row):
     axis.set_axisbelow(True)
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
     axis.set_title(sweep_label(row))
-    axis.set_xlabel("training samples $N$")
+    axis.set_xlabel(f"training {names.counted(row['sweep'])} $N$")
     axis.set_ylabel(f"test {CurveMetric(row['metric']).label}", labelpad=2)
 
 
 def _tick_labels(N, axis):
-    """Every N as text, from the largest down; one that would run into its neighbour stays empty."""
+    """Return every N as text, empty where it would run into that of its larger neighbour."""
     width = axis.get_window_extent().width / axis.figure.dpi * 72  # points
     size = plt.rcParams["font.size"] * 0.64  # of a digit
     low, high = np.log(axis.get_xlim())
@@ -150,17 +142,10 @@ def _tick_labels(N, axis):
     return labels[::-1]
 
 
-def _share_limits(axes):
-    """Give panels the same limits, so that they can be compared by eye."""
-    low, high = zip(*(axis.get_ylim() for axis in axes), strict=True)
-    for axis in axes:
-        axis.set_ylim(min(low), max(high))
-
-
 def draw_baselines(axes, rows, names):
     """Draw the errors of what needs no sample as horizontal lines behind the curves of {sweep: axis}.
 
-    The axes have the same limits. A line far below all of their curves is told in words at the lower edge.
+    The axes have the same limits. A line far below all of their curves is put in words at the lower edge.
     """
     low, high = next(iter(axes.values())).get_ylim()
     by_sweep = {name: [row for row in rows if row["sweep"] == name] for name in axes}
@@ -175,28 +160,30 @@ def draw_baselines(axes, rows, names):
             style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
             axis.axhline(row["error_mean"], **style) if row["error_mean"] > end else axis.plot([], [], **style)
         for i, row in enumerate(row for row in by_sweep[name] if row["error_mean"] <= end):
-            words = f"$\\downarrow$ {names.arch(row['arch'])} {_power(row['error_mean'])}"
+            words = f"$\\downarrow$ {names.arch(row['arch'])} {power_of_ten(row['error_mean'], 1)}"
             place = {"xy": (0, 0), "xytext": (3, 3 + LINE * i), "xycoords": "axes fraction"}
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
             axis.annotate(words, textcoords="offset points", fontsize=6.5, bbox=box, **place)
 
 
-def _power(value):
-    """2.5·10⁻⁸ in mathematics."""
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return rf"${mantissa} \cdot 10^{{{int(exponent)}}}$" if value else "0"
-
-
 def save(figure, paths, stamp=None, dpi=300):
     """Write the figure to every path, the same bytes each time; in a folder `report`, in the size of a screen."""
-    check_formats(path for path in paths if not _is_preview(path))
+    for path in paths:
+        if not str(path).endswith(FORMATS) and not _is_preview(path):
+            raise KoctError(f"{path}: the name of a figure must end in .pdf, .png or .svg")
     for path in paths:
         if _is_preview(path):
-            write_preview(next(other for other in paths if str(other).endswith(".png")), path, stamp)
+            _write_preview(next(other for other in paths if str(other).endswith(".png")), path, stamp)
             continue
         kind = str(path).rsplit(".", 1)[1]
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-        with atomic_write(path, stamp) as temporary, plt.rc_context({"svg.hashsalt": "koct"}), _any_letter():
+        with (
+            atomic_write(path, stamp) as temporary,
+            plt.rc_context({"svg.hashsalt": "koct"}),
+            warnings.catch_warnings(),
+        ):
+            for message in ("Glyph .* missing from", "Matplotlib currently does not support .* natively"):
+                warnings.filterwarnings("ignore", message)  # letters that the font lacks are drawn as boxes
             try:
                 figure.savefig(temporary, format=kind, dpi=dpi, metadata=metadata)
             except ValueError as error:  # a formula between dollars that is none, or a figure that is too large
@@ -209,7 +196,7 @@ def _is_preview(path):
     return os.path.basename(os.path.dirname(path)) == "report"
 
 
-def write_preview(picture, path, stamp=None):
+def _write_preview(picture, path, stamp):
     """Write a picture with fewer pixels, for a report that has to stay small: a .png, or a .jpg for photographs."""
     from PIL import Image
 
@@ -223,12 +210,3 @@ def write_preview(picture, path, stamp=None):
         small = small.quantize(PREVIEW_COLOURS, dither=Image.Dither.NONE)
     with atomic_write(path, stamp) as temporary:
         small.save(temporary, kind, optimize=True, **({"quality": PREVIEW_QUALITY} if kind == "JPEG" else {}))
-
-
-@contextlib.contextmanager
-def _any_letter():
-    """No warning about letters that the font lacks, which are drawn as boxes."""
-    with warnings.catch_warnings():
-        for message in ("Glyph .* missing from", "Matplotlib currently does not support .* natively"):
-            warnings.filterwarnings("ignore", message)
-        yield

@@ -59,9 +59,9 @@ def _script(match):
 # Numbers
 
 
-def power_of_ten(value):
-    """Return 2.48 \\cdot 10^{-3}: three digits, as the paper prints them."""
-    mantissa, exponent = f"{value:.2e}".split("e")
+def power_of_ten(value, decimals=2):
+    """Return 2.48 \\cdot 10^{-3}: three digits, as the paper prints them, or another number of them."""
+    mantissa, exponent = f"{value:.{decimals}e}".split("e")
     return f"${mantissa} \\cdot 10^{{{int(exponent)}}}$" if float(mantissa) else "$0$"
 
 

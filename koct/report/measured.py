@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,12 +23,12 @@ class NotComputedError(Exception):
     """A study lacks what a claim is about; the message says what."""
 
 
+@dataclass
 class Study:
     """The results that claims are about.
 
     Attributes
     ----------
-    known, dense : the operator-aware and the fully connected network of the paper
     cells : {(sweep, arch): rows of cells.parquet}
     points : {(sweep, arch): {N: mean error}}
     fitted : {(sweep, arch): row of calibration.parquet}
@@ -36,16 +37,20 @@ class Study:
     metrics : {sweep: the metric of its curves}
     """
 
-    known, dense = PAPER_PAIR
+    known, dense = PAPER_PAIR  # the operator-aware and the fully connected network of the paper
 
-    def __init__(self, cells, points, fitted, baselines, answers, metrics, names):
-        self.cells, self.points, self.fitted, self.metrics = cells, points, fitted, metrics
-        self.baselines, self.answers, self.names = baselines, answers, names
-        self._without = {}
+    cells: dict
+    points: dict
+    fitted: dict
+    baselines: dict
+    answers: dict
+    metrics: dict
+    names: Names
+    _without: dict = field(default_factory=dict)
 
     @classmethod
     def read(cls, cells_path, curves_path, calibration_path, budget_path=None):
-        """(the study in these files, their provenance); the last may be left out by those who do not ask for it."""
+        """Return (the study in these files, their provenance); those who ask for no answers leave out the last."""
         sizes = ("H", "V", "B")
         columns = ("sweep", "arch", "N", "seed", "p", "device", *error_names())
         cells, baselines, origin = inputs.split(cells_path, columns, ("lam",))
@@ -54,7 +59,7 @@ class Study:
         answers = []
         if budget_path:
             answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
-        found = cls(
+        study = cls(
             grouped(cells, "sweep", "arch"),
             {
                 key: {row["N"]: row["error_mean"] for row in sorted(rows, key=lambda row: row["N"])}
@@ -66,17 +71,14 @@ class Study:
             {row["sweep"]: CurveMetric(row["metric"]) for row in curves},
             Names(origin),
         )
-        found._check(cells_path, curves_path, calibration_path)
-        return found, origin
-
-    def _check(self, cells_path, curves_path, calibration_path):
-        """Refuse files of different studies."""
-        sizes = {(*key, row["N"]) for key, rows in self.cells.items() for row in rows}
-        points = {(*key, N) for key, curve in self.points.items() for N in curve}
-        for found, path in ((sizes ^ points, curves_path), (self.points.keys() ^ self.fitted.keys(), calibration_path)):
-            if found:
-                what = " ".join(map(str, min(found)))
+        sizes = {(*key, row["N"]) for key, rows in study.cells.items() for row in rows}
+        points = {(*key, N) for key, curve in study.points.items() for N in curve}
+        differences = {curves_path: sizes ^ points, calibration_path: study.points.keys() ^ study.fitted.keys()}
+        for path, keys in differences.items():
+            if keys:
+                what = " ".join(map(str, min(keys)))
                 raise KoctError(f"{path} and {cells_path} are not of one study: {what} is in one only; {again(path)}")
+        return study, origin
 
     def label(self, arch):
         return self.names.arch(arch)
@@ -84,14 +86,14 @@ class Study:
     # What there is
 
     def rows(self, sweep, arch):
-        """The cells of a curve."""
+        """Return the cells of a curve."""
         if (sweep, arch) not in self.cells:
             there = any(sweep == other for other, _ in self.cells)
             raise NotComputedError(f"has no {self.label(arch)} cells of {sweep}" if there else f"has no sweep {sweep}")
         return self.cells[sweep, arch]
 
     def curve(self, sweep, arch):
-        """(N, mean error) as arrays, N ascending."""
+        """Return (N, mean error) as arrays, N ascending."""
         self.rows(sweep, arch)
         N, error = (np.array(list(part), float) for part in zip(*self.points[sweep, arch].items(), strict=True))
         if len(N) < 2 or not (error > 0).all():
@@ -99,12 +101,11 @@ class Study:
         return N, error
 
     def error(self, sweep, arch, N):
-        """The mean error at one N."""
-        sizes, error = self.curve(sweep, arch)
-        return float(error[self._place(sizes, N, sweep)])
+        """Return the mean error at one N."""
+        return self.at(*self.curve(sweep, arch), N, sweep)
 
     def relative(self, sweep, arch, column):
-        """(N, mean over seeds of a metric) as arrays: not squared, as one sees it in an image."""
+        """Return (N, mean over seeds of a metric) as arrays: not squared, as one sees it in an image."""
         N, _ = self.curve(sweep, arch)
         at = {size: rows for (size,), rows in grouped(self.rows(sweep, arch), "N").items()}
         means = np.array([np.mean([row[column] for row in at[size]]) for size in N])
@@ -113,15 +114,12 @@ class Study:
         return N, means
 
     def at(self, sizes, values, N, sweep):
-        return float(values[self._place(sizes, N, sweep)])
-
-    def _place(self, sizes, N, sweep):
-        """The index of N; `first` and `last` are those of the curve."""
+        """Return the value of a curve at one N; `first` and `last` are its ends."""
         if N in ("first", "last"):
-            return 0 if N == "first" else -1
+            return float(values[0 if N == "first" else -1])
         if N not in sizes:
             raise NotComputedError(f"has no N of {N:,} in {sweep}")
-        return list(sizes).index(N)
+        return float(values[list(sizes).index(N)])
 
     def calibration(self, sweep, arch):
         self.curve(sweep, arch)
@@ -131,7 +129,7 @@ class Study:
         return Calibration(row["floor"], row["sigma"])
 
     def pair(self, sweep):
-        """The calibrations of the known and the dense network."""
+        """Return the calibrations of the known and the dense network."""
         return self.calibration(sweep, self.known), self.calibration(sweep, self.dense)
 
     def parameters(self, sweep, arch):
@@ -139,7 +137,7 @@ class Study:
         return self.fitted[sweep, arch]["p"]
 
     def size(self, sweep, key):
-        """H, V or B of a sweep."""
+        """Return H, V or B of a sweep."""
         self.rows(sweep, self.known)
         value = self.fitted[sweep, self.known][key]
         if not value:
@@ -147,7 +145,7 @@ class Study:
         return value
 
     def norms(self, sweep):
-        """(‖K‖, ‖Aᵀ‖) of a sweep's geometry, computed."""
+        """Return (‖K‖, ‖Aᵀ‖) of a sweep's geometry, computed."""
         size = {key: self.size(sweep, key) for key in ("H", "V", "B")}
         problem = self.fitted[sweep, self.known]["problem"]
         for point in PRINTED["operating_points"]:
@@ -158,7 +156,7 @@ class Study:
     # Over seeds
 
     def without(self, sweep, seed):
-        """The study as it is without one seed of a sweep."""
+        """Return the study as it is without one seed of a sweep."""
         if (sweep, seed) not in self._without:
             cells, points, fitted = dict(self.cells), dict(self.points), dict(self.fitted)
             baselines = {
@@ -172,14 +170,15 @@ class Study:
                 if len(points[key]) > 1:
                     left = calibrate(list(points[key]), list(points[key].values()))
                     fitted[key] = {**fitted[key], "floor": left.floor, "sigma": left.sigma}
-            study = Study(cells, points, fitted, baselines, self.answers, self.metrics, self.names)
-            self._without[sweep, seed] = study
+            self._without[sweep, seed] = replace(
+                self, cells=cells, points=points, fitted=fitted, baselines=baselines, _without={}
+            )
         return self._without[sweep, seed]
 
     def interval(self, statistic, sweeps):
-        """The 90 % interval of `statistic(study)` by the jackknife over the seeds of some sweeps; (None, None) if none.
+        """Return the 90 % interval of `statistic(study)` by the jackknife over the seeds of some sweeps, or two None.
 
-        Of logarithms where all values are positive; of a mean it is Student's, up to that.
+        It is that of logarithms where all values are positive; of a mean it is Student's, up to that.
         """
         from scipy.special import stdtrit
 
@@ -209,7 +208,7 @@ class Study:
 
 @functools.cache
 def norms(H, V, B, beam):
-    """(‖K‖, ‖Aᵀ‖) of a geometry, computed once."""
+    """Return (‖K‖, ‖Aᵀ‖) of a geometry, computed once."""
     from koct.study import norms
 
     return norms.norms(H, V, B, beam)

@@ -48,7 +48,7 @@ class Product:
 
     @property
     def per_sweep(self) -> bool:
-        """Whether every sweep has files of its own."""
+        """Return whether every sweep has files of its own."""
         return any("{sweep}" in path for path in self.outputs)
 
     @property

@@ -32,8 +32,8 @@ def _declared(path: Path) -> Product | None:
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [DECLARATION]:
             try:
-                given = {word.arg: ast.literal_eval(word.value) for word in node.value.keywords}  # type: ignore[attr-defined]
-                return Product(**given, name=path.stem.removesuffix(PAGE), kind=KINDS[path.parent.name])
+                fields = {word.arg: ast.literal_eval(word.value) for word in node.value.keywords}  # type: ignore[attr-defined]
+                return Product(**fields, name=path.stem.removesuffix(PAGE), kind=KINDS[path.parent.name])
             except (ValueError, TypeError, AttributeError):
                 raise KoctError(
                     f"{path}: {DECLARATION} must be Product(...) with literals for fields: see koct/report/product.py"
@@ -57,26 +57,24 @@ def module_of(name: str) -> str:
 
 def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str, Any] | None = None) -> None:
     """Make a product from the files that it reads, in their order; endings of `out` say in which formats."""
-    about, given = product(name), dict(spec or {})
+    about, spec = product(name), dict(spec or {})
     if about.per_sweep:
         raise KoctError(f"{name} is made sweep by sweep: see `koct figure-recons --help`")
     if len(paths) != len(about.reads):
         raise KoctError(f"{name} is made from {' '.join(about.reads) or 'no file'}; give these files in this order")
     module = importlib.import_module(module_of(name))
     if about.kind == "page":
-        module.write(paths, out, given)
+        module.write(paths, out, spec)
         return
     from koct.base.stamps import Stamp, made_from
 
-    known = {key: given.get(key) for key in about.takes}
+    settings = {key: spec.get(key) for key in about.takes}
     if about.kind == "figure":
         from koct.report import drawing
 
-        drawing.check_formats(out)
         with drawing.styled():
-            drawing.save(module.figure(*paths, **known), out, Stamp(given, made_from(*paths)))
+            drawing.save(module.figure(*paths, **settings), out, Stamp(spec, made_from(*paths)))
     else:
         from koct.report import table
 
-        table.check_formats(out)
-        table.save(module.table(*paths, **known), out, Stamp(given, made_from(*paths)))
+        table.save(module.table(*paths, **settings), out, Stamp(spec, made_from(*paths)))

@@ -7,7 +7,6 @@ from pathlib import Path
 from koct.base.files import write_text
 from koct.errors import KoctError
 from koct.report import markup
-from koct.report.markup import power_of_ten
 
 RULE = "rule"  # in place of a row: a line across
 TEMPLATES = {".tex": "table.tex", ".html": "table.html"}
@@ -54,24 +53,16 @@ class Table:
     body: list
 
 
-def check_formats(paths):
-    """Fail early if a table cannot be written in the format of its file name."""
-    for path in paths:
-        if Path(path).suffix not in TEMPLATES:
-            raise KoctError(f"{path}: the name of a table must end in {' or '.join(TEMPLATES)}")
-
-
 def save(table, paths, stamp):
-    """Write a table to every path; all or none are written."""
-    texts = [rendered(table, Path(path)) for path in paths]
-    for path, text in zip(paths, texts, strict=True):
+    """Write a table to every path, in the format of its ending; all or none are written."""
+    texts = {}
+    for path in map(Path, paths):
+        if path.suffix not in TEMPLATES:
+            raise KoctError(f"{path}: the name of a table must end in {' or '.join(TEMPLATES)}")
+        template = templates(Path(__file__).parent).get_template(TEMPLATES[path.suffix])
+        texts[path] = template.render(table=table, title=path.stem.replace("_", " "))
+    for path, text in texts.items():
         write_text(path, text, stamp)
-
-
-def rendered(table, path):
-    """Return the table in the format of a path's ending."""
-    title = path.stem.replace("_", " ")
-    return templates(Path(__file__).parent).get_template(TEMPLATES[path.suffix]).render(table=table, title=title)
 
 
 @cache
@@ -116,7 +107,7 @@ def _latex_cell(cell, kind):
 
 def html_rows(rows, columns):
     """Return [(whether a line is above, [(text, columns, class)])] of the rows for HTML."""
-    found, ruled = [], False
+    lines, ruled = [], False
     for row in rows:
         if row == RULE:
             ruled = True
@@ -125,9 +116,9 @@ def html_rows(rows, columns):
                 (markup.html(getattr(cell, "text", cell)), width, KINDS[kind.replace("@{}", "")])
                 for cell, width, kind in _cells(row, columns)
             ]
-            found.append((ruled, cells))
+            lines.append((ruled, cells))
             ruled = False
-    return found
+    return lines
 
 
 def _cells(row, columns):
@@ -144,28 +135,19 @@ def _cells(row, columns):
 # What needs no sample
 
 
-def stacked(names, baselines, starts, first, head, body):
-    """Return (head, body, number of columns) of a table whose first rows are the errors of what needs no sample.
-
-    `starts` are {sweep: first cells of its row}, `first` their heads; `head` and `body` are the rows of the others.
-    """
-    if not baselines:
-        return [head], body, len(head)
-    errors = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) for row in baselines}
-    archs = list(dict.fromkeys(row["arch"] for row in baselines))
-    above = [[*start, *(errors.get((sweep, arch), "--") for arch in archs)] for sweep, start in starts.items()]
-    top = [*first, *map(names.arch, archs)]
-    return [top], [*above, RULE, head, RULE, *body], max(len(head), len(top))
+def defined(names, baselines=(), where=""):
+    """Return what a caption says of samples: what needs none, and `where` its errors are; and what N counts."""
+    text, archs = "", dict.fromkeys(row["arch"] for row in baselines)
+    if archs:
+        needless = [names.arch(arch) + (f" ({MEANS[arch]})" if arch in MEANS else "") for arch in archs]
+        text = rf" No training sample ($N = 0$, $p = 0$) is needed by {_listed(needless)}{where and f'; {where}'}."
+    if grouped := [sweep for sweep in names.sweeps if names.counted(sweep) == "groups"]:
+        text += f" $N$ counts groups, not single samples, in {_listed(grouped)}."
+    return text
 
 
-def defined(names, baselines, where=""):
-    """Return the sentence of a caption that says what needs no sample, and `where` its errors are, if anything does."""
-    archs = dict.fromkeys(row["arch"] for row in baselines)
-    if not archs:
-        return ""
-    labels = [names.arch(arch) + (f" ({MEANS[arch]})" if arch in MEANS else "") for arch in archs]
-    listed = " and ".join([", ".join(labels[:-1]), labels[-1]] if len(labels) > 1 else labels)
-    return rf" No training sample ($N = 0$, $p = 0$) is needed by {listed}{where and f'; {where}'}."
+def _listed(words):
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def needed(answers, key):

@@ -179,7 +179,8 @@ def _names(sweeps):
     """What reports call things, for the schema metadata: the problem and metric of a sweep, the style of an arch."""
     styles = ("label", "colour", "marker")
     archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in sweeps for arch in sweep["archs"]}
-    about = {sweep["name"]: {key: sweep[key] for key in ("label", "metric")} for sweep in sweeps}
+    words = ("label", "metric", "counts")  # what N counts is told where it is not single samples
+    about = {sweep["name"]: {key: sweep[key] for key in words if key in sweep} for sweep in sweeps}
     return {"koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(about)}
 
 

@@ -215,7 +215,8 @@ class Jobs:
                 }
                 for arch, described in zip(sweep.archs, about["archs"], strict=True)
             ]
-            sweeps.append({**{key: about[key] for key in ("name", "label", "metric")}, "archs": archs})
+            counts = {"counts": "groups"} if sweep.counts_groups else {}
+            sweeps.append({**{key: about[key] for key in ("name", "label", "metric")}, **counts, "archs": archs})
         return _spec("collect", {"sweeps": sweeps, "config": self._config_hash()})
 
     def theories_spec(self) -> str:

@@ -1,6 +1,7 @@
-"""What claims are about: numbers of a sweep that its settings, fits, operator norms and curves tell.
+"""What claims are about: numbers of a sweep that its settings, fits, operator norms and curves give.
 
-A statistic takes a study, a sweep and options, and returns a number, a text, or several numbers by name.
+A statistic takes a study, a sweep and options, and returns a number, a text, or several numbers by name: what its
+docstring says.
 """
 
 import itertools
@@ -22,24 +23,15 @@ SAMPLES = 1000  # at which bounds are compared: their order depends on no N
 # Settings
 
 
-def views(study, sweep):
-    """V / H."""
-    return study.size(sweep, "V") / study.size(sweep, "H")
-
-
-def view_count(study, sweep):
-    return study.size(sweep, "V")
-
-
-def bins(study, sweep):
-    """B / H."""
-    return study.size(sweep, "B") / study.size(sweep, "H")
+def size(study, sweep, key, over=None):
+    """V or B, or that over H."""
+    return study.size(sweep, key) / (study.size(sweep, over) if over else 1)
 
 
 def grid_share(study, sweep, N):
     """How much of the grid of N, and of the one that was expected, the two have in common."""
-    found = set(study.curve(sweep, study.known)[0])
-    return len(found & set(N)) / len(found | set(N))
+    sizes = set(study.curve(sweep, study.known)[0])
+    return len(sizes & set(N)) / len(sizes | set(N))
 
 
 def decades(study, sweep):
@@ -56,8 +48,7 @@ def seeds(study, sweep):
 
 def lambda_share(study, sweep, grid):
     """The share of fits with a chosen λ that is in a grid."""
-    chosen = [row["lam"] for arch in (study.known, study.dense) for row in study.rows(sweep, arch)]
-    chosen = [lam for lam in chosen if lam is not None]
+    chosen = [lam for arch in (study.known, study.dense) for lam in _lambdas(study, sweep, arch)]
     if not chosen:
         raise NotComputedError(f"has no fit with a λ in {sweep}")
     return sum(any(math.isclose(lam, value) for value in grid) for lam in chosen) / len(chosen)
@@ -65,14 +56,16 @@ def lambda_share(study, sweep, grid):
 
 def largest_lambda(study, sweep):
     """The largest λ that validation took for the dense network."""
-    chosen = [row["lam"] for row in study.rows(sweep, study.dense) if row["lam"] is not None]
-    return max(chosen, default=math.nan)
+    return max(_lambdas(study, sweep, study.dense), default=math.nan)
 
 
 def ridge_share(study, sweep):
     """The share of dense fits that have a λ."""
-    rows = study.rows(sweep, study.dense)
-    return sum(row["lam"] is not None for row in rows) / len(rows)
+    return len(_lambdas(study, sweep, study.dense)) / len(study.rows(sweep, study.dense))
+
+
+def _lambdas(study, sweep, arch):
+    return [row["lam"] for row in study.rows(sweep, arch) if row["lam"] is not None]
 
 
 def cell_count(study, sweep, arch):
@@ -115,12 +108,9 @@ def memory(study, sweep, arch, bytes):
 # Floors and slopes
 
 
-def floor(study, sweep, arch):
-    return study.calibration(sweep, arch).floor
-
-
-def sigma(study, sweep, arch):
-    return study.calibration(sweep, arch).sigma
+def calibrated(study, sweep, arch, key):
+    """The floor or sigma of a curve."""
+    return getattr(study.calibration(sweep, arch), key)
 
 
 def floor_in(study, sweep, arch, column):
@@ -229,9 +219,9 @@ def amplification(study, sweep, H, layer, factor, filter_power, back_power):
     return _reconstruction(H).amplifications()[layer] / printed
 
 
-def dense_amplification(study, sweep, H):
+def dense_amplification(study, sweep):
     """A_1 of the dense network."""
-    return fully_connected(p=H**4).amplifications()[0]
+    return fully_connected(p=1).amplifications()[0]
 
 
 def matched(study, sweep, H):
@@ -261,12 +251,10 @@ def trained_share(study, sweep):
 
 def forecast_ratio(study, sweep, target):
     """The dense network's N for a target over the known one's, by the forecast; out of reach is infinite."""
-    found = []
-    for arch in (study.known, study.dense):
-        if (sweep, arch, target) not in study.answers:
-            raise NotComputedError(f"has no forecast for {target:g} in {sweep}")
-        found.append(study.answers[sweep, arch, target])
-    known, dense = (math.inf if N is None else N for N in found)
+    keys = [(sweep, arch, target) for arch in (study.known, study.dense)]
+    if not all(key in study.answers for key in keys):
+        raise NotComputedError(f"has no forecast for {target:g} in {sweep}")
+    known, dense = (math.inf if study.answers[key] is None else study.answers[key] for key in keys)
     return math.inf if math.isinf(dense) else dense / known
 
 
@@ -306,14 +294,9 @@ def least_ratio(study, sweep):
     return float((dense / known).min())
 
 
-def rrmse(study, sweep, arch, N):
-    """The relative error, normalised by the peak."""
-    return study.at(*study.relative(sweep, arch, "rrmse_peak"), N, sweep)
-
-
-def norm_error(study, sweep, arch, N):
-    """The relative error ‖y − ŷ‖ / ‖y‖."""
-    return study.at(*study.relative(sweep, arch, "rrmse_norm"), N, sweep)
+def rrmse(study, sweep, arch, N, column="rrmse_peak"):
+    """The relative error, normalised by the peak, or by the norm of the image."""
+    return study.at(*study.relative(sweep, arch, column), N, sweep)
 
 
 def rrmse_ratio(study, sweep, N):
@@ -329,8 +312,8 @@ def over_best(study, sweep, arch, N):
 
 def crossing(study, sweep):
     """The N from which on the dense network's error is the smaller one; infinite if it is not at the largest N."""
-    found = overtaken(*_both(study, sweep))
-    return math.inf if found is None else found
+    N = overtaken(*_both(study, sweep))
+    return math.inf if N is None else N
 
 
 def floor_crossing(study, sweep):
@@ -361,10 +344,10 @@ def least_samples(study, sweep):
 
 def _measured(study, sweep):
     """The sample ratio at the known network's smallest N."""
-    found = sample_ratio(study, sweep, "first")
-    if math.isinf(found):
+    ratio = sample_ratio(study, sweep, "first")
+    if math.isinf(ratio):
         raise NotComputedError(f"has no N in {sweep} large enough to measure a sample ratio")
-    return found
+    return ratio
 
 
 def square_over_samples(study, sweep):
@@ -384,14 +367,13 @@ def largest_gap(study, sweep, others):
     return _measured(study, sweep) / max(_measured(study, other) for other in others)
 
 
-def _settled(study, sweep, arch, factor):
-    """The N at which a curve is within a factor of its floor."""
-    return _reached(*study.curve(sweep, arch), factor * study.calibration(sweep, arch).floor)
-
-
 def settled_ratio(study, sweep, factor):
-    """That of the dense network over that of the known one."""
-    return _settled(study, sweep, study.dense, factor) / _settled(study, sweep, study.known, factor)
+    """The N at which the dense network's curve is within a factor of its floor, over that of the known one."""
+    known, dense = (
+        _reached(*study.curve(sweep, arch), factor * study.calibration(sweep, arch).floor)
+        for arch in (study.known, study.dense)
+    )
+    return dense / known
 
 
 def solved_ratio(study, sweep, factor):
@@ -409,8 +391,8 @@ def solved_ratio(study, sweep, factor):
 def bound_ratios(study, sweep, arch, above=1.0):
     """The bound over the error at every N where the error is above so many times the floor."""
     fit, (N, error) = study.calibration(sweep, arch), study.curve(sweep, arch)
-    ratios = zip(N, error, fit.predict(N) / error, strict=True)
-    return {f"N = {int(n):,}": float(ratio) for n, found, ratio in ratios if found > above * fit.floor}
+    kept, ratios = error > above * fit.floor, fit.predict(N) / error
+    return {f"N = {int(n):,}": float(ratio) for n, ratio in zip(N[kept], ratios[kept], strict=True)}
 
 
 def bound_error(study, sweep, arch):

@@ -21,23 +21,23 @@ NOTATION = re.compile(r"([\d,]+)(?:\.(\d+))?(?:e(-?\d+))?(?: ([KMG]iB))?")
 
 
 def claims():
-    """The claims, one by one: families are spelled out, and the names of limits and lists replaced."""
+    """Return the claims, one by one: families are spelled out, and the names of limits and lists replaced."""
     known = {name: limit["value"] for name, limit in DATA["limits"].items()} | DATA["names"]
-    found = []
+    listed = []
     for entry in DATA["claims"]:
         template = {key: value for key, value in entry.items() if key != "each"}
         family = _filled(entry.get("each", [{}]), {}, known)
-        found += [_filled(template, variables, known) for variables in family]
-    return found
+        listed += [_filled(template, variables, known) for variables in family]
+    return listed
 
 
 def limits():
-    """What words of the paper mean here, in words."""
+    """Return what words of the paper mean here, in words."""
     return [limit["means"] for limit in DATA["limits"].values() if "means" in limit]
 
 
 def _filled(value, variables, known):
-    """A template with `<name>` replaced by a variable and `@name` by what is known by that name."""
+    """Return a template with `<name>` replaced by a variable and `@name` by what is known by that name."""
     if isinstance(value, dict):
         return {key: _filled(item, variables, known) for key, item in value.items()}
     if isinstance(value, list):
@@ -66,8 +66,8 @@ class Value:
     key: str | None = None
 
     def of(self, study):
-        found = STATISTICS[self.statistic](study, self.sweep, **self.options)
-        return found if self.key is None else found.get(self.key, math.nan)
+        computed = STATISTICS[self.statistic](study, self.sweep, **self.options)
+        return computed if self.key is None else computed.get(self.key, math.nan)
 
     def interval(self, study):
         sweeps = [] if self.sweep is None else [self.sweep, *self.options.get("others", [])]
@@ -75,36 +75,41 @@ class Value:
 
 
 def row(claim, study):
-    """The row of a claim in claims.parquet."""
+    """Return the row of a claim in claims.parquet."""
     where = claim["where"] + (f" (also {claim['also']})" if "also" in claim else "")
     printed = claim.get("printed") or "; ".join(item["printed"] for item in claim.get("items", []))
-    found = {"id": claim["id"], "where": where, "statement": claim["statement"], "printed": printed}
+    stated = {"id": claim["id"], "where": where, "statement": claim["statement"], "printed": printed}
     try:
-        return found | (_digits if "items" in claim else _band)(claim, study)
+        return stated | (_digits if "items" in claim else _band)(claim, study)
     except NotComputedError as missing:
-        nothing = {"computed": "", "value": None, "value_low": None, "value_high": None}
-        return found | nothing | {"verdict": MISSING, "why": f"This study {missing}."}
+        nothing = {"computed": "", **_numbers(None, None, None)}
+        return stated | nothing | {"verdict": MISSING, "why": f"This study {missing}."}
 
 
 def _band(claim, study):
-    """Whether numbers lie within limits: all of them, some, or none."""
+    """Return whether numbers lie within limits: all of them, some, or none."""
     parts = [(part, values(part, study)) for part in claim["parts"]]
-    held = [_within(value.number, part) for part, found in parts for value in found]
-    first, found = parts[0]
-    if not held or not found:
+    held = [
+        part.get("low", -math.inf) <= value.number <= part.get("high", math.inf)
+        for part, listed in parts
+        for value in listed
+    ]
+    first, points = parts[0]
+    if not points:
         raise NotComputedError("has no point that this is about")
-    decisive = min(found, key=lambda value: _margin(value.number, first))
+    decisive = min(points, key=lambda value: _margin(value.number, first))
     low, high = decisive.interval(study) if claim.get("interval", True) else (None, None)
     unit = f" {claim['unit']}" if "unit" in claim else ""
     fields = {f"values{i if i > 1 else ''}": _listed(listed) for i, (_, listed) in enumerate(parts, 1)}
     fields |= {key: show(first[key]) for key in ("low", "high") if key in first}
-    fields |= {"count": _count(held), "least": _listed(found, min(found, key=lambda value: value.number))}
+    count = f"all {len(held)}" if all(held) else f"{sum(held) or 'none'} of {len(held)}"
+    fields |= {"count": count, "least": _listed(points, min(points, key=lambda value: value.number))}
     fields |= {name: _fact(fact, study) for name, fact in claim.get("facts", {}).items()}
     why = claim["why"].format(**fields)
     if low is not None and any(low < first[key] < high for key in ("low", "high") if key in first):
         why = why.removesuffix(".") + "; the interval over seeds includes the limit."
     return {
-        "computed": _listed(found, decisive) + unit,
+        "computed": _listed(points, decisive) + unit,
         **_numbers(decisive.number, low, high),
         "verdict": HOLDS if all(held) else PART if any(held) else FAILS,
         "why": why,
@@ -112,7 +117,7 @@ def _band(claim, study):
 
 
 def _digits(claim, study):
-    """Whether numbers are those that are printed, to their digits: all of them, some or nearly, or none."""
+    """Return whether numbers are those that are printed, to their digits: all of them, some or nearly, or none."""
     texts, exact, same, off = [], [], [], []
     for item in claim["items"]:
         (value,) = values({**item, "sweeps": [item["sweep"]]}, study)
@@ -123,17 +128,18 @@ def _digits(claim, study):
         same.append(text == item["printed"] or abs(number - printed) <= claim.get("units", 0) * step)
     low, high = value.interval(study) if len(texts) == 1 else (None, None)
     near = max(off) <= DATA["limits"]["digits"]["value"]
+    difference = f"{100 * max(off):.2g} %" if max(off) < 1 else f"a factor of {show(1 + max(off))}"
     return {
         "computed": "; ".join(texts),
         **_numbers(number if len(texts) == 1 else None, low, high),
         "verdict": HOLDS if all(same) else PART if near or any(same) else FAILS,
-        "why": claim["why"].format(exact=", ".join(exact), difference=_difference(max(off))),
+        "why": claim["why"].format(exact=", ".join(exact), difference=difference),
     }
 
 
 def values(part, study):
-    """The values of a part of a claim: of every sweep and every set of options, and of every N if there are several."""
-    found = []
+    """Return the values of a part of a claim: of every sweep, every set of options, and every N if it has several."""
+    listed = []
     for sweep in part.get("sweeps", [None]):
         for more in part.get("each", [{}]):
             options = {**part.get("options", {}), **more}
@@ -143,12 +149,12 @@ def values(part, study):
             at += [f"N = {more['N']:,}"] if "N" in more else []
             for key, one in number.items() if isinstance(number, dict) else [(None, number)]:
                 name = ", ".join(at if key is None else [*at, key])
-                found.append(Value(one, name, sweep, part["statistic"], options, key))
-    return found
+                listed.append(Value(one, name, sweep, part["statistic"], options, key))
+    return listed
 
 
 def in_print(number, printed):
-    """(the number in the printed unit, the printed number, the number in print, a unit of the last printed digit)."""
+    """Return (number in the printed unit, printed number, number in print, a unit of the last printed digit)."""
     whole, decimals, exponent, unit = NOTATION.fullmatch(printed).groups()
     number *= PREFIXES.get(unit, 1)
     power, digits = int(exponent or 0), len(decimals or "")
@@ -165,43 +171,31 @@ def _numbers(number, low, high):
     return {"value": float(number) if finite else None, "value_low": low, "value_high": high}
 
 
-def _within(number, part):
-    return part.get("low", -math.inf) <= number <= part.get("high", math.inf)
-
-
 def _margin(number, part):
-    """How far a number is inside of its limits, in logarithms; negative outside."""
+    """Return how far a number is inside of its limits, in logarithms; negative outside."""
     inside = [number / part["low"]] if part.get("low") else []
     inside += [part["high"] / number] if part.get("high") and number else []
     return min((math.log(ratio) if ratio > 0 else -math.inf for ratio in inside), default=0.0)
 
 
-def _listed(found, only=None):
-    """Numbers, or only one of them, and where they are found; equal ones are said once."""
-    if len({show(value.number) for value in found}) == 1:
-        return show(found[0].number)
-    return ", ".join(f"{show(value.number)} ({value.label})" for value in ([only] if only else found))
-
-
-def _difference(relative):
-    return f"{100 * relative:.2g} %" if relative < 1 else f"a factor of {show(1 + relative)}"
-
-
-def _count(held):
-    return f"all {len(held)}" if all(held) else f"{sum(held) or 'none'} of {len(held)}"
+def _listed(values, only=None):
+    """Return numbers, or only one of them, and where they are from; equal ones are said once."""
+    if len({show(value.number) for value in values}) == 1:
+        return show(values[0].number)
+    return ", ".join(f"{show(value.number)} ({value.label})" for value in ([only] if only else values))
 
 
 def _fact(fact, study):
-    """A number or a text that goes into the sentence."""
+    """Return a number or a text that goes into the sentence."""
     try:
-        found = STATISTICS[fact["statistic"]](study, fact["sweep"], **fact.get("options", {}))
+        fact = STATISTICS[fact["statistic"]](study, fact["sweep"], **fact.get("options", {}))
     except NotComputedError:
         return "not computed"
-    return found if isinstance(found, str) else show(found)
+    return fact if isinstance(fact, str) else show(fact)
 
 
 def show(number, digits=3, powers=0.01):
-    """A number as a reader wants it: whole ones in full, those below `powers` with a power of ten."""
+    """Return a number as a reader wants it: whole ones in full, those below `powers` with a power of ten."""
     if not math.isfinite(number):
         return "out of reach"
     if number == int(number) and abs(number) < words.PLAIN:

@@ -39,7 +39,7 @@ SHADES = {"below a floor": "0.72", "a bound is below ε at every $N$": "#bcd7ee"
 
 
 def figure(calibration_path):
-    """A panel per sweep with both networks of the paper: factors, their product, and the ratio of samples."""
+    """Return a figure with a panel per sweep that has both networks of the paper."""
     rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
     sweeps = {
         name: {row["arch"]: row for row in group}
@@ -48,45 +48,34 @@ def figure(calibration_path):
     }
     if not sweeps:
         raise KoctError("no sweep of this study has both networks of the paper, which the factors compare")
-    names, pairs = Names(origin), {name: pair(fitted) for name, fitted in sweeps.items()}
-    for name, both in pairs.items():
-        low, high = limits(*both)
+    names, pairs = Names(origin), {}
+    for name, fitted in sweeps.items():
+        pairs[name] = [Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAPER_PAIR]
+        low, high = limits(*pairs[name])
         where = f"from {low:.3g} to {high:.3g}" if low < high else "no target error has both factors and both N"
         print(f"{name}: {where}", flush=True)
 
     def draw(axis, name):
         _panel(axis, names, pairs[name], sweeps[name][PAPER_PAIR[0]])
 
-    shown = [row for row in rows if row["sweep"] in sweeps]
-    return drawing.by_sweep(shown, draw, GAP)
-
-
-def pair(fitted):
-    """The calibrations of the known and of the dense network, from their rows."""
-    return tuple(Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAPER_PAIR)
+    return drawing.by_sweep([row for row in rows if row["sweep"] in sweeps], draw, GAP)
 
 
 def limits(known, dense):
-    """(low, high): below `low` a floor is not reached, above `high` a bound is below ε at every N. Empty if low ≥ high.
-
-    The bound has its maximum at N = e, floor + sigma / e.
-    """
+    """Return (low, high): below `low` ε is under a floor, above `high` over a bound's maximum, floor + sigma / e."""
     return max(known.floor, dense.floor), min(fit.floor + fit.sigma / math.e for fit in (known, dense))
 
 
 def curves(known, dense, targets):
-    """{label: values at the targets}; NaN where a factor or an N does not exist."""
-    found = {label: np.full(len(targets), np.nan) for label in LINES}
-    if known.sigma <= 0:
-        return found
-    structural, approximation, product, ratio = found.values()
+    """Return {label: values at the targets}; NaN where a factor or an N does not exist."""
+    values = np.full((len(LINES), len(targets)), np.nan)
     for i, target in enumerate(targets):
-        if target > max(known.floor, dense.floor):
+        if known.sigma > 0 and target > max(known.floor, dense.floor):
             factors = two_factors(known, dense, float(target))
-            structural[i], approximation[i], product[i] = factors.structural, factors.approximation, factors.product
             n = [fit.required(float(target)).n for fit in (known, dense)]
-            ratio[i] = np.nan if None in n else n[1] / n[0]
-    return found
+            ratio = np.nan if None in n else n[1] / n[0]
+            values[:, i] = factors.structural, factors.approximation, factors.product, ratio
+    return dict(zip(LINES, values, strict=True))
 
 
 def _panel(axis, names, both, row):
@@ -107,14 +96,14 @@ def _panel(axis, names, both, row):
 
 
 def _finish(axis, row, span, unit, both):
-    """Scales and labels; targets are told in the power of ten of `unit`."""
+    """Set scales and labels; targets are in the power of ten of `unit`."""
     structural = both[1].sigma / both[0].sigma if both[0].sigma > 0 else 1.0
     power = math.floor(math.log10(unit)) if unit > 0 else 0
     axis.set(xlim=span, ylim=(min(LEAST, structural / 10 or LEAST), max(MOST, 10 * structural)), yscale="log")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}")
     axis.locator_params(axis="x", nbins=5)
     axis.axhline(1, color="0.6", linewidth=0.5, zorder=1)
-    told = "" if power == 0 else rf" ($10^{{{power}}}$)"
+    scale = "" if power == 0 else rf" ($10^{{{power}}}$)"
     axis.set_title(sweep_label(row))
-    axis.set_xlabel(rf"target {CurveMetric(row['metric']).label} $\varepsilon${told}")
+    axis.set_xlabel(rf"target {CurveMetric(row['metric']).label} $\varepsilon${scale}")
     axis.set_ylabel("factor", labelpad=2)

@@ -1,5 +1,7 @@
 """Predicted against measured error at the largest N, which neither the bound nor the forecast has seen."""
 
+import itertools
+
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -9,6 +11,7 @@ from koct.forecast.heldout import held_out
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.labels import Names
+from koct.report.markup import power_of_ten
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -31,54 +34,39 @@ FACTOR = 2.0  # of the band around the diagonal
 GAP = 0.08  # inches above the legend
 ROOM = 1.25  # beyond the outermost point
 SHOWN = ("measured", "bound", "forecast", "low", "high")
-INSIDE = "{inside} of {count} intervals contain the measured error"
 
 
 def figure(cells_path, curves_path):
-    """Above the calibrated bound, below the forecast with its 90 % interval; a point per held-out N of a curve."""
+    """Return a figure with a point per held-out N of a curve: above by the bound, below by the forecast."""
     curves, _, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     columns = {CurveMetric(row["metric"]).column for row in curves}
     cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "seed", *columns))
-    found = predictions(grouped(cells, "sweep", "arch"), grouped(curves, "sweep", "arch"), cells_path)
-    shown = {key: [point for point in points if point.measured > 0] for key, points in found.items()}
+    runs, held = grouped(cells, "sweep", "arch"), {}
+    for (sweep, arch), points in grouped(curves, "sweep", "arch").items():
+        metric, means = CurveMetric(points[0]["metric"]), {row["N"]: row["error_mean"] for row in points}
+        of_curve = runs.get((sweep, arch), [])
+        if {row["N"] for row in of_curve} != set(means):
+            raise KoctError(f"{cells_path} lacks {sweep} {arch}, or some N of it; {again(cells_path)}")
+        columns = zip(*((row["N"], metric.of(row), row["seed"]) for row in of_curve), strict=True)
+        held.setdefault(arch, []).extend(held_out(*columns, means))
+    shown = {arch: [point for point in points if point.measured > 0] for arch, points in held.items()}
     if not any(shown.values()):
         raise KoctError("no curve of this study has three N and errors above zero, so none can be held out")
-    _tell(found)
+    for arch, points in {**held, "all networks": list(itertools.chain(*held.values()))}.items():
+        inside = sum(point.inside for point in points)
+        off = [np.exp(np.abs(np.log(point.bound / point.measured))) for point in points if point.measured > 0]
+        near = sum(value <= FACTOR for value in off)
+        print(f"{arch}: {inside} of {len(points)} intervals contain the measured error; ", end="")
+        print(f"the bound is within a factor of two for {near}", flush=True)
     return draw(shown, Names(origin))
 
 
-def predictions(cells, curves, cells_path="cells.parquet"):
-    """{(sweep, arch): what is predicted at its largest N}."""
-    found = {}
-    for key, points in curves.items():
-        metric, means = CurveMetric(points[0]["metric"]), {row["N"]: row["error_mean"] for row in points}
-        runs = cells.get(key, [])
-        if {row["N"] for row in runs} != set(means):
-            raise KoctError(f"{cells_path} lacks {' '.join(key)}, or some N of it; {again(cells_path)}")
-        found[key] = held_out(*zip(*((row["N"], metric.of(row), row["seed"]) for row in runs), strict=True), means)
-    return found
-
-
-def _tell(found):
-    """How many intervals contain what was measured, and how far the bound is off."""
-    points = [(arch, point) for (_, arch), held in found.items() for point in held]
-    for arch in [*dict.fromkeys(arch for arch, _ in points), None]:
-        of_it = [point for other, point in points if arch in (other, None)]
-        said = INSIDE.format(inside=sum(point.inside for point in of_it), count=len(of_it))
-        off = [np.exp(np.abs(np.log(point.bound / point.measured))) for point in of_it if point.measured > 0]
-        near = sum(value <= FACTOR for value in off)
-        print(f"{arch or 'all networks'}: {said}; the bound is within a factor of two for {near}", flush=True)
-
-
-def draw(found, names):
-    """The figure; `found` has the points of every curve."""
+def draw(held, names):
+    """Return the figure of {arch: points that were held out}."""
     left, right = 0.62, 0.12
-    figure, axes = drawing.panels(2, 1, (WIDTH - left - right, 1.9), left, right, above=0.3, below=0.42, legend=0)
+    figure, axes = drawing.panels(2, 1, (WIDTH - left - right, 1.9), left, right, above=0.3, below=0.42)
     above, below = axes[:, 0]
-    by_arch = {}
-    for (_, arch), points in found.items():
-        by_arch.setdefault(arch, []).extend(points)
-    for arch, points in by_arch.items():
+    for arch, points in held.items():
         measured, bound, forecast, low, high = (np.array([getattr(point, key) for point in points]) for key in SHOWN)
         style = {"color": names.colour(arch), "markeredgecolor": "white", "markeredgewidth": 0.3, "markersize": 5}
         above.plot(measured, bound, names.marker(arch), label=names.arch(arch), **style)
@@ -90,8 +78,8 @@ def draw(found, names):
             elinewidth=0.7,
             **style,
         )
-    everything = [point for points in found.values() for point in points]
-    limits = _limits([value for point in everything for value in point[1:]])
+    values = [value for points in held.values() for point in points for value in point[1:] if value > 0]
+    limits = min(values) / ROOM, max(values) * ROOM
     for axis, title in ((above, "calibrated bound"), (below, "forecast, with its 90 % interval")):
         _finish(axis, limits, title)
     handles, labels = above.get_legend_handles_labels()
@@ -99,13 +87,8 @@ def draw(found, names):
     return figure
 
 
-def _limits(values):
-    values = [value for value in values if value > 0]
-    return min(values) / ROOM, max(values) * ROOM
-
-
 def _finish(axis, limits, title):
-    """Diagonal, band and scales: both axes have the same limits."""
+    """Draw diagonal and band, and set scales: both axes have the same limits."""
     ends = np.array(limits)
     axis.fill_between(ends, ends / FACTOR, ends * FACTOR, color="0.92", linewidth=0, zorder=0, label="factor of two")
     axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
@@ -120,5 +103,4 @@ def _finish(axis, limits, title):
 
 
 def _two_and_five(value, _):
-    mantissa, power = f"{value:.0e}".split("e")
-    return rf"${mantissa} \cdot 10^{{{int(power)}}}$" if mantissa in "25" else ""
+    return power_of_ten(value, 0) if f"{value:.0e}"[0] in "25" else ""

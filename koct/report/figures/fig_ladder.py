@@ -29,34 +29,17 @@ MARGIN = 0.66  # inches left of a panel
 PANEL = (2.7, 2.05)
 STEP = 0.115  # inches between the best network and those that come close
 LINE = 0.165  # inches between the networks of the key
-RING = {
-    "marker": "o",
-    "markersize": 8,
-    "markeredgecolor": "black",
-    "markerfacecolor": "none",
-    "zorder": 4,
-    "clip_on": False,
-}
+RING = {"marker": "o", "markersize": 8, "markeredgecolor": "black", "markerfacecolor": "none"}
+RING |= {"zorder": 4, "clip_on": False}
 KNOWN, LEARNED = "white", "0.25"  # what boxes are filled with
 
 
 def figure(ladder_path, curves_path):
-    """Error against N, a panel per sweep; below it, which layers each network knows and which it learns.
-
-    Horizontal lines are what needs no sample.
-    """
+    """Return a figure with a panel per sweep; panels with the same networks share one key."""
     rows, origin, chains = inputs.ladder(ladder_path)
     names, sweeps = Names(origin), grouped(rows, "sweep")
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     free = {sweep: [row for row in baselines if row["sweep"] == sweep] for (sweep,) in sweeps}
-    return draw(sweeps, names, chains, free)
-
-
-def draw(sweeps, names, chains, free):
-    """The figure of {(sweep,): rows}; panels with the same networks share one key.
-
-    `free` are {sweep: rows of what needs no sample}.
-    """
     columns = min(len(sweeps), 2 if len(sweeps) <= 4 else 3)
     lines = math.ceil(len(sweeps) / columns)
     shared = len({_networks(rows, chains.get(sweep, {}), free[sweep]) for (sweep,), rows in sweeps.items()}) == 1
@@ -83,16 +66,13 @@ def draw(sweeps, names, chains, free):
 
 
 def _networks(rows, chains, free):
-    """What the key of a panel tells."""
-    networks = grouped(rows, "arch").items()
-    return (
-        *((arch, points[0]["p"], json.dumps(chains.get(arch))) for (arch,), points in networks),
-        *(row["arch"] for row in free),
-    )
+    """Return what the key of a panel says."""
+    networks = {row["arch"]: row["p"] for row in rows}
+    return json.dumps([networks, [chains.get(arch) for arch in networks], [row["arch"] for row in free]])
 
 
 def _axes(made, left, bottom, width, height):
-    """Axes at a place in inches."""
+    """Return axes at a place in inches."""
     across, up = made.get_size_inches()
     return made.add_axes((left / across, bottom / up, width / across, height / up))
 
@@ -113,25 +93,25 @@ def _panel(axis, names, rows):
     for row in rows:
         if row["best"]:
             axis.plot(row["N"], row["error_mean"], **RING)
-    drawing.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0])
+    drawing.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0], names)
 
 
 def _style(points):
-    """Dashed if several layers are learned."""
+    """Return dashes if several layers are learned."""
     return (0, (2.2, 1.2)) if (points[0]["learned"] or 0) > 1 else "-"
 
 
 def _stacks(rows):
-    """At every N the best network, and those that the interval does not tell from it."""
-    found = {}
-    for (N,), points in grouped(rows, "N").items():
-        shown = [row for row in points if row["best"] or row["beyond"] is False]
-        found[N] = sorted(shown, key=lambda row: row["rank"])
-    return found
+    """Return {N: rows of the best network and of those that the interval does not tell from it}."""
+    stacks = {}
+    for row in sorted(rows, key=lambda row: row["rank"]):
+        if row["best"] or row["beyond"] is False:
+            stacks.setdefault(row["N"], []).append(row)
+    return stacks
 
 
 def _winners(axis, panel, names, rows):
-    """Above the panel, the marker of the best network at every N, and on it those that come close."""
+    """Draw above the panel the marker of the best network at every N, and on it those that come close."""
     stacks = _stacks(rows)
     axis.set_xscale("log", base=2)
     axis.set(xlim=panel.get_xlim(), ylim=(0, axis.bbox.height / axis.figure.dpi))
@@ -148,7 +128,7 @@ def _winners(axis, panel, names, rows):
 
 
 def _key(axis, height, names, rows, chains, free):
-    """A line for each network: how it is drawn, its layers as boxes, and how many numbers it learns."""
+    """Draw a line for each network: how it is drawn, its layers as boxes, and how many numbers it learns."""
     boxes, end = (1.34, 2.98), WIDTH - 0.07
     small, grey = {"fontsize": 6.5, "va": "center_baseline"}, {"fontsize": 5.5, "va": "bottom", "color": "0.3"}
     archs = grouped(rows, "arch")
@@ -182,12 +162,10 @@ def _key(axis, height, names, rows, chains, free):
 
 
 def _heads(chains):
-    """What the layers of the longest chains are called, where one of them knows the layer if possible."""
+    """Return what the layers of the longest chains are called, where one of them knows the layer if possible."""
     longest = max(map(len, chains), default=0)
-    heads = []
-    for layers in zip(*(chain for chain in chains if len(chain) == longest), strict=True):
-        heads.append(min(layers, key=lambda layer: layer["p"] > 0)["name"])
-    return heads
+    columns = zip(*(chain for chain in chains if len(chain) == longest), strict=True)
+    return [min(layers, key=lambda layer: layer["p"] > 0)["name"] for layers in columns]
 
 
 def _part(boxes, count, i):
@@ -208,7 +186,7 @@ def _box(left, y, width, fill):
 
 
 def _count(p):
-    """1,872,871 as 1.87 M."""
+    """Return 1,872,871 as 1.87 M."""
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if p >= 10 * size or p >= size > 10**3:
             return f"{p / size:.3g} {unit}"

@@ -1,5 +1,6 @@
 """Test images and what every network of a sweep makes of them, as in the paper's qualitative drawing."""
 
+import json
 import math
 
 import numpy as np
@@ -42,26 +43,28 @@ def recons(fits, inputs, out, spec=None):
     truth = pool.y("test", min(SHOWN, pool.count["test"])).reshape(-1, *first.problem.y_shape)
     made, styles = {}, {}
     for path in fits:
-        arch, N, images = _reconstruct(path, inputs, len(truth))
+        cell, images = _reconstruct(path, inputs, len(truth))
+        arch, N = cell.arch, cell.N
         if (arch.name, N) in made:
             raise KoctError(f"--fits has {arch.name} with N = {N} twice; give the fits of one sweep and seed")
         made[arch.name, N] = images.reshape(truth.shape)
-        styles[arch.name] = arch
+        styles[arch.name] = {key: getattr(arch, key) for key in ("label", "colour", "marker")}
         print(f"{arch.name}, N = {N}: {path}", flush=True)
     stamp = Stamp(spec or {}, made_from(*fits, *inputs.values()))
-    draw(truth, made, first.problem.validation_metric, Names.of(styles.values()), out, stamp)
+    names, unit = Names({"koct.archs": json.dumps(styles)}), " groups" if pool.groups else ""
+    draw(truth, made, first.problem.validation_metric, names, out, stamp, unit)
 
 
 def _reconstruct(path, inputs, count):
-    """(architecture, N, images) of one fit. Nothing of its network outlives the call: it may hold its training set."""
+    """Return the cell of a fit and its images; its network, which may hold its training set, is gone then."""
     _, network, data = load(path, inputs)
-    return data.cell.arch, data.N, data.predict(network(), "test", count)
+    return data.cell, data.predict(network(), "test", count)
 
 
-def draw(truth, made, metric, names, out, stamp=None):
-    """Each image once, beside it a row per architecture and a column per N of images `made[arch, N]`.
+def draw(truth, made, metric, names, out, stamp=None, unit=""):
+    """Draw each image once, beside it a row per architecture and a column per N of images `made[arch, N]`.
 
-    What needs no sample (N = 0) stands between them, from top to bottom.
+    What needs no sample (N = 0) stands between them, from top to bottom. `unit` follows every N.
     """
     archs = list(dict.fromkeys(arch for arch, N in made if N))
     free = [arch for arch, N in made if not N]
@@ -73,9 +76,8 @@ def draw(truth, made, metric, names, out, stamp=None):
             middle = (sheet.free_x(0) + sheet.free_x(sheet.free - 1) + sheet.across) // 2
             sheet.text(figure, middle, sheet.top, "$N = 0$", va="bottom")
         for j, N in enumerate(samples):
-            sheet.text(
-                figure, sheet.x(j) + sheet.across // 2, sheet.top, f"$N = {N:,}$".replace(",", "{,}"), va="bottom"
-            )
+            text = f"$N = {N:,}$".replace(",", "{,}") + unit
+            sheet.text(figure, sheet.x(j) + sheet.across // 2, sheet.top, text, va="bottom")
         for k, image in enumerate(truth):
             own = {key: images[k] for key, images in made.items()}
             _draw_image(figure, sheet, k, image, own, archs, samples, metric, names)
@@ -89,7 +91,7 @@ def draw(truth, made, metric, names, out, stamp=None):
 
 
 def _draw_image(figure, sheet, k, image, made, archs, samples, metric, names):
-    """One image and all its reconstructions, in the same grey scale."""
+    """Draw one image and all its reconstructions, in the same grey scale."""
     grey = _grey(image)
     middle = (sheet.y(k, 0) + sheet.y(k, len(archs) - 1)) // 2
     sheet.picture(figure, 0, middle, image, grey)
@@ -111,7 +113,7 @@ def _draw_image(figure, sheet, k, image, made, archs, samples, metric, names):
 
 
 def _grey(image):
-    """The values that are black and white."""
+    """Return the values that are black and white."""
     return min(0.0, float(image.min())), float(np.abs(image).max())
 
 
@@ -156,7 +158,7 @@ class Sheet:
         axis.set_axis_off()
 
     def text(self, figure, x, y, text, **style):
-        """Text a little off the point, which lies on a picture's edge."""
+        """Write text a little off the point, which lies on a picture's edge."""
         style = {"ha": "center", **style}
         pad = round(0.025 * self.dpi)
         x -= pad if style["ha"] == "right" else 0

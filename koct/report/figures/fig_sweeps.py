@@ -1,5 +1,7 @@
 """Error against N, a panel per sweep: every seed, their mean, the bound, the prediction, what needs no sample."""
 
+import itertools
+
 import numpy as np
 
 from koct.base.stamps import again
@@ -44,14 +46,13 @@ def figure(cells_path, curves_path, calibration_path, theory_path):
 
 
 def _check_complete(tables):
-    """Every curve needs its rows in each of the files."""
-    found = {path: {(row["sweep"], row["arch"]) for row in rows} for path, rows in tables.items()}
-    if len({sweep for keys in found.values() for sweep, _ in keys}) > MOST_SWEEPS:
-        raise KoctError(f"{', '.join(map(str, found))} have more than {MOST_SWEEPS} sweeps, too many for a figure")
-    for path, keys in found.items():
-        for other, others in found.items():
-            if lacking := sorted(others - keys):
-                raise KoctError(f"{path} lacks {' '.join(lacking[0])}, which {other} has; {again(path)}")
+    """Refuse files that do not all have the rows of every curve."""
+    curves = {path: {(row["sweep"], row["arch"]) for row in rows} for path, rows in tables.items()}
+    if len({sweep for keys in curves.values() for sweep, _ in keys}) > MOST_SWEEPS:
+        raise KoctError(f"{', '.join(map(str, curves))} have more than {MOST_SWEEPS} sweeps, too many for a figure")
+    for (path, keys), (other, others) in itertools.permutations(curves.items(), 2):
+        if lacking := sorted(others - keys):
+            raise KoctError(f"{path} lacks {' '.join(lacking[0])}, which {other} has; {again(path)}")
 
 
 def _panel(axis, names, cells, curves, calibrations, theory):
@@ -83,4 +84,4 @@ def _panel(axis, names, cells, curves, calibrations, theory):
             label="predicted from pairs" if predicted else None,
         )
     axis.plot([], [], "--", color="0.35", linewidth=0.9, label="calibrated bound")  # of the network of its colour
-    drawing.finish_panel(axis, N, curves[0])
+    drawing.finish_panel(axis, N, curves[0], names)

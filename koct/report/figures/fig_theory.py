@@ -36,7 +36,7 @@ def figure(theory_path):
 
 
 def _in_mse(row):
-    """Of a sweep whose metric cannot be told from squared errors."""
+    """Return the row of a sweep whose metric cannot be told from squared errors."""
     return {**row, "metric": "mse", "error": row["predicted"], "error_low": row["low"], "error_high": row["high"]}
 
 
@@ -58,4 +58,4 @@ def _panel(axis, names, rows):
         axis.plot([], [], "o", color="0.4", markerfacecolor="white", label="not to be trusted")
     if any(row["N"] > row["pairs"] for row in rows):
         axis.plot([], [], ":", color="0.4", label="beyond the pairs")
-    drawing.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0])
+    drawing.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0], names)

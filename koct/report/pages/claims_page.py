@@ -106,7 +106,7 @@ def interval(row):
 
 
 def tex(text):
-    """Plain text with symbols, subscripts and powers of ten as LaTeX."""
+    """Return plain text with symbols, subscripts and powers of ten as LaTeX."""
     text = re.sub("“(.*?)”", r"``\1''", text)
     parts, end = [], 0
     for match in re.finditer(f"{SUBSCRIPT.pattern}|{POWER.pattern}", text):

@@ -42,11 +42,11 @@ function choose() {
   return { sweep, place, question, target, value: Number(plain(target)), rows };
 }
 
-function sentence({ question, target, rows }) {
+function sentence({ sweep, question, target, rows }) {
   const each = rows.slice(0, LISTED).map(({ arch, n, samples, interval, odds }) => {
     if (n === null) return `${arch.label} probably does not reach it (probability ${odds})`;
     const doubt = odds.startsWith("above") ? "" : `; probability ${odds}`;
-    return `${arch.label} needs about ${samples} samples (${interval}${doubt})`;
+    return `${arch.label} needs about ${samples} ${sweep.counts} (${interval}${doubt})`;
   });
   return `For ${question.goal.replace("{target}", target)}: ${each.join("; ")}.`;
 }
@@ -66,6 +66,7 @@ function update() {
   $("remarks").replaceChildren(
     ...remarks.map((row) => element("li", `${label(row)}${sweep.reasons[row.reason]}.`)),
   );
+  $("ratio").hidden = rows.length === 1;
   $("cost").textContent = sweep.cost ? `The cost is a power law of N, fitted to the column ${sweep.cost.column}.` : "";
   const assured = question.assurance === null ? "" : ` --assurance ${question.assurance}`;
   $("command").textContent = sweep.command.replace("{target}", plain(shown.target)) + assured;
@@ -79,9 +80,9 @@ function update() {
 /** The head of every column, and a function from a row to the texts of its cell: a value and a detail. */
 function columns({ sweep, rows }) {
   return [
-    ["Samples N", ({ samples }) => [samples]],
+    [`${sweep.counts[0].toUpperCase()}${sweep.counts.slice(1)} N`, ({ samples }) => [samples]],
     [DATA.interval, ({ interval }) => [interval]],
-    ...(rows.length > 1 ? [["Times the fewest", compared]] : []),
+    ...(rows.length > 1 ? [["Ratio to the first", compared]] : []),
     [sweep.predicted, predicted],
     ["Probability", ({ odds }) => [odds]],
     ...(sweep.cost ? [["Cost of a run", ({ cost }) => [cost]]] : []),
@@ -128,7 +129,7 @@ function showTable() {
 
 function draw() {
   const { sweep } = shown;
-  const title = `${sweep.axis} against the number of training samples, with forecasts and the target. `;
+  const title = `${sweep.axis} against the number of training ${sweep.counts}, with forecasts and the target. `;
   const width = Math.max(280, Math.round($("plot").clientWidth));
   const drawn = drawPlot({ ...shown, title: title + sentence(shown) }, width);
   shown.y = drawn.y;

@@ -28,7 +28,7 @@ from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import MIN_ERROR, FloatArray
 from koct.forecast.scores import Score
 from koct.metrics.curve_metric import CurveMetric
-from koct.report.labels import Names, described
+from koct.report.labels import Names
 from koct.report.text import budget_text as budget
 from koct.report.text import words
 from koct.report.text.budget_text import Plan
@@ -61,13 +61,13 @@ def write(
     """
     inputs, origin = _origin(file)
     try:
-        about, names = described(origin, "koct.sweeps"), Names(origin)
+        names = Names(origin)
     except KoctError as error:
         raise KoctError(printable(f"{file.path}: {error}; remove it, or give a file that koct has made")) from None
-    given = {name: entry.get("metric") for name, entry in about.items()} | dict((spec or {}).get("metrics", {}))
+    usual = {name: entry.get("metric") for name, entry in names.sweeps.items()} | dict((spec or {}).get("metrics", {}))
     source, sweeps, curves = printable(os.path.basename(os.fspath(file.path))), [], 0
     for name in [sweep] if sweep is not None else file.sweeps():
-        own = metric or (None if higher is not None else given.get(name))
+        own = metric or (None if higher is not None else usual.get(name))
         pilots = file.pilots(own, name, higher, group, test_size)
         curves += len(pilots)
         if curves > MOST_CURVES:
@@ -75,14 +75,15 @@ def write(
             raise KoctError(printable(f"{file.path} {problem}"))
         score = scores.named(own, higher)
         quantity = own or ("error" if score is None else score.name)
-        label = about.get(name or "", {}).get("label")
-        symbol = _symbol(own) if own is not None and name in about and own in metrics.curve_metrics() else quantity
+        label = names.problem(name, None)
+        symbol = _symbol(own) if own in metrics.curve_metrics() and name in names.sweeps else quantity
         options = {"sweep": name, "metric": own, "higher": higher, "group": group, "test-size": test_size}
         sweeps.append(
             {
                 "name": name,
                 "title": f"{name} ({label})" if label else name,
                 "metric": quantity,
+                "counts": names.counted(name),
                 "unit": "error" if score is None else "score",
                 "control": f"Target {symbol}" if score or symbol == "error" else f"Target error ({symbol})",
                 "predicted": f"Predicted {'error' if score is None else score.name} at N",
@@ -102,21 +103,17 @@ def write(
 
 
 def page(content: Mapping[str, Any]) -> str:
-    """The HTML; names can hold anything, so nothing in the data can end its element."""
+    """Return the HTML; names can hold anything, so nothing in the data can end its element."""
     data = json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    parts = {"style": _asset("page.css"), "script": _asset("plot.js") + _asset("main.js"), "data": data}  # data last
-    text = _asset("page.html")
-    for name, part in parts.items():
+    names = ("page.html", "page.css", "plot.js", "main.js")
+    text, style, *scripts = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in names)
+    for name, part in {"style": style, "script": "".join(scripts), "data": data}.items():  # data last
         text = text.replace(f"{{{{{name}}}}}", part)
     return text
 
 
-def _asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
 def _origin(file: PilotFile) -> tuple[str, dict[str, str]]:
-    """(what a stamp says of the file, its provenance): both empty for what koct has not made."""
+    """Return (what a stamp says of the file, its provenance): both empty for what koct has not made."""
     if not file.data.startswith(b"PAR1"):
         return stamps.BLANK, {}
     inputs = stamps.BLANK
@@ -131,7 +128,7 @@ def _origin(file: PilotFile) -> tuple[str, dict[str, str]]:
 
 
 def _symbol(metric: str) -> str:
-    """A metric of koct as plain text: `rRMSE², peak`."""
+    """Return a metric of koct as plain text: `rRMSE², peak`."""
     curve = CurveMetric(metric)
     module = metrics.load(curve.column)
     below = getattr(module, "SUBSCRIPT", "")
@@ -140,8 +137,8 @@ def _symbol(metric: str) -> str:
 
 def _command(source: str, options: Mapping[str, Any]) -> str:
     """Return the command that gives the answers of a sweep; the target comes first, and an assurance last."""
-    given = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
-    return f"koct budget --target {TARGET} {shlex.join([source, *given])}"
+    chosen = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
+    return f"koct budget --target {TARGET} {shlex.join([source, *chosen])}"
 
 
 def _sweep(

@@ -92,7 +92,7 @@ function limits(values, logarithmic) {
   return [back(low - margin), back(high + margin)];
 }
 
-function drawAxes(svg, box, x, y, logarithmic, title) {
+function drawAxes(svg, box, x, y, logarithmic, sweep) {
   const [low, high] = [y.inverse(box.bottom), y.inverse(box.top)];
   for (const value of logarithmic ? logTicks(low, high, 7) : linearTicks(low, high, 6)) {
     const at = y(value).toFixed(1);
@@ -111,8 +111,8 @@ function drawAxes(svg, box, x, y, logarithmic, title) {
   const frame = [[box.left, box.top - 4], [box.left, box.bottom], [box.right, box.bottom]];
   add(svg, "path", { d: path(frame), fill: "none", stroke: "var(--muted)" });
   const look = { "text-anchor": "middle", fill: "var(--ink)" };
-  add(svg, "text", { x: (box.left + box.right) / 2, y: box.bottom + 37, ...look }, "training samples N");
-  add(svg, "text", { transform: `translate(13 ${(box.top + box.bottom) / 2}) rotate(-90)`, ...look }, title);
+  add(svg, "text", { x: (box.left + box.right) / 2, y: box.bottom + 37, ...look }, `training ${sweep.counts} N`);
+  add(svg, "text", { transform: `translate(13 ${(box.top + box.bottom) / 2}) rotate(-90)`, ...look }, sweep.axis);
 }
 
 // The plot
@@ -133,7 +133,7 @@ function drawPlot({ sweep, target, value, rows, title }, width) {
     ...runs.flat(),
   ]);
   const y = scale(limits([...near, value], logarithmic), [box.bottom, box.top], logarithmic);
-  drawAxes(svg, box, x, y, logarithmic, sweep.axis);
+  drawAxes(svg, box, x, y, logarithmic, sweep);
   const inside = add(svg, "clipPath", { id: "inside" });
   add(inside, "rect", { x: box.left, y: box.top - 4, width: box.right - box.left, height: box.bottom - box.top + 4 });
   const area = add(svg, "g", { "clip-path": "url(#inside)" });

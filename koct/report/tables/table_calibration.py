@@ -5,7 +5,8 @@ from koct.report import inputs
 from koct.report.labels import Names, sweep_label
 from koct.report.markup import latex, power_of_ten
 from koct.report.product import Product
-from koct.report.table import Table, defined, stacked
+from koct.report.table import RULE, Table, defined
+from koct.study.results import grouped
 
 PRODUCT = Product(
     title="floor and σ of every curve",
@@ -25,28 +26,28 @@ curve still falls at the largest N, it is too high.""",
 def table(curves_path, calibration_path):
     rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
-    names = Names(origin)
-    archs = list(dict.fromkeys(row["arch"] for row in rows))
-    by_sweep = {}
-    for row in rows:
-        by_sweep.setdefault(row["sweep"], {})[row["arch"]] = row
-    symbols = (r"\mathrm{floor}", r"\sigma")
+    names, symbols = Names(origin), (r"\mathrm{floor}", r"\sigma")
+    archs, free = (list(dict.fromkeys(row["arch"] for row in part)) for part in (rows, baselines))
     heads = [f"${symbol}_{{\\mathrm{{{latex(names.arch(arch))}}}}}$" for arch in archs for symbol in symbols]
-    body = []
-    for fitted in by_sweep.values():
-        cells = _start(next(iter(fitted.values())))
+    head, body = ["Sweep", "Error", *heads], []
+    for group in grouped(rows, "sweep").values():
+        fitted, cells = {row["arch"]: row for row in group}, _start(group[0])
         for arch in archs:
             cells += [power_of_ten(fitted[arch][key]) if arch in fitted else "--" for key in ("floor", "sigma")]
         body.append(cells)
-    starts = {row["sweep"]: _start(row) for row in baselines}
-    head, body, width = stacked(names, baselines, starts, ["Sweep", "Error"], ["Sweep", "Error", *heads], body)
+    if baselines:
+        above = []
+        for group in grouped(baselines, "sweep").values():
+            errors = {row["arch"]: power_of_ten(row["error_mean"]) for row in group}
+            above.append([*_start(group[0]), *(errors.get(arch, "--") for arch in free)])
+        head, body = ["Sweep", "Error", *map(names.arch, free)], [*above, RULE, head, RULE, *body]
     return Table(
         caption=r"Calibration factors $\mathrm{floor}$ and $\sigma$ of the bound "
         r"$\mathrm{floor} + \sigma \log N / N$, fitted on each sweep."
         + defined(names, baselines, "the first rows have their mean test errors"),
         label="tab:calibration",
-        columns="ll" + "c" * (width - 2),
-        head=head,
+        columns="ll" + "c" * max(len(heads), len(free)),
+        head=[head],
         body=body,
     )
 

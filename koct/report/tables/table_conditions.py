@@ -28,10 +28,7 @@ SEPARATOR = ", "  # between the words of a problem's label
 
 
 def table(curves_path, calibration_path, budget_path):
-    """A row per sweep: N of every network for every target, and from which N on the largest network is the best.
-
-    Above, a row per sweep with the errors of what needs no sample.
-    """
+    """Return a row per sweep: N of every network for every target, and from which N on the largest is the best."""
     curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
@@ -54,8 +51,9 @@ def table(curves_path, calibration_path, budget_path):
     width, label = 1 + max(len(targets) * len(p) + len(others), len(free)), names.arch(largest)
 
     def answer(sweep):
-        found = [needed(samples, (sweep, arch, target)) for target in targets for arch in p]
-        return found + [_overtaken(errors.get((sweep, arch), {}), errors.get((sweep, largest), {})) for arch in others]
+        steep = errors.get((sweep, largest), {})
+        cells = [needed(samples, (sweep, arch, target)) for target in targets for arch in p]
+        return cells + [_overtaken(errors.get((sweep, arch), {}), steep) for arch in others]
 
     without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) for row in baselines}
     head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)

@@ -22,7 +22,7 @@ FLOOR = r"their mean test error stands for $\mathrm{floor}$"
 
 
 def table(ladder_path, curves_path, calibration_path, budget_path):
-    """A row per network and sweep. The first rows of a sweep are what needs no sample, with its error for the floor."""
+    """Return a row per network and sweep; first what needs no sample, with its error for the floor."""
     rows, origin, chains = inputs.ladder(ladder_path)
     fitted, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)

@@ -27,7 +27,7 @@ and cannot be had from norms.""",
 
 
 def table(cells_path, curves_path, calibration_path, normed=None):
-    """A row per sweep at an operating point of the paper; of those `normed`, if there are such as only look like it."""
+    """Return a row per sweep at an operating point of the paper; of those `normed`, if some only look like it."""
     study, _ = Study.read(cells_path, curves_path, calibration_path)
     body = []
     for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted):

@@ -8,7 +8,7 @@ from koct.report.labels import Names
 from koct.report.markup import count
 from koct.report.printed import PAIR
 from koct.report.product import Product
-from koct.report.table import Table
+from koct.report.table import Table, defined
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -24,8 +24,7 @@ paper.""",
 def table(curves_path, calibration_path):
     curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
-    names = Names(origin)
-    points = []
+    names, points, square = Names(origin), [], []
     for (name,), fitted in grouped(calibrations, "sweep").items():
         size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
         curve = [row for row in curves if row["sweep"] == name]
@@ -35,15 +34,20 @@ def table(curves_path, calibration_path):
                 f"{calibration_path} lacks {name} {', '.join(sorted(lacking))}, which {curves_path} has; "
                 f"{again(calibration_path)}"
             )
-        points.append((name, [names.problem(name, fitted[0]["problem"]), *size], _versus(fitted, curve, names)))
+        ratio, below = _versus(fitted, curve, names)
+        square += [] if ratio is None else [ratio == (fitted[0]["H"] or 0) ** 2]
+        cells = ["--" if ratio is None else count(ratio), below]
+        points.append((name, [names.problem(name, fitted[0]["problem"]), *size], cells))
     body = []
     for name, point, versus in points:
         if sum(point == other for _, other, _ in points) > 1:  # two sweeps of one operating point: say which
             point = [f"{point[0]} ({name})", *point[1:]]
         body.append([*point, *versus])
     return Table(
-        caption=r"Operating points, the parameter ratio $p_{\mathrm{FC}} / p_{\mathrm{KO}} = H^2$, "
-        r"and which network has the smaller mean test error at the $N$ of the sweep.",
+        caption=r"Operating points, the parameter ratio $p_{\mathrm{FC}} / p_{\mathrm{KO}}"
+        + (" = H^2$, " if square and all(square) else "$, ")
+        + "and which network has the smaller mean test error at the $N$ of the sweep."
+        + defined(names),
         label="tab:scaling",
         columns="lccccp",
         head=[["Operating point", "$H$", "$V$", "$B$", r"$p_{\mathrm{FC}} / p_{\mathrm{KO}}$", "Outcome"]],
@@ -52,14 +56,14 @@ def table(curves_path, calibration_path):
 
 
 def _versus(fitted, curves, names):
-    """Return parameter ratio and outcome of a sweep with both networks."""
+    """Return parameter ratio and outcome of a sweep with both networks; None and a dash for another."""
     p = {row["arch"]: row["p"] for row in fitted}
     ko, fc = ({row["N"]: row["error_mean"] for row in curves if row["arch"] == arch} for arch in PAIR)
     N = sorted(ko.keys() & fc.keys())
     if not N:
-        return ["--", "--"]
+        return None, "--"
     known, dense = PAIR
-    return [count(p[dense] // p[known]), outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]), names)]
+    return p[dense] // p[known], outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]), names)
 
 
 def outcome(stretches, names):

@@ -4,8 +4,10 @@ import math
 
 import numpy as np
 
+from koct.errors import KoctError
 from koct.report import inputs
 from koct.report.labels import Names, sweep_label
+from koct.report.markup import count
 from koct.report.product import Product
 from koct.report.table import RULE, Span, Table
 from koct.study.results import best_lambda, grouped
@@ -30,12 +32,13 @@ def table(theory_path, cells_path):
         sizes = tuple(sorted({row["N"] for row in rows} & {N for s, a, N in measured if (s, a) == (sweep, arch)}))
         if sizes:
             blocks.setdefault(sizes, []).append((arch, rows, [measured[sweep, arch, N] for N in sizes]))
-    columns, body = max(map(len, blocks), default=0), []
+    if not blocks:
+        raise KoctError("no curve of this study is predicted at an N that it fits; take another study")
+    columns, body = max(map(len, blocks)), []
     for sizes, curves in blocks.items():
         spare = [""] * (columns - len(sizes))
-        head = [f"${N:,}$".replace(",", "{,}") for N in sizes]
         body += [RULE] if body else []
-        body += [["", "", "$N =$", *head], RULE]
+        body += [["", "", "$N =$", *map(count, sizes)], RULE]
         for arch, rows, fits in curves:
             ratios, lambdas, inside = _lines(rows, sizes, fits)
             body.append([sweep_label(rows[0]), names.arch(arch), "ratio", *ratios, *spare, inside])
@@ -48,7 +51,7 @@ def table(theory_path, cells_path):
         r"their $90\,\%$ interval.",
         label="tab:theory",
         columns="lll" + "c" * columns + "r",
-        head=[["Sweep", "Network", "", Span(max(columns, 1), "c", "predicted / measured"), "inside"]],
+        head=[["Sweep", "Network", "", Span(columns, "c", "predicted / measured"), "inside"]],
         body=body,
     )
 
@@ -57,14 +60,13 @@ def _lines(rows, sizes, fits):
     """Return the ratios, the λ, and how many fits are inside their interval, of one curve."""
     points = {(row["N"], row["lam"]): row for row in rows}
     best = {row["N"]: row for row in best_lambda(rows)}
-    ratios, lambdas, inside, count = [], [], 0, 0
+    ratios, lambdas, inside = [], [], 0
     for N, cells in zip(sizes, fits, strict=True):
         used = [points.get((N, cell["lam"]), best[N]) for cell in cells]
         ratio = sum(row["predicted"] for row in used) / sum(cell["mse"] for cell in cells)
         ratios.append(f"${ratio:.2f}{'' if all(row['trusted'] for row in used) else '^*'}$")
         inside += sum(row["low"] <= cell["mse"] <= row["high"] for row, cell in zip(used, cells, strict=True))
-        count += len(cells)
         if best[N]["lam"] is not None:
             chosen = np.median([math.log10(cell["lam"]) for cell in cells])
             lambdas.append(f"${math.log10(best[N]['lam']):g}$, ${chosen:g}$")
-    return ratios, lambdas, f"${inside}$ of ${count}$"
+    return ratios, lambdas, f"${inside}$ of ${sum(map(len, fits))}$"
