@@ -1,21 +1,21 @@
 """The learning curve of any network that is quick to fit, from fits on random subsets of a pool of pairs.
 
-Nothing is assumed of the network but that `fitting(x, y, lambdas)` yields a pair (λ, predict) for every ridge.
+Some networks have a theory (`spectral`, `fixed_point`). Those with a closed form have at least
+this: a dozen fits on N samples each, tested on others, tell the error and how much it depends on the draw. Nothing is
+assumed of the network but that `fitting(x, y)` yields a pair (λ, predict) for every ridge.
 
     subsets = Subsets(fitting).fit(x, y)
     subsets.curve([4, 16, 64], tests=128)      # what a test on 128 other samples will give, for every N and λ
+    subsets.best_curve([4, 16, 64], tests=128)  # with λ chosen anew in every draw, as validation does
 
 A draw is N samples to fit and others to test: a third of the pool, or 128 if that is more. Training sets are disjoint
 as long as the pool lasts. The error of sample m after draw d is taken apart into a_d · b_m: the spread of log a_d is
 that of training sets, whatever samples tested them, and with b_m every sample of the pool counts once.
-
-A λ gets more draws than the fewest only while they tell something: its mean is not known well, and it is not so far
-above that of the best λ that nobody would choose it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +24,9 @@ from koct.base.arrays import index, to_numpy
 from koct.errors import KoctError
 from koct.prediction.prediction import NORMAL, PER_OCTAVE, Prediction, checked_pairs, checked_size
 
-Lambda = float | None
 Predict = Callable[[Any], Any]  # x (n, ...) to images (n, outputs)
-Fitting = Callable[[Any, Any, Sequence[Lambda] | None], Iterable[tuple[Lambda, Predict]]]
+Fitting = Callable[[Any, Any], Iterable[tuple[float | None, Predict]]]
 
-FEWEST = 4  # draws of every λ
-KNOWN = 0.015  # standard error, as a share of the mean error, at which more draws tell nothing
-WORSE = 3.0  # times the smallest mean error: a λ above it is not chosen
 TESTED = 128  # samples that test a draw, where the pool has them
 LARGEST = 2 / 3  # of the pool may be fitted: beyond, the draws have too much in common
 RARE = 0.01  # of the samples must not make
@@ -41,9 +37,9 @@ SWEEPS = 30  # over the table of errors, to take it apart
 class Subsets:
     """Predicts the learning curve of a network on samples like those of a pool, by fitting it to subsets.
 
-    `fitting(x, y, lambdas)` yields (λ, predict) for the ridge strengths of the list, or for all of them where it is
-    None, the same ones each time; λ may be None. `draws` is the largest number of training sets for every N, so the
-    cost is that of as many fits; few draws make the intervals wider, not wrong. `seed` is that of the draws.
+    `fitting(x, y)` yields (λ, predict) for every ridge strength, the same ones each time; λ may be None. `draws` is the
+    number of training sets for every N, so the cost is that of as many fits; few draws make the intervals wider, not
+    wrong. `seed` is that of the draws.
     """
 
     def __init__(self, fitting: Fitting, draws: int = 16, seed: int = 0):
@@ -69,22 +65,35 @@ class Subsets:
 
         The interval is that of one training set, and with `tests` of an error that is measured on so many others.
         """
-        return [point for N in sizes for point in self._points(checked_size(N), tests)]
+        return [point for N in sizes for point in self._points(checked_size(N), tests, self._fits)]
 
-    def _points(self, N: int, tests: int | None) -> list[Prediction]:
+    def best_curve(self, sizes: Iterable[int], tests: int | None = None, validation: int = 32) -> list[Prediction]:
+        """One prediction for every N: each draw takes the λ with the smallest error on so many of its test samples.
+
+        The others test it. `lam` is the one taken most often.
+        """
+        if validation < 1:
+            raise KoctError(f"validation = {validation}: give 1 or more samples, which choose lambda")
+        return [
+            point
+            for N in sizes
+            for point in self._points(checked_size(N), tests, lambda n: [_chosen(self._fits(n), validation, self.seed)])
+        ]
+
+    def _points(self, N: int, tests: int | None, fits: Callable[[int], list[_Table]]) -> list[Prediction]:
         """Beyond the pool, on a line through its last octave, in the logarithms of N and of the error."""
-        tables = self._fits(min(N, self.largest))
-        if self.largest >= N:
-            return [_prediction(N, self.M, table, tests) for table in tables]
+        there = fits(min(N, self.largest))
+        if N == there[0].N:
+            return [_prediction(N, self.M, table, tests) for table in there]
         ratio = N / self.largest
         points = []
-        for table, before in zip(tables, self._fits(self.largest // 2), strict=True):
+        for table, before in zip(there, fits(self.largest // 2), strict=True):
             falls = np.log(max(table.error, 1e-300) / max(before.error, 1e-300))
             slope = falls / np.log(self.largest / (self.largest // 2))
             factor = float(ratio ** np.clip(slope, -1, 0))
-            point = _prediction(N, self.M, table, tests, factor, (PER_OCTAVE * np.log2(ratio)) ** 2)
+            found = _prediction(N, self.M, table, tests, factor, (PER_OCTAVE * np.log2(ratio)) ** 2)
             beyond = f"N = {N} is beyond two thirds of the {self.M} pairs: a line through the last octave"
-            points.append(point._replace(trusted=False, reason="; ".join(filter(None, [point.reason, beyond]))))
+            points.append(found._replace(trusted=False, reason="; ".join(filter(None, [found.reason, beyond]))))
         return points
 
     # The fits
@@ -92,20 +101,20 @@ class Subsets:
     def _fits(self, N: int) -> list[_Table]:
         """What the draws of N samples gave, for every λ."""
         if N not in self._tables:
-            errors: dict[Lambda, list[np.ndarray]] = {}
-            for draw, (fitted, tested) in enumerate(self._splits(N)):
-                wanted = (list(errors) or None) if draw < FEWEST else _undecided(errors)
-                if wanted == []:
-                    break
-                row = self._draw(fitted, tested, wanted)
-                for lam in wanted or ():
-                    if lam not in row:
-                        raise KoctError(f"fitting yielded lambda = {lam}, then it did not; yield the same each time")
-                if not row:
-                    raise KoctError("fitting(x, y, lambdas) yielded nothing; yield (lambda or None, predict)")
-                for lam, values in row.items():
-                    errors.setdefault(lam, []).append(values)
-            self._tables[N] = [_table(N, lam, np.stack(rows)) for lam, rows in errors.items()]
+            rows = [self._draw(fitted, tested) for fitted, tested in self._splits(N)]
+            strengths = [lam for lam, *_ in rows[0]]
+            if not strengths:
+                raise KoctError("fitting(x, y) yielded nothing; yield (lambda or None, predict)")
+            for row in rows:
+                found = [lam for lam, *_ in row]
+                if found != strengths:
+                    raise KoctError(
+                        f"fitting(x, y) yielded lambdas {strengths}, then {found}; yield the same each time"
+                    )
+            self._tables[N] = [
+                _table(N, lam, np.array([train for _, train, _ in row]), np.stack([errors for *_, errors in row]))
+                for lam, row in zip(strengths, zip(*rows, strict=True), strict=True)
+            ]
         return self._tables[N]
 
     def _splits(self, N: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -115,16 +124,14 @@ class Subsets:
             turned = np.roll(others, -draw * tested)  # so that every sample is tested about as often
             yield fitted, turned[:tested]
 
-    def _draw(
-        self, fitted: np.ndarray, tested: np.ndarray, wanted: Sequence[Lambda] | None
-    ) -> dict[Lambda, np.ndarray]:
-        """{λ: errors of all samples, NaN where not tested} for one training set."""
-        row = {}
-        for lam, predict in self.fitting(rows_of(self.x, fitted), rows_of(self.y, fitted), wanted):
-            if wanted is None or lam in wanted:
-                row[lam] = np.full(self.M, np.nan)
-                row[lam][tested] = self._errors(predict, tested, lam)
-        return row
+    def _draw(self, fitted: np.ndarray, tested: np.ndarray) -> list[tuple[float | None, float, np.ndarray]]:
+        """(λ, training error, errors of all samples, NaN where not tested) for one training set."""
+        outcomes = []
+        for lam, predict in self.fitting(rows_of(self.x, fitted), rows_of(self.y, fitted)):
+            errors = np.full(self.M, np.nan)
+            errors[tested] = self._errors(predict, tested, lam)
+            outcomes.append((lam, float(self._errors(predict, fitted, lam).mean()), errors))
+        return outcomes
 
     def _errors(self, predict: Predict, rows: np.ndarray, lam: float | None) -> np.ndarray:
         predicted = predict(rows_of(self.x, rows))
@@ -140,22 +147,12 @@ class Subsets:
         return errors
 
 
-def _undecided(errors: Mapping[Lambda, Sequence[np.ndarray]]) -> list[Lambda]:
-    """The λ of which one more draw would tell something."""
-    means = {lam: np.nanmean(rows, axis=1) for lam, rows in errors.items()}
-    worst = WORSE * min(each.mean() for each in means.values())
-    return [
-        lam
-        for lam, each in means.items()
-        if each.mean() <= worst and each.std(ddof=1) > KNOWN * np.sqrt(len(each)) * each.mean()
-    ]
-
-
 class _Table(NamedTuple):
     """What the draws of N samples gave for one λ: errors ≈ a_d · b_m."""
 
     N: int
-    lam: Lambda
+    lam: float | None
+    train: np.ndarray  # (draws,)
     errors: np.ndarray  # (draws, M), NaN where not tested
     draws: np.ndarray  # a_d, one on average
     samples: np.ndarray  # b_m
@@ -166,8 +163,8 @@ class _Table(NamedTuple):
         return float(self.samples.mean())
 
 
-def _table(N: int, lam: Lambda, errors: np.ndarray) -> _Table:
-    return _Table(N, lam, errors, *take_apart(errors))
+def _table(N: int, lam: float | None, train: np.ndarray, errors: np.ndarray) -> _Table:
+    return _Table(N, lam, train, errors, *take_apart(errors))
 
 
 def take_apart(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -191,6 +188,22 @@ def take_apart(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     return a, b, float((left**2).sum() / freedom / b.mean() ** 2)
 
 
+def _chosen(tables: Sequence[_Table], validation: int, seed: int) -> _Table:
+    """The draws with the λ that is best on some of their tested samples, tested on the others."""
+    every = np.stack([table.errors for table in tables])  # (λ, draws, M)
+    tested = np.isfinite(every[0])
+    validation = min(validation, int(tested[0].sum()) // 2)
+    if not validation:
+        raise KoctError("one sample tests a draw, and none is left to choose lambda; give more pairs")
+    order = np.where(tested, np.random.default_rng(seed).random(tested.shape), 1.0)
+    validates = order <= np.sort(order, axis=1)[:, validation - 1, None]
+    best = np.where(validates, every, 0.0).sum(2).argmin(0)
+    draws = np.arange(len(best))
+    train = np.stack([table.train for table in tables])[best, draws]
+    errors = np.where(validates, np.nan, every[best, draws])
+    return _table(tables[0].N, tables[int(np.bincount(best).argmax())].lam, train, errors)
+
+
 def _prediction(N: int, M: int, table: _Table, tests: int | None, factor: float = 1.0, more: float = 0.0) -> Prediction:
     """`factor` scales the errors; `more` is variance of their logarithm for other reasons."""
     lam = float("nan") if table.lam is None else float(table.lam)
@@ -205,8 +218,8 @@ def _prediction(N: int, M: int, table: _Table, tests: int | None, factor: float 
     reasons = ["a few rare samples make the error"] if rare(samples) else []
     if table.draws.max() > MOST * table.draws.sum():
         reasons.append("one draw makes the error")
-    unknown = float("nan")
-    return Prediction(N, lam, error, low, high, unknown, unknown, samples, not reasons, "; ".join(reasons))
+    train = float(table.train.mean()) if N == table.N else float("nan")
+    return Prediction(N, lam, error, low, high, train, float("nan"), samples, not reasons, "; ".join(reasons))
 
 
 # What any prediction from a pool needs

@@ -26,7 +26,7 @@ from koct.prediction.subsets import Subsets
 from koct.problems.pools import PARTS
 from koct.study import cells
 
-DRAWS = 8  # training sets for every N at most, where curves are predicted by fits to subsets
+DRAWS = 12  # training sets for every N, where curves are predicted by fits to subsets
 
 
 class PoolPairs(cells.Data):
@@ -124,13 +124,9 @@ def _subsets(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction
         if need in pairs.cell.arch.needs():
             getattr(pairs, need)  # once, for all fits
 
-    def fitting(
-        x: Array, y: Array, lambdas: Sequence[float | None] | None
-    ) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
+    def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
         part = copy.copy(pairs)
         part.x, part.y, part.N, part.gram, part.read = x, y, len(x), None, _refuse  # type: ignore[method-assign]
-        if lambdas is not None and pairs.cell.arch.uses_lambdas:
-            part.lambdas = tuple(lam for lam in lambdas if lam is not None)
         for lam, network in cells.fits(part):
             yield lam, network.predict
 

@@ -19,7 +19,7 @@ UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hou
 INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
-DRAWS = 8  # most fits of a prediction by subsets at every N, as in koct/study/predictions.py
+DRAWS = 12  # fits of a prediction by subsets at every N, as in koct/study/predictions.py
 
 
 def pool(sweep: Sweep) -> Cost:
