@@ -12,7 +12,7 @@ from koct.config.sweep import Sweep
 from koct.contracts import Architecture
 from koct.workflow import resources
 
-LONGEST = 120  # minutes that a group may ask for; a fit that asks for half of it travels alone
+LONGEST = 120  # minutes of a group of several fits; one that asks for more than half of it travels alone
 
 
 @cache
