@@ -12,13 +12,13 @@ import yaml
 from conftest import ROOT, TINY
 
 from koct.errors import KoctError
-from koct.workflow import planned, queue, sources, stages, targets
+from koct.workflow import planned, queue, sources, targets
 
 
 def spec():
     problem = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}
     sizes = {"train": 8, "val": 4, "test": 4}
-    return {"seed": 1, "problem": problem, "sizes": sizes, "code": stages.code("pool", "surrogate")}
+    return {"seed": 1, "problem": problem, "sizes": sizes, "code": sources.code("pool", "surrogate")}
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
     helper = tmp_path / "helper.py"
     helper.write_text("x = 1\n")
     problem = {"source": str(own), "options": {"H": 4, "V": 5, "B": 4}}
-    asked = {**spec(), "problem": problem, "code": stages.code("pool", str(own))}
+    asked = {**spec(), "problem": problem, "code": sources.code("pool", str(own))}
     for name, value in planned.environment([str(own), str(helper)]).items():
         monkeypatch.setenv(name, value)
     guard = planned.Guard("pool", asked)
@@ -88,7 +88,7 @@ def test_a_page_whose_parts_change_while_it_is_made_is_refused(monkeypatch, tmp_
     shutil.copytree(ROOT / "koct", copy)
     monkeypatch.setattr(planned, "PACKAGE", str(copy))
     monkeypatch.setattr(sources, "PACKAGE", copy)
-    monkeypatch.setattr(stages, "code_of", lambda stage, spec: {})
+    monkeypatch.setattr(sources, "code_of", lambda stage, spec: {})
     for function in (sources._path, sources._read, sources._imports):
         function.cache_clear()
     for key, value in planned.environment([]).items():

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 
 from koct.base import stamps
-from koct.workflow import sources, stages
+from koct.workflow import sources
 
 PILOT = ROOT / "docs/pilot.csv"
 ENTRIES = ("n", "n_low", "n_high", "probability")  # of a row, behind its network
@@ -149,10 +149,10 @@ def test_of_ten_thousand_runs_some_are_drawn(koct, tmp_path):
 @pytest.mark.parametrize("name", ["page.html", "page.css", "main.js", "page.py"])
 def test_every_part_of_the_page_counts_as_its_code(tmp_path, monkeypatch, name):
     def code():
-        for function in (*vars(sources).values(), stages.code):
+        for function in vars(sources).values():
             if hasattr(function, "cache_clear"):
                 function.cache_clear()
-        return stages.code("planner"), stages.code("budgets")
+        return sources.code("planner"), sources.code("budgets")
 
     copy = tmp_path / "koct"
     shutil.copytree(ROOT / "koct", copy, ignore=shutil.ignore_patterns("__pycache__"))

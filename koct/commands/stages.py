@@ -3,6 +3,7 @@
 Each imports only what it needs, since start-up is most of a small job.
 """
 
+import importlib
 import os
 
 from koct.commands.arguments import INPUTS, OUT, POOL, REPORT, SHARED, SPEC, THEORY, file, optional, positive
@@ -46,10 +47,11 @@ def gram(spec, pool, out):
 def fit(spec, inputs, outputs):
     """Fit and evaluate. `outputs` are the row and the fit; if only the fit, it keeps the errors for `evaluate`."""
     from koct.base.device import failures_explained
+    from koct.contracts.blame import blamed
     from koct.study import cells, evaluation
 
     data = _data(spec, inputs)
-    with failures_explained(), _blamed(data):
+    with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
         about, network = cells.fit(data)
         errors = evaluation.errors(network, data)
         cells.write_fit(outputs[-1], data.stamp(spec, evaluation.remember(about, errors)), network)
@@ -79,12 +81,6 @@ def _named_inputs(spec, inputs):
     return dict(zip(spec["inputs"], inputs, strict=True))
 
 
-def _blamed(data):
-    from koct.contracts.blame import blamed
-
-    return blamed(data.cell.problem.source, data.cell.arch.source)
-
-
 def evaluate(fit, spec, pool, shared, out):
     from koct.base.device import failures_explained
     from koct.study import evaluation
@@ -92,100 +88,53 @@ def evaluate(fit, spec, pool, shared, out):
     if os.environ.get("KOCT_DEVICE") == "cuda":  # on a cluster these jobs have no GPU
         os.environ["KOCT_DEVICE"] = "auto"
     with failures_explained():
-        evaluation.evaluate(fit, _files(pool, shared), out, spec)
-
-
-def _files(pool, shared):
-    return {"pool": pool, **({"shared": shared} if shared else {})}
-
-
-def collect(spec, cells, images):
-    from koct.study import results
-
-    results.collect(spec, cells, images)
+        evaluation.evaluate(fit, {"pool": pool, **({"shared": shared} if shared else {})}, out, spec)
 
 
 def theory(spec, inputs, out):
     from koct.base.device import failures_explained
     from koct.contracts.blame import blamed
-    from koct.study import predictions as theory
+    from koct.study import predictions
 
     files = _named_inputs(spec, inputs)
     with failures_explained(), blamed(spec["problem"]["source"], spec["arch"]["source"]):
-        theory.predict(spec, files, out)
+        predictions.predict(spec, files, out)
 
 
-def collect_theory(spec, out):
-    from koct.study import results
+def calls(function, *names):
+    """Return a verb that calls a function, imported when it runs, with these arguments in this order."""
 
-    results.collect_theory(spec, out)
+    def verb(**arguments):
+        module, _, name = function.rpartition(".")
+        return getattr(importlib.import_module(module), name)(*(arguments[name] for name in names))
 
-
-def calibrate(cells, spec, curves, calibration):
-    from koct.study import results
-
-    results.aggregate(cells, spec, curves, calibration)
+    return verb
 
 
-def budgets(cells, theory, spec, out):
-    from koct.study import results
-
-    results.budget(cells, theory, spec, out)
-
-
-def crossings(cells, images, spec, out):
-    from koct.study import crossings
-
-    crossings.compute(cells, images, spec, out)
-
-
-def chains(spec, shared, out):
-    from koct.study import chains
-
-    chains.write(spec, shared, out)
-
-
-def ladder(cells, images, chains, spec, out, verdicts):
-    from koct.study import ladder
-
-    ladder.compute(cells, images, chains, spec, out, verdicts)
-
+CELLS = file("cells", "what `collect` wrote")
+IMAGES = file("--images", "the errors of every test image, which `collect` wrote")
+OUTPUTS = ("--outputs", {"nargs": "+", "metavar": "FILE", "help": "where to write the row (if wanted), and the fit"})
+CHECKPOINTS = [
+    ("--checkpoints", {"metavar": "FOLDER", "help": "where a checkpoint waits for the next run"}),
+    optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=positive, default=5.0),
+]
+CHAINS = ("--chains", {"nargs": "*", "metavar": "FILE", "help": "what `chains` wrote of every sweep"})
 
 # verb: (function, what it does, its arguments)
-IMAGES = file("--images", "the errors of every test image, which `collect` wrote")
-
 VERBS = {
     "pool": (pool, "draw the pool of one seed", [SPEC, OUT]),
     "known": (known, "compute what a problem shares among all cells of a sweep", [SPEC, OUT]),
     "normal": (normal, "compute the normal matrix of a sweep's known operator", [SPEC, INPUTS, OUT]),
     "gram": (gram, "compute the Gram matrix of a pool's training measurements", [SPEC, POOL, OUT]),
-    "fit": (
-        fit,
-        "fit and evaluate one cell",
-        [
-            SPEC,
-            INPUTS,
-            ("--outputs", {"nargs": "+", "metavar": "FILE", "help": "where to write the row (if wanted), and the fit"}),
-        ],
-    ),
+    "fit": (fit, "fit and evaluate one cell", [SPEC, INPUTS, OUTPUTS]),
     "fit-torchrun": (
         fit_torchrun,
         "fit one cell with several processes; started by torchrun, once per rank",
-        [
-            SPEC,
-            INPUTS,
-            OUT,
-            ("--checkpoints", {"metavar": "FOLDER", "help": "where a checkpoint waits for the next run"}),
-            optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=positive, default=5.0),
-        ],
+        [SPEC, INPUTS, OUT, *CHECKPOINTS],
     ),
-    "evaluate": (
-        evaluate,
-        "write the row of a fit",
-        [file("fit", "what `fit` wrote"), REPORT, POOL, SHARED, OUT],
-    ),
+    "evaluate": (evaluate, "write the row of a fit", [file("fit", "what `fit` wrote"), REPORT, POOL, SHARED, OUT]),
     "collect": (
-        collect,
+        calls("koct.study.results.collect", "spec", "cells", "images"),
         "gather the rows of a study into Parquet",
         [
             SPEC,
@@ -193,48 +142,40 @@ VERBS = {
             file("--images", "where to write the errors of every test image"),
         ],
     ),
-    "theory": (
-        theory,
-        "predict the curve of one architecture from a pool, before any fit",
-        [SPEC, INPUTS, OUT],
+    "theory": (theory, "predict the curve of one architecture from a pool, before any fit", [SPEC, INPUTS, OUT]),
+    "collect-theory": (
+        calls("koct.study.results.collect_theory", "spec", "out"),
+        "gather the predicted curves of a study into Parquet",
+        [SPEC, OUT],
     ),
-    "collect-theory": (collect_theory, "gather the predicted curves of a study into Parquet", [SPEC, OUT]),
     "calibrate": (
-        calibrate,
+        calls("koct.study.results.aggregate", "cells", "spec", "curves", "calibration"),
         "curves over seeds, and their floor and sigma",
         [
-            file("cells", "what `collect` wrote"),
+            CELLS,
             SPEC,
             file("--curves", "where to write the curves"),
             file("--calibration", "where to write floor and sigma"),
         ],
     ),
     "budgets": (
-        budgets,
+        calls("koct.study.results.budget", "cells", "theory", "spec", "out"),
         "how many samples reach every configured target",
-        [
-            file("cells", "what `collect` wrote"),
-            THEORY,
-            SPEC,
-            OUT,
-        ],
+        [CELLS, THEORY, SPEC, OUT],
     ),
     "crossings": (
-        crossings,
+        calls("koct.study.crossings.compute", "cells", "images", "spec", "out"),
         "from which N on a network is better than what needs no sample, and than a smaller network",
-        [file("cells", "what `collect` wrote"), IMAGES, SPEC, OUT],
+        [CELLS, IMAGES, SPEC, OUT],
     ),
-    "chains": (chains, "the known and learned layers of a sweep's networks", [SPEC, SHARED, OUT]),
+    "chains": (
+        calls("koct.study.chains.write", "spec", "shared", "out"),
+        "the known and learned layers of a sweep's networks",
+        [SPEC, SHARED, OUT],
+    ),
     "ladder": (
-        ladder,
+        calls("koct.study.ladder.compute", "cells", "images", "chains", "spec", "out", "verdicts"),
         "the order of a sweep's networks at every N, and what it wins to learn more",
-        [
-            file("cells", "what `collect` wrote"),
-            IMAGES,
-            ("--chains", {"nargs": "*", "metavar": "FILE", "help": "what `chains` wrote of every sweep"}),
-            SPEC,
-            OUT,
-            file("--verdicts", "where to write the verdicts"),
-        ],
+        [CELLS, IMAGES, CHAINS, SPEC, OUT, file("--verdicts", "where to write the verdicts")],
     ),
 }

@@ -15,7 +15,7 @@ from conftest import ROOT, planned
 from koct.base import device
 from koct.config.study_file import build
 from koct.errors import KoctError
-from koct.workflow import groups, queue, resources
+from koct.workflow import queue, resources
 from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import CONFIG, dry, small, told
 
@@ -46,11 +46,11 @@ def test_a_plain_dry_run_says_the_study_and_no_submissions(checkout):
 def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(name, on_gpu):
     sweep = build(name, CONFIG["sweeps"][name])
     asked = defaultdict(list)  # the minutes of the fits of a group
-    for (arch, N), group in groups.of_seed(sweep, on_gpu).items():
+    for (arch, N), group in resources.groups(sweep, on_gpu).items():
         costs = [stage(sweep, sweep.arch(arch), N) for stage in (resources.fit, resources.evaluate)]
         asked[group].append(sum(resources.minutes(cost, on_gpu) for cost in costs))
     for minutes in asked.values():
-        assert len(minutes) == 1 or (sum(minutes) <= groups.LONGEST and max(minutes) <= groups.LONGEST / 2)
+        assert len(minutes) == 1 or (sum(minutes) <= resources.LONGEST and max(minutes) <= resources.LONGEST / 2)
     if name == "H512":
         assert asked["_tv_N0"][0] // 60 == (6 if on_gpu else 60)  # hours, as docs/cluster.md says
         assert len(asked) == (3 if on_gpu else 5)
@@ -63,7 +63,7 @@ def test_a_fit_that_reads_one_that_travels_alone_does_so_too(tmp_path):
     )
     slow = {"solver": "adagrad", "lr": 0.02, "iterations": 200000, "batch": 1}
     archs = {"archs": ["ko", str(tmp_path / "mine.py")], "ko": slow}
-    found = groups.of_seed(build("s", {**CONFIG["sweeps"]["H512"], **archs}), True)
+    found = resources.groups(build("s", {**CONFIG["sweeps"]["H512"], **archs}), True)
     assert found["ko", 4] == "_ko_N4"
     assert found["mine", 4] == "_mine_N4"
 
