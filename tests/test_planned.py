@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT, TINY
 
 from koct.errors import KoctError
-from koct.workflow import planned, queue, sources, targets
+from koct.workflow import limits, planned, queue, sources
 
 
 def spec():
@@ -180,8 +180,8 @@ def test_a_file_of_another_study_is_refused_with_its_study(word, hint):
         "sweeps": dict.fromkeys(["H8", "H128", "H128-exact"]),
     }
     if hint is None:
-        targets.check([word], ["H8"], config)
+        limits.check_targets([word], ["H8"], config)
     else:
         with pytest.raises(KoctError) as caught:
-            targets.check([word], ["H8"], config)
+            limits.check_targets([word], ["H8"], config)
         assert hint in str(caught.value)
