@@ -132,7 +132,7 @@ EDITS = {
     ("row", "mse edited to 0"): partial(edit_json, "mse", lambda _: 0),
     ("row", "mse edited to 1e9"): partial(edit_json, "mse", lambda _: 1e9),
     ("row", "lambda edited"): partial(edit_json, "lam", lambda value: 10 * (value or 1)),
-    ("row", "N edited"): partial(edit_json, "N", lambda value: 2 * value),
+    ("row", "N edited"): partial(edit_json, "N", lambda value: 2 * value + 1),
     ("Parquet", "a number edited"): edit_table,
     ("LaTeX", "a digit edited"): edit_tex,
 }
