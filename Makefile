@@ -6,7 +6,7 @@
 # make report run the default study and put it into one page, report.html
 # make setup  only set up
 # make slurm  set up for a SLURM cluster (docs/cluster.md)
-# make faults set up, cause 265 faults (kills, damaged files, full disks), and feed every reader with up to 10,000 damaged
+# make faults set up, cause 267 faults (kills, damaged files, full disks), feed every reader with 10,000 damaged
 #             inputs, and run the long tests if a SLURM answers; takes an hour
 PYTHON ?= python3
 TORCH ?= torch
@@ -38,9 +38,8 @@ test-newest:
 	$(NEWEST)/bin/$(PYTEST)
 
 faults: setup slurm
-	$(VENV)/bin/python -m tests.faults
-	$(VENV)/bin/python -m tests.faults.fuzz
-	$(VENV)/bin/python -m pytest -m long
+	KOCT_FUZZ=10000 $(VENV)/bin/python -m pytest -v -m '' tests/faults
+	$(VENV)/bin/python -m pytest -m long tests/slurm
 
 setup: $(VENV)/installed
 

@@ -18,7 +18,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, events, limits, queue, resources, targets
+from koct.workflow import cluster, events, limits, queue, resources
 from koct.study import paths
 from koct.report import registry
 from koct.workflow.jobs import Jobs
@@ -30,7 +30,7 @@ try:
     jobs = Jobs(config)
     if workflow.is_main_process:
         limits.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
-        targets.check(sys.argv, jobs.sweeps, config)
+        limits.check_targets(sys.argv, jobs.sweeps, config)
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads of workers that share the cores take four times as long
 
 import fcntl
+import random
 import re
 import shutil
 import subprocess
@@ -120,10 +121,15 @@ class Checkout:
 
     def copy(self, folder):
         """Another one with the same results, in which nothing has to run again."""
-        copy = Checkout.__new__(Checkout)
-        copy.folder = Path(folder)
-        shutil.copytree(self.folder, copy.folder, symlinks=True)
-        return copy
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return self.at(folder)
+
+    @classmethod
+    def at(cls, folder):
+        """One that is there already."""
+        checkout = cls.__new__(cls)
+        checkout.folder = Path(folder)
+        return checkout
 
 
 def planned(text):
@@ -158,9 +164,7 @@ def finished(tmp_path_factory, name, config=None):
             run.snakemake()
             run.path("seconds").write_text(str(time.perf_counter() - started))
             made.rename(original)
-    run = Checkout.__new__(Checkout)
-    run.folder = original
-    return run.copy(tmp_path_factory.mktemp("checkout") / name)
+    return Checkout.at(original).copy(tmp_path_factory.mktemp("checkout") / name)
 
 
 @pytest.fixture(scope="session")
@@ -193,11 +197,32 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory):
-    """Where the tests cause faults."""
-    from tests.faults.lab import CONFIG, Lab
+def undisturbed(tmp_path_factory):
+    """The study of the faults, which nothing has disturbed: its results, and the seconds that it took."""
+    from tests.faults.lab import CELLS, CONFIG, UNREADABLE, Study, results
 
-    return Lab(tmp_path_factory.mktemp("faults"), made=finished(tmp_path_factory, "faults", CONFIG))
+    study = Study.at(finished(tmp_path_factory, "faults", CONFIG).folder)
+    study.seconds, study.results = float(study.path("seconds").read_text()), results(study)
+    assert len(study.rows()) == len(study.finished_rows()) == CELLS
+    assert not any(text.startswith(UNREADABLE) for text in study.results.values())
+    return study
+
+
+@pytest.fixture
+def disturbed(undisturbed, tmp_path):
+    """A copy of it to disturb, with its metadata and all times; what still runs there at the end is ended."""
+    from tests.faults.lab import end_all_in
+
+    yield undisturbed.copy(tmp_path / "study")
+    end_all_in(tmp_path)
+
+
+@pytest.fixture
+def rng(request):
+    """A generator of its own for every fault, so that one can be repeated without the others."""
+    from tests.faults.lab import SEED
+
+    return random.Random(f"{SEED} {request.node.name}")
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def planned(chosen):
             read = [paths.pool("own", seed), paths.gram("own", seed)]
             found.append(job(spec, read, written, lambda one, spec: stages.fit(spec, one.input, one.output)))
     found.append(
-        job(jobs.study_spec(), jobs.cells, [TABLE, IMAGES], lambda one, spec: stages.collect(spec, *one.output))
+        job(jobs.study_spec(), jobs.cells, [TABLE, IMAGES], lambda one, spec: results.collect(spec, *one.output))
     )
     return found
 

@@ -8,8 +8,6 @@ import yaml
 from conftest import ROOT
 
 import koct
-from tests.faults.__main__ import KINDS
-from tests.faults.fuzz import READERS, shares
 
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
@@ -94,14 +92,3 @@ def test_every_environment_variable_is_in_the_table():
     variables = {*known, *exported, *filter(None, (name for pair in read for name in pair))}
     assert {"KOCT_SITE", "RANK", "TERM", "XDG_CACHE_HOME", "OMP_NUM_THREADS", "PYTHONPATH"} <= variables
     assert variables - set(re.findall(r"`([A-Z_]+)`", listed)) == set()
-
-
-def test_the_numbers_of_faults_are_those_that_are_caused():
-    page = (ROOT / "docs/guarantees.md").read_text()
-    rows = re.findall(r"^\| `([\w-]+)` \| (\d+) \|", page, re.M)
-    assert {name: int(count) for name, count in rows} == {name: kind.TIMES for name, kind in KINDS.items()}
-    total, inputs = sum(kind.TIMES for kind in KINDS.values()), sum(shares(READERS, 10_000).values())
-    assert f"{total} faults" in page
-    assert f"{total} faults" in (ROOT / "Makefile").read_text()
-    assert f"{len(READERS)} readers" in page
-    assert f"{inputs:,} damaged inputs" in page

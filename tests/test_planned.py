@@ -12,13 +12,13 @@ import yaml
 from conftest import ROOT, TINY
 
 from koct.errors import KoctError
-from koct.workflow import planned, queue, sources, stages, targets
+from koct.workflow import limits, planned, queue, sources
 
 
 def spec():
     problem = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}
     sizes = {"train": 8, "val": 4, "test": 4}
-    return {"seed": 1, "problem": problem, "sizes": sizes, "code": stages.code("pool", "surrogate")}
+    return {"seed": 1, "problem": problem, "sizes": sizes, "code": sources.code("pool", "surrogate")}
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
     helper = tmp_path / "helper.py"
     helper.write_text("x = 1\n")
     problem = {"source": str(own), "options": {"H": 4, "V": 5, "B": 4}}
-    asked = {**spec(), "problem": problem, "code": stages.code("pool", str(own))}
+    asked = {**spec(), "problem": problem, "code": sources.code("pool", str(own))}
     for name, value in planned.environment([str(own), str(helper)]).items():
         monkeypatch.setenv(name, value)
     guard = planned.Guard("pool", asked)
@@ -82,25 +82,25 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
         planned.Guard("pool", {**asked, "code": "another"})()
 
 
-@pytest.mark.parametrize("name", ["page.html", "page.css", "main.js"])
-def test_a_page_whose_parts_change_while_it_is_made_is_refused(monkeypatch, tmp_path, name):
+def test_a_page_whose_parts_change_while_it_is_made_is_refused(monkeypatch, tmp_path):
     copy = tmp_path / "koct"
     shutil.copytree(ROOT / "koct", copy)
     monkeypatch.setattr(planned, "PACKAGE", str(copy))
     monkeypatch.setattr(sources, "PACKAGE", copy)
-    monkeypatch.setattr(stages, "code_of", lambda stage, spec: {})
-    for function in (sources._path, sources._read, sources._imports):
+    monkeypatch.setattr(sources, "code_of", lambda stage, spec: {})
+    caches = (sources._path, sources._read, sources._imports)
+    for function in caches:
         function.cache_clear()
     for key, value in planned.environment([]).items():
         monkeypatch.setenv(key, value)
-    guard = planned.Guard("planner", {"code": ""})
-    guard()
-    with open(copy / "report/planner" / name, "a") as file:
-        file.write(" ")
-    with pytest.raises(KoctError, match=rf"{name} was changed while this job ran; run snakemake again"):
+    for name in ("page.html", "page.css", "main.js"):
+        guard = planned.Guard("planner", {"code": ""})
         guard()
-    monkeypatch.undo()
-    for function in (sources._path, sources._read, sources._imports):
+        with open(copy / "report/planner" / name, "a") as file:
+            file.write(" ")
+        with pytest.raises(KoctError, match=rf"{name} was changed while this job ran; run snakemake again"):
+            guard()
+    for function in caches:
         function.cache_clear()
 
 
@@ -180,8 +180,8 @@ def test_a_file_of_another_study_is_refused_with_its_study(word, hint):
         "sweeps": dict.fromkeys(["H8", "H128", "H128-exact"]),
     }
     if hint is None:
-        targets.check([word], ["H8"], config)
+        limits.check_targets([word], ["H8"], config)
     else:
         with pytest.raises(KoctError) as caught:
-            targets.check([word], ["H8"], config)
+            limits.check_targets([word], ["H8"], config)
         assert hint in str(caught.value)

@@ -235,7 +235,7 @@ def test_graphs_are_one_command_each(study):
         assert "fig_sweeps" in graph
 
 
-def test_a_failing_cell_says_why_and_leaves_the_others(checkout):
+def test_a_failing_cell_says_why_once_and_leaves_the_others(checkout):
     broken = checkout()
     changed_sweeps(broken, H16={"N": [4, 8], "seeds": [1], "theory": False})
     broken.snakemake("results/known/H16.npy")
@@ -248,6 +248,10 @@ def test_a_failing_cell_says_why_and_leaves_the_others(checkout):
     assert done.returncode == 1
     advice = "`rm results/known/H16.npy && snakemake` makes it again"
     assert f"results/known/H16.npy is damaged: its checksum is wrong; {advice}" in done.stderr
+    log = "results/logs/fits/H16/ko/N4_seed1.log"
+    for part in ("Error in rule fit:", "message: fit ko of H16, N = 4, seed 1", f"log: {log}", f"Logfile {log}:"):
+        assert part in done.stderr
+    assert done.stderr.count(f"> {log}") == 1
     assert len(list(broken.path("results/cells/H16/fc").glob("*.json"))) == 2
     assert not any(broken.path("results/cells/H16").glob("ko/*.json"))
     assert not broken.path("results/cells.parquet").exists()

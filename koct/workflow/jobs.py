@@ -22,8 +22,7 @@ from koct.contracts import Architecture, Cost, Problem
 from koct.contracts.registry import module_of
 from koct.contracts.spec import encode_curve, encode_problem
 from koct.study import paths
-from koct.workflow import groups, planned, resources, stages, when
-from koct.workflow.sources import reached
+from koct.workflow import planned, resources, sources, when
 from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing
@@ -46,7 +45,7 @@ class Jobs:
         self.device = self.settings.device
         self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.canonical = config.canonical(self.study)
-        self.evaluation = stages.evaluation()
+        self.evaluation = sources.evaluation()
         self._files = cache(checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
@@ -72,7 +71,7 @@ class Jobs:
         used = {module_of(sweep.problem.source, Problem) for sweep in self.study}
         used |= {module_of(arch.source, Architecture) for sweep in self.study for arch in sweep.archs + sweep.required}
         own = {source for source in used if source.endswith(".py")}
-        return {source for source in reached(own) if source.endswith(".py")} if own else set()
+        return {source for source in sources.reached(own) if source.endswith(".py")} if own else set()
 
     # Which rule makes a file follows from its cost: patterns of wildcards
 
@@ -353,7 +352,7 @@ class Jobs:
         if not hasattr(wildcards, "arch"):
             return name
         arch, N = wildcards.arch, int(wildcards.N)
-        return name + groups.of_seed(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
+        return name + resources.groups(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
 
     def theory_group(self, wildcards: Wildcards) -> str:
         """A prediction and its pool travel with the pool of the first seed."""
@@ -384,4 +383,4 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _spec(stage: str, wanted: Mapping[str, Any], problem: str = "", *archs: str) -> str:
-    return json.dumps({**wanted, "code": stages.code(stage, problem, *archs)}, sort_keys=True)
+    return json.dumps({**wanted, "code": sources.code(stage, problem, *archs)}, sort_keys=True)

@@ -51,15 +51,15 @@ class Guard:
             self._refuse_changed({path for path in {**files, **self.files} if files.get(path) != self.files.get(path)})
 
     def _compare(self) -> None:
-        from koct.workflow import stages
+        from koct.workflow import sources
 
-        if any(self.spec[key] != value for key, value in stages.code_of(self.stage, self.spec).items()):
+        if any(self.spec[key] != value for key, value in sources.code_of(self.stage, self.spec).items()):
             raise KoctError("the code has changed since this run was planned; run snakemake again")
 
     def _refuse_changed(self, changed: set[str]) -> None:
-        from koct.workflow import stages
+        from koct.workflow import sources
 
-        used = sorted(changed & stages.files_of(self.stage, self.spec))
+        used = sorted(changed & sources.files_of(self.stage, self.spec))
         if used:
             raise KoctError(f"{os.path.relpath(used[0])} was changed while this job ran; run snakemake again")
 

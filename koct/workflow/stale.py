@@ -39,7 +39,7 @@ class Stale:
         self.reasons: dict[str, int] = {}  # with the number of files each applies to
 
     def stamp(self, path: str) -> Stamp | str | None:
-        """The stamp of a file, what is wrong with it, or None if there is no file.
+        """Return the stamp of a file, what is wrong with it, or None if there is no file.
 
         Files are checked whole, except large arrays: the jobs that use them do so when they read them.
         """
@@ -59,40 +59,33 @@ class Stale:
         return self.stamps[path]
 
     def outputs(self, job: Any) -> list[Any]:
-        """The outputs of a job that are there and have to be made again."""
+        """Return the outputs of a job that are there and have to be made again."""
         spec = job.params.get("spec")
-        if spec is None:
+        present = [path for path in job.output if os.path.lexists(path)]
+        if spec is None or not present:
             return []
-        found = [path for path in job.output if os.path.lexists(path)]
-        if not found:
-            return []
-        for path in found:
+        for path in present:
             _refuse_what_is_no_file(path)
         inputs = self.inputs(job.input)
-        stale = []
-        for path in found:
-            reason = self.reason(path, json.loads(spec), inputs)
-            if reason:
-                stale.append(path)
-                self.tell(path, reason)
-        return stale
-
-    def complete(self, job: Any) -> bool:
-        """Whether all outputs of a job are there, and are what is asked for."""
-        spec, inputs = job.params.get("spec"), self.inputs(job.input)
-        if spec is None or inputs is None or not all(map(os.path.isfile, job.output)):
-            return False
-        return not any(self.reason(path, json.loads(spec), inputs) for path in job.output)
+        reasons = {path: self.reason(path, json.loads(spec), inputs) for path in present}
+        outdated = [path for path, reason in reasons.items() if reason]
+        for path in outdated:
+            self.tell(path, reasons[path])
+        return outdated
 
     def inputs(self, paths: Iterable[str]) -> str | None:
-        """What a stamp says of these inputs; None if one is missing, or is to be made again itself."""
-        found = [self.stamp(path) for path in paths if path.startswith(RESULTS)]
-        if all(isinstance(stamp, Stamp) for stamp in found):
-            return stamps.combined(stamp.content for stamp in found if isinstance(stamp, Stamp))
-        return None
+        """Return what a stamp says of these inputs; None if one is missing, or is to be made again itself."""
+        contents = []
+        for path in paths:
+            if path.startswith(RESULTS):
+                stamp = self.stamp(path)
+                if not isinstance(stamp, Stamp):
+                    return None
+                contents.append(stamp.content)
+        return stamps.combined(contents)
 
     def reason(self, path: str, spec: dict[str, Any], inputs: str | None) -> str:
-        """Why a file has to be made again; empty if it need not be."""
+        """Return why a file has to be made again; empty if it need not be."""
         stamp = self.stamp(path)
         if not isinstance(stamp, Stamp):
             return stamp or "it cannot be read"
@@ -176,8 +169,9 @@ class Needed:
         if spec is None or not any(map(os.path.lexists, outputs)):
             return
         job = SimpleNamespace(params={"spec": spec(of_job) if callable(spec) else spec}, input=inputs, output=outputs)
-        self.outdated += self.stale.outputs(job)
-        if self.stale.complete(job):
+        outdated = self.stale.outputs(job)
+        self.outdated += outdated
+        if not outdated and all(map(os.path.isfile, outputs)) and self.stale.inputs(inputs) is not None:
             _make_no_older(products, inputs)
 
 

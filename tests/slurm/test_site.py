@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shutil
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from conftest import ROOT, planned
 from koct.base import device
 from koct.config.study_file import build
 from koct.errors import KoctError
-from koct.workflow import groups, queue, resources
+from koct.workflow import queue, resources
 from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import CONFIG, dry, small, told
 
@@ -40,23 +41,19 @@ def test_a_plain_dry_run_says_the_study_and_no_submissions(checkout):
     assert "submission" not in text
 
 
-def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(checkout):
-    def parts(**options):
-        sweep = build("s", {**CONFIG["sweeps"]["H512"], "archs": ["ko", "fc"], **options})
-        return sweep, {on_gpu: groups.of_seed(sweep, on_gpu) for on_gpu in (True, False)}
-
-    sweep, found = parts()
-    assert set(found[True].values()) == {""}  # all with the pool
-    assert len(set(found[False].values())) == 3
-    for on_gpu, cells in found.items():
-        for name in set(cells.values()):
-            stages = [(arch, N) for (arch, N), part in cells.items() if part == name]
-            costs = [resources.fit(sweep, sweep.arch(arch), N) for arch, N in stages]
-            costs += [resources.evaluate(sweep, sweep.arch(arch), N) for arch, N in stages]
-            assert sum(resources.minutes(cost, on_gpu) for cost in costs) <= groups.LONGEST
-    _, slow = parts(ko={"solver": "adagrad", "lr": 0.02, "iterations": 200000, "batch": 1})
-    assert slow[True]["ko", 4] == "_ko_N4"
-    assert slow[True]["fc", 4] == ""
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("name", CONFIG["studies"]["full"])
+def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(name, on_gpu):
+    sweep = build(name, CONFIG["sweeps"][name])
+    asked = defaultdict(list)  # the minutes of the fits of a group
+    for (arch, N), group in resources.groups(sweep, on_gpu).items():
+        costs = [stage(sweep, sweep.arch(arch), N) for stage in (resources.fit, resources.evaluate)]
+        asked[group].append(sum(resources.minutes(cost, on_gpu) for cost in costs))
+    for minutes in asked.values():
+        assert len(minutes) == 1 or (sum(minutes) <= resources.LONGEST and max(minutes) <= resources.LONGEST / 2)
+    if name == "H512":
+        assert asked["_tv_N0"][0] // 60 == (6 if on_gpu else 60)  # hours, as docs/cluster.md says
+        assert len(asked) == (3 if on_gpu else 5)
 
 
 def test_a_fit_that_reads_one_that_travels_alone_does_so_too(tmp_path):
@@ -66,7 +63,7 @@ def test_a_fit_that_reads_one_that_travels_alone_does_so_too(tmp_path):
     )
     slow = {"solver": "adagrad", "lr": 0.02, "iterations": 200000, "batch": 1}
     archs = {"archs": ["ko", str(tmp_path / "mine.py")], "ko": slow}
-    found = groups.of_seed(build("s", {**CONFIG["sweeps"]["H512"], **archs}), True)
+    found = resources.groups(build("s", {**CONFIG["sweeps"]["H512"], **archs}), True)
     assert found["ko", 4] == "_ko_N4"
     assert found["mine", 4] == "_mine_N4"
 

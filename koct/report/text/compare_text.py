@@ -40,7 +40,7 @@ def compare(fresh_path, reference_path, tolerance):
 
 def difference(value, reference):
     """|value − reference| / |reference|; what is no number is infinitely far from any."""
-    if None in (value, reference) or not math.isfinite(value) or not math.isfinite(reference):
+    if not all(isinstance(each, int | float) and math.isfinite(each) for each in (value, reference)):
         return math.inf
     if value == reference:
         return 0.0
