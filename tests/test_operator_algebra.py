@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from test_operators import each_class
 
-from koct.operators.algebra import Diagonal, Matrix, Operator
+from koct.operators.algebra import Diagonal, Matrix, Operator, Scaled, Sum
 from koct.operators.blocks import Identity, Stack
 from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp
 from koct.operators.filters import RampFilter
 from koct.operators.parallel import projector
-from koct.operators.sums import Scaled, Sum
 from koct.operators.testing import adjoint_error, assert_adjoint
 
 NUMBERS = st.floats(-1e3, 1e3).map(lambda number: round(number, 6))  # none that is too small for its square
@@ -260,7 +259,7 @@ def test_a_wrong_shape_says_what_to_do(shape, fix):
 
 
 def test_importing_operators_does_not_import_torch():
-    modules = ["algebra", "sums", "blocks", "filters", "fanbeam", "parallel", "testing"]
+    modules = ["algebra", "blocks", "filters", "fanbeam", "parallel", "testing"]
     code = f"import sys, {', '.join(f'koct.operators.{name}' for name in modules)}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "False\n"

@@ -24,7 +24,6 @@ except ImportError:
 os.environ.setdefault("NUMBA_SLP_VECTORIZE", "1")
 
 
-
 def compiled(function: Callable[..., None]) -> Any:
     """Decorate a loop: Numba compiles it for one thread, or takes what it compiled before."""
     before = os.environ.pop("NUMBA_CACHE_DIR", None)

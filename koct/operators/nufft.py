@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.base.arrays import ArrayT, is_torch
+from koct.base.arrays import ArrayT, is_torch, stacked
 from koct.operators.algebra import Matrix, Operator, Sparse
 from koct.operators.constant import Constant
 from koct.operators.fourier import fft_of
@@ -106,7 +106,7 @@ class NonUniformFourier(Operator):
             image = image[..., 0] + 1j * image[..., 1]
         spectrum = fft_of(x).fft2(self._padded(image * self._roll_off.like(x)))
         real, imaginary = (self.interpolation._apply(part) for part in (spectrum.real, spectrum.imag))
-        return _stacked(real, imaginary)
+        return stacked([real, imaginary], axis=-1)
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
         if not len(y):
@@ -116,7 +116,7 @@ class NonUniformFourier(Operator):
         # the inverse FFT divides by the number of points, which the adjoint does not
         grid = fft_of(y).ifft2(real + 1j * imaginary) * self.grid**2
         image = self._cropped(grid) * self._roll_off.like(y)
-        return _stacked(image.real, image.imag) if self.complex_images else image.real
+        return stacked([image.real, image.imag], axis=-1) if self.complex_images else image.real
 
     def _padded(self, image: Any) -> Any:
         """On the oversampled grid, with pixel H//2 at its origin and zeros in the middle."""
@@ -139,14 +139,6 @@ def points(trajectory: RadialTrajectory | np.ndarray) -> np.ndarray:
     if k.ndim < 2 or k.shape[-1] != 2:
         raise ValueError(f"a trajectory is an array (..., 2) of points (kx, ky), got the shape {k.shape}")
     return k
-
-
-def _stacked(real: Any, imaginary: Any) -> Any:
-    if is_torch(real):
-        import torch
-
-        return torch.stack([real, imaginary], dim=-1)
-    return np.stack([real, imaginary], axis=-1)
 
 
 # The Kaiser–Bessel kernel; its shape is that of Beatty, Nishimura and Pauly (2005) for this width and oversampling

@@ -13,11 +13,6 @@ from koct.problems.ct import ANALYTIC, CTProblem
 
 
 class FanBeamProblem(CTProblem):
-    device = "auto"
-    nonnegative = True
-    validation_metric = "rrmse_peak"
-    interpolates = True
-
     rays: Literal["printed", "exact", "analytic"] = option(
         "forward projection: `printed` takes 2H samples from source to detector, which made the printed numbers; "
         f"`exact` takes line integrals in steps of half a pixel; {ANALYTIC}"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from koct.contracts import Chunk, Cost, Layer, Part, Problem, Sizes, option
+from koct.contracts import Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
-from koct.problems.known_chain import KNOWN, known_layers, windowed_fbp
+from koct.problems.known_chain import KNOWN, SAMPLE, ScanProblem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +23,6 @@ CHUNK = 32  # pairs that are read together
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 GEOMETRY = ("H", "V", "B")
 LARGE = 10**6  # entries of a matrix
-SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
-TAP = 25.6  # of one pixel's linear interpolation in one view
 
 
 class Found(NamedTuple):
@@ -36,7 +34,7 @@ class Found(NamedTuple):
     labels: tuple[str, ...] | None
 
 
-class Pairs(Problem):
+class Pairs(ScanProblem):
     same_held_out = True
 
     data: str | None = option(
@@ -224,11 +222,10 @@ class Pairs(Problem):
 
         from koct.base import device
         from koct.base.arrays import to_numpy
-        from koct.operators.fanbeam import Projector
         from koct.problems.slices import image
 
         place, paths = device.choose(), self.files()
-        A = Projector(self.geometry(), "exact")
+        A = self.forward({})
 
         def read(places: np.ndarray) -> tuple[Any, Any]:
             images = np.stack([image(paths[i], self.y_shape[0]) for i in places])
@@ -239,40 +236,23 @@ class Pairs(Problem):
     def geometry(self) -> Any:
         from koct.operators.fanbeam import FanBeam
 
-        assert self.H is not None
-        assert self.V is not None
-        assert self.B is not None
-        return FanBeam(self.H, self.V, self.B)
-
-    def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
-        return known_layers(self.geometry(), self.known) if self._is_folder else ()
-
-    def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
-        return windowed_fbp(self.geometry()) if self._is_folder else {}
+        return FanBeam(self.H or 0, self.V or 0, self.B or 0)  # `check` has seen that they are there
 
     def forward(self, shared: Mapping[str, Any]) -> Any:
-        """That of slices, which are projected; of arrays nothing is known."""
+        """Return what projects slices; of arrays nothing is known."""
         from koct.operators.fanbeam import Projector
 
-        return Projector(self.geometry(), "exact") if self._is_folder else None
+        return Projector(self.geometry(), "exact")
 
-    def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
-        from koct.operators.normal import backprojection_normal
-
-        _, ramp, backprojection = self.layers(shared)
-        return backprojection_normal(backprojection.operator, ramp.operator)
-
-    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost | None:
+    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
+        if stage != "pool":
+            return super().cost(stage, sizes) if self._is_folder else Cost()
         found = self._found()
         x, y, count = self.x_size, self.y_size, found.total
-        if stage == "pool" and not self._is_folder:  # an archive is read whole
-            whole = 8 * count * (x + y) if str(self.data).lower().endswith(".npz") else 0
-            return Cost(1e8 + 20 * count * (x + y), whole + 16 * CHUNK * (x + y))
-        if stage == "pool":
+        if self._is_folder:
             return Cost(count * (1e8 + SAMPLE * x * 2 * found.y_shape[0]))
-        if stage == "layers" and self._is_folder:
-            return Cost(TAP * found.x_shape[0] * y)
-        return Cost(333 * found.x_shape[0] ** 2 * y, 24 * x**2) if stage == "normal" else Cost()
+        whole = 8 * count * (x + y) if str(self.data).lower().endswith(".npz") else 0  # an archive is read whole
+        return Cost(1e8 + 20 * count * (x + y), whole + 16 * CHUNK * (x + y))
 
 
 @lru_cache(maxsize=16)

@@ -6,17 +6,14 @@ import contextlib
 import math
 import os
 import warnings
-import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from koct.errors import KoctError
 from koct.problems.arrayfiles import HDF5, opened, shown
 
 ENDINGS = ("", ".dcm", ".dicom", ".ima")  # of files that are read, in capitals too
 AIR = -1000.0  # HU
-PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a file is
-LARGEST = 2**28  # bytes of a slice: one of 8,192 × 8,192 pixels has half as many
 AGAIN = "copy it again or remove it"
 
 
@@ -87,10 +84,9 @@ def _header(path: str, group: str) -> Header:
     with open(path, "rb") as file, _understood(path):
         from pydicom import dcmread
 
-        _check_inflated(what, path)
         dataset = dcmread(file, stop_before_pixels=True)
         _check_slice(what, dataset)
-        if _is_deflated(dataset):  # and read as a whole
+        if _is(dataset, "deflated"):  # and read as a whole
             file.seek(0)
             left = 8 + len(dcmread(file).get("PixelData", b""))
         else:
@@ -98,33 +94,12 @@ def _header(path: str, group: str) -> Header:
         size = 8 + dataset.Rows * dataset.Columns * dataset.BitsAllocated // 8  # tag and length, and the pixels
         if left <= 8:
             raise KoctError(f"{what} has no pixels; {AGAIN}")
-        if left < (1 if _is_compressed(dataset) else size):
+        if left < (1 if _is(dataset, "compressed") else size):
             raise KoctError(f"{what} is damaged: it ends before its pixels do; {AGAIN}")
         label = dataset.get(group)
         if label in (None, ""):
             raise KoctError(f"group = {group!r} is not in {_named(path)}; give a DICOM keyword that all slices have")
         return Header(path, dataset.Rows, dataset.Columns, str(label))
-
-
-def _check_inflated(what: str, path: str) -> None:
-    """Refuse a deflated file that becomes too large: pydicom inflates it as a whole, before it looks at anything."""
-    from pydicom.filereader import read_file_meta_info
-
-    try:
-        meta = read_file_meta_info(path)
-        deflated = meta.TransferSyntaxUID.is_deflated
-        start = PREAMBLE + meta.FileMetaInformationGroupLength
-    except Exception:  # a file without such a header is not deflated
-        return
-    size, inflate = 0, zlib.decompressobj(-zlib.MAX_WBITS)
-    with open(path, "rb") as file:
-        file.seek(start)
-        while deflated and not inflate.eof and (part := inflate.unconsumed_tail or file.read(2**16)):
-            size += len(inflate.decompress(part, 2**20))
-            if size > LARGEST:
-                raise KoctError(
-                    f"{what} becomes over {LARGEST >> 20} MiB when it is inflated, as no slice does; {AGAIN}"
-                )
 
 
 def _check_slice(what: str, dataset: Any) -> None:
@@ -171,18 +146,13 @@ def _number(value: Any) -> float | None:
 
 
 def _syntax(dataset: Any) -> Any:
-    """How the file is written; None if it does not say."""
+    """Return how the file is written; None if it does not say."""
     return getattr(getattr(dataset, "file_meta", None), "TransferSyntaxUID", None)
 
 
-def _is_compressed(dataset: Any) -> bool:
+def _is(dataset: Any, how: Literal["compressed", "deflated"]) -> bool:
     syntax = _syntax(dataset)
-    return bool(syntax is not None and not syntax.is_private and syntax.is_compressed)
-
-
-def _is_deflated(dataset: Any) -> bool:
-    syntax = _syntax(dataset)
-    return bool(syntax is not None and not syntax.is_private and syntax.is_deflated)
+    return bool(syntax is not None and not syntax.is_private and getattr(syntax, f"is_{how}"))
 
 
 def _can_decode(dataset: Any) -> bool:
@@ -205,7 +175,6 @@ def image(path: str, H: int) -> Any:
 
     opened(f"data: {_named(path)}", path, AGAIN)
     with open(path, "rb") as file, _understood(path):
-        _check_inflated(f"data: {_named(path)}", path)
         dataset = dcmread(file)
         _check_slice(f"data: {_named(path)}", dataset)
         slope, intercept = float(dataset.RescaleSlope), float(dataset.RescaleIntercept)
