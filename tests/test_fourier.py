@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from koct.operators.algebra import Matrix
 from koct.operators.fourier import SpectralFilter, gaussian_spectrum
-from koct.operators.nufft import NonUniformFourier, RadialTrajectory, direct, normal_of_adjoint
+from koct.operators.nufft import NonUniformFourier, RadialTrajectory, normal_of_adjoint, points
 
 TRAJECTORIES = [RadialTrajectory(9, 16, 4.0), RadialTrajectory(5, 15, 7.5), RadialTrajectory(1, 1, 3.0)]
 
@@ -20,6 +21,19 @@ def relative(a, b):
 def dot_test(A):
     x, y = random((2, *A.domain)), random((2, *A.range), 1)
     return abs(np.vdot(A(x), y) - np.vdot(x, A.T(y))) / (np.linalg.norm(A(x)) * np.linalg.norm(y))
+
+
+def direct(H, trajectory, complex_images=False):
+    """The same operator as a dense matrix of the direct sum."""
+    k = points(trajectory)
+    place = (np.arange(H) - H // 2) / H
+    x, y = (np.exp(-2j * np.pi * np.multiply.outer(k[..., axis].ravel(), place)) for axis in (0, 1))
+    waves = (y[:, :, None] * x[:, None, :]).reshape(len(x), H * H) / H
+    parts = np.stack([waves.real, waves.imag], axis=1)  # (points, 2, pixels)
+    if not complex_images:
+        return Matrix(parts.reshape(-1, H * H), (H, H), k.shape)
+    of_imaginary = np.stack([-waves.imag, waves.real], axis=1)
+    return Matrix(np.stack([parts, of_imaginary], axis=-1).reshape(-1, 2 * H * H), (H, H, 2), k.shape)
 
 
 @pytest.mark.parametrize("complex_images", [False, True])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import Pairs
-from test_fourier import dot_test, random, relative
+from test_fourier import direct, dot_test, random, relative
 
 from koct.config.study_file import read
 from koct.contracts import Sizes
@@ -18,7 +18,6 @@ from koct.networks.known import Known
 from koct.networks.ko import KO
 from koct.operators.algebra import Diagonal
 from koct.operators.fourier import gaussian_spectrum
-from koct.operators.nufft import direct
 from koct.problems import smooth
 from koct.problems.deblur import Deblur
 from koct.problems.mri import MRI

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from koct.base.arrays import ArrayT, is_torch, stacked
-from koct.operators.algebra import Matrix, Operator, Sparse
+from koct.operators.algebra import Operator, Sparse
 from koct.operators.constant import Constant
 from koct.operators.fourier import fft_of
 
@@ -158,26 +158,11 @@ def kernel_transform(f: np.ndarray) -> np.ndarray:
     return WIDTH * np.sinh(root) / root
 
 
-# Without gridding: the sums themselves
-
-
 def _waves(H: int, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exp(2πi kx x) for every column and exp(2πi ky y) for every row, (points, H) each."""
     place = (np.arange(H) - H // 2) / H
     x, y = (np.exp(2j * np.pi * np.multiply.outer(k[..., axis].ravel(), place)) for axis in (0, 1))
     return x, y
-
-
-def direct(H: int, trajectory: RadialTrajectory | np.ndarray, complex_images: bool = False) -> Matrix:
-    """The same operator as a dense matrix of the direct sum: exact, and for small images only."""
-    k = points(trajectory)
-    x, y = _waves(H, k)
-    waves = (y[:, :, None] * x[:, None, :]).conj().reshape(len(x), H * H) / H
-    parts = np.stack([waves.real, waves.imag], axis=1)  # (points, 2, pixels)
-    if not complex_images:
-        return Matrix(parts.reshape(-1, H * H), (H, H), k.shape)
-    of_imaginary = np.stack([-waves.imag, waves.real], axis=1)
-    return Matrix(np.stack([parts, of_imaginary], axis=-1).reshape(-1, 2 * H * H), (H, H, 2), k.shape)
 
 
 def normal_of_adjoint(H: int, trajectory: RadialTrajectory | np.ndarray, complex_images: bool = False) -> np.ndarray:

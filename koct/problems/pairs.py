@@ -292,8 +292,8 @@ def _look_at_arrays(problem: Pairs) -> Found:
 
 
 def _look_at_slices(problem: Pairs) -> Found:
-    from koct.problems import sampling
     from koct.problems.arrayfiles import require
+    from koct.problems.fanbeam import MOST_BINS
     from koct.problems.slices import check_folder, headers
 
     require("pydicom", f"data = {problem.data!r}")
@@ -302,10 +302,8 @@ def _look_at_slices(problem: Pairs) -> Found:
         if getattr(problem, key) is None:
             raise KoctError(f"{key} is missing; a folder of DICOM slices needs it: add it")
     H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
-    if B > sampling.MOST_BINS:
-        raise KoctError(
-            f"B = {B} makes the image so wide that the source lies in it; take at most {sampling.MOST_BINS}"
-        )
+    if B > MOST_BINS:
+        raise KoctError(f"B = {B} makes the image so wide that the source lies in it; take at most {MOST_BINS}")
     found = headers(str(problem.data), "PatientID" if problem.group is None else problem.group)
     side = min(found[0].rows, found[0].columns)
     if side < H:

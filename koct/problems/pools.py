@@ -143,19 +143,18 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
     `in_pairs` is what `sizes` comes to if it counts groups.
     """
     where = line_of(problem, "pairs")
-    part, seen = PARTS[0], 0
+    part, counts = PARTS[0], dict.fromkeys(PARTS, 0)
 
-    def ended() -> None:
+    def wrong_number(part: Part) -> KoctError:
         held = getattr(in_pairs, part)
-        if seen != held:
-            asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
-            raise KoctError(f"{where}: pairs gave {seen} {part} pairs and {asks}")
+        asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
+        return KoctError(f"{where}: pairs gave {counts[part]} {part} pairs and {asks}")
 
     kinds = None
-    given = problem.pairs(seed, sizes)
-    if not isinstance(given, Iterable):
-        raise KoctError(f"{where}: pairs returned {type(given).__name__}; yield (part, x, y)")
-    for chunk in given:
+    chunks = problem.pairs(seed, sizes)
+    if not isinstance(chunks, Iterable):
+        raise KoctError(f"{where}: pairs returned {type(chunks).__name__}; yield (part, x, y)")
+    for chunk in chunks:
         if not isinstance(chunk, tuple) or len(chunk) != 3:
             raise KoctError(f"{where}: pairs yielded {type(chunk).__name__}; yield (part, x, y)")
         name, x, y = chunk
@@ -163,9 +162,9 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
             raise KoctError(
                 f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test, in this order"
             )
-        while name != part:
-            ended()
-            part, seen = PARTS[PARTS.index(part) + 1], 0
+        if name != part and counts[part] != getattr(in_pairs, part):
+            raise wrong_number(part)
+        part = name
         x, y = _real(x, f"{where}: x"), _real(y, f"{where}: y")
         images = problem.decode(y[:1]) if len(y) else y
         for what, array, shape in (("x", x, problem.x_shape), ("y", images, problem.y_shape)):
@@ -176,21 +175,20 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
         for what, array in (("x", x), ("y", y)):
             bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
             if bad.any():
-                pair = seen + int(np.argmax(bad))
+                pair = counts[part] + int(np.argmax(bad))
                 raise KoctError(f"{where}: {what} of {part} pair {pair} (seed {seed}) is not finite")
         now = [(array.dtype, array.shape[1:]) for array in (x, y)]
         kinds = kinds or now
         if now != kinds:
             raise KoctError(f"{where}: a chunk of {now} came after chunks of {kinds}; all must be of one kind")
-        seen += len(x)
-        if seen > getattr(in_pairs, part):
-            ended()  # at once: pairs that never end would fill the disk
+        counts[part] += len(x)
+        if counts[part] > getattr(in_pairs, part):
+            raise wrong_number(part)  # at once: pairs that never end would fill the disk
         if len(x):
             yield x, y
-    for _ in PARTS[PARTS.index(part) :]:
-        ended()
-        if part != PARTS[-1]:
-            part, seen = PARTS[PARTS.index(part) + 1], 0
+    for part in PARTS:
+        if counts[part] != getattr(in_pairs, part):
+            raise wrong_number(part)
 
 
 def _real(array: Any, what: str) -> np.ndarray:
