@@ -139,9 +139,9 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
     import h5py
 
     def datasets(file: Any) -> list[str]:
-        found: list[str] = []
-        file.visititems(lambda path, item: found.append(path) if isinstance(item, h5py.Dataset) else None)
-        return found
+        paths: list[str] = []
+        file.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
+        return paths
 
     what = f"{key} = {name!r} in {data}"
     with (
@@ -227,22 +227,22 @@ def labels(array: Stored) -> list[str]:
             f"{array.what} has the type {array.dtype} and the shape {array.shape}; give one whole number or text for "
             f"each pair{how}"
         )
-    given = array.read(slice(None)).tolist()
-    found = [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in given]
-    if "" in found:
-        raise KoctError(f"{array.what} is empty at pair {found.index('')}, counted from 0; give every pair a group")
-    return found
+    items = array.read(slice(None)).tolist()
+    names = [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in items]
+    if "" in names:
+        raise KoctError(f"{array.what} is empty at pair {names.index('')}, counted from 0; give every pair a group")
+    return names
 
 
 def rows(array: Stored, chosen: np.ndarray) -> np.ndarray:
     """The chosen rows, in their order; float32 and float64 stay what they are. All must be finite."""
     ordered, places = np.unique(chosen, return_inverse=True)
-    found = array.read(ordered)
-    if found.dtype not in (np.float32, np.float64):
+    values = array.read(ordered)
+    if values.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):  # what is too large is not finite
-            found = found.astype(float)
-    bad = ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
+            values = values.astype(float)
+    bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
     if bad.any():
         pair = ordered[np.argmax(bad)]
         raise KoctError(f"{array.what}: pair {pair}, counted from 0, is not finite; correct it or leave it out")
-    return found[places]
+    return values[places]

@@ -25,7 +25,7 @@ GEOMETRY = ("H", "V", "B")
 LARGE = 10**6  # entries of a matrix
 
 
-class Found(NamedTuple):
+class Content(NamedTuple):
     """What the files hold: shapes, the number of pairs, and the group of each, if they have groups."""
 
     x_shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     labels: tuple[str, ...] | None
 
 
-class Pairs(ScanProblem):
+class PairsProblem(ScanProblem):
     same_held_out = True
 
     data: str | None = option(
@@ -68,11 +68,11 @@ class Pairs(ScanProblem):
 
     @property
     def x_shape(self) -> tuple[int, ...]:
-        return (self.V, self.B) if self._is_folder and self.V and self.B else self._found().x_shape
+        return (self.V, self.B) if self._is_folder and self.V and self.B else self._content().x_shape
 
     @property
     def y_shape(self) -> tuple[int, ...]:
-        return (self.H, self.H) if self._is_folder and self.H else self._found().y_shape
+        return (self.H, self.H) if self._is_folder and self.H else self._content().y_shape
 
     @property
     def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
@@ -120,7 +120,7 @@ class Pairs(ScanProblem):
         state = os.stat(str(self.data))
         return _links(self, (state.st_size, state.st_mtime_ns, state.st_ctime_ns))
 
-    def _found(self) -> Found:
+    def _content(self) -> Content:
         """What the files hold, looked up again if one of them has changed."""
         there = filter(os.path.exists, self.files())
         return _look(self, tuple((path, os.path.getmtime(path), os.path.getsize(path)) for path in there))
@@ -140,14 +140,14 @@ class Pairs(ScanProblem):
                 value = getattr(self, key)
                 yield f"{key} = {value!r} names an array, and data is a folder of DICOM slices; remove {key}, or data"
         try:
-            found = self._found()
+            content = self._content()
         except KoctError as error:
             yield str(error)
             return
         from koct.problems.arrayfiles import shown
 
-        names = None if found.labels is None else sorted(set(found.labels))
-        have, what = (found.total, "pairs") if names is None else (len(names), "groups")
+        names = None if content.labels is None else sorted(set(content.labels))
+        have, what = (content.total, "pairs") if names is None else (len(names), "groups")
         if names and have < len(PARTS):
             yield (
                 f"group: all pairs are of {' and '.join(map(shown, names))}, and training, validation and test need a "
@@ -166,13 +166,13 @@ class Pairs(ScanProblem):
         return {part: [len(pairs) for pairs in groups] for part, groups in self._drawn(seed, sizes).items()}
 
     def _drawn(self, seed: int, sizes: Sizes) -> dict[Part, list[np.ndarray]]:
-        """Of every group of a part, the places of its pairs in the files."""
+        """Return the places of the pairs of every group in the files, by part."""
         import numpy as np
 
-        found = self._found()
-        labels = np.arange(found.total)
-        if found.labels is not None:
-            labels = np.unique(np.array(found.labels), return_inverse=True)[1]
+        content = self._content()
+        labels = np.arange(content.total)
+        if content.labels is not None:
+            labels = np.unique(np.array(content.labels), return_inverse=True)[1]
         held_out = np.random.default_rng([self.split, 1]).permutation(labels.max() + 1)
         test, val, rest = np.split(held_out, [sizes.test, sizes.held_out])
         train = np.random.default_rng([seed, 2]).permutation(np.sort(rest))[: sizes.train]
@@ -247,16 +247,16 @@ class Pairs(ScanProblem):
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":
             return super().cost(stage, sizes) if self._is_folder else Cost()
-        found = self._found()
-        x, y, count = self.x_size, self.y_size, found.total
+        content = self._content()
+        x, y, count = self.x_size, self.y_size, content.total
         if self._is_folder:
-            return Cost(count * (1e8 + SAMPLE * x * 2 * found.y_shape[0]))
+            return Cost(count * (1e8 + SAMPLE * x * 2 * content.y_shape[0]))
         whole = 8 * count * (x + y) if str(self.data).lower().endswith(".npz") else 0  # an archive is read whole
         return Cost(1e8 + 20 * count * (x + y), whole + 16 * CHUNK * (x + y))
 
 
 @lru_cache(maxsize=16)
-def _links(problem: Pairs, state: tuple[int, ...]) -> list[str]:
+def _links(problem: PairsProblem, state: tuple[int, ...]) -> list[str]:
     """What the arrays of an HDF5 file lie in besides; if it cannot be read, `check` says why."""
     from koct.problems import arrayfiles
 
@@ -268,12 +268,12 @@ def _links(problem: Pairs, state: tuple[int, ...]) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def _look(problem: Pairs, state: tuple[Any, ...]) -> Found:
+def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
     """What the files of a problem hold; a KoctError, which begins with a key, if that is no good."""
     return _look_at_slices(problem) if problem._is_folder else _look_at_arrays(problem)
 
 
-def _look_at_arrays(problem: Pairs) -> Found:
+def _look_at_arrays(problem: PairsProblem) -> Content:
     from koct.problems import arrayfiles
 
     x, y = (arrayfiles.find(key, getattr(problem, key), problem.data) for key in ("x", "y"))
@@ -288,10 +288,10 @@ def _look_at_arrays(problem: Pairs) -> Found:
         labels = tuple(arrayfiles.labels(group))
         if len(labels) != count:
             raise KoctError(f"{group.what} has {len(labels)} entries for {count} pairs; give one for every pair")
-    return Found(x.shape[1:], y.shape[1:], count, labels)
+    return Content(x.shape[1:], y.shape[1:], count, labels)
 
 
-def _look_at_slices(problem: Pairs) -> Found:
+def _look_at_slices(problem: PairsProblem) -> Content:
     from koct.problems.arrayfiles import require
     from koct.problems.fanbeam import MOST_BINS
     from koct.problems.slices import check_folder, headers
@@ -304,8 +304,8 @@ def _look_at_slices(problem: Pairs) -> Found:
     H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
     if B > MOST_BINS:
         raise KoctError(f"B = {B} makes the image so wide that the source lies in it; take at most {MOST_BINS}")
-    found = headers(str(problem.data), "PatientID" if problem.group is None else problem.group)
-    side = min(found[0].rows, found[0].columns)
+    slices = headers(str(problem.data), "PatientID" if problem.group is None else problem.group)
+    side = min(slices[0].rows, slices[0].columns)
     if side < H:
         raise KoctError(f"H = {H} is more than the {side} pixels of the slices in {problem.data}; take at most {side}")
-    return Found((V, B), (H, H), len(found), tuple(slice.group for slice in found))
+    return Content((V, B), (H, H), len(slices), tuple(slice.group for slice in slices))

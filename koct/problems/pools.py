@@ -74,21 +74,21 @@ def write_index(file: BinaryIO, header: int, index: list[bytes], about: dict[str
 
 def _groups(problem: Problem, seed: int, sizes: Sizes) -> dict[Part, list[int]] | None:
     """How many pairs each group of a pool has, if there are groups, and as many as were asked for."""
-    given = problem.groups(seed, sizes)
-    if given is None:
+    declared = problem.groups(seed, sizes)
+    if declared is None:
         return None
     where = line_of(problem, "groups")
-    found = {part: [int(size) for size in given[part]] for part in PARTS}
-    for part, groups in found.items():
+    numbers = {part: [int(size) for size in declared[part]] for part in PARTS}
+    for part, groups in numbers.items():
         if len(groups) != getattr(sizes, part):
             raise KoctError(
                 f"{where}: groups gave {len(groups)} {part} groups and pool.{part} asks for {getattr(sizes, part)}"
             )
         if min(groups) < 1:
             raise KoctError(f"{where}: groups gave a {part} group without pairs; leave it out")
-    if sum(map(len, found.values())) > MOST_GROUPS:
+    if sum(map(len, numbers.values())) > MOST_GROUPS:
         raise KoctError(f"{where}: groups gave over {MOST_GROUPS:,} groups; a pool holds no more, so lower pool.train")
-    return found
+    return numbers
 
 
 class _Seen:
@@ -270,9 +270,9 @@ class Pool:
         self._fetch(chosen)
         records = self.records[chosen]
         if not self.checked[chosen].all():
-            for i, found in enumerate(digests(records)):
+            for i, actual in enumerate(digests(records)):
                 place = DIGEST * (chosen.start + i)
-                if found != self.index[place : place + DIGEST]:
+                if actual != self.index[place : place + DIGEST]:
                     raise self.damaged(f"the checksum of its {part} pair {first + i} is wrong")
             self.checked[chosen] = True
         return records

@@ -33,7 +33,7 @@ def find(folder: str) -> list[str]:
 
 def _files(folder: str) -> list[str]:
     """All files below a folder but hidden ones, in order; links to folders are followed, and each is seen once."""
-    found: list[str] = []
+    paths: list[str] = []
     seen: set[tuple[int, int]] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
         about = os.stat(place)
@@ -42,8 +42,8 @@ def _files(folder: str) -> list[str]:
             continue
         seen.add((about.st_dev, about.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [os.path.join(place, name) for name in names if not name.startswith((".", "DICOMDIR"))]
-    return sorted(found)
+        paths += [os.path.join(place, name) for name in names if not name.startswith((".", "DICOMDIR"))]
+    return sorted(paths)
 
 
 def check_folder(folder: str) -> None:
@@ -52,26 +52,26 @@ def check_folder(folder: str) -> None:
         return
     endings = {os.path.splitext(path)[1].lower() for path in _files(folder)}
     if ".npy" in endings:
-        told = " but .npy files; leave data out and give x and y, one .npy file each that holds all pairs"
+        instead = " but .npy files; leave data out and give x and y, one .npy file each that holds all pairs"
     elif arrays := sorted(endings & {".npz", *HDF5}):
-        told = f" but {arrays[0]} files; give one that holds all pairs"
+        instead = f" but {arrays[0]} files; give one that holds all pairs"
     else:
-        told = " (.dcm, .ima, or no ending); correct the path or rename them"
-    raise KoctError(f"data = {folder!r} has no DICOM files{told}")
+        instead = " (.dcm, .ima, or no ending); correct the path or rename them"
+    raise KoctError(f"data = {folder!r} has no DICOM files{instead}")
 
 
 def headers(folder: str, group: str) -> list[Header]:
-    """Of all slices of a folder, which must be CT and of one size; pixels are not read."""
+    """Return the headers of all slices of a folder, which must be CT and of one size; pixels are not read."""
     from pydicom.datadict import tag_for_keyword
 
     if tag_for_keyword(group) is None:
         raise KoctError(f"group = {group!r} is no DICOM keyword; give one that all slices have, such as PatientID")
-    found = [_header(path, group) for path in find(folder)]
-    for other in found:
-        if other[1:3] != found[0][1:3]:
-            sizes = (f"{slice.rows} × {slice.columns} pixels ({_named(slice.path)})" for slice in (found[0], other))
+    slices = [_header(path, group) for path in find(folder)]
+    for other in slices:
+        if other[1:3] != slices[0][1:3]:
+            sizes = (f"{slice.rows} × {slice.columns} pixels ({_named(slice.path)})" for slice in (slices[0], other))
             raise KoctError(f"data = {folder!r} has slices of {' and of '.join(sizes)}; keep those of one size")
-    return found
+    return slices
 
 
 def _named(path: str) -> str:
@@ -133,8 +133,7 @@ def _understood(path: str) -> Iterator[None]:
         except KoctError:
             raise
         except Exception:
-            told = f"data: {_named(path)} is not a DICOM file, or damaged; {AGAIN}"
-            raise KoctError(told) from None
+            raise KoctError(f"data: {_named(path)} is not a DICOM file, or damaged; {AGAIN}") from None
 
 
 def _number(value: Any) -> float | None:
@@ -184,8 +183,7 @@ def image(path: str, H: int) -> Any:
             stored = dataset.pixel_array.astype(float)
     except Exception as error:
         why = str(error).strip().partition("\n")[0].rstrip(":. ")
-        told = f"data: the pixels of {_named(path)} cannot be decoded: {why}; {AGAIN}"
-        raise KoctError(told) from None
+        raise KoctError(f"data: the pixels of {_named(path)} cannot be decoded: {why}; {AGAIN}") from None
     with np.errstate(over="ignore"):
         hounsfield = stored * slope + intercept
     if not np.isfinite(hounsfield).all():
