@@ -280,6 +280,7 @@ PAPER["koct.report.printed"] = {"PAIR"}  # the two networks of the paper
 REQUIRED = {("koct.networks.fc_fsdp", "fc"), ("koct.networks.ko_ridge", "ko")}
 REQUIRED |= {("koct.networks.ko_filter", name) for name in ("ko", "ko-ridge", "filter")}  # it contains them
 REQUIRED |= {("koct.networks.ko_filter_adagrad", "ko-filter")}
+REQUIRED |= {("koct.config.contract_suite", name) for name in ("fc", "ko", "deblur")}  # beside files that come alone
 FREE = {"untrained", "fbp", "nnls", "tv"}  # words of the field: reports define them, and operators are called so
 # Words that everybody needs: they name an architecture where nothing else is said, and where it is imported.
 COMMON = {"filter", "filters", "taps"}

@@ -5,15 +5,13 @@ Its known chain is FBP: weights that theory gives, ramp filter, backprojection.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from koct.contracts import Sizes, option
 from koct.problems.ct import ANALYTIC, CTProblem
+from koct.problems.known_chain import DETECTOR, MOST_BINS, SOURCE
 
-SOURCE, DETECTOR = 1000.0, 1500.0  # mm: source to isocentre, source to detector
-MOST_BINS = math.floor(math.sqrt(2) * DETECTOR)  # of 1 mm; of more, the corners of the image reach the source
 CENTRE, AXIS = 0.5, 0.4  # how far out an ellipse has its centre, and its largest half axis, in halves of the image
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from koct.contracts import Cost, Layer, Problem, Sizes
 
 CUTOFFS = (1.0, 0.8, 0.6, 0.45, 0.3)  # of the Hann windows of FBP without samples, as shares of the Nyquist frequency
+SOURCE, DETECTOR = 1000.0, 1500.0  # mm: from the source to the isocentre and to the detector, of a fan beam
+MOST_BINS = math.floor(math.sqrt(2) * DETECTOR)  # of 1 mm; of more, the corners of the image reach the source
 SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
 TAP = 25.6  # of one pixel's linear interpolation in one view
 KNOWN = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from koct.contracts import Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
-from koct.problems.known_chain import KNOWN, SAMPLE, ScanProblem
+from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, ScanProblem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -293,7 +293,6 @@ def _look_at_arrays(problem: PairsProblem) -> Content:
 
 def _look_at_slices(problem: PairsProblem) -> Content:
     from koct.problems.arrayfiles import require
-    from koct.problems.fanbeam import MOST_BINS
     from koct.problems.slices import check_folder, headers
 
     require("pydicom", f"data = {problem.data!r}")
