@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import warnings
 
 import numpy as np
 import pytest
@@ -170,17 +169,6 @@ def stored_as(syntax):
         dataset.save_as(path)
 
     return make
-
-
-def test_labels_of_any_length_are_one_sentence(folder):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for i in range(4):
-            ct(folder / f"ct/{i}.dcm", "z" * 5000, np.full((16, 16), 100 * i))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of pydicom's
-        text = said(data="ct", H=8, V=6, B=8)
-    assert f"group: all pairs are of {'z' * 60}…, and training" in text
 
 
 @pytest.mark.parametrize("syntax", [DeflatedExplicitVRLittleEndian, RLELossless, ImplicitVRLittleEndian])
