@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from koct.operators.algebra import Diagonal, Matrix, Operator, Sparse
 from koct.operators.blocks import Identity, Stack
-from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp
+from koct.operators.fanbeam import Backprojector, FanBeam, ParallelBeam, Projector, fbp
 from koct.operators.filters import RampFilter
 from koct.operators.fourier import ComplexDiagonal, SpectralFilter
 from koct.operators.nufft import NonUniformFourier, RadialTrajectory
@@ -118,6 +118,10 @@ def each_class():
         "Projector": exact,
         "printed": Projector(FanBeam(32, 3, 32), "printed"),
         "fbp": fbp(g),
+        "fbp, arc": fbp(FanBeam(5, 4, 6, arc=90)),
+        "fbp, own angles": fbp(FanBeam(5, 3, 6, degrees=(0.0, 30.0, 31.5))),
+        "parallel beam, arc": fbp(ParallelBeam(5, 4, 6, arc=90)),
+        "parallel beam, own angles": Projector(ParallelBeam(5, 3, 6, degrees=(31.5, 90.0, 200.0))),
         "SpectralFilter": SpectralFilter(np.cos(np.add.outer(np.fft.fftfreq(6) ** 2, np.fft.fftfreq(8) ** 2))),
         "NonUniformFourier": F,
         "complex images": NonUniformFourier(5, rng.standard_normal((7, 2)) * 9, complex_images=True),

@@ -59,37 +59,6 @@ def test_adjoints_are_exact(geometry):
             np.testing.assert_allclose(Aty[0], A.T(y[0]), rtol=1e-12, atol=1e-13)
 
 
-SMALL = [
-    beam(5, 4, 6, **angles) for beam in (ParallelBeam, FanBeam) for angles in ({"arc": 90}, {"degrees": UNEVEN[3:]})
-]
-
-
-@pytest.mark.parametrize("geometry", SMALL, ids=str)  # every number is varied by itself
-def test_torch_differentiates_through_every_beam(geometry):
-    torch = pytest.importorskip("torch", reason="torch is not installed: no gradients")
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    for device in devices:
-        for A in operators(geometry):
-            x = torch.randn((2, *A.domain), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-            assert torch.autograd.gradcheck(A, x.to(device).requires_grad_(), nondet_tol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "geometry", [*PARALLEL, *ARCS, ParallelBeam(128, 60, 128, bin=2 / 3), FanBeam(128, 60, 128, arc=200)], ids=str
-)
-def test_cpu_and_gpu_agree(geometry):
-    torch = pytest.importorskip("torch", reason="torch is not installed: no GPU to compare the CPU with")
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU that torch can use: nothing to compare the CPU with")
-    rng = np.random.default_rng(0)
-    for A in operators(geometry):
-        for operator in (A, A.T):
-            x = rng.standard_normal((3, *operator.domain))
-            for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
-                there = operator(torch.tensor(x, dtype=dtype, device="cuda")).cpu().double().numpy()
-                assert np.linalg.norm(there - operator(x)) <= tolerance * np.linalg.norm(operator(x))
-
-
 @pytest.mark.parametrize("geometry", [PARALLEL[0], PARALLEL[2], ARCS[1], ARCS[2], ARCS[4], HALF[0], HALF[9]], ids=str)
 def test_backprojection_is_its_formula_pixel_by_pixel(geometry):
     """Also for the views that are mirror images: linear interpolation, times what a view stands for."""
@@ -220,15 +189,15 @@ COMPLETE = {
 }
 
 
-@pytest.mark.parametrize("centre", [(0.0, 0.0), (0.3, -0.2), (-0.35, 0.4), (0.55, 0.0)], ids=str)
 @pytest.mark.parametrize("geometry", COMPLETE.values(), ids=COMPLETE)
-def test_fbp_gives_a_disc_its_value(geometry, centre):
+def test_fbp_gives_a_disc_its_value(geometry):
     """A unit disc from its line integrals in closed form, whatever the arc: 180° of a fan beam miss some lines."""
-    disc = Ellipse(1.0, centre, (0.4, 0.4), 0.0)
-    image = fbp(geometry)(integrals(geometry, disc))
-    inside = rasterise([Ellipse(1.0, centre, (0.36, 0.36), 0.0)], 128) > 0
-    assert image[inside].mean() == pytest.approx(1, abs=5e-3)
-    assert image[inside].std() < 0.01
+    R = fbp(geometry)
+    for centre in ((0.0, 0.0), (0.3, -0.2), (-0.35, 0.4), (0.55, 0.0)):
+        image = R(integrals(geometry, Ellipse(1.0, centre, (0.4, 0.4), 0.0)))
+        inside = rasterise([Ellipse(1.0, centre, (0.36, 0.36), 0.0)], 128) > 0
+        assert image[inside].mean() == pytest.approx(1, abs=5e-3)
+        assert image[inside].std() < 0.01
 
 
 @pytest.mark.parametrize("beam", [FanBeam, ParallelBeam])
