@@ -175,11 +175,13 @@ def test_one_operator_serves_every_kind_in_turn(device):
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: nothing to compare with")
 UNEVEN = (0.0, 7.0, 30.0, 31.5, 90.0, 120.0, 200.0)
 BEAMS = [
+    FanBeam(9, 6, 11, arc=90),
     FanBeam(16, 5, 15, arc=270),
     FanBeam(8, 7, 9, degrees=UNEVEN),
     FanBeam(12, 9, 12, arc=360),
     FanBeam(10, 6, 9, 60.0, 80.0, 2.5, arc=210),
     FanBeam(128, 60, 128, arc=200),
+    ParallelBeam(9, 6, 11),
     ParallelBeam(16, 5, 15, bin=0.7),
     ParallelBeam(8, 7, 9, degrees=UNEVEN),
     ParallelBeam(12, 9, 12, arc=360),
@@ -197,7 +199,7 @@ def test_cpu_and_gpu_agree(geometry):
             here, there = operator(x), operator(x.cuda()).cpu()
             assert float((here - there).norm()) <= 1e-5 * float(here.norm()), name
             assert float((here - there).abs().max()) <= 1e-4 * float(here.abs().max()), name
-            if geometry.H <= 128:
+            if geometry in BEAMS:
                 here, there = operator(x.double()), operator(x.double().cuda()).cpu()
                 assert float((here - there).norm()) <= 1e-12 * float(here.norm()), name
 
@@ -214,7 +216,7 @@ def test_no_pixel_of_any_batch_is_off(geometry):
     In float32 places are known to 1e-5 pixels; a ray that meets the measurement of its neighbour is off by 4e-3.
     """
     for name, A in operators(geometry).items():
-        for operator in (A, A.T):
+        for operator in (A, A.T) if name in ("back", *RAYS) else ():
             x = random((33, *operator.domain), torch.float64, "cuda")
             expected = operator(x)
             for batch in range(1, 34):
@@ -225,11 +227,13 @@ def test_no_pixel_of_any_batch_is_off(geometry):
 @GPU
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 8, 11, 17, 32, 33])
 def test_the_gpu_repeats_itself_bit_by_bit_and_a_batch_is_its_images(batch):
+    for A in operators(FanBeam(128, 60, 128)).values():
+        for operator in (A, A.T):
+            x = random((batch, *operator.domain), torch.float32, "cuda")
+            assert torch.equal(operator(x), operator(x))
     for A in operators(FanBeam(40, 13, 44)).values():
         for operator in (A, A.T):
             x = random((batch, *operator.domain), torch.float64, "cuda")
-            assert torch.equal(operator(x), operator(x))
-            assert torch.equal(operator(x.float()), operator(x.float()))
             one_by_one = torch.cat([operator(image[None]) for image in x])
             assert float((operator(x) - one_by_one).abs().max()) <= 1e-12 * float(one_by_one.abs().max())
 
