@@ -236,7 +236,9 @@ class PairsProblem(ScanProblem):
     def geometry(self) -> Any:
         from koct.operators.fanbeam import FanBeam
 
-        return FanBeam(self.H or 0, self.V or 0, self.B or 0)  # `check` has seen that they are there
+        if self.H is None or self.V is None or self.B is None:
+            raise KoctError("of arrays no layers are known; give data, a folder of DICOM slices, with H, V and B")
+        return FanBeam(self.H, self.V, self.B)
 
     def forward(self, shared: Mapping[str, Any]) -> Any:
         """Return what projects slices; of arrays nothing is known."""
