@@ -208,7 +208,6 @@ TRAPS = {  # what it says: (text, the line, words of the sentence)
     "no such alias": ("a: *b", None, "at line 1, column 4: found undefined alias"),
     "a Python object": ("a: !!python/name:os.system", None, "could not determine a constructor"),
     "a key that is a list": ("? [1]\n: 2", None, "found unhashable key"),
-    "an alias of itself": ("a: &a {b: [*a]}", None, "contains itself through an alias"),
 }
 
 

@@ -35,8 +35,6 @@ def load(path: Path) -> dict[Any, Any]:
         content, wrong = _parsed(text)
     except yaml.YAMLError as error:
         wrong.append(_syntax(error))
-    except RecursionError:
-        wrong.append(" contains itself through an alias; remove the alias")
     if not wrong and not isinstance(content, dict):
         wrong.append(" must have keys at its top level, such as `key: value`; give it some")
     if wrong:

@@ -12,6 +12,7 @@ from koct.contracts import Sizes, option
 from koct.problems.ct import ANALYTIC, CTProblem
 from koct.problems.known_chain import DETECTOR, MOST_BINS, SOURCE
 
+MOST_VIEWS = 2048  # of more, some are looked at: their neighbours see the same
 CENTRE, AXIS = 0.5, 0.4  # how far out an ellipse has its centre, and its largest half axis, in halves of the image
 
 
@@ -46,7 +47,11 @@ class FanBeamProblem(CTProblem):
             return True  # two samples of the central ray are nearer than the ends of where centres lie
         import numpy as np
 
-        rays, count = self.geometry().samples("printed")
+        from koct.operators.geometry import FanBeam
+
+        degrees = self.angles and self.angles[:: 1 + self.V // MOST_VIEWS]
+        views = len(degrees) if degrees else min(self.V, MOST_VIEWS)
+        rays, count = FanBeam(self.H, views, self.B, arc=self.arc, degrees=degrees).samples("printed")
         middle = (self.H - 1) / 2
         for step in range(count):
             away = abs(rays[:, :2] + step * rays[:, 2:4] - middle)  # from the centre, in pixels
