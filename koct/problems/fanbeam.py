@@ -12,7 +12,7 @@ from koct.contracts import Sizes, option
 from koct.problems.ct import ANALYTIC, CTProblem
 from koct.problems.known_chain import DETECTOR, MOST_BINS, SOURCE
 
-MOST_VIEWS = 2048  # of more, some are looked at: their neighbours see the same
+MOST_VIEWS = 512  # of more, some are looked at: their neighbours see the same
 CENTRE, AXIS = 0.5, 0.4  # how far out an ellipse has its centre, and its largest half axis, in halves of the image
 
 
