@@ -145,10 +145,12 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
     where = line_of(problem, "pairs")
     part, counts = PARTS[0], dict.fromkeys(PARTS, 0)
 
-    def wrong_number(part: Part) -> KoctError:
-        held = getattr(in_pairs, part)
-        asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
-        return KoctError(f"{where}: pairs gave {counts[part]} {part} pairs and {asks}")
+    def check_numbers(*parts: Part) -> None:
+        for part in parts:
+            held = getattr(in_pairs, part)
+            if counts[part] != held:
+                asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
+                raise KoctError(f"{where}: pairs gave {counts[part]} {part} pairs and {asks}")
 
     kinds = None
     chunks = problem.pairs(seed, sizes)
@@ -162,8 +164,7 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
             raise KoctError(
                 f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test, in this order"
             )
-        if name != part and counts[part] != getattr(in_pairs, part):
-            raise wrong_number(part)
+        check_numbers(*PARTS[PARTS.index(part) : PARTS.index(name)])
         part = name
         x, y = _real(x, f"{where}: x"), _real(y, f"{where}: y")
         images = problem.decode(y[:1]) if len(y) else y
@@ -183,12 +184,10 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
             raise KoctError(f"{where}: a chunk of {now} came after chunks of {kinds}; all must be of one kind")
         counts[part] += len(x)
         if counts[part] > getattr(in_pairs, part):
-            raise wrong_number(part)  # at once: pairs that never end would fill the disk
+            check_numbers(part)  # at once: pairs that never end would fill the disk
         if len(x):
             yield x, y
-    for part in PARTS:
-        if counts[part] != getattr(in_pairs, part):
-            raise wrong_number(part)
+    check_numbers(*PARTS)
 
 
 def _real(array: Any, what: str) -> np.ndarray:
