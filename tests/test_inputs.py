@@ -149,9 +149,7 @@ def test_files_of_two_studies_are_told_apart(files, run):
 
 
 @pytest.mark.parametrize("key", ["koct.archs", "koct.sweeps"])
-@pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b'{"ko": 3}', b'{"ko": {"label": []}}', b"[" * 100_000, b"\xff\xfe"]
-)
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"ko": 3}', b'{"ko": {"label": []}}', b"\xff\xfe"])
 def test_metadata_that_is_no_description(files, run, key, text):
     change(files / "calibration.parquet", lambda table: table.replace_schema_metadata({key: text}))
     refused(run("table_calibration"), files, f"calibration.parquet: the metadata {key} is not what koct writes")

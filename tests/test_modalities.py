@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import Pairs
-from test_fourier import dot_test, random, relative
+from test_fourier import direct, dot_test, random, relative
 
 from koct.base.files import read_json
 from koct.config.study_file import read
@@ -16,7 +16,6 @@ from koct.networks.gradient import loss_and_gradient
 from koct.networks.ko import KO
 from koct.networks.solvers import Known
 from koct.operators.fourier import gaussian_spectrum
-from koct.operators.nufft import direct
 from koct.problems import pools, smooth
 from koct.problems.deblur import Deblur
 from koct.problems.mri import MRI

@@ -233,7 +233,7 @@ PAPER = {"koct.report.printed", "koct.report.tables.table_fullscale", "koct.repo
 PAPER |= {module_of_product(name) for name in products()}  # captions
 # An architecture says itself which one's cells it reads, or which one it is a variant of.
 VARIANTS = {"koct.networks.fc_fsdp", "koct.networks.ko_ridge", "koct.networks.ko_filter"}
-VARIANTS |= {"koct.networks.ko_filter_adagrad"}
+VARIANTS |= {"koct.networks.ko_filter_adagrad", "koct.config.contract_suite"}  # which tries networks beside ours
 WORDS = {"filter", "filters", "taps", "pairs", "untrained", "fbp", "nnls", "tv"}  # of the language and of the field
 
 

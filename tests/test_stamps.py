@@ -133,21 +133,20 @@ def chunks(data):
 
 def test_what_a_row_took_does_not_change_its_content(tmp_path):
     row = {"sweep": "H8", "mse": 0.5, "fit_seconds": 1.0, "device": "cpu"}
-    found = set()
+    contents = set()
     for change in ({}, {"fit_seconds": 2.0}, {"device": "cuda"}, {"mse": 0.25}):
         write_json(tmp_path / "row.json", {**row, **change}, STAMP)
         assert read_json(tmp_path / "row.json")[0] == {**row, **change}
-        found.add(stamps.read(tmp_path / "row.json").content)
-    assert len(found) == 2
+        contents.add(stamps.read(tmp_path / "row.json").content)
+    assert len(contents) == 2
 
 
 def test_inputs_are_those_with_a_stamp(tmp_path):
-    write_text(tmp_path / "plain.tex", "no stamp\n")
-    write_text(tmp_path / "a.tex", "a\n", STAMP)
-    write_text(tmp_path / "b.tex", "b\n", STAMP)
-    a, b = tmp_path / "a.tex", tmp_path / "b.tex"
-    assert stamps.made_from(a, tmp_path / "plain.tex", b) == stamps.made_from(a, b)
-    assert stamps.made_from(a, b) != stamps.made_from(b, a)
+    a, b, plain = (tmp_path / f"{name}.tex" for name in ("a", "b", "plain"))
+    write_text(plain, "no stamp\n")
+    write_text(a, "a\n", STAMP)
+    write_text(b, "b\n", STAMP)
+    assert stamps.made_from(a, plain, b) == stamps.made_from(a, b) != stamps.made_from(b, a)
 
 
 def test_differences_are_named_by_their_keys():

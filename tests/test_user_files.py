@@ -56,14 +56,6 @@ def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch)
     assert digests(large) == {large: before[large]}
 
 
-def test_a_slow_look_is_announced(large, monkeypatch, capsys):
-    monkeypatch.setattr(user_files, "SLOW", 4000)
-    digests(large)
-    assert "reading 0.0 GB of x.npy for changes" in capsys.readouterr().err
-    digests(large)
-    assert capsys.readouterr().err == ""
-
-
 def test_of_a_folder_every_file_counts(folder):
     os.makedirs("data/deep")
     (folder / "data/deep/a").write_text("1")

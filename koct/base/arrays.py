@@ -101,7 +101,7 @@ def single(array: Any) -> Any:
 
 
 def joined(*arrays: Any) -> Any:
-    """Matrices side by side."""
+    """Return arrays (rows, columns, ...) side by side."""
     if is_torch(arrays[0]):
         import torch
 

@@ -73,10 +73,10 @@ def check_torch(modules: str = "") -> None:
     """Refuse to ask a cluster for GPUs that no job could use; `modules` may bring a torch that is not seen here."""
     if modules or os.environ.get(ALLOW_CPU):
         return
-    found = importlib.util.find_spec("torch")
-    missing = "torch is not installed" if found is None else None
-    if found and found.origin:
-        with contextlib.suppress(OSError), open(os.path.join(os.path.dirname(found.origin), "version.py")) as file:
+    spec = importlib.util.find_spec("torch")
+    missing = "torch is not installed" if spec is None else None
+    if spec and spec.origin:
+        with contextlib.suppress(OSError), open(os.path.join(os.path.dirname(spec.origin), "version.py")) as file:
             if re.search(r"^cuda\b.*= None$", file.read(), re.M):
                 missing = "the torch that is installed was built without CUDA"
     if missing:

@@ -94,7 +94,7 @@ def again(path: str | os.PathLike[str]) -> str:
 
 
 def checksum_of(content: Any) -> str:
-    """Of what JSON can hold, without what differs from run to run."""
+    """Return the digest of what JSON can hold, without what differs from run to run."""
     if isinstance(content, dict):
         content = {key: value for key, value in content.items() if key not in VOLATILE}
     return digest(json.dumps(content, sort_keys=True).encode())
@@ -106,13 +106,13 @@ def combined(contents: Iterable[str]) -> str:
 
 def made_from(*paths: str | os.PathLike[str]) -> str:
     """The `inputs` of what is made from stamped files; files without a stamp do not count."""
-    found = []
+    contents = []
     for path in paths:
         try:
-            found.append(read(path).content)
+            contents.append(read(path).content)
         except Unstamped:
             continue
-    return combined(found)
+    return combined(contents)
 
 
 # Writing
@@ -162,7 +162,7 @@ def _number(value: int) -> bytes:
 
 
 def _checksum(data: Any, start: int, end: int) -> str:
-    """Of all bytes but the stamp from `start` to `end`; a PNG file's last chunks have their own."""
+    """Return the digest of all bytes but the stamp from `start` to `end`; a PNG's last chunks have their own."""
     with memoryview(data) as view:
         last = len(view) - (4 + len(PNG_END) if view[-len(PNG_END) :] == PNG_END else 0)
         return digest(view[:start], _number(start), view[end:last])
@@ -214,8 +214,8 @@ def _old_is_right(data: Any, start: int) -> bool:
     """Whether the checksum at `start`, of format 1, is the CRC-32 of the file with zeros in its place."""
     with memoryview(data) as view:
         end = len(view) - (4 + len(PNG_END) if view[-len(PNG_END) :] == PNG_END else 0)
-        found = zlib.crc32(view[start + 8 : end], zlib.crc32(b"0" * 8, zlib.crc32(view[:start])))
-        return bytes(view[start : start + 8]) == f"{found:08x}".encode()
+        checksum = zlib.crc32(view[start + 8 : end], zlib.crc32(b"0" * 8, zlib.crc32(view[:start])))
+        return bytes(view[start : start + 8]) == f"{checksum:08x}".encode()
 
 
 def check_table(path: str | os.PathLike[str], data: bytes) -> None:
@@ -233,8 +233,8 @@ def _decode(path: str | os.PathLike[str], tail: bytes) -> Stamp:
         raise Unstamped(f"{path} is not a file of this version of koct: it has no stamp; {again(path)}")
     try:
         text = tail[start:].decode("ascii", "replace")
-        found, end = json.JSONDecoder().raw_decode(text)
-        stamp = Stamp(found["spec"], found["inputs"], found["about"], found["content"], found["checksum"])
+        fields, end = json.JSONDecoder().raw_decode(text)
+        stamp = Stamp(fields["spec"], fields["inputs"], fields["about"], fields["content"], fields["checksum"])
         if stamp.text() != text[:end]:
             raise ValueError
         return stamp

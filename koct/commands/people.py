@@ -161,6 +161,19 @@ def compare(fresh, reference, tolerance):
     return 0 if agree else 1
 
 
+def check(files, set):
+    import yaml
+
+    from koct.config import contract_suite
+
+    settings = {}
+    for text in set or []:
+        key, _, value = text.partition("=")
+        section, _, option = key.rpartition(".")
+        (settings.setdefault(section, {}) if section else settings)[option] = yaml.safe_load(value)
+    return 0 if contract_suite.run(files, settings) else 1
+
+
 def config(file, schema):
     from koct.config import docs
 
@@ -268,6 +281,19 @@ VERBS = {
             file("reference", "cells.parquet to compare with"),
             optional(
                 "--tolerance", "largest relative difference of a curve (default: 0.005)", type=tolerance, default=0.005
+            ),
+        ],
+    ),
+    "check": (
+        check,
+        "try problems and networks of your own on a small pool; exit status 1 if one breaks a promise of its contract",
+        [
+            ("files", {"nargs": "+", "metavar": "FILE.py", "help": "a problem, networks, or both: docs/your-own.md"}),
+            optional(
+                "--set",
+                "a key of the sweep, such as H=16 or cnn.channels=4; may be given several times",
+                action="append",
+                metavar="KEY=VALUE",
             ),
         ],
     ),

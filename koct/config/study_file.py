@@ -69,19 +69,19 @@ class Entry(Grid):
 def settings(config: Mapping[str, Any]) -> Settings:
     """Return the keys of a config; a KoctError lists everything that is wrong with them, sweeps aside."""
     wrong: list[str] = []
-    found = check(Settings, dict(config), [], wrong)
-    if found:
-        studies, sweeps = ", ".join(found.studies), ", ".join(found.sweeps)
-        for name, chosen in found.studies.items():
-            others = [sweep for sweep in chosen if sweep not in found.sweeps]
+    keys = check(Settings, dict(config), [], wrong)
+    if keys:
+        studies, sweeps = ", ".join(keys.studies), ", ".join(keys.sweeps)
+        for name, chosen in keys.studies.items():
+            others = [sweep for sweep in chosen if sweep not in keys.sweeps]
             wrong += [
                 f"studies.{name} has {each!r}, which is not under sweeps; known sweeps are {sweeps}" for each in others
             ]
-        if found.study not in found.studies:
-            wrong.append(f"study = {found.study!r} is not under studies; known studies are {studies}")
+        if keys.study not in keys.studies:
+            wrong.append(f"study = {keys.study!r} is not under studies; known studies are {studies}")
     _refuse(wrong)
-    assert found is not None
-    return found
+    assert keys is not None
+    return keys
 
 
 def read(config: Mapping[str, Any]) -> list[Sweep]:
@@ -89,10 +89,10 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
 
     Of sweeps outside the study, those with files of a user's own are not looked at: the files may be elsewhere.
     """
-    found, sweeps = settings(config), {}
+    keys, sweeps = settings(config), {}
     wrong: list[str] = []
-    chosen = found.studies[found.study]
-    for name, entry in found.sweeps.items():
+    chosen = keys.studies[keys.study]
+    for name, entry in keys.sweeps.items():
         if name in chosen or not any(
             isinstance(source, str) and registry.is_file(source) for source in _sources(entry)
         ):
@@ -149,8 +149,8 @@ def _build(name: str, entry: Mapping[str, Any], wrong: list[str]) -> Sweep | Non
         arch: check(arch, entry.get(section(arch)), [*path, section(arch)], wrong)
         for arch in dict.fromkeys((*loaded, *required, *sections.values()))
     }
-    given = {key: value for key, value in entry.items() if key in keys}
-    made_problem = check(problem, given, path, wrong) if problem else None
+    values = {key: value for key, value in entry.items() if key in keys}
+    made_problem = check(problem, values, path, wrong) if problem else None
     if len(wrong) > before or grid is None or made_problem is None:
         return None
     return Sweep(
@@ -278,12 +278,12 @@ def _check_files(problem: Problem) -> Iterator[str]:
 
 def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
     """Return what the results depend on, one by one as the config has it: {sweep.key: value in JSON}."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for sweep in sweeps:
         values = {"problem": sweep.problem.source, **asdict(sweep.problem), "pool": asdict(sweep.pool)}
         values |= {key: getattr(sweep, key) for key in options(Grid) if key != "pool"}
         values["archs"] = [arch.source for arch in sweep.archs]
         for arch in (*sweep.archs, *sweep.required):
             values |= {f"{arch.name}.{name}": value for name, value in result_options(arch).items()}
-        found |= {f"{sweep.name}.{key}": value for key, value in values.items() if value is not None}
-    return {key: json.dumps(value, sort_keys=True) for key, value in found.items()}
+        result |= {f"{sweep.name}.{key}": value for key, value in values.items() if value is not None}
+    return {key: json.dumps(value, sort_keys=True) for key, value in result.items()}

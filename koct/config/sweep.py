@@ -71,7 +71,7 @@ class Sweep(Grid):
 
     @property
     def theory_seed(self) -> int:
-        """Of the pool that curves are predicted from: one that no cell uses."""
+        """Return the seed of the pool that curves are predicted from: one that no cell uses."""
         return next(seed for seed in itertools.count(FIRST_THEORY_SEED) if seed not in self.seeds)
 
     @property
@@ -101,8 +101,8 @@ class Sweep(Grid):
     @cached_property
     def _groups(self) -> list[Mapping[Part, Sequence[int]]]:
         """How many pairs each group of every seed's pool has; empty if N counts pairs."""
-        found = (self.problem.groups(seed, self.sizes) for seed in self.seeds)
-        return [groups for groups in found if groups is not None]
+        each = (self.problem.groups(seed, self.sizes) for seed in self.seeds)
+        return [groups for groups in each if groups is not None]
 
     @property
     def counts_groups(self) -> bool:
@@ -115,7 +115,7 @@ class Sweep(Grid):
 
     @cached_property
     def sizes_in_pairs(self) -> Sizes:
-        """Of the largest pool of a seed."""
+        """Return the sizes of the largest pool of a seed."""
         if not self._groups:
             return self.sizes
         parts: tuple[Part, ...] = ("train", "val", "test")

@@ -175,7 +175,7 @@ class Problem(Configured, ABC):
         return None
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost | None:
-        """Of drawing a pool, of `shared`, of `normal_matrix`, or of `layers` applied to one sample; None: unknown."""
+        """Return the cost of a pool, `shared`, `normal_matrix`, or `layers` applied to one sample; None: unknown."""
         return None
 
     @property
@@ -330,7 +330,7 @@ class Architecture(Configured, ABC):
         return ()
 
     def cost(self, work: Workload) -> Cost | None:
-        """Of one fit; None if unknown."""
+        """Return the cost of one fit; None if unknown."""
         return None
 
 

@@ -29,10 +29,10 @@ def import_file(source: str) -> ModuleType:
     """Import a user's file; what it imports from its own folder is found there, but hides nothing of Python's own."""
     try:
         path = Path(source).resolve()
-        found = path.is_file()
+        is_file = path.is_file()
     except (OSError, ValueError, RuntimeError):  # a name that no file can have, or links in a circle
         raise KoctError(f"{source!r} is not the path of a file; correct it") from None
-    if not found:
+    if not is_file:
         what = "is not a file" if path.exists() else f"does not exist (looked in {os.getcwd()})"
         raise KoctError(f"{source} {what}; correct the path")
     folder = str(path.parent)
@@ -120,14 +120,14 @@ def place(error: BaseException, sources: list[str]) -> str | None:
     folders = {str(Path(source).resolve().parent): os.path.dirname(source) for source in sources}
     if isinstance(error, SyntaxError) and error.filename and str(Path(error.filename).parent) in folders:
         return f"{_shown(error.filename, folders)}, line {error.lineno}"
-    found, step = None, error.__traceback__
+    where, step = None, error.__traceback__
     while step is not None:
         filename = step.tb_frame.f_code.co_filename
         theirs = any(Path(filename).is_relative_to(folder) for folder in folders)
         if theirs and not Path(filename).is_relative_to(PACKAGE) and "site-packages" not in filename:
-            found = f"{_shown(filename, folders)}, line {step.tb_lineno}"
+            where = f"{_shown(filename, folders)}, line {step.tb_lineno}"
         step = step.tb_next
-    return found
+    return where
 
 
 def _shown(filename: str, folders: dict[str, str]) -> str:

@@ -59,14 +59,14 @@ def shipped(kind: type) -> tuple[str, ...]:
     import ast
     from pathlib import Path
 
-    found = []
+    stems = []
     for path in sorted(Path(PACKAGE, FOLDERS[kind]).glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             bases = node.bases if isinstance(node, ast.ClassDef) else []
             names = [base.id for base in bases if isinstance(base, ast.Name)]
             if any(name.endswith(kind.__name__) for name in names) and "ABC" not in names:
-                found.append(path.stem.replace("_", "-"))
-    return tuple(found)
+                stems.append(path.stem.replace("_", "-"))
+    return tuple(stems)
 
 
 @cache
@@ -89,12 +89,12 @@ def _load(source: str, kind: type[Contract]) -> type[Contract]:
         )
     if is_file(source):
         check_class(classes[0], source)
-    found: type[Contract] = classes[0]
-    found.name, found.source = name, source
-    return found
+    cls: type[Contract] = classes[0]
+    cls.name, cls.source = name, source
+    return cls
 
 
 def _classes(module: ModuleType, kind: type) -> list[type]:
     """The classes of a kind that a module defines itself, except for base classes."""
-    found = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, kind))
-    return [value for value in found if value.__module__ == module.__name__ and ABC not in value.__bases__]
+    values = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, kind))
+    return [value for value in values if value.__module__ == module.__name__ and ABC not in value.__bases__]

@@ -83,14 +83,14 @@ def decode_problem(spec: Mapping[str, Any]) -> Problem:
 
 
 def _decode(cls: type[Any], spec: Mapping[str, Any]) -> Any:
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in spec["options"].items()}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in spec["options"].items()}
     left_out = [name for name, option in options(cls).items() if not (option.pairs and option.result)]
     try:
-        return cls(**{**dict.fromkeys(left_out), **given})
+        return cls(**{**dict.fromkeys(left_out), **values})
     except TypeError as error:
         raise KoctError(f"the spec of this job does not fit {spec['source']}: {error}; run snakemake again") from None
 
 
-def same_values(found: Any, wanted: Any) -> bool:
+def same_values(one: Any, other: Any) -> bool:
     """Return whether two values are the same in JSON, where a tuple is a list."""
-    return json.dumps(found, sort_keys=True) == json.dumps(wanted, sort_keys=True)
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -50,8 +50,8 @@ def _folder() -> str | None:
     """The folder of this version; None if there is no place to write to."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     bases = [os.path.join(os.path.dirname(__file__), "__pycache__"), os.path.join(cache, "koct")]
-    given: str = vars(numba.config)["CACHE_DIR"]
-    for base in [given] if given else bases:
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    for base in [chosen] if chosen else bases:
         folder = os.path.join(base, f"numba-{version()}")
         with contextlib.suppress(OSError):
             os.makedirs(folder, exist_ok=True)

@@ -16,7 +16,6 @@ import numpy as np
 from koct.errors import KoctError
 
 HDF5 = (".h5", ".hdf5", ".hdf")
-DEEPEST = 16  # links in a row; HDF5 follows as many
 
 
 class Stored(NamedTuple):
@@ -140,9 +139,9 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
     import h5py
 
     def datasets(file: Any) -> list[str]:
-        found: list[str] = []
-        file.visititems(lambda path, item: found.append(path) if isinstance(item, h5py.Dataset) else None)
-        return found
+        paths: list[str] = []
+        file.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
+        return paths
 
     what = f"{key} = {name!r} in {data}"
     with (
@@ -170,48 +169,32 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
     return Stored(what, shape, dtype, read)
 
 
-def linked(data: str, name: str, depth: int = 0) -> list[str]:
-    """Return the other files that an array of an HDF5 file lies in, or is found through; also those that are missing.
+def linked(data: str, name: str) -> list[str]:
+    """Return the other files that an array of an HDF5 file lies in, also those that are missing.
 
     These are behind external links, and sources of virtual datasets and of those with external storage.
     """
     import h5py
 
-    if depth > DEEPEST:
-        raise KoctError(f"{name!r} in {data} is a link in a circle, or one of over {DEEPEST}; correct it")
     with h5py.File(data, "r") as file:
-        item: Any = file
-        parts = [part for part in name.split("/") if part]
-        for i, part in enumerate(parts):
-            link = item.get(part, getlink=True) if isinstance(item, h5py.Group) else None
-            if isinstance(link, h5py.SoftLink):
-                return linked(
-                    data, "/".join([item.name if link.path[:1] != "/" else "", link.path, *parts[i + 1 :]]), depth + 1
-                )
-            if isinstance(link, h5py.ExternalLink):
-                return _through(data, link.filename, "/".join([link.path, *parts[i + 1 :]]), depth)
-            if link is None and depth:  # HDF5 would read zeros for a source of a virtual dataset
-                raise KoctError(
-                    f"{data} has no array {name!r}, which a link or a virtual dataset names; correct it there"
-                )
-            if link is None:
-                return []
-            item = item[part]
+        item = file.get(name)
         if not isinstance(item, h5py.Dataset):
             return []
+        own = item.file.filename if os.path.isabs(data) else os.path.relpath(item.file.filename)
+        others = [] if os.path.samefile(own, data) else [own]
+        others += [_beside(own, place) for place, *_ in item.external or ()]
         sources = item.virtual_sources() if item.is_virtual else []
-        found = [_beside(data, place) for place, *_ in item.external or ()]
     for source in sources:
-        found += _through(data, source.file_name, source.dset_name, depth)
-    return list(dict.fromkeys(found))
-
-
-def _through(data: str, filename: str, name: str, depth: int) -> list[str]:
-    """The file that a link leads to, and those behind it; "." is the file of the link."""
-    if filename == ".":
-        return linked(data, name, depth + 1)
-    other = _beside(data, filename)
-    return [other, *(linked(other, name, depth + 1) if os.path.isfile(other) else [])]
+        place = own if source.file_name == "." else _beside(own, source.file_name)
+        others.append(place)
+        if os.path.isfile(place):
+            with h5py.File(place, "r") as file:
+                if source.dset_name not in file:  # HDF5 would read zeros
+                    raise KoctError(
+                        f"{place} has no array {source.dset_name!r}, which a virtual dataset names; correct it"
+                    )
+            others += linked(place, source.dset_name)
+    return [path for path in dict.fromkeys(others) if path != data]
 
 
 def _beside(data: str, filename: str) -> str:
@@ -244,22 +227,22 @@ def labels(array: Stored) -> list[str]:
             f"{array.what} has the type {array.dtype} and the shape {array.shape}; give one whole number or text for "
             f"each pair{how}"
         )
-    given = array.read(slice(None)).tolist()
-    found = [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in given]
-    if "" in found:
-        raise KoctError(f"{array.what} is empty at pair {found.index('')}, counted from 0; give every pair a group")
-    return found
+    items = array.read(slice(None)).tolist()
+    names = [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in items]
+    if "" in names:
+        raise KoctError(f"{array.what} is empty at pair {names.index('')}, counted from 0; give every pair a group")
+    return names
 
 
 def rows(array: Stored, chosen: np.ndarray) -> np.ndarray:
     """The chosen rows, in their order; float32 and float64 stay what they are. All must be finite."""
     ordered, places = np.unique(chosen, return_inverse=True)
-    found = array.read(ordered)
-    if found.dtype not in (np.float32, np.float64):
+    values = array.read(ordered)
+    if values.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):  # what is too large is not finite
-            found = found.astype(float)
-    bad = ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
+            values = values.astype(float)
+    bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
     if bad.any():
         pair = ordered[np.argmax(bad)]
         raise KoctError(f"{array.what}: pair {pair}, counted from 0, is not finite; correct it or leave it out")
-    return found[places]
+    return values[places]

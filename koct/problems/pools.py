@@ -74,21 +74,21 @@ def write_index(file: BinaryIO, header: int, index: list[bytes], about: dict[str
 
 def _groups(problem: Problem, seed: int, sizes: Sizes) -> dict[Part, list[int]] | None:
     """How many pairs each group of a pool has, if there are groups, and as many as were asked for."""
-    given = problem.groups(seed, sizes)
-    if given is None:
+    declared = problem.groups(seed, sizes)
+    if declared is None:
         return None
     where = line_of(problem, "groups")
-    found = {part: [int(size) for size in given[part]] for part in PARTS}
-    for part, groups in found.items():
+    numbers = {part: [int(size) for size in declared[part]] for part in PARTS}
+    for part, groups in numbers.items():
         if len(groups) != getattr(sizes, part):
             raise KoctError(
                 f"{where}: groups gave {len(groups)} {part} groups and pool.{part} asks for {getattr(sizes, part)}"
             )
         if min(groups) < 1:
             raise KoctError(f"{where}: groups gave a {part} group without pairs; leave it out")
-    if sum(map(len, found.values())) > MOST_GROUPS:
+    if sum(map(len, numbers.values())) > MOST_GROUPS:
         raise KoctError(f"{where}: groups gave over {MOST_GROUPS:,} groups; a pool holds no more, so lower pool.train")
-    return found
+    return numbers
 
 
 class _Seen:
@@ -143,19 +143,20 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
     `in_pairs` is what `sizes` comes to if it counts groups.
     """
     where = line_of(problem, "pairs")
-    part, seen = PARTS[0], 0
+    part, counts = PARTS[0], dict.fromkeys(PARTS, 0)
 
-    def ended() -> None:
-        held = getattr(in_pairs, part)
-        if seen != held:
-            asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
-            raise KoctError(f"{where}: pairs gave {seen} {part} pairs and {asks}")
+    def check_numbers(*parts: Part) -> None:
+        for part in parts:
+            held = getattr(in_pairs, part)
+            if counts[part] != held:
+                asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
+                raise KoctError(f"{where}: pairs gave {counts[part]} {part} pairs and {asks}")
 
     kinds = None
-    given = problem.pairs(seed, sizes)
-    if not isinstance(given, Iterable):
-        raise KoctError(f"{where}: pairs returned {type(given).__name__}; yield (part, x, y)")
-    for chunk in given:
+    chunks = problem.pairs(seed, sizes)
+    if not isinstance(chunks, Iterable):
+        raise KoctError(f"{where}: pairs returned {type(chunks).__name__}; yield (part, x, y)")
+    for chunk in chunks:
         if not isinstance(chunk, tuple) or len(chunk) != 3:
             raise KoctError(f"{where}: pairs yielded {type(chunk).__name__}; yield (part, x, y)")
         name, x, y = chunk
@@ -163,9 +164,8 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
             raise KoctError(
                 f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test, in this order"
             )
-        while name != part:
-            ended()
-            part, seen = PARTS[PARTS.index(part) + 1], 0
+        check_numbers(*PARTS[PARTS.index(part) : PARTS.index(name)])
+        part = name
         x, y = _real(x, f"{where}: x"), _real(y, f"{where}: y")
         images = problem.decode(y[:1]) if len(y) else y
         for what, array, shape in (("x", x, problem.x_shape), ("y", images, problem.y_shape)):
@@ -176,21 +176,18 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
         for what, array in (("x", x), ("y", y)):
             bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
             if bad.any():
-                pair = seen + int(np.argmax(bad))
+                pair = counts[part] + int(np.argmax(bad))
                 raise KoctError(f"{where}: {what} of {part} pair {pair} (seed {seed}) is not finite")
         now = [(array.dtype, array.shape[1:]) for array in (x, y)]
         kinds = kinds or now
         if now != kinds:
             raise KoctError(f"{where}: a chunk of {now} came after chunks of {kinds}; all must be of one kind")
-        seen += len(x)
-        if seen > getattr(in_pairs, part):
-            ended()  # at once: pairs that never end would fill the disk
+        counts[part] += len(x)
+        if counts[part] > getattr(in_pairs, part):
+            check_numbers(part)  # at once: pairs that never end would fill the disk
         if len(x):
             yield x, y
-    for _ in PARTS[PARTS.index(part) :]:
-        ended()
-        if part != PARTS[-1]:
-            part, seen = PARTS[PARTS.index(part) + 1], 0
+    check_numbers(*PARTS)
 
 
 def _real(array: Any, what: str) -> np.ndarray:
@@ -272,9 +269,9 @@ class Pool:
         self._fetch(chosen)
         records = self.records[chosen]
         if not self.checked[chosen].all():
-            for i, found in enumerate(digests(records)):
+            for i, actual in enumerate(digests(records)):
                 place = DIGEST * (chosen.start + i)
-                if found != self.index[place : place + DIGEST]:
+                if actual != self.index[place : place + DIGEST]:
                     raise self.damaged(f"the checksum of its {part} pair {first + i} is wrong")
             self.checked[chosen] = True
         return records
