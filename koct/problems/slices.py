@@ -199,6 +199,7 @@ def image(path: str, H: int) -> Any:
 
     opened(f"data: {_named(path)}", path, AGAIN)
     with open(path, "rb") as file, _understood(path):
+        _check_inflated(f"data: {_named(path)}", path)
         dataset = dcmread(file)
         _check_slice(f"data: {_named(path)}", dataset)
         slope, intercept = float(dataset.RescaleSlope), float(dataset.RescaleIntercept)
