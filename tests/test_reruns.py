@@ -135,7 +135,7 @@ FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12
 EVERYTHING = 2 * (2 * CELLS + SEEDS * FREE)
 OF_CODE = {
     "plotting": (
-        ("koct/report/drawing.py", "training samples", "samples"),
+        ("koct/report/drawing.py", "PREVIEW_WIDTH = 1400", "PREVIEW_WIDTH = 1300"),
         {"fig_sweeps": 1, "fig_theory": 1, "fig_heldout": 1, "fig_factors": 1, "crate": 1},
     ),
     "one fit": (FC_CHANGE, {"fit": 2 * CELLS, "theory": 2, **ALL}),
