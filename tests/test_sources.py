@@ -144,8 +144,8 @@ INERT = {
 }
 LIVE = {
     "pairs": ("problems/surrogate.py", "np.random.default_rng(seed)", "np.random.default_rng(seed + 1)"),
-    "device of a problem": ("problems/fanbeam.py", 'device = "auto"', 'device = "cpu"'),
-    "nonnegative": ("problems/fanbeam.py", "nonnegative = True", "nonnegative = False"),
+    "device of a problem": ("problems/ct.py", 'device = "auto"', 'device = "cpu"'),
+    "nonnegative": ("problems/ct.py", "nonnegative = True", "nonnegative = False"),
     "a fit": ("networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)"),
     "a network": ("networks/ko.py", "weighted(self.w, x)", "weighted(-self.w, x)"),
     "what a fit imports": ("base/arrays.py", "def product(", "def product(*, "),
@@ -232,8 +232,8 @@ OWN = {module_of(name, kind): name for kind in (Problem, Architecture) for name 
 PAPER = {"koct.report.printed", "koct.report.tables.table_fullscale", "koct.report.tables.table_scaling"}
 PAPER |= {module_of_product(name) for name in products()}  # captions
 # An architecture says itself which one's cells it reads, or which one it is a variant of.
-VARIANTS = {"koct.networks.fc_fsdp", "koct.networks.ko_ridge", "koct.networks.ko_filter"}
-VARIANTS |= {"koct.networks.ko_filter_adagrad", "koct.config.contract_suite"}  # which tries networks beside ours
+VARIANTS = {f"koct.networks.{name}" for name in ("fc_fsdp", "ko_ridge", "ko_filter", "ko_filter_adagrad", "filters")}
+VARIANTS |= {"koct.config.contract_suite"}  # which tries a user's problem with networks of koct
 WORDS = {"filter", "filters", "taps", "pairs", "untrained", "fbp", "nnls", "tv"}  # of the language and of the field
 
 

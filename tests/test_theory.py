@@ -145,8 +145,8 @@ def test_predictions_that_cannot_be_made_are_named_before_the_first_job(checkout
     )
     done = fresh.snakemake("--dry-run", check=False)
     assert done.returncode
-    assert "has predicted = 'subset'" in done.stderr
-    assert "is predicted by the fixed point" in done.stderr
+    assert "has predicted = 'subset'" in done.stdout
+    assert "is predicted by the fixed point" in done.stdout
 
 
 def test_a_fit_of_ones_own_that_reads_other_pairs_is_not_predicted_by_subsets(checkout):

@@ -1,5 +1,6 @@
 """What figures share: their look, their panels, and how they are written, as vector and as bitmap."""
 
+import contextlib
 import math
 import os
 import warnings
@@ -38,9 +39,13 @@ STYLE = {
 }
 
 
+@contextlib.contextmanager
 def styled():
-    """Return the look of every figure, as a context."""
-    return plt.rc_context(STYLE)
+    """The look of every figure, as a context; letters that the font lacks are drawn as boxes, without a warning."""
+    with plt.rc_context(STYLE), warnings.catch_warnings():
+        for message in ("Glyph .* missing from", "Matplotlib currently does not support .* natively"):
+            warnings.filterwarnings("ignore", message)
+        yield
 
 
 def by_sweep(curves, draw, gap=0.0, lines=((), None)):
@@ -175,13 +180,7 @@ def save(figure, paths, stamp=None, dpi=300):
             continue
         kind = str(path).rsplit(".", 1)[1]
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-        with (
-            atomic_write(path, stamp) as temporary,
-            plt.rc_context({"svg.hashsalt": "koct"}),
-            warnings.catch_warnings(),
-        ):
-            for message in ("Glyph .* missing from", "Matplotlib currently does not support .* natively"):
-                warnings.filterwarnings("ignore", message)  # letters that the font lacks are drawn as boxes
+        with atomic_write(path, stamp) as temporary, plt.rc_context({"svg.hashsalt": "koct"}):
             try:
                 figure.savefig(temporary, format=kind, dpi=dpi, metadata=metadata)
             except ValueError as error:  # a formula between dollars that is none, or a figure that is too large

@@ -26,7 +26,7 @@ def norms(H, V, B, beam):
 def networks(H, V, B, beam, **constants):
     """The operator-aware and the fully connected network of a geometry, with computed norms."""
     K, At = operators(H, V, B, beam)
-    return operator_aware(K, At, p=V * B, **constants), fully_connected(p=H * H * V * B, **constants)
+    return operator_aware(K.norm(), At.norm(), p=V * B, **constants), fully_connected(p=H * H * V * B, **constants)
 
 
 def network(chain: Iterable[ChainLayer], **constants: float) -> BoundNetwork:
