@@ -1,28 +1,49 @@
 # make        set up and run the default study
-# make test   set up and run the tests
+# make check  style, types, and the tests that are fast and start no Snakemake: before a commit
+# make test   set up and run the tests that are quick
+# make test-all  set up and run all tests, also on a SLURM if one answers, in a browser and with several ranks
+# make test-newest  the quick tests with the newest release of everything, in .venv-newest
 # make report run the default study and put it into one page, report.html
 # make setup  only set up
-# make faults set up, cause 266 faults (kills, damaged files, full disks), and feed every reader with 10,000 damaged
+# make slurm  set up for a SLURM cluster (docs/cluster.md)
+# make faults set up, cause 267 faults (kills, damaged files, full disks), feed every reader with 10,000 damaged
 #             inputs, and run the long tests if a SLURM answers; takes an hour
 PYTHON ?= python3
+TORCH ?= torch
 VENV := .venv
+NEWEST := .venv-newest
+PYTEST := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: study report test setup lint faults
+.PHONY: study report check test test-all test-newest setup slurm lint faults
 study: setup
 	$(VENV)/bin/snakemake
 
 report: study
 	$(VENV)/bin/snakemake --report report.html
 
-test: setup $(VENV)/torch
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+check: lint $(VENV)/torch
+	$(VENV)/bin/$(PYTEST) -m 'not slow and not long and not workflow and not thorough'
 
-faults: setup
-	$(VENV)/bin/python -m tests.faults
-	$(VENV)/bin/python -m tests.faults.fuzz
-	$(VENV)/bin/python -m pytest -m long
+test: setup $(VENV)/torch
+	$(VENV)/bin/$(PYTEST)
+
+test-all: setup $(VENV)/torch
+	$(VENV)/bin/$(PYTEST) -m 'not long'
+
+test-newest:
+	$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --editable '.[workflow,slurm,fanbeam,dev]' $(TORCH)
+	$(call add_plugins,$(NEWEST))
+	$(NEWEST)/bin/python -m pip list
+	$(NEWEST)/bin/$(PYTEST)
+
+faults: setup slurm
+	KOCT_FUZZ=10000 $(VENV)/bin/python -m pytest -v -m '' tests/faults
+	$(VENV)/bin/python -m pytest -m long tests/slurm
 
 setup: $(VENV)/installed
+
+slurm: $(VENV)/slurm-plugin
 
 lint: setup
 	$(VENV)/bin/ruff check .
@@ -34,19 +55,25 @@ lint: setup
 # Only the tests and a GPU need torch. A build that is already there stays: it may be the one that fits the GPU.
 $(VENV)/torch: $(VENV)/installed
 	$(VENV)/bin/python -c 'import torch' 2>/dev/null || \
-		$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt torch
+		$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
 	touch $@
 
-# Snakemake imports every plugin it finds, and SLURM's brings pandas: half a second at every start. So it lives in a
-# folder of its own, which envs/slurm.pth adds to the path of a command that names SLURM.
+# Snakemake imports every plugin it finds, and SLURM's brings pandas: 0.7 s at every start, for those who need it.
+$(VENV)/slurm-plugin: $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[slurm]'
+	touch $@
+
+# Snakemake looks for plugins in the folders of the path alone, hence the .pth file; no finder of setuptools is asked.
+define add_plugins
+echo "$(CURDIR)/koct/plugins" > "$$($(1)/bin/python -c 'import site; print(site.getsitepackages()[0])')/koct-plugins.pth"
+endef
+
 # The last two lines do once what the first jobs would wait for: compiled modules and Matplotlib's list of fonts.
-$(VENV)/installed: constraints.txt pyproject.toml envs/slurm.pth
+$(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,fanbeam,dev]'
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --no-deps --upgrade --target $(VENV)/slurm \
-		snakemake-executor-plugin-slurm snakemake-executor-plugin-slurm-jobstep
-	cp envs/slurm.pth "$$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')"
-	$(VENV)/bin/python -m compileall -q koct $(VENV)/slurm
+	$(call add_plugins,$(VENV))
+	$(VENV)/bin/python -m compileall -q koct
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'
 	touch $@

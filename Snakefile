@@ -4,7 +4,7 @@ Says which cell needs which file. All computing happens in the package `koct`.
 """
 
 
-report: "rules/captions/study.rst"
+report: "rules/report.rst"
 
 
 include: "rules/config.smk"
@@ -17,18 +17,12 @@ include: "rules/common.smk"
 include: "rules/pools.smk"
 include: "rules/cells.smk"
 include: "rules/results.smk"
-include: "rules/tables_and_figures.smk"
-include: "rules/report.smk"
+include: "rules/products.smk"
 
 
 onstart:
     greet()
     compile_package()
-    # To keep its default limit of 100 jobs per second, Snakemake 9 starts a one-second timer at every scheduling step,
-    # and each timer makes one more step: hundreds of small jobs then wait for the scheduler. No limit, no timers.
-    limit = workflow.scheduler.job_rate_limiter
-    if limit is not None and (limit.max_jobs, limit.timespan) == (100, 1):
-        workflow.scheduler.job_rate_limiter = None
 
 
 onsuccess:

@@ -8,10 +8,10 @@ import argparse
 import numpy as np
 import pyarrow.parquet as pq
 
-from koct.metrics.curve import CurveMetric
-from koct.risk.budget import Forecast
-from koct.risk.calibration import rate
-from koct.risk.runs import Pilot
+from koct.bound.calibration import rate
+from koct.forecast.budget import Forecast
+from koct.forecast.runs import Pilot
+from koct.metrics.curve_metric import CurveMetric
 
 N = np.array([4, 8, 16, 32, 64, 128])
 TRUE_N = 256  # twice the pilot's largest N; the target is the true error at this N
@@ -81,10 +81,10 @@ def coverage(ends):
 
 def draw(ends_of, path):
     """Draw the intervals of 60 pilots of each law and the true N."""
-    from koct.report import figures
+    from koct.report import drawing
 
-    with figures.styled():
-        figure, axes = figures.panels(1, len(ends_of), left=0.2, right=0.2, legend=0.05)
+    with drawing.styled():
+        figure, axes = drawing.panels(1, len(ends_of), left=0.2, right=0.2, legend=0.05)
         for axis, (truth, ends) in zip(axes[0], ends_of.items(), strict=True):
             shown = ends[:60][np.argsort(ends[:60, 0])]
             top = 1e5
@@ -97,7 +97,7 @@ def draw(ends_of, path):
             axis.set_yticks([])
             axis.set_title(f"{truth}: {coverage(ends):.0%} of {len(ends)}".replace("%", " %"), fontsize=7.5)
             axis.set_xlabel("90 % interval of $N$")
-        figures.save(figure, [path])
+        drawing.save(figure, [path])
 
 
 def main():

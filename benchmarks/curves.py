@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from scipy.optimize import least_squares
 
 from koct.errors import KoctError
-from koct.risk.budget import Forecast
-from koct.risk.curve import first_crossing
-from koct.risk.runs import Pilot
+from koct.forecast.budget import Forecast
+from koct.forecast.runs import Pilot
+from koct.prediction.curve import first_crossing
 
 DATA = Path(__file__).with_name("curves") / "lcdb.parquet"
 METRICS = ("error", "logloss")

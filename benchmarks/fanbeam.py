@@ -26,10 +26,10 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import peers
 
-from koct.arrays import to_numpy
-from koct.device import choose
+from koct.base.arrays import to_numpy
+from koct.base.device import choose
 from koct.networks import gradient
-from koct.networks.known import Known
+from koct.networks.solvers import Known
 from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp
 from koct.operators.testing import adjoint_error
 from koct.problems.fanbeam import FanBeamProblem

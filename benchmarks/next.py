@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from curves import MARGIN, METRICS, RESOLUTION, first_crossing, load, tasks
 
-from koct.risk.budget import Forecast
-from koct.risk.next_runs import AHEAD, plan
-from koct.risk.runs import Pilot
+from koct.forecast.budget import Forecast
+from koct.forecast.next_runs import AHEAD, plan
+from koct.forecast.runs import Pilot
 
 WANTED = (2, 4, 10)  # upper over lower end of the interval
 START = 16  # the curve's largest N over the largest N that its pilot may have

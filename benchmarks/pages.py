@@ -1,4 +1,4 @@
-"""Write the tables of README and docs from results/reference, between marks that name them.
+"""Write the tables of README and docs from results/reference and the code, between marks that name them.
 
 python benchmarks/pages.py            # writes them
 python benchmarks/pages.py --check    # says which are out of date, and fails if any is
@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+
+from koct.report.registry import products
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "results/reference"
@@ -96,6 +98,16 @@ def since(row):
     return f"{row['N']:,.0f}{interval if low != high else ''}"
 
 
+def files():
+    """The tables, figures and pages of a study."""
+    yield "| in `results/` | what it is |"
+    yield "|---|---|"
+    for product in products().values():
+        places = (path.removeprefix("results/").replace("{sweep}", "SWEEP") for path in product.outputs)
+        names = ", ".join(f"`{place}`" for place in places if not place.startswith("report/"))
+        yield f"| {names} | {product.about} |"
+
+
 def dose():
     """The errors of every condition, times 1,000."""
     sweeps = CONFIG["studies"]["dose"]
@@ -137,6 +149,7 @@ def bold(text, yes):
 
 
 TABLES = {
+    "files": files,
     "calibration": calibration,
     "no-sample": no_sample,
     "crossings": lambda: crossings("crossing"),

@@ -9,10 +9,10 @@ other samples. Errors are those at the best ridge strength. The truth at an N is
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from koct.risk.budget import Forecast
-from koct.risk.curve import DECADES, Curve
-from koct.risk.runs import Pilot
-from koct.risk.spectral import Spectral
+from koct.forecast.budget import Forecast
+from koct.forecast.runs import Pilot
+from koct.prediction.curve import DECADES, Curve
+from koct.prediction.spectral import Spectral
 
 PILOTS = {"N = 20 and 24": (20, 24), "N = 16 and 32": (16, 32), "N = 8, 16 and 32": (8, 16, 32)}
 PILOTS["N = 4 to 64"] = (4, 8, 16, 32, 64)

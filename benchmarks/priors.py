@@ -1,4 +1,4 @@
-"""Estimate the planner's priors from real learning curves, and write koct/risk/priors.json.
+"""Estimate the planner's priors from real learning curves, and write koct/forecast/priors.json.
 
 .venv/bin/python benchmarks/priors.py [--check]
 
@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from curves import FACTORS, METRICS, RESOLUTION, folds, judge, load, measures, tasks
 
-from koct.risk.budget import Forecast
-from koct.risk.ensemble import Ensemble, drift_growth
-from koct.risk.laws import LAWS
-from koct.risk.priors import Priors, to_json
-from koct.risk.runs import Pilot
+from koct.forecast.budget import Forecast
+from koct.forecast.ensemble import Ensemble, drift_growth
+from koct.forecast.laws import LAWS
+from koct.forecast.priors import Priors, to_json
+from koct.forecast.runs import Pilot
 
 FILE = Path(__file__).parents[1] / "koct" / "risk" / "priors.json"
 START = Priors(

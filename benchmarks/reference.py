@@ -20,49 +20,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from koct.report import registry
+
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ["full", "crossing", "ladder", "dose", "modalities"]
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
-KEPT += ["theory.parquet", "table_theory.tex", "fig_theory.pdf"]
-KEPT += ["table_calibration.tex", "table_scaling.tex", "table_fullscale.tex", "table_budget.tex", "fig_sweeps.pdf"]
-KEPT += ["table_crossings.tex"]
-KEPT += ["ladder.parquet", "ladder.json", "table_ladder.tex", "fig_ladder.pdf", "table_conditions.tex"]
-KEPT += ["table_calibration_wide.tex", "table_norms.tex", "fig_heldout.pdf", "fig_factors.pdf"]
-KEPT += ["claims.parquet", "claims.md", "claims.tex", "claims.html"]
-KEPT += ["planner.html"]
-FIGURES = [
-    "fig_recons_H128.png",
-    "fig_recons_H256.png",
-    "fig_recons_H512-exact.png",
-    "fig_sweeps.png",
-    "fig_theory.png",
-    "fig_ladder.png",
-    "fig_heldout.png",
-    "fig_factors.png",
-]
-CURVES, CALIBRATION = ["--curves", "{folder}/curves.parquet"], ["--calibration", "{folder}/calibration.parquet"]
-BUDGETS, CELLS = ["--budgets", "{folder}/budget.parquet"], ["--cells", "{folder}/cells.parquet"]
-THEORY, LADDER = ["--theory", "{folder}/theory.parquet"], ["--ladder", "{folder}/ladder.parquet"]
-DRAWN = [
-    ("table_calibration.tex", "table-calibration", [*CURVES, *CALIBRATION]),
-    ("table_calibration_wide.tex", "table-calibration-wide", [*CELLS, *CURVES, *CALIBRATION]),
-    ("table_norms.tex", "table-norms", [*CELLS, *CURVES, *CALIBRATION]),
-    ("table_scaling.tex", "table-scaling", [*CURVES, *CALIBRATION]),
-    ("table_fullscale.tex", "table-fullscale", []),
-    ("table_budget.tex", "table-budget", [*CURVES, *BUDGETS]),
-    ("table_crossings.tex", "table-crossings", ["--crossings", "{folder}/crossings.parquet", *CURVES]),
-    ("table_theory.tex", "table-theory", [*THEORY, *CELLS]),
-    ("table_ladder.tex", "table-ladder", [*LADDER, *CURVES, *CALIBRATION, *BUDGETS]),
-    ("table_conditions.tex", "table-conditions", [*CURVES, *CALIBRATION, *BUDGETS]),
-    ("fig_sweeps.pdf", "figure-sweeps", [*CELLS, *CURVES, *CALIBRATION, *THEORY]),
-    ("fig_theory.pdf", "figure-theory", THEORY[1:]),
-    ("fig_ladder.pdf", "figure-ladder", [*LADDER, *CURVES]),
-    ("fig_heldout.pdf", "figure-heldout", [*CELLS, *CURVES]),
-    ("fig_factors.pdf", "figure-factors", CALIBRATION[1:]),
-    ("claims.parquet", "claims", [*CELLS, *CURVES, *CALIBRATION, *BUDGETS]),
-    ("planner.html", "planner", CELLS[1:]),
-]
-MORE = {".pdf": [".png"], ".parquet": [".md", ".tex", ".html"]}  # what one command makes with a file of this ending
+KEPT += ["theory.parquet", "ladder.parquet", "ladder.json"]
+KEPT += ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.png"]
+PRODUCTS = [product for product in registry.products().values() if not product.per_sweep]
+KEPT += [Path(path).name for product in PRODUCTS for path in product.outputs if Path(path).parent.name == "results"]
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
 
@@ -94,7 +60,7 @@ def run(study, profile, folder):
         for path in folder.iterdir():
             if path.is_file():
                 path.unlink()
-        for name in KEPT + FIGURES:
+        for name in KEPT:
             if (results / name).exists() and (name != "planner.html" or study == "full"):  # megabytes each
                 shutil.copy(results / name, folder / name)
         about = {
@@ -111,12 +77,12 @@ def run(study, profile, folder):
 
 def redraw(folder):
     """Draw the figures and tables of a folder again, and say in about.json which commit drew them."""
-    for name, verb, inputs in DRAWN:
-        if (folder / name).exists():
-            given = [argument.format(folder=folder) for argument in inputs]
-            path = folder / name
-            outputs = [path, *(path.with_suffix(ending) for ending in MORE.get(path.suffix, []))]
-            subprocess.run([sys.executable, "-m", "koct", verb, *given, "--out", *outputs], cwd=ROOT, check=True)
+    for product in PRODUCTS:
+        outputs = [folder / Path(path).name for path in product.outputs if Path(path).parent.name == "results"]
+        if outputs[0].exists():
+            inputs = [folder / name for name in product.reads]
+            command = [sys.executable, "-m", "koct", "product", product.name, *inputs, "--out", *outputs]
+            subprocess.run(command, cwd=ROOT, check=True)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     about["figures and tables drawn by commit"] = git("rev-parse", "HEAD")
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

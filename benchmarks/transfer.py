@@ -15,12 +15,13 @@ import tempfile
 import numpy as np
 from pydicom.data import get_testdata_file
 
-from koct import cells, metrics, registry
-from koct.contracts import Sizes
+from koct import metrics
+from koct.contracts import Sizes, registry
+from koct.contracts.spec import Cell
 from koct.operators.fanbeam import Projector, fbp
 from koct.problems import pools
 from koct.problems.slices import image
-from koct.spec import Cell
+from koct.study import cells
 
 FILES = ("CT_small.dcm", "693_J2KI.dcm", "J2K_pixelrep_mismatch.dcm")  # a spine, two heads
 GEOMETRY = {"H": 32, "V": 20, "B": 32}

@@ -1,3 +1,37 @@
-"""koct: how many training samples a network needs, and how many a known operator saves."""
+"""koct: how many training samples a network needs, and how many a known operator saves.
+
+from koct import Forecast, Pilot
+forecast = Forecast(Pilot.from_points(N, error, seed))
+forecast.required(target=0.01)
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+# What a notebook needs, imported when it is asked for: hundreds of short jobs import this package.
+PUBLIC = {
+    "Architecture": "koct.contracts",
+    "Calibration": "koct.bound.calibration",
+    "FanBeam": "koct.operators.geometry",
+    "Forecast": "koct.forecast.budget",
+    "Pilot": "koct.forecast.runs",
+    "Problem": "koct.contracts",
+    "Projector": "koct.operators.fanbeam",
+    "Spectral": "koct.prediction.spectral",
+    "calibrate": "koct.bound.calibration",
+    "fbp": "koct.operators.fanbeam",
+    "two_factors": "koct.bound.calibration",
+}
+__all__ = ["__version__", *PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'koct' has no attribute {name!r}")
+    return getattr(import_module(PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,15 +2,17 @@
 
 import argparse
 import os
+import stat
 import sys
 
-from koct import __version__, failures
+from koct import __version__
+from koct.base import failures
 from koct.commands import VERBS
 from koct.errors import KoctError
 
 
 def main(argv=None):
-    """The exit status: 0, 1 where a verb's answer is no, or one of `koct.failures`."""
+    """The exit status: 0, 1 where a verb's answer is no, or one of `koct.base.failures`."""
     failures.show_anything()
     argv = sys.argv[1:] if argv is None else argv
     written = {}
@@ -19,30 +21,11 @@ def main(argv=None):
         verb = arguments.pop("verb")
         read, written = _files(verb, arguments)
         _check_files(read, written)
-        _check_spec(verb, arguments)
-        if _made_before(verb, arguments, written):
-            print("an earlier attempt has made this")
-            return 0
+        _guard(arguments["name"] if verb == "product" else verb, arguments.get("spec"))
         status = _run(VERBS[verb][0], arguments)
         return failures.unwritten() or status
     except (Exception, KeyboardInterrupt) as error:
         return failures.ended(error, written)
-
-
-# The verbs whose outputs Snakemake deletes, unless an earlier attempt of the same submission has made them.
-CONTINUED = ("pool", "known", "normal", "gram", "fit", "evaluate", "theory")
-
-
-def _made_before(verb, arguments, written):
-    """Whether a job of a cluster has nothing left to do: see koct/workflow/cluster.py."""
-    if verb not in CONTINUED or not os.environ.get("KOCT_CONTINUE"):
-        return False
-    from koct import stamps
-
-    try:
-        return all(stamps.check(path).spec == arguments["spec"] for path in written)
-    except (OSError, KoctError):
-        return False
 
 
 def _parse(argv):
@@ -90,6 +73,10 @@ def _check_files(read, written):
             usable = False
         if not usable:
             raise KoctError(f"{name} {path!r} is not the name of a file; give one in UTF-8")
+    for path, name in read.items():
+        real = os.path.realpath(path)
+        if _is_pipe(real) and not real.startswith(("/dev/", "/proc/")):  # where shells put the output of commands
+            raise KoctError(f"{name} {path} is a pipe, whose other end may never come; give a file")
     inputs = {os.path.realpath(path): name for path, name in read.items()}
     for path, name in written.items():
         real = os.path.realpath(path)
@@ -106,23 +93,20 @@ def _check_files(read, written):
             raise KoctError(f"{name} {path}: nothing can be written to {folder}; choose another place")
 
 
-def _check_spec(verb, arguments):
-    """Refuse a spec that lacks something, and one whose code is not planned any more."""
-    if arguments.get("spec") is None:
-        return
-    from koct.spec_keys import told
-
-    spec = arguments["spec"] = told(arguments["spec"], "--spec")
-    _guard(verb, spec)
+def _is_pipe(path):
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
-def _guard(verb, spec):
+def _guard(stage, spec):
     """Before a job of the workflow starts, and before it writes: is its code still what was planned?"""
     if spec and "code" in spec:
-        from koct import stamps
+        from koct.base import stamps
         from koct.workflow.planned import Guard
 
-        stamps.guard = Guard(verb, spec)
+        stamps.guard = Guard(stage, spec)
         stamps.guard()
 
 

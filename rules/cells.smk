@@ -38,7 +38,7 @@ rule fit_large:
     wildcard_constraints:
         sweep=jobs.curves("large"),
     group:
-        of_large(jobs.seed_group)
+        jobs.seed_group
     conda:
         "../envs/koct.yaml"
     resources:
@@ -125,7 +125,7 @@ rule evaluate:
     wildcard_constraints:
         sweep=jobs.curves("large"),
     group:
-        of_large(jobs.seed_group)
+        jobs.seed_group
     conda:
         "../envs/koct.yaml"
     resources:
@@ -180,7 +180,7 @@ use rule theory as theory_large with:
     wildcard_constraints:
         sweep=jobs.predictions(cheap=False),
     group:
-        of_large(jobs.theory_group)
+        jobs.theory_group
     resources:
         gpu_mb=jobs.gpu_mb(jobs.theory_cost),
         gpu=jobs.gpus,

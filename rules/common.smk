@@ -5,6 +5,8 @@ import gc
 import glob
 import inspect
 
+from snakemake.common import overwrite_function_params
+
 gc.set_threshold(1_000_000)  # a DAG is many objects and no garbage: looking for it takes an eighth of a large dry run
 
 # Jobs run the package beside the Snakefile with the Python that runs Snakemake, and import nothing from the working
@@ -16,28 +18,23 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, helpers, limits, paths, queue, resources, site, stale, submissions, targets, terminal
-from koct.workflow.config import read_words
+from koct.workflow import cluster, events, limits, queue, resources
+from koct.study import paths
+from koct.report import registry
 from koct.workflow.jobs import Jobs
 
-site.complete(config, workflow.config_settings.overwrite_config)
-read_words(config)
-if site.read():
-    cluster.adapt(site.read(), logger)
-    cluster.keep_finished(workflow, logger)
+cluster.complete(config, workflow.config_settings.overwrite_config)
 
-terminal.calm(workflow)
-stale.watch(workflow, logger)
 try:
+    queue.check_folders()
     jobs = Jobs(config)
     if workflow.is_main_process:
-        limits.check(jobs.study, config, local=workflow.resource_settings.nodes is None)
-        targets.check(sys.argv, jobs.sweeps, config)
+        limits.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
+        limits.check_targets(sys.argv, jobs.sweeps, config)
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
-if jobs.workers:
-    helpers.use(workflow, jobs.gpu_problems)
+events.at_start(workflow, logger)
 
 
 def asked_often(function):
@@ -46,19 +43,7 @@ def asked_often(function):
     def of(wildcards):
         return function(wildcards)
 
-    of.__signature__ = inspect.signature(of)
-    of._overwrite_params = of.__signature__.parameters  # where Snakemake 9 looks first: 5 % of a large dry run
-    return of
-
-
-def of_large(group):
-    """A group of large jobs: all go by the name of `large` in a profile's group-components."""
-
-    def of(wildcards):
-        name = group(wildcards)
-        workflow.parent_groupids[name] = "large"
-        return name
-
+    overwrite_function_params(of, inspect.signature(of).parameters)  # 5 % of a large dry run
     return of
 
 
@@ -82,28 +67,26 @@ def announce():
     for sweep in jobs.study:
         if sweep.theory and sweep.no_theory_pool:
             logger.info(f"No curve of {sweep.name} is predicted, for want of a pool: {sweep.no_theory_pool}.")
-    if site.read():
-        planned = submissions.planned(workflow.dag)
-        logger.info(submissions.in_words(planned, site.read().memory))
-        submissions.check(planned, workflow.executor_settings, site.read())
+    if cluster.site():
+        planned = cluster.planned(workflow.dag)
+        logger.info(cluster.in_words(planned))
+        cluster.check(planned, workflow.executor_settings)
 
 
 def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     try:
         announce()
-        workflow.koct_lock = queue.take_lock()
+        locked = queue.lock()
     except KoctError as error:
         raise WorkflowError(str(error))
-    if workflow.koct_lock is None:
+    if not locked:
         logger.info("This file system has no locks: start one run at a time here.")
     elif not workflow.local_exec:
         left = queue.cancel_leftovers()
         if left:
             count = "1 job" if len(left) == 1 else f"{len(left)} jobs"
             logger.info(f"Cancelled {count} that an earlier run left in the queue.")
-    if not workflow.local_exec:
-        cluster.allow_continuing(workflow)
     queue.remove_temporaries()
 
 
@@ -114,65 +97,19 @@ def tell_leftovers():
         logger.info(f"Of another study, and not made again: {', '.join(left)}.")
 
 
-terminal.in_dry_run(workflow, announce)
+events.in_dry_run(workflow, logger, announce)
 
 
-def reported(path, category, caption=None, **labels):
-    """A file for the report; its caption has the same name."""
-    caption = caption or os.path.splitext(os.path.basename(path))[0]
-    return report(update(path), caption=f"captions/{caption}.rst", category=category, labels=labels)
-
-
-def shown_figures():
-    """{figure: (its place in the report, caption, what the report calls it)}."""
-    found = {"results/fig_sweeps.png": ("results/report/fig_sweeps.png", "fig_sweeps", "error against N")}
-    if jobs.ladders:
-        place = "results/report/fig_ladder.png"
-        found["results/fig_ladder.png"] = place, "fig_ladder", "which layers should be known"
-    if jobs.theories:
-        place = "results/report/fig_theory.png"
-        found["results/fig_theory.png"] = place, "fig_theory", "curves predicted before any fit"
-    if jobs.held_out:
-        place = "results/report/fig_heldout.png"
-        found["results/fig_heldout.png"] = place, "fig_heldout", "predicted against measured error"
-    if jobs.paired:
-        place = "results/report/fig_factors.png"
-        found["results/fig_factors.png"] = place, "fig_factors", "the two factors over the target error"
-    for sweep in jobs.study:
-        if sweep.pictured:
-            place = f"results/report/fig_recons_{sweep.name}.jpg"
-            found[paths.picture(sweep.name)] = place, "fig_recons", f"reconstructions, {sweep.name}"
-    return found
-
-
-def shown_tables():
-    """{table: what the report calls it}."""
-    found = {
-        "table_calibration": "floor and σ of every curve",
-        "table_calibration_wide": "floor and σ with intervals",
-        "table_scaling": "who is below whom",
-        "table_fullscale": "parameters and memory",
-        "table_budget": "samples for the targets",
-        "table_crossings": "samples to beat what needs none",
-    }
-    found |= {"table_norms": "norms and slope ratios"} if jobs.normed else {}
-    found |= {"table_theory": "predicted and measured"} if jobs.theories else {}
-    found |= {"table_ladder": "networks between known and learned"} if jobs.ladders else {}
-    found |= {"table_conditions": "dose, arc and rays"} if jobs.compared else {}
-    return found
+def reported(product):
+    """The outputs of a product; the report shows the last one, if there is a caption for it."""
+    *others, last = map(update, product.outputs)
+    if product.caption:
+        last = report(last, caption="caption.rst", category=product.category, labels={product.kind: product.title})
+    return [*others, last]
 
 
 def published():
     """What a study makes beside its cells."""
-    found = [rules.collect.output, rules.collect_theory.output, rules.calibrate.output, rules.budget.output]
-    found += [rules.table_calibration.output, rules.table_scaling.output, rules.table_fullscale.output]
-    found += [rules.table_calibration_wide.output, rules.crossings.output, rules.table_crossings.output]
-    found += [rules.table_norms.output] if jobs.normed else []
-    found += [rules.figure_heldout.output] if jobs.held_out else []
-    found += [rules.figure_factors.output] if jobs.paired else []
-    found += [rules.table_budget.output, rules.figure_sweeps.output, rules.planner.output]
-    found += [rules.figure_theory.output, rules.table_theory.output] if jobs.theories else []
-    found += [rules.ladder.output, rules.figure_ladder.output, rules.table_ladder.output] if jobs.ladders else []
-    found += [rules.table_conditions.output] if jobs.compared else []
-    found += [rules.claims.output] if jobs.claimed else []
-    return [*found, rules.previews.output, rules.html_tables.output, jobs.pictures]
+    found = [rules.collect.output, rules.collect_theory.output, rules.calibrate.output]
+    found += [rules.budget.output, rules.crossings.output, *([rules.ladder.output] if jobs.ladders else [])]
+    return [*found, jobs.products]

@@ -7,7 +7,7 @@ from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, workflow.basedir)
 
-from koct import strict_yaml
+from koct.base import strict_yaml
 from koct.errors import KoctError
 
 try:

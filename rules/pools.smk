@@ -27,7 +27,7 @@ use rule pool as pool_large with:
     wildcard_constraints:
         sweep=jobs.large(resources.pool),
     group:
-        of_large(jobs.seed_group)
+        jobs.seed_group
     resources:
         gpu_mb=jobs.gpu_mb(jobs.cost(resources.pool)),
         gpu=jobs.gpus,
@@ -94,7 +94,7 @@ rule gram:
         "results/benchmarks/grams/{sweep}/seed{seed}.tsv"
     priority: 1  # many jobs wait for it
     group:
-        of_large(jobs.seed_group)
+        jobs.seed_group
     conda:
         "../envs/koct.yaml"
     resources:

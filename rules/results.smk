@@ -12,6 +12,8 @@ rule collect:
         "results/logs/collect.log",
     benchmark:
         "results/benchmarks/collect.tsv"
+    group:
+        "summary"
     conda:
         "../envs/koct.yaml"
     params:
@@ -31,6 +33,8 @@ rule collect_theory:
         "results/logs/collect_theory.log",
     benchmark:
         "results/benchmarks/collect_theory.tsv"
+    group:
+        "summary"
     conda:
         "../envs/koct.yaml"
     params:
@@ -51,10 +55,12 @@ rule calibrate:
         "results/logs/calibrate.log",
     benchmark:
         "results/benchmarks/calibrate.tsv"
+    group:
+        "summary"
     conda:
         "../envs/koct.yaml"
     params:
-        spec=jobs.calibration_spec(),
+        spec=jobs.report_spec("calibrate", "metrics"),
     message:
         "calibrate {output}"
     shell:
@@ -72,6 +78,8 @@ rule budget:
         "results/logs/budget.log",
     benchmark:
         "results/benchmarks/budget.tsv"
+    group:
+        "summary"
     conda:
         "../envs/koct.yaml"
     params:
@@ -92,10 +100,12 @@ rule crossings:
         "results/logs/crossings.log",
     benchmark:
         "results/benchmarks/crossings.tsv"
+    group:
+        "summary"
     conda:
         "../envs/koct.yaml"
     params:
-        spec=jobs.crossings_spec(),
+        spec=jobs.report_spec("crossings", "metrics"),
     message:
         "crossings {output}"
     shell:
@@ -135,6 +145,8 @@ rule ladder:
         "results/logs/ladder.log",
     benchmark:
         "results/benchmarks/ladder.tsv"
+    group:
+        "summary"
     conda:
         "../envs/koct.yaml"
     params:

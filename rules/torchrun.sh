@@ -12,13 +12,15 @@ export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=120
 
 torchrun="python -m torch.distributed.run --nproc-per-node=$((ranks / nodes))"
 if [ "$nodes" -eq 1 ]; then
-    exec $torchrun --standalone -m koct "$@"
+    torchrun="$torchrun --standalone"
+else
+    # They meet on the first node, which is this one; jobs that share a node at other ports.
+    first=${SLURMD_NODENAME:-$(hostname)}
+    port=$((20000 + SLURM_JOB_ID % 10000))
+    torchrun="$torchrun --nnodes=$nodes --rdzv-id=$SLURM_JOB_ID --rdzv-backend=c10d --rdzv-endpoint=$first:$port"
 fi
-
-# Several nodes: srun starts one torchrun on each, and they meet on the first, which is this one. Its name is one of the
-# few that Snakemake's plugin leaves in the environment. Jobs that share a node meet at other ports.
-first=${SLURMD_NODENAME:-$(hostname)}
-port=$((20000 + SLURM_JOB_ID % 10000))
-exec srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task=$((ranks / nodes)) \
-    $torchrun --nnodes="$nodes" --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:$port" \
-    -m koct "$@"
+if [ -z "${KOCT_SITE:-}" ]; then
+    exec $torchrun -m koct "$@"
+fi
+# On a cluster srun starts one torchrun on each node. It makes a job step, and only steps are told ahead of a time limit.
+exec srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task=$((ranks / nodes)) $torchrun -m koct "$@"

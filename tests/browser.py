@@ -20,40 +20,8 @@ def chromium(playwright):
         browser.close()
 
 
-class Pages:
-    """Every page is loaded once, since that takes most of the time, and used by several tests."""
-
-    def __init__(self, context, files):
-        self.context, self.files, self.loaded = context, files, {}
-        self.seen = []  # messages, errors, dialogs and requests
-
-    def load(self, name):
-        page, address = self.context.new_page(), self.files[name][0].as_uri()
-        page.on("console", lambda message: self.seen.append(message.text))
-        page.on("pageerror", lambda error: self.seen.append(str(error)))
-        page.on("dialog", lambda dialog: self.seen.append(dialog.message))
-        page.on("request", lambda request: None if request.url == address else self.seen.append(request.url))
-        page.goto(address)
-        page.wait_for_selector("#body tr")
-        return page
-
-    def __call__(self, name, width=1000, height=800, scheme="light"):
-        """A page as it is after loading, but for targets that earlier tests have chosen."""
-        if name not in self.loaded:
-            self.loaded[name] = self.load(name)
-        page = self.loaded[name]
-        page.bring_to_front()
-        page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(media="screen", color_scheme=scheme)
-        page.evaluate("document.activeElement.blur()")
-        page.set_checked("#assured", False)
-        if page.is_visible("#sweep"):
-            page.select_option("#sweep", index=0)
-        return page
-
-
 def table(page):
-    """{arch: {head: text}} as they are on the page."""
+    """Return {arch: {head: text}} as they are on the page."""
     return page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll("#body tr")].map((row) => [row.dataset.arch,
         Object.fromEntries([...row.querySelectorAll("td")].map((cell) => [cell.dataset.head,
@@ -61,29 +29,10 @@ def table(page):
     )
 
 
-def shown(answer):
-    """N and its interval as the page shows them."""
-    n, low, high = (None if answer[key] is None else f"{answer[key]:,}" for key in ("n", "n_low", "n_high"))
-    return n or "out of reach", "–" if low is None else f"from {low}" if high is None else f"{low} to {high}"
-
-
-def found(page):
-    return {arch: (cells["Samples N"], cells["90 % interval"]) for arch, cells in table(page).items()}
-
-
-def until(page, wanted):
-    """Wait for what the page shows after the last event."""
-    for _ in range(50):
-        if found(page) == wanted:
-            return
-        page.wait_for_timeout(20)
-    assert found(page) == wanted
-
-
 def clipped(page):
-    """Texts that are cut off, or that leave the page."""
+    """Return the texts that are cut off, or that leave the page."""
     return page.evaluate(
-        """() => [...document.querySelectorAll("main *:not(.unseen):not(option):not(thead):not(thead *)")]
+        """() => [...document.querySelectorAll("main *:not(.unseen):not(option)")]
         .filter((e) => e.childElementCount === 0 && e.textContent.trim() && e.getClientRects().length)
         .filter((e) => { const box = e.getBoundingClientRect();
           const frame = (e.closest("svg") || document.documentElement).getBoundingClientRect();

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads of workers that share the cores take four times as long
 
 import fcntl
+import random
 import re
 import shutil
 import subprocess
@@ -17,8 +18,8 @@ import yaml
 from hypothesis import settings
 
 from koct import cli
+from koct.base.device import CPU
 from koct.contracts import Training
-from koct.device import CPU
 from tests import warm
 
 settings.register_profile("koct", deadline=None)  # a busy machine is no error
@@ -94,10 +95,7 @@ class Checkout:
 
     def snakemake(self, *arguments, check=True):
         arguments = [*map(str, arguments)]
-        if "--profile" in arguments or "SNAKEMAKE_PROFILE" in os.environ:  # may add SLURM to what Python imports
-            done = subprocess.run([warm.SNAKEMAKE, *arguments], cwd=self.folder, capture_output=True, text=True)
-        else:
-            done = warm.snakemake(arguments, self.folder)
+        done = warm.snakemake(arguments, self.folder)
         if check and done.returncode:
             raise AssertionError(f"snakemake {arguments} failed:\n{done.stdout}\n{done.stderr}")
         return done
@@ -107,10 +105,15 @@ class Checkout:
         return planned(self.snakemake("--dry-run", *arguments).stdout)
 
     def koct(self, *arguments, check=True):
-        command = [sys.executable, "-m", "koct", *map(str, arguments)]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        return self.python("-m", "koct", *arguments, check=check)
+
+    def python(self, *arguments, check=True):
+        """Run Python in the folder, with the package that is there."""
+        command = [sys.executable, *map(str, arguments)]
+        here = {**os.environ, "PYTHONPATH": str(self.folder)}
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, env=here)
         if check and done.returncode:
-            raise AssertionError(f"koct {arguments} failed:\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(f"python {arguments} failed:\n{done.stdout}\n{done.stderr}")
         return done
 
     def path(self, name):
@@ -118,10 +121,15 @@ class Checkout:
 
     def copy(self, folder):
         """Another one with the same results, in which nothing has to run again."""
-        copy = Checkout.__new__(Checkout)
-        copy.folder = Path(folder)
-        shutil.copytree(self.folder, copy.folder, symlinks=True)
-        return copy
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return self.at(folder)
+
+    @classmethod
+    def at(cls, folder):
+        """One that is there already."""
+        checkout = cls.__new__(cls)
+        checkout.folder = Path(folder)
+        return checkout
 
 
 def planned(text):
@@ -156,15 +164,23 @@ def finished(tmp_path_factory, name, config=None):
             run.snakemake()
             run.path("seconds").write_text(str(time.perf_counter() - started))
             made.rename(original)
-    run = Checkout.__new__(Checkout)
-    run.folder = original
-    return run.copy(tmp_path_factory.mktemp("checkout") / name)
+    return Checkout.at(original).copy(tmp_path_factory.mktemp("checkout") / name)
 
 
 @pytest.fixture(scope="session")
 def study(tmp_path_factory):
-    """The default study, run on all cores. Tests leave it as they found it."""
-    return finished(tmp_path_factory, "study")
+    """The default study with fewer sizes, N and seeds. Tests leave it as they found it."""
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    config["studies"]["surrogate"] = ["H8", "H16"]
+    for sweep in ("H8", "H16"):
+        config["sweeps"][sweep].update(N=[4, 8, 16], seeds=[1, 2, 3])
+    return finished(tmp_path_factory, "study", config)
+
+
+@pytest.fixture(scope="session")
+def default_study(tmp_path_factory):
+    """The default study, run on all cores: its tests are slow. They leave it as they found it."""
+    return finished(tmp_path_factory, "default_study")
 
 
 @pytest.fixture(scope="session")
@@ -181,11 +197,32 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory):
-    """Where the tests cause faults."""
-    from tests.faults.lab import CONFIG, Lab
+def undisturbed(tmp_path_factory):
+    """The study of the faults, which nothing has disturbed: its results, and the seconds that it took."""
+    from tests.faults.lab import CELLS, CONFIG, UNREADABLE, Study, results
 
-    return Lab(tmp_path_factory.mktemp("faults"), made=finished(tmp_path_factory, "faults", CONFIG))
+    study = Study.at(finished(tmp_path_factory, "faults", CONFIG).folder)
+    study.seconds, study.results = float(study.path("seconds").read_text()), results(study)
+    assert len(study.rows()) == len(study.finished_rows()) == CELLS
+    assert not any(text.startswith(UNREADABLE) for text in study.results.values())
+    return study
+
+
+@pytest.fixture
+def disturbed(undisturbed, tmp_path):
+    """A copy of it to disturb, with its metadata and all times; what still runs there at the end is ended."""
+    from tests.faults.lab import end_all_in
+
+    yield undisturbed.copy(tmp_path / "study")
+    end_all_in(tmp_path)
+
+
+@pytest.fixture
+def rng(request):
+    """A generator of its own for every fault, so that one can be repeated without the others."""
+    from tests.faults.lab import SEED
+
+    return random.Random(f"{SEED} {request.node.name}")
 
 
 @pytest.fixture
@@ -204,8 +241,22 @@ def koct(capsys, tmp_path, monkeypatch):
     return run
 
 
+SLOW = {"slurm", "faults", "test_fsdp", "test_planner_browser", "test_report_page"}
+# Files of more than six seconds on one core: laws tried on many draws, figures, examples of the docs.
+THOROUGH = {"budget", "ensemble", "report", "curve_docs", "budget_pairs", "benchmark", "conditions", "baselines"}
+THOROUGH |= {"claims", "bound", "fanbeam_problem", "bootstrap", "gradient", "histories"}
+STUDIES = {"checkout", "study", "default_study", "small_fanbeam", "lab"}  # fixtures that start Snakemake
+
+
 def pytest_collection_modifyitems(items):
-    """The files that take longest come first, so that no worker is left with one of them at the end."""
+    """Mark what is slow; the files that take longest come first, so that no worker is left with one at the end."""
+    for item in items:
+        if {item.path.parent.name, item.path.stem} & SLOW or "default_study" in item.fixturenames:
+            item.add_marker("slow")
+        if item.path.stem.removeprefix("test_") in THOROUGH:
+            item.add_marker("thorough")
+        if STUDIES & set(item.fixturenames):
+            item.add_marker("workflow")
     slow = (
         "slurm",
         "faults",

@@ -1,12 +1,13 @@
 """Files of pairs for tests: arrays with groups, and CT slices of patients made from the one that pydicom ships."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
-from koct import registry
-from koct.contracts import Sizes
+from koct.config import study_file as config
+from koct.contracts import Sizes, registry
 from koct.errors import KoctError
-from koct.workflow import config
 
 pydicom = pytest.importorskip("pydicom", reason="pydicom is not installed: pip install 'koct[files]'")
 from pydicom.data import get_testdata_file  # noqa: E402
@@ -15,7 +16,7 @@ PAIRS = registry.problem("pairs")
 SIZES = Sizes(train=6, val=2, test=3)
 SWEEP = {
     "problem": "pairs",
-    "pool": SIZES.values(),
+    "pool": asdict(SIZES),
     "N": [2, 6],
     "seeds": [1, 2],
     "archs": ["fc"],

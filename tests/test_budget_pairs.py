@@ -8,12 +8,11 @@ import pytest
 from conftest import ROOT
 
 from koct.cli import main
-from koct.risk.budget import Forecast
-from koct.risk.curve import Curve
-from koct.risk.laws import LAWS
-from koct.risk.runs import Pilot
-from koct.risk.spectral import Spectral
-from koct.risk.theory_law import Theory
+from koct.forecast.budget import Forecast
+from koct.forecast.runs import Pilot
+from koct.forecast.theory_law import Theory
+from koct.prediction.curve import Curve
+from koct.prediction.spectral import Spectral
 
 PAIRS, FEATURES, OUTPUTS = 160, 60, 4
 RIDGES = 10.0 ** np.arange(-3, 4)
@@ -90,19 +89,6 @@ def test_pairs_make_forecasts_of_short_pilots_better(curve, true):
     assert both < alone / 2
 
 
-def test_the_interval_is_narrower_than_without_pairs_and_widens_beyond_the_pilot(curve):
-    runs = pilot(8, 16)
-    widths = []
-    for theory in (None, curve):
-        _, low, high = Forecast(runs, theory=theory).predict([32, 64, 1024])
-        widths.append(np.log(high / low))
-    assert (widths[1][1:] < widths[0][1:] * 2 / 3).all()
-    assert (np.diff(widths[1]) > 0).all()
-    doubt = Theory(curve).doubt(np.array([8.0, 16, 64, 1024]), runs.points())
-    assert (doubt[:2] == 0).all()  # the scale takes up what the prediction is off by in the pilot
-    assert (np.diff(doubt[1:]) > 0).all()
-
-
 def test_a_requirement_beyond_the_pairs_says_so(curve):
     answer = Forecast(pilot(8, 16), theory=curve).required(float(np.exp(Theory(curve).log_error(400))))
     assert answer.n == pytest.approx(400, rel=0.3)
@@ -110,21 +96,10 @@ def test_a_requirement_beyond_the_pairs_says_so(curve):
     assert "beyond the 160 pairs" in answer.reason
 
 
-def test_beyond_the_pairs_a_curve_that_levels_off_lies_in_the_interval(curve):
-    sizes = [320, 640, 1280]  # twice to eight times the pairs
-    true = np.array([np.mean([error(N, 100 + s) for s in range(3)]) for N in sizes])
-    for first in range(0, 25, 5):
-        middle, low, high = Forecast(pilot(8, 16, first=first), theory=curve).predict(sizes)
-        assert (middle < true).all()  # the line goes on
-        assert ((low < true) & (true < high)).all()
-
-
 # When it is not
 
 AGAINST = {  # the pilot's errors from N and the predicted error
     "a fall that is too fast": (lambda N, predicted: 1 / N, (8, 16, 32)),
-    "no fall, two N": (lambda N, predicted: 0 * N + 0.2, (8, 64)),
-    "another metric": (lambda N, predicted: np.sqrt(predicted), (4, 8, 16, 32)),
     "no fall beyond the pairs": (lambda N, predicted: np.where(N > 200, 1.7, 1.0) * predicted, (32, 64, 128, 256)),
 }
 
@@ -143,29 +118,6 @@ def test_what_the_pilot_speaks_against_changes_next_to_nothing(curve, shape, siz
     insisting = Forecast(runs, law="theory", theory=curve)
     assert insisting.law_ == "theory"
     assert "; the pilot contradicts it: from N =" in insisting.required(0.1).reason
-
-
-def test_a_pilot_that_goes_beyond_the_pairs_as_predicted_confirms_them(curve):
-    def predicted(N):
-        return np.exp(Theory(curve).log_error(N))
-
-    forecast = Forecast(shaped(predicted, (32, 64, 128, 256)), theory=curve)
-    assert forecast.weights_["theory"] > 0.9
-    assert "contradicts" not in forecast.required(0.05).reason
-    assert forecast.predict([512])[0][0] == pytest.approx(predicted(512), rel=0.05)
-
-
-def test_a_long_pilot_that_follows_another_law_overrules_the_pairs(curve):
-    sizes = np.array([4.0, 8, 16, 32, 64, 128])
-    predicted = np.exp(Theory(curve).log_error(sizes))
-
-    def law(N):
-        return predicted[0] * (N / 4) ** -0.6
-
-    assert np.abs(np.log(law(sizes) / predicted)).max() < 0.6  # not far from it, but it does not bend
-    forecast = Forecast(shaped(law, sizes, noise=0.02), theory=curve)
-    assert forecast.weights_["theory"] < 0.01
-    assert forecast.predict([512])[0][0] == pytest.approx(law(512), rel=0.05)
 
 
 def test_a_flagged_prediction_does_not_take_over_and_has_a_wide_interval(curve):
@@ -207,25 +159,6 @@ def test_the_scale_is_the_pilots_unless_noise_hides_it(curve):
         assert scale(factor, 0.002) == pytest.approx(factor, rel=0.01)
     assert 1 < scale(1.1, 0.5) < 1.07
     assert scale(50, 0.5) == pytest.approx(50, rel=0.05)
-
-
-def test_an_error_in_other_units_is_welcome_and_remarked_on(curve):
-    runs = pilot(8, 16, 32)
-    plain, scaled = Forecast(runs, theory=curve), Forecast(Pilot(runs.N, 100 * runs.errors), theory=curve)
-    assert scaled.law_ == "theory"
-    assert scaled.required(20.0).n == pytest.approx(plain.required(0.2).n, rel=0.15)
-    assert "check that the pilot's error is a mean squared one" in scaled.required(20.0).reason
-    assert "check that" not in plain.required(0.2).reason
-
-
-def test_extreme_pilots_give_finite_answers_without_a_warning(curve, recwarn):
-    for N, errors in (([2, 10**15], [1e60, 1e-60]), ([2, 3, 10**15], [1e60, 1e-60, 1e60]), ([4, 8, 16], [1e-60] * 3)):
-        for law in ("auto", "theory"):
-            forecast = Forecast(Pilot.from_points(N, errors), law, theory=curve)
-            for target in (1e-60, 1.0, 1e60):
-                answer = forecast.required(target)
-                assert np.isfinite([answer.error, answer.error_low, answer.error_high]).all()
-    assert not recwarn
 
 
 # The command
@@ -273,23 +206,12 @@ def test_json_with_pairs_for_one_of_two_archs(files, capsys):
     assert fixed["fc"]["error"] != found["fc"]["error"]
 
 
-def test_weights_name_the_theory_only_with_pairs(files, capsys):
-    plain = answers(capsys, "budget", DOCS_PILOT, "--target", 0.02)
-    assert all(set(answer["weights"]) == set(LAWS) for answer in plain.values())
-    pairs = ["--pairs", files / "pairs.npz", "--pairs-arch", "fc"]
-    found = answers(capsys, "budget", DOCS_PILOT, "--target", 0.02, *pairs)
-    assert found["ko"] == plain["ko"]
-    assert set(found["fc"]["weights"]) == {*LAWS, "theory"}
-
-
 WRONG = {
     "no such file": ("one.csv", ["--pairs", "nowhere.npz"], "nowhere.npz: No such file or directory"),
-    "no pairs in it": ("one.csv", ["--pairs", "one.csv"], "is no NumPy file of numbers"),
     "which arch": ("two.csv", ["--pairs", "pairs.npz"], "say with --pairs-arch which: fc, ko"),
     "no such arch": ("two.csv", ["--pairs", "pairs.npz", "--pairs-arch", "cnn"], "no such arch; choose one of fc, ko"),
     "a law without pairs": ("one.csv", ["--law", "theory"], "and there are none; give --pairs"),
     "a ridge without pairs": ("one.csv", ["--lam", "1"], "are about pairs; give --pairs, or omit them"),
-    "an unknown law": ("one.csv", ["--law", "x", "--pairs", "pairs.npz"], "choose one of auto, power, pow4, mmf4, bro"),
 }
 
 

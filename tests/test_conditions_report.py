@@ -4,16 +4,13 @@ import json
 
 import numpy as np
 import pytest
-import yaml
-from conftest import ROOT
 from test_workflow import compiles
 
-from koct import cli, results
-from koct.report import conditions
-from koct.risk.crossing import overtaken
-from koct.stamps import Stamp
-from koct.workflow import config
-from koct.workflow.sweep import compared
+from koct import cli
+from koct.base.stamps import Stamp
+from koct.forecast.crossing import overtaken
+from koct.report.tables import table_conditions
+from koct.study import results
 
 SIZES = np.array([4, 16, 64, 256])
 LABELS = {
@@ -40,7 +37,6 @@ def test_power_laws_cross_where_they_cross(crossing):
     ("error", "other", "expected"),
     [
         ([2, 2, 2, 2], [1, 1, 1, 1], 4),  # always below
-        ([1, 1, 1, 1], [2, 2, 2, 2], None),
         ([1, 1, 1, 1], [2, 1, 1, 1], None),  # equal is not below
         ([2, 1, 2, 2], [1, 2, 2, 1], 64),  # below, above, equal, below: from where it stays below
         ([2, 2, 2, 2], [3, 3, 3, 0], 256),  # no logarithm of zero
@@ -73,16 +69,14 @@ def write_results(folder, labels=LABELS):
     for name, rows, columns in (
         ("curves", curves, results.CURVES),
         ("calibration", fitted, results.CALIBRATION),
-        ("budgets", answers, results.BUDGET),
+        ("budget", answers, results.BUDGET),
     ):
         results.write(rows, columns, folder / f"{name}.parquet", origin, Stamp({}))
 
 
 def run(folder):
-    inputs = [
-        text for name in ("curves", "calibration", "budgets") for text in (f"--{name}", f"{folder}/{name}.parquet")
-    ]
-    return cli.main(["table-conditions", *inputs, "--out", f"{folder}/table.tex"])
+    inputs = [f"{folder}/{file}" for file in table_conditions.PRODUCT.reads]
+    return cli.main(["product", "table_conditions", *inputs, "--out", f"{folder}/table.tex"])
 
 
 def test_a_row_has_what_the_planner_answers_and_where_the_larger_network_overtakes(tmp_path):
@@ -106,11 +100,5 @@ def test_without_conditions_there_is_no_table(tmp_path, capsys):
 
 def test_sweeps_differ_in_their_conditions_or_in_the_number_of_views():
     row = {"problem": "p", "H": 8, "V": 6, "B": 8}
-    found = conditions.compared([("a", row, "p"), ("b", {**row, "V": 3}, "p"), ("c", {**row, "H": 16}, "p, dose")])
-    assert found == {"p, $H = 8$, $B = 8$": [("a", "$V = 6$"), ("b", "$V = 3$")]}
-
-
-@pytest.mark.parametrize(("study", "has"), [("dose", True), ("full", True), ("surrogate", False), ("ladder", False)])
-def test_the_workflow_makes_the_table_where_there_is_one(study, has):
-    settings = yaml.safe_load((ROOT / "config.yaml").read_text()) | {"study": study}
-    assert compared(config.read(settings)) is has
+    sweeps = [("a", row, "p"), ("b", {**row, "V": 3}, "p"), ("c", {**row, "H": 16}, "p, dose")]
+    assert table_conditions.compared(sweeps) == {"p, $H = 8$, $B = 8$": [("a", "$V = 6$"), ("b", "$V = 3$")]}

@@ -8,54 +8,70 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
-from koct import registry, strict_yaml
-from koct.contracts import Architecture, Problem
+from koct.base import strict_yaml
+from koct.config.docs import document, schema
+from koct.config.study_file import read
+from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
-from koct.workflow.config import read
-from koct.workflow.docs import document, schema
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-BAD = {
-    "unknown key": ({"lamdas": [1.0]}, r"sweeps\.H8\.lamdas is not a key of the config; did you mean 'lambdas'\?"),
-    "negative H": ({"H": -8}, r"sweeps\.H8\.H = -8 must be at least 2"),
-    "N above the pool": ({"N": [4, 300]}, r"sweeps\.H8\.N = 300 is above .*train = 256; make the pool larger"),
-    "empty seeds": ({"seeds": []}, r"sweeps\.H8\.seeds = \[\] must have at least 1 value"),
-    "lambda zero": ({"lambdas": [0.0, 1.0]}, r"sweeps\.H8\.lambdas\[0\] = 0\.0 must be greater than 0"),
-    "text for a number": ({"lambdas": ["1e-6"]}, r"lambdas\[0\] = '1e-6' must be a finite number .*write 1\.0e-6"),
-    "text for a count": ({"V": "ten"}, r"sweeps\.H8\.V = 'ten' must be a whole number"),
-    "a fraction": ({"N": [4, 8.5]}, r"sweeps\.H8\.N\[1\] = 8\.5 must be a whole number"),
-    "a truth value": ({"H": True}, r"sweeps\.H8\.H = True must be a whole number"),
-    "a number for a list": ({"seeds": 5}, r"sweeps\.H8\.seeds = 5 must be a list"),
-    "unknown arch": (
-        {"archs": ["ko", "cnn"]},
-        r"sweeps\.H8\.archs\[1\] = 'cnn' must be one of fbp, fc, fc-fsdp, filter, filters, ko, ko-filter, "
-        "ko-filter-adagrad, ko-ridge, nnls, taps, tv, untrained",
-    ),
-    "unknown metric": ({"metric": "mae"}, r"sweeps\.H8\.metric = 'mae' must be one of mse"),
-    "a score": ({"metric": "psnr"}, r"sweeps\.H8\.metric = 'psnr' is a score, and curves are of errors"),
-    "the same N twice": ({"N": [4, 4]}, r"sweeps\.H8\.N = \[4, 4\] has a value twice"),
-    "the same lambda twice": ({"lambdas": [1, 1.0]}, r"sweeps\.H8\.lambdas = \[1, 1\.0\] has a value twice"),
-    "infinity": ({"lambdas": [float("inf")]}, r"lambdas\[0\] = inf must be a finite number"),
-    "not a number": ({"tikhonov": float("nan")}, r"tikhonov = nan must be a finite number"),
-    "a float count": ({"V": 10.0}, r"sweeps\.H8\.V = 10\.0 must be a whole number"),
-    "a huge seed": ({"seeds": [3_000_000_000]}, r"seeds\[0\] = 3000000000 must be at most 2147483647"),
-    "B unlike H": ({"B": 9}, r"sweeps\.H8\.B = 9 must equal H = 8"),
-    "too many digits": ({"V": 10**400}, r"sweeps\.H8\.V is a number of 401 digits; give at most 9223372036854775807"),
-    "too many digits for a float": ({"tikhonov": 10**400}, r"sweeps\.H8\.tikhonov is a number of 401 digits"),
-    "too many digits in a list": ({"N": [4, -(10**400)]}, r"sweeps\.H8\.N\[1\] is a number of 401 digits"),
-    "ranks that nobody starts": (
-        {"fsdp": {"ranks": 3, "iterations": 9, "nodes": 2}},
-        r"sweeps\.H8\.fsdp\.ranks = 3 cannot be shared equally by nodes = 2; make ranks a multiple",
-    ),
-    "a long file name": (
-        {"archs": ["ko", f"mine/{'a' * 65}.py"]},
-        r"sweeps\.H8\.archs\[1\]: the file name 'a{20}\.\.\.' has 65 characters, and 64 are the most; shorten it",
-    ),
-    "a file name of a dot": (
-        {"archs": ["mine/..py"]},
-        r"sweeps\.H8\.archs\[0\] = 'mine/\.\.py' may have letters, digits",
-    ),
-    "a file name with a space": ({"archs": ["my net.py"]}, r"archs\[0\] = 'my net\.py' may have .*; rename it"),
+IN_CODE = False  # no schema finds it
+BAD = {  # changes of the sweep H8: (entry, the key, its value or the fix, whether a schema finds it)
+    "unknown key": ({"lamdas": [1.0]}, "lamdas", "'lambdas'?", True),
+    "unknown option": ({"ko": {"rate": 1.0}}, "ko.rate", "known keys are solver", True),
+    "option of another problem": ({"rays": "exact"}, "rays", "not a key", True),
+    "negative H": ({"H": -8}, "H = -8", "2", True),
+    "N above the pool": ({"N": [4, 300]}, "N = 300", "pool.train = 256; make the pool larger", IN_CODE),
+    "empty seeds": ({"seeds": []}, "seeds = []", "at least 1", True),
+    "lambda zero": ({"lambdas": [0.0, 1.0]}, "lambdas[0] = 0.0", "greater than 0", True),
+    "text for a number": ({"lambdas": ["1e-6"]}, "lambdas[0] = '1e-6'", "write 1.0e-6", True),
+    "text for a count": ({"V": "ten"}, "V = 'ten'", "whole number", True),
+    "a fraction": ({"N": [4, 8.5]}, "N[1] = 8.5", "whole number", True),
+    "a truth value": ({"H": True}, "H = True", "whole number", True),
+    "a number for a list": ({"seeds": 5}, "seeds = 5", "list", True),
+    "a number for options": ({"ko": 5}, "ko = 5", "mapping", True),
+    "unknown choice": ({"ko": {"solver": "newton"}}, "ko.solver = 'newton'", "'adam'", True),
+    "missing option": ({"archs": ["fc-fsdp"], "fsdp": {"ranks": 2}}, "fsdp.iterations", "missing; add it", True),
+    "missing options": ({"archs": ["fc-fsdp"]}, "fsdp.ranks", "missing; add it", IN_CODE),
+    "unknown arch": ({"archs": ["ko", "cnn"]}, "archs[1] = 'cnn'", ", untrained, or a Python file", True),
+    "unknown metric": ({"metric": "mae"}, "metric = 'mae'", "must be one of mse", True),
+    "a score": ({"metric": "psnr"}, "metric = 'psnr'", "take one of", True),
+    "the same N twice": ({"N": [4, 4]}, "N = [4, 4]", "remove one", True),
+    "the same lambda twice": ({"lambdas": [1, 1.0]}, "lambdas = [1, 1.0]", "remove one", True),
+    "infinity": ({"lambdas": [float("inf")]}, "lambdas[0] = inf", "finite", IN_CODE),
+    "not a number": ({"tikhonov": float("nan")}, "tikhonov = nan", "finite", IN_CODE),
+    "a float count": ({"V": 10.0}, "V = 10.0", "whole number", IN_CODE),
+    "a huge seed": ({"seeds": [3_000_000_000]}, "seeds[0] = 3000000000", "2147483647", True),
+    "B unlike H": ({"B": 9}, "B = 9", "must equal H = 8", IN_CODE),
+    "too many digits": ({"V": 10**400}, "V = 1000", "9223372036854775807", True),
+    "too many digits for a float": ({"tikhonov": 10**400}, "tikhonov = 1000", "number", IN_CODE),
+    "a long file name": ({"archs": ["ko", f"mine/{'a' * 65}.py"]}, "archs[1] = 'mine/aaa", "64 at most", IN_CODE),
+    "a file name of a dot": ({"archs": ["mine/..py"]}, "archs[0] = 'mine/..py'", "rename it", IN_CODE),
+    "a file name with a space": ({"archs": ["my net.py"]}, "archs[0] = 'my net.py'", "rename it", IN_CODE),
+    "a group of sizes": ({"pool": {"train": 256, "val": 32, "tests": 1}}, "pool.tests", "'test'?", True),
+}
+H8 = CONFIG["sweeps"]["H8"]
+BAD_TOP = {
+    "unknown key": ({"stduy": 1}, "stduy", "'study'?"),
+    "unknown device": ({"device": "gpu"}, "device = 'gpu'", "'cuda'"),
+    "no days": ({"longest_days": 0}, "longest_days = 0", "greater than 0"),
+    "no limit of days": ({"longest_days": None}, "longest_days = None", "number"),
+    "text for memory": ({"memory_gb": "much"}, "memory_gb = 'much'", "number"),
+    "no sweeps": ({"sweeps": None}, "sweeps = None", "mapping"),
+    "empty sweeps": ({"sweeps": {}}, "sweeps = {}", "at least 1"),
+    "empty study": ({"studies": {"mine": []}}, "studies.mine = []", "at least 1"),
+    "a sweep twice": ({"studies": {"mine": ["H8", "H8"]}}, "studies.mine", "remove one"),
+    "a slash in a name": ({"sweeps": {**CONFIG["sweeps"], "a/b": H8}}, "sweeps: the name 'a/b'", "rename it"),
+    "dots for a name": ({"sweeps": {**CONFIG["sweeps"], "..": H8}}, "sweeps: the name '..'", "rename it"),
+    "a long name": ({"sweeps": {**CONFIG["sweeps"], "n" * 65: H8}}, "sweeps: the name 'nnn", "64"),
+    "a long study": ({"studies": {**CONFIG["studies"], "n" * 65: ["H8"]}}, "studies: the name 'nnn", "64"),
+    "no mapping": ({"sweeps": {**CONFIG["sweeps"], "mine": 3}}, "sweeps.mine = 3", "mapping"),
+}
+BEYOND_A_SCHEMA = {  # a mapping has no keys but text there, and names elsewhere are not looked up
+    "unknown study": ({"study": "papr"}, "study = 'papr'", "known studies are surrogate"),
+    "unknown sweep": ({"studies": {**CONFIG["studies"], "mine": ["H9"]}}, "studies.mine has 'H9'", "known sweeps are"),
+    "a number for a name": ({"studies": {**CONFIG["studies"], 1: ["H8"]}}, "studies: the name 1", "rename it"),
+    "an end of line": ({"sweeps": {**CONFIG["sweeps"], "H8\n": H8}}, r"sweeps: the name 'H8\n'", "rename it"),
 }
 
 
@@ -72,60 +88,44 @@ def changed(entry):
     return config
 
 
-@pytest.mark.parametrize(("entry", "message"), BAD.values(), ids=BAD)
-def test_a_bad_entry_is_named_with_its_fix(entry, message):
-    with pytest.raises(KoctError, match=message):
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_entry_is_named_with_its_fix(validator, name):
+    entry, key, fix, in_schema = BAD[name]
+    with pytest.raises(KoctError) as caught:
         read(changed(entry))
+    assert any(f"config: sweeps.H8.{key}" in text and fix in text for text in str(caught.value).splitlines())
+    assert validator.is_valid(changed(entry)) != in_schema
 
 
-def test_missing_and_unknown_names():
-    config = copy.deepcopy(CONFIG)
-    del config["sweeps"]["H8"]["pool"]["val"]
-    with pytest.raises(KoctError, match=r"sweeps\.H8\.pool\.val is missing"):
+@pytest.mark.parametrize("name", [*BAD_TOP, *BEYOND_A_SCHEMA])
+def test_a_bad_key_at_the_top_is_named_with_its_fix(validator, name):
+    entry, key, fix = (BAD_TOP | BEYOND_A_SCHEMA)[name]
+    config = {**CONFIG, **entry}
+    with pytest.raises(KoctError) as caught:
         read(config)
-    with pytest.raises(KoctError, match="study = 'papr' is not under studies; known studies are surrogate"):
-        read({**CONFIG, "study": "papr"})
-    with pytest.raises(KoctError, match=r"studies\.mine has 'H9', which is not under sweeps"):
-        read({**CONFIG, "studies": {**CONFIG["studies"], "mine": ["H9"]}})
-    with pytest.raises(KoctError, match="letters, digits"):
-        read({**CONFIG, "sweeps": {**CONFIG["sweeps"], "a/b": CONFIG["sweeps"]["H8"]}})
-    with pytest.raises(KoctError, match="letters, digits"):
-        read({**CONFIG, "sweeps": {**CONFIG["sweeps"], "H8\n": CONFIG["sweeps"]["H8"]}})
-    with pytest.raises(KoctError, match="1 must be text"):
-        read({**CONFIG, "studies": {**CONFIG["studies"], 1: ["H8"]}})
-    with pytest.raises(KoctError, match="sweeps = None must be a mapping"):
-        read({**CONFIG, "sweeps": None})
-    for name in ("", ".", "..", "-x"):
-        with pytest.raises(KoctError, match="letters, digits"):
-            read({**CONFIG, "sweeps": {**CONFIG["sweeps"], name: CONFIG["sweeps"]["H8"]}})
+    assert any(f"config: {key}" in text and fix in text for text in str(caught.value).splitlines())
+    if name in BAD_TOP:
+        assert not validator.is_valid(config)
 
 
-@pytest.mark.parametrize("key", ["studies", "sweeps"])
-def test_a_name_has_64_characters_at_most(validator, key):
-    entry = CONFIG[key][next(iter(CONFIG[key]))]
-    for length in (64, 65):
-        config = {**CONFIG, key: {**CONFIG[key], "n" * length: entry}}
-        assert validator.is_valid(config) == (length == 64)
-        if length == 64:
-            read(config)
-        else:
-            with pytest.raises(KoctError, match=rf"{key}: the name 'n+\.\.\.' has 65 characters, and 64 are the most"):
-                read(config)
+@pytest.mark.parametrize("key", ["H", "tikhonov", "pool", "N", "seeds", "archs", "lambdas", "metric", "problem"])
+def test_what_is_missing_is_named(validator, key):
+    config = copy.deepcopy(CONFIG)
+    del config["sweeps"]["H8"][key]
+    with pytest.raises(KoctError, match=rf"sweeps\.H8\.{key} is missing; add it: \w+"):
+        read(config)
+    assert not validator.is_valid(config)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("longest_days", 0, "longest_days = 0 must be greater than 0"),
-        ("longest_days", None, "longest_days = None must be a finite number"),
-        ("memory_gb", -1, "memory_gb = -1 must be greater than 0"),
-        ("memory_gb", "much", "memory_gb = 'much' must be a finite number"),
-    ],
-)
-def test_limits_are_checked(key, value, message):
-    with pytest.raises(KoctError, match=message):
-        read({**CONFIG, key: value})
-    read({**CONFIG, "longest_days": 0.5, "memory_gb": None})
+def test_all_mistakes_are_listed_at_once():
+    config = changed({"one": 1, "two": 2, "H": -8, "ko": {"lr": 0}})
+    del config["sweeps"]["H8"]["N"]
+    config["sweeps"]["H16"]["seeds"] = []
+    with pytest.raises(KoctError) as caught:
+        read(config)
+    keys = ("H8.one", "H8.two", "H8.H", "H8.ko.lr", "H8.N", "H16.seeds")
+    assert [str(caught.value).count(f"config: sweeps.{key} ") for key in keys] == [1] * 6
+    assert len(str(caught.value).splitlines()) == 6
 
 
 def test_an_architecture_that_needs_torch_says_so_before_any_job(monkeypatch):
@@ -134,52 +134,21 @@ def test_an_architecture_that_needs_torch_says_so_before_any_job(monkeypatch):
     with pytest.raises(KoctError, match=r"sweeps\.H8\.fsdp: the architecture fc-fsdp needs torch, .*; install it"):
         read(changed(fsdp))
     read(changed({"fsdp": fsdp["fsdp"]}))  # which no cell uses
-    monkeypatch.undo()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
     read(changed(fsdp))
 
 
-def test_all_mistakes_are_listed_at_once():
-    with pytest.raises(KoctError) as caught:
-        read(changed({"H": -8, "seeds": []}))
-    assert len(str(caught.value).splitlines()) == 2
-    config = changed({"one": 1, "two": 2})
-    del config["sweeps"]["H8"]["N"], config["sweeps"]["H8"]["seeds"]
-    with pytest.raises(KoctError) as caught:
-        read(config)
-    for name in ("one is not a key", "two is not a key", "N is missing", "seeds is missing"):
-        assert str(caught.value).count(f"sweeps.H8.{name}") == 1
-
-
-SIX = [{"typo": 1}, {"H": -8}, {"N": [4, 300]}, {"seeds": []}, {"lambdas": [0]}, {"lambdas": ["1e-6"]}]
-
-
-@pytest.mark.parametrize("entry", SIX)
-def test_the_workflow_stops_before_any_job(checkout, entry):
+def test_the_workflow_stops_before_any_job(checkout):
     copy_of_repo = checkout()
-    copy_of_repo.path("config.yaml").write_text(yaml.safe_dump(changed(entry)))
+    copy_of_repo.path("config.yaml").write_text(yaml.safe_dump(changed({"typo": 1, "lambdas": ["1e-6"]})))
     done = copy_of_repo.snakemake(check=False)
     assert done.returncode == 1
-    assert "config: sweeps.H8." in done.stderr
+    assert done.stderr.count("config: sweeps.H8.") == 2
     assert "Traceback" not in done.stderr
     assert not copy_of_repo.path("results").exists()
 
 
-# The generated schema, which editors use
-
-BEYOND_A_SCHEMA = {  # bad entries that only the code finds
-    "N above the pool",  # two keys, compared
-    "B unlike H",
-    "infinity",  # JSON has no such numbers, and the validator takes them for some
-    "not a number",
-    "a float count",  # to JSON 10.0 is a whole number
-    "too many digits",
-    "too many digits for a float",
-    "ranks that nobody starts",
-    "a long file name",
-    "a file name of a dot",
-    "a file name with a space",
-}
+# The generated schema, which editors use, and the page
 
 
 @pytest.mark.parametrize("study", CONFIG["studies"])
@@ -191,47 +160,16 @@ def test_the_schema_and_the_code_accept_every_study(validator, study):
 
 def test_the_schema_accepts_other_good_configs(validator):
     validator.validate(SMALL_FANBEAM)
+    validator.validate({**CONFIG, "longest_days": 0.5, "memory_gb": None})
+    validator.validate({**CONFIG, "sweeps": {**CONFIG["sweeps"], "n" * 64: H8}})
     validator.validate(changed({"archs": ["ko", "fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 100}}))
     validator.validate(changed({"problem": "mine/blur.py", "archs": ["ko", "mine/cnn.py"], "cnn": {"channels": 8}}))
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_the_schema_rejects_a_bad_entry_if_a_schema_can(validator, name):
-    assert validator.is_valid(changed(BAD[name][0])) == (name in BEYOND_A_SCHEMA)
-
-
-@pytest.mark.parametrize("key", ["H", "tikhonov", "pool", "N", "seeds", "archs", "lambdas", "metric", "problem"])
-def test_the_schema_misses_what_is_missing(validator, key):
-    config = copy.deepcopy(CONFIG)
-    del config["sweeps"]["H8"][key]
-    assert not validator.is_valid(config)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {**CONFIG, "sweeps": None},
-        {**CONFIG, "sweeps": {}},
-        {**CONFIG, "studies": {"mine": []}},
-        {**CONFIG, "device": "gpu"},
-        {**CONFIG, "typo": 1},
-        {**CONFIG, "sweeps": {**CONFIG["sweeps"], "a/b": CONFIG["sweeps"]["H8"]}},
-        changed({"ko": {"solver": "newton"}}),
-        changed({"ko": {"rate": 1.0}}),
-        changed({"archs": ["fc-fsdp"], "fsdp": {"ranks": 2}}),
-        changed({"pool": {"train": 256, "val": 32, "test": 128, "typo": 1}}),
-        changed({"rays": "exact"}),  # an option of the other problem
-    ],
-)
-def test_the_schema_rejects_what_the_code_rejects_elsewhere(validator, config):
-    with pytest.raises(KoctError):
-        read(config)
-    assert not validator.is_valid(config)
-
-
 def test_the_schema_knows_what_the_code_has():
     """A problem and an architecture are one of koct, or a Python file."""
-    keys = schema()["properties"]["sweeps"]["additionalProperties"]["properties"]
+    (sweep,) = schema()["properties"]["sweeps"]["patternProperties"].values()
+    keys = sweep["properties"]
     for wanted, kind, other in (
         (keys["problem"], Problem, Architecture),
         (keys["archs"]["items"], Architecture, Problem),
@@ -247,73 +185,60 @@ def test_the_documentation_is_made_from_the_code():
 
 # Traps of YAML itself
 
-TRAPS = {
-    "a key twice": ("a: 1\nb: {c: 2}\na: 3", "line 3: a is there twice, first in line 1; remove one of them"),
-    "a key twice below": ("s:\n  N: 1\n  'N': 2", r"line 3: s\.N is there twice, first in line 2; remove"),
-    "two words for a key": ("yes: 1\ntrue: 2", "line 2: true is there twice, first in line 1"),
-    "two merges": (
-        "a: &a {x: 1}\nb: {<<: *a, <<: *a}",
-        r"line 2: b\.<< is there twice, .* write `<<: \[\*one, \*other\]`",
-    ),
-    "octal": ("a: [1, 010]", r"line 1: a\[1\] is 010, which YAML 1\.1 reads as 8; write 10, or put it in quotes"),
-    "no octal": ("a:\n- -08", r"line 2: a\[0\] is -08, which YAML 1\.1 reads as text; write -8"),
-    "octal of YAML 1.2": ("a: 0o17", r"line 1: a is 0o17, which YAML 1\.1 reads as text; write 15"),
-    "an octal key": ("a: {010: 1}", r"line 1: a\.010 is 010, which .* reads as 8"),
-    "base 60": ("a: 1:00", r"line 1: a is 1:00, which YAML 1\.1 reads as 60, in base 60; write 60"),
-    "base 60 with a fraction": ("a: 1:30.5", r"line 1: a is 1:30\.5, which .* reads as 90\.5, in base 60; write 90\.5"),
-    "a day that is none": ("a: 2024-13-45", "line 1: a = 2024-13-45 cannot be read as timestamp: month must be"),
-    "no digit": ("a: 0x_", "line 1: a = 0x_ cannot be read as int: invalid literal"),
-    "many digits": (
-        "a: " + "9" * 5000,
-        r"line 1: a = 9+\.\.\. cannot be read as int: Exceeds the limit .*; correct it",
-    ),
-    "many hexadecimal digits": ("a: 0x" + "9" * 5000, r"line 1: a = 0x9+\.\.\. has too many digits; correct it"),
-    "a list": ("- 1", "must have keys at its top level"),
-    "nothing": ("# only a comment", "must have keys at its top level"),
-    "two documents": (
-        "a: 1\n---\nb: 2",
-        "not valid YAML at line 2, column 1: expected a single document .*; correct it",
-    ),
-    "an open list": ("a: [1,\nb", "not valid YAML at line 2, column 2: .*; correct it"),
-    "a tab": ("a:\n\t- 1", "not valid YAML at line 2, column 1: found character .*; indent with spaces"),
-    "a control character": ("a: 1\nb: \x07", "not valid YAML at line 2: .* characters are not allowed"),
-    "no such alias": ("a: *b", "not valid YAML at line 1, column 4: found undefined alias"),
-    "a Python object": ("a: !!python/name:os.system", "line 1, column 4: could not determine a constructor"),
-    "a key that is a list": ("? [1]\n: 2", "line 1, column 3: found unhashable key"),
-    "an alias of itself": ("a: &a {b: [*a]}", r"line 1: a\.b\[0\] contains itself through an alias; remove the alias"),
-    "deep": ("a: " + "[" * 100_000, "line 1: lists and mappings nest more than 50 deep"),
-    "deep by aliases": (
-        "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 99)),
-        "^[^\n]*line 51: a50 nests more than 50 deep with its aliases; write them out$",
-    ),
+TRAPS = {  # what it says: (text, the line, words of the sentence)
+    "a key twice": ("a: 1\nb: {c: 2}\na: 3", 3, "a is there twice, first in line 1; remove"),
+    "a key twice below": ("s:\n  N: 1\n  'N': 2", 3, "N is there twice, first in line 2"),
+    "two words for a key": ("yes: 1\ntrue: 2", 2, "true is there twice"),
+    "two merges": ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", 2, "write `<<: [*one, *other]`"),
+    "octal": ("a: [1, 010]", 1, "010 is read as 8"),
+    "no octal": ("a:\n- -08", 2, "-08 is read as '-08'"),
+    "octal of YAML 1.2": ("a: 0o17", 1, "0o17 is read as '0o17'"),
+    "an octal key": ("a: {010: 1}", 1, "010 is read as 8"),
+    "base 60": ("a: 1:00", 1, "1:00 is read as 60"),
+    "base 60 with a fraction": ("a: 1:30.5", 1, "1:30.5 is read as 90.5"),
+    "a day that is none": ("a: 2024-13-45", 1, "2024-13-45 cannot be read as timestamp"),
+    "no digit": ("a: 0x_", 1, "0x_ cannot be read as int"),
+    "many digits": ("a: " + "9" * 5000, 1, "cannot be read as int"),
+    "many hexadecimal digits": ("a: 0x" + "9" * 5000, 1, "cannot be read as int"),
+    "a list": ("- 1", None, "must have keys at its top level"),
+    "nothing": ("# only a comment", None, "must have keys at its top level"),
+    "two documents": ("a: 1\n---\nb: 2", None, "at line 2, column 1"),
+    "an open list": ("a: [1,\nb", None, "not valid YAML at line"),
+    "a tab": ("a:\n\t- 1", None, "indent with spaces"),
+    "a control character": ("a: 1\nb: \x07", None, "characters are not allowed"),
+    "no such alias": ("a: *b", None, "at line 1, column 4: found undefined alias"),
+    "a Python object": ("a: !!python/name:os.system", None, "could not determine a constructor"),
+    "a key that is a list": ("? [1]\n: 2", None, "found unhashable key"),
+    "an alias of itself": ("a: &a {b: [*a]}", None, "contains itself through an alias"),
+    "deep": ("a: " + "[" * 100_000, 1, "nest more than 50 deep"),
     "a billion laughs": (
         "a0: &a0 [ha]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40)),
-        "^[^\n]*a[67] has more than 1,000,000 values with its aliases; use fewer$",
+        None,
+        "more than 1,000,000 values",
     ),
     "a billion merges": (
         "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 40)),
-        "has more than 1,000,000 values with its aliases",
+        None,
+        "more than 1,000,000 values",
     ),
 }
 
 
-@pytest.mark.parametrize("loader", ["C", "Python"])
-@pytest.mark.parametrize(("text", "message"), TRAPS.values(), ids=TRAPS)
-def test_a_trap_is_named_with_its_line_and_fix(tmp_path, monkeypatch, text, message, loader):
-    if loader == "Python":
-        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+@pytest.mark.parametrize(("text", "line", "words"), TRAPS.values(), ids=TRAPS)
+def test_a_trap_is_named_with_its_line_and_fix(tmp_path, text, line, words):
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(KoctError, match=message) as caught:
-        strict_yaml.check(path)
-    assert str(caught.value).startswith(str(path))
+    with pytest.raises(KoctError) as caught:
+        strict_yaml.load(path)
+    assert str(caught.value).startswith(f"{path}, line {line}: " if line else f"{path} ")
+    assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: {<<: [*a, {x: 4}], z: [*a, *a]}",
+        "a: &a {x: 1, y: 2}\nb: &b {<<: *a, x: 3}\nc: {<<: [*a, {x: 4}], z: [*a, *a]}\nd: {<<: *b, x: 5}",
         "a: ['010', \"1:00\", 0, 0x10, 0b1, 0.5, -0.5, 1_000, 00.5, 12:99, 1e-6, .inf, 2024-01-02]",
         "\ufeffa: ä\nb%: 1",
         '{"a": 1, "b": [2.5, null, true]}',
@@ -339,11 +264,10 @@ def test_all_traps_of_all_files_are_listed_at_once(tmp_path):
     latin.write_bytes("a: 1\nb: Schräg".encode("latin-1"))
     with pytest.raises(KoctError) as caught:
         strict_yaml.check_files([one, two, latin, absent, absent, tmp_path, os.devnull])
-    starts = [f"{one}, line 1: a is 010", f"{one}, line 3: b is", f"{latin}, line 2 is not UTF-8 text; save the file"]
-    starts += [f"{absent} cannot be read: No such file", f"{tmp_path} cannot be read: Is a directory"]
+    starts = {f"{one}, line 1: ", f"{one}, line 3: ", f"{latin}, line 2 ", f"{absent} ", f"{tmp_path} "}
     lines = str(caught.value).splitlines()
     assert len(lines) == len(starts)
-    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True))
+    assert all(any(line.startswith(start) for line in lines) for start in starts)
     strict_yaml.check_files([two])
 
 

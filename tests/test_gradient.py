@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from conftest import Pairs
 
-from koct.arrays import like
-from koct.device import CPU, Device
+from koct.base.arrays import like
+from koct.base.device import CPU, Device
+from koct.base.streams import TorchStream
 from koct.errors import KoctError
 from koct.networks import gradient
-from koct.networks.known import Known
 from koct.networks.ko import KO
+from koct.networks.solvers import Known
 from koct.problems.fanbeam import FanBeamProblem
-from koct.streams import TorchStream
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its optimisers are what training is compared with")
 
@@ -44,8 +44,8 @@ def numpy_of(array):
     return array if isinstance(array, np.ndarray) else array.cpu().numpy()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 10001, 20001, 3001, 5 * 10**9])
-def test_the_stream_is_torchs(seed):
+@pytest.mark.parametrize("seed", [0, 10001, 5 * 10**9])
+def test_the_stream_is_torchs_and_batches_are_the_stated_ones(seed):
     generator, stream = torch.Generator(), TorchStream(seed)
     generator.manual_seed(seed)
     for _ in range(2000):
@@ -53,9 +53,6 @@ def test_the_stream_is_torchs(seed):
         assert torch.rand(2, generator=generator).tolist() == [stream.rand(), stream.rand()]
         drawn = torch.randint(0, 1000, (4,), generator=generator).tolist()
         assert drawn == [stream.randint(0, 1000) for _ in range(4)]
-
-
-def test_batches_are_the_stated_ones():
     generator = torch.Generator().manual_seed(1 + 1000 * 3)
     expected = [torch.randint(0, 64, (4,), generator=generator).tolist() for _ in range(50)]
     assert gradient.batches(3, 64, 4, 50).tolist() == expected
@@ -97,19 +94,14 @@ def test_training_is_that_of_torch(solver, where):
     assert np.linalg.norm(numpy_of(w) - leaf.detach().numpy()) < 1e-2 * moved
 
 
-def test_training_repeats_itself_bit_by_bit(where):
+def test_training_repeats_itself_bit_by_bit_and_prints_its_progress(where, capsys):
     x, y = map(where.put, pairs())
-    chosen = gradient.batches(1, len(x), 4, 80)
+    chosen = gradient.batches(1, len(x), 4, 200)
     first, second = (numpy_of(gradient.train(network(), x, y, chosen, "adagrad", 2e-2)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
-
-
-def test_progress_is_printed_with_loss_and_time_left(where, capsys):
-    x, y = map(where.put, pairs())
-    gradient.train(network(), x, y, gradient.batches(1, len(x), 1, 200), "adagrad", 2e-2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("iteration 200 of 200: loss ")
-    assert len(lines) >= 4
+    assert len(lines) >= 8
     assert all(line.endswith(" s left") for line in lines)
 
 

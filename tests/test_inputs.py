@@ -9,12 +9,12 @@ import pytest
 from test_report import made_up_curves
 
 from koct import cli
+from koct.base.files import write_json
+from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.files import write_json
-from koct.report import figures, tables
+from koct.report import drawing, registry
 from koct.report.labels import Names, described
-from koct.results import BUDGET, CELLS, write
-from koct.stamps import Stamp
+from koct.study.results import BUDGET, CELLS, THEORY, write
 
 SWEEPS = {("H8", "surrogate", 8): {"ko": [0.3, 0.1], "fc": [0.5, 0.4]}}
 
@@ -30,33 +30,23 @@ def files(tmp_path):
     answer = dict.fromkeys(BUDGET) | about | {"arch": "ko", "metric": "mse", "target": 0.2, "law": "power"}
     write(cells, CELLS, tmp_path / "cells.parquet", {}, Stamp({}))
     write([{**answer, "reachable": False, "reason": ""}], BUDGET, tmp_path / "budget.parquet", {}, Stamp({}))
+    write([], THEORY, tmp_path / "theory.parquet", {}, Stamp({}))
     point = {"H": 8, "V": 10, "B": 8, "beam": "parallel", "reference": 3.0}
     point |= {"filter_norm": 0.5, "backprojection_norm": 2.0}
     write_json(tmp_path / "norms.json", {"points": [point]}, Stamp({}))
     return tmp_path
 
 
-def command(files, verb):
-    tex, paths = files / "out.tex", {name: files / f"{name}.parquet" for name in ("curves", "calibration", "budget")}
-    paths |= {"cells": files / "cells.parquet", "norms": files / "norms.json"}
-    return {
-        "table-calibration": ["--curves", paths["curves"], "--calibration", paths["calibration"], "--out", tex],
-        "table-scaling": ["--curves", paths["curves"], "--calibration", paths["calibration"], "--out", tex],
-        "table-budget": ["--curves", paths["curves"], "--budgets", paths["budget"], "--out", tex],
-        "table-structural": [paths["norms"], "--out", tex],
-        "figure-sweeps": [
-            *(part for name in ("cells", "curves", "calibration") for part in (f"--{name}", paths[name])),
-            "--out",
-            files / "out.png",
-        ],
-    }[verb]
+def command(files, name, out=None):
+    out = files / (out or ("out.png" if name.startswith("fig") else "out.tex"))
+    return ["product", name, *(files / file for file in registry.product(name).reads), "--out", out]
 
 
 READS = {
-    "table-calibration": ["curves", "calibration"],
-    "table-scaling": ["curves", "calibration"],
-    "table-budget": ["curves", "budget"],
-    "figure-sweeps": ["cells", "curves", "calibration"],
+    "table_calibration": ["curves", "calibration"],
+    "table_scaling": ["curves", "calibration"],
+    "table_budget": ["curves", "budget"],
+    "fig_sweeps": ["cells", "curves", "calibration"],
 }
 PAIRS = [(verb, name) for verb, names in READS.items() for name in names]
 
@@ -66,13 +56,13 @@ def run(files, capsys):
     """(status, stderr) of a verb."""
 
     def run(verb):
-        status = cli.main([verb, *map(str, command(files, verb))])
+        status = cli.main([*map(str, command(files, verb))])
         return status, capsys.readouterr().err
 
     return run
 
 
-@pytest.mark.parametrize("verb", [*READS, "table-structural"])
+@pytest.mark.parametrize("verb", [*READS, "table_structural"])
 def test_the_files_themselves_are_read(run, verb):
     assert run(verb) == (0, "")
 
@@ -112,7 +102,7 @@ def test_values_of_other_kinds_are_refused(files, run, verb, name):
     path, whole = files / f"{name}.parquet", files / "kept"
     path.rename(whole)
     floats = {"curves": "error_mean", "calibration": "floor", "budget": "target", "cells": "mse"}
-    column = floats[name] if (verb, name) != ("table-scaling", "calibration") else "p"
+    column = floats[name] if (verb, name) != ("table_scaling", "calibration") else "p"
     for values, why in (
         (["a"], f": the column {column} holds string and not"),
         ([[0.5]], f": the column {column} holds list<"),
@@ -141,9 +131,9 @@ def test_a_table_without_rows(files, run, verb, name):
         refused(run(verb), files, f"{files / name}.parquet has no rows")
 
 
-@pytest.mark.parametrize("verb", ["table-calibration", "figure-sweeps"])
+@pytest.mark.parametrize("verb", ["table_calibration", "fig_sweeps"])
 def test_an_unknown_metric_is_named(files, run, verb):
-    name = "calibration" if verb == "table-calibration" else "curves"
+    name = "calibration" if verb == "table_calibration" else "curves"
 
     def other(table):
         return table.set_column(table.column_names.index("metric"), "metric", pa.array(["ssim"] * table.num_rows))
@@ -154,17 +144,15 @@ def test_an_unknown_metric_is_named(files, run, verb):
 
 def test_files_of_two_studies_are_told_apart(files, run):
     change(files / "calibration.parquet", lambda table: table.slice(0, 1))
-    refused(run("table-scaling"), files, f"{files}/calibration.parquet lacks H8 fc, which {files}/curves.parquet has")
-    refused(run("figure-sweeps"), files, f"{files}/calibration.parquet lacks H8 fc, which ")
+    refused(run("table_scaling"), files, f"{files}/calibration.parquet lacks H8 fc, which {files}/curves.parquet has")
+    refused(run("fig_sweeps"), files, f"{files}/calibration.parquet lacks H8 fc, which ")
 
 
 @pytest.mark.parametrize("key", ["koct.archs", "koct.sweeps"])
-@pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b'{"ko": 3}', b'{"ko": {"label": []}}', b"[" * 100_000, b"\xff\xfe"]
-)
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"ko": 3}', b'{"ko": {"label": []}}', b"\xff\xfe"])
 def test_metadata_that_is_no_description(files, run, key, text):
     change(files / "calibration.parquet", lambda table: table.replace_schema_metadata({key: text}))
-    refused(run("table-calibration"), files, f"calibration.parquet: the metadata {key} is not what koct writes")
+    refused(run("table_calibration"), files, f"calibration.parquet: the metadata {key} is not what koct writes")
 
 
 def test_names_without_metadata_or_with_half_of_it():
@@ -186,21 +174,20 @@ def test_a_style_that_matplotlib_does_not_know(key, value):
 @pytest.mark.parametrize("content", [{}, {"points": 3}, {"points": []}, {"points": [3]}, {"points": [{"H": 8}]}])
 def test_norms_that_are_none(files, run, content):
     write_json(files / "norms.json", content, Stamp({}))
-    refused(run("table-structural"), files, f"{files / 'norms.json'}")
+    refused(run("table_structural"), files, f"{files / 'norms.json'}")
 
 
 @pytest.mark.parametrize("name", ["figure", "figure.foo", "figure.pdf.gz"])
 def test_a_figure_needs_a_known_format(files, capsys, name):
-    arguments = [*command(files, "figure-sweeps")[:-1], files / name]
-    assert cli.main(["figure-sweeps", *map(str, arguments)]) == 2
+    assert cli.main([*map(str, command(files, "fig_sweeps", name))]) == 2
     assert f"{name}: the name of a figure must end in .pdf, .png or .svg" in capsys.readouterr().err
 
 
 def test_a_formula_that_is_none_is_a_sentence(tmp_path):
-    figure, axes = figures.panels(1, 1)
+    figure, axes = drawing.panels(1, 1)
     axes[0, 0].set_title(r"$\nonsense$")
     with pytest.raises(KoctError, match=r"out\.png cannot be drawn: .*nonsense"):
-        figures.save(figure, [tmp_path / "out.png"])
+        drawing.save(figure, [tmp_path / "out.png"])
     assert not list(tmp_path.iterdir())
 
 
@@ -212,4 +199,4 @@ def test_results_of_the_workflow_are_made_again_and_others_not(tmp_path):
     ):
         (tmp_path / path).write_text("x")
         with pytest.raises(KoctError, match=advice):
-            tables.calibration(tmp_path / path, tmp_path / path, tmp_path / "out.tex")
+            registry.make("table_calibration", [tmp_path / path] * 2, [tmp_path / "out.tex"])

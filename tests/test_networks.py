@@ -2,9 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,18 +9,19 @@ from conftest import Pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koct import cells, cli, evaluation, metrics, registry
-from koct.contracts import Layer, Network, Sizes
+from koct import cli
+from koct.base.files import read_json, read_record, write_record
+from koct.contracts import Layer, Network, Sizes, registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.files import read_json, read_record, write_record
 from koct.networks.fc import FC
 from koct.networks.fc_fsdp import Dense
 from koct.networks.ko import KO
-from koct.networks.linalg import cholesky_solve
+from koct.networks.solvers import cholesky_solve
 from koct.operators.algebra import Diagonal, Matrix
 from koct.operators.chain import normal_matrix
 from koct.problems import pools
-from koct.spec import Cell
+from koct.study import cells, evaluation
 
 LAMBDAS = (1e-6, 1e-4, 1e-2, 1.0, 1e2)
 
@@ -86,22 +84,21 @@ def test_fc_without_its_matrix_equals_the_ridge_with_it(seed, N, measurements, p
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 300))
-def test_cholesky_solve(seed, size):
+def test_cholesky_solve_and_the_normal_matrix_by_basis_vectors(seed, size):
     rng = np.random.default_rng(seed)
     half = rng.standard_normal((size, size))
     matrix, right = half @ half.T + np.eye(size), rng.standard_normal(size)
     np.testing.assert_allclose(matrix @ cholesky_solve(matrix, right), right, rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("size", [1, 63, 64, 65, 150])
-def test_the_normal_matrix_by_basis_vectors_is_that_of_the_matrix(size):
-    R = np.random.default_rng(size).standard_normal((40, size))
+    R = rng.standard_normal((40, size))
     domain = (5, size // 5) if size % 5 == 0 else (size,)
-    normal = normal_matrix(Matrix(R, domain, (8, 5)))
-    np.testing.assert_allclose(normal, R.T @ R, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(normal_matrix(Matrix(R, domain, (8, 5))), R.T @ R, rtol=1e-12, atol=1e-12)
 
 
-# Parameters
+def test_a_singular_ridge_names_the_lambda():
+    data = random_problem(0, 1, 40, 3)
+    data.lambdas = (1e-300,)
+    with pytest.raises(KoctError, match="lambda = 1e-300 is singular"):
+        list(KO(solver="ridge", toward="zero").fit(data))
 
 
 class Two(Network):
@@ -114,17 +111,9 @@ class Two(Network):
         return {"kernel": np.zeros((3, 4, 5)), "offset": np.zeros(7)}
 
 
-def test_parameters_are_counted_from_what_was_learned():
-    data = random_problem(0, 3, 6, 8)
-    for _, network in KO(solver="ridge").fit(data):
-        assert network.parameters == network.w.size == 6
-    for _, network in FC().fit(data):
-        assert network.parameters == 8 * 6
+def test_parameters_are_counted_from_what_was_learned_and_are_the_papers():
     assert Dense(np.zeros((4, 2, 6)), False).parameters == 8 * 6
     assert Two().parameters == 3 * 4 * 5 + 7
-
-
-def test_parameter_counts_are_the_papers():
     for H, V, B, p_ko, p_fc in ((512, 180, 512, 92_160, 24_159_191_040), (8, 10, 8, 80, 5_120)):
         x, y = np.ones((1, V * B), np.float32), np.ones((1, H * H), np.float32)
         layers = [Layer("weights", Diagonal(np.ones(V * B))), Layer("R", Matrix(np.ones((1, V * B))))]
@@ -132,36 +121,6 @@ def test_parameter_counts_are_the_papers():
         assert KO().restore({"w": np.ones(V * B)}, data).parameters == p_ko
         ((_, network),) = FC().fit(data)
         assert network.parameters == p_fc
-
-
-def test_a_singular_ridge_names_the_lambda():
-    data = random_problem(0, 1, 40, 3)
-    data.lambdas = (1e-300,)
-    with pytest.raises(KoctError, match="lambda = 1e-300 is singular"):
-        list(KO(solver="ridge", toward="zero").fit(data))
-
-
-# Metrics
-
-
-def test_metrics_by_hand():
-    y = np.array([[0.0, 2.0], [3.0, 4.0], [0.0, 0.0]])
-    predicted = np.array([[0.0, 1.0], [3.0, 1.0], [1.0, 1.0]])
-    images = metrics.each(predicted, y, (2,))
-    got = metrics.errors(predicted, y, images)
-    assert got["mse"] == pytest.approx((1 + 9 + 2) / 6)
-    assert got["rrmse_peak"] == pytest.approx((np.sqrt(1 / 2) / 2 + np.sqrt(9 / 2) / 4) / 2)
-    assert got["rrmse_norm"] == pytest.approx((1 / 2 + 3 / 5) / 2)  # the empty image has no relative error
-    assert got["psnr"] == pytest.approx(10 * np.log10(2 * 4 * 16 * 2 / 9) / 2)
-    assert got["ssim"] is None  # too small for a window
-    np.testing.assert_allclose(images["mse"], [1 / 2, 9 / 2, 2 / 2])
-    np.testing.assert_allclose(images["rrmse_norm"], [1 / 2, 3 / 5, np.nan])
-    np.testing.assert_allclose(images["rrmse_peak"], [np.sqrt(1 / 2) / 2, np.sqrt(9 / 2) / 4, np.nan])
-
-
-def test_metrics_of_nothing_but_empty_images():
-    with pytest.raises(KoctError, match="every image is empty"):
-        metrics.errors(np.ones((2, 3)), np.zeros((2, 3)), metrics.each(np.ones((2, 3)), np.zeros((2, 3)), (3,)))
 
 
 # The errors of a fit on disk
@@ -185,11 +144,13 @@ def fitted(tmp_path, monkeypatch):
     return tmp_path
 
 
-def evaluated(folder, shared="shared.npy"):
+def evaluated(folder, status=0):
     """The row that `koct evaluate` writes."""
-    files = ["--pool", str(folder / "pool.npy"), "--shared", str(folder / shared), "--out", str(folder / "again.json")]
-    assert cli.main(["evaluate", str(folder / "fit.npy"), *files]) == 0
-    return read_json(folder / "again.json")[0]
+    files = [str(folder / name) for name in ("fit.npy", "pool.npy", "shared.npy", "again.json")]
+    fit, pool, shared, out = files
+    assert cli.main(["evaluate", fit, "--pool", pool, "--shared", shared, "--out", out]) == status
+    assert os.path.exists(out) == (status == 0)
+    return None if status else read_json(out)[0]
 
 
 def change_network(folder):
@@ -203,11 +164,8 @@ def test_a_fit_whose_weights_were_changed_is_refused(fitted, monkeypatch, capsys
     record["w"] *= 1.5
     record.flush()
     monkeypatch.setenv("KOCT_EVALUATION", "tomorrow")
-    out = str(fitted / "again.json")
-    files = ["--pool", str(fitted / "pool.npy"), "--shared", str(fitted / "shared.npy"), "--out", out]
-    assert cli.main(["evaluate", str(fitted / "fit.npy"), *files]) == 2
+    evaluated(fitted, status=2)
     assert "fit.npy is damaged: its checksum is wrong; `rm " in capsys.readouterr().err
-    assert not os.path.exists(out)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +175,7 @@ def test_a_fit_whose_weights_were_changed_is_refused(fitted, monkeypatch, capsys
 def test_a_fit_is_not_evaluated_on_another_pool(fitted, capsys, seed, train, message):
     problem = registry.problem("surrogate")(H=8, V=10, B=8, tikhonov=0.1)
     pools.make(problem, seed, Sizes(train=train, val=8, test=8), fitted / "pool.npy")
-    files = ["--pool", str(fitted / "pool.npy"), "--out", str(fitted / "again.json")]
-    assert cli.main(["evaluate", str(fitted / "fit.npy"), *files]) == 2
+    evaluated(fitted, status=2)
     assert message in capsys.readouterr().err
 
 
@@ -231,77 +188,12 @@ def test_errors_that_a_fit_has_kept_are_not_computed_again(fitted, monkeypatch):
 
 @pytest.mark.parametrize("now", ["tomorrow", None])
 def test_errors_of_other_code_are_computed_again_and_are_the_same(fitted, monkeypatch, now):
+    """Without a hash, outside the workflow, nobody knows which code computed them."""
     row, _ = read_json(fitted / "row.json")
     monkeypatch.setenv("KOCT_EVALUATION", now) if now else monkeypatch.delenv("KOCT_EVALUATION")
-    again = evaluated(fitted)
-    assert again == row
+    assert evaluated(fitted) == row
+    if not now:
+        assert evaluation.remember({}, row)["evaluation"] is None
     change_network(fitted)
     for error in ERRORS:
         assert evaluated(fitted)[error] != row[error]  # so they do come from the network
-
-
-def test_a_fit_outside_the_workflow_is_evaluated_every_time(fitted, monkeypatch):
-    """Without a hash nobody knows which code computed its errors."""
-    about, _ = cells.read_fit(fitted / "fit.npy")
-    row, _ = read_json(fitted / "row.json")
-    monkeypatch.delenv("KOCT_EVALUATION")
-    state, stamp = read_record(fitted / "fit.npy")
-    wrong = evaluation.remember(about, dict.fromkeys(about["errors"], 99.0))
-    assert wrong["evaluation"] is None
-    write_record(fitted / "fit.npy", stamp._replace(about=wrong), w=state["w"])
-    assert evaluated(fitted) == row
-
-
-WITHOUT_TORCH = """
-import sys
-sys.modules["torch"] = None  # importing it then fails
-from koct import cli
-sys.exit(cli.main(sys.argv[1:]))
-"""
-NEEDS_TORCH = '''
-from koct.contracts import Architecture, Network
-
-
-class Mean(Architecture):
-    """The mean image; is restored by torch."""
-
-    def fit(self, data):
-        yield None, MeanNetwork(data.y.mean(0))
-
-    def restore(self, state, data):
-        import torch
-
-        return MeanNetwork(torch.as_tensor(state["mean"].copy()).numpy())
-
-
-class MeanNetwork(Network):
-    def __init__(self, mean):
-        self.mean = mean
-
-    def predict(self, x):
-        return self.mean + 0 * x[:, :1]
-
-    def state(self):
-        return {"mean": self.mean}
-'''
-
-
-def test_errors_that_a_fit_has_kept_need_no_torch(fitted, monkeypatch):
-    (fitted / "mean.py").write_text(NEEDS_TORCH)
-    problem = registry.problem("surrogate")(H=8, V=10, B=8, tikhonov=0.1)
-    cell = Cell("H8", problem, registry.architecture(str(fitted / "mean.py"))(), 16, 1, ())
-    pool, fit, row = (str(fitted / name) for name in ("pool.npy", "mean.npy", "mean.json"))
-    spec = json.dumps({**cell.encode(), "inputs": ["pool"]})
-    assert cli.main(["fit", "--spec", spec, "--inputs", pool, "--outputs", fit]) == 0
-
-    def evaluate():
-        command = [sys.executable, "-c", WITHOUT_TORCH, "evaluate", fit, "--pool", pool, "--out", row]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    done = evaluate()
-    assert done.returncode == 0, done.stderr
-    assert json.loads(Path(row).read_text())["mse"] > 0
-    monkeypatch.setenv("KOCT_EVALUATION", "tomorrow")
-    done = evaluate()
-    assert done.returncode == 2
-    assert f"{fitted / 'mean.py'}, line 12: ModuleNotFoundError: " in done.stderr

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from pair_files import PAIRS, SIZES, SWEEP, arrays
 
-from koct import cells, registry
-from koct.contracts import Sizes
+from koct.config import study_file as config
+from koct.contracts import Sizes, registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.problems import pools
-from koct.spec import Cell
-from koct.workflow import config
+from koct.study import cells
 
 
 def parts_by_group(problem, seed, sizes, content):

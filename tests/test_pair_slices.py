@@ -17,12 +17,12 @@ from pydicom.uid import (
     RLELossless,
 )
 
-from koct import cells, registry
-from koct.contracts import Sizes
+from koct.contracts import Sizes, registry
 from koct.errors import KoctError
 from koct.operators import chain
 from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import pools, slices
+from koct.study import cells
 from koct.workflow.jobs import Jobs
 
 
@@ -250,3 +250,18 @@ def test_many_files_are_one_entry_of_a_spec(folder):
     assert Jobs(settings)._pool_spec("mine") == before
     (folder / "ct/p7/1.dcm").write_bytes((folder / "ct/p7/1.dcm").read_bytes()[:-2] + b"\7\7")
     assert Jobs(settings)._pool_spec("mine") != before
+
+
+def test_a_deflated_bomb_is_refused_before_it_is_inflated(folder, monkeypatch):
+    """pydicom inflates a file as a whole, before it looks at anything: a few kilobytes may become gigabytes."""
+    dataset = pydicom.dcmread(get_testdata_file("CT_small.dcm", download=False))
+    dataset.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
+    dataset.save_as("fine.dcm")
+    assert slices._header("fine.dcm", "PatientID").rows == 128
+    dataset.add_new(0x00091010, "OB", bytes(2**22))
+    dataset.save_as("bomb.dcm")
+    monkeypatch.setattr(slices, "LARGEST", 2**20)
+    assert os.path.getsize("bomb.dcm") < 2**16
+    for read in (lambda: slices._header("bomb.dcm", "PatientID"), lambda: slices.image("bomb.dcm", 8)):
+        with pytest.raises(KoctError, match=r"bomb\.dcm becomes over 1 MiB when it is inflated, as no slice does"):
+            read()

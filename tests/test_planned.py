@@ -12,13 +12,13 @@ import yaml
 from conftest import ROOT, TINY
 
 from koct.errors import KoctError
-from koct.workflow import planned, queue, stages, targets
+from koct.workflow import limits, planned, queue, sources
 
 
 def spec():
     problem = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}
     sizes = {"train": 8, "val": 4, "test": 4}
-    return {"seed": 1, "problem": problem, "sizes": sizes, "code": stages.code("pool", "surrogate")}
+    return {"seed": 1, "problem": problem, "sizes": sizes, "code": sources.code("pool", "surrogate")}
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
     helper = tmp_path / "helper.py"
     helper.write_text("x = 1\n")
     problem = {"source": str(own), "options": {"H": 4, "V": 5, "B": 4}}
-    asked = {**spec(), "problem": problem, "code": stages.code("pool", str(own))}
+    asked = {**spec(), "problem": problem, "code": sources.code("pool", str(own))}
     for name, value in planned.environment([str(own), str(helper)]).items():
         monkeypatch.setenv(name, value)
     guard = planned.Guard("pool", asked)
@@ -80,6 +80,28 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
     planned.Guard("pool", asked)()  # a job that starts now loads the planned code
     with pytest.raises(KoctError, match="the code has changed since this run was planned"):
         planned.Guard("pool", {**asked, "code": "another"})()
+
+
+def test_a_page_whose_parts_change_while_it_is_made_is_refused(monkeypatch, tmp_path):
+    copy = tmp_path / "koct"
+    shutil.copytree(ROOT / "koct", copy)
+    monkeypatch.setattr(planned, "PACKAGE", str(copy))
+    monkeypatch.setattr(sources, "PACKAGE", copy)
+    monkeypatch.setattr(sources, "code_of", lambda stage, spec: {})
+    caches = (sources._path, sources._read, sources._imports)
+    for function in caches:
+        function.cache_clear()
+    for key, value in planned.environment([]).items():
+        monkeypatch.setenv(key, value)
+    for name in ("page.html", "page.css", "main.js"):
+        guard = planned.Guard("planner", {"code": ""})
+        guard()
+        with open(copy / "report/planner" / name, "a") as file:
+            file.write(" ")
+        with pytest.raises(KoctError, match=rf"{name} was changed while this job ran; run snakemake again"):
+            guard()
+    for function in caches:
+        function.cache_clear()
 
 
 def test_stages_without_a_plan_run(monkeypatch):
@@ -110,19 +132,30 @@ def test_temporary_files_of_dead_processes_are_removed(tmp_path):
     folder = tmp_path / "results" / "fits"
     folder.mkdir(parents=True)
     names = {
-        "dead": f".{host}.{dead.pid}.N4_seed1.npy",
-        "mine": f".{host}.{os.getpid()}.N4_seed1.npy",
-        "elsewhere": f".other.node.{dead.pid}.N4_seed1.npy",
-        "long ago": f".other.node.{dead.pid}.N8_seed1.npy",
+        "dead": f".koct-temporary.{host}.{dead.pid}.N4_seed1.npy",
+        "mine": f".koct-temporary.{host}.{os.getpid()}.N4_seed1.npy",
+        "elsewhere": f".koct-temporary.other.node.{dead.pid}.N4_seed1.npy",
+        "long ago": f".koct-temporary.other.node.{dead.pid}.N8_seed1.npy",
         "another's": ".gitkeep",
+        "a backup": ".backup.20240101.tar.gz",
+        "of this host": f".{host}.{dead.pid}.N4_seed1.npy",
         "a result": "N4_seed1.npy",
     }
     for name in names.values():
         (folder / name).touch()
-    os.utime(folder / names["long ago"], (time.time() - 2 * queue.DAY,) * 2)
+        os.utime(folder / name, (time.time() - 2 * queue.DAY,) * 2)
+    os.utime(folder / names["elsewhere"])
     removed = queue.remove_temporaries(tmp_path / "results")
     assert {os.path.basename(path) for path in removed} == {names["dead"], names["long ago"]}
-    assert len(os.listdir(folder)) == 4
+    assert len(os.listdir(folder)) == 6
+
+
+@pytest.mark.parametrize("name", [".snakemake", "results"])
+def test_a_file_in_place_of_a_folder_is_one_sentence(folder, name):
+    queue.check_folders()
+    (folder / name).touch()
+    with pytest.raises(KoctError, match=f"{name} is not a folder, and a run writes to a folder of this name"):
+        queue.check_folders()
 
 
 # What is asked for
@@ -147,8 +180,8 @@ def test_a_file_of_another_study_is_refused_with_its_study(word, hint):
         "sweeps": dict.fromkeys(["H8", "H128", "H128-exact"]),
     }
     if hint is None:
-        targets.check([word], ["H8"], config)
+        limits.check_targets([word], ["H8"], config)
     else:
         with pytest.raises(KoctError) as caught:
-            targets.check([word], ["H8"], config)
+            limits.check_targets([word], ["H8"], config)
         assert hint in str(caught.value)

@@ -2,18 +2,20 @@
 
 import re
 import textwrap
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from koct import registry
-from koct.contracts import Sizes
+from koct.base import stamps
+from koct.base.files import atomic_write
+from koct.contracts import Sizes, registry
 from koct.errors import KoctError
-from koct.files import atomic_write
 from koct.operators.parallel import projector
 from koct.problems import pools
 from koct.problems.phantoms import Ellipse, rasterise
 from koct.problems.surrogate import Surrogate
+from koct.study import cells
 
 PROBLEM = Surrogate(H=8, V=10, B=8, tikhonov=0.1)
 SIZES = Sizes(train=12, val=3, test=5)
@@ -40,7 +42,7 @@ def reference_phantom(rng, H):
 def test_a_pool_is_one_random_stream_of_train_val_and_test(tmp_path):
     pools.make(PROBLEM, 3, SIZES, tmp_path / "pool.npy")
     rng = np.random.default_rng(3)
-    for part, count in SIZES.values().items():
+    for part, count in asdict(SIZES).items():
         x, y = read(tmp_path / "pool.npy", part)
         expected = np.stack([reference_phantom(rng, 8) for _ in range(count)])
         np.testing.assert_array_equal(y, expected.reshape(count, -1))
@@ -54,25 +56,17 @@ def test_prefixes_are_nested(tmp_path):
         x, y = read(tmp_path / "pool.npy", "train", count)
         np.testing.assert_array_equal(x, all_x[:count])
         np.testing.assert_array_equal(y, all_y[:count])
-
-
-def test_more_pairs_than_there_are_is_an_error_with_its_fix(tmp_path):
-    pools.make(PROBLEM, 1, SIZES, tmp_path / "pool.npy")
     with pytest.raises(KoctError, match="holds 12 train pairs and 13 were asked for: make the pool larger"):
         read(tmp_path / "pool.npy", "train", 13)
 
 
-def test_an_ellipse_covers_its_area_and_brightness_is_clipped():
+def test_an_ellipse_covers_its_area_where_it_is_and_brightness_is_clipped():
     one = Ellipse(amplitude=0.5, centre=(0.1, -0.2), axes=(0.6, 0.3), angle=0.7)
     image = rasterise([one], 801)
     assert image.sum() * (2 / 800) ** 2 == pytest.approx(0.5 * np.pi * 0.6 * 0.3, rel=1e-3)
     assert rasterise([one] * 4, 32).max() == 1.5
-
-
-def test_x_runs_along_columns_and_y_along_rows():
-    image = rasterise([Ellipse(1.0, centre=(0.5, -0.5), axes=(0.1, 0.1), angle=0.0)], 41)
-    row, column = np.argwhere(image > 0).mean(axis=0)
-    assert (row, column) == pytest.approx((10, 30), abs=0.5)
+    row, column = np.argwhere(image > 0).mean(axis=0)  # x runs along columns and y along rows
+    assert (row, column) == pytest.approx((320, 440), abs=0.5)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
@@ -88,6 +82,33 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
         interrupted()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_records_from_another_place_or_another_pool_are_refused(tmp_path):
+    """The checksum of a pool once cancelled out its records: all pools of one shape had the same."""
+    for name, seed in (("1", 1), ("again", 1), ("2", 2)):
+        pools.make(PROBLEM, seed, SIZES, tmp_path / f"{name}.npy")
+    contents = [stamps.read(tmp_path / f"{name}.npy").content for name in ("1", "again", "2")]
+    assert contents[0] == contents[1] != contents[2]
+    one, again, other = (np.load(tmp_path / f"{name}.npy", mmap_mode="r+") for name in ("1", "again", "2"))
+    one[[3, 16]] = one[[16, 3]]
+    again[3] = other[3]
+    for path, part, wrong in (("1.npy", "train", 3), ("1.npy", "test", 1), ("again.npy", "train", 3)):
+        with pytest.raises(KoctError, match=f"{path} is damaged: the checksum of its {part} pair {wrong} is wrong"):
+            read(tmp_path / path, part)
+    read(tmp_path / "1.npy", "train", 3)  # what is in front of it is right
+
+
+def test_a_gram_matrix_of_another_pool_is_refused(tmp_path):
+    for seed in (1, 2):
+        pools.make(PROBLEM, seed, SIZES, tmp_path / f"{seed}.npy")
+        cells.write_gram(PROBLEM, tmp_path / f"{seed}.npy", tmp_path / f"gram{seed}.npy")
+    pool = pools.Pool(tmp_path / "1.npy", PROBLEM)
+    np.testing.assert_allclose(
+        cells.read_matrix(tmp_path / "gram1.npy", PROBLEM, layers=False, pool=pool), pool.x("train") @ pool.x("train").T
+    )
+    with pytest.raises(KoctError, match=r"gram2\.npy was not made from .*1\.npy; give the one that was"):
+        cells.read_matrix(tmp_path / "gram2.npy", PROBLEM, layers=False, pool=pool)
 
 
 # Pairs of a user's own, which are checked
@@ -112,28 +133,16 @@ yield "train", x[5:12], y[5:12]
 yield "val", x[12:15], y[12:15]
 yield "test", x[15:], y[15:]
 """
+MIDDLE, END = "x[5:12], y[5:12]", '"test", x[15:], y[15:]'
+ALIKE = "is the same; the parts must be disjoint"
 BAD_PAIRS = {
-    "too few train": (
-        GOOD.replace("x[5:12], y[5:12]", "x[5:11], y[5:11]"),
-        "pairs gave 11 train pairs and pool.train asks for 12",
-    ),
+    "too few train": (GOOD.replace(MIDDLE, "x[5:11], y[5:11]"), "pairs gave 11 train pairs and pool.train asks for 12"),
     "too many train": (
-        GOOD.replace("x[5:12], y[5:12]", "x[5:13], y[5:13]"),
+        GOOD.replace(MIDDLE, "x[5:13], y[5:13]"),
         "pairs gave 13 train pairs and pool.train asks for 12",
     ),
-    "too few val": (
-        GOOD.replace("x[12:15], y[12:15]", "x[12:14], y[12:14]"),
-        "pairs gave 2 val pairs and pool.val asks for 3",
-    ),
     "no val": (GOOD.replace('yield "val"', '0, "val"'), "pairs gave 0 val pairs and pool.val asks for 3"),
-    "too few test": (
-        GOOD.replace('"test", x[15:], y[15:]', '"test", x[16:], y[16:]'),
-        "pairs gave 4 test pairs and pool.test asks for 5",
-    ),
-    "too many test": (
-        GOOD.replace('"test", x[15:], y[15:]', '"test", x, y'),
-        "pairs gave 20 test pairs and pool.test asks for 5",
-    ),
+    "too many test": (GOOD.replace(END, '"test", x, y'), "pairs gave 20 test pairs and pool.test asks for 5"),
     "no test": (GOOD.replace('yield "test"', '0, "test"'), "pairs gave 0 test pairs and pool.test asks for 5"),
     "endless": (  # which is noticed before the disk is full
         "for _ in range(1000):\n    yield 'train', x, y",
@@ -146,37 +155,14 @@ BAD_PAIRS = {
     "infinite y": ("y[4, 2, 0] = np.inf" + GOOD, "y of train pair 4 (seed 4) is not finite"),
     "complex x": ("x = x + 1j" + GOOD, "x is complex; give real and imaginary part as two real channels"),
     "text as y": ("y = np.full((20, 3, 2), 'a')" + GOOD, "y has the type <U1; give real numbers"),
-    "order": (
-        GOOD + 'yield "train", x[:1], y[:1]',
-        "pairs gave 'train' after 'test'; the parts are train, val, test, in this order",
-    ),
-    "val after test": (
-        GOOD.replace("val", "?").replace("test", "val").replace("?", "test"),
-        "pairs gave 0 val pairs and pool.val asks for 3",
-    ),
-    "unknown part": (
-        GOOD.replace("val", "validation"),
-        "pairs gave 'validation' after 'train'; the parts are train, val, test, in this order",
-    ),
-    "lengths": (
-        GOOD.replace("x[5:12], y[5:12]", "x[5:12], y[5:11]"),
-        "7 x and 6 y came together; give one y for every x",
-    ),
+    "order": (GOOD + 'yield "train", x[:1], y[:1]', "pairs gave 'train' after 'test'; the parts are train, val, test"),
+    "unknown part": (GOOD.replace("val", "validation"), "pairs gave 'validation' after 'train'; the parts are train"),
+    "lengths": (GOOD.replace(MIDDLE, "x[5:12], y[5:11]"), "7 x and 6 y came together; give one y for every x"),
     "kinds of x": (GOOD.replace("x[5:12]", "x[5:12].astype(np.float32)"), "all must be of one kind"),
     "all zero x": ("x *= 0" + GOOD, "x of all train pairs is 0 everywhere; nothing can be learned from it"),
     "constant y": ("y[15:] = 7" + GOOD, "y of all test pairs is 7 everywhere; nothing can be learned from it"),
-    "test on what was learned": (
-        "x[16] = x[3]" + GOOD,
-        "x of train pair 3 and of test pair 1 is the same; the parts must be disjoint",
-    ),
-    "validate on the test": (
-        "x[14] = x[15]" + GOOD,
-        "x of val pair 2 and of test pair 0 is the same; the parts must be disjoint",
-    ),
-    "kinds of y": (
-        GOOD.replace('"test", x[15:], y[15:]', '"test", x[15:], y[15:].astype(np.float32)'),
-        "all must be of one kind",
-    ),
+    "test on what was learned": ("x[16] = x[3]" + GOOD, f"x of train pair 3 and of test pair 1 {ALIKE}"),
+    "validate on the test": ("x[14] = x[15]" + GOOD, f"x of val pair 2 and of test pair 0 {ALIKE}"),
 }
 
 
@@ -193,7 +179,7 @@ def test_good_pairs_of_a_users_own_make_a_pool(tmp_path):
     problem, _, out = make_own(tmp_path, GOOD)
     pools.make(problem, 4, SIZES, out)
     pool = pools.Pool(out, problem)
-    assert pool.count == SIZES.values()
+    assert pool.count == asdict(SIZES)
     assert pool.x("train").shape == (12, 2)
     assert pool.y("test").shape == (5, 6)
 

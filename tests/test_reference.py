@@ -1,61 +1,84 @@
-"""The committed reference: the printed numbers, what docs/results.md says of it, and a fresh run against it."""
+"""The committed references: every cell of their configs, the printed numbers, headlines, and a fresh run against it."""
 
+import itertools
 import json
 import re
 
 import pandas as pd
 import pytest
+import yaml
 from conftest import ROOT
+
+from koct.config.study_file import build
 
 REFERENCE = ROOT / "results/reference"
 PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())["calibration"]
-PAGE = (ROOT / "docs/results.md").read_text()
-SWEEPS = ["H8", "H16", "H32", "H128", "H256", "H512", "H128-exact", "H256-exact", "H512-exact"]
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+FOLDERS = {"full": REFERENCE, **{study: REFERENCE / study for study in ("crossing", "dose", "modalities")}}
 
 
-@pytest.fixture(scope="module")
-def tables():
-    return {name: pd.read_parquet(REFERENCE / f"{name}.parquet") for name in ("cells", "curves", "calibration")}
+def table(study, name):
+    return pd.read_parquet(FOLDERS[study] / f"{name}.parquet")
 
 
-def test_it_is_the_full_study(tables):
-    cells = tables["cells"]
-    assert list(dict.fromkeys(cells["sweep"])) == SWEEPS
-    for sweep, group in cells.groupby("sweep"):
-        N, seeds = (
-            ([4, 8, 16, 32, 64], 5) if group["problem"].iloc[0] == "surrogate" else ([4, 16, 64, 256, 1024, 2048], 3)
-        )
-        expected = {(arch, n, seed) for arch in ("ko", "fc") for n in N for seed in range(1, seeds + 1)}
-        pools = seeds if group["problem"].iloc[0] == "surrogate" else 1  # other problems share their test images
-        expected |= {(arch, 0, seed) for arch in ("untrained", "fbp", "nnls", "tv") for seed in range(1, pools + 1)}
-        assert set(zip(group["arch"], group["N"], group["seed"], strict=True)) == expected, sweep
-    assert cells[["mse", "rrmse_peak", "rrmse_norm"]].gt(0).all(axis=None)
+def curves(study):
+    """{(sweep, arch): mean errors by N}."""
+    rows = table(study, "curves").groupby(["sweep", "arch"], sort=False)
+    return {key: of.set_index("N")["error_mean"] for key, of in rows}
+
+
+@pytest.mark.parametrize("study", FOLDERS)
+def test_it_has_every_cell_of_the_config_says_what_made_it_and_is_small(study):
+    cells = table(study, "cells").groupby("sweep", sort=False)
+    assert list(cells.groups) == CONFIG["studies"][study]
+    for sweep, rows in cells:
+        expected = {(cell["arch"], cell["N"], cell["seed"]) for cell in build(sweep, CONFIG["sweeps"][sweep]).grid()}
+        assert set(zip(rows["arch"], rows["N"], rows["seed"], strict=True)) == expected, sweep
+        assert rows[["mse", "rrmse_peak", "rrmse_norm"]].gt(0).all(axis=None)
+    about = json.loads((FOLDERS[study] / "about.json").read_text())
+    assert about["command"] == f"snakemake --profile profiles/gpu --config study={study}"
+    assert re.fullmatch("[0-9a-f]{40}", about["commit"])
+    assert {"python", "torch", "snakemake", "numpy"} <= set(about["versions"])
+    assert "H200" in about["machine"]["gpu"]
+    sizes = {path.name: path.stat().st_size for path in FOLDERS[study].glob("*.*")}
+    assert sizes.pop("planner.html", 0) < 5e6
+    assert sum(sizes.values()) < (7e6 if study == "full" else 4e6)
 
 
 @pytest.mark.parametrize("sweep", PRINTED)
 @pytest.mark.parametrize("arch", ["ko", "fc"])
-def test_it_has_the_printed_rows(tables, sweep, arch):
+def test_it_has_the_printed_rows(sweep, arch):
     """Floors within 0.5 %, slopes within 1 %."""
-    row = tables["calibration"].set_index(["sweep", "arch"]).loc[(sweep, arch)]
+    row = table("full", "calibration").set_index(["sweep", "arch"]).loc[(sweep, arch)]
     assert row["floor"] == pytest.approx(float(PRINTED[sweep][arch]["floor"]), rel=0.005)
     assert row["sigma"] == pytest.approx(float(PRINTED[sweep][arch]["sigma"]), rel=0.01)
 
 
-def test_it_says_what_made_it_and_is_small(tables):
-    about = json.loads((REFERENCE / "about.json").read_text())
-    assert about["command"].startswith("snakemake ")
-    assert re.fullmatch("[0-9a-f]{40}", about["commit"])
-    assert {"python", "torch", "snakemake", "numpy"} <= set(about["versions"])
-    assert about["wall seconds"] > sum(entry["max s"] for entry in about["jobs"].values()) / about["machine"]["cores"]
-    sizes = {path.name: path.stat().st_size for path in REFERENCE.iterdir()}
-    assert sizes.pop("planner.html") < 5e6
-    assert sum(sizes.values()) < 7e6
+def test_what_needs_no_sample_is_below_the_networks_without_noise():
+    """With the projector that made the data: the headline of the README. TV also with noise."""
+    means = curves("full")
+    for sweep, free, arch in itertools.product(CONFIG["studies"]["full"], ("nnls", "tv"), ("ko", "fc")):
+        assert means[sweep, free][0] < means[sweep, arch].min(), (sweep, free, arch)
+    for sweep in CONFIG["studies"]["paper"]:
+        assert means[sweep, "fbp"][0] < means[sweep, "ko"].min()
+    means = curves("dose")
+    for sweep, arch in itertools.product(CONFIG["studies"]["dose"], ("ko-ridge", "filters", "fc")):
+        assert means[sweep, "tv"][0] < means[sweep, arch].min()
 
 
-def test_a_fresh_run_agrees_with_it(study):
+def test_the_projector_moves_the_crossing_and_does_not_cause_it():
+    rows = table("crossing", "crossings").set_index(["sweep", "arch", "versus"])
+    printed, exact = (rows.loc[(sweep, "fc", "ko")] for sweep in ("H128-crossing", "H128-exact-crossing"))
+    assert 512 < printed["N"] < 2048 < exact["N"] < 16384
+    assert exact["N_low"] < exact["N"] < exact["N_high"]
+    assert 64 < rows.loc[("H8-crossing", "fc", "ko")]["N"] < 128
+    assert rows.loc[("H128-right-crossing", slice(None), "tv"), :]["N"].isna().all()
+
+
+def test_a_fresh_run_agrees_with_it(default_study):
     """Total variation to what its stopping rule asks for, everything else to 1e-6."""
     keys = ["sweep", "arch", "N", "seed"]
-    fresh = pd.read_parquet(study.path("results/cells.parquet")).set_index(keys)["mse"]
+    fresh = pd.read_parquet(default_study.path("results/cells.parquet")).set_index(keys)["mse"]
     expected = pd.read_parquet(REFERENCE / "cells.parquet").set_index(keys)["mse"].loc[fresh.index]
     assert len(fresh) == 210
     tolerance = fresh.index.get_level_values("arch").map(lambda arch: 1e-3 if arch == "tv" else 1e-6)

@@ -14,18 +14,25 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 from test_workflow import compiles
 
-from koct import registry
-from koct.files import read_record
+from koct import cli
+from koct.base.files import read_record
+from koct.base.stamps import Stamp
+from koct.contracts import Sizes, registry
+from koct.contracts.spec import Cell
+from koct.forecast.crossing import order
 from koct.operators.algebra import Diagonal
 from koct.operators.fanbeam import Backprojector, FanBeam, analytic_weights
 from koct.operators.filters import RampFilter
+from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.pools import Pool
-from koct.report import figures, recons, tables
+from koct.report import drawing
+from koct.report import registry as products
+from koct.report.figures import fig_recons as recons
+from koct.report.figures import fig_sweeps
 from koct.report.labels import Names
-from koct.results import CALIBRATION, CURVES, read, write
-from koct.risk.crossing import Stretch, order
-from koct.stamps import Stamp
+from koct.report.tables.table_scaling import outcome
+from koct.study.results import CALIBRATION, CURVES, THEORY, write
 
 # Where two curves change order
 
@@ -34,18 +41,15 @@ from koct.stamps import Stamp
 def test_stretches_cover_every_N_once_and_neighbours_differ(errors):
     N = 4 * 2 ** np.arange(len(errors))
     a, b = np.array(errors, dtype=float).T
-    found = order(N, a, b)
-    assert (found[0].first, found[-1].last) == (N[0], N[-1])
-    for left, right in itertools.pairwise(found):
+    stretches = order(N, a, b)
+    assert order(N[::-1], a[::-1], b[::-1]) == stretches
+    assert (stretches[0].first, stretches[-1].last) == (N[0], N[-1])
+    for left, right in itertools.pairwise(stretches):
         assert right.first == 2 * left.last
         assert right.below != left.below
     for n, first, second in zip(N, a, b, strict=True):
-        (stretch,) = (s for s in found if s.first <= n <= s.last)
+        (stretch,) = (s for s in stretches if s.first <= n <= s.last)
         assert stretch.below == {-1: 0, 0: None, 1: 1}[np.sign(first - second)]
-
-
-def test_the_order_of_curves_does_not_depend_on_the_order_of_points():
-    assert order([64, 4, 16], [1, 3, 2], [2, 1, 1]) == [Stretch(4, 16, 1), Stretch(64, 64, 0)]
 
 
 @pytest.mark.parametrize(
@@ -61,18 +65,15 @@ def test_curves_that_cannot_be_compared_are_refused(N, a, b, why):
     ("ko", "fc", "text"),
     [
         ("1111", "2222", "KO below FC at every N"),
-        ("2222", "1111", "FC below KO at every N"),
         ("1111", "1111", "KO and FC equal at every N"),
-        ("1112", "2221", "KO below FC up to N = 64; FC below from N = 2,048"),
         ("1221", "2112", "KO below FC up to N = 4; FC below from N = 16 to 64; KO below from N = 2,048"),
         ("1211", "2122", "KO below FC up to N = 4; FC below at N = 16; KO below from N = 64"),
         ("1122", "1221", "KO and FC equal up to N = 4; KO below at N = 16; equal at N = 64; FC below from N = 2,048"),
-        ("2111", "1111", "FC below KO up to N = 4; equal from N = 16"),
     ],
 )
 def test_the_outcome_in_words(ko, fc, text):
-    found = tables.outcome(order([4, 16, 64, 2048], list(map(int, ko)), list(map(int, fc))))
-    assert re.sub(r"[${}]", "", found) == text
+    words = outcome(order([4, 16, 64, 2048], list(map(int, ko)), list(map(int, fc))), Names())
+    assert re.sub(r"[${}]", "", words) == text
 
 
 # The table of operating points
@@ -106,62 +107,27 @@ def test_the_table_of_operating_points(tmp_path):
         ("A", "fanbeam", 512): {"ko": [2, 2], "fc": [3, 1]},
         ("B", "fanbeam", 512): {"ko": [1, 1], "fc": [3, 2]},
         ("C_1", "fanbeam", 512): {"ko": [1, 1]},
+        ("D", "own", 512): {"ko": [1, 1]},  # without a label
     }
     printed, exact = (FanBeamProblem(H=512, V=60, B=512, rays=rays).label for rays in ("printed", "exact"))
     paths = made_up_curves(tmp_path, sweeps, {"H8": "surrogate", "A": printed, "B": exact, "C_1": exact})
-    tables.scaling(*paths, tmp_path / "scaling.tex")
+    products.make("table_scaling", paths, [tmp_path / "scaling.tex"])
     table = (tmp_path / "scaling.tex").read_text()
+    crossed = "KO below FC up to ${N = 4}$; FC below from ${N = 1{,}024}$"
     assert rows_of(table) == [
         ["surrogate", "$8$", "$60$", "$8$", "$64$", "KO below FC at every $N$"],
-        [
-            "fan beam",
-            "$512$",
-            "$60$",
-            "$512$",
-            "$262{,}144$",
-            "KO below FC up to ${N = 4}$; FC below from ${N = 1{,}024}$",
-        ],
+        ["fan beam", "$512$", "$60$", "$512$", "$262{,}144$", crossed],
         ["fan beam, exact rays (B)", "$512$", "$60$", "$512$", "$262{,}144$", "KO below FC at every $N$"],
         [r"fan beam, exact rays (C\_1)", "$512$", "$60$", "$512$", "--", "--"],
+        ["own", "$512$", "$60$", "$512$", "--", "--"],
     ]
-    compiles([table], tmp_path)
-
-
-def test_a_sweep_without_a_label_goes_by_its_problem_and_says_nothing_of_rays(tmp_path):
-    paths = made_up_curves(tmp_path, {("A", "fanbeam", 8): {"ko": [1, 1], "fc": [2, 2]}}, {})
-    tables.scaling(*paths, tmp_path / "scaling.tex")
-    ((point, *size, ratio, outcome),) = rows_of((tmp_path / "scaling.tex").read_text())
-    assert (point, size, ratio) == ("fanbeam", ["$8$", "$60$", "$8$"], "$64$")
-    assert outcome == "KO below FC at every $N$"
-
-
-def test_the_printed_outcomes_of_the_surrogate_come_out(study, tmp_path):
-    table = study.path("results/table_scaling.tex").read_text()
-    sizes = {8: (10, "64"), 16: (20, "256"), 32: (40, "1{,}024")}
-    assert rows_of(table) == [
-        ["surrogate", f"${H}$", f"${V}$", f"${H}$", f"${ratio}$", "KO below FC at every $N$"]
-        for H, (V, ratio) in sizes.items()
-    ]
-    compiles([table], tmp_path)
-
-
-def test_the_table_of_a_fanbeam_study_names_the_rays_and_agrees_with_its_curves(small_fanbeam, tmp_path):
-    table = small_fanbeam.path("results/table_scaling.tex").read_text()
-    rows = rows_of(table)
-    assert [row[:5] for row in rows] == [
-        [point, "$32$", "$20$", "$32$", "$1{,}024$"] for point in ("fan beam", "fan beam, exact rays")
-    ]
-    curves, _ = read(small_fanbeam.path("results/curves.parquet"))
-    for name, row in zip(("F32", "F32-exact"), rows, strict=True):
-        ko, fc = ([r["error_mean"] for r in curves if (r["sweep"], r["arch"]) == (name, a)] for a in ("ko", "fc"))
-        assert row[5] == tables.outcome(order([4, 16, 64], ko, fc))
     compiles([table], tmp_path)
 
 
 # The figure of sweeps
 
 
-def panels_of(monkeypatch, tmp_path, sweeps, N, archs, baselines=MappingProxyType({"untrained": 0.2})):
+def panels_of(tmp_path, sweeps, N, archs, baselines=MappingProxyType({"untrained": 0.2})):
     """Draw made-up sweeps {name: metric}; the figure before it is closed."""
     cells, curves, fitted = [], [], []
     for i, (name, metric) in enumerate(sweeps.items()):
@@ -177,11 +143,11 @@ def panels_of(monkeypatch, tmp_path, sweeps, N, archs, baselines=MappingProxyTyp
     tables = {"cells": cells, "curves": curves, "calibration": fitted}
     for name, rows in tables.items():
         write(rows, [key for key in rows[0] if key != "fit_seconds"], tmp_path / f"{name}.parquet", {}, Stamp({}))
-    drawn = []
-    monkeypatch.setattr(figures, "save", lambda figure, out, stamp: drawn.append(figure))
-    figures.sweeps(*(tmp_path / f"{name}.parquet" for name in tables), None, [])
-    drawn[0].canvas.draw()
-    return drawn[0]
+    write([], THEORY, tmp_path / "theory.parquet", {}, Stamp({}))
+    with drawing.styled():
+        figure = fig_sweeps.figure(*(tmp_path / name for name in fig_sweeps.PRODUCT.reads))
+        figure.canvas.draw()
+    return figure
 
 
 @pytest.mark.parametrize("others", [[], [f"A RATHER LONG NAME {i}" for i in range(5)]])
@@ -191,11 +157,10 @@ def panels_of(monkeypatch, tmp_path, sweeps, N, archs, baselines=MappingProxyTyp
         {**dict.fromkeys(["H8", "H16", "H32"], "mse"), **dict.fromkeys(["H128", "H256"], "rrmse_peak2")},
         {**dict.fromkeys(["H8", "H16", "H32"], "mse"), **dict.fromkeys("abcdef", "rrmse_peak2")},
         {"H128": "rrmse_peak2"},
-        {"H128": "rrmse_peak2", "H256": "rrmse_peak2"},
     ],
 )
-def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tmp_path, sweeps, others):
-    figure = panels_of(monkeypatch, tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048], ["ko", "fc", *others])
+def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(tmp_path, sweeps, others):
+    figure = panels_of(tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048], ["ko", "fc", *others])
     panels = [axis for axis in figure.axes if axis.get_title()]
     assert len(panels) == len(sweeps)
     by_line = {}
@@ -221,11 +186,10 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(monkeypatch, tm
     assert legend_box.y0 >= 0
 
 
-def test_a_line_far_below_the_curves_does_not_squash_them(monkeypatch, tmp_path):
+def test_a_line_far_below_the_curves_does_not_squash_them(tmp_path):
     """It is told at the lower edge; one near them is drawn."""
-    given = {"fbp": 0.05, "tv": 2.5e-8}
-    near = panels_of(monkeypatch, tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], {"fbp": 0.05})
-    figure = panels_of(monkeypatch, tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], given)
+    near = panels_of(tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], {"fbp": 0.05})
+    figure = panels_of(tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], {"fbp": 0.05, "tv": 2.5e-8})
     axis, other = figure.axes[0], near.axes[0]
     decades, before = (np.ptp(np.log10(panel.get_ylim())) for panel in (axis, other))
     assert before < decades < 1.2 * before
@@ -262,18 +226,13 @@ def drawn(small_fanbeam):
     return pool, imread(small_fanbeam.path("results/fig_recons_F32-exact.png")), recons.Sheet(*SIZES)
 
 
-def test_the_figure_shows_the_phantoms_pixel_by_pixel(drawn):
+def test_the_figure_shows_the_phantoms_and_what_the_networks_of_the_first_seed_make_of_them(small_fanbeam, drawn):
     pool, image, sheet = drawn
     assert image.shape[:2] == (sheet.height, sheet.width)
-    for k, phantom in enumerate(pool.y("test", 2)):
-        middle = (sheet.y(k, 0) + sheet.y(k, 1)) // 2
-        shown = picture(image, sheet, 0, middle)
-        np.testing.assert_allclose(shown, phantom.reshape(32, 32) / phantom.max(), atol=2 / 255)
-
-
-def test_the_figure_shows_what_the_networks_of_the_first_seed_make_of_them(small_fanbeam, drawn):
-    pool, image, sheet = drawn
     x, y = pool.x("test", 2), pool.y("test", 2)
+    for k, phantom in enumerate(y):
+        shown = picture(image, sheet, 0, (sheet.y(k, 0) + sheet.y(k, 1)) // 2)
+        np.testing.assert_allclose(shown, phantom.reshape(32, 32) / phantom.max(), atol=2 / 255)
     g = FanBeam(32, 20, 32)
     fbp = Backprojector(g) @ RampFilter(20, 32, g.width)
     untrained = (fbp @ Diagonal(analytic_weights(g)))(x.reshape(-1, 20, 32))
@@ -295,14 +254,19 @@ def test_the_figure_shows_what_the_networks_of_the_first_seed_make_of_them(small
                 np.testing.assert_allclose(shown, expected, atol=2 / 255)
 
 
-def test_the_numbers_under_the_pictures_are_rmse_over_the_peak(monkeypatch, tmp_path):
+@pytest.fixture
+def texts(monkeypatch):
+    """The texts of figures of reconstructions, as they are drawn."""
+    written, plain = [], recons.Sheet.text
+    monkeypatch.setattr(recons.Sheet, "text", lambda *a, **style: (written.append(a[4]), plain(*a, **style)))
+    return written
+
+
+def test_the_numbers_under_the_pictures_are_rmse_over_the_peak(texts, tmp_path):
     rng = np.random.default_rng(0)
     phantoms = rng.uniform(0, 1.4, (2, 8, 8))
     made = {(arch, N): rng.uniform(0, 1, (2, 8, 8)) for arch in ("ko", "fc") for N in (1024, 4)}
-    texts = []
-    plain = recons.Sheet.text
-    monkeypatch.setattr(recons.Sheet, "text", lambda *a, **style: (texts.append(a[4]), plain(*a, **style)))
-    recons.draw(phantoms, made, "rrmse_peak", Names(), tmp_path / "out.png")
+    recons.draw(phantoms, made, "rrmse_peak", Names(), [tmp_path / "out.png"])
     assert [text for text in texts if text.startswith("$N")] == ["$N = 4$", "$N = 1{,}024$"]
     expected = [
         f"{np.sqrt(np.mean((made[arch, N][k] - phantoms[k]) ** 2)) / phantoms[k].max():.3f}"
@@ -313,7 +277,20 @@ def test_the_numbers_under_the_pictures_are_rmse_over_the_peak(monkeypatch, tmp_
     assert [text for text in texts if re.fullmatch(r"\d\.\d{3}", text)] == expected
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (128, 128), (256, 256), (300, 300), (512, 512), (16, 48), (48, 16)])
+def test_groups_are_counted_where_n_counts_groups(folder, texts):
+    rng = np.random.default_rng(0)
+    np.savez("d.npz", x=rng.random((20, 4)), y=rng.random((20, 3, 2)), group=np.arange(20) // 2)
+    problem = registry.problem("pairs")(data="d.npz", group="group")
+    pools.make(problem, 1, Sizes(train=4, val=2, test=2), "pool.npy")
+    for N in (2, 4):
+        cell = Cell("S", problem, registry.architecture("fc")(), N, 1, (1.0,))
+        given = ["--spec", json.dumps({**cell.encode(), "inputs": ["pool"]}), "--inputs", "pool.npy"]
+        assert cli.main(["fit", *given, "--outputs", f"{N}.json", f"{N}.npy"]) == 0
+    assert cli.main(["figure-recons", "--fits", "2.npy", "4.npy", "--pool", "pool.npy", "--out", "out.png"]) == 0
+    assert [text for text in texts if text.startswith("$N")] == ["$N = 2$ groups", "$N = 4$ groups"]
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (256, 256), (300, 300), (512, 512), (16, 48), (48, 16)])
 def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_width(shape):
     sheet = recons.Sheet(shape, 6, 2, 2)
     assert sheet.down % shape[0] == 0
@@ -321,12 +298,6 @@ def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_width(shape):
     assert sheet.across % shape[1] == 0
     assert sheet.dpi >= 300
     assert sheet.across / sheet.dpi == pytest.approx(recons.SIZE)
-
-
-def test_one_network_and_one_phantom_are_a_figure_too(tmp_path):
-    made = {("ko", 4): np.zeros((1, 8, 8))}
-    recons.draw(np.ones((1, 8, 8)), made, "rrmse_peak", Names(), tmp_path / "out.png")
-    assert imread(tmp_path / "out.png").shape[1] == recons.Sheet((8, 8), 1, 1, 1).width
 
 
 def test_fits_of_two_seeds_are_refused(small_fanbeam, tmp_path):

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
+from koct.config.study_file import build
 from koct.workflow import resources
-from koct.workflow.config import build
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 LARGE = {**CONFIG["sweeps"]["H8"], "H": 64, "V": 80, "B": 64, "N": [4, 8], "seeds": [1]}  # for the CPU alone
@@ -151,24 +151,20 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     assert request(resources.fit(H64, H64.arch("ko"), 8)) > (3500, 3)  # it is large
 
 
-def test_a_normal_matrix_is_computed_on_the_cpu(checkout):
+def test_without_gpus_everything_goes_to_the_cpu_partition_and_a_normal_matrix_always(checkout):
     ridge = {**FANBEAM, "archs": ["ko"], "ko": {"solver": "ridge"}}
     found = asked(checkout, {"F32": ridge})
     assert found["normal/F32.npy"] == ("cpu", *request(resources.normal(build("F32", ridge))), 0)
     assert found["fits/F32/ko/N4_seed1.npy"][0] == "gpu"
-
-
-def test_without_gpus_everything_goes_to_the_cpu_partition(checkout):
     found = asked(checkout, SWEEPS, "device=cpu")
     assert {(partition, gpus) for partition, _, _, gpus in found.values()} == {("cpu", 0)}
     assert found["fits/F32/ko/N16_seed1.npy"] == expected("F32", "cpu", 0)["fits/F32/ko/N16_seed1.npy"]
 
 
-@pytest.mark.parametrize(("name", "place"), [("H64", ("cpu", 0)), ("F32", ("gpu", 1))])
-def test_an_architecture_that_does_not_say_its_cost_gets_an_hour_and_8_gb(checkout, name, place):
-    found = asked(checkout, {name: {**SWEEPS[name], "archs": ["mine/mean.py"]}})
-    partition, gpus = place
-    assert found[f"fits/{name}/mean/N4_seed1.npy"] == (partition, 8000, 60, gpus)
+def test_an_architecture_that_does_not_say_its_cost_gets_an_hour_and_8_gb(checkout):
+    found = asked(checkout, {name: {**sweep, "archs": ["mine/mean.py"]} for name, sweep in SWEEPS.items()})
+    assert found["fits/H64/mean/N4_seed1.npy"] == ("cpu", 8000, 60, 0)
+    assert found["fits/F32/mean/N4_seed1.npy"] == ("gpu", 8000, 60, 1)
 
 
 def test_a_fit_that_reads_another_cell_waits_for_its_fit_alone(checkout):

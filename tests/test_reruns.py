@@ -8,17 +8,19 @@ import pytest
 import yaml
 from conftest import ROOT, planned
 
-from koct import evaluation
+from koct.study import evaluation
 
-AGGREGATES = {"collect": 1, "calibrate": 1, "table_calibration": 1, "table_scaling": 1, "figure_sweeps": 1}
-AGGREGATES |= {"crossings": 1, "table_crossings": 1}
-AGGREGATES |= {"budget": 1, "table_budget": 1, "table_theory": 1, "planner": 1}
-AGGREGATES |= {"table_calibration_wide": 1, "figure_heldout": 1, "figure_factors": 1}
+AGGREGATES = ["collect", "calibrate", "budget", "crossings", "planner", "crate", "fig_sweeps", "fig_heldout"]
+AGGREGATES += ["fig_factors", *(f"table_{name}" for name in ("calibration", "scaling", "crossings", "budget"))]
+AGGREGATES += ["table_theory", "table_calibration_wide"]
+AGGREGATES = dict.fromkeys(AGGREGATES, 1)
 CLAIMS = {"claims": 1, "table_norms": 1}  # in studies with sweeps of the paper
 CONDITIONS = {"table_conditions": 1}  # in those with several kinds of rays
-LADDER = {"chains": 1, "ladder": 1, "figure_ladder": 1, "table_ladder": 1}  # in those with three networks
-AGGREGATES |= {"previews": 1, "html_tables": 1, "crate": 1}
-PREDICTIONS = {"collect_theory": 1, "figure_theory": 1}
+LADDER = {"chains": 1, "ladder": 1, "fig_ladder": 1, "table_ladder": 1}  # in those with three networks
+PREDICTIONS = {"collect_theory": 1, "fig_theory": 1}
+ALL = {**PREDICTIONS, **AGGREGATES, **CLAIMS}  # what follows from cells and predictions
+SIZES = SEEDS = 3  # of the study
+CELLS = SIZES * SEEDS  # of a network of one of its two sweeps
 FREE = len(yaml.safe_load((ROOT / "config.yaml").read_text())["sweeps"]["H8"]["archs"]) - 2  # what needs no sample
 
 
@@ -75,30 +77,23 @@ def plan(checkout):
     return planned(text), set(re.findall(r"fit (\S+) of \S+, N = ", text))
 
 
-def test_nothing_runs_when_nothing_changed(study, small_fanbeam):
+def test_nothing_runs_when_nothing_or_a_remark_changed(study, small_fanbeam, edited, edited_fanbeam):
+    """A file with a new time, a remark in the config, or one in any module."""
     assert study.plan() == {}
     assert small_fanbeam.plan() == {}
-
-
-def test_a_touched_file_runs_nothing(study, edited):
-    """Nor does a remark in the config."""
-    edited("koct/networks/ko.py", lambda text: text)
-    edited("config.yaml", lambda text: text + "\n# a remark\n")
-    assert study.plan() == {}
-
-
-def test_a_comment_in_any_module_runs_nothing(study, small_fanbeam, edited, edited_fanbeam):
     names = [str(path.relative_to(study.folder)) for path in study.path("koct").rglob("*.py")]
     assert len(names) > 60
-    for name in names:
-        for edit in (edited, edited_fanbeam):
+    for edit in (edited, edited_fanbeam):
+        edit("config.yaml", lambda text: text + "\n# a remark\n")
+        for name in names:
             edit(name, lambda text: f"# a remark\n{text}\n\n# another one\n")
     assert study.plan() == {}
     assert small_fanbeam.plan() == {}
 
 
-def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
-    row = study.path("results/cells/H16/ko/N8_seed3.json")
+@pytest.mark.parametrize("cell", ["ko/N8_seed3", "untrained/N0_seed3"])
+def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study, cell):
+    row = study.path(f"results/cells/H16/{cell}.json")
     aside = row.rename(study.path("row.json"))
     try:
         assert study.plan() == {"fit": 1, **AGGREGATES, **CLAIMS}
@@ -106,29 +101,24 @@ def test_a_deleted_cell_is_fitted_again_with_its_aggregates(study):
         aside.rename(row)  # with its old time
 
 
-def test_a_deleted_cell_without_samples_is_made_again(study):
-    row = study.path("results/cells/H16/untrained/N0_seed3.json")
-    aside = row.rename(study.path("row.json"))
-    try:
-        assert study.plan() == {"fit": 1, **AGGREGATES, **CLAIMS}
-    finally:
-        aside.rename(row)  # with its old time
+OF_CONFIG = {
+    "a new N": ({"N": [4, 8, 16, 32]}, {"fit": 2 * SEEDS, "theory": 2}),
+    "a new seed": ({"seeds": [1, 2, 3, 4]}, {"pool": 1, "fit": 2 * SIZES + FREE}),
+    "a new lambda grid": ({"lambdas": [1e-3, 1.0]}, {"fit": 2 * CELLS, "theory": 2}),
+    "another known operator": ({"tikhonov": 0.2}, {"known": 1, "fit": CELLS + SEEDS * FREE, "theory": 1}),
+    "another metric": ({"metric": "rrmse_norm2"}, {"theory": 2}),
+}
 
 
-def test_a_new_N_runs_its_cells_alone(study, edited):
-    edited.config(lambda config: config["sweeps"]["H8"].update(N=[4, 8, 16, 32, 64, 128]))
-    assert study.plan() == {
-        "fit": 10,
-        "theory": 1,
-        **PREDICTIONS,
-        **AGGREGATES,
-        **CLAIMS,
-    }  # FC was predicted there already
-
-
-def test_a_new_seed_runs_its_pool_and_cells_alone(study, edited):
-    edited.config(lambda config: config["sweeps"]["H8"].update(seeds=[1, 2, 3, 4, 5, 6]))
-    assert study.plan() == {"pool": 1, "fit": 10 + FREE, **PREDICTIONS, **AGGREGATES, **CLAIMS}
+@pytest.mark.parametrize("change", OF_CONFIG)
+def test_a_change_to_a_sweep_runs_what_it_concerns_alone(study, edited, change):
+    options, jobs = OF_CONFIG[change]
+    edited.config(lambda config: config["sweeps"]["H8"].update(options))
+    again, archs = plan(study)
+    assert again == {**jobs, **ALL}
+    if change == "another known operator":
+        assert "ko" in archs
+        assert "fc" not in archs
 
 
 def test_a_new_sweep_runs_alone(study, edited):
@@ -137,53 +127,35 @@ def test_a_new_sweep_runs_alone(study, edited):
         config["studies"]["surrogate"].append("H12")
 
     edited.config(add)
-    new = {"pool": 6, "known": 1, "fit": 50 + 5 * FREE, "theory": 2}  # a pool for predictions
-    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES, **CLAIMS}
-
-
-def test_a_new_lambda_grid_refits_and_keeps_the_pools(study, edited):
-    edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-3, 1.0]))
-    assert study.plan() == {"fit": 50, "theory": 2, **PREDICTIONS, **AGGREGATES, **CLAIMS}
-
-
-def test_another_known_operator_refits_ko_alone(study, edited):
-    edited.config(lambda config: config["sweeps"]["H8"].update(tikhonov=0.2))
-    again = {"known": 1, "fit": 25 + 5 * FREE, "theory": 1}
-    jobs, archs = plan(study)
-    assert jobs == {**again, **PREDICTIONS, **AGGREGATES, **CLAIMS}
-    assert "ko" in archs
-    assert "fc" not in archs
-
-
-def test_another_metric_recalibrates_and_fits_nothing(study, edited):
-    edited.config(lambda config: config["sweeps"]["H8"].update(metric="rrmse_norm2"))
-    assert study.plan() == {"theory": 2, **PREDICTIONS, **AGGREGATES, **CLAIMS}
-
-
-def test_a_change_to_plotting_redraws_and_fits_nothing(study, edited):
-    edited.replace("koct/report/figures.py", "training samples", "samples")
-    drawn = {"figure_sweeps": 1, "figure_theory": 1, "table_theory": 1, "figure_heldout": 1, "figure_factors": 1}
-    assert study.plan() == {**drawn, "previews": 1, "html_tables": 1, "crate": 1}
+    new = {"pool": SEEDS + 1, "known": 1, "fit": 2 * CELLS + SEEDS * FREE, "theory": 2}  # a pool for predictions
+    assert study.plan() == {**new, **ALL}
 
 
 FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)")
+EVERYTHING = 2 * (2 * CELLS + SEEDS * FREE)
+OF_CODE = {
+    "plotting": (
+        ("koct/report/drawing.py", "PREVIEW_WIDTH = 1400", "PREVIEW_WIDTH = 1300"),
+        {"fig_sweeps": 1, "fig_theory": 1, "fig_heldout": 1, "fig_factors": 1, "crate": 1},
+    ),
+    "one fit": (FC_CHANGE, {"fit": 2 * CELLS, "theory": 2, **ALL}),
+    "what all fits use": (("koct/metrics/mse.py", "** 2", "** 2.0"), {"fit": EVERYTHING, "theory": 4, **ALL}),
+}
 
 
-def test_a_change_to_one_fit_refits_the_cells_that_use_it(study, edited):
-    edited.replace(*FC_CHANGE)
-    assert plan(study) == ({"fit": 75, "theory": 3, **PREDICTIONS, **AGGREGATES, **CLAIMS}, {"fc"})
+@pytest.mark.parametrize("change", OF_CODE)
+def test_a_change_to_code_runs_what_uses_it_alone(study, edited, change):
+    replaced, jobs = OF_CODE[change]
+    edited.replace(*replaced)
+    again, archs = plan(study)
+    assert again == jobs
+    assert change != "one fit" or archs == {"fc"}
 
 
 def test_a_change_to_one_large_fit_refits_and_evaluates_the_cells_that_use_it(small_fanbeam, edited_fanbeam):
     edited_fanbeam.replace(*FC_CHANGE)
     again = {"fit_large": 9, "evaluate": 9, "figure_recons": 2, "theory_large": 2}
     assert plan(small_fanbeam) == ({**again, **PREDICTIONS, **AGGREGATES, **CONDITIONS}, {"fc"})
-
-
-def test_a_change_to_what_all_fits_use_refits_all_cells(study, edited):
-    edited.replace("koct/metrics/mse.py", "** 2", "** 2.0")
-    again = {"fit": 150 + 15 * FREE, "theory": 5, "theory_large": 1}
-    assert study.plan() == {**again, **PREDICTIONS, **AGGREGATES, **CLAIMS}
 
 
 def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
@@ -193,14 +165,13 @@ def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
     edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
     assert study.plan() == {}
     edited.config(lambda config: config["sweeps"]["H8"].update(archs=["ko", "fc", "new"]))
-    new = {"fit": 25, "theory": 1}
-    assert study.plan() == {**new, **PREDICTIONS, **AGGREGATES, **LADDER, **CLAIMS}  # but it can be fitted
+    assert study.plan() == {"fit": CELLS, "theory": 1, **LADDER, **ALL}  # but it can be fitted
 
 
 def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
     edited.replace("koct/problems/phantoms.py", "1.5", "1.6")
     jobs = study.plan()
-    assert (jobs["pool"], jobs["fit"]) == (18, 150 + 15 * FREE)
+    assert (jobs["pool"], jobs["fit"]) == (2 * (SEEDS + 1), EVERYTHING)
 
 
 # A new metric

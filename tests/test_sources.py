@@ -1,46 +1,43 @@
 """What reruns what: the modules a stage is made of, and which module may know of which."""
 
 import ast
-import io
 import re
 import shutil
 import subprocess
 import sys
-import tokenize
 
 import pytest
 from conftest import ROOT
 
-from koct import registry
-from koct.contracts import Architecture, Problem
-from koct.registry import module_of
+from koct.contracts import Architecture, Problem, registry
+from koct.contracts.registry import module_of
+from koct.report.registry import module_of as module_of_product
+from koct.report.registry import products
 from koct.workflow import sources
 from koct.workflow.sources import digest, reached
 
 KO, FC = (module_of(name, Architecture) for name in ("ko", "fc"))
-KOCT = sorted((ROOT / "koct").rglob("*.py"))
 
 
-def test_imports_are_followed_through_the_package():
-    found = reached(["koct.problems.surrogate"])
-    assert {"koct.operators.parallel", "koct.operators.algebra", "koct.problems.phantoms"} <= found
-    assert "koct.report.figures" not in found
-
-
-def test_a_fit_does_not_depend_on_reports_or_on_the_other_architecture():
-    found = reached(["koct.cells", KO])
-    assert {"koct.networks.linalg", "koct.metrics", "koct.problems.pools"} <= found
-    assert not found & {FC, "koct.workflow.config", "koct.results", "koct.cli", "koct.report.tables"}
-
-
-def test_ct_knows_nothing_of_learning_and_risk_nothing_of_ct():
-    assert not any(name.startswith(("koct.networks", "koct.risk")) for name in reached(["koct.problems.surrogate"]))
-    assert all(name.startswith(("koct.risk", "koct.errors")) for name in reached(["koct.risk.calibration"]))
-
-
-def test_the_digest_is_stable_and_tells_modules_apart():
-    assert digest("koct.cells", KO) == digest("koct.cells", KO)
-    assert digest("koct.cells", KO) != digest("koct.cells", FC)
+@pytest.mark.parametrize(
+    ("modules", "used", "unused"),
+    [
+        (
+            ["koct.problems.surrogate"],
+            {"koct.operators.parallel", "koct.operators.algebra", "koct.problems.phantoms"},
+            ("koct.report", "koct.networks", "koct.bound", "koct.forecast", "koct.prediction"),
+        ),
+        (
+            ["koct.study.cells", KO],
+            {"koct.networks.solvers", "koct.metrics", "koct.problems.pools"},
+            (FC, "koct.config", "koct.study.results", "koct.cli", "koct.report"),
+        ),
+        (["koct.bound.calibration"], {"koct.errors"}, ("koct.problems", "koct.operators", "koct.networks")),
+    ],
+)
+def test_a_stage_is_made_of_what_it_imports_and_of_nothing_else(modules, used, unused):
+    assert used <= reached(modules)
+    assert not [name for name in reached(modules) if name.startswith(unused)]
 
 
 # What changes a digest
@@ -112,22 +109,13 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), SAME.values(), ids=SAME)
-def test_comments_docstrings_and_layout_leave_the_digest_alone(tmp_path, old, new):
+@pytest.mark.parametrize("change", [*SAME, *OTHER])
+def test_code_changes_the_digest_and_comments_docstrings_and_layout_do_not(tmp_path, change):
     path = tmp_path / "own.py"
     path.write_text(CODE)
     before = fresh(path)
-    replace(path, old, new)
-    assert fresh(path) == before
-
-
-@pytest.mark.parametrize(("old", "new"), OTHER.values(), ids=OTHER)
-def test_code_changes_the_digest(tmp_path, old, new):
-    path = tmp_path / "own.py"
-    path.write_text(CODE)
-    before = fresh(path)
-    replace(path, old, new)
-    assert fresh(path) != before
+    replace(path, *{**SAME, **OTHER}[change])
+    assert (fresh(path) == before) == (change in SAME)
 
 
 def test_a_cost_counts_where_it_computes(tmp_path):
@@ -149,38 +137,33 @@ INERT = {
     "check of a problem": ("problems/surrogate.py", "if self.B != self.H:", "if self.B > self.H:"),
     "label of a problem": ("problems/fanbeam.py", '"fan beam"', '"fan"'),
     "cost of an architecture": ("networks/fc.py", "7.7 * n**3", "8 * n**3"),
-    "check of an architecture": ("networks/ko.py", "if not problem.has_layers:", "if problem.x_size > 5:"),
+    "check of an architecture": ("networks/ko.py", "self.toward is not None:", "problem.x_size > 5:"),
     "label of an architecture": ("networks/fc.py", 'label = "FC"', 'label = "dense"'),
     "colour of an architecture": ("networks/ko.py", 'colour = "#', 'colour = "#f'),
     "messages": ("errors.py", "class KoctError(", "OTHER = 1\n\n\nclass KoctError("),
 }
 LIVE = {
     "pairs": ("problems/surrogate.py", "np.random.default_rng(seed)", "np.random.default_rng(seed + 1)"),
-    "device of a problem": ("problems/fanbeam.py", 'device = "auto"', 'device = "cpu"'),
-    "nonnegative": ("problems/fanbeam.py", "nonnegative = True", "nonnegative = False"),
+    "device of a problem": ("problems/ct.py", 'device = "auto"', 'device = "cpu"'),
+    "nonnegative": ("problems/ct.py", "nonnegative = True", "nonnegative = False"),
     "a fit": ("networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)"),
     "a network": ("networks/ko.py", "weighted(self.w, x)", "weighted(-self.w, x)"),
-    "what a fit imports": ("networks/linalg.py", "def product(", "def product(*, "),
+    "what a fit imports": ("base/arrays.py", "def product(", "def product(*, "),
 }
-ALL = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), KO, FC, "koct.cells"]
+ALL = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), KO, FC, "koct.study.cells"]
 
 
-@pytest.mark.parametrize(("name", "old", "new"), INERT.values(), ids=INERT)
-def test_what_cannot_change_a_number_leaves_all_digests_alone(package, name, old, new):
+@pytest.mark.parametrize("change", [*INERT, *LIVE])
+def test_digests_change_with_what_can_change_a_number(package, change):
     before = [fresh(module) for module in ALL]
+    name, old, new = {**INERT, **LIVE}[change]
     replace(package / name, old, new)
-    assert [fresh(module) for module in ALL] == before
-
-
-@pytest.mark.parametrize(("name", "old", "new"), LIVE.values(), ids=LIVE)
-def test_what_changes_a_number_changes_the_digest(package, name, old, new):
-    before = [fresh(module) for module in ALL]
-    replace(package / name, old, new)
-    assert [fresh(module) for module in ALL] != before
+    assert ([fresh(module) for module in ALL] == before) == (change in INERT)
 
 
 # A user's own files
 
+EMPTY, PART = {"helper/__init__.py": ""}, {"helper/part.py": "x = 1"}
 LAYOUTS = {
     "imported plainly": {"own.py": "import helper"},
     "a name of it": {"own.py": "from helper import x"},
@@ -188,36 +171,15 @@ LAYOUTS = {
     "inside a function": {"own.py": "def pairs():\n    from helper import x\n    return x"},
     "where it is tried": {"own.py": "try:\n    import helper\nexcept ImportError:\n    helper = None"},
     "by another helper": {"own.py": "import first", "first.py": "import helper"},
-    "a package": {"own.py": "import helper", "helper/__init__.py": "x = 1"},
-    "a module of a package": {"own.py": "import helper.part", "helper/__init__.py": "", "helper/part.py": "x = 1"},
-    "a name in a module of a package": {
-        "own.py": "from helper.part import x",
-        "helper/__init__.py": "",
-        "helper/part.py": "x = 1",
-    },
-    "a module as a name of a package": {
-        "own.py": "from helper import part",
-        "helper/__init__.py": "",
-        "helper/part.py": "x = 1",
-    },
-    "a folder without __init__": {"own.py": "import helper.part", "helper/part.py": "x = 1"},
-    "relative, by its package": {
-        "own.py": "import helper",
-        "helper/__init__.py": "from .part import x",
-        "helper/part.py": "x = 1",
-    },
-    "relative, as a module": {
-        "own.py": "import helper",
-        "helper/__init__.py": "from . import part",
-        "helper/part.py": "x = 1",
-    },
-    "by its neighbour in a package": {
-        "own.py": "import helper.first",
-        "helper/__init__.py": "",
-        "helper/first.py": "import helper.part",
-        "helper/part.py": "x = 1",
-    },
     "by a module of a package": {"own.py": "import pack", "pack/__init__.py": "from helper import x"},
+    "a package": {"own.py": "import helper", "helper/__init__.py": "x = 1"},
+    "a module of a package": {"own.py": "import helper.part", **EMPTY, **PART},
+    "a name in a module of a package": {"own.py": "from helper.part import x", **EMPTY, **PART},
+    "a module as a name of a package": {"own.py": "from helper import part", **EMPTY, **PART},
+    "a folder without __init__": {"own.py": "import helper.part", **PART},
+    "relative, by its package": {"own.py": "import helper", "helper/__init__.py": "from .part import x", **PART},
+    "relative, as a module": {"own.py": "import helper", "helper/__init__.py": "from . import part", **PART},
+    "by its neighbour": {"own.py": "import helper.first", "helper/first.py": "import helper.part", **EMPTY, **PART},
 }
 
 
@@ -241,11 +203,11 @@ def test_helpers_in_a_users_folder_are_followed(tmp_path, layout):
 
 def test_names_of_the_standard_library_and_of_koct_are_not_looked_for_in_a_users_folder(tmp_path):
     own = tmp_path / "own.py"
-    own.write_text("import json\nimport math\nfrom koct import cells\n")
+    own.write_text("import json\nimport math\nfrom koct.study import cells\nfrom koct import fbp\n")
     for name in ("json.py", "math.py", "cells.py", "koct.py", "unused.py"):
         (tmp_path / name).write_text("x = 1\n")
     assert {path for path in reached([str(own)]) if path.endswith(".py")} == {str(own)}
-    assert "koct.cells" in reached([str(own)])
+    assert {"koct.study.cells", "koct.operators.fanbeam"} <= reached([str(own)])
 
 
 def test_the_digest_does_not_depend_on_the_folder(tmp_path, monkeypatch):
@@ -266,135 +228,52 @@ def test_the_digest_does_not_depend_on_the_folder(tmp_path, monkeypatch):
 
 # Nothing outside its own file names a problem or an architecture
 
-NAMES = {tuple(name.split("-")): name for kind in (Problem, Architecture) for name in registry.shipped(kind)}
-del NAMES[("pairs",)]  # what every problem has, and a word of the language: only its module can be told from them
-WORDS = {"koct.problems.pairs"}
 OWN = {module_of(name, kind): name for kind in (Problem, Architecture) for name in registry.shipped(kind)}
-PAPER = {"koct.report.tables": {"PAIR", "scaling", "_versus", "outcome", "fullscale"}}  # the two networks of the paper
+PAPER = {"koct.report.printed", "koct.report.tables.table_fullscale", "koct.report.tables.table_scaling"}
+PAPER |= {module_of_product(name) for name in products()}  # captions
 # An architecture says itself which one's cells it reads, or which one it is a variant of.
-REQUIRED = {("koct.networks.fc_fsdp", "fc"), ("koct.networks.ko_ridge", "ko")}
-REQUIRED |= {("koct.networks.ko_filter", name) for name in ("ko", "ko-ridge", "filter")}  # it contains them
-REQUIRED |= {("koct.networks.ko_filter_adagrad", "ko-filter")}
-FREE = {"untrained", "fbp", "nnls", "tv"}  # words of the field: reports define them, and operators are called so
-# Words that everybody needs: they name an architecture where nothing else is said, and where it is imported.
-COMMON = {"filter", "filters", "taps"}
-LADDER = {"untrained", "fbp", "nnls", "tv", "ko-filter-adagrad", "ko-ridge", "ko-filter", *COMMON}
+VARIANTS = {f"koct.networks.{name}" for name in ("fc_fsdp", "ko_ridge", "ko_filter", "ko_filter_adagrad", "filters")}
+VARIANTS |= {"koct.config.contract_suite"}  # which tries a user's problem with networks of koct
+WORDS = {"filter", "filters", "taps", "pairs", "untrained", "fbp", "nnls", "tv"}  # of the language and of the field
 
 
-def names_in(text):
-    """Problems and architectures among the words of a text or the parts of an identifier, the longest first."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text)
-    words = re.findall(r"[a-z0-9]+", spaced.lower())
-    while words:
-        found = next((name for name in sorted(NAMES, key=len, reverse=True) if tuple(words[: len(name)]) == name), None)
-        if found:
-            yield NAMES[found]
-        del words[: len(found or "1")]
-
-
-def is_common(node, word, name):
-    """Whether it is a word like any other."""
-    alone = isinstance(node, ast.Constant | ast.alias) and word == name
-    return name in COMMON and not alone and word != module_of(name, Architecture)
-
-
-def is_allowed(module, name):
-    """In its own file, and in those of operators, which may be called as the problem that uses them."""
-    operator = name == "fanbeam" and module.startswith("koct.operators.")
-    return OWN.get(module) == name or (module, name) in REQUIRED or operator or name in FREE
-
-
-def offenders_in_python(module, text):
-    """(line, name) of what a module names outside docstrings."""
+def offenders(module, text):
+    """(line, name) of problems and architectures that a module imports or names in a text, docstrings left out."""
     tree = ast.parse(text)
-    skipped = set()
+    bodies = [node.body for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list)]
+    docstrings = {body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)}
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            skipped.add(body[0].value)
-    for node in tree.body:
-        defined = {getattr(node, "name", "")} | {getattr(target, "id", "") for target in getattr(node, "targets", [])}
-        if defined & PAPER.get(module, set()):
-            skipped |= set(ast.walk(node))
-    for node in ast.walk(tree):
-        if node in skipped:
-            continue
-        words = [getattr(node, key, None) for key in ("name", "asname", "id", "attr", "arg", "module", "value")]
-        for word in filter(lambda word: isinstance(word, str), words):
-            if isinstance(node, ast.ImportFrom | ast.alias) and word.startswith("koct.operators."):
-                continue
-            if word in WORDS and module not in WORDS:
-                yield getattr(node, "lineno", 0), word
-            for name in names_in(word):
-                if not is_allowed(module, name) and not is_common(node, word, name):
-                    yield getattr(node, "lineno", 0), name
-
-
-def offenders_in_rules(text):
-    """(line, name) in a Snakefile, without its comments."""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in (tokenize.NAME, tokenize.STRING):
-            names = names_in(token.string)
-            yield from ((token.start[0], name) for name in names if name not in COMMON or token.string[1:-1] == name)
-
-
-def offenders_in_yaml(text):
-    for number, line in enumerate(text.splitlines(), 1):
-        yield from ((number, name) for name in names_in(re.sub(r"(^|\s)#.*", "", line)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            words = re.findall(r"[\w-]+", node.value)
+            yield from ((node.lineno, name) for name in OWN.values() if name in words and name not in WORDS)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names = {start.removesuffix("."), *(start + alias.name for alias in node.names)}
+            yield from ((node.lineno, OWN[name]) for name in names & set(OWN) - {module})
 
 
 def test_nothing_outside_its_own_file_names_a_problem_or_an_architecture():
-    assert (
-        set(NAMES.values()) == {"surrogate", "fanbeam", "parallelbeam", "mri", "deblur", "ko", "fc", "fc-fsdp"} | LADDER
-    )
-    found = []
-    for path in KOCT:
+    wrong = []
+    for path in sorted((ROOT / "koct").rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        if not module.startswith("koct.risk"):  # the paper's terms
-            found += [(path, *offender) for offender in offenders_in_python(module, path.read_text())]
-    for path in [ROOT / "Snakefile", *sorted((ROOT / "rules").glob("*.smk"))]:
-        found += [(path, *offender) for offender in offenders_in_rules(path.read_text())]
-    for path in sorted((ROOT / "profiles").rglob("*.yaml")):
-        found += [(path, *offender) for offender in offenders_in_yaml(path.read_text())]
-    assert not found, "\n".join(f"{path.relative_to(ROOT)}:{line} names {name}" for path, line, name in found)
+        if module not in PAPER | VARIANTS and not module.startswith(("koct.bound", "koct.operators", "koct.__init__")):
+            found = offenders(module, path.read_text())
+            wrong += [f"{module}:{line} names {name}" for line, name in found if name != OWN.get(module)]
+    for path in [ROOT / "Snakefile", *(ROOT / "rules").glob("*.smk"), *(ROOT / "profiles").rglob("*.yaml")]:
+        words = set(re.findall(r"[\w-]+", re.sub(r"(^|\s)#.*", "", path.read_text(), flags=re.M)))
+        wrong += [f"{path.name} names {name}" for name in words & set(OWN.values()) - WORDS]
+    assert not wrong, "\n".join(wrong)
 
 
-PLANTED = {
-    "text": 'device = "auto" if problem == "fanbeam" else "cpu"',
-    "words of a text": 'raise KoctError("the surrogate needs numba")',
-    "an f-string": 'print(f"{n} cells of fc-fsdp")',
-    "a key": 'COST = {"ko": 3}',
-    "a function": "def draw_fanbeam(stream): ...",
-    "a class": "class FcFsdpRow: ...",
-    "a variable": "is_surrogate = True",
-    "an attribute": "row = sweep.ko",
-    "an argument": "def of(sweep, *, fc): ...",
-    "a keyword": "dict(fc=1)",
-    "an import": "import koct.problems.surrogate",
-    "an import of a name": "from koct.networks.fc_fsdp import Trained",
-    "an import of a module": "from koct.networks import ko",
-    "an import in a function": "def f():\n    from koct.problems.fanbeam import CHUNK",
-    "another name": "from koct.networks import linalg as fc",
-    "a common word": 'COST = {"filter": 3}',
-    "an import of a common word": "from koct.networks.taps import TapsNetwork",
-    "an import of a module by a common word": "from koct.networks import filters",
-    "an import of a problem that is called by a word": "from koct.problems.pairs import Found",
-}
-
-
-@pytest.mark.parametrize("text", PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize(
+    "text",
+    [
+        'device = "auto" if problem == "fanbeam" else "cpu"',
+        'print(f"{n} cells of fc-fsdp")',
+        "import koct.problems.surrogate",
+        "from koct.networks.taps import TapsNetwork",
+        "def f():\n    from koct.networks import ko",
+    ],
+)
 def test_a_name_that_is_planted_is_found(text):
-    assert list(offenders_in_python("koct.cells", f'"""A module about the surrogate and KO."""\n{text}\n'))
-
-
-def test_what_is_no_name_is_not_found():
-    fine = "from koct.operators.fanbeam import FanBeam\nkoct = token = 'a book'\n\n\ndef f():\n    'Of KO and FC.'"
-    assert not list(offenders_in_python("koct.cells", fine))
-    assert not list(offenders_in_python("koct.cells", "taps = filter(None, ['ramp filter'])"))
-    assert not list(offenders_in_python("koct.networks.ko", "class KONetwork: ..."))
-    assert list(offenders_in_python("koct.networks.ko", "class FCNetwork: ..."))
-    tables = "def outcome():\n    return 'ko'\n\n\nOTHER = 'ko'"
-    assert list(offenders_in_python("koct.report.tables", tables)) == [(5, "ko")]
-    rules = 'rule fit_ko:  # of fc\n    output: "results/fc-fsdp"\n'
-    assert list(offenders_in_rules(rules)) == [(1, "ko"), (2, "fc-fsdp")]
-    assert list(offenders_in_yaml("fc: 1\n# fc\na: fanbeam  # ko\n")) == [(1, "fc"), (3, "fanbeam")]
+    assert list(offenders("koct.study.cells", f'"""A module about the surrogate and KO."""\n{text}\n'))

@@ -3,18 +3,11 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
-import yaml
-from conftest import ROOT
 
 from koct.cli import main
-from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.problems import pools
-from koct.risk.spectral import Spectral
-from koct.spec import encode_problem
-from koct.workflow.config import build
+from koct.prediction.spectral import Spectral
 
 SPECTRUM = 1.0 / np.arange(1, 81) ** 1.5
 
@@ -116,7 +109,6 @@ def test_at_its_own_size_the_pool_gives_leave_one_out():
     ]
     assert theory._residuals(1.0)[::20] * theory.unit**2 == pytest.approx(fold, rel=1e-5)  # single precision
     assert theory.leave_one_out(1.0) == pytest.approx(theory.predict(200, 1.0).error, rel=0.02)
-    assert theory.cross_validation(1.0) == pytest.approx(theory.leave_one_out(1.0), rel=0.05)
     values = np.linalg.eigvalsh(x @ x.T)
     assert theory.predict(200, 1.0).df == pytest.approx((values / (values + 1)).sum(), rel=1e-6)
 
@@ -193,42 +185,7 @@ def test_a_cut_at_zero_is_foreseen():
 # Our own sweeps
 
 
-def test_the_measured_curve_of_a_surrogate_sweep_is_foreseen_from_another_seed(tmp_path):
-    sweep = build("H16", yaml.safe_load((ROOT / "config.yaml").read_text())["sweeps"]["H16"])
-    sizes = {"train": 1024, "val": 2, "test": 2}
-    spec = {"seed": 101, "problem": encode_problem(sweep.problem, layers=False), "sizes": sizes}
-    pools.make(sweep.problem, 101, Sizes.build(sizes), tmp_path / "pool.npy", spec)
-    pool = pools.Pool(str(tmp_path / "pool.npy"), sweep.problem, 101)
-    theory = Spectral().fit(pool.x("train"), pool.y("train"))
-    cells = pd.read_parquet(ROOT / "results/reference/cells.parquet")
-    cells = cells[(cells["sweep"] == "H16") & (cells["arch"] == "fc")]
-    found = {(point.N, point.lam): point for point in theory.curve(sweep.N, sweep.lambdas, tests=sweep.sizes.test)}
-    predicted = [found[N, lam] for N, lam in zip(cells["N"], cells["lam"], strict=True)]
-    ratio = cells.assign(predicted=[point.error for point in predicted]).groupby("N")[["predicted", "mse"]].mean()
-    assert (ratio["predicted"] / ratio["mse"]).between(0.85, 1.15).all()
-    inside = [point.low <= mse <= point.high for point, mse in zip(predicted, cells["mse"], strict=True)]
-    assert np.mean(inside) >= 0.85
-
-
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "words"),
-    [
-        (np.ones((3, 2)), np.ones((4, 1)), "x has 3 samples and y has 4"),
-        (np.ones((1, 2)), np.ones((1, 1)), "1 pair tells nothing"),
-        (np.ones((5, 2)), np.ones((5, 1)), "x is the same in all pairs"),
-        (np.array([[1.0], [np.nan], [2.0]]), np.ones((3, 1)), "x has entries that are no finite"),
-        (np.eye(3), np.array([1.0, np.inf, 2.0]), "y has entries that are no finite numbers"),
-        (np.eye(3), np.array(["a", "b", "c"]), "y holds <U1; give real numbers"),
-        (np.eye(3) * 1j, np.ones(3), "x holds complex128"),
-        (np.empty((0, 2)), np.empty((0, 1)), "x has no samples"),
-    ],
-)
-def test_bad_pairs_get_one_sentence(x, y, words):
-    with pytest.raises(KoctError, match=words):
-        Spectral().fit(x, y)
 
 
 @pytest.mark.parametrize(
@@ -266,31 +223,6 @@ def test_koct_curve_tells_points_and_the_samples_for_a_target(pairs, capsys):
     (point,) = json.loads(capsys.readouterr().out)["points"]
     assert point["lam"] == 1
     assert point["error"] == pytest.approx(theory.predict(16, 1.0).error)
-
-
-def test_koct_curve_prints_a_table_and_draws(pairs, capsys):
-    picture = pairs / "curve.png"
-    assert main(["curve", str(pairs / "pairs.npz"), "--target", "1e-6", "--plot", str(picture)]) == 0
-    text = capsys.readouterr().out
-    assert "An error of 1e-06 is not reached with up to 1,600 samples" in text
-    assert "Training on all of them should give" in text
-    assert picture.stat().st_size > 5000
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        (["x.npy"], "holds one array; give a second"),
-        (["x.npy", "pairs.npz"], "give one .npz file"),
-        (["other.npz"], "has no array 'y', but x; name it so"),
-        (["text.npy", "y.npy"], "is no NumPy file of numbers"),
-    ],
-)
-def test_koct_curve_names_the_wrong_file(pairs, capsys, files, words):
-    np.savez(pairs / "other.npz", x=np.eye(3))
-    (pairs / "text.npy").write_text("1 2 3")
-    assert main(["curve", *(str(pairs / name) for name in files)]) == 2
-    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

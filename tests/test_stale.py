@@ -1,26 +1,20 @@
-"""Which results are used and which are made again, by their stamps; how Snakemake is told."""
+"""Which results are used and which are made again, by their stamps."""
 
-import asyncio
 import json
 import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
+import yaml
+from conftest import TINY
 
+from koct.base.files import write_json, write_text
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
-from koct.files import write_json, write_text
-from koct.stamps import Stamp, made_from
 from koct.workflow import stale
 
 SPEC = {"N": 4, "seed": 1, "code": "abc", "lambdas": [1.0], "problem": {"options": {"V": 10}}}
-
-
-class Logger:
-    def __init__(self):
-        self.lines = []
-
-    def info(self, line):
-        self.lines.append(line)
 
 
 @pytest.fixture
@@ -29,14 +23,15 @@ def found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_text("results/pool.tex", "pairs\n", Stamp({"seed": 1}))
     write_json("results/row.json", {"mse": 0.5}, Stamp(SPEC, made_from("results/pool.tex")))
-    logger = Logger()
+    lines = []
+    logger = SimpleNamespace(info=lines.append)
 
     def of(spec=SPEC, output=("results/row.json",), **others):
         params = {"spec": json.dumps(spec)} if spec else {}
         job = SimpleNamespace(params=params, output=list(output), input=["results/pool.tex", "mine/photo.npy"])
         return stale.Stale(logger).outputs(job)
 
-    of.lines = logger.lines
+    of.lines = lines
     return of
 
 
@@ -85,6 +80,16 @@ def test_a_file_that_is_no_result_is_made_again(found, content, reason):
     assert reason in found.lines[0]
 
 
+def test_a_changed_bit_of_a_large_page_is_noticed(found):
+    """No job reads a page, so nobody else would notice."""
+    write_text("results/planner.html", "<p>" + "x" * 2**20, Stamp(SPEC, made_from("results/pool.tex")))
+    assert found(output=["results/planner.html"]) == []
+    with open("results/planner.html", "r+b") as file:
+        file.seek(2**19)
+        file.write(b"y")
+    assert found(output=["results/planner.html"]) == ["results/planner.html"]
+
+
 def test_what_is_no_file_is_left_to_its_owner(found):
     os.remove("results/row.json")
     os.mkdir("results/row.json")
@@ -94,38 +99,61 @@ def test_what_is_no_file_is_left_to_its_owner(found):
     os.symlink("/nowhere", "results/row.json")
     with pytest.raises(KoctError, match="is a link that leads nowhere"):
         found()
+    for path in ("results/row.json", "results/pool.tex"):
+        os.remove(path)
+        os.mkfifo(path)
+    with pytest.raises(KoctError, match="is a pipe or a device"):  # and nobody waits for its other end
+        found()
+    os.remove("results/row.json")
+    assert found() == []
 
 
-def test_a_reason_is_told_once_and_few_of_them(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    logger = Logger()
-    teller = stale.Stale(logger)
+def test_a_reason_is_told_once_and_few_of_them():
+    lines = []
+    teller = stale.Stale(SimpleNamespace(info=lines.append))
     for i in range(30):
         teller.tell(f"results/{i}", f"reason {i % 10}")
-    assert len(logger.lines) == stale.SHOWN
-    assert sum(teller.reasons.values()) == 30
+    assert len(lines) == stale.SHOWN
 
 
-def test_snakemake_is_told(tmp_path, monkeypatch):
-    """The two methods that are replaced, and that nothing is replaced in a process that Snakemake starts for a job."""
-    from snakemake.io import _IOFile
-    from snakemake.persistence import PersistenceBase
+TABLE = "results/cells.parquet"
+CELL = "results/cells/T4/ko/N4_seed1.json"
 
-    before = _IOFile.is_newer, PersistenceBase.incomplete
-    monkeypatch.setattr(_IOFile, "is_newer", before[0])  # so that both are restored
-    monkeypatch.setattr(PersistenceBase, "incomplete", before[1])
-    stale.watch(SimpleNamespace(is_main_process=False), Logger())
-    assert (_IOFile.is_newer, PersistenceBase.incomplete) == before
-    stale.watch(SimpleNamespace(is_main_process=True), Logger())
-    assert (_IOFile.is_newer, PersistenceBase.incomplete) != before
 
-    monkeypatch.chdir(tmp_path)
-    write_json("results/row.json", {"mse": 0.5}, Stamp(SPEC))
-    settings = SimpleNamespace(force_incomplete=False)
-    persistence = SimpleNamespace(dag=SimpleNamespace(workflow=SimpleNamespace(dag_settings=settings)))
-    job = SimpleNamespace(
-        params={"spec": json.dumps({**SPEC, "code": "new"})}, output=["results/row.json"], input=["results/gone.npy"]
-    )
-    assert asyncio.run(PersistenceBase.incomplete(persistence, job)) == ["results/row.json"]
-    assert settings.force_incomplete
-    assert asyncio.run(_IOFile.is_newer("results/row.json", 0)) is False  # no look at the clock
+@pytest.fixture(scope="module")
+def tiny(checkout):
+    run = checkout()
+    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
+    run.snakemake(TABLE)
+    return run
+
+
+def test_times_and_notes_decide_nothing(tiny):
+    """Results are used where .snakemake is lost and every file is older than what it was made from."""
+    for age, path in enumerate(sorted(tiny.path("results").rglob("*.*"))):
+        os.utime(path, (10**9 - age, 10**9 - age))
+    os.utime(tiny.path("results/known/T4.npy"))
+    shutil.rmtree(tiny.path(".snakemake"))
+    assert tiny.plan(TABLE) == {}
+    assert "Nothing to be done" in tiny.snakemake(TABLE).stderr
+
+
+def test_what_the_targets_do_not_need_is_left_alone(tiny):
+    """A result of another cell is made again, with what depends on it, where somebody asks for it."""
+    tiny.path(CELL).write_bytes(tiny.path(CELL.replace("seed1", "seed2")).read_bytes())
+    assert tiny.plan("results/pools/T4/seed1.npy", CELL.replace("N4", "N8")) == {}
+    assert tiny.plan(TABLE) == {"fit": 1, "collect": 1}
+    tiny.snakemake(CELL)
+    assert json.loads(tiny.path(CELL).read_bytes())["seed"] == 1
+    assert tiny.plan(TABLE) == {}  # the numbers are what they were
+
+
+def test_a_folder_in_the_place_of_a_result_stops_the_run(tiny):
+    tiny.path(TABLE).rename(tiny.path("kept"))
+    tiny.path(TABLE).mkdir()
+    done = tiny.snakemake(TABLE, check=False)
+    tiny.path(TABLE).rmdir()
+    tiny.path("kept").rename(tiny.path(TABLE))
+    assert done.returncode == 1
+    assert f"`rm -r {TABLE} && snakemake`" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -10,26 +10,33 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from koct import results, stamps
+from koct.base import stamps
+from koct.base.files import read_array, read_json, read_record, write_array, write_json, write_record, write_text
+from koct.base.stamps import Stamp
+from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.files import read_array, read_json, read_record, write_array, write_json, write_record, write_text
-from koct.report import figures
-from koct.stamps import Stamp
+from koct.problems import pools
+from koct.problems.surrogate import Surrogate
+from koct.report import drawing
+from koct.study import results
 
+SIZES = Sizes(train=3, val=2, test=2)
+PROBLEM = Surrogate(H=4, V=5, B=4, tikhonov=0.1)
 STAMP = Stamp({"seed": 1, "code": "a-->b", "problem": {"options": {"H": 8}}}, "12345678", {"lam": 0.5})
 ROW = {"sweep": "H8", "problem": "surrogate", "seed": 1, "H": 8, "V": 10, "B": 8, **dict.fromkeys(results.METRICS, 0.5)}
 
 
 def draw(path, stamp):
-    figure = figures.plt.figure(figsize=(0.3, 0.3))
+    figure = drawing.plt.figure(figsize=(0.3, 0.3))
     figure.add_axes([0.2, 0.2, 0.6, 0.6])
-    figures.save(figure, [path], stamp, dpi=20)
+    drawing.save(figure, [path], stamp, dpi=20)
 
 
 WRITERS = {
     ".npy": lambda path, stamp: write_array(path, np.arange(6.0), stamp),
     ".json": lambda path, stamp: write_json(path, {"a": [1, 2.5, None], "b": "β"}, stamp),
     ".tex": lambda path, stamp: write_text(path, "\\begin{table}\n\\end{table}\n", stamp),
+    ".md": lambda path, stamp: write_text(path, "# β\n", stamp),
     ".html": lambda path, stamp: write_text(path, "<!doctype html>\n<p>β</p>\n", stamp),
     ".png": draw,
     ".pdf": draw,
@@ -62,15 +69,33 @@ def test_the_same_thing_has_the_same_bytes(written):
     assert written.read_bytes() != before
 
 
-def test_any_changed_bit_is_noticed(written):
-    """Every bit of a small file, and a sample of the bits of a larger one."""
-    data = written.read_bytes()
-    bits = range(0, 8 * len(data), max(1, len(data) // 500))
-    for bit in bits:
+def assert_every_byte_counts(path):
+    """One bit of every byte of a file is changed, and the file is refused."""
+    data = path.read_bytes()
+    for place in range(len(data)):
         changed = bytearray(data)
-        changed[bit // 8] ^= 1 << bit % 8
+        changed[place] ^= 1 << place % 8
         with pytest.raises((stamps.Damaged, stamps.Unstamped)):
-            stamps.check_bytes(written, bytes(changed))
+            stamps.check_bytes(path, bytes(changed))
+
+
+def test_every_byte_changes_the_checksum(written):
+    assert_every_byte_counts(written)
+
+
+def test_every_byte_of_a_pool_changes_its_checksum_and_every_pair_its_content(tmp_path):
+    path = tmp_path / "pool.npy"
+    pools.make(PROBLEM, 3, SIZES, path)
+    assert_every_byte_counts(path)
+    records = np.load(path, mmap_mode="r")
+    data, contents = path.read_bytes(), {stamps.read(path).content}
+    for place in range(records.offset, records.offset + records.nbytes, records.itemsize):
+        changed = bytearray(data[: data.rfind(stamps.PREFIX.encode()) - 1])
+        changed[place] ^= 1 << place % 8
+        path.write_bytes(changed)
+        stamps.seal(str(path), STAMP, ".npy")
+        contents.add(stamps.read(path).content)
+    assert len(contents) == 1 + len(records)
 
 
 def test_a_file_that_is_cut_off_or_goes_on_is_noticed(written):
@@ -108,21 +133,20 @@ def chunks(data):
 
 def test_what_a_row_took_does_not_change_its_content(tmp_path):
     row = {"sweep": "H8", "mse": 0.5, "fit_seconds": 1.0, "device": "cpu"}
-    found = set()
+    contents = set()
     for change in ({}, {"fit_seconds": 2.0}, {"device": "cuda"}, {"mse": 0.25}):
         write_json(tmp_path / "row.json", {**row, **change}, STAMP)
         assert read_json(tmp_path / "row.json")[0] == {**row, **change}
-        found.add(stamps.read(tmp_path / "row.json").content)
-    assert len(found) == 2
+        contents.add(stamps.read(tmp_path / "row.json").content)
+    assert len(contents) == 2
 
 
 def test_inputs_are_those_with_a_stamp(tmp_path):
-    write_text(tmp_path / "plain.tex", "no stamp\n")
-    write_text(tmp_path / "a.tex", "a\n", STAMP)
-    write_text(tmp_path / "b.tex", "b\n", STAMP)
-    a, b = tmp_path / "a.tex", tmp_path / "b.tex"
-    assert stamps.made_from(a, tmp_path / "plain.tex", b) == stamps.made_from(a, b)
-    assert stamps.made_from(a, b) != stamps.made_from(b, a)
+    a, b, plain = (tmp_path / f"{name}.tex" for name in ("a", "b", "plain"))
+    write_text(plain, "no stamp\n")
+    write_text(a, "a\n", STAMP)
+    write_text(b, "b\n", STAMP)
+    assert stamps.made_from(a, plain, b) == stamps.made_from(a, b) != stamps.made_from(b, a)
 
 
 def test_differences_are_named_by_their_keys():

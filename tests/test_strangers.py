@@ -8,8 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 
-from koct.errors import KoctError
-
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import curves as benchmark
 
@@ -48,27 +46,6 @@ def test_the_data_are_what_their_readme_says():
 
 
 @pytest.mark.parametrize("metric", benchmark.METRICS)
-def test_every_curve_has_25_runs_at_every_n(metric):
-    curves = benchmark.load(metric)
-    assert len(curves) == 195
-    assert len({benchmark.dataset(curve) for curve in curves}) == 88
-    for N, seeds, errors in curves.values():
-        assert np.all(np.diff(N) > 0)
-        assert sorted(seeds) == [100 * outer + inner for outer in range(5) for inner in range(5)]
-        assert errors.shape == (len(N), 25)
-        assert np.all((errors >= 0) & (errors <= (1 if metric == "error" else 35)))
-    assert sum(np.sum(errors == 0) for _, _, errors in curves.values()) == {"error": 1486, "logloss": 1060}[metric]
-
-
-def test_the_curves_are_read_as_they_are_stored():
-    rows = pq.ParquetFile(benchmark.DATA).read().to_pandas()
-    rows = rows[(rows["metric"] == "logloss") & (rows["curve"] == SOME[3])]
-    N, seeds, errors = benchmark.load("logloss")[SOME[3]]
-    stored = rows.assign(error=rows["error"].astype(float)).pivot(index="N", columns="seed", values="error")
-    np.testing.assert_array_equal(stored.loc[N, seeds], errors)
-
-
-@pytest.mark.parametrize("metric", benchmark.METRICS)
 @pytest.mark.parametrize("factor", benchmark.FACTORS)
 def test_a_task_is_a_pilot_of_five_runs_and_the_mean_of_the_others(metric, factor):
     tasks = benchmark.tasks(metric, factor)
@@ -85,35 +62,6 @@ def test_a_task_is_a_pilot_of_five_runs_and_the_mean_of_the_others(metric, facto
         assert 25 * errors[k].mean() == pytest.approx(20 * task.truth[k] + task.error[N[k] == task.N].sum())
 
 
-def test_a_curve_with_a_single_small_n_has_no_task():
-    assert 0 < len(benchmark.tasks("error", 30)) < 195
-
-
-@pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize(
-    ("baseline", "truth"),
-    [
-        (benchmark.Pow3, lambda N: 0.05 + 0.9 * N**-0.7),
-        (benchmark.Pow3, lambda N: 3 * N**-0.25),
-        (benchmark.Pow4, lambda N: 0.02 + 4 * (N + 50) ** -0.8),
-        (benchmark.Mmf4, lambda N: (0.6 * 90 + 0.1 * N**1.2) / (90 + N**1.2)),
-    ],
-)
-def test_a_baseline_recovers_its_own_law(baseline, truth, log):
-    N = np.repeat(2.0 ** np.arange(4, 10), 5)
-    fit = baseline(N, truth(N), np.tile(np.arange(5), 6), log=log)
-    far = np.array([2048.0, 8192.0])
-    np.testing.assert_allclose(fit.predict(far)[0], truth(far), rtol=0.01)
-    assert fit.required(truth(3000.0)).n == pytest.approx(3000, rel=0.03)
-
-
-def test_a_baseline_says_when_a_target_is_out_of_reach():
-    N = np.repeat(2.0 ** np.arange(4, 10), 5)
-    assert benchmark.Pow3(N, 0.05 + 0.9 * N**-0.7, N).required(0.04).n is None
-    assert benchmark.Last(N, 0.9 * N**-0.7, N).required(1e-3).n is None
-    assert benchmark.Last(N, 0.9 * N**-0.7, N).predict([4096])[0] == pytest.approx(0.9 * 512**-0.7)
-
-
 def test_folds_never_split_a_data_set():
     curves = list(benchmark.load("error"))
     folds = benchmark.folds(curves)
@@ -126,13 +74,6 @@ def test_folds_never_split_a_data_set():
     assert all(len(home) == 1 for home in homes.values())
     assert homes[26] == homes[959]  # both are `nursery`
     assert folds == benchmark.folds(curves[::-1])
-
-
-def test_intervals_without_ends_cover_everything():
-    numbers = judged(Answers(0, np.inf, 2, None))
-    assert (numbers["forecasts"], numbers["refused"], numbers["warnings"]) == (len(SOME), 0, 0)
-    assert (numbers["error_in"], numbers["error_below"], numbers["error_above"]) == (1, 0, 0)
-    assert (numbers["n_in"], numbers["n_below"], numbers["n_above"], numbers["upper_end"]) == (1, 0, 0, 0)
 
 
 def test_impossible_intervals_cover_nothing():
@@ -154,29 +95,6 @@ def test_who_knows_the_truth_misses_nothing():
 
     numbers = judged(oracle)
     assert (numbers["log_miss"], numbers["error_in"], numbers["width"], numbers["n_in"]) == (0, 1, 0, 1)
-
-
-def test_refusals_and_warnings_are_counted():
-    def refuse(N, error, seed):
-        raise KoctError("no")
-
-    numbers = judged(refuse)
-    assert (numbers["forecasts"], numbers["refused"], numbers["log_miss"]) == (0, len(SOME), None)
-
-    def divide(N, error, seed):
-        np.zeros(1) / np.zeros(1)
-        return Answers(np.nan, np.nan, 2, 3, error=np.nan)
-
-    numbers = judged(divide)
-    assert numbers["warnings"] == len(SOME)
-    assert numbers["log_miss"] == np.inf  # no number is the worst forecast
-    assert numbers["error_in"] == 0
-
-
-def test_a_baseline_has_no_intervals_in_the_table():
-    numbers = judged(benchmark.Last)
-    assert numbers["log_miss"] > 0
-    assert numbers["error_in"] is numbers["n_in"] is numbers["upper_end"] is None
 
 
 def test_forecasts_of_strangers_curves_are_honest():

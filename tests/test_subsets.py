@@ -10,16 +10,15 @@ from conftest import ROOT
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-from koct import cells
+from koct.config.study_file import build
 from koct.contracts import Layer
 from koct.errors import KoctError
-from koct.networks.known import Known
-from koct.networks.ridge import weights_by_ridge
+from koct.networks.solvers import Known, weights_by_ridge
 from koct.operators.algebra import Matrix
+from koct.prediction.fixed_point import FixedPoint
+from koct.prediction.subsets import Subsets, interval, student, take_apart, training_sets
 from koct.problems import pools
-from koct.risk.fixed_point import FixedPoint
-from koct.risk.subsets import Subsets, interval, student, take_apart, training_sets
-from koct.workflow.config import build
+from koct.study import cells
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SWEEPS = {name: build(name, CONFIG["sweeps"][name]) for name in ("H8", "H16")}
@@ -56,7 +55,6 @@ def noise(M, outputs=40, seed=0):
 def test_the_error_of_a_mean_is_known(N):
     (found,) = Subsets(mean_of).fit(*noise(256)).curve([N])
     assert found.error == pytest.approx(0.25 * (1 + 1 / N), rel=0.02 + 0.1 / N)
-    assert found.train_error == pytest.approx(0.25 * (1 - 1 / N), rel=0.05)
     assert found.low < found.error < found.high
     assert (len(found.per_sample), found.per_sample.mean()) == (256, pytest.approx(found.error))
     assert found.trusted, found.reason
@@ -141,7 +139,7 @@ def test_lambda_is_chosen_in_every_draw():
 def test_a_seed_gives_the_same_points_whatever_else_is_asked():
     pairs = np.random.default_rng(3).standard_normal((2, 90, 3))
     alone, among = Subsets(ridge).fit(*pairs).curve([16]), Subsets(ridge).fit(*pairs).curve([4, 16])[2:]
-    assert [point[:6] for point in alone] == [point[:6] for point in among]
+    assert [point[:5] for point in alone] == [point[:5] for point in among]
     assert [point.lam for point in alone] == [0.1, 10]
     assert Subsets(ridge, seed=1).fit(*pairs).curve([16])[0].error != alone[0].error
 
@@ -167,19 +165,6 @@ def test_errors_of_one_sample_or_of_one_draw_are_flagged():
     assert subsets.fit(x, y).curve([25])[0].reason == ""
     assert subsets.fit(np.where(x == x[0], 0, x), y).curve([25])[0].reason == "one draw makes the error"
     assert subsets.fit(x, np.where(y == y[7], 100, y)).curve([25])[0].reason == "a few rare samples make the error"
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "words"),
-    [
-        (np.ones((3, 2)), np.ones((4, 1)), "x has 3 samples and y has 4"),
-        (np.ones((2, 2)), np.ones((2, 1)), "2 pairs are too few"),
-        (np.array([[1.0], [np.nan], [2.0]]), np.ones((3, 1)), "x has entries that are no finite numbers"),
-    ],
-)
-def test_bad_pairs_get_one_sentence(x, y, words):
-    with pytest.raises(KoctError, match=words):
-        Subsets(mean_of).fit(x, y)
 
 
 @pytest.mark.parametrize(
@@ -304,14 +289,14 @@ def test_both_forms_agree_where_a_sample_has_little_leverage():
 
 
 def held_out(fitting, x, y, N, draws):
-    """Errors of fits on random N of the pool, of all others and of these: (2, draws, lambdas)."""
+    """Errors of fits on random N of the pool, on all others: (draws, lambdas)."""
     errors = []
     for draw in range(draws):
         order = np.random.default_rng(draw).permutation(len(x))
         a, b = order[:N], order[N:]
         predicts = [predict for _, predict in fitting(x[a], y[a])]
-        errors.append([[((predict(x[rows]) - y[rows]) ** 2).mean() for predict in predicts] for rows in (b, a)])
-    return np.array(errors).swapaxes(0, 1)
+        errors.append([((predict(x[b]) - y[b]) ** 2).mean() for predict in predicts])
+    return np.array(errors)
 
 
 @pytest.mark.parametrize(
@@ -330,9 +315,7 @@ def test_fits_of_the_surrogate_are_foreseen(pool, name, pulled, sizes, lambdas, 
     points = theory.curve(sizes, lambdas)
     assert [(point.N, point.lam) for point in points] == [(N, lam) for N in sizes for lam in lambdas]
     fits = [held_out(fitting_of(known, normal, lambdas, w0), x, y, N, draws) for N in sizes]
-    errors, trains = np.concatenate(fits, axis=2)
-    for point, measured, train in zip(points, errors.T, trains.T, strict=True):
-        assert point.N < 16 or point.train_error == pytest.approx(train.mean(), rel=0.1)
+    for point, measured in zip(points, np.concatenate(fits, axis=1).T, strict=True):
         assert point.error == pytest.approx(measured.mean(), rel=0.05)
         assert np.mean((point.low <= measured) & (measured <= point.high)) >= 0.75
         assert point.trusted, point.reason
@@ -364,7 +347,7 @@ def test_a_last_layer_that_cuts_at_zero_is_foreseen():
     for reconstruct, cut in ((None, lambda y: y), (lambda x: (x @ R.T).clip(0), lambda y: y.clip(0))):
         theory = FixedPoint(R.T @ R, lambda y: y @ R, reconstruct=reconstruct).fit(x, images)
         found.append(theory.predict(2, 0.1).error)
-        measured.append(held_out(lambda x, y, cut=cut: fitting(x, y, cut), x, images, 2, 100)[0].mean())
+        measured.append(held_out(lambda x, y, cut=cut: fitting(x, y, cut), x, images, 2, 100).mean())
     assert found == pytest.approx(measured, rel=0.06)
     assert found[1] / found[0] == pytest.approx(measured[1] / measured[0], rel=0.04)
 
@@ -373,12 +356,12 @@ def test_tensors_give_the_same():
     T, (x, y, R, *_) = pytest.importorskip("torch", reason="torch is not installed").as_tensor, rays(200)
     x[:, 3] *= x[:, 3] > 0
     here, there = (Subsets(mean_of).fit(*pairs).curve([8], 20)[0] for pairs in ((x, y), (T(x), T(y))))
-    assert there[2:6] == pytest.approx(here[2:6])
+    assert there[2:5] == pytest.approx(here[2:5])
     for method in ("full", "simple"):
         here = FixedPoint(R.T @ R, lambda y: y @ R, np.ones(30), lambda x: (x @ R.T).clip(0), method)
         there = FixedPoint(R.T @ R, lambda y: y @ T(R), np.ones(30), lambda x: (x @ T(R).T).clip(0), method)
         (one,), (two,) = here.fit(x, y).curve([8], [1.0], 50), there.fit(T(x), T(y)).curve([8], [1.0], 50)
-        assert two[2:7] == pytest.approx(one[2:7], rel=1e-8)
+        assert (two[2:5], two.df) == (pytest.approx(one[2:5], rel=1e-8), pytest.approx(one.df, rel=1e-8))
         assert two.per_sample == pytest.approx(one.per_sample, rel=1e-8)
 
 
@@ -387,9 +370,7 @@ def test_tensors_give_the_same():
     [
         ({"normal": np.eye(3)}, r"normal has shape \(3, 3\); give \(30, 30\)"),
         ({"adjoint": lambda y: y}, r"adjoint\(y\) has shape \(20, 3\); give \(20, 30\)"),
-        ({"toward": np.ones(4)}, r"toward has shape \(4,\)"),
         ({"method": "best"}, "method = 'best': give auto, full or simple"),
-        ({"lam": 0}, "lambda = 0"),
         ({"M": 3}, "3 pairs tell nothing"),
     ],
 )

@@ -13,26 +13,21 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from koct import stamps
-from koct.workflow import queue, terminal
+from koct.plugins import snakemake_logger_plugin_koct as plugin
+from koct.workflow import queue
 
 COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)
 ONE_JOB = ["--force", "results/table_fullscale.tex"]
 
 
-def small(checkout):
+@pytest.fixture(scope="module")
+def finished(checkout):
+    """A small study, and what running it printed."""
     run = checkout()
     config = yaml.safe_load(run.path("config.yaml").read_text())
     config["sweeps"]["H8"].update(N=[4, 8], seeds=[1], theory=False)
     config["studies"]["surrogate"] = ["H8"]
     run.path("config.yaml").write_text(yaml.safe_dump(config))
-    return run
-
-
-@pytest.fixture(scope="module")
-def finished(checkout):
-    """A small study, and what running it printed."""
-    run = small(checkout)
     return run, run.snakemake()
 
 
@@ -52,46 +47,17 @@ def test_a_plain_run_prints_one_short_line_for_each_job(finished):
 
 
 def test_the_end_says_where_the_results_and_the_complete_log_are(finished):
-    _, done = finished
+    run, done = finished
     result, log, time = done.stderr.splitlines()[-3:]
     assert re.fullmatch(r"\[(\d+)/\1\] the study is complete: see results/", result)
     assert time.startswith("Elapsed time: ")
     complete = Path(log.removeprefix("Complete log(s): ")).read_text()
-    for told in ("SNAKEMAKE", "Job stats:", "Select jobs", "Reason: Missing output files: results/pools/H8/seed1.npy"):
-        assert told in complete
+    for part in ("SNAKEMAKE", "Job stats:", "Select jobs", "Reason: Missing output files: results/pools/H8/seed1.npy"):
+        assert part in complete
     assert not COUNT.search(complete)
-
-
-def test_a_second_run_says_that_nothing_is_left(finished):
-    run, _ = finished
-    done = run.snakemake()
-    assert "Nothing to be done" in done.stderr
-    assert len(done.stderr.splitlines()) <= 3
-
-
-def test_a_failure_is_told_in_full_and_its_command_once(checkout):
-    broken = small(checkout)
-    broken.snakemake("results/pools/H8/seed1.npy")
-    pool = broken.path("results/pools/H8/seed1.npy")  # larger than what is looked through at every start
-    damaged = bytearray(pool.read_bytes())
-    assert len(damaged) > stamps.SMALL
-    damaged[1000] ^= 1
-    pool.write_bytes(damaged)
-    done = broken.snakemake("results/cells/H8/fc/N4_seed1.json", check=False)
-    assert done.returncode == 1
-    log = "results/logs/fits/H8/fc/N4_seed1.log"
-    for told in (
-        "returned non-zero exit status 2",
-        "Error in rule fit:",
-        "message: fit fc of H8, N = 4, seed 1",
-        f"log: {log}",
-        f"Logfile {log}:",
-        "koct: error: results/pools/H8/seed1.npy is damaged: the checksum of its train pair 0 is wrong; `rm ",
-        "Exiting because a job execution failed",
-        "WorkflowError:\nAt least one job did not complete successfully.",
-    ):
-        assert told in done.stderr
-    assert done.stderr.count("python -m koct fit") == 1
+    again = run.snakemake().stderr
+    assert "Nothing to be done" in again
+    assert len(again.splitlines()) <= 3
 
 
 def test_errors_of_the_workflow_itself_are_told(finished):
@@ -102,19 +68,14 @@ def test_errors_of_the_workflow_itself_are_told(finished):
     assert re.search(r"WorkflowError.*\nanother snakemake \(process \d+ on .*\) runs in this folder", done.stderr)
 
 
-@pytest.mark.parametrize("flag", ["--quiet=host", "--verbose", "--printshellcmds", "--debug-dag"])
+@pytest.mark.parametrize("flag", ["--quiet=host", "--verbose", "--printshellcmds"])
 def test_who_says_how_much_to_print_gets_what_snakemake_prints(finished, flag):
     run, _ = finished
     told = run.snakemake(flag, *ONE_JOB).stderr
     assert "Building DAG of jobs..." in told
     assert "Finished jobid: 0 (Rule: table_fullscale)" in told
     assert not COUNT.search(told)
-
-
-def test_a_quiet_run_is_as_quiet_as_snakemake_makes_it(finished):
-    run, _ = finished
-    told = run.snakemake("--quiet", "all", "--", *ONE_JOB[1:]).stderr
-    assert len(told.splitlines()) == 1  # of the profile
+    assert len(run.snakemake("--quiet", "all", "--", *ONE_JOB[1:]).stderr.splitlines()) == 1  # of the profile
 
 
 def test_a_dry_run_is_snakemakes_own_without_endless_lists(checkout):
@@ -146,39 +107,24 @@ def test_a_terminal_shows_one_line_that_is_rewritten(finished):
     assert line.format(0) + line.format(1) + "\r\n" in told.decode()
 
 
-def workflow_of_snakemake(name="DefaultStreamHandler", main=True, dryrun=False):
-    """As much of a workflow as `calm` looks at."""
-    printer = logging.StreamHandler(io.StringIO())
-    printer.name = name
-    logger = logging.Logger("snakemake")
-    logger.addHandler(printer)
-    flags = dict.fromkeys(["quiet", "verbose", "printshellcmds", "debug_dag", "log_handler_settings"])
-    return SimpleNamespace(
-        output_settings=SimpleNamespace(**flags, dryrun=dryrun),
-        logger_manager=SimpleNamespace(logger=logger),
-        is_main_process=main,
-        printer=printer,
-    )
-
-
-@pytest.mark.parametrize("changed", [{"name": "another"}, {"main": False}])
-def test_a_jobs_own_snakemake_and_an_unknown_one_stay_as_they_are(changed):
-    workflow = workflow_of_snakemake(**changed)
-    terminal.calm(workflow)
-    assert workflow.logger_manager.logger.handlers == [workflow.printer]
-    terminal.calm(object())
+def handler(dryrun=False):
+    """The logger of koct, which prints into a text."""
+    flags = dict.fromkeys(["quiet", "verbose", "printshellcmds", "debug_dag", "stdout", "nocolor"])
+    made = plugin.LogHandler(SimpleNamespace(**flags, dryrun=dryrun), None)
+    made.printer.setStream(io.StringIO())
+    made.setFormatter(logging.Formatter())
+    return made
 
 
 @pytest.mark.parametrize("dryrun", [False, True])
 def test_a_record_unlike_those_we_know_is_printed_as_it_is(dryrun):
-    workflow = workflow_of_snakemake(dryrun=dryrun)
-    terminal.calm(workflow)
-    logger = workflow.logger_manager.logger
-    assert logger.handlers != [workflow.printer]
+    printed = handler(dryrun)
+    logger = logging.Logger("snakemake")
+    logger.addHandler(printed)
     for event in ("JOB_INFO", "JOB_ERROR", "PROGRESS", "NEW"):
         logger.error(f"a new {event}", extra={"event": SimpleNamespace(name=event)})
     logger.warning("a warning")
-    told = workflow.printer.stream.getvalue().splitlines()
+    told = printed.printer.stream.getvalue().splitlines()
     assert told == ["a new JOB_INFO", "a new JOB_ERROR", "a new PROGRESS", "a new NEW", "a warning"]
 
 
@@ -193,16 +139,16 @@ class Screen(io.StringIO):
 
 
 def test_what_runs_and_waits_on_a_cluster_is_part_of_the_rewritten_line(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(terminal.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
-    printer = logging.StreamHandler(Screen())
-    run = terminal.Run(printer)
+    monkeypatch.setattr(plugin.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    run = handler()
+    run.printer.setStream(Screen())
+    run.rewrites = True
     logger = logging.Logger("koct")
     logger.addHandler(run)
     run.done, run.total = 3, 40
     logger.info("2 running", extra={"koct_queue": "2 running, 5 pending: Priority"})
     run.count(4, "fit ko of H8, N = 4, seed 1")
-    lines = printer.stream.getvalue().split("\r")[1:]
+    lines = run.printer.stream.getvalue().split("\r")[1:]
     assert [line.removesuffix("\033[K") for line in lines] == [
         "[ 3/40]; 2 running, 5 pending: Priority",
         "[ 4/40] fit ko of H8, N = 4, seed 1; 2 running, 5 pending: Priority",

@@ -1,6 +1,6 @@
 """Snakemake without its start: a process that has imported it forks for each run, which saves more than a second.
 
-All that happens in a run is as ever: its own process, its own folder, the koct of that folder, jobs started by a shell.
+All that happens in a run is as ever: its own process, its own folder, the koct of that folder.
 """
 
 import atexit

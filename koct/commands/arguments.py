@@ -4,10 +4,21 @@ import argparse
 import json
 import re
 
+from koct.errors import KoctError
+
+LARGEST = 10**18  # of a whole number: one that fits into 64 bits, and into a float
+
+
+class Spec(dict):
+    """What a job depends on, as the workflow writes it."""
+
+    def __missing__(self, key):
+        raise KoctError(f"--spec lacks the key {key!r}; snakemake writes specs: copy one from --printshellcmds")
+
 
 def json_object(text):
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_hook=Spec)
     except (ValueError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -41,6 +52,13 @@ def positive(text):
     return value
 
 
+def tolerance(text):
+    value = number(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not zero or more and finite")
+    return value
+
+
 def name_of(text):
     if not text.strip():
         raise argparse.ArgumentTypeError("the name is empty; give one, or omit the option")
@@ -49,9 +67,12 @@ def name_of(text):
 
 def whole(text):
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number, or has too many digits") from None
+        value = LARGEST
+    if abs(value) >= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number, or has too many digits")
+    return value
 
 
 SPEC = (
@@ -75,10 +96,6 @@ REPORT = optional("--spec", "what the stage depends on, as the workflow passes i
 SHARED = optional("--shared", "what `known` wrote, if the problem computes anything once per sweep", metavar="FILE")
 THEORY = optional("--theory", "what `collect-theory` wrote, to show beside", metavar="FILE")
 SWEEP = optional("--sweep", "take the rows with this value in the column sweep", type=name_of)
-CELLS = file("--cells", "what `collect` wrote")
-CURVES = file("--curves", "what `calibrate` wrote")
-CALIBRATION = file("--calibration", "what `calibrate` wrote")
-BUDGETS = file("--budgets", "what `budgets` wrote")
 PILOT = file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group")
 READING = [  # how a pilot is read
     optional(

@@ -6,7 +6,6 @@ from koct.commands.arguments import (
     OUT,
     PILOT,
     READING,
-    REPORT,
     file,
     name_of,
     number,
@@ -14,18 +13,19 @@ from koct.commands.arguments import (
     positive,
     sizes,
     targets,
+    tolerance,
     whole,
 )
 from koct.errors import KoctError
 
 
 def bound(network, arch, C, n, kappa, samples, trivial):
-    from koct.report.bound import format_table
-    from koct.risk.bound import Network, read_network
+    from koct.bound.theorem import BoundNetwork, read_network
+    from koct.report.text.bound_text import format_table
 
     constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
     if arch is not None:
-        from koct import chains
+        from koct.study import chains
 
         read = chains.network(network, arch, constants)
     elif constants:
@@ -34,30 +34,31 @@ def bound(network, arch, C, n, kappa, samples, trivial):
         raise KoctError(f"{network} has the layers of several networks; choose one with --arch")
     else:
         read = read_network(network)
-    print(format_table(read if trivial is None else Network(read.layers, trivial), samples), end="")
+    print(format_table(read if trivial is None else BoundNetwork(read.layers, trivial), samples), end="")
 
 
-def budget(
-    pilot,
-    target,
-    metric,
-    higher,
-    group,
-    test_size,
-    sweep,
-    law,
-    assurance,
-    pairs,
-    pairs_arch,
-    lam,
-    nonnegative,
-    plot,
-    json,
-):
-    from koct.report import budget as report
-    from koct.risk import scores
-    from koct.risk.laws import ALONE, LAWS
-    from koct.risk.pilot import PilotFile
+def _pilot(path):
+    """A pilot file; a table of koct's own that is damaged is refused."""
+    from koct.base import stamps
+    from koct.forecast.pilot import PilotFile
+
+    file = PilotFile(path)
+    if file.data.startswith(b"PAR1"):
+        stamps.check_table(path, file.data)
+    return file
+
+
+def _score(metric, higher, **_):
+    """(the score in the column of a metric or None, its name)."""
+    from koct.forecast import scores
+
+    score = scores.named(metric, higher)
+    return score, metric or ("error" if score is None else score.name)
+
+
+def budget(pilot, target, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json, **reading):
+    from koct.forecast.laws import ALONE, LAWS
+    from koct.report.text import budget_text as report
 
     if plot:
         report.check_format(plot)
@@ -65,109 +66,124 @@ def budget(
         raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
     if pairs and law in LAWS | ALONE:
         raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
-    score = scores.named(metric, higher)
+    score, name = _score(**reading)
     targets = list(dict.fromkeys(target if score is None else map(score.target, target)))
-    file, curves = PilotFile(pilot), {}
-    pilots = file.pilots(metric, sweep, higher, group, test_size)
+    file, curves = _pilot(pilot), {}
+    pilots = file.pilots(**reading)
     if pairs:
-        from koct.risk.curve import Curve, read_pairs
-        from koct.risk.spectral import Spectral
-        from koct.workflow.limits import machine_memory
-
-        arch = report.arch_of_pairs(pilots, pairs_arch)
-        curves[arch] = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
-    plans = report.plans(pilots, targets, law, assurance, curves)
-    name = metric or ("error" if score is None else score.name)
+        curves[report.arch_of_pairs(pilots, pairs_arch)] = _curve(pairs, lam, nonnegative)
+    plans = report.plans(report.forecasts(pilots, law, curves), targets, assurance)
     if plot:
-        from koct.report import budget_figure
+        from koct.report.text.plots import plot_budget
 
-        budget_figure.plot(plans, plot, name, score, assurance)
+        plot_budget(plans, plot, name, score, assurance)
     _note(*file.notes)
     if json:
-        print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=sweep))
+        print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=reading["sweep"]))
     else:
         print(report.as_text(plans, assurance, score), end="")
 
 
-def planner(pilot, metric, higher, group, test_size, sweep, spec, out):
+def planner(pilot, out, **reading):
     from koct.report.planner import page
-    from koct.risk.pilot import PilotFile
 
-    file = PilotFile(pilot)
-    page.write(file, out, metric, higher, group, test_size, sweep, spec)
+    file = _pilot(pilot)
+    page.write(file, out, **reading)
     _note(*dict.fromkeys(file.notes))
 
 
-def next_runs(pilot, target, arch, metric, sweep, higher, group, test_size, factor, budget, largest, overlay, json):
-    from koct import files
-    from koct.report import next_runs as report
-    from koct.risk import scores
-    from koct.risk.next_runs import Cost
-    from koct.risk.pilot import PilotFile
+def next_runs(pilot, target, arch, factor, budget, largest, overlay, json, **reading):
+    from koct.base import files
+    from koct.forecast.next_runs import RunCost
+    from koct.report.text import next_text as report
 
     if overlay:
         report.check_overlay(overlay)
-    score = scores.named(metric, higher)
+    (score, name), sweep = _score(**reading), reading["sweep"]
     aim = target if score is None else score.target(target)
-    file = PilotFile(pilot)
-    pilots = file.pilots(metric, sweep, higher, group, test_size)
+    file = _pilot(pilot)
+    pilots = file.pilots(**reading)
     column, runs = file.costs(sweep) or (None, {})
-    costs = {name: Cost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
-    found = report.designs(pilots, aim, costs, arch, factor, budget, largest)
-    made = report.overlay(file, sweep, found) if overlay else None
-    told = report.overlay_text(made, overlay).splitlines() if made else []
-    if made and made.added:
-        files.write_text(overlay, made.as_yaml())
+    costs = {name: RunCost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
+    plans = report.designs(pilots, aim, costs, arch, factor, budget, largest)
+    remarks = []
+    if overlay:
+        text, added = report.overlay(file, sweep, plans)
+        remarks = report.overlay_text(overlay, sweep, added).splitlines()
+        if added:
+            files.write_text(overlay, text)
     if json:
-        name = metric or ("error" if score is None else score.name)
-        print(report.as_json(found, score, metric=name, sweep=sweep))
-        _note(*file.notes, *told)
+        print(report.as_json(plans, score, metric=name, sweep=sweep))
+        _note(*file.notes, *remarks)
     else:
         _note(*file.notes)
-        print(report.as_text(found, score), *told, sep="\n", end="\n" if told else "")
+        print(report.as_text(plans, score), *remarks, sep="\n", end="\n" if remarks else "")
 
 
 def _note(*sentences):
     """Tell on stderr what is not part of the answer."""
-    from koct import failures
+    from koct.base import failures
 
     for sentence in sentences:
         failures.say(f"koct: note: {sentence}")
 
 
-def curve(pairs, target, at, lam, nonnegative, plot, json):
-    from koct.report import budget
-    from koct.report import curve as report
-    from koct.risk.curve import Curve, read_pairs
-    from koct.risk.spectral import Spectral
+def _curve(pairs, lam, nonnegative):
+    """The curve that the pairs in files predict."""
+    from koct.prediction.curve import Curve, read_pairs
+    from koct.prediction.spectral import Spectral
     from koct.workflow.limits import machine_memory
+
+    return Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
+
+
+def curve(pairs, target, at, lam, nonnegative, plot, json):
+    from koct.report.text import budget_text as budget
+    from koct.report.text import curve_text as report
 
     if plot:
         budget.check_format(plot)
-    found = Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
-    points = found.at(at) if at else found.octaves
+    predicted = _curve(pairs, lam, nonnegative)
+    points = predicted.at(at) if at else predicted.octaves
     if plot:
-        report.plot(found, target, plot)
+        from koct.report.text.plots import plot_curve
+
+        plot_curve(predicted, target, plot)
     show = report.as_json if json else report.as_text
-    print(show(found, points, target).rstrip())
+    print(show(predicted, points, target).rstrip())
 
 
 def compare(fresh, reference, tolerance):
-    from koct.report.compare import compare
+    from koct.report.text.compare_text import compare
 
     text, agree = compare(fresh, reference, tolerance)
     print(text, end="")
     return 0 if agree else 1
 
 
+def check(files, set):
+    import yaml
+
+    from koct.config import contract_suite
+
+    settings = {}
+    for text in set or []:
+        key, _, value = text.partition("=")
+        section, _, option = key.rpartition(".")
+        (settings.setdefault(section, {}) if section else settings)[option] = yaml.safe_load(value)
+    return 0 if contract_suite.run(files, settings) else 1
+
+
 def config(file, schema):
-    from koct.workflow import docs
+    from koct.config import docs
 
     if schema:
         print(json.dumps(docs.schema(), indent=1))
     else:
         print(docs.document_file(file) if file else docs.document(), end="")
 
+
+TARGET = {"help": "the error to reach, or the score if the metric is one; `budget` takes several"}
 
 # verb: (function, what it does, its arguments)
 VERBS = {
@@ -194,15 +210,7 @@ VERBS = {
         "how many samples reach a target error, from pilot runs",
         [
             PILOT,
-            (
-                "--target",
-                {
-                    "type": targets,
-                    "action": "extend",
-                    "metavar": "E[,E...]",
-                    "help": "the error to reach, or the score if the metric is one; may be given several times",
-                },
-            ),
+            ("--target", {**TARGET, "type": targets, "action": "extend", "metavar": "E[,E...]"}),
             *READING,
             optional(
                 "--law",
@@ -225,18 +233,15 @@ VERBS = {
     ),
     "planner": (
         planner,
-        "a page that answers for any target: the forecasts of a pilot in one HTML file, for a browser without network",
-        [PILOT, *READING, REPORT, OUT],
+        "a page with answers for a grid of targets: the forecasts of a pilot in one HTML file, for a browser",
+        [PILOT, *READING, OUT],
     ),
     "next": (
         next_runs,
         "which runs to add to a pilot: those that narrow the interval most for their cost",
         [
             file("pilot", "what `budget` takes; a column seconds or cost says what a run costs"),
-            (
-                "--target",
-                {"type": number, "metavar": "E", "help": "the error to reach, or the score if the metric is one"},
-            ),
+            ("--target", {**TARGET, "type": number, "metavar": "E"}),
             optional("--arch", "plan for this arch only", type=name_of),
             *READING,
             optional(
@@ -275,7 +280,20 @@ VERBS = {
             file("fresh", "cells.parquet of the run"),
             file("reference", "cells.parquet to compare with"),
             optional(
-                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=number, default=0.005
+                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=tolerance, default=0.005
+            ),
+        ],
+    ),
+    "check": (
+        check,
+        "try problems and networks of your own on a small pool; exit status 1 if one breaks a promise of its contract",
+        [
+            ("files", {"nargs": "+", "metavar": "FILE.py", "help": "a problem, networks, or both: docs/your-own.md"}),
+            optional(
+                "--set",
+                "a key of the sweep, such as H=16 or cnn.channels=4; may be given several times",
+                action="append",
+                metavar="KEY=VALUE",
             ),
         ],
     ),

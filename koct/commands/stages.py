@@ -10,34 +10,34 @@ from koct.errors import KoctError
 
 
 def pool(spec, out):
-    from koct.blame import blamed
     from koct.contracts import Sizes
+    from koct.contracts.blame import blamed
+    from koct.contracts.spec import decode_problem
     from koct.problems import pools
-    from koct.spec import decode_problem
 
     problem = decode_problem(spec["problem"])
     with blamed(problem.source):
-        pools.make(problem, spec["seed"], Sizes.build(spec["sizes"]), out, spec)
+        pools.make(problem, spec["seed"], Sizes(**spec["sizes"]), out, spec)
 
 
 def known(spec, out):
-    from koct import cells
-    from koct.spec import decode_problem
+    from koct.contracts.spec import decode_problem
+    from koct.study import cells
 
     cells.write_shared(decode_problem(spec["problem"]), out, spec)
 
 
 def normal(spec, inputs, out):
-    from koct import cells
-    from koct.spec import decode_problem
+    from koct.contracts.spec import decode_problem
+    from koct.study import cells
 
     cells.write_normal(decode_problem(spec["problem"]), inputs[0] if inputs else None, out, spec)
 
 
 def gram(spec, pool, out):
-    from koct import cells
-    from koct.device import failures_explained
-    from koct.spec import decode_problem
+    from koct.base.device import failures_explained
+    from koct.contracts.spec import decode_problem
+    from koct.study import cells
 
     with failures_explained():
         cells.write_gram(decode_problem(spec["problem"]), pool, out, spec)
@@ -45,8 +45,8 @@ def gram(spec, pool, out):
 
 def fit(spec, inputs, outputs):
     """Fit and evaluate. `outputs` are the row and the fit; if only the fit, it keeps the errors for `evaluate`."""
-    from koct import cells, evaluation
-    from koct.device import failures_explained
+    from koct.base.device import failures_explained
+    from koct.study import cells, evaluation
 
     data = _data(spec, inputs)
     with failures_explained(), _blamed(data):
@@ -58,7 +58,7 @@ def fit(spec, inputs, outputs):
 
 
 def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):
-    from koct import distributed
+    from koct.study import distributed
 
     data = _data(spec, inputs)
     data.checkpoints, data.checkpoint_minutes = checkpoints, checkpoint_minutes
@@ -67,8 +67,8 @@ def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):
 
 def _data(spec, inputs):
     """The data of a cell: `inputs` are the files that the spec names."""
-    from koct.cells import Data
-    from koct.spec import Cell
+    from koct.contracts.spec import Cell
+    from koct.study.cells import Data
 
     return Data(Cell.decode(spec), _named_inputs(spec, inputs))
 
@@ -80,14 +80,14 @@ def _named_inputs(spec, inputs):
 
 
 def _blamed(data):
-    from koct.blame import blamed
+    from koct.contracts.blame import blamed
 
     return blamed(data.cell.problem.source, data.cell.arch.source)
 
 
 def evaluate(fit, spec, pool, shared, out):
-    from koct import evaluation
-    from koct.device import failures_explained
+    from koct.base.device import failures_explained
+    from koct.study import evaluation
 
     if os.environ.get("KOCT_DEVICE") == "cuda":  # on a cluster these jobs have no GPU
         os.environ["KOCT_DEVICE"] = "auto"
@@ -100,15 +100,15 @@ def _files(pool, shared):
 
 
 def collect(spec, cells, images):
-    from koct import results
+    from koct.study import results
 
     results.collect(spec, cells, images)
 
 
 def theory(spec, inputs, out):
-    from koct import theory
-    from koct.blame import blamed
-    from koct.device import failures_explained
+    from koct.base.device import failures_explained
+    from koct.contracts.blame import blamed
+    from koct.study import predictions as theory
 
     files = _named_inputs(spec, inputs)
     with failures_explained(), blamed(spec["problem"]["source"], spec["arch"]["source"]):
@@ -116,37 +116,37 @@ def theory(spec, inputs, out):
 
 
 def collect_theory(spec, out):
-    from koct import results
+    from koct.study import results
 
     results.collect_theory(spec, out)
 
 
 def calibrate(cells, spec, curves, calibration):
-    from koct import results
+    from koct.study import results
 
     results.aggregate(cells, spec, curves, calibration)
 
 
 def budgets(cells, theory, spec, out):
-    from koct import results
+    from koct.study import results
 
     results.budget(cells, theory, spec, out)
 
 
 def crossings(cells, images, spec, out):
-    from koct import crossings
+    from koct.study import crossings
 
     crossings.compute(cells, images, spec, out)
 
 
 def chains(spec, shared, out):
-    from koct import chains
+    from koct.study import chains
 
     chains.write(spec, shared, out)
 
 
 def ladder(cells, images, chains, spec, out, verdicts):
-    from koct import ladder
+    from koct.study import ladder
 
     ladder.compute(cells, images, chains, spec, out, verdicts)
 

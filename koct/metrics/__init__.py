@@ -13,6 +13,7 @@ has `each` alone: its mean over images is a column of the results, and no curve 
 from __future__ import annotations
 
 import importlib
+import math
 import os
 from collections.abc import Sequence
 from functools import cache
@@ -20,7 +21,7 @@ from typing import Any
 
 from koct.errors import KoctError
 
-HELPERS = {"__init__", "curve", "relative"}
+HELPERS = {"__init__", "curve_metric", "relative"}
 SCORES = ("psnr", "ssim")  # higher is better; null where no image has one
 
 
@@ -73,8 +74,14 @@ def errors(predicted: Any, y: Any, images: dict[str, Any]) -> dict[str, float | 
     return {name: _mean(images[name]) if name in SCORES else load(name).error(predicted, y) for name in names()}
 
 
+def is_proper(name: str, value: Any) -> bool:
+    """Whether a metric may have this value: an error is finite and not negative, a score finite or None."""
+    number = isinstance(value, int | float) and math.isfinite(value)
+    return (number or value is None) if name in SCORES else number and value >= 0
+
+
 def _mean(values: Any) -> float | None:
-    """Of the images that have a value; None if there is none."""
+    """Return the mean over the images that have a value; None if there is none."""
     values = values[values == values]
     return float(values.mean()) if len(values) else None
 

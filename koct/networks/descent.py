@@ -1,29 +1,48 @@
-"""The descent that fits a dense matrix with all ranks: its data, its steps, its checkpoints."""
+"""The descent that fits a dense matrix M with all ranks: FSDP2 around blocks of its rows, and Nesterov's method.
+
+The objective is the ridge's, Σ_n ‖M x_n − y_n‖² + λ‖M‖². Its rows do not know of each other, so an iteration takes one
+block after the other: gather it, pass all samples of this rank through it, sum the ranks' gradients, step. One block is
+gathered at a time and one has a gradient.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.nn import functional
 
-from koct.arrays import to_numpy
+from koct.base.arrays import to_numpy
+from koct.base.stamps import again
 from koct.contracts import Training
 from koct.errors import KoctError
-from koct.networks import shards
-from koct.networks.checkpoints import Checkpoints
-from koct.networks.fsdp import Preconditioner, ShardedMatrix, momentum
-from koct.networks.ranks import SIGNALS, Agreed, Interrupted, Ranks
-from koct.stamps import again
+from koct.networks.ranks import (
+    MICRO_BATCH,
+    SIGNALS,
+    Agreed,
+    Checkpoints,
+    Interrupted,
+    Ranks,
+    block_rows,
+    enough_ranks,
+    leading,
+    needed,
+)
 
 REPORTS = 50  # lines of progress
 CHUNK = 64  # samples read at a time
 GPU_RESERVE = 2**30  # bytes that NCCL and the allocator take on top
+SUBSPACE_ITERATIONS = 8
+POWER_ITERATIONS = 30
+DOUBLE_ROWS = 256  # samples that are turned into float64 at a time
 
 
 class Descent:
@@ -36,8 +55,10 @@ class Descent:
         self.outputs = rows
         device = data.device.name
         with ranks.together():
-            if device == "cuda":
-                check_gpus(ranks.local_size)
+            if device == "cuda" and ranks.local_size > (there := torch.cuda.device_count()):
+                raise KoctError(
+                    f"{ranks.local_size} ranks on a node with {there} GPUs: lower fsdp.ranks, or set device to cpu"
+                )
         available = min(ranks.gather(available_bytes(device, ranks)))
         with ranks.together():
             check_memory(rows, columns, self.N, ranks.size, available)
@@ -48,7 +69,7 @@ class Descent:
         self.preconditioner = Preconditioner(self.x, lam, self.N)
         self.step = 1 / (2 * self.preconditioner.largest)
         self.matrix = ShardedMatrix(rows, columns, ranks.mesh(device))
-        fitted = {**data.cell.encode(), "lam": lam, "data": fingerprint(data)}
+        fitted = {**data.cell.encode(), "lam": lam, "pool": data.pool.stamp.content}
         self.checkpoints = Checkpoints(data.checkpoints, fitted, ranks, 60 * data.checkpoint_minutes)
 
     def train(self) -> None:
@@ -96,8 +117,6 @@ def read_share(data: Any, name: Literal["x", "y"], ranks: Ranks, device: str) ->
     held = torch.empty(count, width, device=device)
     for start in range(0, count, CHUNK):
         chunk = data.read(name, "train", min(CHUNK, count - start), first + start)
-        if chunk.shape[1] != width:
-            raise KoctError(f"{data.pool.path} has {chunk.shape[1]} numbers per {name}, not {width}: delete it")
         if not np.isfinite(chunk).all():
             raise KoctError(f"{data.pool.path} has training samples that are not finite; {again(data.pool.path)}")
         held[start : start + len(chunk)] = torch.as_tensor(chunk)
@@ -105,24 +124,12 @@ def read_share(data: Any, name: Literal["x", "y"], ranks: Ranks, device: str) ->
 
 
 def smallest_eigenvalue(data: Training, ranks: Ranks) -> float:
-    """Of the Gram matrix, below which no step goes: all stay in the span of the samples.
-
-    Without that matrix, 0 is a safe bound.
-    """
-    found = 0.0
+    """Return that of the Gram matrix: all steps stay in the span of the samples. Without it, 0 is a safe bound."""
+    smallest = 0.0
     with ranks.together():
         if ranks.rank == 0 and data.gram is not None:
-            gram = to_numpy(data.gram)
-            if len(gram) < data.N or not np.isfinite(gram).all():
-                raise KoctError("the Gram matrix is not that of the pool; give that of the pool")
-            found = max(0.0, float(np.linalg.eigvalsh(gram)[0]))
-    return ranks.gather(found)[0]
-
-
-def check_gpus(local_size: int) -> None:
-    there = torch.cuda.device_count()
-    if local_size > there:
-        raise KoctError(f"{local_size} ranks on a node with {there} GPUs: lower fsdp.ranks, or set device to cpu")
+            smallest = max(0.0, float(np.linalg.eigvalsh(to_numpy(data.gram))[0]))
+    return ranks.gather(smallest)[0]
 
 
 def available_bytes(device: str, ranks: Ranks) -> int:
@@ -133,13 +140,12 @@ def available_bytes(device: str, ranks: Ranks) -> int:
 
 def check_memory(rows: int, columns: int, N: int, ranks: int, available: int) -> None:
     """Print what every rank needs, and end at once where that is more than there is."""
-    needs, there = shards.needed(rows, columns, N, ranks) / 2**30, available / 2**30
+    needs, there = needed(rows, columns, N, ranks) / 2**30, available / 2**30
     text = f"needs {needs:.1f} GiB per rank, {there:.1f} GiB there"
     if needs > there:
-        enough = shards.enough_ranks(rows, columns, N, available)
-        fix = (
-            f"{enough} ranks with as much would do: raise fsdp.ranks to it" if enough else "no number of ranks would do"
-        )
+        enough = enough_ranks(rows, columns, N, available)
+        fix = f"{enough} ranks with as much would do: raise fsdp.ranks to it"
+        fix = fix if enough else "no number of ranks would do"
         raise KoctError(f"M does not fit: {ranks} rank{'s' if ranks > 1 else ''}, {text}; {fix}")
     print(text, flush=True)
 
@@ -155,10 +161,140 @@ def machine_memory() -> int:
     return free
 
 
-def fingerprint(data: Any) -> str:
-    """A hash of some of the training samples: another pool has none of them."""
-    some = hashlib.sha256()
-    for n in np.unique(np.linspace(0, data.N - 1, 16).astype(int)):
-        for name in ("x", "y"):
-            some.update(data.read(name, "train", 1, int(n)).tobytes())
-    return some.hexdigest()[:16]
+# The matrix and its steps
+
+
+class Rows(torch.nn.Module):
+    """Some rows of M."""
+
+    def __init__(self, rows: int, columns: int, device: torch.device):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(rows, columns, device=device))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.linear(x, self.weight)
+
+
+class ShardedMatrix:
+    """M in blocks of rows, and the state of its descent.
+
+    A block's weight is the point at which the gradient is taken, `iterates` holds the iterate behind it; the last
+    iterate is the result.
+    """
+
+    def __init__(self, rows: int, columns: int, mesh: Any):
+        self.rows = block_rows(rows, columns)
+        cuda = mesh.device_type == "cuda"
+        device = torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+        self.blocks: list[Any] = []
+        self.iterates: list[Any] = []
+        for _ in range(rows // self.rows):  # one after the other: each is unsharded for a moment
+            block: Any = fully_shard(Rows(self.rows, columns, device), mesh=mesh, reshard_after_forward=False)
+            block.set_force_sum_reduction_for_comms(True)  # gloo has no other kind
+            block.set_gradient_divide_factor(1.0)  # the objective is a sum over samples, so its gradient is one too
+            self.blocks.append(block)
+            self.iterates.append(torch.zeros_like(block.weight.detach()))
+
+    def iterate(self, x, y, preconditioner, step, momentum):
+        """One step from this rank's samples; gives (Σ‖M x − y‖², ‖M‖²) of this rank before it, as two doubles."""
+        total = torch.zeros(2, dtype=torch.float64, device=x.device)
+        for number, (block, iterate) in enumerate(zip(self.blocks, self.iterates, strict=True)):
+            pixels = slice(number * self.rows, (number + 1) * self.rows)
+            total[0] += self._accumulate(block, x, y[:, pixels])
+            with torch.no_grad():
+                weight, old, g = block.weight.to_local(), iterate.to_local(), block.weight.grad.to_local()
+                total[1] += torch.linalg.vector_norm(weight, dtype=torch.float64) ** 2
+                preconditioner.apply(g.add_(weight, alpha=2 * preconditioner.lam))
+                g.mul_(-step).add_(weight)  # the new iterate
+                torch.add(g, g - old, alpha=momentum, out=weight)
+                old.copy_(g)
+            block.weight.grad = None
+        return total
+
+    def _accumulate(self, block, x, y):
+        """Add up the gradient over micro-batches; ranks talk before the first and after the last alone.
+
+        A rank without samples takes part with an empty batch.
+        """
+        starts = range(0, max(1, len(x)), MICRO_BATCH)
+        total = 0
+        for start in starts:
+            last = start == starts[-1]
+            block.set_requires_gradient_sync(last)
+            block.set_reshard_after_backward(last)
+            batch = slice(start, start + MICRO_BATCH)
+            loss = functional.mse_loss(block(x[batch]), y[batch], reduction="sum")
+            loss.backward()
+            total = total + loss.detach().double()
+        return total
+
+    def tensors(self) -> dict[str, Any]:
+        """Everything that a checkpoint holds, by name: sharded tensors."""
+        weights = {f"weight.{i}": block.weight.detach() for i, block in enumerate(self.blocks)}
+        return weights | {f"iterate.{i}": iterate for i, iterate in enumerate(self.iterates)}
+
+    def gathered(self) -> Iterator[torch.Tensor]:
+        """The blocks of the result, one after the other, unsharded on every rank."""
+        for iterate in self.iterates:
+            yield iterate.full_tensor()
+
+
+class Preconditioner:
+    """P = I − V diag(1 − τ/(s + λ)) Vᵀ for the leading eigenpairs (s, V) of C = Σ_n x_n x_nᵀ, samples of all ranks.
+
+    A sinogram is mostly mean and little detail: s falls by orders of magnitude. P brings the leading curvatures down to
+    that of the first one left alone, τ, which makes the others' steps as much longer; the minimum stays where it is.
+    (Ma & Belkin, EigenPro, 2017.) Everything here is float64, so that it is the same on any number of ranks.
+    """
+
+    def __init__(self, x: torch.Tensor, lam: float, N: int):
+        self.lam = lam
+        count = leading(N, x.shape[1])
+        values, vectors = self._subspace(x, min(count + 8, x.shape[1]))
+        tau = values[count] + lam
+        self.vectors = vectors[:, :count]
+        self.back = (1 - tau / (values[:count] + lam)).clamp(min=0)[:, None] * self.vectors.T
+        self.largest = self._largest(x)
+        self.vectors, self.back = self.vectors.float().contiguous(), self.back.float().contiguous()
+
+    def apply(self, g):
+        """g P for the rows of a gradient, in place."""
+        return g.addmm_(g @ self.vectors, self.back, alpha=-1)
+
+    def _subspace(self, x, width):
+        """Leading eigenvalues and eigenvectors of C by subspace iteration; good enough is enough."""
+        start = torch.randn(x.shape[1], width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        basis = torch.linalg.qr(start.to(x.device)).Q
+        for _ in range(SUBSPACE_ITERATIONS):
+            basis = torch.linalg.qr(_covariance(x, basis)).Q
+        values, turn = torch.linalg.eigh(basis.T @ _covariance(x, basis))
+        return values.flip(0).clamp(min=0), basis @ turn.flip(1)
+
+    def _largest(self, x):
+        """The largest eigenvalue of (C + λI) P by power iteration; it comes from below, and 5 % keep the step safe."""
+        v = torch.randn(x.shape[1], 1, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).to(x.device)
+        for _ in range(POWER_ITERATIONS):
+            v = v / torch.linalg.vector_norm(v)
+            v = _covariance(x, v) + self.lam * v
+            v = v - self.vectors @ (self.back @ v)
+        return 1.05 * float(torch.linalg.vector_norm(v))
+
+
+def _covariance(x, v):
+    """C v."""
+    total = torch.zeros_like(v)
+    for part in x.split(DOUBLE_ROWS):
+        part = part.double()
+        total += part.T @ (part @ v)
+    total = total.contiguous()  # NCCL takes no other kind
+    dist.all_reduce(total)
+    return total
+
+
+def momentum(iteration: int, step: float, mu: float) -> float:
+    """Nesterov's growing extrapolation, bounded by the best constant one for a strongly convex problem.
+
+    `mu` is the smallest and 1/`step` the largest curvature; `iteration` counts from zero.
+    """
+    root = math.sqrt(min(1.0, mu * step))
+    return min(iteration / (iteration + 3), (1 - root) / (1 + root))

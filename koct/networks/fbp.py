@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from koct.contracts import ChainLayer, Cost, Layer, Problem, Training, Workload
-from koct.networks.baseline import BaselineArchitecture, Solver, applied, check_layers
+from koct.contracts import Cost, Training, Workload
+from koct.networks.architectures import ChainBaselineArchitecture, Solver, applied
 
 WINDOWS = 10  # about as many operators as a problem has
 
 
-class FBP(BaselineArchitecture):
+class FBP(ChainBaselineArchitecture):
     label = "FBP"
     colour = "#8c8c8c"
     marker = "1"
-
-    def check(self, problem: Problem) -> Iterable[str]:
-        return check_layers(self, problem)
 
     def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
         return list(data.inverses)
 
     def solver(self, data: Training) -> Solver:
         return lambda x, strength: applied(data.inverses[strength], x, data.nonnegative_images)
-
-    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
-
-        return [*chains.known(layers), *chains.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         pairs = work.sizes.held_out * (work.x_size + work.y_size)

@@ -26,7 +26,7 @@ class FC(Architecture):
         One eigendecomposition in float64 serves every λ: of the N×N Gram matrix XXᵀ (dual form) or, where there are
         more samples than measurements, of XᵀX (primal form).
         """
-        from koct.arrays import eigh, gram_matrix
+        from koct.base.arrays import eigh, gram_matrix
 
         if is_primal(data.x):
             values, vectors = eigh(gram_matrix(data.x.T))
@@ -43,9 +43,9 @@ class FC(Architecture):
         return FCNetwork(vectors, scale, data)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        return chains.dense(problem)
+        return chain_layers.dense(problem)
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core of a Neoverse N1: N = 2,048 at H = 512 takes 48 s and 4.3 GB."""
@@ -79,8 +79,7 @@ class FCNetwork(Network):
         return self.y.shape[1] * self.x.shape[1]
 
     def predict(self, x: Array) -> Array:
-        from koct.arrays import double
-        from koct.networks.linalg import product
+        from koct.base.arrays import double, product
 
         shares = double(x) if self.primal else product(x, self.x.T)
         shares = ((shares @ self.vectors) * self.scale) @ self.vectors.T

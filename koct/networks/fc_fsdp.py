@@ -17,7 +17,7 @@ from koct.contracts import (
     Workload,
     option,
 )
-from koct.networks import shards
+from koct.networks.ranks import needed
 
 
 class FcFsdp(TorchrunArchitecture):
@@ -54,13 +54,13 @@ class FcFsdp(TorchrunArchitecture):
         return Dense(state["M"], data.nonnegative)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        return chains.dense(problem)
+        return chain_layers.dense(problem)
 
     def cost(self, work: Workload) -> Cost:
-        """Of one rank, at the speed of a GPU; what is slower continues from its checkpoint."""
-        memory = 2.5e9 + shards.needed(work.y_size, work.x_size, work.N, self.ranks)  # torch, CUDA and NCCL first
+        """Return the cost of one rank, at the speed of a GPU; what is slower continues from its checkpoint."""
+        memory = 2.5e9 + needed(work.y_size, work.x_size, work.N, self.ranks)  # torch, CUDA and NCCL first
         flops = 4 * work.N * work.y_size * work.x_size * self.iterations
         return Cost(2e12 + 1e-3 * flops / self.ranks, memory, memory)
 
@@ -81,7 +81,7 @@ class Trained(Network):
         raise NotImplementedError("a sharded matrix predicts once it is written and restored")
 
     def state(self) -> Mapping[str, Any]:
-        from koct.files import Blocks
+        from koct.base.files import Blocks
 
         matrix = self.descent.matrix
         return {"M": Blocks(len(matrix.blocks), tuple(matrix.blocks[0].weight.shape), matrix.gathered())}
@@ -96,17 +96,10 @@ class Dense(Network):
     def predict(self, x: Array) -> Array:
         import numpy as np
 
-        from koct.arrays import is_torch, like
+        from koct.base.arrays import joined, like
 
-        images = [x @ like(np.array(block), x).T if is_torch(x) else x @ block.T for block in self.M]
-        image: Any = np.concatenate(images, axis=1) if not is_torch(x) else _concatenated(images)
+        image = joined(*(x @ like(np.array(block), x).T for block in self.M))
         return image.clip(min=0) if self.nonnegative else image
 
     def state(self) -> Mapping[str, Any]:
         return {"M": self.M}
-
-
-def _concatenated(images: list[Any]) -> Any:
-    import torch
-
-    return torch.cat(images, dim=1)

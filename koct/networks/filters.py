@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from koct.networks.learned_filter import LearnedFilterArchitecture
+from koct.contracts import Architecture
+from koct.networks.filter import Filter
 
 
-class Filters(LearnedFilterArchitecture):
+class Filters(Filter, Architecture):
     label = "filter per view"
     colour = "#cc79a7"
     marker = "P"

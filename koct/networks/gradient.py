@@ -5,9 +5,9 @@ from functools import partial
 
 import numpy as np
 
-from koct.arrays import copy, is_torch, like, zeros_like
+from koct.base.arrays import copy, is_torch, like, zeros_like
+from koct.base.streams import TorchStream
 from koct.errors import KoctError
-from koct.streams import TorchStream
 
 REPORTS = 10  # lines of progress
 RECORDED = 50  # steps of a CUDA graph

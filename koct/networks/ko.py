@@ -5,50 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import (
-    Architecture,
-    Array,
-    ChainLayer,
-    Cost,
-    Layer,
-    Network,
-    Problem,
-    Training,
-    Workload,
-    option,
-)
+from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.networks.architectures import SolverArchitecture, check_layers
 
 if TYPE_CHECKING:
-    from koct.networks.known import Known
-
-LARGEST_RIDGE = 32768  # weights that are fitted in closed form: 8 GiB for their normal matrix
-GRADIENT = ("lr", "iterations", "batch")  # options of the gradient solvers
+    from koct.networks.solvers import Known
 
 
-class KO(Architecture):
+class KO(SolverArchitecture):
     label = "KO"
     colour = "#0b6e4f"
     marker = "o"
 
-    solver: Literal["ridge", "adagrad", "sgd", "adam"] = option(
-        "`ridge` is the closed form with the best of `lambdas`; the others descend along the gradient from the "
-        "analytic weights",
-        default="ridge",
-    )
     toward: Literal["zero", "analytic"] | None = option(
         "what the ridge pulls the weights to: zero (the default), or the analytic weights of the problem; for `ridge` "
         "alone",
         default=None,
     )
-    lr: float | None = option("learning rate of a gradient solver", default=None, above=0)
-    iterations: int | None = option("steps of a gradient solver", default=None, minimum=1)
-    batch: int | None = option(
-        "samples per step, at most N; they are drawn from a generator seeded 1 + 1000·seed", default=None, minimum=1
-    )
-
-    @property
-    def ridge(self) -> bool:
-        return self.solver == "ridge"
 
     @property
     def predicted(self) -> Literal["subsets", "fixed point"] | None:
@@ -56,30 +29,11 @@ class KO(Architecture):
             return None
         return "fixed point" if self.toward == "analytic" else "subsets"
 
-    @property
-    def uses_lambdas(self) -> bool:
-        return self.ridge
-
-    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
-        return frozenset({"layers", "normal"} if self.ridge else {"layers"})
-
     def check(self, problem: Problem) -> Iterable[str]:
-        if not problem.has_layers:
-            yield f"the problem {problem.name} has no known layers to learn with; take another architecture"
-        for key in GRADIENT:
-            value = getattr(self, key)
-            if self.ridge and value is not None:
-                yield f"{key} = {value!r} means nothing to the solver ridge; remove it"
-            if not self.ridge and value is None:
-                yield f"{key} is missing; the solver {self.solver} needs it: add it"
+        yield from check_layers(problem)
+        yield from super().check(problem)
         if not self.ridge and self.toward is not None:
             yield f"toward = {self.toward!r} means nothing to the solver {self.solver}; remove it"
-        size = problem.x_size
-        if self.ridge and size > LARGEST_RIDGE:
-            yield (
-                f"solver = 'ridge' needs a matrix of {size}² numbers ({size**2 * 8 / 2**30:.0f} GiB); "
-                "take adagrad, or fewer measurements"
-            )
 
     def contains(self, other: Architecture) -> bool:
         """The known chain alone, if it is what the weights are pulled to or start from."""
@@ -87,35 +41,28 @@ class KO(Architecture):
 
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ by ridge, one alone by gradient descent."""
-        from koct.networks.known import Known
+        from koct.networks.solvers import Known, weights_by_ridge
 
         known = Known(data.layers, data.nonnegative)
         if self.ridge:
-            from koct.networks.ridge import weights_by_ridge
-
             toward = known.analytic if self.toward == "analytic" else None
             for lam, w in weights_by_ridge(known, data.x, data.y, data.normal, data.lambdas, toward):
                 yield lam, KONetwork(w, known)
         else:
-            from koct.networks import gradient
-
-            assert self.batch is not None
-            assert self.iterations is not None
-            chosen = gradient.batches(data.seed, data.N, self.batch, self.iterations)
-            yield None, KONetwork(gradient.train(known, data.x, data.y, chosen, self.solver, self.lr), known)
+            yield None, KONetwork(self.descend(known, data), known)
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         import numpy as np
 
-        from koct.networks.known import Known
+        from koct.networks.solvers import Known
 
         return KONetwork(data.device.put(np.array(state["w"])), Known(data.layers, data.nonnegative))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        _, others = chains.split(layers)
-        return [chains.learned_weights(layers, problem), *chains.known(others), *chains.relu(problem)]
+        _, others = chain_layers.split(layers)
+        return [chain_layers.learned_weights(layers, problem), *chain_layers.known(others), *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core of a Neoverse N1: 5,000 steps at H = 512 take 600 s."""
@@ -123,8 +70,7 @@ class KO(Architecture):
         if self.ridge:
             operations = work.lambdas * size**3 / 3 + 2 * work.N * size**2
             return Cost(operations, 6 * pairs + 8 * work.N * size + 24 * size**2, 4 * pairs + 32 * size**2)
-        steps = (self.iterations or 0) * (self.batch or 0)
-        return Cost(steps * work.layers.operations, 6 * pairs, 4 * pairs)
+        return Cost(self.steps * work.layers.operations, 6 * pairs, 4 * pairs)
 
 
 class KONetwork(Network):

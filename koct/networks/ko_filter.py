@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import (
-    Architecture,
-    Array,
-    ChainLayer,
-    Cost,
-    Layer,
-    Network,
-    Problem,
-    Training,
-    Workload,
-    option,
-)
-from koct.networks import learned_filter
+from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.networks.architectures import GRADIENT, SolverArchitecture
+from koct.networks.filter import check_problem, cost_with_moments
 
 if TYPE_CHECKING:
     from koct.networks.filtering import Filtered
 
-GRADIENT = ("lr", "iterations", "batch")  # options of the gradient solvers
 
-
-class KOFilter(Architecture):
+class KOFilter(SolverArchitecture):
     label = "KO + filter"
     colour = "#0072b2"
     marker = "X"
@@ -41,33 +29,10 @@ class KOFilter(Architecture):
     rounds: int = option(
         "most rounds of `ridge` for each λ, each of one step in weights and filter", default=100, minimum=1
     )
-    lr: float | None = option("learning rate of a gradient solver", default=None, above=0)
-    iterations: int | None = option("steps of a gradient solver", default=None, minimum=1)
-    batch: int | None = option(
-        "samples per step, at most N; they are drawn from a generator seeded 1 + 1000·seed", default=None, minimum=1
-    )
-
-    @property
-    def ridge(self) -> bool:
-        return self.solver == "ridge"
-
-    @property
-    def uses_lambdas(self) -> bool:
-        return self.ridge
-
-    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
-        return frozenset({"layers", "normal"} if self.ridge else {"layers"})
 
     def check(self, problem: Problem) -> Iterable[str]:
-        yield from learned_filter.check_problem(problem)
-        for key in GRADIENT:
-            value = getattr(self, key)
-            if self.ridge and value is not None:
-                yield f"{key} = {value!r} means nothing to the solver ridge; remove it"
-            if not self.ridge and value is None:
-                yield f"{key} is missing; the solver {self.solver} needs it: add it"
-        if self.ridge:
-            yield from learned_filter.check_size(problem, "adagrad")
+        yield from check_problem(problem)
+        yield from super().check(problem)
 
     def contains(self, other: Architecture) -> bool:
         """Networks with the filter or the weights known, if they are pulled to the same or take the same steps."""
@@ -79,26 +44,18 @@ class KOFilter(Architecture):
 
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ by ridge steps, one alone by gradient descent."""
-        from koct.arrays import like
-        from koct.networks.bilinear import Alternation, Joint
-        from koct.networks.filtering import Filtered
+        from koct.base.arrays import like
+        from koct.networks.filtering import Alternation, Filtered, Joint
 
         known = Filtered(data.layers, data.nonnegative)
         if self.ridge:
             steps = Alternation(known, data.x, data.y, data.normal)
-            for lam, found in steps.fit(data.lambdas, self.tolerance, self.rounds):
-                yield lam, KOFilterNetwork(like(found.w, data.x), like(found.spectrum, data.x), known)
+            for lam, learned in steps.fit(data.lambdas, self.tolerance, self.rounds):
+                yield lam, KOFilterNetwork(like(learned.w, data.x), like(learned.spectrum, data.x), known)
         else:
-            from koct.networks import gradient
-
-            assert self.batch is not None
-            assert self.iterations is not None
             joint = Joint(known)
-            chosen = gradient.batches(data.seed, data.N, self.batch, self.iterations)
-            learned = gradient.train(
-                joint, data.x, data.y, chosen, self.solver, self.lr, loss_and_gradient=Joint.loss_and_gradient
-            )
-            yield None, KOFilterNetwork(*joint.split(learned), known)
+            parameters = self.descend(joint, data, loss_and_gradient=Joint.loss_and_gradient)
+            yield None, KOFilterNetwork(*joint.split(parameters), known)
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         import numpy as np
@@ -109,19 +66,18 @@ class KOFilter(Architecture):
         return KOFilterNetwork(w, spectrum, Filtered(data.layers, data.nonnegative))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
 
-        behind = learned_filter.filter_and_rest(problem, layers, views=1)
-        return [chains.learned_weights(layers, problem), *behind, *chains.relu(problem)]
+        behind = chain_layers.learned_filters(layers, problem, views=1)
+        return [chain_layers.learned_weights(layers, problem), *behind, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         """About 20 rounds for each λ."""
         pairs, size = work.N * (work.x_size + work.y_size), work.x_size
         if self.ridge:
             rounds = work.lambdas * min(self.rounds, 20) * (size**3 / 3 + (4 * work.y_size**0.5 + 20) * size**2)
-            return learned_filter.added(learned_filter.of_moments(work), Cost(rounds, 8 * size**2, 16 * size**2))
-        steps = (self.iterations or 0) * (self.batch or 0)
-        return Cost(steps * 1.2 * work.layers.operations, 6 * pairs, 4 * pairs)
+            return cost_with_moments(work, Cost(rounds, 8 * size**2, 16 * size**2))
+        return Cost(self.steps * 1.2 * work.layers.operations, 6 * pairs, 4 * pairs)
 
 
 class KOFilterNetwork(Network):

@@ -5,26 +5,23 @@ FISTA starts at zero, and the validation pairs choose when it stops: the fewer i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from koct.contracts import Cost, Problem, Training, Workload, option
-from koct.networks.baseline import BaselineArchitecture, Solver, check_forward, cost_of_solver
+from koct.contracts import Cost, Training, Workload, option
+from koct.networks.architectures import IterativeArchitecture, Solver, cost_of_solver
 
 
-class NNLS(BaselineArchitecture):
+class NNLS(IterativeArchitecture):
     label = "NNLS"
     colour = "#404040"
     marker = "2"
 
     iterations: tuple[int, ...] = option(
         "numbers of iterations to try; the validation pairs choose one",
-        default=(10, 20, 50, 100, 200, 400, 1000),
+        default=(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 400, 1000),
         items=1,
         minimum=1,
     )
-
-    def check(self, problem: Problem) -> Iterable[str]:
-        return check_forward(self, problem)
 
     def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
         return sorted(self.iterations)
@@ -35,4 +32,4 @@ class NNLS(BaselineArchitecture):
         return EarlyStopping(data.forward, data.nonnegative_images)
 
     def cost(self, work: Workload) -> Cost:
-        return cost_of_solver(work, max(self.iterations), 1)
+        return cost_of_solver(work, 1, max(self.iterations), 0.4 * max(self.iterations))

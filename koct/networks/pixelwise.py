@@ -7,13 +7,14 @@ each pixel is a ridge regression of its own with 2V unknowns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from koct.arrays import double, index, is_torch, like, stacked
+from koct.base.arrays import double, index, is_torch, like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
+from koct.networks.solvers import singular
 from koct.operators.chain import product
 from koct.operators.fanbeam import Backprojector
 
@@ -34,9 +35,9 @@ class Taps:
             raise KoctError(f"the last known layer, {last}, is no Backprojector, whose taps could be learned")
         self.before = product(before) if before else None
         self.views, self.bins = last.domain
-        found = [last.geometry.taps(angle) for angle in last.geometry.angles]
-        self.left = np.stack([left.ravel() for left, _, _ in found]).astype(np.int64)
-        taps = [np.stack([weight - share, share], axis=-1).reshape(-1, 2) for _, weight, share in found]
+        views = [last.geometry.taps(angle) for angle in last.geometry.angles]
+        self.left = np.stack([left.ravel() for left, _, _ in views]).astype(np.int64)
+        taps = [np.stack([weight - share, share], axis=-1).reshape(-1, 2) for _, weight, share in views]
         self.analytic = np.concatenate(taps, axis=1)
         self.pixels = len(self.analytic)
         place = np.stack([self.left, self.left + 1], axis=-1)
@@ -67,30 +68,15 @@ class Taps:
                 image = image + sinograms[view, left + side] * taps[:, 2 * view + side, None]
         return image.T
 
-    def adjoint(self, sinograms: Array, images: Array) -> Array:
-        """The adjoint of `backproject` as a map of the taps: (pixels, 2V) from flat images."""
-        columns = []
-        for view in range(self.views):
-            left = index(self.left[view], sinograms)
-            columns += [(sinograms[view, left + side] * images.T).sum(1) for side in (0, 1)]
-        return stacked(columns, 1)
 
-
-def fit(
-    taps: Taps,
-    x: Array,
-    y: Array,
-    prior: Array,
-    lambdas: Sequence[float],
-    form: Literal["primal", "dual"] | None = None,
-) -> Iterator[tuple[float, Array]]:
+def fit(taps: Taps, x: Array, y: Array, prior: Array, lambdas: Sequence[float]) -> Iterator[tuple[float, Array]]:
     """Yield (λ, taps (pixels, 2V)): each pixel's argmin_t Σ_n (φ_nᵀt − y_n)² + λ‖t − prior‖², in float64.
 
-    The primal form solves for 2V unknowns, the dual form for N; without a `form` the smaller one.
+    The primal form solves for 2V unknowns, the dual form for N: the smaller one is taken.
     """
-    primal = (2 * taps.views <= len(x)) if form is None else form == "primal"
+    primal = 2 * taps.views <= len(x)
     sinograms, target = taps.sinograms(double(x)), double(y)
-    found = [like(np.zeros(taps.analytic.shape, np.float32), x) for _ in lambdas]
+    learned = [like(np.zeros(taps.analytic.shape, np.float32), x) for _ in lambdas]
     step = max(1, (ENTRIES_ON_GPU if is_torch(x) else ENTRIES) // (len(x) * 2 * taps.views))
     for first in range(0, taps.pixels, step):
         pixels = slice(first, first + step)
@@ -98,11 +84,11 @@ def fit(
         features = across.swapaxes(1, 2)
         missing = target[:, pixels].T[:, :, None] - features @ start[:, :, None]
         matrix, right = (across @ features, across @ missing) if primal else (features @ across, missing)
-        for lam, result in zip(lambdas, found, strict=True):
+        for lam, result in zip(lambdas, learned, strict=True):
             solved = _solve(matrix, right, lam)
             change = solved if primal else across @ solved
             result[pixels] = start + change[:, :, 0]
-    yield from zip(lambdas, found, strict=True)
+    yield from zip(lambdas, learned, strict=True)
 
 
 def _solve(matrices: Array, right: Array, lam: float) -> Array:
@@ -110,7 +96,7 @@ def _solve(matrices: Array, right: Array, lam: float) -> Array:
     size = matrices.shape[-1]
     largest = float(matrices.reshape(len(matrices), -1)[:, :: size + 1].sum(1).max())  # no eigenvalue is larger
     if lam <= np.finfo(float).eps * largest:
-        raise KoctError(f"the ridge with lambda = {lam:g} is singular to working precision: remove it from lambdas")
+        raise singular(lam)
     shifted = matrices + lam * like(np.eye(size), matrices)
     if is_torch(shifted):
         import torch

@@ -16,13 +16,13 @@ import torch
 import triton
 import triton.language as tl
 
-from koct.networks.known import Known
-from koct.operators import backprojection_cuda
+from koct.networks.solvers import Known
 from koct.operators.algebra import Composition
-from koct.operators.backprojection_cuda import gather
+from koct.operators.cuda import backprojection as backprojection_cuda
+from koct.operators.cuda.backprojection import gather
+from koct.operators.cuda.layout import Groups, lanes, spread, tile_of, tiles, zeros
 from koct.operators.fanbeam import Backprojector
 from koct.operators.filters import RampFilter
-from koct.operators.layout_cuda import Groups, lanes, spread, tile_of, tiles, zeros
 
 ROWS = 16  # of a matrix product: views times images that lie side by side
 COLUMNS = 32  # bins of a matrix product that one program computes

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import (
-    Architecture,
-    Array,
-    ChainLayer,
-    Cost,
-    Layer,
-    Network,
-    Problem,
-    Training,
-    Workload,
-    option,
-)
+from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
 
 if TYPE_CHECKING:
     from koct.networks.pixelwise import Taps
@@ -50,8 +39,8 @@ class LearnedTaps(Architecture):
 
         taps = pixelwise.Taps(data.layers)
         prior = taps.analytic if self.toward == "analytic" else 0 * taps.analytic
-        for lam, found in pixelwise.fit(taps, data.x, data.y, prior, data.lambdas):
-            yield lam, TapsNetwork(found, taps, data.nonnegative)
+        for lam, learned in pixelwise.fit(taps, data.x, data.y, prior, data.lambdas):
+            yield lam, TapsNetwork(learned, taps, data.nonnegative)
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         import numpy as np
@@ -61,12 +50,12 @@ class LearnedTaps(Architecture):
         return TapsNetwork(data.device.put(np.array(state["taps"])), Taps(data.layers), data.nonnegative)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
+        from koct.networks import chain_layers
         from koct.networks.pixelwise import Taps
 
         *before, last = layers
-        learned = ChainLayer(last.name, chains.norm(last), int(Taps(layers).seen.sum()))
-        return [*chains.known(before), learned, *chains.relu(problem)]
+        learned = ChainLayer(last.name, chain_layers.norm(last), int(Taps(layers).seen.sum()))
+        return [*chain_layers.known(before), learned, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         """Measured on one core: N = 64 at H = 128 takes 10 to 16 s."""

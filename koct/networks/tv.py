@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from koct.contracts import Cost, Problem, Training, Workload, option
-from koct.networks.baseline import BaselineArchitecture, Solver, check_forward, cost_of_solver
+from koct.networks.architectures import IterativeArchitecture, Solver, cost_of_solver
 
 WEAKEST, STRONGEST = -8, 2  # powers of ten between which λ is searched, as shares of ‖A‖² times the values of images
 FEW = 8  # validation images that are enough to find the power of ten
 
 
-class TV(BaselineArchitecture):
+class TV(IterativeArchitecture):
     label = "TV"
     colour = "#000000"
     marker = "3"
@@ -33,7 +33,7 @@ class TV(BaselineArchitecture):
     )
 
     def check(self, problem: Problem) -> Iterable[str]:
-        yield from check_forward(self, problem)
+        yield from super().check(problem)
         if problem.has_forward and len(problem.y_shape) not in (2, 3):
             yield (
                 f"images of the problem {problem.name} have {len(problem.y_shape)} axes, and total variation is for "
@@ -43,12 +43,13 @@ class TV(BaselineArchitecture):
     def solver(self, data: Training) -> Solver:
         from koct.networks.variational import TotalVariation
 
-        return TotalVariation(data.forward, data.nonnegative_images, scale(data), self.iterations, self.tolerance)
+        scale = float(abs(data.read("y", "val")).max(axis=1).mean()) or 1.0  # the mean of their largest values
+        return TotalVariation(data.forward, data.nonnegative_images, scale, self.iterations, self.tolerance)
 
     def strengths(self, data: Training, solver: Any) -> Sequence[float | None]:
         if self.lambdas:
             return self.lambdas
-        from koct.arrays import to_numpy
+        from koct.base.arrays import to_numpy
 
         x, y = data.device.put(data.read("x", "val")[:FEW]), data.read("y", "val")[:FEW]
         unit = solver.squared_norm(x) * solver.scale
@@ -65,9 +66,4 @@ class TV(BaselineArchitecture):
             errors[beside] = error(beside)
 
     def cost(self, work: Workload) -> Cost:
-        return cost_of_solver(work, self.iterations, len(self.lambdas or range(7)))
-
-
-def scale(data: Training) -> float:
-    """Return the mean over the validation images of their largest absolute value."""
-    return float(abs(data.read("y", "val")).max(axis=1).mean()) or 1.0
+        return cost_of_solver(work, len(self.lambdas or range(7)), self.iterations, 1.2 * min(self.iterations, 150))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from koct.contracts import ChainLayer, Cost, Layer, Problem, Training, Workload
-from koct.networks.baseline import BaselineArchitecture, Solver, applied, check_layers
+from koct.contracts import Cost, Training, Workload
+from koct.networks.architectures import ChainBaselineArchitecture, Solver, applied
 
 
-class Untrained(BaselineArchitecture):
+class Untrained(ChainBaselineArchitecture):
     label = "untrained"
     colour = "#595959"
     marker = "."
-
-    def check(self, problem: Problem) -> Iterable[str]:
-        return check_layers(self, problem)
 
     def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
         return [None]
@@ -24,11 +21,6 @@ class Untrained(BaselineArchitecture):
 
         operator = product([layer.operator for layer in data.layers])
         return lambda x, _: applied(operator, x, data.nonnegative)
-
-    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
-        from koct.networks import chains
-
-        return [*chains.known(layers), *chains.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
         pairs = work.sizes.held_out * (work.x_size + work.y_size)

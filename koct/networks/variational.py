@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import blocks, index, is_torch, like, single, zeros_like
+from koct.base.arrays import blocks, index, is_torch, like, single, zeros_like
 from koct.contracts import Array
 from koct.operators.algebra import Matrix, Operator
 
@@ -29,14 +29,10 @@ Method = tuple[Callable[..., State], State]  # a step from one state to the next
 
 def in_blocks(solve: Callable[[Array], Array], x: Array, size: int) -> Array:
     """Return flat images (n, size) of flat measurements, as many at a time as fit into memory."""
-    parts = [solve(x[rows]) for rows in blocks(len(x), max(x.shape[1], size))]
-    if len(parts) < 2:
-        return parts[0] if parts else zeros((0, size), single(x))
-    if is_torch(x):
-        import torch
-
-        return torch.cat(parts)
-    return np.concatenate(parts)
+    images = zeros_like(single(x), (len(x), size))
+    for rows in blocks(len(x), max(x.shape[1], size)):
+        images[rows] = solve(single(x[rows]))
+    return images
 
 
 def largest_eigenvalue(normal: Callable[[Array], Array], start: Array) -> float:
@@ -130,7 +126,7 @@ class EarlyStopping:
         self.done, self.results = 0, dict[int, Array]()
 
     def __call__(self, x: Array, iterations: int) -> Array:
-        return in_blocks(lambda part: self._solve(single(part), iterations), x, self.term.A.shape[1])
+        return in_blocks(lambda part: self._solve(part, iterations), x, self.term.A.shape[1])
 
     def _solve(self, x: Array, iterations: int) -> Array:
         self.term.prepare(x)
@@ -147,7 +143,7 @@ class EarlyStopping:
 
 def gradient(images: Array) -> Array:
     """Return differences to the next pixel below and to the right, (n, 2, height, width, channels); zero at the end."""
-    out = zeros((len(images), 2, *images.shape[1:]), images)
+    out = zeros_like(images, (len(images), 2, *images.shape[1:]))
     out[:, 0, :-1] = images[:, 1:] - images[:, :-1]
     out[:, 1, :, :-1] = images[:, :, 1:] - images[:, :, :-1]
     return out
@@ -165,11 +161,6 @@ def divergence(field: Array) -> Array:
 def lengths(field: Array) -> Array:
     """Return the length of the gradient in every pixel, (n, 1, height, width, 1)."""
     return (field * field).sum(axis=(1, 4), keepdims=True) ** 0.5
-
-
-def zeros(shape: tuple[int, ...], other: Array) -> Array:
-    """Zeros of the kind of `other`."""
-    return other.new_zeros(shape) if is_torch(other) else np.zeros(shape, other.dtype)
 
 
 class TotalVariation:
@@ -192,11 +183,11 @@ class TotalVariation:
         return self.term.L
 
     def __call__(self, x: Array, lam: float) -> Array:
-        return in_blocks(lambda part: self._solve(single(part), lam), x, self.term.A.shape[1])
+        return in_blocks(lambda part: self._solve(part, lam), x, self.term.A.shape[1])
 
     def _solve(self, x: Array, lam: float) -> Array:
         self.term.prepare(x)
-        images = zeros((len(x), self.term.A.shape[1]), x)
+        images = zeros_like(x, (len(x), self.term.A.shape[1]))
         method = self._alternating if self.term.dense else self._primal_dual
         step, state = method(x, lam / self.term.L)
         rows, before = index(np.arange(len(x)), x), state[0]
@@ -232,7 +223,7 @@ class TotalVariation:
             new = new.clip(min=0) if self.nonnegative else new
             return new, 2 * new - y, q, p, right
 
-        y = zeros((len(x), term.A.shape[1]), x)
+        y = zeros_like(x, (len(x), term.A.shape[1]))
         return step, (y, y, zeros_like(x), self._gradient(y), right)
 
     def _alternating(self, x: Array, lam: float) -> Method:
@@ -260,13 +251,13 @@ class TotalVariation:
         return step, (z, p, z, p, right)
 
     def _gradient(self, y: Array) -> Array:
-        """Of flat images."""
+        """Return ∇ of flat images."""
         return gradient(y.reshape(-1, *self.shape))
 
     def _divergence(self, p: Array) -> Array:
-        """As flat images."""
+        """Return −∇ᵀ of a field, as flat images."""
         return divergence(p).reshape(len(p), -1)
 
     def _laplacian(self, y: Array) -> Array:
-        """∇ᵀ∇ of flat images."""
+        """Return ∇ᵀ∇ of flat images."""
         return -self._divergence(self._gradient(y))

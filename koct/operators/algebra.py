@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from koct.arrays import Array, ArrayT, as_float, is_torch, like, to_numpy, without_autocast
+from koct.base.arrays import Array, ArrayT, as_float, is_torch, like, to_numpy, without_autocast
 from koct.operators.constant import Constant
 
 if TYPE_CHECKING:
@@ -96,9 +97,12 @@ class Operator:
         return Composition(self, other) if isinstance(other, Operator) else self(other)
 
     def __add__(self, other: Operator) -> Operator:
-        from koct.operators.sums import added
-
-        return added(self, other)
+        if isinstance(other, Operator):
+            return Sum(self, other)
+        raise TypeError(
+            f"only an operator can be added to {self}, got {type(other).__name__}; "
+            "c times the identity is c * Identity(shape)"
+        )
 
     def __radd__(self, other: object) -> Operator:
         return self if isinstance(other, int) and other == 0 else self + other  # type: ignore[operator]  # for `sum`
@@ -110,16 +114,14 @@ class Operator:
         return self * -1.0
 
     def __mul__(self, factor: float) -> Operator:
-        from koct.operators.sums import scaled
-
-        return scaled(self, factor)
+        return Scaled(factor, self)
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: float) -> Operator:
-        from koct.operators.sums import divided
-
-        return divided(self, divisor)
+        if _real(divisor) == 0:
+            raise ValueError(f"cannot divide {self} by zero")
+        return Scaled(1 / _real(divisor), self)
 
     @overload
     def matrix(self) -> np.ndarray: ...
@@ -204,6 +206,84 @@ class Composition(Operator):
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
         return self.inner._adjoint(self.outer._adjoint(y))
+
+
+class Sum(Operator):
+    """The sum of operators with the same domain and the same range; sums among them are taken apart."""
+
+    _binding = 1
+
+    def __init__(self, *terms: Operator) -> None:
+        first, *others = terms
+        for other in others:
+            if (first.domain, first.range) != (other.domain, other.range):
+                raise ValueError(f"cannot add {first} and {other}: their domains and their ranges must be the same")
+        super().__init__(first.domain, first.range)
+        self.terms: tuple[Operator, ...] = ()
+        for term in terms:
+            self.terms += term.terms if isinstance(term, Sum) else (term,)
+
+    def __repr__(self) -> str:
+        text = repr(self.terms[0])
+        for term in self.terms[1:]:
+            minus = isinstance(term, Scaled) and term.factor < 0
+            text += f" - {-term!r}" if minus else f" + {term!r}"
+        return text
+
+    def __neg__(self) -> Operator:
+        return Sum(*(-term for term in self.terms))
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return _total([term._apply(x) for term in self.terms])
+
+    def _adjoint(self, y: ArrayT) -> ArrayT:
+        return _total([term._adjoint(y) for term in self.terms])
+
+
+class Scaled(Operator):
+    """`factor * of` for a finite real factor; a multiple of a multiple has the product of their factors."""
+
+    _binding = 2
+
+    def __init__(self, factor: float, of: Operator) -> None:
+        super().__init__(of.domain, of.range)
+        self.factor, self.of = _real(factor), of
+        if isinstance(of, Scaled):
+            self.factor, self.of = _real(self.factor * of.factor), of.of
+
+    def __repr__(self) -> str:
+        factor = repr(self.factor).removesuffix(".0")
+        return {"1": "", "-1": "-"}.get(factor, f"{factor} * ") + self.of._in_brackets(3)
+
+    def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
+        """The absolute value of the factor times the norm of `of`."""
+        return abs(self.factor) * self.of.norm(tol, max_iterations)
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return self.factor * self.of._apply(x)
+
+    def _adjoint(self, y: ArrayT) -> ArrayT:
+        return self.factor * self.of._adjoint(y)
+
+
+def _total(parts: list[Any]) -> Any:
+    first, *others = parts
+    return sum(others, first)
+
+
+def _real(number: object) -> float:
+    """Return a finite real number as a float; anything else is an error that says what to write instead."""
+    if isinstance(number, Operator):
+        raise TypeError("an operator is multiplied by numbers only; A @ B composes two operators")
+    if not isinstance(number, Real) or isinstance(number, bool):
+        name = type(number).__name__
+        raise TypeError(
+            f"an operator is multiplied by real numbers only, got {name}; "
+            f"A(x) applies it to an array, A @ Diagonal(x) multiplies its input by one, float(x) makes a number of x"
+        )
+    if not math.isfinite(number):
+        raise ValueError(f"an operator is multiplied by finite numbers only, got {float(number)}")
+    return float(number)
 
 
 class Diagonal(Operator):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from koct.arrays import belongs_to_transform
+from koct.base.arrays import belongs_to_transform
 
 
 class Compiled(Protocol):

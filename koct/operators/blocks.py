@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from koct.arrays import ArrayT, copy, is_torch
+from koct.base.arrays import ArrayT, copy, joined
 from koct.operators.algebra import Operator
 
 
@@ -54,15 +52,8 @@ class Stack(Operator):
         return f"Stack({', '.join(map(repr, self.operators))})"
 
     def _apply(self, x: ArrayT) -> ArrayT:
-        parts: Any = [A._apply(x) for A in self.operators]
-        joined: Any
-        if is_torch(x):
-            import torch
-
-            joined = torch.cat(parts, dim=1)
-        else:
-            joined = np.concatenate(parts, axis=1)
-        return joined
+        parts: Any = joined(*(A._apply(x) for A in self.operators))
+        return parts
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
         total: Any = 0

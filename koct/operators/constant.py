@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import Array, ArrayT, belongs_to_transform, is_torch
+from koct.base.arrays import Array, ArrayT, belongs_to_transform, is_torch
 
 
 class Constant:

@@ -7,13 +7,14 @@ backprojection of FBP, which has an adjoint of its own. `algebra` says which kin
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from koct.base.arrays import ArrayT
 from koct.errors import KoctError
-from koct.operators.algebra import Diagonal, Operator
-from koct.operators.compiled import Kernel
+from koct.operators.algebra import Diagonal, Operator, run_compiled
 from koct.operators.filters import RampFilter
 from koct.operators.geometry import RAYS, FanBeam, ParallelBeam, Scan
 
@@ -30,6 +31,41 @@ __all__ = [
     "fbp",
     "printed_weights",
 ]
+
+
+class Kernel(Operator):
+    """An operator of a geometry whose loops are compiled: by Numba for the CPU, by Triton for CUDA.
+
+    Subclasses define `_cpu` and `_cuda` on batches, (batch, *domain) or for the adjoint (batch, *range), and `_table`.
+    """
+
+    def __init__(self, geometry: Scan, domain: Iterable[int], range: Iterable[int]) -> None:
+        super().__init__(domain, range)
+        self.geometry = geometry
+        self._tables: dict[tuple[object, ...], Any] = {}
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return run_compiled(self, x, adjoint=False)
+
+    def _adjoint(self, y: ArrayT) -> ArrayT:
+        return run_compiled(self, y, adjoint=True)
+
+    def table(self, dtype: Any, device: Any = None) -> Any:
+        """`_table(dtype, device)`, computed once."""
+        key = dtype, device
+        if key not in self._tables:
+            self._tables[key] = self._table(dtype, device)
+        return self._tables[key]
+
+    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
+        raise NotImplementedError
+
+    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
+        raise NotImplementedError
+
+    def _table(self, dtype: Any, device: Any) -> Any:
+        """What the loops need to know of the geometry; without a device as NumPy arrays."""
+        raise NotImplementedError
 
 
 class Projector(Kernel):
@@ -57,7 +93,7 @@ class Projector(Kernel):
         rays, count = self.samples()
         if device is None:
             return rays.astype(dtype), count
-        from koct.operators import projection_cuda
+        from koct.operators.cuda import projection as projection_cuda
 
         return projection_cuda.ray_tables(self.geometry, rays, count, dtype, device)
 
@@ -78,7 +114,7 @@ class Projector(Kernel):
         return np.ascontiguousarray(sinograms.T).reshape(-1, *self.range)
 
     def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
-        from koct.operators import projection_cuda
+        from koct.operators.cuda import projection as projection_cuda
 
         run = projection_cuda.project_transposed if adjoint else projection_cuda.project
         return run(x, self.table(x.dtype, x.device), self.geometry)
@@ -99,10 +135,10 @@ class Backprojector(Kernel):
     def _table(self, dtype: Any, device: Any) -> Any:
         g = self.geometry
         if device is not None:
-            from koct.operators import backprojection_cuda
+            from koct.operators.cuda import backprojection as backprojection_cuda
 
             return backprojection_cuda.backprojection_tables(g, dtype, device)
-        stored = (g.V + 1) // 2 if g.mirrored else g.V  # the other views are mirror images
+        stored, _ = self._lanes(1)  # the other views are mirror images
         shape = stored, g.H, g.H
         left, weight, share = np.empty(shape, np.uint16), np.empty(shape, dtype), np.empty(shape, dtype)
         for view, angle in enumerate(g.angles[:stored]):
@@ -112,10 +148,7 @@ class Backprojector(Kernel):
     def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
         """Eight lanes: four images at a time, each with its mirror image, or eight images; a rest makes four or two."""
         out = np.empty((len(x), *(self.domain if adjoint else self.range)), x.dtype)
-        if self.geometry.mirrored:
-            most, run = 4, self._scatter if adjoint else self._gather
-        else:
-            most, run = 8, self._scatter_each if adjoint else self._gather_each
+        most, run = 4 if self.geometry.mirrored else 8, self._scatter if adjoint else self._gather
         first = 0
         while first < len(x):
             last = first + (most if len(x) - first >= most else most // 2)
@@ -123,64 +156,48 @@ class Backprojector(Kernel):
             first = last
         return out
 
+    def _lanes(self, images: int) -> tuple[int, int]:
+        """Return how many views the table has, and how many lanes there are: 2, 4 or 8."""
+        g = self.geometry
+        views, used = ((g.V + 1) // 2, 2 * images) if g.mirrored else (g.V, images)
+        return views, next(lanes for lanes in (2, 4, 8) if used <= lanes)
+
     def _gather(self, x: np.ndarray, out: np.ndarray) -> None:
         from koct.operators import kernels_cpu
 
         (n, V, B), H = x.shape, self.geometry.H
-        half = (V + 1) // 2
-        views = np.zeros((half, B + 3, 2, n, 2), x.dtype)
+        stored, lanes = self._lanes(n)
+        views = np.zeros((stored, B + 3, 2, lanes), x.dtype)
         bins = views[:, :, 0]
-        bins[:, 1 : B + 1, :, 0] = x[:, :half].transpose(1, 2, 0)
-        bins[: V // 2, 1 : B + 1, :, 1] = x[:, : half - 1 : -1, ::-1].transpose(1, 2, 0)
+        bins[:, 1 : B + 1, :n] = x[:, :stored].transpose(1, 2, 0)
+        if self.geometry.mirrored:
+            bins[: V // 2, 1 : B + 1, n:] = x[:, : stored - 1 : -1, ::-1].transpose(1, 2, 0)
         np.subtract(bins[:, 1:], bins[:, :-1], out=views[:, :-1, 1])
-        image = np.empty((H, H, n, 2), x.dtype)
-        kernels_cpu.gather(views.reshape(half, -1), image.reshape(H, -1), *self.table(x.dtype), 2 * n)
-        np.add(image[..., 0], image[::-1, :, :, 1], out=out.transpose(1, 2, 0))
+        image = np.empty((H, H, lanes), x.dtype)
+        kernels_cpu.gather(views.reshape(stored, -1), image.reshape(H, -1), *self.table(x.dtype), lanes)
+        out[:] = image[..., :n].transpose(2, 0, 1)
+        if self.geometry.mirrored:
+            out += image[::-1, :, n:].transpose(2, 0, 1)
 
     def _scatter(self, y: np.ndarray, out: np.ndarray) -> None:
         from koct.operators import kernels_cpu
 
         (n, H, _), (V, B) = y.shape, self.domain
-        half = (V + 1) // 2
-        image = np.empty((H, H, n, 2), y.dtype)
-        image[..., 0] = y.transpose(1, 2, 0)
-        image[::-1, :, :, 1] = image[..., 0]
-        views = np.empty((half, 2, B + 3, 2, n, 2), y.dtype)
-        kernels_cpu.scatter(image.reshape(H, -1), views.reshape(half, 2, -1), *self.table(y.dtype), 2 * n)
-        views = views[:, 0] + views[:, 1]
-        bins = views[:, 1 : B + 1, 0] - views[:, 1 : B + 1, 1] + views[:, :B, 1]
-        out[:, :half] = bins[..., 0].transpose(2, 0, 1)
-        out[:, : half - 1 : -1, ::-1] = bins[: V // 2, ..., 1].transpose(2, 0, 1)
-
-    def _gather_each(self, x: np.ndarray, out: np.ndarray) -> None:
-        """As `_gather`, for views that are not mirror images of each other."""
-        from koct.operators import kernels_cpu
-
-        (n, V, B), H = x.shape, self.geometry.H
-        lanes = next(lanes for lanes in (2, 4, 8) if n <= lanes)
-        views = np.zeros((V, B + 3, 2, lanes), x.dtype)
-        bins = views[:, :, 0]
-        bins[:, 1 : B + 1, :n] = x.transpose(1, 2, 0)
-        np.subtract(bins[:, 1:], bins[:, :-1], out=views[:, :-1, 1])
-        image = np.empty((H, H, lanes), x.dtype)
-        kernels_cpu.gather(views.reshape(V, -1), image.reshape(H, -1), *self.table(x.dtype), lanes)
-        out[:] = image[..., :n].transpose(2, 0, 1)
-
-    def _scatter_each(self, y: np.ndarray, out: np.ndarray) -> None:
-        from koct.operators import kernels_cpu
-
-        (n, H, _), (V, B) = y.shape, self.domain
-        lanes = next(lanes for lanes in (2, 4, 8) if n <= lanes)
+        stored, lanes = self._lanes(n)
         image = np.zeros((H, H, lanes), y.dtype)
         image[..., :n] = y.transpose(1, 2, 0)
-        views = np.empty((V, 2, B + 3, 2, lanes), y.dtype)
-        kernels_cpu.scatter(image.reshape(H, -1), views.reshape(V, 2, -1), *self.table(y.dtype), lanes)
+        if self.geometry.mirrored:
+            image[::-1, :, n:] = image[..., :n]
+        views = np.empty((stored, 2, B + 3, 2, lanes), y.dtype)
+        kernels_cpu.scatter(image.reshape(H, -1), views.reshape(stored, 2, -1), *self.table(y.dtype), lanes)
         views = views[:, 0] + views[:, 1]
         bins = views[:, 1 : B + 1, 0] - views[:, 1 : B + 1, 1] + views[:, :B, 1]
-        out[:] = bins[..., :n].transpose(2, 0, 1)
+        out[:, :stored] = bins[..., :n].transpose(2, 0, 1)
+        if self.geometry.mirrored:
+            out[:, : stored - 1 : -1, ::-1] = bins[: V // 2, ..., n:].transpose(2, 0, 1)
 
     def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
-        from koct.operators import backprojection_cuda
+        from koct.operators.cuda import backprojection as backprojection_cuda
 
         run = backprojection_cuda.backproject_transposed if adjoint else backprojection_cuda.backproject
         return run(x, self.table(x.dtype, x.device), self.geometry)

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from koct.arrays import ArrayT
+from koct.base.arrays import ArrayT
 from koct.errors import KoctError
 from koct.operators.algebra import Operator
 from koct.operators.constant import Constant

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import ArrayT, is_torch
+from koct.base.arrays import ArrayT, is_torch
 from koct.operators.algebra import Diagonal, Operator
 from koct.operators.constant import Constant
 

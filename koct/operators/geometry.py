@@ -291,22 +291,14 @@ class FanBeam(Scan):
         dx, dy = (step * way / pixel for way in along)
         return np.stack([y, x, dy, dx, weight], axis=-1).reshape(-1, 5), count
 
-    def onto_detector(self, angle: float) -> tuple[np.ndarray, np.ndarray]:
-        """Two (H, H) arrays: where the detector sees each pixel, in bins, and its distance U from the source in mm.
-
-        Bin 0 has its centre at position 0; U is measured along the central ray.
-        """
+    def seen(self, angle: float) -> tuple[np.ndarray, np.ndarray]:
+        """The weight is (SI/U)²: SI is `source_isocentre`, U the distance from the source along the central ray."""
         x, y = self.pixels[None, :], self.pixels[:, None]
         c, s = np.cos(angle), np.sin(angle)
         U = (self.source_isocentre + x * s) - y * c
         position = x * (c * self.source_detector / self.bin) + y * (s * self.source_detector / self.bin)
         position /= U
         position += (self.B - 1) / 2
-        return position, U
-
-    def seen(self, angle: float) -> tuple[np.ndarray, np.ndarray]:
-        """The weight is (SI/U)², where SI is `source_isocentre`."""
-        position, U = self.onto_detector(angle)
         return position, (self.source_isocentre / U) ** 2
 
     def detector_lines(self) -> tuple[np.ndarray, np.ndarray, bool]:

@@ -7,24 +7,14 @@ side ("lanes").
 """
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
-from typing import Any
-
 import numpy as np
 
-from koct.errors import KoctError
+from koct.operators.machine_code import compiled
 
-try:
-    import numba
-    from numba import njit
-except ImportError:
-    raise KoctError("projecting on the CPU needs numba: pip install 'koct[fanbeam]'") from None
-
-numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
-COMPILE: dict[str, Any] = {"cache": True, "fastmath": True, "error_model": "numpy"}
 ONE, TWO, THREE, FOUR, EIGHT = map(np.uint64, (1, 2, 3, 4, 8))  # unsigned: signed ones are first checked for their sign
 
 
-@njit(**COMPILE)
+@compiled
 def _add2(to, m, w, s, view, left, right):
     t0 = to[m] + w * view[left] + s * view[right]
     t1 = to[m + ONE] + w * view[left + ONE] + s * view[right + ONE]
@@ -32,7 +22,7 @@ def _add2(to, m, w, s, view, left, right):
     to[m + ONE] = t1
 
 
-@njit(**COMPILE)
+@compiled
 def _add4(to, m, w, s, view, left, right):
     t0 = to[m] + w * view[left] + s * view[right]
     t1 = to[m + ONE] + w * view[left + ONE] + s * view[right + ONE]
@@ -44,13 +34,13 @@ def _add4(to, m, w, s, view, left, right):
     to[m + THREE] = t3
 
 
-@njit(**COMPILE)
+@compiled
 def _add8(to, m, w, s, view, left, right):
     _add4(to, m, w, s, view, left, right)
     _add4(to, m + FOUR, w, s, view, left + FOUR, right + FOUR)
 
 
-@njit(**COMPILE)
+@compiled
 def _put2(to, left, right, w, s, image, m):
     i0, i1 = image[m], image[m + ONE]
     t0, t1 = to[left] + w * i0, to[left + ONE] + w * i1
@@ -61,7 +51,7 @@ def _put2(to, left, right, w, s, image, m):
     to[right + ONE] = u1
 
 
-@njit(**COMPILE)
+@compiled
 def _put4(to, left, right, w, s, image, m):
     i0, i1, i2, i3 = image[m], image[m + ONE], image[m + TWO], image[m + THREE]
     t0, t1, t2, t3 = to[left] + w * i0, to[left + ONE] + w * i1, to[left + TWO] + w * i2, to[left + THREE] + w * i3
@@ -76,13 +66,13 @@ def _put4(to, left, right, w, s, image, m):
     to[right + THREE] = u3
 
 
-@njit(**COMPILE)
+@compiled
 def _put8(to, left, right, w, s, image, m):
     _put4(to, left, right, w, s, image, m)
     _put4(to, left + FOUR, right + FOUR, w, s, image, m + FOUR)
 
 
-@njit(**COMPILE)
+@compiled
 def gather(views, image, left, weight, share, lanes):
     """image[i, j] = Σ over views of weight · view[left] + share · difference[left], for 2, 4 or 8 lanes.
 
@@ -109,7 +99,7 @@ def gather(views, image, left, weight, share, lanes):
                     _add8(to, m, w[j], s[j], view, place, place + EIGHT)
 
 
-@njit(**COMPILE)
+@compiled
 def scatter(image, views, left, weight, share, lanes):
     """The transpose of `gather`; views are (V, 2, B + 3, 2, lanes).
 
@@ -154,7 +144,7 @@ def scatter(image, views, left, weight, share, lanes):
                     _put8(one, place, place + EIGHT, w[j], s[j], row, m)
 
 
-@njit(**COMPILE)
+@compiled
 def _inside(start, step, H, samples):
     """The range of k for which start + k·step lies between -1 and H."""
     if step == 0:
@@ -163,7 +153,7 @@ def _inside(start, step, H, samples):
     return max(0, int(np.floor(min(a, b)))), min(samples, int(np.ceil(max(a, b))) + 1)
 
 
-@njit(**COMPILE)
+@compiled
 def project(images, sinograms, rays, samples, H):
     """Sum bilinear samples along every ray; images (H + 2, H + 2, batch) have a border of zeros.
 
@@ -193,7 +183,7 @@ def project(images, sinograms, rays, samples, H):
             sinograms[ray, n] = weight * total[n]
 
 
-@njit(**COMPILE)
+@compiled
 def project_transposed(sinograms, images, rays, samples, H):
     """The transpose of `project`; the caller discards the border of the images."""
     batch = sinograms.shape[1]

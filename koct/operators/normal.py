@@ -6,7 +6,7 @@ import numpy as np
 
 from koct.operators.fanbeam import Backprojector
 from koct.operators.filters import RampFilter
-from koct.operators.kernels_cpu import COMPILE, njit
+from koct.operators.machine_code import compiled
 
 
 def backprojection_normal(back: Backprojector, ramp: RampFilter) -> np.ndarray:
@@ -29,7 +29,7 @@ def backprojection_normal(back: Backprojector, ramp: RampFilter) -> np.ndarray:
     return normal.reshape(V * B, V * B)
 
 
-@njit(**COMPILE)
+@compiled
 def _pair(
     block: np.ndarray,
     left: np.ndarray,

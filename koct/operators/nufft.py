@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import ArrayT, is_torch
-from koct.operators.algebra import Matrix, Operator, Sparse
+from koct.base.arrays import ArrayT, is_torch, stacked
+from koct.operators.algebra import Operator, Sparse
 from koct.operators.constant import Constant
 from koct.operators.fourier import fft_of
 
@@ -106,7 +106,7 @@ class NonUniformFourier(Operator):
             image = image[..., 0] + 1j * image[..., 1]
         spectrum = fft_of(x).fft2(self._padded(image * self._roll_off.like(x)))
         real, imaginary = (self.interpolation._apply(part) for part in (spectrum.real, spectrum.imag))
-        return _stacked(real, imaginary)
+        return stacked([real, imaginary], axis=-1)
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
         if not len(y):
@@ -116,7 +116,7 @@ class NonUniformFourier(Operator):
         # the inverse FFT divides by the number of points, which the adjoint does not
         grid = fft_of(y).ifft2(real + 1j * imaginary) * self.grid**2
         image = self._cropped(grid) * self._roll_off.like(y)
-        return _stacked(image.real, image.imag) if self.complex_images else image.real
+        return stacked([image.real, image.imag], axis=-1) if self.complex_images else image.real
 
     def _padded(self, image: Any) -> Any:
         """On the oversampled grid, with pixel H//2 at its origin and zeros in the middle."""
@@ -141,14 +141,6 @@ def points(trajectory: RadialTrajectory | np.ndarray) -> np.ndarray:
     return k
 
 
-def _stacked(real: Any, imaginary: Any) -> Any:
-    if is_torch(real):
-        import torch
-
-        return torch.stack([real, imaginary], dim=-1)
-    return np.stack([real, imaginary], axis=-1)
-
-
 # The Kaiser–Bessel kernel; its shape is that of Beatty, Nishimura and Pauly (2005) for this width and oversampling
 
 SHAPE = np.pi * np.sqrt((WIDTH * (1 - 0.5 / OVERSAMPLING)) ** 2 - 0.8)
@@ -166,26 +158,11 @@ def kernel_transform(f: np.ndarray) -> np.ndarray:
     return WIDTH * np.sinh(root) / root
 
 
-# Without gridding: the sums themselves
-
-
 def _waves(H: int, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """exp(2πi kx x) for every column and exp(2πi ky y) for every row, (points, H) each."""
     place = (np.arange(H) - H // 2) / H
     x, y = (np.exp(2j * np.pi * np.multiply.outer(k[..., axis].ravel(), place)) for axis in (0, 1))
     return x, y
-
-
-def direct(H: int, trajectory: RadialTrajectory | np.ndarray, complex_images: bool = False) -> Matrix:
-    """The same operator as a dense matrix of the direct sum: exact, and for small images only."""
-    k = points(trajectory)
-    x, y = _waves(H, k)
-    waves = (y[:, :, None] * x[:, None, :]).conj().reshape(len(x), H * H) / H
-    parts = np.stack([waves.real, waves.imag], axis=1)  # (points, 2, pixels)
-    if not complex_images:
-        return Matrix(parts.reshape(-1, H * H), (H, H), k.shape)
-    of_imaginary = np.stack([-waves.imag, waves.real], axis=1)
-    return Matrix(np.stack([parts, of_imaginary], axis=-1).reshape(-1, 2 * H * H), (H, H, 2), k.shape)
 
 
 def normal_of_adjoint(H: int, trajectory: RadialTrajectory | np.ndarray, complex_images: bool = False) -> np.ndarray:

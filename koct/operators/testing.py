@@ -1,4 +1,4 @@
-"""The test that every operator has to pass: ⟨Ax, y⟩ = ⟨x, Aᵀy⟩ for random x and y.
+"""The tests that every operator has to pass: ⟨Ax, y⟩ = ⟨x, Aᵀy⟩ and A(x + 2z) = Ax + 2Az for random x, y and z.
 
 from koct.operators.testing import assert_adjoint
 assert_adjoint(A)
@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from koct.arrays import to_numpy
+from koct.base.arrays import to_numpy
 from koct.operators.algebra import Operator
 
+LOOSE = 1e-6  # what koct accepts of an operator that is not its own: inverses by iteration, sums in float32
 BATCH = 2  # so that an operator that mixes the members of a batch is found out
 
 
@@ -24,7 +25,12 @@ def adjoint_error(A: Operator, seed: int = 0, dtype: Any = np.float64, device: A
     """
     rng = np.random.default_rng(seed)
     x, y = (_like(rng.standard_normal((BATCH, *shape)), dtype, device) for shape in (A.domain, A.range))
-    x, Ax, y, Aty = (to_numpy(array).astype(np.float64).reshape(BATCH, -1) for array in (x, A(x), y, A.T(y)))
+    return _difference(*(to_numpy(array).astype(np.float64) for array in (x, A(x), y, A.T(y))))
+
+
+def _difference(*arrays: np.ndarray) -> float:
+    """|⟨Ax, y⟩ − ⟨x, Aᵀy⟩| of batches x, Ax, y and Aᵀy, as `adjoint_error` says."""
+    x, Ax, y, Aty = (array.reshape(BATCH, -1) for array in arrays)
     scale = np.max(abs(np.concatenate([Ax, Aty], axis=1)), initial=0)
     if scale == 0:
         return 0.0
@@ -45,6 +51,35 @@ def assert_adjoint(
             f"the adjoint of {A} is not its transpose: ⟨Ax, y⟩ and ⟨x, Aᵀy⟩ differ by {error:.3g} (relative), "
             f"more than {tol:g}; check `_adjoint` against `_apply`, for instance A.T.matrix() against A.matrix().T"
         )
+
+
+def fault(A: Operator) -> tuple[str, str] | None:
+    """Return (method, sentence) for what is wrong with an operator on NumPy arrays in float64; None if nothing is.
+
+    It takes two applications and one of the adjoint.
+    """
+    x = np.random.default_rng(1).standard_normal((BATCH, *A.domain))
+    y = np.random.default_rng(2).standard_normal((BATCH, *A.range))
+    Ax, Aty, sum_ = A(x), A.T(y), A(x[0] + 2 * x[1])
+    for method, out in (("_apply", Ax), ("_adjoint", Aty)):
+        if not isinstance(out, np.ndarray) or out.dtype != np.float64:
+            kind = str(out.dtype) if isinstance(out, np.ndarray) else type(out).__name__
+            return (
+                method,
+                f"{method} gives {kind} for a NumPy array in float64; give the kind of array that it is given",
+            )
+        if not np.isfinite(out).all() or not out.any():
+            what = "zeros" if np.isfinite(out).all() else "numbers that are not finite"
+            return method, f"{method} gives {what} for random numbers"
+    if not np.linalg.norm(sum_ - Ax[0] - 2 * Ax[1]) <= LOOSE * np.linalg.norm(Ax):
+        return "_apply", "it is not linear, each sample by itself: A(x + 2z) is not Ax + 2Az"
+    error = _difference(x, Ax, y, Aty)
+    if not error <= LOOSE:
+        return "_adjoint", (
+            f"its adjoint is not its transpose: ⟨Ax, y⟩ and ⟨x, Aᵀy⟩ differ by {error:.2g} (relative); correct "
+            "`_adjoint`, which `koct.operators.testing.assert_adjoint` tests"
+        )
+    return None
 
 
 def _is_numpy(dtype: Any) -> bool:

@@ -139,15 +139,18 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
     import h5py
 
     def datasets(file: Any) -> list[str]:
-        found: list[str] = []
-        file.visititems(lambda path, item: found.append(path) if isinstance(item, h5py.Dataset) else None)
-        return found
+        paths: list[str] = []
+        file.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
+        return paths
 
     what = f"{key} = {name!r} in {data}"
     with (
         readable(f"data = {data!r}", data, "is not a complete HDF5 file; write it again"),
         h5py.File(data, "r") as file,
     ):
+        for other in linked(data, name):
+            if not os.path.isfile(other):  # HDF5 would read zeros
+                raise KoctError(f"{what} lies in {other}, which does not exist; put it there, or correct the link")
         dataset = file.get(name)
         if not isinstance(dataset, h5py.Dataset):
             raise _unknown(key, name, data, datasets(file))
@@ -164,6 +167,40 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
             return np.asarray(file[name][rows])
 
     return Stored(what, shape, dtype, read)
+
+
+def linked(data: str, name: str) -> list[str]:
+    """Return the other files that an array of an HDF5 file lies in, also those that are missing.
+
+    These are behind external links, and sources of virtual datasets and of those with external storage.
+    """
+    import h5py
+
+    with h5py.File(data, "r") as file:
+        item = file.get(name)
+        if not isinstance(item, h5py.Dataset):
+            return []
+        own = item.file.filename if os.path.isabs(data) else os.path.relpath(item.file.filename)
+        others = [] if os.path.samefile(own, data) else [own]
+        others += [_beside(own, place) for place, *_ in item.external or ()]
+        sources = item.virtual_sources() if item.is_virtual else []
+    for source in sources:
+        place = own if source.file_name == "." else _beside(own, source.file_name)
+        others.append(place)
+        if os.path.isfile(place):
+            with h5py.File(place, "r") as file:
+                if source.dset_name not in file:  # HDF5 would read zeros
+                    raise KoctError(
+                        f"{place} has no array {source.dset_name!r}, which a virtual dataset names; correct it"
+                    )
+            others += linked(place, source.dset_name)
+    return [path for path in dict.fromkeys(others) if path != data]
+
+
+def _beside(data: str, filename: str) -> str:
+    """Where HDF5 looks for a file: beside the one that names it, then in the working folder."""
+    beside = os.path.join(os.path.dirname(data), filename)
+    return filename if os.path.isfile(filename) and not os.path.isfile(beside) else beside
 
 
 def _unknown(key: str, name: str, data: str, names: list[str]) -> KoctError:
@@ -190,22 +227,22 @@ def labels(array: Stored) -> list[str]:
             f"{array.what} has the type {array.dtype} and the shape {array.shape}; give one whole number or text for "
             f"each pair{how}"
         )
-    given = array.read(slice(None)).tolist()
-    found = [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in given]
-    if "" in found:
-        raise KoctError(f"{array.what} is empty at pair {found.index('')}, counted from 0; give every pair a group")
-    return found
+    items = array.read(slice(None)).tolist()
+    names = [item.decode(errors="replace") if isinstance(item, bytes) else str(item) for item in items]
+    if "" in names:
+        raise KoctError(f"{array.what} is empty at pair {names.index('')}, counted from 0; give every pair a group")
+    return names
 
 
 def rows(array: Stored, chosen: np.ndarray) -> np.ndarray:
     """The chosen rows, in their order; float32 and float64 stay what they are. All must be finite."""
     ordered, places = np.unique(chosen, return_inverse=True)
-    found = array.read(ordered)
-    if found.dtype not in (np.float32, np.float64):
+    values = array.read(ordered)
+    if values.dtype not in (np.float32, np.float64):
         with np.errstate(over="ignore"):  # what is too large is not finite
-            found = found.astype(float)
-    bad = ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
+            values = values.astype(float)
+    bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
     if bad.any():
         pair = ordered[np.argmax(bad)]
         raise KoctError(f"{array.what}: pair {pair}, counted from 0, is not finite; correct it or leave it out")
-    return found[places]
+    return values[places]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from koct.operators.geometry import Scan
-from koct.operators.kernels_cpu import COMPILE, njit
+from koct.operators.machine_code import compiled
 
 
 def line_integrals(phantoms: np.ndarray, geometry: Scan, bin_rays: int = 1, dtype: DTypeLike = float) -> np.ndarray:
@@ -38,7 +38,7 @@ def area_averages(phantoms: np.ndarray, H: int, dtype: DTypeLike = float) -> np.
     return images
 
 
-@njit(**COMPILE)
+@compiled
 def _add_chords(phantoms, cosines, sines, distances, bin_rays, sums):
     """Add amplitude times chord, in the unit of the ellipses, to `sums` (n, V, B); rays (V, B · bin_rays) by bins."""
     V, rays = cosines.shape
@@ -56,7 +56,7 @@ def _add_chords(phantoms, cosines, sines, distances, bin_rays, sums):
                         sums[n, v, ray // bin_rays] += 2 * amplitude * a * b * np.sqrt(w - t * t) / w
 
 
-@njit(**COMPILE)
+@compiled
 def _add_areas(phantoms, pixel, images):
     """Add amplitude times covered share of every pixel to `images` (n, H, H).
 
@@ -84,14 +84,14 @@ def _add_areas(phantoms, pixel, images):
                         images[n, i, j] += amplitude * _disc_in_parallelogram(u, v, px, py, qx, qy) / whole
 
 
-@njit(**COMPILE)
+@compiled
 def _covered(centre, half, pixel, H):
     """The first pixel of a line that reaches into centre ± half, and the first one behind it."""
     first, last = (centre - half + 1) / pixel + 0.5, (centre + half + 1) / pixel + 0.5
     return max(0, int(np.floor(first))), min(H, int(np.floor(last)) + 1)
 
 
-@njit(**COMPILE)
+@compiled
 def _disc_in_parallelogram(u, v, px, py, qx, qy):
     """The area that the unit disc shares with the parallelogram around (u, v) whose sides are p and q."""
     x0, y0 = u - (px + qx) / 2, v - (py + qy) / 2
@@ -101,7 +101,7 @@ def _disc_in_parallelogram(u, v, px, py, qx, qy):
     return max(area, 0.0)  # the sum of nothing is rounded to either side
 
 
-@njit(**COMPILE)
+@compiled
 def _disc_in_triangle(x0, y0, x1, y1):
     """The area, with sign, that the unit disc shares with the triangle of its centre and two points.
 
@@ -128,7 +128,7 @@ def _disc_in_triangle(x0, y0, x1, y1):
     return area + (x0 * y1 - y0 * x1) / 2
 
 
-@njit(**COMPILE)
+@compiled
 def _sector(x0, y0, x1, y1):
     """The area, with sign, of the sector of the unit disc between the directions of two points."""
     return np.arctan2(x0 * y1 - y0 * x1, x0 * x1 + y0 * y1) / 2

@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 from koct.contracts import Sizes, option
 from koct.problems.ct import ANALYTIC, CTProblem
+from koct.problems.known_chain import DETECTOR, MOST_BINS, SOURCE
+
+MOST_VIEWS = 512  # of more, some are looked at: their neighbours see the same
+CENTRE, AXIS = 0.5, 0.4  # how far out an ellipse has its centre, and its largest half axis, in halves of the image
 
 
 class FanBeamProblem(CTProblem):
-    device = "auto"
-    nonnegative = True
-    validation_metric = "rrmse_peak"
-    interpolates = True
-
     rays: Literal["printed", "exact", "analytic"] = option(
         "forward projection: `printed` takes 2H samples from source to detector, which made the printed numbers; "
         f"`exact` takes line integrals in steps of half a pixel; {ANALYTIC}"
@@ -32,17 +31,34 @@ class FanBeamProblem(CTProblem):
         return "fan beam" + ("" if self.rays == "printed" else f", {self.rays} rays") + self.conditions
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
-        from koct.problems import sampling
-
         yield from super().check(seeds, sizes)
-        if self.B > sampling.MOST_BINS:
-            yield f"B = {self.B} makes the image so wide that the source lies in it; take at most {sampling.MOST_BINS}"
-        elif self.rays == "printed" and not sampling.sees_an_ellipse(self.H, self.V, self.B, self.arc, self.angles):
+        if self.B > MOST_BINS:
+            yield f"B = {self.B} makes the image so wide that the source lies in it; take at most {MOST_BINS}"
+        elif self.rays == "printed" and not self._sees_ellipses():
             yield (
-                f"rays = 'printed' takes a sample every {sampling.DETECTOR / (2 * self.H - 1):.3g} mm at H = {self.H}, "
-                f"and none of them meets an ellipse in an image of {2 * sampling.radius(self.B):.3g} mm: all sinograms "
-                "would be zero; set rays to exact, or make H and B larger, such as 32"
+                f"rays = 'printed' takes a sample every {DETECTOR / (2 * self.H - 1):.3g} mm at H = {self.H}, and none "
+                f"of them meets an ellipse in an image of {self.B * SOURCE / DETECTOR:.3g} mm: all sinograms would be "
+                "zero; set rays to exact, or make H and B larger, such as 32"
             )
+
+    def _sees_ellipses(self) -> bool:
+        """Return whether any sample touches a pixel that an ellipse can cover: small images may lie between samples."""
+        if DETECTOR / (2 * self.H - 1) <= CENTRE * self.B * SOURCE / DETECTOR:
+            return True  # two samples of the central ray are nearer than the ends of where centres lie
+        import numpy as np
+
+        from koct.operators.geometry import FanBeam
+
+        degrees = self.angles and self.angles[:: 1 + self.V // MOST_VIEWS]
+        views = len(degrees) if degrees else min(self.V, MOST_VIEWS)
+        rays, count = FanBeam(self.H, views, self.B, arc=self.arc, degrees=degrees).samples("printed")
+        middle = (self.H - 1) / 2
+        for step in range(count):
+            away = abs(rays[:, :2] + step * rays[:, 2:4] - middle)  # from the centre, in pixels
+            inner = abs(np.floor(away - middle % 1 + 1e-9) + middle % 1) / middle  # the nearer of two pixels
+            if (np.hypot(*np.maximum(inner - CENTRE, 0).T) < AXIS).any():
+                return True
+        return False
 
     def geometry(self) -> Any:
         from koct.operators.geometry import FanBeam

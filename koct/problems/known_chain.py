@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import Layer
+from koct.contracts import Cost, Layer, Problem, Sizes
 
 CUTOFFS = (1.0, 0.8, 0.6, 0.45, 0.3)  # of the Hann windows of FBP without samples, as shares of the Nyquist frequency
+SOURCE, DETECTOR = 1000.0, 1500.0  # mm: from the source to the isocentre and to the detector, of a fan beam
+MOST_BINS = math.floor(math.sqrt(2) * DETECTOR)  # of 1 mm; of more, the corners of the image reach the source
+SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
+TAP = 25.6  # of one pixel's linear interpolation in one view
 KNOWN = (
     "the known chain: `exact` is filtered backprojection that gives an image its right values; `printed` is that of "
     "the paper, whose ramp has neither padding nor the width of a bin, and whose weights count half of the first and "
@@ -15,22 +21,47 @@ KNOWN = (
 )
 
 
-def known_layers(geometry: Any, known: Literal["exact", "printed"]) -> Sequence[Layer]:
-    """Return weights, ramp filter and backprojection of a `koct.operators.geometry.Scan`."""
-    from koct.operators.algebra import Diagonal
-    from koct.operators.fanbeam import Backprojector, analytic_weights, printed_weights
-    from koct.operators.filters import RampFilter
+class ScanProblem(Problem, ABC):
+    """A problem with a `koct.operators.geometry.Scan`, whose known chain is filtered backprojection."""
 
-    g, printed = geometry, known == "printed"
-    return (
-        Layer("weights", Diagonal(printed_weights(g) if printed else analytic_weights(g))),
-        Layer("ramp filter", RampFilter(g.V, g.B, width=None if printed else g.width)),
-        Layer("backprojection", Backprojector(g)),
-    )
+    if TYPE_CHECKING:
+        known: str  # an option of subclasses: exact or printed
 
+    @abstractmethod
+    def geometry(self) -> Any:
+        """Return a `koct.operators.geometry.Scan`."""
 
-def windowed_fbp(geometry: Any) -> Mapping[float | None, Any]:
-    """Return exact filtered backprojection without a window and with Hann windows, by their cutoff."""
-    from koct.operators.fanbeam import fbp
+    def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
+        from koct.operators.algebra import Diagonal
+        from koct.operators.fanbeam import Backprojector, analytic_weights, printed_weights
+        from koct.operators.filters import RampFilter
 
-    return {cutoff: fbp(geometry, cutoff) for cutoff in (None, *CUTOFFS)}
+        g, printed = self.geometry(), self.known == "printed"
+        return (
+            Layer("weights", Diagonal(printed_weights(g) if printed else analytic_weights(g))),
+            Layer("ramp filter", RampFilter(g.V, g.B, width=None if printed else g.width)),
+            Layer("backprojection", Backprojector(g)),
+        )
+
+    def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
+        """Return exact filtered backprojection without a window and with Hann windows, by their cutoff."""
+        from koct.operators.fanbeam import fbp
+
+        return {cutoff: fbp(self.geometry(), cutoff) for cutoff in (None, *CUTOFFS)}
+
+    def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
+        from koct.operators.normal import backprojection_normal
+
+        _, ramp, backprojection = self.layers(shared)
+        return backprojection_normal(backprojection.operator, ramp.operator)
+
+    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
+        """Measured on one core of a Neoverse N1; subclasses know the cost of a pool."""
+        V = self.x_shape[0]
+        match stage:
+            case "normal":
+                return Cost(333 * V**2 * self.y_size, 3 * 8 * self.x_size**2)
+            case "layers":
+                return Cost(TAP * V * self.y_size)
+            case _:
+                return Cost()

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from koct.contracts import Chunk, Cost, Layer, Part, Problem, Sizes, option
+from koct.contracts import Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
-from koct.problems.known_chain import KNOWN, known_layers, windowed_fbp
+from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, ScanProblem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,11 +23,9 @@ CHUNK = 32  # pairs that are read together
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 GEOMETRY = ("H", "V", "B")
 LARGE = 10**6  # entries of a matrix
-SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
-TAP = 25.6  # of one pixel's linear interpolation in one view
 
 
-class Found(NamedTuple):
+class Content(NamedTuple):
     """What the files hold: shapes, the number of pairs, and the group of each, if they have groups."""
 
     x_shape: tuple[int, ...]
@@ -36,7 +34,7 @@ class Found(NamedTuple):
     labels: tuple[str, ...] | None
 
 
-class Pairs(Problem):
+class PairsProblem(ScanProblem):
     same_held_out = True
 
     data: str | None = option(
@@ -70,11 +68,11 @@ class Pairs(Problem):
 
     @property
     def x_shape(self) -> tuple[int, ...]:
-        return (self.V, self.B) if self._is_folder and self.V and self.B else self._found().x_shape
+        return (self.V, self.B) if self._is_folder and self.V and self.B else self._content().x_shape
 
     @property
     def y_shape(self) -> tuple[int, ...]:
-        return (self.H, self.H) if self._is_folder and self.H else self._found().y_shape
+        return (self.H, self.H) if self._is_folder and self.H else self._content().y_shape
 
     @property
     def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
@@ -111,9 +109,18 @@ class Pairs(Problem):
 
             return find(str(self.data))
         named = [name for name in (self.x, self.y, self.group) if name and name.lower().endswith(".npy")]
-        return [*([self.data] if self.data else []), *named]
+        return [*([self.data, *self._linked()] if self.data else []), *named]
 
-    def _found(self) -> Found:
+    def _linked(self) -> Sequence[str]:
+        """The other files that arrays of an HDF5 file lie in."""
+        from koct.problems.arrayfiles import HDF5
+
+        if not str(self.data).lower().endswith(HDF5) or not os.path.isfile(str(self.data)):
+            return []
+        state = os.stat(str(self.data))
+        return _links(self, (state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+
+    def _content(self) -> Content:
         """What the files hold, looked up again if one of them has changed."""
         there = filter(os.path.exists, self.files())
         return _look(self, tuple((path, os.path.getmtime(path), os.path.getsize(path)) for path in there))
@@ -133,14 +140,14 @@ class Pairs(Problem):
                 value = getattr(self, key)
                 yield f"{key} = {value!r} names an array, and data is a folder of DICOM slices; remove {key}, or data"
         try:
-            found = self._found()
+            content = self._content()
         except KoctError as error:
             yield str(error)
             return
         from koct.problems.arrayfiles import shown
 
-        names = None if found.labels is None else sorted(set(found.labels))
-        have, what = (found.total, "pairs") if names is None else (len(names), "groups")
+        names = None if content.labels is None else sorted(set(content.labels))
+        have, what = (content.total, "pairs") if names is None else (len(names), "groups")
         if names and have < len(PARTS):
             yield (
                 f"group: all pairs are of {' and '.join(map(shown, names))}, and training, validation and test need a "
@@ -159,13 +166,13 @@ class Pairs(Problem):
         return {part: [len(pairs) for pairs in groups] for part, groups in self._drawn(seed, sizes).items()}
 
     def _drawn(self, seed: int, sizes: Sizes) -> dict[Part, list[np.ndarray]]:
-        """Of every group of a part, the places of its pairs in the files."""
+        """Return the places of the pairs of every group in the files, by part."""
         import numpy as np
 
-        found = self._found()
-        labels = np.arange(found.total)
-        if found.labels is not None:
-            labels = np.unique(np.array(found.labels), return_inverse=True)[1]
+        content = self._content()
+        labels = np.arange(content.total)
+        if content.labels is not None:
+            labels = np.unique(np.array(content.labels), return_inverse=True)[1]
         held_out = np.random.default_rng([self.split, 1]).permutation(labels.max() + 1)
         test, val, rest = np.split(held_out, [sizes.test, sizes.held_out])
         train = np.random.default_rng([seed, 2]).permutation(np.sort(rest))[: sizes.train]
@@ -213,13 +220,12 @@ class Pairs(Problem):
         """A function from places to sinograms and slices."""
         import numpy as np
 
-        from koct import device
-        from koct.arrays import to_numpy
-        from koct.operators.fanbeam import Projector
+        from koct.base import device
+        from koct.base.arrays import to_numpy
         from koct.problems.slices import image
 
         place, paths = device.choose(), self.files()
-        A = Projector(self.geometry(), "exact")
+        A = self.forward({})
 
         def read(places: np.ndarray) -> tuple[Any, Any]:
             images = np.stack([image(paths[i], self.y_shape[0]) for i in places])
@@ -230,49 +236,46 @@ class Pairs(Problem):
     def geometry(self) -> Any:
         from koct.operators.fanbeam import FanBeam
 
-        assert self.H is not None
-        assert self.V is not None
-        assert self.B is not None
+        if self.H is None or self.V is None or self.B is None:
+            raise KoctError("of arrays no layers are known; give data, a folder of DICOM slices, with H, V and B")
         return FanBeam(self.H, self.V, self.B)
 
-    def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
-        return known_layers(self.geometry(), self.known) if self._is_folder else ()
-
-    def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
-        return windowed_fbp(self.geometry()) if self._is_folder else {}
-
     def forward(self, shared: Mapping[str, Any]) -> Any:
-        """That of slices, which are projected; of arrays nothing is known."""
+        """Return what projects slices; of arrays nothing is known."""
         from koct.operators.fanbeam import Projector
 
-        return Projector(self.geometry(), "exact") if self._is_folder else None
+        return Projector(self.geometry(), "exact")
 
-    def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
-        from koct.operators.normal import backprojection_normal
-
-        _, ramp, backprojection = self.layers(shared)
-        return backprojection_normal(backprojection.operator, ramp.operator)
-
-    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost | None:
-        found = self._found()
-        x, y, count = self.x_size, self.y_size, found.total
-        if stage == "pool" and not self._is_folder:  # an archive is read whole
-            whole = 8 * count * (x + y) if str(self.data).lower().endswith(".npz") else 0
-            return Cost(1e8 + 20 * count * (x + y), whole + 16 * CHUNK * (x + y))
-        if stage == "pool":
-            return Cost(count * (1e8 + SAMPLE * x * 2 * found.y_shape[0]))
-        if stage == "layers" and self._is_folder:
-            return Cost(TAP * found.x_shape[0] * y)
-        return Cost(333 * found.x_shape[0] ** 2 * y, 24 * x**2) if stage == "normal" else Cost()
+    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
+        if stage != "pool":
+            return super().cost(stage, sizes) if self._is_folder else Cost()
+        content = self._content()
+        x, y, count = self.x_size, self.y_size, content.total
+        if self._is_folder:
+            return Cost(count * (1e8 + SAMPLE * x * 2 * content.y_shape[0]))
+        whole = 8 * count * (x + y) if str(self.data).lower().endswith(".npz") else 0  # an archive is read whole
+        return Cost(1e8 + 20 * count * (x + y), whole + 16 * CHUNK * (x + y))
 
 
 @lru_cache(maxsize=16)
-def _look(problem: Pairs, state: tuple[Any, ...]) -> Found:
+def _links(problem: PairsProblem, state: tuple[int, ...]) -> list[str]:
+    """What the arrays of an HDF5 file lie in besides; if it cannot be read, `check` says why."""
+    from koct.problems import arrayfiles
+
+    names = (name for name in (problem.x, problem.y, problem.group) if name and not arrayfiles.is_npy(name))
+    try:
+        return list(dict.fromkeys(other for name in names for other in arrayfiles.linked(str(problem.data), name)))
+    except Exception:
+        return []
+
+
+@lru_cache(maxsize=16)
+def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
     """What the files of a problem hold; a KoctError, which begins with a key, if that is no good."""
     return _look_at_slices(problem) if problem._is_folder else _look_at_arrays(problem)
 
 
-def _look_at_arrays(problem: Pairs) -> Found:
+def _look_at_arrays(problem: PairsProblem) -> Content:
     from koct.problems import arrayfiles
 
     x, y = (arrayfiles.find(key, getattr(problem, key), problem.data) for key in ("x", "y"))
@@ -287,11 +290,10 @@ def _look_at_arrays(problem: Pairs) -> Found:
         labels = tuple(arrayfiles.labels(group))
         if len(labels) != count:
             raise KoctError(f"{group.what} has {len(labels)} entries for {count} pairs; give one for every pair")
-    return Found(x.shape[1:], y.shape[1:], count, labels)
+    return Content(x.shape[1:], y.shape[1:], count, labels)
 
 
-def _look_at_slices(problem: Pairs) -> Found:
-    from koct.problems import sampling
+def _look_at_slices(problem: PairsProblem) -> Content:
     from koct.problems.arrayfiles import require
     from koct.problems.slices import check_folder, headers
 
@@ -301,12 +303,10 @@ def _look_at_slices(problem: Pairs) -> Found:
         if getattr(problem, key) is None:
             raise KoctError(f"{key} is missing; a folder of DICOM slices needs it: add it")
     H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
-    if B > sampling.MOST_BINS:
-        raise KoctError(
-            f"B = {B} makes the image so wide that the source lies in it; take at most {sampling.MOST_BINS}"
-        )
-    found = headers(str(problem.data), "PatientID" if problem.group is None else problem.group)
-    side = min(found[0].rows, found[0].columns)
+    if B > MOST_BINS:
+        raise KoctError(f"B = {B} makes the image so wide that the source lies in it; take at most {MOST_BINS}")
+    slices = headers(str(problem.data), "PatientID" if problem.group is None else problem.group)
+    side = min(slices[0].rows, slices[0].columns)
     if side < H:
         raise KoctError(f"H = {H} is more than the {side} pixels of the slices in {problem.data}; take at most {side}")
-    return Found((V, B), (H, H), len(found), tuple(slice.group for slice in found))
+    return Content((V, B), (H, H), len(slices), tuple(slice.group for slice in slices))

@@ -15,11 +15,6 @@ BIN = 1000 / 1500  # mm
 
 
 class ParallelBeamProblem(CTProblem):
-    device = "auto"
-    nonnegative = True
-    validation_metric = "rrmse_peak"
-    interpolates = True
-
     rays: Literal["exact", "analytic"] = option(
         f"forward projection: `exact` takes line integrals of images in steps of half a pixel; {ANALYTIC}",
         default="exact",

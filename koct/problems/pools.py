@@ -1,28 +1,30 @@
 """Pools on disk: one NumPy file per seed, one record per pair, so that any prefix is read alone.
 
-A record is x and y, y as its problem stores it, and a checksum of both; the training pairs come first, then those for
-validation and for the test. Every record also says how many there are of each, so that nobody has to look through the
-file. It is written as it is drawn and mapped when it is read: neither takes it into memory. Of a problem with groups,
-the stamp says how many pairs each of them has.
+A record is x and y, y as its problem stores it; the training pairs come first, then those for validation and for the
+test. Behind the records there is an index, the digest of every record in their order: what is read is compared with it,
+so a record of another pool or from another place is not taken. The stamp says how many pairs there are of each part
+and, of a problem with groups, how many each of them has. A pool is written as it is drawn and mapped when it is read:
+neither takes it into memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import mmap
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from koct import stamps
-from koct.blame import line_of
+from koct.base import stamps
+from koct.base.files import map_array, record_writer
+from koct.base.stamps import DIGEST, Stamp, again, digest
 from koct.contracts import Part, Problem, Sizes
+from koct.contracts.blame import line_of
+from koct.contracts.spec import encode_problem, same_values
 from koct.errors import KoctError
-from koct.files import map_array, record_writer
-from koct.spec import encode_problem, same_values
-from koct.stamps import Stamp, again, crc
 
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 MOST_GROUPS = 100_000  # whose sizes a stamp has room for
@@ -33,49 +35,60 @@ MOST_FLAT = (
 
 def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str, Any] | None = None) -> None:
     """Draw the pool of one seed, checking every pair; `spec` is what its stamp says."""
-    wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": sizes.values()}
+    wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": asdict(sizes)}
     groups = _groups(problem, seed, sizes)
     held = sizes if groups is None else Sizes(**{part: sum(groups[part]) for part in PARTS})
-    counts = np.array([getattr(held, part) for part in PARTS], np.int32)
     seen = _Seen(problem, held)
     chunks = _checked(problem, seed, sizes, held)
     first = next(chunks)
     kinds = {name: (value.dtype, value.shape[1:]) for name, value in zip("xy", first, strict=True)}
-    kinds |= {"counts": (counts.dtype, counts.shape), "checksum": (np.uint32, ())}
-    stamp = Stamp(spec or wanted, about={} if groups is None else {"groups": groups})
-    with record_writer(path, stamp, int(counts.sum()), **kinds) as (file, dtype):
+    about: dict[str, Any] = {"counts": asdict(held)}
+    if groups is not None:
+        about["groups"] = groups
+    with record_writer(path, Stamp(spec or wanted, about=about), held.total, **kinds) as (file, dtype):
+        header, index = file.tell(), []
         for x, y in itertools.chain([first], chunks):
             records = np.empty(len(x), dtype)
-            records["x"], records["y"], records["counts"] = x, y, counts
-            records["checksum"] = _checksums(records)
+            records["x"], records["y"] = x, y
+            index += digests(records)
             seen.add(x, y)
             file.write(records.tobytes())
         seen.check()
+        write_index(file, header, index, about)
+
+
+def digests(records: np.ndarray) -> list[bytes]:
+    """Return the digest of every record."""
+    view, size = np.ascontiguousarray(records).view(np.uint8).data, records.itemsize
+    return [
+        hashlib.blake2b(view[first : first + size], digest_size=DIGEST).digest() for first in range(0, len(view), size)
+    ]
+
+
+def write_index(file: BinaryIO, header: int, index: list[bytes], about: dict[str, Any]) -> None:
+    """Write the digests of all records behind them; `about` gets that of the header (its length is given) and index."""
+    file.write(b"".join(index))
+    file.seek(0)
+    about["index"] = digest(file.read(header), *index)
 
 
 def _groups(problem: Problem, seed: int, sizes: Sizes) -> dict[Part, list[int]] | None:
     """How many pairs each group of a pool has, if there are groups, and as many as were asked for."""
-    given = problem.groups(seed, sizes)
-    if given is None:
+    declared = problem.groups(seed, sizes)
+    if declared is None:
         return None
     where = line_of(problem, "groups")
-    found = {part: [int(size) for size in given[part]] for part in PARTS}
-    for part, groups in found.items():
+    numbers = {part: [int(size) for size in declared[part]] for part in PARTS}
+    for part, groups in numbers.items():
         if len(groups) != getattr(sizes, part):
             raise KoctError(
                 f"{where}: groups gave {len(groups)} {part} groups and pool.{part} asks for {getattr(sizes, part)}"
             )
         if min(groups) < 1:
             raise KoctError(f"{where}: groups gave a {part} group without pairs; leave it out")
-    if sum(map(len, found.values())) > MOST_GROUPS:
+    if sum(map(len, numbers.values())) > MOST_GROUPS:
         raise KoctError(f"{where}: groups gave over {MOST_GROUPS:,} groups; a pool holds no more, so lower pool.train")
-    return found
-
-
-def _checksums(records: np.ndarray) -> list[int]:
-    """The CRC-32 of every record but its last four bytes, which hold it."""
-    view, size = np.ascontiguousarray(records).view(np.uint8).data, records.itemsize
-    return [zlib.crc32(view[first : first + size - 4]) for first in range(0, len(view), size)]
+    return numbers
 
 
 class _Seen:
@@ -130,19 +143,20 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
     `in_pairs` is what `sizes` comes to if it counts groups.
     """
     where = line_of(problem, "pairs")
-    part, seen = PARTS[0], 0
+    part, counts = PARTS[0], dict.fromkeys(PARTS, 0)
 
-    def ended() -> None:
-        held = getattr(in_pairs, part)
-        if seen != held:
-            asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
-            raise KoctError(f"{where}: pairs gave {seen} {part} pairs and {asks}")
+    def check_numbers(*parts: Part) -> None:
+        for part in parts:
+            held = getattr(in_pairs, part)
+            if counts[part] != held:
+                asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
+                raise KoctError(f"{where}: pairs gave {counts[part]} {part} pairs and {asks}")
 
     kinds = None
-    given = problem.pairs(seed, sizes)
-    if not isinstance(given, Iterable):
-        raise KoctError(f"{where}: pairs returned {type(given).__name__}; yield (part, x, y)")
-    for chunk in given:
+    chunks = problem.pairs(seed, sizes)
+    if not isinstance(chunks, Iterable):
+        raise KoctError(f"{where}: pairs returned {type(chunks).__name__}; yield (part, x, y)")
+    for chunk in chunks:
         if not isinstance(chunk, tuple) or len(chunk) != 3:
             raise KoctError(f"{where}: pairs yielded {type(chunk).__name__}; yield (part, x, y)")
         name, x, y = chunk
@@ -150,9 +164,8 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
             raise KoctError(
                 f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test, in this order"
             )
-        while name != part:
-            ended()
-            part, seen = PARTS[PARTS.index(part) + 1], 0
+        check_numbers(*PARTS[PARTS.index(part) : PARTS.index(name)])
+        part = name
         x, y = _real(x, f"{where}: x"), _real(y, f"{where}: y")
         images = problem.decode(y[:1]) if len(y) else y
         for what, array, shape in (("x", x, problem.x_shape), ("y", images, problem.y_shape)):
@@ -163,21 +176,18 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
         for what, array in (("x", x), ("y", y)):
             bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
             if bad.any():
-                pair = seen + int(np.argmax(bad))
+                pair = counts[part] + int(np.argmax(bad))
                 raise KoctError(f"{where}: {what} of {part} pair {pair} (seed {seed}) is not finite")
         now = [(array.dtype, array.shape[1:]) for array in (x, y)]
         kinds = kinds or now
         if now != kinds:
             raise KoctError(f"{where}: a chunk of {now} came after chunks of {kinds}; all must be of one kind")
-        seen += len(x)
-        if seen > getattr(in_pairs, part):
-            ended()  # at once: pairs that never end would fill the disk
+        counts[part] += len(x)
+        if counts[part] > getattr(in_pairs, part):
+            check_numbers(part)  # at once: pairs that never end would fill the disk
         if len(x):
             yield x, y
-    for _ in PARTS[PARTS.index(part) :]:
-        ended()
-        if part != PARTS[-1]:
-            part, seen = PARTS[PARTS.index(part) + 1], 0
+    check_numbers(*PARTS)
 
 
 def _real(array: Any, what: str) -> np.ndarray:
@@ -199,39 +209,33 @@ class Pool:
         self.path, self.problem = path, problem
         self.stamp = stamps.read(path)
         self._check_spec(seed)
-        self._check_header()
-        self.records = map_array(path)
-        self._check_end()
-        if self.records.dtype.names != ("x", "y", "counts", "checksum") or self.records.ndim != 1:
+        if "index" not in self.stamp.about:
             raise self.damaged("it holds no pairs")
+        self.records = map_array(path)
+        self.index = self._read_index()
         self.records._mmap.madvise(mmap.MADV_RANDOM)  # or the kernel reads ahead, by megabytes for four small pairs
-        held = self.records["counts"][:1].ravel().tolist()
-        if len(held) != len(PARTS) or sum(held) != len(self.records) or min(held) < 0:
-            raise self.damaged("it does not hold as many pairs as it says")
-        self.count = dict(zip(PARTS, held, strict=True))
+        self.count: dict[str, int] = self.stamp.about["counts"]
         self.groups = self.stamp.about.get("groups")  # how many pairs each has, by part; None without groups
-        if self.groups is not None and any(sum(self.groups[part]) != self.count[part] for part in PARTS):
-            raise self.damaged("its groups do not have as many pairs as it holds")
-        self.first = dict(zip(PARTS, np.cumsum([0, *held]).tolist(), strict=False))
-        self.checked = np.zeros(len(self.records), bool)  # whose checksum is known to be right
+        self.first = dict(zip(PARTS, np.cumsum([0, *self.count.values()]).tolist(), strict=False))
+        self.checked = np.zeros(len(self.records), bool)  # whose digest is known to be right
 
     def damaged(self, why: str) -> KoctError:
         return stamps.Damaged(f"{self.path} is damaged: {why}; {again(self.path)}")
 
-    def _check_header(self) -> None:
-        """What is behind it is checked when it is read."""
-        with open(self.path, "rb") as file:
-            start = file.read(stamps.header_size(file.read(12)) + file.seek(0))
-        if crc(start) != self.stamp.about.get("header"):
-            raise self.damaged("the checksum of its header is wrong")
+    def _read_index(self) -> bytes:
+        """Return the digests of all records, of which those that are read will be compared.
 
-    def _check_end(self) -> None:
-        """Behind the pairs there is the stamp and nothing else."""
+        In front of the records there is the header, behind the index there is the stamp, and nothing else.
+        """
         with open(self.path, "rb") as file:
+            header = file.read(self.records.offset)
             file.seek(self.records.offset + self.records.nbytes)
-            end = file.read(2**20)
+            index, end = file.read(DIGEST * self.records.size), file.read(2**20)
+        if digest(header, index) != self.stamp.about["index"]:
+            raise self.damaged("the checksum of its header and its index is wrong")
         if end != stamps.appended(self.stamp, ".npy"):
             raise self.damaged("its stamp is not where the pairs end")
+        return index
 
     def _check_spec(self, seed: int | None) -> None:
         """Refuse the pool of another problem or seed; a class that no config named does not know its source."""
@@ -265,9 +269,10 @@ class Pool:
         self._fetch(chosen)
         records = self.records[chosen]
         if not self.checked[chosen].all():
-            wrong = np.flatnonzero(records["checksum"] != np.array(_checksums(records), np.uint32))
-            if len(wrong):
-                raise self.damaged(f"the checksum of its {part} pair {first + wrong[0]} is wrong")
+            for i, actual in enumerate(digests(records)):
+                place = DIGEST * (chosen.start + i)
+                if actual != self.index[place : place + DIGEST]:
+                    raise self.damaged(f"the checksum of its {part} pair {first + i} is wrong")
             self.checked[chosen] = True
         return records
 

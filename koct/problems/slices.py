@@ -6,14 +6,17 @@ import contextlib
 import math
 import os
 import warnings
+import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from koct.errors import KoctError
 from koct.problems.arrayfiles import HDF5, opened, shown
 
 ENDINGS = ("", ".dcm", ".dicom", ".ima")  # of files that are read, in capitals too
 AIR = -1000.0  # HU
+PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a file is
+LARGEST = 2**28  # bytes of a slice: one of 8,192 × 8,192 pixels has half as many
 AGAIN = "copy it again or remove it"
 
 
@@ -33,7 +36,7 @@ def find(folder: str) -> list[str]:
 
 def _files(folder: str) -> list[str]:
     """All files below a folder but hidden ones, in order; links to folders are followed, and each is seen once."""
-    found: list[str] = []
+    paths: list[str] = []
     seen: set[tuple[int, int]] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
         about = os.stat(place)
@@ -42,8 +45,8 @@ def _files(folder: str) -> list[str]:
             continue
         seen.add((about.st_dev, about.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [os.path.join(place, name) for name in names if not name.startswith((".", "DICOMDIR"))]
-    return sorted(found)
+        paths += [os.path.join(place, name) for name in names if not name.startswith((".", "DICOMDIR"))]
+    return sorted(paths)
 
 
 def check_folder(folder: str) -> None:
@@ -52,26 +55,26 @@ def check_folder(folder: str) -> None:
         return
     endings = {os.path.splitext(path)[1].lower() for path in _files(folder)}
     if ".npy" in endings:
-        told = " but .npy files; leave data out and give x and y, one .npy file each that holds all pairs"
+        instead = " but .npy files; leave data out and give x and y, one .npy file each that holds all pairs"
     elif arrays := sorted(endings & {".npz", *HDF5}):
-        told = f" but {arrays[0]} files; give one that holds all pairs"
+        instead = f" but {arrays[0]} files; give one that holds all pairs"
     else:
-        told = " (.dcm, .ima, or no ending); correct the path or rename them"
-    raise KoctError(f"data = {folder!r} has no DICOM files{told}")
+        instead = " (.dcm, .ima, or no ending); correct the path or rename them"
+    raise KoctError(f"data = {folder!r} has no DICOM files{instead}")
 
 
 def headers(folder: str, group: str) -> list[Header]:
-    """Of all slices of a folder, which must be CT and of one size; pixels are not read."""
+    """Return the headers of all slices of a folder, which must be CT and of one size; pixels are not read."""
     from pydicom.datadict import tag_for_keyword
 
     if tag_for_keyword(group) is None:
         raise KoctError(f"group = {group!r} is no DICOM keyword; give one that all slices have, such as PatientID")
-    found = [_header(path, group) for path in find(folder)]
-    for other in found:
-        if other[1:3] != found[0][1:3]:
-            sizes = (f"{slice.rows} × {slice.columns} pixels ({_named(slice.path)})" for slice in (found[0], other))
+    slices = [_header(path, group) for path in find(folder)]
+    for other in slices:
+        if other[1:3] != slices[0][1:3]:
+            sizes = (f"{slice.rows} × {slice.columns} pixels ({_named(slice.path)})" for slice in (slices[0], other))
             raise KoctError(f"data = {folder!r} has slices of {' and of '.join(sizes)}; keep those of one size")
-    return found
+    return slices
 
 
 def _named(path: str) -> str:
@@ -84,9 +87,10 @@ def _header(path: str, group: str) -> Header:
     with open(path, "rb") as file, _understood(path):
         from pydicom import dcmread
 
+        _check_inflated(what, path)
         dataset = dcmread(file, stop_before_pixels=True)
         _check_slice(what, dataset)
-        if _is_deflated(dataset):  # and read as a whole
+        if _is(dataset, "deflated"):  # and read as a whole
             file.seek(0)
             left = 8 + len(dcmread(file).get("PixelData", b""))
         else:
@@ -94,12 +98,33 @@ def _header(path: str, group: str) -> Header:
         size = 8 + dataset.Rows * dataset.Columns * dataset.BitsAllocated // 8  # tag and length, and the pixels
         if left <= 8:
             raise KoctError(f"{what} has no pixels; {AGAIN}")
-        if left < (1 if _is_compressed(dataset) else size):
+        if left < (1 if _is(dataset, "compressed") else size):
             raise KoctError(f"{what} is damaged: it ends before its pixels do; {AGAIN}")
         label = dataset.get(group)
         if label in (None, ""):
             raise KoctError(f"group = {group!r} is not in {_named(path)}; give a DICOM keyword that all slices have")
         return Header(path, dataset.Rows, dataset.Columns, str(label))
+
+
+def _check_inflated(what: str, path: str) -> None:
+    """Refuse a deflated file that becomes too large: pydicom inflates it as a whole, before it looks at anything."""
+    from pydicom.filereader import read_file_meta_info
+
+    try:
+        meta = read_file_meta_info(path)
+        deflated = meta.TransferSyntaxUID.is_deflated
+        start = PREAMBLE + meta.FileMetaInformationGroupLength
+    except Exception:  # a file without such a header is not deflated
+        return
+    size, inflate = 0, zlib.decompressobj(-zlib.MAX_WBITS)
+    with open(path, "rb") as file:
+        file.seek(start)
+        while deflated and not inflate.eof and (part := inflate.unconsumed_tail or file.read(2**16)):
+            size += len(inflate.decompress(part, 2**20))
+            if size > LARGEST:
+                raise KoctError(
+                    f"{what} becomes over {LARGEST >> 20} MiB when it is inflated, as no slice does; {AGAIN}"
+                )
 
 
 def _check_slice(what: str, dataset: Any) -> None:
@@ -133,8 +158,7 @@ def _understood(path: str) -> Iterator[None]:
         except KoctError:
             raise
         except Exception:
-            told = f"data: {_named(path)} is not a DICOM file, or damaged; {AGAIN}"
-            raise KoctError(told) from None
+            raise KoctError(f"data: {_named(path)} is not a DICOM file, or damaged; {AGAIN}") from None
 
 
 def _number(value: Any) -> float | None:
@@ -146,18 +170,13 @@ def _number(value: Any) -> float | None:
 
 
 def _syntax(dataset: Any) -> Any:
-    """How the file is written; None if it does not say."""
+    """Return how the file is written; None if it does not say."""
     return getattr(getattr(dataset, "file_meta", None), "TransferSyntaxUID", None)
 
 
-def _is_compressed(dataset: Any) -> bool:
+def _is(dataset: Any, how: Literal["compressed", "deflated"]) -> bool:
     syntax = _syntax(dataset)
-    return bool(syntax is not None and not syntax.is_private and syntax.is_compressed)
-
-
-def _is_deflated(dataset: Any) -> bool:
-    syntax = _syntax(dataset)
-    return bool(syntax is not None and not syntax.is_private and syntax.is_deflated)
+    return bool(syntax is not None and not syntax.is_private and getattr(syntax, f"is_{how}"))
 
 
 def _can_decode(dataset: Any) -> bool:
@@ -180,6 +199,7 @@ def image(path: str, H: int) -> Any:
 
     opened(f"data: {_named(path)}", path, AGAIN)
     with open(path, "rb") as file, _understood(path):
+        _check_inflated(f"data: {_named(path)}", path)
         dataset = dcmread(file)
         _check_slice(f"data: {_named(path)}", dataset)
         slope, intercept = float(dataset.RescaleSlope), float(dataset.RescaleIntercept)
@@ -189,8 +209,7 @@ def image(path: str, H: int) -> Any:
             stored = dataset.pixel_array.astype(float)
     except Exception as error:
         why = str(error).strip().partition("\n")[0].rstrip(":. ")
-        told = f"data: the pixels of {_named(path)} cannot be decoded: {why}; {AGAIN}"
-        raise KoctError(told) from None
+        raise KoctError(f"data: the pixels of {_named(path)} cannot be decoded: {why}; {AGAIN}") from None
     with np.errstate(over="ignore"):
         hounsfield = stored * slope + intercept
     if not np.isfinite(hounsfield).all():

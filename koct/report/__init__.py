@@ -1,1 +1,1 @@
-"""Tables and figures from the collected results. Computes nothing that `koct.risk` should."""
+"""Tables and figures from the collected results. Computes nothing that `koct.forecast` or `koct.bound` should."""

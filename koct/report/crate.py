@@ -12,10 +12,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import koct
+from koct.base.files import write_json
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
-from koct.files import write_json
-from koct.results import commit
-from koct.stamps import Stamp, made_from
+from koct.study.results import commit
 
 CONTEXT = ["https://w3id.org/ro/crate/1.1/context", "https://w3id.org/ro/terms/workflow-run/context"]
 CRATE, PROFILE = "https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/process/0.5"
@@ -63,11 +63,7 @@ def write(paths, out, spec):
             "mentions": {"@id": "#run"},
         },
         {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
-        {
-            "@id": PAPER,
-            "@type": "ScholarlyArticle",
-            "name": "A Deep Risk Estimator for Known Operator Learning",
-        },
+        {"@id": PAPER, "@type": "ScholarlyArticle", "name": "A Deep Risk Estimator for Known Operator Learning"},
         {"@id": LICENCE, "@type": "CreativeWork", "name": "MIT License", "identifier": LICENCE},
         {
             "@id": "#koct",
@@ -97,7 +93,7 @@ def write(paths, out, spec):
 
 
 def _finished(paths):
-    """When the last of the files was written: the same files then have the same description."""
+    """Return when the last of the files was written: the same files then have the same description."""
     newest = max(os.stat(path).st_mtime for path in paths)
     return datetime.datetime.fromtimestamp(newest, datetime.UTC).isoformat(timespec="seconds")
 
@@ -110,12 +106,11 @@ def _file(path, folder):
     place = os.path.relpath(path, folder)
     if place.startswith(".."):
         raise KoctError(f"{path} is not below {folder}, and a crate holds what is in its folder; leave it out")
-    kind = FORMATS.get(Path(path).suffix, "application/octet-stream")
     return {
         "@id": quote(place),
         "@type": "File",
         "name": Path(path).name,
-        "encodingFormat": kind,
+        "encodingFormat": FORMATS.get(Path(path).suffix, "application/octet-stream"),
         "contentSize": str(len(content)),
         "sha256": hashlib.sha256(content).hexdigest(),
     }

@@ -1,6 +1,6 @@
 """What a report reads: rows of a Parquet file, if it has the columns, the types and the values that koct writes."""
 
-import contextlib
+import json
 import math
 import os
 
@@ -8,28 +8,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from koct import metrics
+from koct.base.files import read_json
+from koct.base.stamps import again
 from koct.errors import KoctError
-from koct.files import read_json
 from koct.report.labels import described
-from koct.results import COLUMNS, read, trained
-from koct.results import baselines as without_samples
-from koct.stamps import again
+from koct.study.results import COLUMNS, read, trained
+from koct.study.results import baselines as without_samples
 
 MOST_ROWS = 1_000_000  # far above any study
 LARGEST = 1e100  # of a number: its square is one, too
 COUNTS = ("N", "p", "seeds")
+LADDER = ("sweep", "arch", "N", "metric", "p", "rank", "error_mean", "best", "behind")
+LADDER_NULLABLE = ("H", "known", "learned", "mean_low", "mean_high", "beyond")
 
 
 def split(path, columns, nullable=()):
-    """(rows of trained networks, rows of what needs no sample, provenance) of a file that has both."""
-    found, origin = rows(path, columns, nullable, baselines=True)
-    if not trained(found):
+    """Return (rows of trained networks, rows of what needs no sample, provenance) of a file that has both."""
+    both, origin = rows(path, columns, nullable, baselines=True)
+    if not trained(both):
         raise KoctError(f"{path} has no row of a network that was trained; {_advice(path)}")
-    return trained(found), without_samples(found), origin
+    return trained(both), without_samples(both), origin
 
 
 def rows(path, columns, nullable=(), loose=(), empty=False, advice=None, baselines=False):
-    """(rows, provenance) of a file that `koct.results.write` made; a KoctError says what it lacks.
+    """Return (rows, provenance) of a file that `koct.study.results.write` made; a KoctError says what it lacks.
 
     Columns that are `nullable` may be null, and those that are `loose` also NaN or infinite; `advice` ends the message.
     With `baselines`, N and p may both be 0.
@@ -37,16 +39,16 @@ def rows(path, columns, nullable=(), loose=(), empty=False, advice=None, baselin
     advice = advice or _advice(path)
     _check_schema(path, [*columns, *nullable, *loose], advice)
     try:
-        found, origin = read(path)
+        table, origin = read(path)
     except KoctError as error:
         raise KoctError(str(error).replace(again(path), advice)) from None
     except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError):
         raise KoctError(f"{path} is a Parquet file that koct has not made; {advice}") from None
-    if not found and not empty:
+    if not table and not empty:
         raise KoctError(f"{path} has no rows; {advice}")
-    for i, row in enumerate(found, 1):
+    for i, row in enumerate(table, 1):
+        least = 0 if baselines and row.get("N") == 0 else 1
         for name in (*columns, *nullable):
-            least = 0 if baselines and row.get("N") == 0 else 1
             wrong = "is null" if row[name] is None and name not in nullable else _wrong(name, row[name], least)
             if wrong:
                 raise KoctError(f"{path}, row {i}: {name} {wrong}; {advice}")
@@ -55,36 +57,35 @@ def rows(path, columns, nullable=(), loose=(), empty=False, advice=None, baselin
             described(origin, key)
         except KoctError as error:
             raise KoctError(f"{path}: {error}; {advice}") from None
-    return found, origin
+    return table, origin
 
 
 def _advice(path):
-    """Only what the workflow has made can be made again."""
+    """Return what to do about a file: only what the workflow has made can be made again."""
     return again(path) if "results" in os.path.normpath(path).split(os.sep) else "give a file that koct has made"
 
 
 def _check_schema(path, columns, advice):
-    """What is no Parquet file at all is left to `read`."""
-    with contextlib.suppress(pa.ArrowException, OSError, ValueError):
+    try:
         with pq.ParquetFile(path) as file:
             schema, count = file.schema_arrow, file.metadata.num_rows
-            names = schema.names
-        missing = [name for name in columns if name not in names]
-        if missing:
-            raise KoctError(f"{path} lacks the column {', '.join(missing)}; {advice}")
-        for name in columns:
-            if names.count(name) > 1:
-                raise KoctError(f"{path} has the column {name} twice; {advice}")
-            if not _fits(schema.field(name).type, COLUMNS[name][0]):
-                raise KoctError(
-                    f"{path}: the column {name} holds {schema.field(name).type} and not {COLUMNS[name][0]}; {advice}"
-                )
-        if count > MOST_ROWS:
-            raise KoctError(f"{path} has {count:,} rows, more than any study; {advice}")
+    except (pa.ArrowException, OSError, ValueError):
+        return  # `read` says that it is no Parquet file
+    missing = [name for name in columns if name not in schema.names]
+    if missing:
+        raise KoctError(f"{path} lacks the column {', '.join(missing)}; {advice}")
+    for name in columns:
+        if schema.names.count(name) > 1:
+            raise KoctError(f"{path} has the column {name} twice; {advice}")
+        kind, wanted = schema.field(name).type, COLUMNS[name][0]
+        if not _fits(kind, wanted):
+            raise KoctError(f"{path}: the column {name} holds {kind} and not {wanted}; {advice}")
+    if count > MOST_ROWS:
+        raise KoctError(f"{path} has {count:,} rows, more than any study; {advice}")
 
 
 def _fits(kind, wanted):
-    """Whether values of a type can be used as those of another; a column of nulls is looked at later."""
+    """Return whether values of a type can be used as those of another; a column of nulls is looked at later."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_null(kind):
         return True
@@ -96,7 +97,7 @@ def _fits(kind, wanted):
 
 
 def _wrong(name, value, least):
-    """What is wrong with a value, or nothing; counts are at least `least`."""
+    """Return what is wrong with a value, or nothing; counts are at least `least`."""
     if name == "metric" and (wrong := metrics.wrong_metric(value)):
         return f"is {value!r}, which {wrong}"
     if isinstance(value, float) and not math.isfinite(value):
@@ -108,24 +109,46 @@ def _wrong(name, value, least):
     return ""
 
 
+def predictions(path):
+    """Return (rows, provenance) of a theory.parquet."""
+    columns = ("sweep", "arch", "N", "metric", "predicted", "low", "high", "pairs", "trusted")
+    return rows(path, columns, ("H", "lam", "error", "error_low", "error_high"), empty=True)
+
+
+def ladder(path):
+    """Return (rows in the study's order of networks, provenance, {sweep: {arch: layers}}) of a ladder.parquet."""
+    table, origin = rows(path, LADDER, LADDER_NULLABLE, empty=True)
+    if not table:
+        raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
+    try:
+        chains = json.loads(origin.get("koct.chains", "{}"))
+        layers = [layer for archs in chains.values() for chain in archs.values() for layer in chain]
+        right = all(isinstance(layer["name"], str) and isinstance(layer["p"], int) for layer in layers)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        right = False
+    if not right:
+        raise KoctError(f"{path}: the metadata koct.chains is not what koct writes; {again(path)}")
+    order = {arch: place for place, arch in enumerate(described(origin, "koct.archs"))}
+    table.sort(key=lambda row: order.get(row["arch"], len(order)))
+    return table, origin, chains
+
+
 def norms(path):
-    """The operating points of a file that `koct.norms.compute` made."""
+    """Return the operating points of a file that `koct.study.norms.compute` made."""
     try:
         content, _ = read_json(path)
     except KoctError as error:
         raise KoctError(str(error).replace(again(path), _advice(path))) from None
     points = content.get("points")
-    if not isinstance(points, list) or not points or not all(isinstance(point, dict) for point in points):
-        raise KoctError(f"{path} has no list of points; {_advice(path)}")
-    for i, point in enumerate(points, 1):
-        wrong = [key for key in ("H", "V", "B") if type(point.get(key)) is not int or not 0 < point[key] < 10**9]
-        wrong += [key for key in ("filter_norm", "backprojection_norm", "reference") if not _is_size(point.get(key))]
-        wrong += [] if point.get("beam") in ("parallel", "fan") else ["beam"]
-        if wrong:
-            value = repr(point.get(wrong[0]))[:60]
-            raise KoctError(f"{path}, point {i}: {wrong[0]} = {value} is no such value; {_advice(path)}")
+    if not isinstance(points, list) or not points or not all(map(_is_point, points)):
+        raise KoctError(f"{path} has no list of operating points with their norms; {_advice(path)}")
     return points
 
 
-def _is_size(value):
-    return type(value) in (int, float) and 0 < value < LARGEST
+def _is_point(point):
+    if not isinstance(point, dict) or point.get("beam") not in ("parallel", "fan"):
+        return False
+    sizes, numbers = ("H", "V", "B"), ("filter_norm", "backprojection_norm", "reference")
+    return all(type(point.get(key)) is int and 0 < point[key] < 10**9 for key in sizes) and all(
+        type(point.get(key)) in (int, float) and 0 < point[key] < LARGEST for key in numbers
+    )

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 from koct.errors import KoctError
 
@@ -15,19 +16,12 @@ class Names:
     """Labels, colours and markers, from the metadata of a result file; without them, names and a palette."""
 
     def __init__(self, origin=None):
-        origin = origin or {}
-        self.archs = described(origin, "koct.archs")
-        self.sweeps = described(origin, "koct.sweeps")
+        self.archs = described(origin or {}, "koct.archs")
+        self.sweeps = described(origin or {}, "koct.sweeps")
         taken = {arch.get("colour") for arch in self.archs.values()}
-        self._colours = itertools.cycle([colour for colour in PALETTE if colour not in taken] or PALETTE)
-        self._markers = itertools.cycle(MARKERS)
-        self._given, self._lines = {}, {}
-
-    @classmethod
-    def of(cls, archs):
-        """For architectures themselves."""
-        styles = {arch.name: {key: getattr(arch, key) for key in ("label", "colour", "marker")} for arch in archs}
-        return cls({"koct.archs": json.dumps(styles)})
+        colours = [colour for colour in PALETTE if colour not in taken] or PALETTE
+        self._free = zip(itertools.cycle(colours), itertools.cycle(MARKERS), strict=False)
+        self._styles, self._lines = {}, {}
 
     def arch(self, name):
         return self.archs.get(name, {}).get("label") or name.upper()
@@ -38,40 +32,44 @@ class Names:
     def marker(self, name):
         return self._style(name)[1]
 
-    def line(self, name):
-        """The horizontal line of what needs no sample, as options of Matplotlib."""
-        own = self.archs.get(name, {}).get("colour") or GREY
-        _check_style(name, own, "")
-        style = self._lines.setdefault(name, LINES[len(self._lines) % len(LINES)])
-        return {"color": own, "linestyle": style, "linewidth": 1, "zorder": 1}
-
     def _style(self, name):
-        if name not in self._given:
-            own = self.archs.get(name, {})
-            next_colour, next_marker = next(self._colours), next(self._markers)
-            self._given[name] = own.get("colour") or next_colour, own.get("marker") or next_marker
-            _check_style(name, *self._given[name])
-        return self._given[name]
+        if name not in self._styles:
+            own, (colour, marker) = self.archs.get(name, {}), next(self._free)
+            self._styles[name] = own.get("colour") or colour, own.get("marker") or marker
+            _check_style(name, *self._styles[name])
+        return self._styles[name]
+
+    def line(self, name):
+        """Return how the horizontal line of what needs no sample is drawn, as options of Matplotlib."""
+        colour = self.archs.get(name, {}).get("colour") or GREY
+        _check_style(name, colour, "")
+        style = self._lines.setdefault(name, LINES[len(self._lines) % len(LINES)])
+        return {"color": colour, "linestyle": style, "linewidth": 1, "zorder": 1}
 
     def problem(self, sweep, default):
-        """The operating point of a sweep in words."""
+        """Return the operating point of a sweep in words."""
         return self.sweeps.get(sweep, {}).get("label") or default
+
+    def counted(self, sweep):
+        """Return what the N of a sweep counts: samples, or groups of them."""
+        return self.sweeps.get(sweep, {}).get("counts", "samples")
 
 
 def described(origin, key):
-    """{name: {word: text}} in the metadata of a result file: what it says of architectures or of sweeps."""
+    """Return {name: {word: text}} from the metadata of a result file: what it says of architectures or of sweeps."""
     try:
-        found = json.loads(origin.get(key, "{}"))
-        entries = list(found.values())
-        words = [text for entry in entries for text in entry.values()]
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise KoctError(f"the metadata {key} is not what koct writes") from None
-    if not all(isinstance(text, str | None) for text in words):
+        entries = json.loads(origin.get(key, "{}"))
+        right = all(isinstance(text, str | None) for entry in entries.values() for text in entry.values())
+    except (ValueError, AttributeError, RecursionError):
+        right = False
+    if not right:
         raise KoctError(f"the metadata {key} is not what koct writes")
-    return found
+    return entries
 
 
 def _check_style(name, colour, marker):
+    if re.fullmatch("#[0-9a-f]{6}", colour) and marker in MARKERS:
+        return  # and Matplotlib need not be imported
     from matplotlib.colors import is_color_like
     from matplotlib.markers import MarkerStyle
 
@@ -80,23 +78,12 @@ def _check_style(name, colour, marker):
     try:
         MarkerStyle(marker)
     except ValueError:
-        raise KoctError(
-            f"the marker {marker!r} of {name} is unknown to Matplotlib; write one like 'o' or 's'"
-        ) from None
+        raise KoctError(f"the marker {marker!r} of {name} is unknown to Matplotlib; write one like 'o'") from None
 
 
 def sweep_label(row):
-    """`$H = 8$` for the sweep H8; what its name says beyond that follows in brackets. Without H, the name."""
+    """Return `$H = 8$` for the sweep H8, with what its name says beyond that in brackets; without H, the name."""
     if row["H"] is None:
         return row["sweep"]
     remainder = row["sweep"].removeprefix(f"H{row['H']}").strip("-_. ")
     return f"$H = {row['H']}$" + (f" ({remainder})" if remainder else "")
-
-
-def escaped(text):
-    """Text for LaTeX; what stands between dollars is left alone."""
-    parts = text.split("$")
-    for i in range(0, len(parts), 2):
-        parts[i] = "".join(f"\\{letter}" if letter in "_&%#" else letter for letter in parts[i])
-        parts[i] = parts[i].replace("°", r"$^\circ$")  # not every TeX has the font of the letter
-    return "$".join(parts)

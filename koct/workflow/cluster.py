@@ -1,237 +1,232 @@
-"""What koct changes in Snakemake's SLURM plugin (2.8), each for a fault that was met.
-
-- GPUs are asked for per node and of any type: `--gpus=4 --nodes=2` may be split 3 + 1, and types with a hyphen fail.
-- A submission asks for five minutes at least, for no memory if the site wants that, and for the profile's account
-  alone: the plugin guesses one.
-- Four cases in which the plugin waits for ever: a preempted job that SLURM does not start again, and one that it no
-  longer knows, are submitted again; a cancelled job is recognised if sacct adds who did it; and after a query that
-  failed the jobs are asked for again.
-- An error before a group is submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
-- Ctrl-C removes all jobs of the run, those included that are just being submitted.
-- On a node the plugin starts a Snakemake for each job of a group, with srun, and asks for the GPUs and cores of all at
-  once. Here one Snakemake runs them one after the other, and has workers for them (koct/workflow/helpers.py).
-- The queue is asked at least every 30 s, or three times slurm-init-seconds-before-status-checks; the plugin lets up to
-  three minutes pass, which is longer than most of our jobs.
-- A failure is told in a few lines, and what runs and what waits whenever the plugin asks for it.
-"""
+"""What a run submits to a SLURM cluster: told before it starts, and tried out with `sbatch --test-only`."""
 
 from __future__ import annotations
 
-import asyncio
-import collections
-import math
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
-import sys
-import time
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from koct.workflow.site import Site
-from koct.workflow.stale import Stale
-from koct.workflow.terminal import failure
+from koct.errors import KoctError
 
-CONTINUE = "KOCT_CONTINUE"  # variable of the environment
-SHORTER = "nodes are down, drained or reserved"  # than what SLURM says
-PATIENCE = 600  # seconds after which a job that SLURM has forgotten, or preempted for good, is submitted again
-SUBMIT_AGAIN = 30  # seconds after a submission that SLURM did not take
-STEPS = "--executor slurm-jobstep --jobs 1"  # of the plugin's command
+VARIABLE = "KOCT_SITE"  # of the environment, so that jobs see it too
 SHORTEST = 5  # minutes of a submission: the first start on a node can take long
 
-
-def adapt(site: Site, logger: Any) -> None:
-    """Change the plugin, if this command has loaded it."""
-    plugin: Any = sys.modules.get("snakemake_executor_plugin_slurm")
-    step: Any = sys.modules.get("snakemake_executor_plugin_slurm_jobstep")
-    if plugin is None or step is None:
-        return
-    ask, run, submit = plugin.query_job_status, plugin.Executor.run_job, plugin.get_submit_command
-    command = plugin.Executor.format_job_exec
-    wait, cores = plugin.Executor.next_seconds_between_status_checks, step.get_cpu_setting
-    preempted: set[str] = set()
-    unsubmitted: set[int] = set()
-    lost: dict[str, float] = {}  # since when a job that was seen is preempted or not in an answer
-    said = ""
-
-    async def status(command: str, plugins_logger: Any) -> tuple[dict[str, str], float]:
-        nonlocal said
-        answer, seconds = await ask(command, plugins_logger)
-        if answer is None:
-            return {}, 0.0
-        found = {job: state.partition(" ")[0] for job, state in answer.items()}
-        if "--name" in command:
-            text = await _queue(command.partition("--name")[2].split()[0])
-            if text not in ("", said):
-                said = text
-                logger.info(text, extra={"koct_queue": text})
-        preempted.update(_never_back(found, lost, 0 if not site.requeue else PATIENCE))
-        return found | dict.fromkeys(preempted, "CANCELLED"), seconds
-
-    def report_job_error(self: Any, job_info: Any, msg: str | None = None, **others: Any) -> None:
-        job = job_info.job
-        if job_info.external_jobid in preempted:
-            job.attempt -= 1  # it is no failure, and the next one asks for as much
-            logger.info(f"SLURM preempted or lost job {job_info.external_jobid} ({job.name}); it is submitted again.")
-        else:
-            if job_info.external_jobid is None:
-                unsubmitted.add(id(job))
-            unfinished = [member for member in _members(job) if not Stale(logger).complete(member)]
-            logger.error(failure(job, unfinished, msg, others.get("aux_logs") or []))
-        self.workflow.scheduler.error_callback(job)
-
-    def run_job(self: Any, job: Any) -> None:
-        if id(job) in unsubmitted:
-            unsubmitted.discard(id(job))
-            time.sleep(SUBMIT_AGAIN)
-        try:
-            run(self, job)
-        except Exception as error:
-            self._report_job_error_threadsafe(plugin.SubmittedJobInfo(job), f"it could not be submitted: {error}")
-
-    def cancel_jobs(self: Any, active_jobs: Any) -> None:
-        self._job_submission_executor.shutdown(wait=True, cancel_futures=True)
-        subprocess.run(["scancel", f"--name={self.run_uuid}"], check=False, capture_output=True, timeout=60)
-
-    def account(self: Any, job: Any) -> Any:
-        yield account_option(site)
-
-    plugin.get_submit_command = lambda job, *given, **others: adapted(submit(job, *given, **others), job, site)
-    plugin.set_gres_string = lambda job: gpu_option(job.resources, site)
-    plugin.Executor.format_job_exec = lambda self, job: together(command(self, job), job)
-    plugin.Executor.get_account_arg = account
-    plugin.Executor.run_job = run_job
-    plugin.Executor.cancel_jobs = cancel_jobs
-    plugin.Executor.report_job_error = report_job_error
-    plugin.query_job_status = status
-    plugin.Executor.next_seconds_between_status_checks = wait.setter(_wait)
-    step.get_cpu_setting = lambda job, gpu: f"--cpus-per-task={_widest(job)}" if job.is_group() else cores(job, gpu)
-    step.get_gpu_setting = lambda job: ""
-    for executor in (plugin.Executor, step.Executor):
-        executor.get_python_executable = lambda self: shlex.quote(sys.executable)
+GPUS = re.compile(r"gpu(?::([^:,()]+))?:([0-9]+)")  # type and number, as sinfo tells them
+# What may also be said because nodes are down for a while, or the controller is busy.
+TEMPORARY = re.compile(
+    "not available|can ?not be satisfied|policy|contact|temporarily|timed out|not found", re.IGNORECASE
+)
+# Words of SLURM's errors, and the site lines that can be their cause.
+FAULTS = {
+    "account": "account",
+    "partition": "cpu_partition or gpu_partition",
+    "qos": "qos",
+    "reservation": "reservation",
+    "feature": "constraint",
+    "generic resource": "gpu_partition or gpu_type",
+    "time limit": "cpu_partition or gpu_partition",
+}
 
 
-def _never_back(found: dict[str, str], lost: dict[str, float], patience: float) -> list[str]:
-    """Preempted jobs that SLURM does not start again, and jobs that it no longer knows. `lost` is updated."""
-    now = time.monotonic()
-    lost.update({job: math.inf for job, state in found.items() if state != "PREEMPTED"})  # they are there
-    for job in {*found, *lost}:
-        if found.get(job) in (None, "PREEMPTED"):
-            lost[job] = min(lost.get(job, math.inf), now)
-    return [job for job, since in lost.items() if now - since >= (patience if job in found else PATIENCE)]
+class Site(NamedTuple):
+    """What profiles/slurm says of its site, and Snakemake has no option or resource for."""
+
+    config: Mapping[str, Any]  # keys of config.yaml, unless the command line sets them
+    memory: bool  # whether jobs say how much memory they need
+    modules: str
 
 
-def _wait(executor: Any, seconds: int) -> None:
-    """Until the queue is asked again."""
-    longest = 3 * executor.workflow.executor_settings.init_seconds_before_status_checks
-    executor._next_seconds_between_status_checks = min(seconds, longest)
+def site() -> Site | None:
+    """Return the site of this run, or of the run that this job belongs to; None without a cluster."""
+    text = os.environ.get(VARIABLE)
+    return Site(**json.loads(text)) if text else None
 
 
-def _widest(group: Any) -> int:
-    """Cores of a group whose jobs run one after the other."""
-    return max(job.threads for job in group.jobs)
+def complete(config: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Lay the profile over config.yaml, and below `given`, what --configfile and --config say."""
+    if profile := site():
+        config.update({key: value for key, value in profile.config.items() if key not in given})
 
 
-def together(command: str, job: Any) -> str:
-    """What a submission runs: of a group, one Snakemake that runs its jobs itself, instead of one for each of them."""
-    if not job.is_group() or any("mpi" in member.resources.keys() for member in job.jobs):  # noqa: SIM118
-        return command
-    if command.count(STEPS) != 1 or command.count("slurm-jobstep") != 1:  # a plugin, or an option of it, unknown here
-        return command
-    return command.replace(STEPS, f"--executor local --cores {_widest(job)}")
+def submit_command(job: Any, settings: Any = None, **about: Any) -> str:
+    """Return the plugin's sbatch command for a job or group, less what it runs; of a repeated option the last counts.
 
-
-def _members(job: Any) -> list[Any]:
-    return list(job.jobs) if job.is_group() else [job]
-
-
-def adapted(call: str, job: Any, site: Site) -> str:
-    """The plugin's sbatch command with what it has no option for; of an option that is given twice, the last counts."""
-    minutes = job.resources.get("runtime")
-    if minutes:
-        call += f" --time={max(SHORTEST * getattr(job, 'attempt', 1), int(minutes))}"
-    for option in ("qos", "reservation"):
-        if getattr(site, option):
-            call += f" --{option}={shlex.quote(getattr(site, option))}"
-    return call if site.memory else re.sub(r" --mem(-per-cpu)? \S+", "", call)
-
-
-def account_option(site: Site) -> str:
-    return f" --account={shlex.quote(site.account)}" if site.account else ""
-
-
-def gpu_option(resources: Any, site: Site) -> str:
-    """GPUs per node."""
-    gpus, nodes = resources.get("gpu") or 0, resources.get("nodes") or 1
-    if not gpus:
-        return ""
-    return " --gres=" + shlex.quote(":".join(filter(None, ["gpu", site.gpu_type, str(-(-gpus // nodes))])))
-
-
-async def _queue(name: str) -> str:
-    """What the jobs of a name do now, in words."""
-    ask = ["squeue", "--noheader", f"--name={name}", "--format=%T|%r"]
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *ask, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-        )
-        out, _ = await asyncio.wait_for(process.communicate(), 60)
-    except (TimeoutError, OSError):
-        return ""
-    return in_words(out.decode().splitlines())
-
-
-def in_words(lines: list[str]) -> str:
-    """'3 running, 12 pending: Resources' from lines of STATE|REASON; empty if there is nothing to say."""
-    states = collections.Counter(line.partition("|")[0].lower() for line in lines)
-    given = (line.partition("|")[2] for line in lines if line.startswith("PENDING|"))
-    reasons = collections.Counter(
-        SHORTER if reason.startswith("Nodes required for job are") else reason for reason in given
-    )
-    reasons.pop("None", None)
-    listed = sorted(states, key=lambda state: (state == "pending", state != "running", state))
-    text = ", ".join(f"{states[state]} {state}" for state in listed)
-    return f"{text}: {', '.join(reason for reason, _ in reasons.most_common())}" if reasons else text
-
-
-# Groups that are started again
-
-
-def allow_continuing(workflow: Any) -> None:
-    """Tell jobs that they may keep what an earlier attempt has made, unless it is to be made again by all means."""
-    asked = workflow.dag_settings
-    os.environ.pop(CONTINUE, None)
-    if not (asked.forceall or asked.forcetargets or asked.forcerun):
-        os.environ[CONTINUE] = "1"
-
-
-def keep_finished(workflow: Any, logger: Any) -> None:
-    """Let a group that is started again keep what its jobs had finished, and go on behind a job that fails.
-
-    Snakemake deletes what a job is about to make, and what any job of a failed group has made. Here a file stays if its
-    stamp says that it is what is asked for; the command that would make it then sees that it has nothing to do.
+    GPUs are asked for per node, since `--gpus=4 --nodes=2` may be split 3 + 1, and of any type: the plugin knows none
+    with a hyphen. Without `slurm_account` there is no account: the plugin guesses one.
     """
-    try:
-        from snakemake.jobs import Job
-        from snakemake.scheduling.job_scheduler import JobScheduler
+    from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 
-        remove, clean_up, schedule = Job.remove_existing_output, Job.cleanup, JobScheduler.schedule
-    except (ImportError, AttributeError):
+    asked = job.resources
+    about = {"run_uuid": "koct_check", "slurm_logfile": "/dev/null", "comment_str": "check", "workdir": "", **about}
+    for option, key in (("account", "slurm_account"), ("partition", "slurm_partition")):
+        about[option] = f"--{option}={shlex.quote(str(asked.get(key)))}" if asked.get(key) else ""
+    call = get_submit_command(job, about, settings=settings)
+    if asked.get("runtime"):
+        call += f" --time={max(SHORTEST * getattr(job, 'attempt', 1), int(asked.runtime))}"
+    if gpus := asked.get("gpu"):
+        per_node = str(-(-gpus // (asked.get("nodes") or 1)))
+        call += " --gres=" + shlex.quote(":".join(filter(None, ["gpu", asked.get("gpu_model"), per_node])))
+    profile = site()
+    return re.sub(r" --mem(-per-cpu)? \S+", "", call) if profile and not profile.memory else call
+
+
+# What will be submitted
+
+
+class Submission(NamedTuple):
+    """What a job or a group asks for; the SLURM plugin takes it for a job."""
+
+    threads: int
+    resources: Any  # Snakemake's; as if it were submitted, in a dry run too
+
+    def get(self, name: str, default: Any = 0) -> Any:
+        return self.resources.get(name) or default
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        """partition, nodes, cores and GPUs of all nodes"""
+        nodes = self.get("nodes", 1)
+        return str(self.get("slurm_partition", "")), nodes, nodes * self.threads, self.get("gpu")
+
+    @property
+    def minutes(self) -> int:
+        return max(SHORTEST, self.get("runtime"))
+
+
+def planned(dag: Any) -> list[Submission]:
+    """Return all submissions of a run, as far as they are known before the first has ended."""
+    from snakemake.jobs import ResourceList
+
+    requests = [_resources(job) for job in _jobs_and_groups(dag)]
+    return [Submission(request["_cores"], ResourceList(fromdict=request)) for request in requests]
+
+
+def _jobs_and_groups(dag: Any) -> Iterator[Any]:
+    seen = set()
+    for job in dag.needrun_jobs():
+        group = dag.get_job_group(job)
+        if group is None and job.rule.name != "all":
+            yield job
+        elif group is not None and id(group) not in seen:
+            seen.add(id(group))
+            yield group
+
+
+def _resources(job: Any) -> dict[str, Any]:
+    """Return what a job or a group asks for when it is submitted: in a dry run Snakemake sums up more of a group."""
+    if not job.is_group():
+        return dict(job.resources.items())
+    from snakemake.resources import GroupResources
+
+    return GroupResources.basic_layered(
+        toposorted_jobs=job.toposorted,
+        constraints=job.global_resources,
+        run_local=False,
+        additive_resources=["runtime"],
+        sortby=["runtime"],
+    )
+
+
+def in_words(submissions: list[Submission]) -> str:
+    """Return '16 submissions:', and a line for each kind."""
+    if not submissions:
+        return "Nothing to submit."
+    lines = [f"{len(submissions)} submission{'s' * (len(submissions) > 1)}:"]
+    for place in sorted({submission.place for submission in submissions}):
+        alike = [submission for submission in submissions if submission.place == place]
+        partition, nodes, cores, gpus = place
+        asked = [_count(nodes, "node")] if nodes > 1 else []
+        asked += [_count(cores, "core")] + ([_count(gpus, "GPU")] if gpus else [])
+        if (profile := site()) is None or profile.memory:
+            asked.append(_range([submission.get("mem_mb") / 1000 for submission in alike], "GB", ".1f"))
+        asked.append(_range([submission.minutes for submission in alike], "min", "d"))
+        lines.append(f"  {len(alike):3d} to {partition or 'the default partition'}, each: {', '.join(asked)}")
+    return "\n".join(lines)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number > 1)}"
+
+
+def _range(values: list[Any], unit: str, form: str) -> str:
+    low, high = (format(value, form) for value in (min(values), max(values)))
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+# Whether SLURM would take it
+
+
+def check(submissions: list[Submission], settings: Any) -> None:
+    """Raise a KoctError if SLURM will never run one of them, with what it says and the site line to look at.
+
+    Also if they ask for GPUs that no job could use.
+    """
+    profile = site()
+    if profile and any(submission.get("gpu") for submission in submissions):
+        from koct.base.device import check_torch
+
+        check_torch(profile.modules)
+    if shutil.which("sbatch") is None:
         return
+    for call, submission in {submit_command(kind, settings): kind for kind in submissions}.items():
+        try:
+            done = subprocess.run(
+                f"{call} --test-only --wrap=true", shell=True, capture_output=True, text=True, timeout=60
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return
+        if not done.returncode:
+            continue
+        said = re.sub(r"(sbatch|allocation failure|error|fatal): *", "", done.stderr).strip().replace("\n", "; ")
+        fixes = [fix for word, fix in FAULTS.items() if word in said.lower()]
+        if TEMPORARY.search(said):
+            said, fixes = _lacking(submission), ["the partitions or gpu_type"]
+        if said:
+            raise KoctError(
+                f"SLURM would refuse a job of this study: {said}\n"
+                f"  it asks for: {_asked(call)}\n"
+                f"  there is: {_there()}\n"
+                f"Fix {fixes[0] if fixes else 'the site lines'} at the top of your profile's config.yaml."
+            )
 
-    async def remove_existing_output(self: Any) -> None:
-        if not Stale(logger).complete(self):
-            await remove(self)
 
-    async def cleanup(self: Any, skip_outputs: Any) -> None:
-        complete = Stale(logger).complete(self)
-        await clean_up(self, {*skip_outputs, *(self.output if complete else ())})
+def _asked(call: str) -> str:
+    """Return the options of a command that a site has a say in."""
+    kept = r"(?:--partition|-C|--mem|--account|--qos|--reservation|--gres|--time|--nodes)[= ](?:'[^']*'|\S+)"
+    return " ".join(re.findall(rf"(?<=\s){kept}", call))
 
-    def keep_going(self: Any) -> Any:
-        self.keepgoing = True
-        return schedule(self)
 
-    Job.cleanup = cleanup
-    if not workflow.is_main_process and os.environ.get(CONTINUE):
-        Job.remove_existing_output = remove_existing_output
-        JobScheduler.schedule = keep_going
+def _lacking(submission: Submission) -> str:
+    """Return why no node of its partition will ever do, as far as their sizes tell."""
+    partition, nodes, cores, gpus = submission.place
+    profile, gpu_type = site(), submission.get("gpu_model", "")
+    megabytes = submission.get("mem_mb") if profile is None or profile.memory else 0
+    kinds = [
+        line.split("|") for line in _sinfo("%c|%m|%G", "--exact", *([f"--partition={partition}"] if partition else []))
+    ]
+    for cpus, memory, gres in kinds:
+        there = [int(count) for kind, count in GPUS.findall(gres) if gpu_type in ("", kind)]
+        sizes = int(cpus.rstrip("+")), int(memory.rstrip("+")), sum(there)
+        if all(has >= asked for has, asked in zip(sizes, (cores / nodes, megabytes, gpus / nodes), strict=True)):
+            return ""
+    wanted = [_count(cores // nodes, "core")] + ([f"{megabytes} MB"] if megabytes else [])
+    wanted += [_count(gpus // nodes, f"{gpu_type} GPU".strip())] if gpus else []
+    return f"no node of {partition or 'the default partition'} has {', '.join(wanted)}" if kinds else ""
+
+
+def _there() -> str:
+    """Return the partitions, their longest time and GPUs."""
+    return ", ".join(_sinfo("%R (%l, %G)")).replace("(null)", "no GPU")
+
+
+def _sinfo(form: str, *options: str) -> list[str]:
+    ask = ["sinfo", "--noheader", f"--format={form}", *options]
+    try:
+        return subprocess.run(ask, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return []

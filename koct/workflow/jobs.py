@@ -8,44 +8,44 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+from koct.base.stamps import checksum_of
+from koct.config import study_file as config
+from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, Problem
-from koct.registry import module_of
-from koct.spec import encode_curve, encode_problem
-from koct.stamps import checksum_of
-from koct.workflow import config, groups, paths, planned, resources, shown, stages
-from koct.workflow.sources import reached
-from koct.workflow.sweep import Sweep, claimed, compared
+from koct.contracts.registry import module_of
+from koct.contracts.spec import encode_curve, encode_problem
+from koct.study import paths
+from koct.workflow import planned, resources, sources, when
 from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
-LEAST_OF_LADDER = 3  # networks of a sweep between known and learned
 
 
 class Jobs:
     """The jobs of a study. Functions of wildcards are passed to the rules as they are."""
 
     def __init__(self, settings: Mapping[str, Any]):
+        self.settings = config.settings(settings)
         self.study = config.read(settings)
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
         self.cells = [paths.cell(**cell) for sweep in self.study for cell in sweep.grid()]
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
-        self.ladders = [sweep for sweep in self.study if len(sweep.networks) >= LEAST_OF_LADDER]
-        self.compared, self.claimed = compared(self.study), claimed(self.study)
-        self.paired, self.normed = shown.paired(self.study), shown.normed(self.study)
-        self.held_out = shown.held_out(self.study)
-        self.device = settings.get("device", "auto")
-        self.workers = settings.get("workers", True)
+        self.ladders = [self.sweeps[name] for name in when.ladder(self.study)]
+        self.products = when.published(self.study)
+        self.device = self.settings.device
         self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.canonical = config.canonical(self.study)
-        self.evaluation = stages.evaluation()
+        self.evaluation = sources.evaluation()
         self._files = cache(checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
@@ -54,12 +54,14 @@ class Jobs:
     def environment(self) -> dict[str, str]:
         """What jobs are told beside their parameters, since it changes no result.
 
-        What they compute on, which sweeps ask a cluster for a GPU, and the hash of the code that evaluates.
+        What they compute on, which sweeps ask a cluster for a GPU, which problems can use one, and the hash of the
+        code that evaluates.
         """
         on_gpu = (sweep.name for sweep in self.study if resources.on_gpu(sweep, self.device))
         return {
             "KOCT_DEVICE": self.device,
             "KOCT_GPU_SWEEPS": " ".join(on_gpu),
+            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted(self.gpu_problems)),
             "KOCT_EVALUATION": self.evaluation,
             **self.sources,
         }
@@ -69,7 +71,7 @@ class Jobs:
         used = {module_of(sweep.problem.source, Problem) for sweep in self.study}
         used |= {module_of(arch.source, Architecture) for sweep in self.study for arch in sweep.archs + sweep.required}
         own = {source for source in used if source.endswith(".py")}
-        return {source for source in reached(own) if source.endswith(".py")} if own else set()
+        return {source for source in sources.reached(own) if source.endswith(".py")} if own else set()
 
     # Which rule makes a file follows from its cost: patterns of wildcards
 
@@ -116,8 +118,12 @@ class Jobs:
     def _pool_spec(self, name: str) -> str:
         """What the pools of a sweep share: JSON without its opening brace."""
         sweep = self.sweeps[name]
-        wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": sweep.sizes.values()}
+        wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": asdict(sweep.pool)}
         return _spec("pool", {**wanted, **self._files(sweep.problem)}, sweep.problem.source)[1:]
+
+    def _pairs(self, name: str) -> dict[str, str]:
+        """A hash of what the pools of a sweep are: a result is outdated with its pool, also where that was removed."""
+        return {"pool": checksum_of(json.loads("{" + self._pool_spec(name)))}
 
     def problem_spec(self, stage: str) -> Callable[[Wildcards], str]:
         """Of a stage that knows the problem alone."""
@@ -146,7 +152,7 @@ class Jobs:
         sweep = self.sweeps[name]
         arch = sweep.arch(arch_name)
         inputs = list(self._fit_inputs(sweep, arch))
-        wanted = {**encode_curve(name, sweep.problem, arch, sweep.lambdas), "inputs": inputs}
+        wanted = {**encode_curve(name, sweep.problem, arch, sweep.lambdas), **self._pairs(name), "inputs": inputs}
         if resources.fit_class(sweep, arch) == "cheap":
             wanted["evaluation"] = self.evaluation  # the same job evaluates
         return _spec("fit", wanted, sweep.problem.source, arch.source)[1:]
@@ -157,6 +163,7 @@ class Jobs:
     def _theory_spec(self, sweep: Sweep, arch: Architecture) -> str:
         wanted = {
             **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
+            **self._pairs(sweep.name),
             "N": sweep.theory_pairs,
             "seed": sweep.theory_seed,
             "inputs": list(self._theory_inputs(sweep, arch)),
@@ -207,7 +214,8 @@ class Jobs:
                 }
                 for arch, described in zip(sweep.archs, about["archs"], strict=True)
             ]
-            sweeps.append({**{key: about[key] for key in ("name", "label", "metric")}, "archs": archs})
+            counts = {"counts": "groups"} if sweep.counts_groups else {}
+            sweeps.append({**{key: about[key] for key in ("name", "label", "metric")}, **counts, "archs": archs})
         return _spec("collect", {"sweeps": sweeps, "config": self._config_hash()})
 
     def theories_spec(self) -> str:
@@ -229,22 +237,13 @@ class Jobs:
     def _config_hash(self) -> str:
         return hashlib.sha256(self.canonical.encode()).hexdigest()
 
-    def calibration_spec(self) -> str:
-        return _spec("calibrate", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
-
-    def crossings_spec(self) -> str:
-        return _spec("crossings", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
-
     def budget_spec(self) -> str:
         wanted = {sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study}
         return _spec("budgets", {"wanted": wanted})
 
-    def planner_spec(self) -> str:
-        return _spec("planner", {"metrics": {sweep.name: sweep.metric for sweep in self.study}})
-
-    def report_spec(self, stage: str) -> str:
-        """Of a stage whose result depends on its inputs alone."""
-        return _spec(stage, {})
+    def report_spec(self, stage: str, *takes: str) -> str:
+        """Of a stage that depends on its inputs and, if any, on answers of `koct.workflow.when` or keys of sweeps."""
+        return _spec(stage, {name: when.answer(name, self.study) for name in takes})
 
     def crate_spec(self, study: str) -> str:
         """Of the description of the results: all parameters, and the checksums of the users' files."""
@@ -353,7 +352,7 @@ class Jobs:
         if not hasattr(wildcards, "arch"):
             return name
         arch, N = wildcards.arch, int(wildcards.N)
-        return name + groups.of_seed(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
+        return name + resources.groups(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
 
     def theory_group(self, wildcards: Wildcards) -> str:
         """A prediction and its pool travel with the pool of the first seed."""
@@ -384,4 +383,4 @@ def _either(names: Iterable[str]) -> str:
 
 
 def _spec(stage: str, wanted: Mapping[str, Any], problem: str = "", *archs: str) -> str:
-    return json.dumps({**wanted, "code": stages.code(stage, problem, *archs)}, sort_keys=True)
+    return json.dumps({**wanted, "code": sources.code(stage, problem, *archs)}, sort_keys=True)

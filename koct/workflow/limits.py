@@ -1,23 +1,28 @@
-"""Studies that no machine could finish stop before their first job: by what their jobs cost, and what there is."""
+"""What stops a run before its first job: jobs that no machine could finish, and files that the study does not have."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from koct.blame import blamed
+from koct.config.study_file import Settings, section
+from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
+from koct.contracts.blame import blamed
+from koct.contracts.options import Configured, options
 from koct.errors import KoctError
-from koct.options import Configured
 from koct.workflow import resources
-from koct.workflow.config import Top, section
-from koct.workflow.sweep import Sweep
 
+# pools/H8/seed1.npy, cells/H8/ko/N4_seed1.json, known/H8.npy, fig_recons_H8.png and the like
+OF_SWEEP = re.compile(
+    r"results/(?:fig_recons_|(?:\w+)/)(?P<sweep>[A-Za-z0-9][A-Za-z0-9._-]*?)(?:/.*|\.(?:npy|json|png))"
+)
 GPU_SPEED = 100  # how much faster than a core a GPU may be
 RANK = 2.5e9  # bytes that the cost of a process of torchrun may count for torch, CUDA and NCCL: they are no arrays
 DAY = 86400
@@ -32,7 +37,7 @@ class Limits(NamedTuple):
     gpu: bool  # whether problems that can use a GPU find one
 
 
-class Job(NamedTuple):
+class Largest(NamedTuple):
     """The largest job of a stage."""
 
     what: str
@@ -45,13 +50,26 @@ class Job(NamedTuple):
     instead: str = ""  # another way out
 
 
-def check(study: Sequence[Sweep], settings: Mapping[str, Any], local: bool) -> None:
-    """A KoctError for a study with a job that is too large; `local`: its jobs run on this machine."""
-    given, days = settings.get("memory_gb"), settings.get("longest_days", Top.options()["longest_days"].default)
-    memory = 1e9 * given if given is not None else machine_memory() if local else None
-    wrong = too_large(study, settings.get("device", "auto"), memory, days, gpu=not local or has_gpu())
+def check(study: Sequence[Sweep], settings: Settings, local: bool) -> None:
+    """Raise a KoctError for a study with a job that is too large; `local`: its jobs run on this machine."""
+    memory: float | None = machine_memory() if local else None
+    if settings.memory_gb is not None:
+        memory = 1e9 * settings.memory_gb
+    wrong = too_large(study, settings.device, memory, settings.longest_days, gpu=not local or has_gpu())
     if wrong:
         raise KoctError("config: " + "\nconfig: ".join(wrong))
+
+
+def check_targets(words: Iterable[str], sweeps: Iterable[str], config: Mapping[str, Any]) -> None:
+    """Raise a KoctError if a word is a file of a sweep that only other studies have."""
+    for word in words:
+        path = OF_SWEEP.fullmatch(os.path.normpath(word))
+        sweep = path and path["sweep"]
+        if sweep and sweep not in set(sweeps) and sweep in config["sweeps"]:
+            having = [study for study, chosen in config["studies"].items() if sweep in chosen]
+            advice = f"`snakemake --config study={having[0]} {word}`" if having else "add it to a study in config.yaml"
+            where = f"the studies {', '.join(having)}" if having else "no study"
+            raise KoctError(f"{word}: {sweep} is not in the study {config['study']}, but in {where}; {advice}")
 
 
 def too_large(
@@ -79,26 +97,26 @@ def _of_sweep(sweep: Sweep, limits: Limits) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def _stages(sweep: Sweep) -> Iterator[Job]:
+def _stages(sweep: Sweep) -> Iterator[Largest]:
     sizes = _whole(sweep.problem)
     needs = {need for arch in sweep.archs + sweep.required for need in arch.needs()}
-    pool = [f"pool.{key}" for key in type(sweep.sizes).options()]
-    yield Job("the pool", lambda: resources.pool(sweep), [*pool, *sizes])
+    pool = [f"pool.{key}" for key in options(type(sweep.pool))]
+    yield Largest("the pool", lambda: resources.pool(sweep), [*pool, *sizes])
     if sweep.problem.has_shared:
-        yield Job("the known operator", lambda: resources.shared(sweep), sizes, takes_gpu=False)
+        yield Largest("the known operator", lambda: resources.shared(sweep), sizes, takes_gpu=False)
     if "normal" in needs:
-        yield Job("the normal matrix", lambda: resources.normal(sweep), sizes, takes_gpu=False)
+        yield Largest("the normal matrix", lambda: resources.normal(sweep), sizes, takes_gpu=False)
     if "gram" in needs:
-        yield Job("the Gram matrix", lambda: resources.gram(sweep), ["pool.train", *sizes])
+        yield Largest("the Gram matrix", lambda: resources.gram(sweep), ["pool.train", *sizes])
     for arch in sweep.predicted:
         cost = partial(resources.theory, sweep, arch)
-        yield Job(f"the predicted curve of {arch.name}", cost, [*pool, *sizes], instead=", set theory to false")
+        yield Largest(f"the predicted curve of {arch.name}", cost, [*pool, *sizes], instead=", set theory to false")
 
 
-def _fit(sweep: Sweep, arch: Architecture) -> Job:
+def _fit(sweep: Sweep, arch: Architecture) -> Largest:
     N = max(sweep.sizes_of(arch))
     faster = [f"{section(type(arch))}.{key}" for key in _whole(arch)] + ["lambdas"] * arch.uses_lambdas
-    job = Job(
+    job = Largest(
         f"the fit of {arch.name} with N = {N}",
         lambda: resources.fit(sweep, arch, N),
         [*(["N"] if N else []), *_whole(sweep.problem)],
@@ -110,13 +128,13 @@ def _fit(sweep: Sweep, arch: Architecture) -> Job:
     return job
 
 
-def _worst(sweep: Sweep, jobs: Sequence[Job], limits: Limits) -> str | None:
+def _worst(sweep: Sweep, jobs: Sequence[Largest], limits: Limits) -> str | None:
     """A sentence about the job that is most too large, if one is."""
     found = [_excess(sweep, job, limits) for job in jobs]
     return max(found, key=lambda pair: pair[0], default=(0, None))[1]
 
 
-def _excess(sweep: Sweep, job: Job, limits: Limits) -> tuple[float, str | None]:
+def _excess(sweep: Sweep, job: Largest, limits: Limits) -> tuple[float, str | None]:
     """How many times what there is a job takes, and in words; (0, None) if there is enough."""
     what = f"sweeps.{sweep.name}: {job.what}"
     on_gpu = job.takes_gpu and limits.gpu and resources.on_gpu(sweep, limits.device)
@@ -140,19 +158,19 @@ def _excess(sweep: Sweep, job: Job, limits: Limits) -> tuple[float, str | None]:
     return 0, None
 
 
-def _memory(cost: Cost, job: Job, on_gpu: bool) -> float:
+def _memory(cost: Cost, job: Largest, on_gpu: bool) -> float:
     """Bytes of the machine's memory; what a GPU holds is counted for the host as well, in case there is none."""
     return job.processes * max(0.0, cost.host_bytes - (cost.gpu_bytes if on_gpu else job.base))
 
 
 def _whole(configured: Configured) -> list[str]:
     """The options that are whole numbers, change a result and can be lowered: mostly sizes."""
-    values = {name: getattr(configured, name) for name, option in configured.options().items() if option.result}
-    least = {name: configured.options()[name].minimum or 0 for name in values}
-    return [name for name, value in values.items() if type(value) is int and value > least[name]]
+    declared = {name: option for name, option in options(type(configured)).items() if option.result}
+    values = {name: getattr(configured, name) for name in declared}
+    return [name for name, value in values.items() if type(value) is int and value > (declared[name].minimum or 0)]
 
 
-def _lower(job: Job, faster: bool = False) -> str:
+def _lower(job: Largest, faster: bool = False) -> str:
     keys = [*job.keys, *(job.faster if faster else [])]
     smaller = f"lower {' or '.join(filter(None, [', '.join(keys[:-1]), *keys[-1:]]))}" if keys else "make it smaller"
     return smaller + job.instead

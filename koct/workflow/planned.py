@@ -12,6 +12,7 @@ from koct.errors import KoctError
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
+DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
 OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
 
 
@@ -19,6 +20,11 @@ def environment(own: Iterable[str]) -> dict[str, str]:
     """What the jobs of a run are told."""
     listed = os.pathsep.join(sorted(own))
     return {OWN: listed, STATE: _summed(_files(listed))}
+
+
+def unchanged() -> bool:
+    """Return whether all source files are as they were when this run was planned."""
+    return _summed(_files(os.environ.get(OWN, ""))) == os.environ.get(STATE)
 
 
 class Guard:
@@ -45,15 +51,15 @@ class Guard:
             self._refuse_changed({path for path in {**files, **self.files} if files.get(path) != self.files.get(path)})
 
     def _compare(self) -> None:
-        from koct.workflow import stages
+        from koct.workflow import sources
 
-        if any(self.spec[key] != value for key, value in stages.code_of(self.stage, self.spec).items()):
+        if any(self.spec[key] != value for key, value in sources.code_of(self.stage, self.spec).items()):
             raise KoctError("the code has changed since this run was planned; run snakemake again")
 
     def _refuse_changed(self, changed: set[str]) -> None:
-        from koct.workflow import stages
+        from koct.workflow import sources
 
-        used = sorted(changed & stages.files_of(self.stage, self.spec))
+        used = sorted(changed & sources.files_of(self.stage, self.spec))
         if used:
             raise KoctError(f"{os.path.relpath(used[0])} was changed while this job ran; run snakemake again")
 
@@ -77,5 +83,5 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
             if entry.is_dir():
                 if entry.name != "__pycache__":
                     yield from _entries(entry.path)
-            elif entry.name.endswith((".py", ".json", ".csv", ".npz")):
+            elif entry.name.endswith((".py", *DATA)):
                 yield entry

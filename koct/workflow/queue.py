@@ -15,10 +15,19 @@ from koct.errors import KoctError
 LOCK = ".snakemake/koct.lock"
 # The names that Snakemake's plugin gives to jobs, with slurm-jobname-prefix of profiles/slurm in front.
 NAME = re.compile(r"koct_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12} ")
-TEMPORARY = re.compile(r"\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")  # as koct.files.temporary_name makes them
+TEMPORARY = re.compile(
+    r"\.koct-temporary\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+"
+)  # as koct.base.files.temporary_name makes them
 DAY = 86400
 OWN_JOB = os.environ.get("SLURM_JOB_ID")  # if snakemake is a job itself; the SLURM plugin removes this variable
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"
+
+
+def check_folders(*names: str) -> None:
+    """Refuse a working folder where something else is in place of the folders that a run writes to."""
+    for name in names or (".snakemake", "results"):
+        if os.path.lexists(name) and not os.path.isdir(name):
+            raise KoctError(f"{name} is not a folder, and a run writes to a folder of this name; move it away")
 
 
 def take_lock(folder: str | os.PathLike[str] = ".") -> IO[str] | None:
@@ -40,12 +49,21 @@ def take_lock(folder: str | os.PathLike[str] = ".") -> IO[str] | None:
     return file
 
 
+_held: list[IO[str]] = []  # the lock of this process
+
+
+def lock() -> bool:
+    """Keep other runs out of this folder until this process ends; whether files can lock here."""
+    _held.extend(filter(None, [take_lock()]))
+    return bool(_held)
+
+
 def remove_temporaries(folder: str | os.PathLike[str] = "results") -> list[str]:
     """Remove the temporary files of dead processes, here or a day ago elsewhere; returns their paths."""
     removed = []
     for place, _, names in os.walk(folder):
         for name in names:
-            found = TEMPORARY.fullmatch(name) if name.startswith(".") else None
+            found = TEMPORARY.fullmatch(name)
             if found:
                 path = os.path.join(place, name)
                 with contextlib.suppress(OSError):

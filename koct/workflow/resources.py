@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from functools import cache
 
+from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
-from koct.workflow.sweep import Sweep
 
 SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
@@ -19,7 +19,8 @@ UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hou
 INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
-DRAWS = 12  # fits of a prediction by subsets at every N, as in koct/theory.py
+LONGEST = 120  # minutes of a group of several fits; one that asks for more than half of it travels alone
+DRAWS = 12  # fits of a prediction by subsets at every N, as in koct/study/predictions.py
 
 
 def pool(sweep: Sweep) -> Cost:
@@ -71,7 +72,7 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
         operations = 0.3 * M**2 * size + 8 * M**3 + points * 800 * M**2
         return Cost(operations, 6 * pairs + 80 * M**2, 5 * pairs + 80 * M**2)
     if arch.predicted == "fixed point":
-        full = 100 * M * size**3 if M * size**3 < 5e8 else 0  # of a point, as in koct/risk/fixed_point.py
+        full = 100 * M * size**3 if M * size**3 < 5e8 else 0  # of a point, as in koct/prediction/fixed_point.py
         drawn = 18 * len(sweep.lambdas) * size**3  # three sizes, six draws
         operations = 10.0 * size**3 + drawn + points * (full + 3 * M * size**2)
         arrays = 40 * size**2 + 24 * M * size + (24 * M * size**2 if full else 0)
@@ -147,3 +148,48 @@ def minutes(cost: Cost, on_gpu: bool = False) -> int:
     """Time limit: a minute to start and three times what one CPU core takes, or a GPU."""
     speed = GPU_SPEED if on_gpu and cost is not UNKNOWN else SPEED
     return 1 + math.ceil(3 * cost.operations / speed / 60)
+
+
+# Which large jobs travel to a cluster together: those of one sweep and seed, as long as they are short. They take a GPU
+# some seconds each and need one another's files: submitted one by one, each would wait in the queue.
+
+
+@cache
+def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
+    """Return the group of every large fit of a seed, by architecture and N: its name without sweep and seed.
+
+    The empty name is that of the pool's group. If all fits fit in there, that is where they are.
+    """
+    asked = {}
+    for arch in sweep.required + sweep.archs:  # so that a numbered group reads from earlier ones alone
+        for N in sweep.sizes_of(arch) if fit_class(sweep, arch) == "large" else ():
+            costs = fit(sweep, arch, N), evaluate(sweep, arch, N)
+            asked[arch.name, N] = sum(minutes(cost, on_gpu) for cost in costs)
+    alone = {cell for cell, minutes in asked.items() if minutes > LONGEST / 2}
+    while more := {cell for cell in asked if cell not in alone and _reads_elsewhere(sweep, cell, alone)}:
+        alone |= more
+    names = {(arch, N): f"_{arch}_N{N}" for arch, N in alone}
+    first = sum(minutes(stage(sweep), on_gpu) for stage in (pool, gram))
+    predictions = [theory(sweep, arch) for arch in sweep.predicted]
+    if predictions:  # from a pool of their own
+        predictions.append(pool(sweep))
+    first += sum(minutes(cost, on_gpu) for cost in predictions)
+    together = [cell for cell in asked if cell not in alone]
+    if first + sum(asked[cell] for cell in together) <= LONGEST:
+        return names | dict.fromkeys(together, "")
+    number, total = 1, 0
+    for cell in together:
+        total += asked[cell]
+        if total > LONGEST:
+            number, total = number + 1, asked[cell]
+        names[cell] = f"_{number}"
+    return names
+
+
+def _reads_elsewhere(sweep: Sweep, cell: tuple[str, int], alone: set[tuple[str, int]]) -> bool:
+    """Whether a fit needs one that is not in such a group: the two groups could come to wait for each other."""
+    name, N = cell
+    if not (needed := sweep.arch(name).requires_cell):
+        return False
+    required: Architecture = sweep.arch(needed)
+    return fit_class(sweep, required) != "large" or (required.name, N) in alone

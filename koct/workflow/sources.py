@@ -1,4 +1,4 @@
-"""Which modules a stage is made of, so that a change to one of them reruns just the stages that use it.
+"""Which code a stage of the workflow runs, as a hash: a change to a module reruns just the stages that use it.
 
 A module is a dotted name of this package or the path of a user's own file. What counts is its syntax tree: comments,
 docstrings and layout rerun nothing. A data file beside a module of this package counts if the module names it.
@@ -8,18 +8,32 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from koct import PUBLIC, metrics
+from koct.contracts import Architecture, Problem, registry
+from koct.report.registry import module_of as product_module
+from koct.report.registry import products
+from koct.workflow.planned import DATA
 
 PACKAGE = Path(__file__).parents[1]
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
-INERT = {"koct.blame", "koct.errors", "koct.options", "koct.own_files", "koct.registry", "koct.spec", "koct.stamps"}
-INERT |= {"koct.failures", "koct.spec_keys"}
-INERT |= {"koct.workflow.paths"}
-DATA = (".json", ".csv", ".npz", ".html", ".css", ".js")  # endings of data files
+INERT = {
+    "koct.contracts.blame",
+    "koct.errors",
+    "koct.contracts.options",
+    "koct.contracts.own_files",
+    "koct.contracts.registry",
+    "koct.contracts.spec",
+    "koct.base.stamps",
+}
+INERT |= {"koct.base.failures", "koct.study.paths"}
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 
@@ -43,8 +57,26 @@ def reached(modules: Iterable[str]) -> set[str]:
     return found
 
 
+def imported(modules: Iterable[str], function: str) -> list[str]:
+    """Return the modules of koct that a function imports; `modules` are those that may define it."""
+    bodies = (node for module in modules for node in ast.parse(file_of(module).read_bytes()).body)
+    found = next(node for node in bodies if isinstance(node, ast.FunctionDef) and node.name == function)
+    names = {
+        (node.module, f"{node.module}.{alias.name}")
+        for node in ast.walk(found)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    return sorted(name if _path(name) else module for module, name in names)
+
+
+def _files(module: str) -> tuple[Path, ...]:
+    """Return the file of a module, and the data files beside it that it names."""
+    return file_of(module), *_read(module).data
+
+
 def file_of(module: str) -> Path:
-    """Where the code of a module is."""
+    """Return where the code of a module is."""
     path = _path(module)
     assert path is not None
     return path
@@ -61,6 +93,7 @@ class Module:
 
     hash: str
     imports: frozenset[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
+    data: tuple[Path, ...]  # the data files beside it that it names
 
 
 @cache
@@ -69,10 +102,10 @@ def _read(module: str) -> Module:
     words: list[str] = []
     imports: set[tuple[int, str]] = set()
     _walk(ast.parse(path.read_bytes(), str(path)), words, imports)
-    if not module.endswith(".py"):
-        words += (hashlib.sha256(file.read_bytes()).hexdigest() for file in _data_files(path, words))
+    data = [] if module.endswith(".py") else _data_files(path, words)
+    words += (hashlib.sha256(file.read_bytes()).hexdigest() for file in data)
     text = " ".join(words).encode("utf-8", "surrogatepass")
-    return Module(hashlib.sha256(text).hexdigest(), frozenset(imports))
+    return Module(hashlib.sha256(text).hexdigest(), frozenset(imports), tuple(data))
 
 
 def _data_files(path: Path, words: Iterable[str]) -> list[Path]:
@@ -134,7 +167,8 @@ def _defines(statement: ast.stmt) -> set[str]:
 def _imports(module: str, folder: str) -> list[str]:
     """The modules of koct, and of the user's `folder`, that a module imports."""
     names = _read(module).imports
-    found = [name for level, name in names if not level and name.startswith("koct.") and _path(name)]
+    absolute = [PUBLIC.get(name.removeprefix("koct."), name) for level, name in names if not level]
+    found = [name for name in absolute if name.startswith("koct.") and _path(name)]
     if module.endswith(".py"):
         for level, name in names:
             start = Path(module).parents[level - 1] if level else Path(folder)
@@ -160,3 +194,70 @@ def _path(module: str) -> Path | None:
         return Path(module)
     stem = PACKAGE.joinpath(*module.split(".")[1:])
     return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)
+
+
+COMMANDS = ("koct.commands.stages", "koct.commands.report")  # a verb of a job is a stage: its code is what it imports
+# Of stages that know the problem, beside its own module.
+PROBLEM_MODULES = {
+    "pool": ("koct.problems.pools",),
+    "known": ("koct.study.cells",),
+    "normal": ("koct.study.cells",),
+    "gram": ("koct.study.cells",),
+}
+
+
+def evaluation() -> str:
+    """The hash of what turns a network into errors."""
+    return digest(*_evaluation())
+
+
+def code(stage: str, problem: str = "", *archs: str) -> str:
+    """The hash of a stage's code; `problem` and `archs` are what config.yaml calls them."""
+    return digest(*modules(stage, problem, *archs))
+
+
+def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
+    """What a stage starts from; it is made of these modules and of all that they import."""
+    if not problem:
+        if stage in products():
+            return (product_module(stage),)
+        return (*imported(COMMANDS, stage.replace("-", "_")), *(metrics.modules() if stage == "collect" else ()))
+    found = registry.module_of(problem, Problem)
+    if stage in PROBLEM_MODULES:
+        return (*PROBLEM_MODULES[stage], found)
+    metric = f"koct.metrics.{registry.problem(problem).validation_metric}"
+    networks = [registry.module_of(arch, Architecture) for arch in archs]
+    if stage == "figure-recons":
+        return ("koct.report.figures.fig_recons", metric, found, *networks)
+    if stage == "chains":
+        return ("koct.study.chains", found, *networks)
+    if stage == "theory":
+        return ("koct.study.predictions", *metrics.modules(), found, *networks)
+    launched = (
+        ["koct.study.distributed"] if any(registry.architecture(arch).launch == "torchrun" for arch in archs) else []
+    )
+    return ("koct.study.cells", metric, found, *networks, *launched)
+
+
+def _evaluation() -> tuple[str, ...]:
+    return ("koct.study.evaluation", *metrics.modules())
+
+
+# From a spec
+
+
+def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
+    """The hashes that a spec has, of the code as it is now."""
+    found = {"code": code(stage, *_named(spec)), "evaluation": evaluation()}
+    return {key: value for key, value in found.items() if key in spec}
+
+
+def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
+    """The source files that a job runs, and the data files that these name."""
+    started = {*modules(stage, *_named(spec)), *(_evaluation() if "evaluation" in spec else ())}
+    return {os.path.abspath(path) for module in reached(started) for path in _files(module)}
+
+
+def _named(spec: Mapping[str, Any]) -> list[str]:
+    problem = spec["problem"]["source"] if "problem" in spec else ""
+    return [problem, *([spec["arch"]["source"]] if "arch" in spec else spec.get("archs", []))]

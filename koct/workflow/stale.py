@@ -4,22 +4,29 @@ Snakemake looks at times, and at what it wrote down in .snakemake when a job end
 crash, in a copy, in another clone. A stamp is part of its file. So a result is used if its stamp names what is asked
 for, the inputs that are there and its own checksum, and made again if not, whatever its age. Since every file is
 written atomically, what a crash left is complete too.
+
+This is decided once, when a run starts: results that the targets need and that are outdated are forced, and
+those that are right but older than their inputs get the time of these, as from `snakemake --touch`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
-from koct import stamps
+from koct.base import stamps
+from koct.base.stamps import SMALL, Stamp
 from koct.errors import KoctError
-from koct.stamps import SMALL, Stamp
 
 RESULTS = "results" + os.sep
 SHOWN = 5  # reasons that are printed
 IN_WORDS = {"code": "its code has changed", "evaluation": "the code of the errors has changed"}
+IN_WORDS |= {"pool": "its pairs have changed"}
 IN_WORDS |= dict.fromkeys(("config", "sweeps"), "the study has changed")
 
 
@@ -32,57 +39,53 @@ class Stale:
         self.reasons: dict[str, int] = {}  # with the number of files each applies to
 
     def stamp(self, path: str) -> Stamp | str | None:
-        """The stamp of a file, what is wrong with it, or None if there is no file. Small files are checked whole."""
+        """Return the stamp of a file, what is wrong with it, or None if there is no file.
+
+        Files are checked whole, except large arrays: the jobs that use them do so when they read them.
+        """
         if path not in self.stamps:
             try:
-                size = os.path.getsize(path)
-                found: Stamp | str = stamps.check(path) if size <= SMALL else stamps.read(path)
+                large = path.endswith(".npy") and os.path.getsize(path) > SMALL
+                found: Stamp | str = stamps.read(path) if large else stamps.check(path)
             except FileNotFoundError:
                 return None
             except stamps.Unstamped:
                 found = "it is not of this version of koct"
             except stamps.Damaged:
                 found = "it is damaged"
-            except (OSError, ValueError):
+            except (OSError, ValueError, KoctError):
                 found = "it cannot be read"
             self.stamps[path] = found
         return self.stamps[path]
 
     def outputs(self, job: Any) -> list[Any]:
-        """The outputs of a job that are there and have to be made again."""
+        """Return the outputs of a job that are there and have to be made again."""
         spec = job.params.get("spec")
-        if spec is None:
+        present = [path for path in job.output if os.path.lexists(path)]
+        if spec is None or not present:
             return []
-        found = [path for path in job.output if os.path.lexists(path)]
-        if not found:
-            return []
-        for path in found:
+        for path in present:
             _refuse_what_is_no_file(path)
         inputs = self.inputs(job.input)
-        stale = []
-        for path in found:
-            reason = self.reason(path, json.loads(spec), inputs)
-            if reason:
-                stale.append(path)
-                self.tell(path, reason)
-        return stale
-
-    def complete(self, job: Any) -> bool:
-        """Whether all outputs of a job are there, and are what is asked for."""
-        spec, inputs = job.params.get("spec"), self.inputs(job.input)
-        if spec is None or inputs is None or not all(map(os.path.isfile, job.output)):
-            return False
-        return not any(self.reason(path, json.loads(spec), inputs) for path in job.output)
+        reasons = {path: self.reason(path, json.loads(spec), inputs) for path in present}
+        outdated = [path for path, reason in reasons.items() if reason]
+        for path in outdated:
+            self.tell(path, reasons[path])
+        return outdated
 
     def inputs(self, paths: Iterable[str]) -> str | None:
-        """What a stamp says of these inputs; None if one is missing, or is to be made again itself."""
-        found = [self.stamp(path) for path in paths if path.startswith(RESULTS)]
-        if all(isinstance(stamp, Stamp) for stamp in found):
-            return stamps.combined(stamp.content for stamp in found if isinstance(stamp, Stamp))
-        return None
+        """Return what a stamp says of these inputs; None if one is missing, or is to be made again itself."""
+        contents = []
+        for path in paths:
+            if path.startswith(RESULTS):
+                stamp = self.stamp(path)
+                if not isinstance(stamp, Stamp):
+                    return None
+                contents.append(stamp.content)
+        return stamps.combined(contents)
 
     def reason(self, path: str, spec: dict[str, Any], inputs: str | None) -> str:
-        """Why a file has to be made again; empty if it need not be."""
+        """Return why a file has to be made again; empty if it need not be."""
         stamp = self.stamp(path)
         if not isinstance(stamp, Stamp):
             return stamp or "it cannot be read"
@@ -104,40 +107,91 @@ class Stale:
 
 
 def _refuse_what_is_no_file(path: str) -> None:
-    """Nobody but its owner removes a folder, or a link that leads nowhere."""
+    """Nobody but its owner removes a folder, a pipe, or a link that leads nowhere."""
     if not os.path.isfile(path):
-        what, command = ("a folder", "rm -r") if os.path.isdir(path) else ("a link that leads nowhere", "rm")
+        what = "a pipe or a device" if os.path.exists(path) else "a link that leads nowhere"
+        what, command = ("a folder", "rm -r") if os.path.isdir(path) else (what, "rm")
         raise KoctError(f"{path} is {what}, and a result belongs there; `{command} {path} && snakemake` makes it")
 
 
-def watch(workflow: Any, logger: Any) -> None:
-    """Let stamps, and not times or notes, say which results Snakemake uses.
+def outdated(workflow: Any, logger: Any) -> list[str]:
+    """Return the results that the targets of a run need and that have to be made again."""
+    needed = Needed(workflow, Stale(logger))
+    for target in workflow.dag_settings.targets or {workflow.default_target}:
+        if not workflow.is_rule(target):
+            needed.visit_file(os.path.relpath(target))
+        elif not workflow.get_rule(target).has_wildcards():
+            needed.visit_job(workflow.get_rule(target), {})
+    return needed.outdated
 
-    Two methods of Snakemake 9 are replaced: the one that names incomplete outputs, and the one that tells whether an
-    input is newer. A Snakemake that is built otherwise decides as it always does; rows are compared when they are
-    collected in any case.
-    """
-    if not workflow.is_main_process:  # and not one of those that it starts for jobs
-        return
-    try:
-        from snakemake.exceptions import WorkflowError
-        from snakemake.io import _IOFile
-        from snakemake.persistence import PersistenceBase
 
-        is_newer, _ = _IOFile.is_newer, PersistenceBase.incomplete
-    except (ImportError, AttributeError):
-        return
-    stale = Stale(logger)
+class Needed:
+    """The jobs that the targets of a run need, as far as stamps are concerned: their outputs, inputs and specs."""
 
-    async def incomplete(self: Any, job: Any) -> list[Any]:
-        self.dag.workflow.dag_settings.force_incomplete = True  # make them again, instead of stopping
-        try:
-            return stale.outputs(job)
-        except KoctError as error:
-            raise WorkflowError(str(error)) from None
+    def __init__(self, workflow: Any, stale: Stale):
+        from snakemake.io import strip_wildcard_constraints
 
-    async def newer(self: Any, time: float) -> bool:
-        return not self.startswith(RESULTS) and await is_newer(self, time)
+        self.stale, self.outdated = stale, list[str]()
+        self.seen: set[tuple[str, ...]] = set()
+        self.makers: dict[str, Any] = {}  # the rule of an output without wildcards
+        self.patterns: dict[str, list[tuple[Any, Any]]] = defaultdict(list)  # by folder: others, with their rules
+        self.products: dict[str, list[str]] = {}  # outputs of a rule and its benchmark, with wildcards in braces
+        for rule in workflow.rules:
+            products = [*rule.output, *filter(None, [rule.benchmark])]
+            self.products[rule.name] = [strip_wildcard_constraints(str(path)) for path in products]
+            for path in rule.output:
+                if rule.has_wildcards():
+                    self.patterns[_folder(path)].append((path.regex(), rule))
+                else:
+                    self.makers[str(path)] = rule
 
-    PersistenceBase.incomplete = incomplete
-    _IOFile.is_newer = newer
+    def visit_file(self, path: str) -> None:
+        if path in self.makers:
+            return self.visit_job(self.makers[path], {})
+        for regex, rule in self.patterns.get(_folder(path), ()):
+            if match := regex.match(path):
+                return self.visit_job(rule, match.groupdict())
+        return None
+
+    def visit_job(self, rule: Any, wildcards: Mapping[str, str]) -> None:
+        """Look at what a job reads, and then at what it has made."""
+        key = (rule.name, *wildcards.values())
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        of_job = SimpleNamespace(**wildcards)
+        inputs = list(_paths(rule.input, of_job))
+        for path in inputs:
+            self.visit_file(path)
+        products = [path.format(**wildcards) for path in self.products[rule.name]]
+        outputs = products[: len(rule.output)]
+        spec = rule.params.get("spec")
+        if spec is None or not any(map(os.path.lexists, outputs)):
+            return
+        job = SimpleNamespace(params={"spec": spec(of_job) if callable(spec) else spec}, input=inputs, output=outputs)
+        outdated = self.stale.outputs(job)
+        self.outdated += outdated
+        if not outdated and all(map(os.path.isfile, outputs)) and self.stale.inputs(inputs) is not None:
+            _make_no_older(products, inputs)
+
+
+def _folder(path: str) -> str:
+    return "/".join(path.split("/")[:2]) if path.count("/") > 1 else os.path.dirname(path)
+
+
+def _paths(inputs: Iterable[Any], wildcards: SimpleNamespace) -> Iterable[str]:
+    """Return the inputs of a job: a rule has patterns, and functions that give one or several."""
+    for item in inputs:
+        given = item(wildcards) if callable(item) else item
+        for pattern in [given] if isinstance(given, str) else given:
+            yield str(pattern).format(**vars(wildcards))
+
+
+def _make_no_older(products: list[str], inputs: list[str]) -> None:
+    """Give products the time of the newest input if they are older: Snakemake 9.27 compares times in any case."""
+    with contextlib.suppress(OSError):  # it would make them again, or ask for a missing input
+        newest = max((max(os.stat(path).st_mtime_ns, os.lstat(path).st_mtime_ns) for path in inputs), default=0)
+        for path in filter(os.path.lexists, products):
+            about = os.lstat(path)
+            if about.st_mtime_ns < newest:
+                os.utime(path, ns=(about.st_atime_ns, newest), follow_symlinks=False)

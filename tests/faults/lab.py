@@ -1,30 +1,35 @@
 """A tiny study in folders of its own, really run, and what to compare it with."""
 
-import functools
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
-import random
+import pty
 import re
-import shutil
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib.image
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
+import pytest
 import yaml
 
 from tests.conftest import TINY_SWEEP, Checkout
-from tests.faults import processes
 
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
 LIMIT = 300  # seconds that a run of a tiny study may take
-# Eight cells, and two of another sweep whose pool has more than a quarter of a million bytes.
+SEED = os.environ.get("KOCT_FAULTS_SEED", "1")  # decides all that is random
+# Ten cells, and two of another sweep whose pool has more than a quarter of a million bytes.
 LONG_POOL = {"train": 8, "val": 4, "test": 1000}
 CONFIG = {
     "study": "tiny",
@@ -47,16 +52,14 @@ UNREADABLE = "unreadable: "
 TRACEBACK = "Traceback (most recent call last)"
 
 
-@dataclass(frozen=True)
-class Case:
-    """One fault that was caused, and what came of it."""
-
-    name: str  # what was done; cases of one name are counted together
-    outcome: str  # in a word or two
-    ok: bool  # whether this outcome is allowed
-    expected: str  # the outcomes that are
-    choices: str = ""  # what was drawn at random
-    detail: str = ""  # what is wrong, in full
+def cases(values, short=()):
+    """Return the values of parameters; tests run the short ones, and `make faults` all."""
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else [value]), marks=[] if value in short else pytest.mark.long
+        )
+        for value in values
+    ]
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,11 @@ class Run:
 
     status: int | None
     output: str
-    seconds: float
+    seconds: float = 0
 
     @property
-    def ended(self):
-        return "not at all" if self.status is None else f"with exit status {self.status}"
+    def last_lines(self):
+        return "\n".join(line for line in self.output.splitlines() if line.strip())[-2000:]
 
 
 class Study(Checkout):
@@ -80,46 +83,29 @@ class Study(Checkout):
         super().__init__(folder)
         self.configure(CONFIG)
 
-    @classmethod
-    def at(cls, folder):
-        """One that is there already."""
-        study = cls.__new__(cls)
-        study.folder = Path(folder)
-        return study
-
-    @classmethod
-    def copy_of(cls, other, folder):
-        """With its results, its metadata and all times."""
-        study = cls.at(folder)
-        shutil.copytree(other.folder, study.folder, symlinks=True)
-        return study
-
     def configure(self, config):
         self.path("config.yaml").write_text(yaml.safe_dump(config))
 
-    def run(self, *arguments, command=None, folder=None, **settings):
+    def run(self, *arguments, command=(), folder=None):
         """Plain snakemake, or with arguments, or another command; the output goes to a file that nobody waits for."""
-        command = command or [SNAKEMAKE, *map(str, arguments)]
         started = time.perf_counter()
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
-                command,
+                command or [SNAKEMAKE, *map(str, arguments)],
                 cwd=folder or self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
                 env={**os.environ, "PATH": f"{Path(SNAKEMAKE).parent}{os.pathsep}{os.environ['PATH']}"},
-                **settings,
             )
             try:
                 status = process.wait(LIMIT)
             except subprocess.TimeoutExpired:
-                processes.end_group(process)
+                end_group(process)
                 status = None
-            seconds = time.perf_counter() - started
             output.seek(0)
-            return Run(status, output.read().decode(errors="replace"), seconds)
+            return Run(status, output.read().decode(errors="replace"), time.perf_counter() - started)
 
     def rows(self):
         return sorted(self.path("results").glob("cells/*/*/*.json"))
@@ -135,102 +121,46 @@ class Study(Checkout):
         return str(Path(path).relative_to(self.folder))
 
 
-@dataclass
-class Lab:
-    """Where studies are made, broken and thrown away. `seed` decides all that is random."""
-
-    folder: Path
-    seed: int = 1
-    keep: bool = False
-    made: Checkout | None = None  # the undisturbed study, if somebody has run it already
-    references: dict = field(default_factory=dict)
-    places: set = field(default_factory=set)
-
-    def random(self, *key):
-        """A generator of its own for every case, so that one can be repeated without the others."""
-        return random.Random(f"{self.seed} {' '.join(map(str, key))}")
-
-    @functools.cached_property
-    def finished(self):
-        """The study that nothing has disturbed. It is run once; cases work on copies."""
-        if self.made:
-            study = Study.at(self.made.folder)
-            study.seconds = float(study.path("seconds").read_text())
-        else:
-            study = Study(self.folder / "undisturbed")
-            run = study.run()
-            assert run.status == 0, f"the undisturbed study fails:\n{run.output}"
-            study.seconds = run.seconds
-        study.results = results(study.folder)
-        assert len(study.rows()) == len(study.finished_rows()) == CELLS
-        assert not any(text.startswith(UNREADABLE) for text in study.results.values())
-        return study
-
-    def copy(self, *key):
-        return Study.copy_of(self.finished, self.place(*key))
-
-    def place(self, *key):
-        """A folder that is not there yet; `tidy` throws it away."""
-        place = self.folder / "-".join(map(str, key))
-        _clear(place)
-        self.places.add(place)
-        return place
-
-    def tidy(self, case):
-        """End and throw away what a case has left, unless somebody wants to look at a failure."""
-        for place in self.places:
-            processes.end_all_in(place)
-            if case.ok or not self.keep:
-                _clear(place)
-        self.places.clear()
-
-
-def _clear(place):
-    processes.end_all_in(place)
-    shutil.rmtree(place, ignore_errors=True)
-
-
 # What the results are
 
 
-def results(folder):
+def results(study):
     """Every result by name, in a form that is equal if and only if the numbers are, to the last bit."""
-    root = Path(folder, "results")
-    return {str(path.relative_to(root)): content(path) for path in artefacts(folder)}
+    root = study.path("results")
+    return {str(path.relative_to(root)): content(path) for path in artefacts(study)}
 
 
-def artefacts(folder):
+def artefacts(study):
     """The files of the results, without logs and benchmarks."""
-    root = Path(folder, "results")
-    found = (path for path in root.rglob("*") if path.relative_to(root).parts[0] not in LEFT_OUT)
-    return sorted(path for path in found if path.is_symlink() or not path.is_dir())
+    root = study.path("results")
+    paths = (path for path in root.rglob("*") if path.relative_to(root).parts[0] not in LEFT_OUT)
+    return sorted(path for path in paths if path.is_symlink() or not path.is_dir())
 
 
 def content(path):
-    """A result without its provenance, as text; an unreadable one says so."""
+    """A result without its provenance, as a hash; an unreadable one says so."""
     try:
-        return _hash(READERS.get(path.suffix, _bytes)(path))
+        return _hash(READERS.get(path.suffix, Path.read_bytes)(path))
     except Exception as error:  # whatever a reader of damaged files thinks of
         return f"{UNREADABLE}{type(error).__name__} {error}"
 
 
-def _json(path):
-    return json.dumps(_numbers(json.loads(path.read_text())), sort_keys=True)
+def _hash(value):
+    return hashlib.sha256(value.encode() if isinstance(value, str) else value).hexdigest()
 
 
-def _numbers(value):
-    """A JSON value without the keys that only say where it comes from."""
-    if isinstance(value, dict):
-        return {key: _numbers(inner) for key, inner in value.items() if key not in PROVENANCE}
-    return [_numbers(inner) for inner in value] if isinstance(value, list) else value
+def _numbers(text):
+    """A JSON text without the keys that only say where it comes from."""
+    keep = lambda pairs: {key: value for key, value in pairs if key not in PROVENANCE}  # noqa: E731
+    return json.dumps(json.loads(text, object_pairs_hook=keep), sort_keys=True)
 
 
 def _array(path):
     array = np.load(path)
     fields = {name: array[name] for name in array.dtype.names} if array.dtype.names else {"": array}
     about = fields.pop("about", None)
-    found = [f"{name} {value.dtype.str} {value.shape} {_hash(value.tobytes())}" for name, value in fields.items()]
-    return "\n".join(found if about is None else [*found, json.dumps(_numbers(json.loads(about.flat[-1])))])
+    parts = [f"{name} {value.dtype.str} {value.shape} {_hash(value.tobytes())}" for name, value in fields.items()]
+    return "\n".join(parts if about is None else [*parts, _numbers(about.flat[-1])])
 
 
 def _table(path):
@@ -239,31 +169,19 @@ def _table(path):
     return repr([(name, str(table.schema.field(name).type), table.column(name).to_pylist()) for name in kept])
 
 
-def _picture(path):
-    return matplotlib.image.imread(path).tobytes()
-
-
 def _document(path):
     """A LaTeX, PDF, Markdown or HTML file without the comment that holds its stamp."""
-    lines = path.read_bytes().split(b"\n")
-    return b"\n".join(line for line in lines if not line.startswith(STAMPS))
+    return b"\n".join(line for line in path.read_bytes().split(b"\n") if not line.startswith(STAMPS))
 
 
-def _page(path):
-    """An HTML file; the numbers in it, if it has any, like those of a JSON file."""
-    return DATA.sub(lambda found: json.dumps(_numbers(json.loads(found[0]))), _document(path).decode())
-
-
-def _bytes(path):
-    return path.read_bytes()
-
-
-READERS = {".json": _json, ".npy": _array, ".parquet": _table, ".png": _picture, ".html": _page}
-READERS |= dict.fromkeys((".tex", ".pdf", ".md"), _document)
-
-
-def _hash(value):
-    return hashlib.sha256(value.encode() if isinstance(value, str) else value).hexdigest()
+READERS = {
+    ".json": lambda path: _numbers(path.read_text()),
+    ".npy": _array,
+    ".parquet": _table,
+    ".png": lambda path: matplotlib.image.imread(path).tobytes(),
+    ".html": lambda path: DATA.sub(lambda data: _numbers(data[0]), _document(path).decode()),
+    **dict.fromkeys((".tex", ".pdf", ".md"), _document),
+}
 
 
 # What is wrong
@@ -271,15 +189,12 @@ def _hash(value):
 
 def wrong_results(study, expected):
     """Results that differ from those expected, are missing, or are nobody's."""
-    found = results(study.folder)
-    wrong = [name for name in expected if name in found and found[name] != expected[name]]
-    wrong += [f"{name} (missing)" for name in expected if name not in found and _is_final(name)]
-    wrong += [f"{name} (unknown)" for name in found if name not in expected and not Path(name).name.startswith(".")]
+    made = results(study)
+    wrong = [name for name in expected if name in made and made[name] != expected[name]]
+    final = [name for name in expected if name.split("/")[0] not in INTERMEDIATE]
+    wrong += [f"{name} (missing)" for name in final if name not in made]
+    wrong += [f"{name} (unknown)" for name in made if name not in expected and not Path(name).name.startswith(".")]
     return wrong
-
-
-def _is_final(name):
-    return name.split("/")[0] not in INTERMEDIATE
 
 
 def temporaries(study):
@@ -288,56 +203,167 @@ def temporaries(study):
     return [study.name(path) for path in root.rglob(".*") if not path.name.startswith(".snakemake")]
 
 
-def said(study, run):
+def printed(study, run):
     """What a run printed, and what is in the logs of its jobs, by name; without a study, no logs."""
     logs = sorted(study.path("results/logs").rglob("*.log")) if study else []
     return {"the terminal": run.output} | {study.name(log): log.read_text(errors="replace") for log in logs}
 
 
 def tracebacks(study, run):
-    return [name for name, text in said(study, run).items() if TRACEBACK in text]
+    return [name for name, text in printed(study, run).items() if TRACEBACK in text]
 
 
 def problems(study, expected, run, logs=True):
-    """All that is wrong with a study that `run` has finished, each with a phrase in front; none, if all is right.
+    """All that is wrong with a study that `run` has finished; none, if all is right.
 
     Without `logs`, those of jobs are left out: a job that was killed may have said anything.
     """
-    found = []
+    wrong = []
     if run.status != 0:
-        found.append(f"ended {run.ended}: {last_lines(run)}")
-    if wrong := wrong_results(study, expected):
-        found.append(f"wrong results: {', '.join(wrong)}")
+        wrong.append(f"ended with exit status {run.status}: {run.last_lines}")
+    if differing := wrong_results(study, expected):
+        wrong.append(f"wrong results: {', '.join(differing)}")
     if left := temporaries(study):
-        found.append(f"temporary files left: {', '.join(left)}")
+        wrong.append(f"temporary files left: {', '.join(left)}")
     if traced := tracebacks(study if logs else None, run):
-        found.append(f"traceback: in {', '.join(traced)}")
+        wrong.append(f"traceback: in {', '.join(traced)}")
     if "unlock" in run.output:
-        found.append("unlock: it asks for --unlock")
-    return found
-
-
-def case(name, found, expected="right", choices="", about=""):
-    """A case from a list of problems: if there are none, its outcome is the expected one."""
-    detail = "\n".join(filter(None, [*found, about]))
-    return Case(name, phrase(found) or expected, not found, expected, choices, detail)
-
-
-def phrase(found):
-    """A list of problems in a few words."""
-    return " + ".join(problem.partition(":")[0] for problem in found)
+        wrong.append("unlock: it asks for --unlock")
+    return wrong
 
 
 def marks(paths):
-    """What changes when somebody writes a file again."""
-    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths}
+    """What tells files that are written again: they are opened, so that no other file gets their number, and read.
+
+    The time of a file is none of it: a result that is older than its inputs gets a newer one.
+    """
+    return {path: (open(path, "rb"), path.read_bytes()) for path in paths}
 
 
 def written_again(before):
     """Of the files in `marks`, those that are not the same any more."""
-    return [path for path, mark in before.items() if not path.exists() or marks([path])[path] != mark]
+    again = []
+    for path, (file, data) in before.items():
+        same = path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
+        if not same or path.read_bytes() != data:
+            again.append(path)
+        file.close()
+    return again
 
 
-def last_lines(run):
-    """The end of what a run printed, for a person."""
-    return "\n".join(line for line in run.output.splitlines() if line.strip())[-2000:]
+# Runs that can be killed, with their jobs and what is left of them
+
+
+class OnTerminal:
+    """Snakemake on a terminal of its own, as the leader of its session and in the foreground."""
+
+    def __init__(self, folder):
+        self.terminal, theirs = pty.openpty()
+        self.started = time.perf_counter()
+        self.process = subprocess.Popen(
+            [SNAKEMAKE],
+            cwd=folder,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+            env={**os.environ, "TERM": "xterm"},
+        )
+        os.close(theirs)
+        self.output = b""
+
+    @property
+    def running(self):
+        return self.process.poll() is None
+
+    @property
+    def seconds(self):
+        return time.perf_counter() - self.started
+
+    def watch(self, seconds):
+        """Read what it prints for so long, or until it has ended; whether it still runs."""
+        until = time.perf_counter() + seconds
+        while self.running and (left := until - time.perf_counter()) > 0:
+            if not self._read(min(left, 0.02)):
+                time.sleep(min(left, 0.02))
+        return self.running
+
+    def _read(self, seconds):
+        """Read what is there, or comes so soon; whether somebody has the other side open."""
+        if self.terminal is None:
+            return False
+        if select.select([self.terminal], [], [], seconds)[0]:
+            try:
+                part = os.read(self.terminal, 65536)
+            except OSError:
+                return False
+            self.output += part
+            return bool(part)
+        return True
+
+    def jobs(self):
+        """Its descendants that have started nothing themselves."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            below = psutil.Process(self.process.pid).children(recursive=True)
+            parents = {child.ppid() for child in below}
+            return sorted((child for child in below if child.pid not in parents), key=lambda child: child.pid)
+        return []
+
+    def close_terminal(self):
+        """The kernel then tells the session, as it does when a window or a connection is closed."""
+        if self.terminal is not None:
+            os.close(self.terminal)
+            self.terminal = None
+
+    def end(self):
+        """Read the rest, see to it that it does not run any longer, and return it as a Run."""
+        seconds = self.seconds
+        if self.running:
+            end_group(self.process)
+        while self.terminal is not None and select.select([self.terminal], [], [], 0)[0] and self._read(0):
+            pass
+        self.close_terminal()
+        return Run(self.process.returncode, self.output.decode(errors="replace"), seconds)
+
+
+def _take_terminal():
+    """In the new process: its terminal, and the signals as a shell leaves them."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def end_group(process):
+    """End a process that leads a group, and its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def processes_in(folder):
+    """Processes that work in a folder or below it, with their command lines."""
+    folder, here = Path(folder).resolve(), {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            place = Path(process.cwd())
+            if (place == folder or folder in place.parents) and process.status() != psutil.STATUS_ZOMBIE:
+                here[process] = " ".join(process.cmdline())
+    return here
+
+
+def end_all_in(folder):
+    for process in processes_in(folder):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+            process.wait(10)
+
+
+def wait_for_all_in(folder, seconds):
+    """Whether all of them end by themselves."""
+    until = time.perf_counter() + seconds
+    while processes_in(folder):
+        if time.perf_counter() > until:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,102 +1,385 @@
-"""A few faults of results on disk, really caused; and that the suite sees what it looks for."""
+"""Faults of results on disk, really caused: damaged files, lost metadata, results of another clone.
 
+`make faults` causes all of them, the tests a few. KOCT_FAULTS_SEED decides all that is random.
+"""
+
+import copy
+import itertools
 import json
+import os
+import re
 import shutil
+from functools import partial
 
+import matplotlib.image
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.faults import corruption
-from tests.faults.__main__ import KINDS, cases, report
-from tests.faults.lab import TRACEBACK, Case, Run, content, marks, problems, temporaries, written_again
+from tests.faults.lab import (
+    CONFIG,
+    TRACEBACK,
+    Run,
+    Study,
+    artefacts,
+    cases,
+    content,
+    marks,
+    problems,
+    results,
+    temporaries,
+    tracebacks,
+    written_again,
+)
+from tests.faults.test_runs import DENSE, RIDGE
 
-RESULTS = ["corruption", "elsewhere", "folders"]
-DONE = Run(0, "", 1.0)
+# Damage to every kind of file. Plain `snakemake` then makes the file again, or ends with one sentence that names the
+# file and says what to type, which makes it again. What nothing reads may stay until something has to read it.
+
+KINDS = {  # where the files of each kind lie in results/
+    "pool": "pools/T4/*.npy",
+    "known operator": "known/*.npy",
+    "fit": "fits/*/*/*.npy",
+    "row": "cells/*/*/*.json",
+    "predicted curve": "theory/*/*.json",
+    "Parquet": "*.parquet",
+    "LaTeX": "*.tex",
+    "PNG": "*.png",
+    "PDF": "*.pdf",
+    "long pool": "pools/T5/*.npy",  # too long to be read whole when a run is planned
+}
+UNREAD = {"pool", "long pool", "known operator", "fit"}  # these may stay damaged until something reads them
+
+# Damages: each changes a file; `other` is one of the same kind, if there is one
 
 
-@pytest.fixture
-def study(lab):
-    """A copy of the finished study, to damage."""
-    copy = lab.copy("damaged")
-    yield copy
-    shutil.rmtree(copy.folder)
+def flip(first, last, path, rng, other):
+    """One bit, in a part of the file that is given in shares of its length."""
+    data = bytearray(path.read_bytes())
+    data[min(int(rng.uniform(first, last) * len(data)), len(data) - 1)] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
 
 
-@pytest.mark.parametrize(("kind", "number"), [(kind, number) for kind in RESULTS for number in KINDS[kind].SHORT])
-def test_results_stand_a_fault(lab, kind, number):
-    ((_, case),) = cases(KINDS[kind], lab, [number])
-    assert case.ok, f"{case.name}: {case.outcome}, expected {case.expected} ({case.choices})\n{case.detail}"
+def foreign(path, rng, other):
+    """A file of the same format that koct has not made."""
+    match path.suffix:
+        case ".npy":
+            np.save(path, np.arange(12.0).reshape(3, 4))
+        case ".json":
+            path.write_text(json.dumps(rng.choice([{"a": 1}, [{"mse": 0.5}], 3, []])))
+        case ".parquet":
+            pq.write_table(pa.table({"sweep": ["T4"], "mse": [0.5]}), path)
+        case ".tex":
+            path.write_text("\\begin{table}\\end{table}\n")
+        case ".png":
+            matplotlib.image.imsave(path, np.zeros((4, 4)))
+        case ".pdf":
+            path.write_bytes(b"%PDF-1.4\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n")
 
 
-# The suite itself
+def directory(path, rng, other):
+    path.unlink()
+    path.mkdir()
+    if rng.random() < 0.5:
+        (path / "something").write_text("in it\n")
 
 
-def problems_of(lab, study, run=DONE):
-    return problems(study, lab.finished.results, run)
+def dangling(path, rng, other):
+    path.unlink()
+    path.symlink_to("nowhere/at-all")
 
 
-def test_what_may_differ_between_two_runs_is_not_compared(lab, study):
-    row = study.rows()[0]
-    text = row.read_text()
-    row.write_text(json.dumps({**json.loads(text), "fit_seconds": 1e3, "device": "another"}))
-    assert row.read_text() != text
-    assert problems_of(lab, study) == []
+def edit_json(key, change, path, rng, other):
+    """A value that somebody has edited by hand."""
+    document = json.loads(path.read_text())
+    document[key] = change(document[key])
+    path.write_text(json.dumps(document, indent=1))
 
 
-def test_every_damage_is_seen(lab, study):
+def edit_tex(path, rng, other):
+    """Another digit in a number of a table's body."""
+    head, rule, body = path.read_text().partition("\\midrule")
+    place = rng.choice([digit.start() for digit in re.finditer("[0-9]", body.partition("\\bottomrule")[0])])
+    path.write_text(head + rule + body[:place] + str((int(body[place]) + 1) % 10) + body[place + 1 :])
+
+
+def edit_table(path, rng, other):
+    """Another number in a valid Parquet file that has all of its metadata."""
+    table = pq.ParquetFile(path).read()
+    name = rng.choice([field.name for field in table.schema if pa.types.is_floating(field.type)])
+    values = table.column(name).to_pylist()
+    place = rng.choice([number for number, value in enumerate(values) if value is not None])
+    values[place] += 1
+    at = table.column_names.index(name)
+    pq.write_table(table.set_column(at, table.schema.field(name), [pa.array(values, table.column(name).type)]), path)
+
+
+GENERAL = {
+    "bit flipped at the start": partial(flip, 0, 0.02),
+    "bit flipped in the middle": partial(flip, 0.1, 0.9),
+    "bit flipped at the end": partial(flip, 0.98, 1),
+    "truncated": lambda path, rng, other: os.truncate(path, int(rng.uniform(0.02, 0.98) * path.stat().st_size)),
+    "empty": lambda path, rng, other: os.truncate(path, 0),
+    "garbage": lambda path, rng, other: path.write_bytes(rng.randbytes(path.stat().st_size)),
+    "foreign but valid": foreign,
+    "a directory in its place": directory,
+    "a dangling link in its place": dangling,
+}
+EDITS = {
+    ("row", "mse edited to NaN"): partial(edit_json, "mse", lambda _: float("nan")),
+    ("row", "mse edited to -1"): partial(edit_json, "mse", lambda _: -1),
+    ("row", "mse edited to 0"): partial(edit_json, "mse", lambda _: 0),
+    ("row", "mse edited to 1e9"): partial(edit_json, "mse", lambda _: 1e9),
+    ("row", "lambda edited"): partial(edit_json, "lam", lambda value: 10 * (value or 1)),
+    ("row", "N edited"): partial(edit_json, "N", lambda value: 2 * value + 1),
+    ("Parquet", "a number edited"): edit_table,
+    ("LaTeX", "a digit edited"): edit_tex,
+}
+# In what another file differs that is put in the place of one: parts of its name
+OTHERS = {
+    ("pool", "another seed's in its place"): {"seed"},
+    ("Parquet", "another table in its place"): None,
+    ("LaTeX", "another table in its place"): None,
+    **{(kind, f"another {part}'s in its place"): {part} for kind in ("fit", "row") for part in ("N", "seed", "arch")},
+}
+DAMAGES = {(kind, name): damage for name, damage in GENERAL.items() for kind in KINDS if kind != "long pool"}
+DAMAGES |= {("long pool", name): damage for name, damage in GENERAL.items() if "flipped" in name}
+DAMAGES |= EDITS | dict.fromkeys(OTHERS, lambda path, rng, other: shutil.copyfile(other, path))
+
+
+def parts(path):
+    """What the name of a fit, a row or a pool says."""
+    numbers = re.fullmatch(r"(?:N(\d+)_)?seed(\d+)", path.stem)
+    return {"sweep": path.parent.parent.name, "arch": path.parent.name, "N": numbers[1], "seed": numbers[2]}
+
+
+def others_of(path, files, damage):
+    """The files that may be put in the place of one; [None] if none is needed."""
+    differs = OTHERS.get(damage, ())
+    if differs is None:
+        return [file for file in files if file != path]
+    if not differs:
+        return [None]
+    mine = parts(path).items()
+    return [file for file in files if {key for key, _ in mine - parts(file).items()} == differs]
+
+
+def cause(study, damage, rng):
+    """Damage a file; returns it, and what is there now."""
+    files = sorted(study.path("results").glob(KINDS[damage[0]]))
+    others = {file: others_of(file, files, damage) for file in files}
+    path = rng.choice([file for file in files if others[file]])
+    other = rng.choice(others[path])
+    before, times = fingerprint(path), path.stat()
+    DAMAGES[damage](path, rng, other)
+    damaged = fingerprint(path)
+    assert damaged != before
+    if path.is_file() and ("flipped" in damage[1] or rng.random() < 0.5):  # as a disk would
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    print("damaged:", study.name(path), *([study.name(other)] if other else []))
+    return path, damaged
+
+
+def fingerprint(path):
+    """What is at a path: a link, a folder, or bytes."""
+    if path.is_symlink():
+        return f"link to {path.readlink()}"
+    return "a folder" if path.is_dir() else path.read_bytes() if path.exists() else "nothing"
+
+
+def downstream(study, path, kind):
+    """Files that are made from this one, and asked for by name."""
+    root = study.path("results")
+    if kind in ("pool", "long pool", "known operator"):
+        return [*study.rows(), *root.glob(KINDS["predicted curve"])]
+    if kind == "fit":
+        return [root / "cells" / path.relative_to(root / "fits").with_suffix(".json")]
+    if kind in ("row", "predicted curve"):
+        return sorted(root.glob("*.parquet"))
+    return [file for file in sorted(root.iterdir()) if file.suffix in (".tex", ".png", ".pdf") and file != path]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), cases(DAMAGES, [("long pool", "bit flipped in the middle"), ("row", "mse edited to 1e9")])
+)
+def test_a_damaged_file_is_healed_or_named(undisturbed, disturbed, rng, kind, name):
+    study, expected = disturbed, undisturbed.results
+    path, damaged = cause(study, (kind, name), rng)
+    match rng.choice(["", ".snakemake deleted", "files downstream deleted", "files downstream touched"]):
+        case ".snakemake deleted":
+            shutil.rmtree(study.path(".snakemake"))
+        case "files downstream deleted":
+            for file in downstream(study, path, kind):
+                file.unlink()
+        case "files downstream touched":
+            for file in downstream(study, path, kind):
+                file.touch()
+    run = study.run()
+    if run.status != 0:
+        return assert_named(study, expected, path, run)
+    still = fingerprint(path) == damaged
+    assert kind in UNREAD or not still, "nobody has noticed"
+    unread = [file for file in artefacts(study) if still and path in (file, *file.parents)]
+    left = {str(file.relative_to(study.path("results"))): content(file) for file in unread}
+    assert problems(study, expected | left, run) == []
+    if not still:
+        return None
+    for row in study.rows():
+        row.unlink()
+    run = study.run()
+    if run.status != 0:
+        return assert_named(study, expected, path, run)
+    assert problems(study, expected, run) == []
+    assert fingerprint(path) != damaged, "all cells were computed, and nobody has noticed"
+    return None
+
+
+def assert_named(study, expected, path, run):
+    """A run that failed has to name the file and say what to type, in one line; typing it has to help."""
+    assert tracebacks(study, run) == [], run.last_lines
+    advice = re.search(rf"\brm (-\w+ )?\S*{re.escape(study.name(path))} && snakemake\b", run.output)
+    assert advice, f"no line names {study.name(path)} and says what to type:\n{run.last_lines}"
+    assert problems(study, expected, study.run(command=["bash", "-c", advice[0]])) == []
+
+
+# Results without Snakemake's metadata, and results from another clone: what fits is used, the rest is made again
+
+
+def without_metadata(study, place):
+    shutil.rmtree(study.path(".snakemake"))
+    return study
+
+
+def copied(copy_function, study, place):
+    """To another clone, file by file in the order of their names: without times, a pool is newer than its cells."""
+    clone = Study(place)
+    shutil.copytree(study.path("results"), clone.path("results"), copy_function=copy_function)
+    return clone
+
+
+WAYS = {
+    "metadata gone": without_metadata,
+    "another clone": partial(copied, shutil.copyfile),
+    "another clone, times kept": partial(copied, shutil.copy2),
+}
+
+
+def other_option(study, **options):
+    config = copy.deepcopy(CONFIG)
+    config["sweeps"]["T4"].update(options)
+    study.configure(config)
+
+
+def other_code(study, name, old, new):
+    text = study.path(name).read_text()
+    assert text.count(old) == 1, f"{name} has not one {old!r}"
+    study.path(name).write_text(text.replace(old, new))
+
+
+def of(kinds, *names):
+    return tuple(f"{kind}/{name}" for kind in kinds.split() for name in names)
+
+
+# What is changed: how, and the beginnings of the names of all that is made again
+CHANGES = {
+    "nothing": (lambda study: None, ()),
+    "V": (lambda study: other_option(study, V=6), of("pools known fits cells theory", "T4")),
+    "lambdas": (lambda study: other_option(study, lambdas=[1.0e-3, 10.0]), of("fits cells theory", "T4")),
+    "pool": (
+        lambda study: other_option(study, pool={"train": 8, "val": 4, "test": 5}),
+        of("pools fits cells theory", "T4"),
+    ),
+    "tikhonov": (
+        lambda study: other_option(study, tikhonov=0.2),
+        (*of("fits cells", "T4/ko", "T4/untrained"), "known/T4", "theory/T4/ko"),
+    ),
+    "code of ko": (lambda study: other_code(study, *RIDGE), of("fits cells theory", "T4/ko", "T5/ko")),
+    "code of fc": (lambda study: other_code(study, *DENSE), of("fits cells theory", "T4/fc")),
+}
+
+
+@pytest.fixture(scope="session")
+def expected_of(undisturbed, tmp_path_factory):
+    """The results of a fresh clone with a change, which begins with what the change does not concern.
+
+    It has to change the rows that it concerns, and nothing that it does not.
+    """
+    known = {"nothing": undisturbed.results}
+
+    def make(change):
+        apply, affected = CHANGES[change]
+        study, before = Study(tmp_path_factory.mktemp("reference") / "clone"), undisturbed.results
+        apply(study)
+        for name in before:
+            if not is_report(name) and not concerned(name, affected):
+                target = study.path("results") / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(undisturbed.path("results") / name, target)
+        run = study.run()
+        assert run.status == 0, run.output
+        made = results(study)
+        assert made.keys() == before.keys()
+        for name in made:
+            if not concerned(name, affected):
+                assert made[name] == before[name] or is_report(name), f"{change} changes {name}"
+            elif name.startswith("cells/"):
+                assert made[name] != before[name], f"{change} does not change {name}"
+        return made
+
+    return lambda change: known.get(change) or known.setdefault(change, make(change))
+
+
+def concerned(name, affected):
+    """Whether a change concerns a file of this name in results/."""
+    return any(name.startswith((f"{prefix}/", f"{prefix}.")) for prefix in affected)
+
+
+def is_report(name):
+    """Tables and figures: they take a second, and may be made again for any reason."""
+    return "/" not in name.removeprefix("report/")
+
+
+@pytest.mark.parametrize(("way", "change"), cases(itertools.product(WAYS, CHANGES), [("another clone", "nothing")]))
+def test_results_from_elsewhere_are_used_if_they_fit(undisturbed, disturbed, expected_of, tmp_path, way, change):
+    apply, affected = CHANGES[change]
+    study = WAYS[way](disturbed, tmp_path / "clone")
+    apply(study)
+    names = [name for name in undisturbed.results if not concerned(name, affected) and not is_report(name)]
+    before = marks(study.path("results") / name for name in names)
+    assert problems(study, expected_of(change), study.run()) == []
+    assert written_again(before) == []
+
+
+# That the suite sees what it looks for
+
+
+def test_every_damage_is_seen(undisturbed, disturbed, rng):
     """But for bits and cuts: they may be in what is not compared, and then the bytes of the file are."""
-    seen = 0
-    for number, (kind, name, *_) in enumerate(corruption.DAMAGES):
-        path, damaged, _ = corruption.damage(study, number, lab.random("seen", number))
-        original = lab.finished.path(study.name(path))
-        assert damaged != corruption.fingerprint(original)
+    for kind, name in DAMAGES:
+        path, _ = cause(disturbed, (kind, name), rng)
         if "flipped" not in name and name != "truncated":
-            seen += 1
-            expected = lab.finished.results[str(path.relative_to(study.path("results")))]
+            expected = undisturbed.results[str(path.relative_to(disturbed.path("results")))]
             assert content(path) != expected, f"{kind}: {name}"
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-        shutil.copy2(original, path)
-    assert seen == 62
-    assert problems_of(lab, study) == []
+        shutil.copy2(undisturbed.path(disturbed.name(path)), path)
+    row = disturbed.rows()[0]  # what may differ between two runs is not compared
+    row.write_text(json.dumps({**json.loads(row.read_text()), "fit_seconds": 1e3, "device": "another"}))
+    assert problems(disturbed, undisturbed.results, Run(0, "")) == []
 
 
-def test_every_problem_is_seen(lab, study):
-    study.path("results/cells/.1.row.json").write_text("half")
-    study.path("results/logs/a.log").write_text(f"{TRACEBACK}:\n")
-    study.rows()[0].unlink()
-    found = problems_of(lab, study, Run(1, "remove it with --unlock", 1.0))
-    begin = ["ended with exit status 1", "wrong results", "temporary files left", "traceback", "unlock"]
-    assert [problem.partition(":")[0] for problem in found] == begin
-    assert problems_of(lab, study, Run(None, "", 1.0))[0].startswith("ended not at all")
-
-
-def test_a_file_that_is_written_again_is_seen(study):
-    before = marks(study.rows())
-    assert written_again(before) == []
-    first, second, *_ = study.rows()
-    text = first.read_text()
-    first.unlink()
-    first.write_text(text)
-    second.touch()
-    assert written_again(before) == [first, second]
-    assert temporaries(study) == []
-
-
-def test_the_exit_status_tells_a_failure(capsys):
-    good, bad = Case("a fault", "right", True, "right"), Case("a fault", "wrong", False, "right", "chosen", "all of it")
-    assert report([("kills", 1, good)], 1) == 0
-    assert report([("kills", 1, good), ("kills", 2, bad)], 1) == 1
-    assert report([], 1) == 1
-    told = capsys.readouterr().out
-    assert "--only kills --case 2 --seed 1" in told
-    assert "right 1, wrong 1" in told
-
-
-def test_a_trial_that_breaks_down_is_a_failure(lab):
-    class Broken:
-        @staticmethod
-        def cause(lab, number):
-            raise RuntimeError("no mount")
-
-    ((number, case),) = cases(Broken, lab, [3])
-    assert (number, case.ok) == (3, False)
-    assert "no mount" in case.detail
+def test_every_problem_is_seen(undisturbed, disturbed):
+    rows = disturbed.rows()
+    before = marks(rows)
+    text = rows[0].read_text()
+    rows[0].unlink()
+    rows[0].write_text(text)
+    rows[1].write_text(f"{text} ")
+    rows[2].touch()
+    assert written_again(before) == rows[:2]
+    assert temporaries(disturbed) == []
+    disturbed.path("results/cells/.1.row.json").write_text("half")
+    disturbed.path("results/logs/a.log").write_text(f"{TRACEBACK}:\n")
+    wrong = problems(disturbed, undisturbed.results, Run(None, "remove it with --unlock"))
+    kinds = ["ended with exit status None", "wrong results", "temporary files left", "traceback", "unlock"]
+    assert [problem.partition(":")[0] for problem in wrong] == kinds

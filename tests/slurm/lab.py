@@ -1,6 +1,6 @@
 """Runs on a real SLURM, and what it knows of them."""
 
-import json
+import contextlib
 import os
 import re
 import signal
@@ -14,6 +14,7 @@ import pytest
 import yaml
 from conftest import ROOT, SMALL_FANBEAM
 
+pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
 os.environ["KOCT_ALLOW_CPU"] = "1"  # the GPUs of these clusters only schedule
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SMALL = {  # without predictions: their jobs are like others, and these tests count jobs
@@ -24,7 +25,7 @@ SMALL = {  # without predictions: their jobs are like others, and these tests co
         "F32": {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1], "theory": False},
     },
 }
-PROFILE = ["--profile", "slurm", "--config", "study=small", "--slurm-init-seconds-before-status-checks", "1"]
+PROFILE = ["--profile", "slurm", "--config", "study=small", "--koct-slurm-init-seconds-before-status-checks", "1"]
 
 
 def slurm(*command):
@@ -125,43 +126,31 @@ def assert_same_results(first, second, names=("cells", "curves", "calibration", 
         pd.testing.assert_frame_equal(one, two, rtol=0, atol=0)
 
 
-def process_of(folder, word):
-    """The id of the koct command of a folder that has this word on its line; None if there is none."""
+def process_of(folder, path):
+    """The id of the process that makes a file, whose output goes to the log of that file; None if there is none."""
+    log = str(folder / path.replace("results", "results/logs", 1)).replace(".npy", ".log")
     for place in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (place / "cmdline").read_text().split("\0")
-            if word in words and "koct" in words and os.readlink(place / "cwd") == str(folder):
+        with contextlib.suppress(OSError):
+            if os.readlink(place / "fd/1") == log:
                 return int(place.name)
-        except OSError:
-            continue
     return None
 
 
-def stop_process(folder, word):
-    """Stop that command; whether there was one."""
-    return _signal(folder, word, signal.SIGSTOP)
+def stop_process(folder, path):
+    """Stop that process; whether there was one."""
+    return _signal(folder, path, signal.SIGSTOP)
 
 
-def go_on(folder, word):
-    """Let that command go on; whether there was one."""
-    return _signal(folder, word, signal.SIGCONT)
+def go_on(folder, path):
+    """Let that process go on; whether there was one."""
+    return _signal(folder, path, signal.SIGCONT)
 
 
-def _signal(folder, word, which):
-    found = process_of(folder, word)
+def _signal(folder, path, which):
+    found = process_of(folder, path)
     try:
         if found:
-            os.kill(worker_of(found) or found, which)
+            os.kill(found, which)
     except ProcessLookupError:
         return False
     return found is not None
-
-
-def worker_of(pid):
-    """The process that runs the job of a client (koct/workers); None if it runs its command by itself."""
-    variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-    folder = dict(variable.partition("=")[::2] for variable in variables).get("KOCT_WORKERS")
-    try:
-        return json.loads(Path(folder or "", f"{pid}.json").read_text())["pid"]
-    except (OSError, ValueError):
-        return None

@@ -157,10 +157,9 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
 
 
 @cluster
-@pytest.mark.parametrize("requeue", ["true", pytest.param("false", marks=pytest.mark.long)])
-def test_a_preempted_study_finishes(checkout, local, requeue):
+def test_a_preempted_study_finishes(checkout, local):
     """A job of a higher partition takes the node; no attempt is counted, so `--retries 0` does no harm."""
-    run = small(checkout, LONG, requeue=requeue)
+    run = small(checkout, LONG)
     process = started(run, *CELLS, "--retries", "0")
     kept, _, job = first_fit(run)
     before = inode(run, kept)
@@ -168,14 +167,10 @@ def test_a_preempted_study_finishes(checkout, local, requeue):
     slurm("sbatch", "--partition=urgent", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
     status, text = ended(process, run)
     assert status == 0, text
-    seeds = [found for found in all_jobs(run.folder) if SEED in found["Comment"]]
-    if requeue == "true":
-        assert [(found["JobId"], found["Restarts"]) for found in seeds] == [(job, "1")]
-    else:
-        assert f"SLURM preempted or lost job {job} " in text
-        first, second = seeds
-        assert (first["JobState"], second["JobState"]) == ("PREEMPTED", "COMPLETED")
-        assert first["MinMemoryNode"] == second["MinMemoryNode"]
+    assert f"SLURM preempted or lost job {job} " in text
+    first, second = (found for found in all_jobs(run.folder) if SEED in found["Comment"])
+    assert (first["JobState"], second["JobState"]) == ("PREEMPTED", "COMPLETED")
+    assert first["MinMemoryNode"] == second["MinMemoryNode"]
     assert inode(run, kept) == before
     assert_same_cells(run, local)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from koct.files import read_record
+from koct.base.files import read_record
 from tests.slurm.lab import PROFILE, ROOT, all_jobs, ended, jobs, slurm, small, started, until
 from tests.slurm.test_faults import FSDP_LOG, with_fsdp
 

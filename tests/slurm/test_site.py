@@ -1,33 +1,30 @@
 """The site lines of the profile and what is said before anything is submitted: no SLURM is needed."""
 
 import asyncio
-import os
+import json
 import re
 import shutil
-import subprocess
-import sys
+from collections import defaultdict
+from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 from conftest import ROOT, planned
 
-from koct import device
+from koct.base import device
+from koct.config.study_file import build
 from koct.errors import KoctError
-from koct.workflow import cluster as changes
-from koct.workflow import groups, queue, resources
-from koct.workflow.config import build
-from koct.workflow.site import Site
+from koct.workflow import queue, resources
+from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import CONFIG, dry, small, told
-
-SITE = Site({}, account="", qos="", reservation="", gpu_type="", memory=True, modules="", requeue=False)
-
 
 # How much is submitted
 
 
 @pytest.mark.parametrize(
     ("study", "device", "most"),
-    [("paper", "auto", 20), ("paper", "cpu", 21), ("full", "auto", 50), ("full", "cpu", 63)],
+    [("paper", "auto", 20), ("full", "cpu", 63)],
 )
 def test_a_study_is_few_submissions(checkout, study, device, most):
     first, second, *kinds = dry(checkout(), "--config", f"study={study}", f"device={device}")
@@ -44,23 +41,19 @@ def test_a_plain_dry_run_says_the_study_and_no_submissions(checkout):
     assert "submission" not in text
 
 
-def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(checkout):
-    def parts(**options):
-        sweep = build("s", {**CONFIG["sweeps"]["H512"], "archs": ["ko", "fc"], **options})
-        return sweep, {on_gpu: groups.of_seed(sweep, on_gpu) for on_gpu in (True, False)}
-
-    sweep, found = parts()
-    assert set(found[True].values()) == {""}  # all with the pool
-    assert len(set(found[False].values())) == 3
-    for on_gpu, cells in found.items():
-        for name in set(cells.values()):
-            stages = [(arch, N) for (arch, N), part in cells.items() if part == name]
-            costs = [resources.fit(sweep, sweep.arch(arch), N) for arch, N in stages]
-            costs += [resources.evaluate(sweep, sweep.arch(arch), N) for arch, N in stages]
-            assert sum(resources.minutes(cost, on_gpu) for cost in costs) <= groups.LONGEST
-    _, slow = parts(ko={"solver": "adagrad", "lr": 0.02, "iterations": 200000, "batch": 1})
-    assert slow[True]["ko", 4] == "_ko_N4"
-    assert slow[True]["fc", 4] == ""
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("name", CONFIG["studies"]["full"])
+def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(name, on_gpu):
+    sweep = build(name, CONFIG["sweeps"][name])
+    asked = defaultdict(list)  # the minutes of the fits of a group
+    for (arch, N), group in resources.groups(sweep, on_gpu).items():
+        costs = [stage(sweep, sweep.arch(arch), N) for stage in (resources.fit, resources.evaluate)]
+        asked[group].append(sum(resources.minutes(cost, on_gpu) for cost in costs))
+    for minutes in asked.values():
+        assert len(minutes) == 1 or (sum(minutes) <= resources.LONGEST and max(minutes) <= resources.LONGEST / 2)
+    if name == "H512":
+        assert asked["_tv_N0"][0] // 60 == (6 if on_gpu else 60)  # hours, as docs/cluster.md says
+        assert len(asked) == (3 if on_gpu else 5)
 
 
 def test_a_fit_that_reads_one_that_travels_alone_does_so_too(tmp_path):
@@ -70,7 +63,7 @@ def test_a_fit_that_reads_one_that_travels_alone_does_so_too(tmp_path):
     )
     slow = {"solver": "adagrad", "lr": 0.02, "iterations": 200000, "batch": 1}
     archs = {"archs": ["ko", str(tmp_path / "mine.py")], "ko": slow}
-    found = groups.of_seed(build("s", {**CONFIG["sweeps"]["H512"], **archs}), True)
+    found = resources.groups(build("s", {**CONFIG["sweeps"]["H512"], **archs}), True)
     assert found["ko", 4] == "_ko_N4"
     assert found["mine", 4] == "_mine_N4"
 
@@ -107,79 +100,113 @@ def test_a_dry_run_needs_no_slurm(checkout, tmp_path, monkeypatch):
     assert told(text)[1] == "5 submissions:"
 
 
-def test_a_plain_command_does_not_load_the_plugin(tmp_path):
-    """It would bring pandas, half a second at every start. A folder may have any name."""
-    folder = tmp_path / "slurm-tests" / "my.slurm"
-    folder.mkdir(parents=True)
-    (folder / "ask.py").write_text(
-        "import importlib.util; print(importlib.util.find_spec('snakemake_executor_plugin_' + 'slurm') is not None)"
-    )
-    environment = {key: value for key, value in os.environ.items() if key != "SNAKEMAKE_PROFILE"}
-
-    def found(*words):
-        command = [sys.executable, str(folder / "ask.py"), *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-        return done.stdout.strip() == "True"
-
-    assert not found("--directory", str(folder), f"--config=x={folder}", "-d", "slurm", "--configfile", "slurm.yaml")
-    for words in ("--profile slurm", "--profile=profiles/slurm", "--executor slurm-jobstep", "--profile slurm-site/"):
-        assert found(*words.split())
-    environment["SNAKEMAKE_PROFILE"] = "profiles/slurm"
-    assert found()
-
-
 # What a request is made of
 
 
-def asked(**resources):
-    return SimpleNamespace(resources=resources)
+def command(attempt=1, **asked):
+    from snakemake.jobs import ResourceList
+
+    return submit_command(SimpleNamespace(threads=1, attempt=attempt, resources=ResourceList(fromdict=asked)))
 
 
 def test_gpus_are_asked_for_per_node_and_of_any_type():
-    assert changes.gpu_option({"gpu": 4, "nodes": 2}, SITE) == " --gres=gpu:2"
-    assert changes.gpu_option({"gpu": 1}, SITE._replace(gpu_type="a100-sxm4.80gb")) == " --gres=gpu:a100-sxm4.80gb:1"
-    assert changes.gpu_option({"gpu": 0}, SITE._replace(gpu_type="a100")) == ""
+    assert command(gpu=4, nodes=2).endswith(" --gres=gpu:2")
+    assert command(gpu=1, gpu_model="a100-sxm4.80gb").endswith(" --gres=gpu:a100-sxm4.80gb:1")
+    assert "gres" not in command(gpu=0, gpu_model="a100")
 
 
-def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_that_is_forbidden():
-    call = "sbatch --mem 2000 -t 1 -D /somewhere"
-    assert changes.adapted(call, asked(runtime=1), SITE) == f"{call} --time=5"
-    assert changes.adapted(call, asked(runtime=61), SITE) == f"{call} --time=61"
-    again = SimpleNamespace(resources={"runtime": 2}, attempt=2)
-    assert changes.adapted(call, again, SITE) == f"{call} --time=10"
-    bare = changes.adapted(call, asked(runtime=1), SITE._replace(memory=False))
-    assert bare == "sbatch -t 1 -D /somewhere --time=5"
-    others = changes.adapted(call, asked(), SITE._replace(qos="long", reservation="my day"))
-    assert others == f"{call} --qos=long --reservation='my day'"
+def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_that_is_forbidden(monkeypatch):
+    assert command(runtime=1).endswith(" --time=5")
+    assert command(runtime=61).endswith(" --time=61")
+    assert command(runtime=2, attempt=2).endswith(" --time=10")
+    assert " --mem 2000 " in command(mem_mb=2000)
+    monkeypatch.setenv(VARIABLE, json.dumps({"config": {}, "memory": False, "modules": ""}))
+    assert "--mem" not in command(mem_mb=2000)
+
+
+def test_an_account_is_the_named_one_or_none():
+    assert "account" not in command()
+    assert "--account=mine " in command(slurm_account="mine")
+
+
+# What becomes of a submission
+
+
+class Job(NamedTuple):
+    name: str
+
+
+@pytest.fixture
+def executor():
+    """An executor of three jobs that has not begun."""
+    from snakemake_executor_plugin_koct_slurm import Executor
+
+    made = object.__new__(Executor)
+    made.logger = SimpleNamespace(info=lambda *_, **__: None)
+    made.workflow = SimpleNamespace(executor_settings=SimpleNamespace(init_seconds_before_status_checks=10))
+    made.run_uuid, made.queue, made.missing, made.preempted = "koct_test", "", {}, set()
+    made.submitted, made.ended_well, made.failed = [], [], []
+    made._job_submission_executor = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))
+    made.report_job_success = lambda info: made.ended_well.append(info.job.name)
+    made.report_job_error = lambda info, *_: made.failed.append(info.job.name)
+    return made
+
+
+def looked_at(executor, monkeypatch, squeue, sacct=None):
+    """The jobs that go on after a look at the queue, in which SLURM answers like this."""
+    import snakemake_executor_plugin_koct_slurm.executor as module
+
+    async def answer(call, logger):
+        return (sacct if call.startswith("sacct") else squeue), 0.1
+
+    async def look():
+        return [info.job.name async for info in executor.check_active_jobs(active)]
+
+    monkeypatch.setattr(module, "query_job_status", answer)
+    active = [
+        SimpleNamespace(job=Job(number), external_jobid=number, aux={"slurm_logfile": Path("no.log")})
+        for number in ("1", "2", "3")
+    ]
+    return asyncio.run(look())
+
+
+def test_a_job_goes_on_until_slurm_says_otherwise_whoever_cancelled_it(executor, monkeypatch):
+    assert looked_at(executor, monkeypatch, None) == ["1", "2", "3"]  # no answer
+    states = {"1": "RUNNING None", "2": "COMPLETED None"}
+    assert looked_at(executor, monkeypatch, states, {"3": "CANCELLED by 1000"}) == ["1"]
+    assert (executor.ended_well, executor.failed, executor.submitted) == (["2"], ["3"], [])
+
+
+def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monkeypatch):
+    import snakemake_executor_plugin_koct_slurm.executor as module
+
+    now = 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    states = {"1": "PREEMPTED None", "2": "PENDING Resources"}
+    assert looked_at(executor, monkeypatch, states) == ["2", "3"]  # the third may still appear
+    assert executor.submitted == ["1"]
+    states = {"1": "RUNNING None", "2": "RUNNING None"}
+    assert looked_at(executor, monkeypatch, {**states, "3": "RUNNING None"}) == ["1", "2", "3"]
+    for going_on in (["1", "2", "3"], ["1", "2"]):
+        now += module.PATIENCE + 1
+        assert looked_at(executor, monkeypatch, states) == going_on
+    assert executor.submitted == ["1", "3"]
+    assert not executor.failed
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("states", "words"),
     [
         ([], ""),
-        (["RUNNING|None"] * 3 + ["PENDING|Resources"] * 12, "3 running, 12 pending: Resources"),
-        (["PENDING|None", "PENDING|Priority"], "2 pending: Priority"),
-        (["PENDING|QOSMaxJobs", "PENDING|Priority", "PENDING|Priority"], "3 pending: Priority, QOSMaxJobs"),
-        (["COMPLETING|None", "RUNNING|None"], "1 running, 1 completing"),
-        (["PENDING|Nodes required for job are DOWN, DRAINED or ..."], "1 pending: nodes are down, drained or reserved"),
+        (["RUNNING None"] * 3 + ["PENDING Resources"] * 12, "3 running, 12 pending: Resources"),
+        (["PENDING None", "PENDING Priority", "COMPLETED None"], "2 pending: Priority"),
+        (["PENDING QOSMaxJobs", "PENDING Priority", "PENDING Priority"], "3 pending: Priority, QOSMaxJobs"),
     ],
 )
-def test_the_queue_in_words(lines, words):
-    assert changes.in_words(lines) == words
+def test_the_queue_in_words(states, words):
+    from snakemake_executor_plugin_koct_slurm.executor import queue_in_words
 
-
-def test_one_snakemake_runs_the_jobs_of_a_group_but_for_those_of_several_nodes():
-    def group(**resources):
-        return SimpleNamespace(is_group=lambda: True, jobs=[SimpleNamespace(threads=1, resources=resources)])
-
-    command = f"python -m snakemake --cores all {changes.STEPS} --mode remote"
-    alone = SimpleNamespace(is_group=lambda: False)
-    one = "python -m snakemake --cores all --executor local --cores 1 --mode remote"
-    assert changes.together(command, group()) == one
-    assert changes.together(command, alone) == command
-    assert changes.together(command, group(mpi="srun")) == command
-    scripted = f"{command} --slurm-jobstep-pass-command-as-script"
-    assert changes.together(scripted, group()) == scripted
+    assert queue_in_words(states) == words
 
 
 def test_the_own_job_is_no_leftover(monkeypatch):
@@ -188,37 +215,6 @@ def test_the_own_job_is_no_leftover(monkeypatch):
     monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text))
     monkeypatch.setattr(queue, "OWN_JOB", "12")
     assert queue._mine() == [("11", "/here")]
-
-
-def test_jobs_that_slurm_preempts_for_good_or_forgets_are_submitted_again(monkeypatch):
-    now, lost = 1000.0, {}
-    monkeypatch.setattr(changes.time, "monotonic", lambda: now)
-    assert changes._never_back({"1": "RUNNING", "2": "RUNNING"}, lost, changes.PATIENCE) == []
-    assert changes._never_back({"1": "PREEMPTED"}, lost, changes.PATIENCE) == []
-    now += 300
-    assert changes._never_back({"1": "PENDING"}, lost, changes.PATIENCE) == []  # requeued
-    now += 400
-    assert changes._never_back({"1": "PREEMPTED"}, lost, changes.PATIENCE) == ["2"]  # forgotten for long enough
-    assert changes._never_back({"1": "PREEMPTED"}, {}, 0) == ["1"]  # SLURM was told not to requeue
-
-
-def test_a_query_that_fails_forgets_no_job_and_a_cancelled_one_is_known_whoever_did_it(monkeypatch):
-    answers = [(None, None), ({"7": "CANCELLED by 1000", "8": "RUNNING"}, 0.1)]
-
-    async def ask(command, logger):
-        return answers.pop(0)
-
-    class Executor:
-        next_seconds_between_status_checks = property()
-        run_job = report_job_error = format_job_exec = None
-
-    plugin = SimpleNamespace(Executor=Executor, query_job_status=ask, get_submit_command=None, SubmittedJobInfo=None)
-    step = SimpleNamespace(Executor=Executor, get_cpu_setting=None)
-    monkeypatch.setitem(sys.modules, "snakemake_executor_plugin_slurm", plugin)
-    monkeypatch.setitem(sys.modules, "snakemake_executor_plugin_slurm_jobstep", step)
-    changes.adapt(SITE, None)
-    assert asyncio.run(plugin.query_job_status("sacct", None)) == ({}, 0.0)
-    assert asyncio.run(plugin.query_job_status("sacct", None)) == ({"7": "CANCELLED", "8": "RUNNING"}, 0.1)
 
 
 # A GPU that is held is used
@@ -264,5 +260,5 @@ def test_the_profile_names_every_site_line_that_docs_explain():
     profile = (ROOT / "profiles/slurm/config.yaml").read_text().partition("__definitions__")[0]
     lines = re.findall(r"^  (\w+): ", profile, re.M)
     text = (ROOT / "docs/cluster.md").read_text()
-    assert len(lines) == 11
+    assert len(lines) == 10
     assert [line for line in lines if f"`{line}`" not in text] == []

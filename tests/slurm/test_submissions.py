@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from test_requests import MEAN, request
 
-from koct.files import write_array
-from koct.stamps import Stamp
+from koct.base.files import write_array
+from koct.base.stamps import Stamp
+from koct.config.study_file import build
 from koct.workflow import resources
-from koct.workflow.config import build
 from koct.workflow.jobs import Jobs
 from tests.slurm.lab import (
     PROFILE,
@@ -109,16 +109,15 @@ def test_a_job_sees_the_gpus_it_asked_for(submitted):
 
 
 @cluster
-def test_a_row_that_was_deleted_is_one_submission_of_five_minutes_and_a_forced_cell_is_fitted(submitted, checkout):
+def test_a_row_that_was_deleted_is_one_submission_of_five_minutes(submitted, checkout):
     done, _ = submitted
     run = small(checkout)
-    for name in ("pools/H8/seed1.npy", "known/H8.npy", "fits/H8/ko/N4_seed1.npy", "cells/H8/ko/N4_seed1.json"):
+    for name in ("pools/H8/seed1.npy", "known/H8.npy", "fits/H8/ko/N4_seed1.npy"):
         run.path(f"results/{name}").parent.mkdir(parents=True, exist_ok=True)
         run.path(f"results/{name}").write_bytes(done.path(f"results/{name}").read_bytes())
-    run.snakemake("--force", "results/cells/H8/ko/N4_seed1.json", *PROFILE)
+    run.snakemake("results/cells/H8/ko/N4_seed1.json", *PROFILE)
     ((name, job),) = jobs(run.folder).items()
     assert (name, job["TimeLimit"]) == ("cells_fit", "00:05:00")
-    assert "earlier attempt" not in run.path("results/logs/fits/H8/ko/N4_seed1.log").read_text()
 
 
 @cluster
@@ -213,11 +212,11 @@ def test_a_node_that_is_down_for_a_while_is_no_wrong_line(checkout):
 
 
 @cluster
-def test_account_requeue_and_memory_reach_the_job(submitted, checkout):
-    run = small(checkout, account="mine", requeue="true", memory="false")
+def test_account_and_memory_reach_the_job(submitted, checkout):
+    run = small(checkout, account="mine", memory="false")
     run.snakemake("results/cells/H8/ko/N4_seed1.json", *PROFILE)
     job = jobs(run.folder)["cells_fit"]
-    assert (job["Account"], job["Requeue"], job["TimeLimit"]) == ("mine", "1", "00:05:00")
+    assert (job["Account"], job["TimeLimit"]) == ("mine", "00:05:00")
     assert job["MinMemoryNode"] == "0"
     plain, _ = submitted
     job = jobs(plain.folder)["cells_fit"]

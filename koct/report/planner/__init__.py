@@ -1,1 +1,1 @@
-"""The planner page: the forecasts of a pilot as one HTML file that answers for any target, without network."""
+"""The planner page: the forecasts of a pilot as one HTML file with answers for a grid of targets."""

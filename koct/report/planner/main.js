@@ -1,27 +1,15 @@
-"use strict";
-
-// The controls and what they change. Names come from files of others: they are only ever set as text.
+// The controls, and what they choose of the answers that the page carries: nothing is computed here.
+// Names come from files of others: they are only ever set as text.
 
 const $ = (id) => document.getElementById(id);
-const STEPS = 1000; // of the slider
 const SPOKEN_AFTER = 600; // milliseconds without a change, so that a screen reader is not interrupted at every step
-const state = { sweep: 0, targets: DATA.sweeps.map((sweep) => sweep.target), assured: false, assurance: 0.9 };
-const read = DATA.sweeps.map(() => null); // the forecasts of a sweep, once they were needed
+const LISTED = 3; // networks that the summary names
+const ENTRIES = ["arch", "n", "nLow", "nHigh", "probability", "odds", "error", "low", "high"]; // of koct.report.planner
+ENTRIES.push("ratio", "ratioLow", "ratioHigh", "reason");
+const DATA = JSON.parse($("data").textContent);
+const chosen = DATA.sweeps.map(({ first }) => first); // the target of each sweep, by its place
 let shown = null; // what is on the page
 let speaking = 0;
-
-function sweepOf() {
-  return DATA.sweeps[state.sweep];
-}
-
-function sweepText({ name, label }) {
-  return label ? `${name} (${label})` : String(name);
-}
-
-function forecasts(i) {
-  read[i] = read[i] || Promise.all(DATA.sweeps[i].archs.map((about) => Forecast.read(about)));
-  return read[i];
-}
 
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
@@ -30,107 +18,85 @@ function element(name, text, attributes = {}) {
   return made;
 }
 
-// The slider moves on a logarithmic scale of errors; a score grows to the right, and so its error falls
+const grouped = (n) => n.toLocaleString("en-US");
+const plain = (text) => text.replaceAll(",", "");
 
-function sliderTarget(place) {
-  const { low, high, score } = sweepOf();
-  const part = (score ? STEPS - place : place) / STEPS;
-  const error = low * (high / low) ** part;
-  return score ? Number(valueOf(error, score).toFixed(decimals(error, score) + 1)) : Number(error.toPrecision(3));
+function range(low, high) {
+  if (low && high) return `${low} to ${high}`;
+  return low ? `from ${low}` : high ? `up to ${high}` : "–";
 }
 
-function sliderPlace(value) {
-  const { low, high, score } = sweepOf();
-  const part = Math.log(errorOf(value, score) / low) / Math.log(high / low);
-  const place = clipped(Math.round(STEPS * part), 0, STEPS);
-  return score ? STEPS - place : place;
+/** Everything that the page shows for its controls; rows come in the order of their samples. */
+function choose() {
+  const sweep = DATA.sweeps[$("sweep").selectedIndex];
+  const place = chosen[$("sweep").selectedIndex];
+  const question = sweep.questions[$("question").selectedIndex];
+  const target = sweep.targets[place];
+  const costs = sweep.cost ? sweep.cost.texts[$("question").selectedIndex][place] : [];
+  const rows = question.answers[place].map((entries, i) => {
+    const row = Object.fromEntries(ENTRIES.map((key, k) => [key, entries[k]]));
+    const [low, high] = [row.nLow, row.nHigh].map((n) => (n === null ? "" : grouped(n)));
+    const samples = row.n === null ? "out of reach" : grouped(row.n);
+    return { ...row, arch: sweep.archs[row.arch], samples, interval: range(low, high), cost: costs[i] };
+  });
+  return { sweep, place, question, target, value: Number(plain(target)), rows };
 }
 
-/** What somebody typed as a number; NaN if it is none. */
-function typed(text) {
-  return text.trim() === "" ? NaN : Number(text);
+function sentence({ sweep, question, target, rows }) {
+  const each = rows.slice(0, LISTED).map(({ arch, n, samples, interval, odds }) => {
+    if (n === null) return `${arch.label} probably does not reach it (probability ${odds})`;
+    const doubt = odds.startsWith("above") ? "" : `; probability ${odds}`;
+    return `${arch.label} needs about ${samples} ${sweep.counts} (${interval}${doubt})`;
+  });
+  return `For ${question.goal.replace("{target}", target)}: ${each.join("; ")}.`;
 }
 
-function problem() {
-  const target = $("target").value;
-  if (target.includes(",")) return ["target", "Write decimals with a point, like 0.05"];
-  const wrong = problemOf(typed(target), sweepOf().score);
-  if (wrong) return ["target", wrong];
-  const share = typed($("assurance").value);
-  if (state.assured && !(share > 0 && share < 1)) {
-    return ["assurance", "The share of runs must be between 0 and 1, for example 0.9"];
-  }
-  return [null, ""];
-}
-
-async function update() {
-  const [wrong, why] = problem();
-  for (const id of ["target", "assurance"]) $(id).setAttribute("aria-invalid", String(wrong === id));
-  $("problem").textContent = why;
-  $("results").classList.toggle("outdated", Boolean(wrong));
-  $("assurance-field").hidden = !state.assured;
-  if (wrong) return;
-  const { sweep } = state;
-  state.targets[sweep] = typed($("target").value);
-  state.assurance = typed($("assurance").value) || state.assurance;
-  const found = await forecasts(sweep);
-  if (sweep === state.sweep) show(found);
-}
-
-function show(all) {
-  const sweep = sweepOf();
-  const value = state.targets[state.sweep];
-  const assurance = state.assured ? state.assurance : null;
-  const target = errorOf(value, sweep.score);
-  const found = plans(all, target, assurance);
-  const pair = paperPair(all);
-  shown = { sweep, value, assurance, target, found, pair, sentence: summary(found, value, assurance, sweep.score) };
-  $("target-range").setAttribute("aria-valuetext", general(value, 15));
-  $("assurance-range").setAttribute("aria-valuetext", general(state.assurance, 6));
-  $("answers-title").textContent = `Samples needed${sweep.name === null ? "" : `: ${sweepText(sweep)}`}`;
-  $("summary").textContent = shown.sentence;
+function update() {
+  shown = choose();
+  const { sweep, place, question, rows } = shown;
+  $("target").selectedIndex = place;
+  $("target-range").value = place;
+  $("target-range").setAttribute("aria-valuetext", shown.target);
+  $("answers-title").textContent = `Samples needed${sweep.title === null ? "" : `: ${sweep.title}`}`;
+  $("summary").textContent = sentence(shown);
   showTable();
-  $("factors").textContent = pair ? factorsInWords(pair, target) : "";
-  const remarks = found.filter(({ answer }) => answer.reason);
-  const several = all.length > 1;
+  $("factors").textContent = sweep.factors[place] || "";
+  const label = ({ arch }) => (sweep.archs.length > 1 ? `${arch.label}: ` : "");
+  const remarks = rows.filter(({ reason }) => sweep.reasons[reason]);
   $("remarks").replaceChildren(
-    ...remarks.map(({ forecast, answer }) => element("li", `${several ? `${forecast.label}: ` : ""}${answer.reason}.`)),
+    ...remarks.map((row) => element("li", `${label(row)}${sweep.reasons[row.reason]}.`)),
   );
+  $("ratio").hidden = rows.length === 1;
   $("cost").textContent = sweep.cost ? `The cost is a power law of N, fitted to the column ${sweep.cost.column}.` : "";
-  $("command").textContent = command();
+  const assured = question.assurance === null ? "" : ` --assurance ${question.assurance}`;
+  $("command").textContent = sweep.command.replace("{target}", plain(shown.target)) + assured;
   draw();
   clearTimeout(speaking);
   speaking = setTimeout(() => {
-    $("live").textContent = shown.sentence;
+    $("live").textContent = sentence(shown);
   }, SPOKEN_AFTER);
 }
 
-/** The head of every column, and a function from a plan to the text of its cell: a value and its interval. */
-function columns() {
-  const { sweep, found } = shown;
-  const what = sweep.score ? sweep.score.name : "error";
-  const level = `${rounded(100 * DATA.level)} % interval`;
+/** The head of every column, and a function from a row to the texts of its cell: a value and a detail. */
+function columns({ sweep, rows }) {
   return [
-    ["Samples N", ({ answer }) => needed(answer)],
-    [level, ({ answer }) => [interval(answer), ""]],
-    ...(found.length > 1 ? [["Times the fewest", compared]] : []),
-    [`Predicted ${what} at N`, ({ answer }) => predicted(answer, sweep.score)],
-    ["Probability", ({ answer }) => [percent(answer.probability), ""]],
-    ...(sweep.cost ? [["Cost of a run", (plan) => [cost(plan), ""]]] : []),
+    [`${sweep.counts[0].toUpperCase()}${sweep.counts.slice(1)} N`, ({ samples }) => [samples]],
+    [DATA.interval, ({ interval }) => [interval]],
+    ...(rows.length > 1 ? [["Ratio to the first", compared]] : []),
+    [sweep.predicted, predicted],
+    ["Probability", ({ odds }) => [odds]],
+    ...(sweep.cost ? [["Cost of a run", ({ cost }) => [cost]]] : []),
   ];
 }
 
-function compared(plan) {
-  return plan === shown.found[0] ? ["1", ""] : times(ratio(plan), plan.answer);
+function compared({ ratio, ratioLow, ratioHigh }) {
+  if (!ratio) return [ratioLow ? `at least ${ratioLow}` : "–"];
+  return [ratio, ratioLow || ratioHigh ? range(ratioLow, ratioHigh) : ""];
 }
 
-function ratio(plan) {
-  return ratios(shown.found[0].forecast, plan.forecast, shown.target, shown.assurance);
-}
-
-function cost({ forecast, answer }) {
-  if (answer.n === null || !forecast.cost) return "–";
-  return costInWords(forecast.costOf(answer.n), shown.sweep.cost.unit);
+function predicted({ arch, n, error, low, high }) {
+  const at = n === null ? `, at N = ${grouped(arch.pilot[0].at(-1))}` : "";
+  return [error, `${range(low, high)}${at}`];
 }
 
 function cell(head, value, detail) {
@@ -142,90 +108,55 @@ function cell(head, value, detail) {
 }
 
 function showTable() {
-  const heads = columns();
+  const heads = columns(shown);
   const header = element("tr", "", { role: "row" });
   const titles = ["Network", ...heads.map(([head]) => head)];
   header.append(...titles.map((head) => element("th", head, { scope: "col", role: "columnheader" })));
   $("head").replaceChildren(header);
   $("body").replaceChildren(
-    ...shown.found.map((plan) => {
-      const { forecast } = plan;
-      const row = element("tr", "", { role: "row", "data-arch": forecast.name });
-      const name = element("th", "", { scope: "row", role: "rowheader", class: "arch" });
-      name.style.setProperty("--base", forecast.colour);
+    ...shown.rows.map((row) => {
+      const { name, label, law, colour, marker: kind } = row.arch;
+      const made = element("tr", "", { role: "row", "data-arch": name });
+      const title = element("th", "", { scope: "row", role: "rowheader", class: "arch", style: `--base: ${colour}` });
       const key = add(null, "svg", { viewBox: "0 0 18 12", "aria-hidden": "true", class: "key" });
-      marker(key, forecast.marker, 9, 6, 4.2, { fill: "var(--arch)" });
-      const law = forecast.law.replace(/ (\d+) %/g, `${SPACE}$1${SPACE}%`);
-      name.append(key, element("span", forecast.label, { class: "name" }), element("span", law, { class: "law" }));
-      row.append(name);
-      row.append(...heads.map(([head, text]) => cell(head, ...text(plan))));
-      return row;
+      marker(key, kind, 9, 6, 4.2, { fill: "var(--arch)" });
+      title.append(key, element("span", label, { class: "name" }), element("span", law, { class: "law" }));
+      made.append(title, ...heads.map(([head, texts]) => cell(head, ...texts(row))));
+      return made;
     }),
   );
 }
 
-// The plot
-
-function model() {
-  const { sweep, target, assurance, found, sentence } = shown;
-  const title = `${sweep.axis} against the number of training samples, with forecasts and the target. ${sentence}`;
-  return { found, target, assurance, score: sweep.score, axis: sweep.axis, title };
-}
-
 function draw() {
+  const { sweep } = shown;
+  const title = `${sweep.axis} against the number of training ${sweep.counts}, with forecasts and the target. `;
   const width = Math.max(280, Math.round($("plot").clientWidth));
-  const drawn = drawPlot(model(), width, ON_SCREEN);
-  shown.valueAt = drawn.valueAt;
+  const drawn = drawPlot({ ...shown, title: title + sentence(shown) }, width);
+  shown.y = drawn.y;
   $("plot").replaceChildren(drawn.svg);
 }
 
-/** Drag the line of the target; the container keeps the pointer, since the line is drawn anew at every step. */
-function allowDragging(place) {
-  const drag = (event) => {
-    const value = shown.valueAt(event.clientY - place.getBoundingClientRect().top);
-    setTarget(sweepOf().score ? sliderTarget(sliderPlace(value)) : Number(value.toPrecision(3)));
-  };
-  place.addEventListener("pointerdown", (event) => {
-    if (event.target.classList.contains("grip")) place.setPointerCapture(event.pointerId);
-  });
-  place.addEventListener("pointermove", (event) => {
-    if (place.hasPointerCapture(event.pointerId)) drag(event);
-  });
-}
-
-// Copy and save
-
 function csv() {
-  const { sweep, target, assurance, found, pair } = shown;
-  const { score } = sweep;
-  const factors = pair ? twoFactors(...pair, target) : {};
-  const head = ["sweep", "metric", "arch", "target", "assurance", "n", "n_low", "n_high", "probability", "at"];
-  head.push("error", "error_low", "error_high", "ratio", "ratio_low", "ratio_high");
-  if (score) head.push("score_target", "score", "score_low", "score_high");
-  if (pair) head.push("structural", "approximation");
+  const { sweep, question, target, rows } = shown;
+  const unit = sweep.unit;
+  const head = ["sweep", "metric", "arch", "target", "assurance", "n", "n_low", "n_high", "probability"];
+  head.push(unit, `${unit}_low`, `${unit}_high`, "ratio", "ratio_low", "ratio_high");
   if (sweep.cost) head.push(sweep.cost.column);
-  const lines = found.map((plan) => {
-    const { forecast, answer } = plan;
-    const of = ratio(plan);
-    const cells = [sweep.name, sweep.metric, forecast.name, target, assurance];
-    cells.push(answer.n, answer.n_low, answer.n_high, answer.probability, answer.at);
-    cells.push(answer.error, answer.error_low, answer.error_high);
-    cells.push(...(plan === found[0] ? [1, 1, 1] : [of.ratio, of.low, of.high]));
-    const scored = [target, answer.error, answer.error_high, answer.error_low];
-    if (score) cells.push(...scored.map((error) => Number(general(valueOf(error, score), 15))));
-    if (pair) cells.push(...(pair.includes(forecast) ? [factors.structural, factors.approximation] : [null, null]));
-    if (sweep.cost) cells.push(answer.n === null || !forecast.cost ? null : forecast.costOf(answer.n));
-    return csvLine(cells);
+  const lines = rows.map((row) => {
+    const numbers = [target, question.assurance, row.n, row.nLow, row.nHigh, row.probability, row.error, row.low];
+    numbers.push(row.high, row.ratio, row.ratioLow, row.ratioHigh);
+    if (sweep.cost) numbers.push(row.cost.replace(/[^\d.e+-]/g, ""));
+    return [sweep.name, sweep.metric, row.arch.name, ...numbers.map((number) => plain(String(number ?? "")))];
   });
-  return [csvLine(head), ...lines, ""].join("\n");
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  return [head, ...lines].map((line) => `${line.map((text) => quoted(text ?? "")).join(",")}\n`).join("");
 }
 
 async function copy() {
-  const text = csv();
+  const area = element("textarea", csv());
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(area.value);
   } catch {
-    const area = element("textarea", text);
     document.body.append(area);
     area.select();
     document.execCommand("copy");
@@ -237,95 +168,52 @@ async function copy() {
   $("done").textContent = "Copied.";
 }
 
-function save() {
-  const text = new XMLSerializer().serializeToString(drawPlot(model(), 680, ON_PAPER).svg);
-  const link = element("a", "");
-  link.href = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
-  link.download = `planner${shown.sweep.name === null ? "" : `-${shown.sweep.name.replace(/[^\w.-]+/g, "_")}`}.svg`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  clearTimeout(speaking); // what is said last is heard
-  $("live").textContent = "The plot is saved as SVG.";
-  $("done").textContent = "Saved.";
-}
-
-/** The same answers on the command line. */
-function command() {
-  const { sweep, value, assurance } = shown;
-  const quoted = (text) => (/^[\w.+/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
-  const words = ["koct", "budget", quoted(DATA.source.file), "--target", String(value)];
-  const options = { sweep: sweep.name, metric: sweep.given, assurance, ...DATA.options };
-  for (const [key, given] of Object.entries(options)) if (given !== null) words.push(`--${key}`, quoted(String(given)));
-  return words.join(" ");
-}
-
 // Controls
 
-function setTarget(value) {
-  $("target").value = String(value);
-  $("target-range").value = sliderPlace(value);
+function setTarget(place) {
+  chosen[$("sweep").selectedIndex] = place;
   update();
 }
 
-function chooseSweep(i) {
-  state.sweep = i;
-  const { score, quantity, archs } = sweepOf();
-  const able = archs.every((arch) => arch.assurable);
-  $("assured").disabled = !able;
-  $("unassurable").hidden = able;
-  if (!able) $("assured").checked = state.assured = false;
-  $("target-name").textContent = score || quantity === "error" ? `Target ${quantity}` : `Target error (${quantity})`;
-  setTarget(state.targets[i]);
+/** Drag the line of the target; the container keeps the pointer, since the line is drawn anew at every step. */
+function allowDragging(plot) {
+  plot.addEventListener("pointerdown", (event) => {
+    if (event.target.classList.contains("grip")) plot.setPointerCapture(event.pointerId);
+  });
+  plot.addEventListener("pointermove", (event) => {
+    if (!plot.hasPointerCapture(event.pointerId)) return;
+    const height = event.clientY - plot.getBoundingClientRect().top;
+    const away = shown.sweep.targets.map((target) => Math.abs(shown.y(Number(plain(target))) - height));
+    setTarget(away.indexOf(Math.min(...away)));
+  });
 }
 
-function listen() {
-  $("sweep").addEventListener("change", () => chooseSweep($("sweep").selectedIndex));
-  $("target").addEventListener("input", () => {
-    const value = typed($("target").value);
-    if (!problemOf(value, sweepOf().score)) $("target-range").value = sliderPlace(value);
-    update();
-  });
-  $("target-range").addEventListener("input", () => {
-    $("target").value = String(sliderTarget(Number($("target-range").value)));
-    update();
-  });
-  $("assured").addEventListener("change", () => {
-    state.assured = $("assured").checked;
-    update();
-  });
-  $("assurance").addEventListener("input", () => {
-    $("assurance-range").value = clipped(typed($("assurance").value) || 0, 0.5, 0.99);
-    update();
-  });
-  $("assurance-range").addEventListener("input", () => {
-    $("assurance").value = $("assurance-range").value;
-    update();
-  });
-  $("controls").addEventListener("submit", (event) => event.preventDefault());
-  $("copy").addEventListener("click", copy);
-  $("save").addEventListener("click", save);
-  allowDragging($("plot"));
-  new ResizeObserver(() => shown && draw()).observe($("plot"));
+function chooseSweep() {
+  const { control, targets, questions } = DATA.sweeps[$("sweep").selectedIndex];
+  const kept = Math.min(Math.max($("question").selectedIndex, 0), questions.length - 1);
+  $("target-name").textContent = control;
+  $("target").replaceChildren(...targets.map((target) => element("option", target)));
+  $("target-range").max = targets.length - 1;
+  $("question").replaceChildren(...questions.map(({ choice }) => element("option", choice)));
+  $("question").selectedIndex = kept;
+  $("unassurable").hidden = questions.length > 1;
+  update();
 }
 
 function start() {
-  const { file, koct, commit } = DATA.source;
-  const made = commit && commit !== "unknown" ? `, of commit ${commit.slice(0, 10)}` : "";
-  const curves = `${grouped(DATA.pairing.length)} plausible curves for each network`;
-  $("source").textContent = `From ${file}${made}, by koct ${koct}; ${curves}.`;
-  $("sweep").replaceChildren(
-    ...DATA.sweeps.map((sweep) => element("option", sweepText(sweep))),
-  );
+  $("source").textContent = DATA.source;
+  $("sweep").replaceChildren(...DATA.sweeps.map(({ title }) => element("option", title ?? "")));
   $("sweep-field").hidden = DATA.sweeps.length === 1;
   $("sweep").selectedIndex = 0;
-  $("assured").checked = false;
-  $("assurance").value = $("assurance-range").value = String(state.assurance);
-  if (typeof DecompressionStream === "undefined") {
-    $("problem").textContent = "This browser is too old for the page; take one of 2023 or later";
-    return;
-  }
-  listen();
-  chooseSweep(0);
+  $("sweep").addEventListener("change", chooseSweep);
+  $("target").addEventListener("change", () => setTarget($("target").selectedIndex));
+  $("target-range").addEventListener("input", () => setTarget(Number($("target-range").value)));
+  $("question").addEventListener("change", update);
+  $("controls").addEventListener("submit", (event) => event.preventDefault());
+  $("copy").addEventListener("click", copy);
+  allowDragging($("plot"));
+  chooseSweep();
+  new ResizeObserver(draw).observe($("plot"));
 }
 
 start();

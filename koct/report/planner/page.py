@@ -1,10 +1,11 @@
-"""Write the planner page of a pilot."""
+"""Write the planner page of a pilot: what `koct budget` answers for every target of a grid, in one HTML file."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -14,31 +15,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import koct
-from koct import metrics, stamps
+from koct import metrics
+from koct.base import stamps
+from koct.base.files import write_text
+from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.files import write_text
-from koct.metrics.curve import CurveMetric
-from koct.report.budget import EVEN, PAIRING, Plan, plans
-from koct.report.labels import Names, described
-from koct.report.planner import packed
-from koct.risk import portable, scores
-from koct.risk.budget import ENDS, EXTRAPOLATION_RATIO, LEVEL, MAX_LOG_RATIO, N_ENDS, REPLICATES, Forecast
-from koct.risk.calibration import PAPER_PAIR
-from koct.risk.columns import printable
-from koct.risk.ensemble import STEP
-from koct.risk.next_runs import Cost
-from koct.risk.pilot import PilotFile
-from koct.risk.runs import MAX_ERROR, MIN_ERROR, Pilot
-from koct.risk.scores import Score
-from koct.stamps import Stamp
+from koct.forecast import scores
+from koct.forecast.budget import LEVEL, REPLICATES, Forecast
+from koct.forecast.columns import printable
+from koct.forecast.next_runs import RunCost
+from koct.forecast.pilot import PilotFile
+from koct.forecast.runs import MIN_ERROR, FloatArray
+from koct.forecast.scores import Score
+from koct.metrics.curve_metric import CurveMetric
+from koct.report.labels import Names
+from koct.report.text import budget_text as budget
+from koct.report.text import words
+from koct.report.text.budget_text import Plan
 
-STYLE, PAGE = "page.css", "page.html"
-SCRIPTS = ("numbers.js", "forecast.js", "words.js", "plot.js", "main.js")
 MOST_CURVES = 1000  # of all sweeps together
 MOST_RUNS, LEAST_RUNS, MOST_MARKS = 100, 5, 2000  # that are drawn: at each N, at least, and of a network
-AHEAD = 64  # times the pilot's largest N: what the slider's end reaches at best
-FAR = 100  # times below the smallest error of the pilot: where the slider ends at the latest
+ROUND = (10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 33, 36, 40, 45, 50, 55, 60, 65, 70, 80, 90)
+DECIBEL_STEP = 0.25  # between targets, 6 % of the error
+MOST_TARGETS = 250  # of a sweep
+AHEAD = 64  # times the pilot's largest N: what the hardest target takes at best
+FAR = 30  # times below the smallest error of the pilot: the hardest target at the latest
+ASSURANCES = (None, 0.8, 0.95)  # None: the mean error
 SECONDS = ("seconds", "fit_seconds")  # columns of costs with a unit
+TARGET = "{target}"  # stands for a target in texts that main.js completes
 
 
 def write(
@@ -57,44 +61,59 @@ def write(
     """
     inputs, origin = _origin(file)
     try:
-        about, names = described(origin, "koct.sweeps"), Names(origin)
+        names = Names(origin)
     except KoctError as error:
         raise KoctError(printable(f"{file.path}: {error}; remove it, or give a file that koct has made")) from None
-    given = {name: entry.get("metric") for name, entry in about.items()} | dict((spec or {}).get("metrics", {}))
-    found, curves = [], 0
+    usual = {name: entry.get("metric") for name, entry in names.sweeps.items()} | dict((spec or {}).get("metrics", {}))
+    source, sweeps, curves = printable(os.path.basename(os.fspath(file.path))), [], 0
     for name in [sweep] if sweep is not None else file.sweeps():
-        own = metric or (None if higher is not None else given.get(name))
+        own = metric or (None if higher is not None else usual.get(name))
         pilots = file.pilots(own, name, higher, group, test_size)
         curves += len(pilots)
         if curves > MOST_CURVES:
             problem = f"has more than {MOST_CURVES:,} curves, too many for a page; choose a sweep with --sweep"
             raise KoctError(printable(f"{file.path} {problem}"))
-        content = _sweep(pilots, scores.named(own, higher), own, names, file.costs(name))
-        found.append({"name": name, "label": about.get(name or "", {}).get("label"), **content})
-        if name in about and own in metrics.curve_metrics():
-            found[-1] |= {"quantity": _symbol(own), "axis": f"test {_symbol(own)}"}
-    content = {**_constants(), "source": _source(file, origin), "sweeps": found}
-    options = {"higher": higher, "group": group, "test-size": test_size}
-    content["options"] = {key: value for key, value in options.items() if value is not None}
+        score = scores.named(own, higher)
+        quantity = own or ("error" if score is None else score.name)
+        label = names.problem(name, None)
+        symbol = _symbol(own) if own in metrics.curve_metrics() and name in names.sweeps else quantity
+        options = {"sweep": name, "metric": own, "higher": higher, "group": group, "test-size": test_size}
+        sweeps.append(
+            {
+                "name": name,
+                "title": f"{name} ({label})" if label else name,
+                "metric": quantity,
+                "counts": names.counted(name),
+                "unit": "error" if score is None else "score",
+                "control": f"Target {symbol}" if score or symbol == "error" else f"Target error ({symbol})",
+                "predicted": f"Predicted {'error' if score is None else score.name} at N",
+                "axis": score.label if score else symbol if symbol == quantity else f"test {symbol}",
+                "command": _command(source, options),
+                **_sweep(budget.forecasts(pilots), score, names, file.costs(name)),
+            }
+        )
+    commit = origin.get("koct.commit", "unknown")
+    made = f"From {source}{'' if commit == 'unknown' else f', of commit {commit[:10]}'}, by koct {koct.__version__}"
+    content = {
+        "source": f"{made}; {REPLICATES:,} plausible curves for each network.",
+        "interval": f"{100 * LEVEL:.0f} % interval",
+        "sweeps": sweeps,
+    }
     write_text(out, page(content), Stamp(spec or {}, inputs))
 
 
 def page(content: Mapping[str, Any]) -> str:
-    """The HTML; names can hold anything, so nothing in the data can end its element."""
+    """Return the HTML; names can hold anything, so nothing in the data can end its element."""
     data = json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    text = _asset(PAGE)
-    parts = {"style": _asset(STYLE), "script": "\n".join(map(_asset, SCRIPTS)), "data": data}  # data last
-    for name, part in parts.items():
+    names = ("page.html", "page.css", "plot.js", "main.js")
+    text, style, *scripts = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in names)
+    for name, part in {"style": style, "script": "".join(scripts), "data": data}.items():  # data last
         text = text.replace(f"{{{{{name}}}}}", part)
     return text
 
 
-def _asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
 def _origin(file: PilotFile) -> tuple[str, dict[str, str]]:
-    """(what a stamp says of the file, its provenance): both empty for what koct has not made."""
+    """Return (what a stamp says of the file, its provenance): both empty for what koct has not made."""
     if not file.data.startswith(b"PAR1"):
         return stamps.BLANK, {}
     inputs = stamps.BLANK
@@ -108,127 +127,158 @@ def _origin(file: PilotFile) -> tuple[str, dict[str, str]]:
     return inputs, {key: value for key, value in origin.items() if key.startswith("koct.")}
 
 
-def _source(file: PilotFile, origin: Mapping[str, str]) -> dict[str, str | None]:
-    name = printable(os.path.basename(os.fspath(file.path)))
-    return {"file": name, "koct": koct.__version__, "commit": origin.get("koct.commit")}
+def _symbol(metric: str) -> str:
+    """Return a metric of koct as plain text: `rRMSE², peak`."""
+    curve = CurveMetric(metric)
+    module = metrics.load(curve.column)
+    below = getattr(module, "SUBSCRIPT", "")
+    return module.SYMBOL + ("²" if curve.squared else "") + (f", {below}" if below else "")
 
 
-def _constants() -> dict[str, Any]:
-    """What forecast.js computes with, as `koct.risk` does."""
-    return {
-        "portable": portable.CONSTANTS,
-        "step": STEP,
-        "level": LEVEL,
-        "ends": ENDS,
-        "nEnds": N_ENDS,
-        "errors": [MIN_ERROR, MAX_ERROR],
-        "maxLogRatio": MAX_LOG_RATIO,
-        "extrapolation": EXTRAPOLATION_RATIO,
-        "even": EVEN,
-        "pair": PAPER_PAIR,
-        "pairing": np.random.default_rng(PAIRING).permutation(REPLICATES).tolist(),
-    }
+def _command(source: str, options: Mapping[str, Any]) -> str:
+    """Return the command that gives the answers of a sweep; the target comes first, and an assurance last."""
+    chosen = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
+    return f"koct budget --target {TARGET} {shlex.join([source, *chosen])}"
 
 
 def _sweep(
-    pilots: Mapping[str, Pilot],
+    forecasts: Mapping[str, Forecast],
     score: Score | None,
-    metric: str | None,
     names: Names,
     costs: tuple[str, Mapping[str, Any]] | None,
 ) -> dict[str, Any]:
-    target = _first_target(pilots, score)
-    found = {plan.arch: plan for plan in plans(pilots, [target if score is None else score.target(target)])}
-    for arch in found:  # the next colour is for the network with the fewest samples, as in `koct budget --plot`
-        names.colour(arch)
+    """Return what the page shows of a sweep: its targets, its networks, and the answers to all questions."""
+    targets = _targets(list(forecasts.values()), score)
+    errors = [each if score is None else score.target(each) for each in targets]
+    repeated = all(forecast.pilot.degrees_of_freedom > 0 for forecast in forecasts.values())
+    answers = {
+        assurance: budget.by_target(budget.plans(forecasts, errors, assurance))
+        for assurance in (ASSURANCES if repeated else ASSURANCES[:1])
+    }
+    reached = max(float(forecast.pilot.level.min()) for forecast in forecasts.values())  # by all of them
+    first = min(range(len(errors)), key=lambda i: (errors[i] < reached, abs(np.log(errors[i] / reached))))
+    for plan in answers[None][first]:  # the next colour is for the fewest samples, as in `koct budget --plot`
+        names.colour(plan.arch)
+    reasons: dict[str, int] = {}
     column, runs = costs or (None, {})
-    fitted = {arch: Cost.fitted(N, cost, column or "") for arch, (N, cost) in runs.items()}
-    name = metric or ("error" if score is None else score.name)
+    fitted = {arch: RunCost.fitted(N, cost, column or "") for arch, (N, cost) in runs.items()}
+    unit = " s" if column in SECONDS else ""
     return {
-        "metric": name,
-        "given": metric,
-        "quantity": name,
-        "axis": name if score is None else score.label,
-        "score": None if score is None else _score(score),
-        "cost": None if column is None else {"column": column, "unit": "s" if column in SECONDS else ""},
-        "target": target,
-        **_ends([plan.forecast for plan in found.values()]),
-        "archs": [_arch(found[arch], names, fitted.get(arch)) for arch in pilots],
+        "score": score is not None,
+        "targets": [words.target(error, score) for error in errors],
+        "first": first,
+        "archs": [_arch(arch, forecast, score, names) for arch, forecast in forecasts.items()],
+        "questions": [
+            {
+                "assurance": assurance,
+                "choice": "on average" if assurance is None else f"in {100 * assurance:g} % of single runs",
+                "goal": words.goal_of(TARGET, assurance, score),
+                "answers": _answers(groups, list(forecasts), score, reasons),
+            }
+            for assurance, groups in answers.items()
+        ],
+        "factors": [sentence for group in answers[None] if len(group) > 1 for sentence in _factors(group)],
+        "reasons": list(reasons),
+        "cost": column and {"column": column, "texts": [_costs(groups, fitted, unit) for groups in answers.values()]},
     }
 
 
-def _symbol(metric: str) -> str:
-    """A metric of koct as plain text: `rRMSE², peak`."""
-    found = CurveMetric(metric)
-    module = metrics.load(found.column)
-    below = getattr(module, "SUBSCRIPT", "")
-    return module.SYMBOL + ("²" if found.squared else "") + (f", {below}" if below else "")
-
-
-def _score(score: Score) -> dict[str, Any]:
-    return {
-        "name": score.name,
-        "label": score.label,
-        "best": _finite(score.best),
-        "lowest": _finite(score.lowest),
-        "scale": _finite(score.scale),
-        "decibel": scores.DECIBEL if isinstance(score, scores.Decibels) else None,
-        "mostLog": scores.MOST_LOG,
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
-def _first_target(pilots: Mapping[str, Pilot], score: Score | None) -> float:
-    """Two digits of the smallest error that every network has reached in its pilot, or of the score."""
-    error = max(float(pilot.level.min()) for pilot in pilots.values())
-    if score is None:
-        step = 10.0 ** (np.floor(np.log10(error)) - 1)
-        return float(f"{np.ceil(error / step) * step:.2g}")
-    found = float(f"{score.score(error):.{score.decimals(error)}f}")
-    return found if found < score.best else float(score.score(0.5))
-
-
-def _ends(forecasts: Sequence[Forecast]) -> dict[str, float]:
-    """The errors at the ends of the slider."""
+def _targets(forecasts: Sequence[Forecast], score: Score | None) -> list[float]:
+    """Return round numbers for `koct budget --target`, in rising order: from what is far ahead to what is reached."""
     levels = [forecast.pilot.level for forecast in forecasts]
     low = min(float(forecast.predict(AHEAD * forecast.pilot.N[-1:])[1][0]) for forecast in forecasts)
     low = max(low, min(float(level.min()) for level in levels) / FAR, MIN_ERROR)
-    return {"low": float(f"{low:.2g}"), "high": max(float(f"{max(level.max() for level in levels):.2g}"), 2 * low)}
+    high = max(max(float(level.max()) for level in levels), 2 * low)
+    if isinstance(score, scores.Decibels):
+        ends = (float(score.score(error)) / DECIBEL_STEP for error in (high, low))
+        targets = [DECIBEL_STEP * step for step in range(int(np.floor(next(ends))), int(np.ceil(next(ends))) + 1)]
+    else:
+        decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+        errors = [float(f"{digits}e{decade - 1}") for decade in decades for digits in ROUND]
+        targets = [error for error in errors if low * 0.95 <= error <= high * 1.05]
+    if score is not None and not isinstance(score, scores.Decibels):
+        rounded = {float(f"{score.score(error):.{score.decimals(error)}f}") for error in targets}
+        targets = sorted(each for each in rounded if score.lowest <= each < score.best)
+    return targets[:: -(-len(targets) // MOST_TARGETS)] if targets else [0.5]
 
 
-def _arch(plan: Plan, names: Names, cost: Cost | None) -> dict[str, Any]:
-    from matplotlib.colors import to_hex
+def _answers(
+    groups: Sequence[Sequence[Plan]], archs: Sequence[str], score: Score | None, reasons: dict[str, int]
+) -> list[list[list[Any]]]:
+    """Return a row for every target and network, as main.js names its entries; `reasons` collects the remarks."""
+    ranks = [np.stack([plan.samples for plan in plans], axis=1) for plans in zip(*groups, strict=True)]
+    ratios = [np.transpose(budget.ratio_intervals(ranks[0], samples)) for samples in ranks[1:]]
+    return [
+        [
+            [
+                archs.index(plan.arch),
+                *(plan.answer.n, plan.answer.n_low, plan.answer.n_high),
+                *(plan.answer.probability, words.percent(plan.answer.probability)),
+                *words.predicted(plan.answer, score),
+                *(_ratio(plan, *ratios[rank - 1][i]) if rank else ("1", "", "")),
+                reasons.setdefault(plan.answer.reason, len(reasons)),
+            ]
+            for rank, plan in enumerate(group)
+        ]
+        for i, group in enumerate(groups)
+    ]
 
-    arch, forecast = plan.arch, plan.forecast
-    pilot, curves = forecast.pilot, forecast.curves_
-    first = int(np.searchsorted(curves.N, pilot.N[0]))
-    middle, low, high = forecast.predict(curves.N[first:])
+
+def _ratio(plan: Plan, ratio: float, low: float, high: float) -> list[str]:
+    """Return a ratio and its interval as texts, each empty where there is none."""
+    if np.isnan(ratio):
+        return ["", "", ""]
+    if plan.answer.n is None or np.isinf(ratio):
+        return ["", words.number(low) if 1 <= low < np.inf else "", ""]
+    return [words.number(each) if 0 < each < np.inf else "" for each in (ratio, low, high)]
+
+
+def _factors(group: Sequence[Plan]) -> list[str]:
+    pair = [plan for plan in group if plan.arch.lower() in budget.PAPER_PAIR]
+    return budget.factors(pair[0], pair[1]) if len(pair) == 2 else []
+
+
+def _costs(groups: Sequence[Sequence[Plan]], fitted: Mapping[str, RunCost], unit: str) -> list[list[str]]:
+    """Return what a run with the N of every answer costs; a dash where there is no answer, or no such number."""
+
+    def text(plan: Plan) -> str:
+        cost = fitted.get(plan.arch)
+        if plan.answer.n is None or cost is None or not np.isfinite(value := float(cost.of(plan.answer.n))):
+            return "–"
+        return f"{value:,.0f}{unit}" if 1000 <= value < words.PLAIN else f"{words.number(value)}{unit}"
+
+    return [[text(plan) for plan in group] for group in groups]
+
+
+def _arch(arch: str, forecast: Forecast, score: Score | None, names: Names) -> dict[str, Any]:
+    """Return what is drawn of a network: its runs, and its forecast from the pilot's smallest N on."""
+    pilot, N = forecast.pilot, forecast.curves_.N
+    N = N[np.searchsorted(N, pilot.N[0]) :]
+    middle, low, high = forecast.predict(N)
     count = int(np.clip(MOST_MARKS // len(pilot.N), LEAST_RUNS, MOST_RUNS))
     return {
         "name": arch,
         "label": printable(names.archs.get(arch, {}).get("label") or arch),
-        "colour": to_hex(names.colour(arch)),
+        "colour": _hex(names.colour(arch)),
         "marker": names.marker(arch),
-        "law": forecast.formula_,
-        "remarks": [*forecast.warnings_, *forecast.remarks()],
-        "floor": plan.calibration.floor,
-        "sigma": plan.calibration.sigma,
-        "cost": [cost.scale, cost.slope] if cost is not None and np.isfinite(cost.scale) else None,
-        "rate": pilot.test_size is not None,
-        "assurable": pilot.degrees_of_freedom > 0,
-        "centre": float(pilot.points().log_mean[-1]),
-        "N": packed.floats(curves.N[first:]),
-        "reached": packed.falling(curves.reached[:, first:]),
-        "spreads": packed.falling(forecast.spreads_[:, None]),
-        "band": [_digits(values) for values in (low, middle, high)],
-        "pilot": [pilot.N.astype(int).tolist(), pilot.mean.tolist()],
-        "runs": [_digits(column[~np.isnan(column)][:count]) for column in pilot.errors.T],
+        "law": forecast.formula_.replace(" %", "\u00a0%"),
+        "N": _digits(N, None),
+        "band": [_digits(values, score) for values in (low, middle, high)],
+        "pilot": [pilot.N.astype(int).tolist(), _digits(pilot.mean, score)],
+        "runs": [_digits(column[~np.isnan(column)][:count], score) for column in pilot.errors.T],
     }
 
 
-def _digits(values: Sequence[float] | np.ndarray) -> list[float]:
-    """Five digits: what is only drawn."""
-    return [float(f"{value:.5g}") for value in values]
+def _hex(colour: str) -> str:
+    """Return a colour of Matplotlib as CSS has it."""
+    if colour.startswith("#"):
+        return colour
+    from matplotlib.colors import to_hex
+
+    return to_hex(colour)
+
+
+def _digits(errors: FloatArray, score: Score | None) -> list[float | None]:
+    """Return five digits of what is only drawn, in the units of the score; None where it has no finite value."""
+    values = errors if score is None else score.score(errors)
+    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]

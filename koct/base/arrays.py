@@ -1,0 +1,171 @@
+"""What NumPy arrays and torch tensors have in common, without importing torch."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
+
+import numpy as np
+
+BLOCK = 2**24  # entries of an array that are worked on at a time
+
+if TYPE_CHECKING:
+    import torch
+
+    Array: TypeAlias = np.ndarray | torch.Tensor
+    ArrayT = TypeVar("ArrayT", np.ndarray, torch.Tensor)  # NumPy in, NumPy out; torch in, torch out
+else:
+    Array = Any
+    ArrayT = TypeVar("ArrayT")
+
+
+def is_torch(x: object) -> TypeGuard[torch.Tensor]:
+    """Whether x is a torch tensor."""
+    torch = sys.modules.get("torch")  # without it there are no tensors
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def belongs_to_transform(x: Any) -> bool:
+    """Whether x was made inside a transform of `torch.func`, such as vmap, and has no meaning outside it."""
+    if is_torch(x):
+        import torch
+
+        return torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return False
+
+
+def as_float(x: ArrayT, user: object) -> ArrayT:
+    """x itself if it is float32 or float64; in float64 if it holds integers or booleans.
+
+    Any other dtype is a TypeError that names `user` and what to do: complex numbers would lose their imaginary part,
+    and nothing here is written for half precision or for more than double precision.
+    """
+    array: Any = x  # which type checkers do not narrow
+    if is_torch(x):
+        import torch
+
+        if array.layout != torch.strided:
+            raise TypeError(f"{user} takes dense tensors, got {array.layout}; use x.to_dense()")
+        if array.dtype in (torch.float32, torch.float64):
+            return array
+        if not (array.dtype.is_floating_point or array.dtype.is_complex):
+            return array.double()
+    elif isinstance(x, np.ndarray):
+        if isinstance(x, np.ma.MaskedArray):
+            raise TypeError(f"{user} takes arrays without a mask; use x.filled(0), or another number")
+        array = np.asarray(x)  # of np.matrix and other classes, whose products may be others
+        if array.dtype.kind in "biu":
+            return array.astype(np.float64)
+        if array.dtype.kind == "f" and array.dtype.itemsize in (4, 8):
+            return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    else:
+        raise TypeError(f"{user} takes NumPy arrays and torch tensors, got {type(x).__name__}; use np.asarray(x)")
+    name = str(array.dtype)
+    if "complex" in name:
+        fix = "apply it to x.real and to x.imag"
+    elif is_torch(x):
+        fix = "convert them by x.float()"
+    else:
+        fix = "convert them by x.astype(np.float32)" if name == "float16" else "convert them by x.astype(np.float64)"
+    raise TypeError(f"{user} takes real numbers in float32 or float64, got {name}; {fix}")
+
+
+def without_autocast(x: Array) -> contextlib.AbstractContextManager[None]:
+    """A context in which torch does not lower the precision of operations on x by itself."""
+    if is_torch(x):
+        import torch
+
+        if torch.is_autocast_enabled(x.device.type):
+            return torch.autocast(x.device.type, enabled=False)
+    return contextlib.nullcontext()
+
+
+def like(array: Any, other: Any) -> Any:
+    """`array` in the precision and on the device of `other`."""
+    if is_torch(other):
+        import torch
+
+        return torch.as_tensor(array, dtype=other.dtype, device=other.device)
+    return np.asarray(array, other.dtype)
+
+
+def double(array: Any) -> Any:
+    """`array` in float64."""
+    return array.double() if is_torch(array) else np.asarray(array, float)
+
+
+def single(array: Any) -> Any:
+    """`array` in float32."""
+    return array.float() if is_torch(array) else np.asarray(array, np.float32)
+
+
+def joined(*arrays: Any) -> Any:
+    """Return arrays (rows, columns, ...) side by side."""
+    if is_torch(arrays[0]):
+        import torch
+
+        return torch.cat(arrays, dim=1)
+    return np.concatenate(arrays, axis=1)
+
+
+def stacked(arrays: Any, axis: int = 0) -> Any:
+    """Arrays of one shape along a new axis."""
+    if is_torch(arrays[0]):
+        import torch
+
+        return torch.stack(list(arrays), dim=axis)
+    return np.stack(arrays, axis=axis)
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """An array of any device as a NumPy array."""
+    return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
+
+
+def index(numbers: np.ndarray, other: Any) -> Any:
+    """Whole numbers to index `other` with, on its device."""
+    if is_torch(other):
+        import torch
+
+        return torch.as_tensor(numbers, device=other.device)
+    return numbers
+
+
+def zeros_like(array: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """Zeros in the precision and on the device of `array`, and in its shape unless another one is given."""
+    shape = tuple(array.shape) if shape is None else shape
+    return array.new_zeros(shape) if is_torch(array) else np.zeros(shape, array.dtype)
+
+
+def copy(array: Any) -> Any:
+    return array.clone() if is_torch(array) else array.copy()
+
+
+def blocks(length: int, width: int) -> list[slice]:
+    """Slices of a length, so that a part with this width has at most BLOCK entries."""
+    step = max(1, BLOCK // max(width, 1))
+    return [slice(first, first + step) for first in range(0, length, step)]
+
+
+def gram_matrix(x: Any) -> Any:
+    """x xᵀ in float64, without a copy of all of x."""
+    total: Any = 0
+    for columns in blocks(x.shape[1], x.shape[0]):
+        part = double(x[:, columns])
+        total = total + part @ part.T
+    return total
+
+
+def product(a: Any, b: Any) -> Any:
+    """a @ b in float64, without a copy of all of b."""
+    return sum(double(a[:, rows]) @ double(b[rows]) for rows in blocks(b.shape[0], b.shape[1]))
+
+
+def eigh(matrix: Any) -> tuple[Any, Any]:
+    """Eigenvalues and eigenvectors of a symmetric matrix."""
+    if is_torch(matrix):
+        import torch
+
+        return torch.linalg.eigh(matrix)
+    return np.linalg.eigh(matrix)

@@ -1,0 +1,384 @@
+"""The layers of a torch module, for the bound: `BoundNetwork.from_torch`.
+
+torch.fx follows the input through the module's `forward`. What comes one after the other becomes a chain of layers.
+Where paths split and meet again, the whole block is one layer: a residual connection x + f(x) has the Lipschitz
+constant 1 + L, the sum of two paths L₁ + L₂, and paths that are concatenated √(L₁² + L₂²). Steps that only rearrange
+entries, and dropout, are left out. A layer that is used twice appears twice, since its error enters twice, each time
+with all its parameters; within a block they count once.
+
+The module is read in evaluation mode. Matrices are measured by their largest singular value, other linear layers by
+power iteration on the shape that they receive, which approaches the norm from below. A module of one's own is followed
+into, unless it has an attribute or a method `lipschitz`: then it is one layer with this constant.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from koct.bound.theorem import BoundLayer, Constants
+from koct.errors import KoctError
+
+TOLERANCE, ITERATIONS = 1e-8, 10_000  # of power iterations
+
+
+def _kinds(*names: str) -> tuple[Any, ...]:
+    """Modules of torch by name; `{}` stands for one, two and three dimensions."""
+    return tuple(getattr(nn, name.format(d)) for name in names for d in ((1, 2, 3) if "{}" in name else (0,)))
+
+
+LINEAR = _kinds("Conv{}d", "ConvTranspose{}d", "AvgPool{}d", "AdaptiveAvgPool{}d", "ConstantPad{}d", "ZeroPad{}d")
+LINEAR += _kinds("ReflectionPad{}d", "ReplicationPad{}d", "Upsample", "Unfold", "Fold")  # or affine: x ↦ A x + b
+NORMS, POOLS = _kinds("BatchNorm{}d"), _kinds("MaxPool{}d")
+ISOMETRIC = _kinds("Identity", "Flatten", "Unflatten", "Dropout", "Dropout{}d", "AlphaDropout")
+ISOMETRIC += _kinds("PixelShuffle", "PixelUnshuffle")
+ACTIVATIONS: dict[Any, float | Callable[[Any], float]] = {
+    **dict.fromkeys(_kinds("ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus", "Softsign", "Softshrink"), 1.0),
+    nn.LogSigmoid: 1.0,
+    nn.Sigmoid: 0.25,
+    nn.Hardsigmoid: 1 / 6,
+    nn.Softmax: 0.5,
+    nn.CELU: lambda module: 1.0 if module.alpha > 0 else math.inf,
+    nn.SELU: 1.7580993408473766,  # its slope left of zero
+    nn.GELU: 1.13,  # the largest slopes of these four lie at some x > 0
+    nn.SiLU: 1.1,
+    nn.Mish: 1.09,
+    nn.Hardswish: 1.5,
+    nn.ELU: lambda module: max(1.0, abs(module.alpha)),
+    nn.LeakyReLU: lambda module: max(1.0, abs(module.negative_slope)),
+    nn.PReLU: lambda module: max(1.0, float(module.weight.detach().abs().max())),
+}
+FUNCTIONS: dict[Any, float] = {
+    **dict.fromkeys((torch.relu, F.relu, torch.tanh, F.tanh, F.softplus, "relu", "tanh"), 1.0),
+    **dict.fromkeys((torch.sigmoid, F.sigmoid, "sigmoid"), 0.25),
+    **{F.gelu: 1.13, F.silu: 1.1, F.mish: 1.09},
+}
+REARRANGING: set[Any] = {torch.flatten, torch.reshape, torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze}
+REARRANGING |= {"flatten", "unflatten", "reshape", "view", "permute", "transpose", "squeeze", "unsqueeze", "contiguous"}
+SUMS: set[Any] = {operator.add, operator.iadd, operator.sub, operator.isub, torch.add, torch.sub}
+SUMS |= {"add", "add_", "sub", "sub_"}
+PRODUCTS: set[Any] = {operator.mul, operator.imul, operator.truediv, operator.itruediv}
+
+
+class Step(NamedTuple):
+    """A layer in the making: its name, its Lipschitz constant, and its parameters."""
+
+    name: str
+    lipschitz: float
+    parameters: tuple[Any, ...] = ()
+
+
+def layers(
+    module: nn.Module, input_shape: Iterable[int], constants: Mapping[str, Constants], lipschitz: Mapping[str, float]
+) -> list[BoundLayer]:
+    """The layers of the module; `constants` are C, n and kappa as `BoundNetwork.from_torch` takes them."""
+    if not isinstance(module, nn.Module):
+        raise KoctError(f"from_torch reads a module of torch, got {type(module).__name__}; give an nn.Module")
+    try:
+        shape = tuple(operator.index(size) for size in input_shape)
+    except TypeError:
+        raise KoctError(
+            f"input_shape = {input_shape!r} must be a tuple of whole numbers without the axis of the batch; give one, "
+            "such as (1, 64, 64)"
+        ) from None
+    steps = _distinct(_Reader(module, shape, lipschitz).steps())
+    if not steps:
+        raise KoctError("the module changes nothing, so it has no layers; give a module with at least one layer")
+    counts = {step.name: _trainable(step.parameters) for step in steps}
+    learned = [name for name, count in counts.items() if count]
+    by_key = {key: _by_name(key, value, learned) for key, value in constants.items()}
+    result = []
+    for name, constant, _ in steps:
+        chosen = {key: values[name] for key, values in by_key.items()} if counts[name] else {}
+        result.append(BoundLayer(name, constant, not counts[name], p=max(counts[name], 1), **chosen))
+    return result
+
+
+def _by_name(key: str, value: Constants, learned: list[str]) -> dict[str, float]:
+    """The constant of every learned layer; one that is missing is an error."""
+    if not isinstance(value, Mapping):
+        if value is None and learned:
+            raise KoctError(
+                f"{key} is missing, and {', '.join(learned)} are learned; give {key} as a number for all of them, "
+                f"as a mapping from these names, or freeze what is known with requires_grad_(False)"
+            )
+        number: Any = value
+        return dict.fromkeys(learned, number)
+    for name in value:
+        if name not in learned:
+            raise KoctError(f"{key} has an entry {name!r}, which is no learned layer; these are {', '.join(learned)}")
+    for name in learned:
+        if name not in value:
+            raise KoctError(
+                f"layer {name!r}: {key} is missing; add it to the mapping {key}, every learned layer has one"
+            )
+    return dict(value)
+
+
+def _trainable(parameters: Iterable[Any]) -> int:
+    """How many numbers are trained; shared ones count once."""
+    return sum(p.numel() for p in {id(p): p for p in parameters}.values() if p.requires_grad)
+
+
+def _distinct(steps: list[Step]) -> list[Step]:
+    """A step that is used again gets a name of its own."""
+    uses: Counter[str] = Counter()
+    result = []
+    for step in steps:
+        uses[step.name] += 1
+        use = uses[step.name]
+        result.append(step if use == 1 else step._replace(name=f"{step.name} (use {use})"))
+    return result
+
+
+class _Tracer(fx.Tracer):
+    """Follows modules but those of torch, those with a constant of their own, and those whose constant is given."""
+
+    def __init__(self, lipschitz: Mapping[str, float]) -> None:
+        super().__init__()
+        self.lipschitz = lipschitz
+
+    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+        own = name in self.lipschitz or hasattr(module, "lipschitz")
+        return own or super().is_leaf_module(module, name)
+
+
+class _Shapes(fx.Interpreter):
+    """Runs the module once and keeps the shape of every tensor on the way, and where there are several at once."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.shapes: dict[fx.Node, tuple[int, ...]] = {}
+        self.several: list[fx.Node] = []
+
+    def run_node(self, node: fx.Node) -> Any:
+        out = super().run_node(node)
+        if isinstance(out, torch.Tensor):
+            self.shapes[node] = tuple(out.shape)
+        elif isinstance(out, tuple | list) and any(isinstance(part, torch.Tensor) for part in out):
+            self.several.append(node)
+        return out
+
+
+class _Reader:
+    """Turns one module into steps."""
+
+    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], lipschitz: Mapping[str, float]) -> None:
+        _check_values(module)
+        module = copy.deepcopy(module).eval().double().cpu()
+        tracer = _Tracer(lipschitz)
+        name = type(module).__name__
+        if name in lipschitz or tracer.is_leaf_module(module, ""):
+            wrapped = nn.Sequential()
+            wrapped.add_module(name, module)
+            module = wrapped
+        for name in lipschitz:
+            if name not in dict(module.named_modules()):
+                raise KoctError(f"lipschitz has an entry {name!r}, but the module has no part of that name")
+        self.module, self.lipschitz = module, lipschitz
+        try:
+            self.graph = tracer.trace(module)
+        except Exception as error:
+            raise KoctError(
+                f"{type(module).__name__}.forward cannot be followed ({_first_line(error)}); write it without "
+                f"conditions on its input, or give the module an attribute `lipschitz`"
+            ) from None
+        for node in self.graph.nodes:
+            if node.op == "call_module" and not self._is_supported(str(node.target)):
+                raise self._unknown(node, "koct does not know its Lipschitz constant, or it has none")
+        run = _Shapes(fx.GraphModule(module, self.graph))
+        generator = torch.Generator().manual_seed(0)
+        try:
+            with torch.no_grad():
+                run.run(torch.randn(1, *input_shape, generator=generator, dtype=torch.float64))
+        except Exception as error:
+            reason = _first_line(error)
+            raise KoctError(
+                f"the module does not take an input of shape (1, {', '.join(map(str, input_shape))}): {reason}; "
+                f"give input_shape without the axis of the batch"
+            ) from None
+        for node in run.several:
+            if node.op != "output":
+                raise self._unknown(node, "it returns several tensors")
+        self.shapes = run.shapes
+        self.before: dict[fx.Node, set[fx.Node]] = {}  # what every path from the input to a node goes through
+
+    def steps(self) -> list[Step]:
+        inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
+        (output,) = (node for node in self.graph.nodes if node.op == "output")
+        if len(inputs) != 1 or not isinstance(output.args[0], fx.Node):
+            raise KoctError("the module must take one tensor and return one tensor; wrap it in one that does")
+        for node in self.graph.nodes:
+            if node in self.shapes and node.op != "output":
+                sources = [self.before[each] for each in self._tensors(node)]
+                if node.op == "placeholder" or sources:
+                    self.before[node] = {node} | (set.intersection(*sources) if sources else set())
+        if output.args[0] not in self.before:
+            raise KoctError("the output of the module does not depend on its input; give a module that uses its input")
+        return self._between(inputs[0], output.args[0])
+
+    def _tensors(self, node: fx.Node) -> list[fx.Node]:
+        """The arguments that depend on the input of the module, with repetitions."""
+        tensors: list[fx.Node] = []
+        fx.map_arg((node.args, node.kwargs), lambda each: tensors.append(each) if each in self.before else None)
+        return tensors
+
+    def _between(self, start: fx.Node, end: fx.Node) -> list[Step]:
+        """The steps after `start` up to and including `end`."""
+        parts: list[list[Step]] = []
+        while end is not start:
+            sources = self._tensors(end)
+            if len(sources) == 1:
+                parts.append(self._step(end, sources[0]))
+                (end,) = sources
+                continue
+            common = set.intersection(*(self.before[each] for each in sources))
+            fork = max(common, key=lambda each: len(self.before[each]))
+            parts.append([self._joined(end, [self._between(fork, each) for each in sources])])
+            end = fork
+        return [step for part in reversed(parts) for step in part]
+
+    def _joined(self, node: fx.Node, paths: list[list[Step]]) -> Step:
+        """Where paths from one tensor meet again: one layer."""
+        constants = [math.prod(step.lipschitz for step in path) for path in paths]
+        if node.target in SUMS and not node.kwargs:
+            total = sum(constants)
+        elif node.target in (torch.cat, torch.concat, torch.concatenate):
+            total = math.hypot(*constants)
+        else:
+            raise self._unknown(node, "it combines several tensors; koct knows sums and concatenations")
+        parameters = tuple(p for path in paths for step in path for p in step.parameters)
+        modules = [step.name.split(".")[:-1] for path in paths for step in path if step.parameters]
+        around = [names[0] for names in zip(*modules, strict=False) if len(set(names)) == 1]
+        return Step(".".join([*around, node.name]), total, parameters)
+
+    def _step(self, node: fx.Node, source: fx.Node) -> list[Step]:
+        """What one tensor goes through at a node."""
+        if node.op == "call_module":
+            return self._module(node, source)
+        if node.target in FUNCTIONS:
+            return [Step(node.name, FUNCTIONS[node.target])]
+        same_size = math.prod(self.shapes[node]) == math.prod(self.shapes[source])
+        if node.target in REARRANGING:
+            return []
+        divides = node.target in (operator.truediv, operator.itruediv) and node.args[0] is not source
+        if node.target in SUMS | PRODUCTS and len(node.args) == 2 and same_size and not node.kwargs and not divides:
+            return self._with_constant(node, node.args[node.args[0] is source])
+        raise self._unknown(node, "koct does not know its Lipschitz constant; use a module of torch.nn")
+
+    def _with_constant(self, node: fx.Node, other: Any) -> list[Step]:
+        """A sum or a product with a number, or with a tensor of the module."""
+        parameters: tuple[Any, ...] = ()
+        if isinstance(other, fx.Node):
+            if other.op != "get_attr":
+                raise self._unknown(node, "its other argument is neither a number nor a tensor of the module")
+            value = operator.attrgetter(str(other.target))(self.module)
+            parameters = (value,) if isinstance(value, nn.Parameter) else ()
+        else:
+            value = torch.as_tensor(other, dtype=torch.float64)
+        if node.target in SUMS:
+            return [Step(node.name, 1.0, parameters)]
+        size = value.detach().abs()
+        largest = size.max() if node.target in (operator.mul, operator.imul) else 1 / size.min()
+        return [Step(node.name, float(largest), parameters)]
+
+    def _module(self, node: fx.Node, source: fx.Node) -> list[Step]:
+        name = str(node.target)
+        module = self.module.get_submodule(name)
+        parameters = tuple(module.parameters())
+        if name in self.lipschitz:
+            return [Step(name, self.lipschitz[name], parameters)]
+        if hasattr(module, "lipschitz"):
+            constant: Any = module.lipschitz
+            constant = constant() if callable(constant) else constant
+            try:
+                return [Step(name, float(constant), parameters)]
+            except (TypeError, ValueError):
+                raise KoctError(f"{name}: lipschitz = {constant!r} must be a number; give one") from None
+        if isinstance(module, ISOMETRIC):
+            return []
+        return [Step(name, self._constant(module, self.shapes[source]), parameters)]
+
+    def _is_supported(self, name: str) -> bool:
+        module: Any = self.module.get_submodule(name)
+        if name in self.lipschitz or hasattr(module, "lipschitz"):
+            return True
+        if isinstance(module, NORMS):
+            return module.running_var is not None  # without it, it depends on the rest of the batch
+        return isinstance(module, (nn.Linear, *LINEAR, *POOLS, *ISOMETRIC, *ACTIVATIONS))
+
+    def _constant(self, module: Any, shape: tuple[int, ...]) -> float:
+        if isinstance(module, nn.Linear):
+            return float(torch.linalg.matrix_norm(module.weight.detach(), 2))
+        if isinstance(module, LINEAR):
+            return linear_norm(module, shape)
+        if isinstance(module, NORMS):
+            scale = (module.running_var + module.eps) ** -0.5
+            return float((scale if module.weight is None else scale * module.weight.detach().abs()).max())
+        if isinstance(module, POOLS):
+            return _max_pool(module, len(shape) - 2)
+        constant = next(value for kind, value in ACTIVATIONS.items() if isinstance(module, kind))
+        return constant if isinstance(constant, float) else constant(module)
+
+    def _unknown(self, node: fx.Node, reason: str) -> KoctError:
+        target = node.target
+        if node.op == "call_module":
+            name = str(target)
+            what, fix = (
+                f"{type(self.module.get_submodule(name)).__name__} {name!r}",
+                f"give lipschitz={{{name!r}: ...}}",
+            )
+        else:
+            what = f"the operation {getattr(target, '__name__', target)!r}"
+            fix = "or give the module around it an attribute `lipschitz`"
+        return KoctError(f"{what} cannot be part of the bound: {reason}; {fix}")
+
+
+def _check_values(module: nn.Module) -> None:
+    for name, value in module.named_parameters():
+        lazy = nn.parameter.is_lazy(value)  # then it gets its values from the first input
+        if not lazy and (value.is_meta or not torch.isfinite(value).all()):
+            raise KoctError(f"{name} has no finite values; load the weights of the module first")
+
+
+def linear_norm(module: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...]) -> float:
+    """The norm of x ↦ module(x) − module(0) on tensors of this shape, by power iteration on AᵀA."""
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(shape, generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        shift = module(torch.zeros_like(v))
+    estimate = 0.0
+    for _ in range(ITERATIONS):
+        v = (v / v.norm()).requires_grad_()
+        with torch.enable_grad():
+            u = module(v) - shift
+        previous, estimate = estimate, float(u.detach().norm())
+        if estimate == 0 or estimate - previous <= TOLERANCE * estimate:
+            return estimate
+        (v,) = torch.autograd.grad(u, v, u.detach())
+    raise KoctError(f"the norm of {module} did not settle to {TOLERANCE:g} in {ITERATIONS} power iterations")
+
+
+def _max_pool(module: Any, axes: int) -> float:
+    """√(in how many windows an entry can be): each of them may return it."""
+
+    def per_axis(value: Any) -> tuple[int, ...]:
+        return tuple(value) if isinstance(value, tuple | list) else (value,) * axes
+
+    count = 1
+    sizes = per_axis(module.kernel_size), per_axis(module.stride), per_axis(module.dilation)
+    for size, stride, dilation in zip(*sizes, strict=True):
+        count *= min(size, math.ceil(((size - 1) * dilation + 1) / stride))
+    return math.sqrt(count)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,312 @@
+"""The deep risk estimator (Theorem 1) for a network of known and learned layers.
+
+from koct.bound.theorem import BoundLayer, BoundNetwork
+W, K = BoundLayer("W", lipschitz=1.0, known=False, C=0.1, n=64, p=80), BoundLayer("K", lipschitz=0.5, known=True)
+network = BoundNetwork([W, K])
+network.bound(N=1000), network.with_known("W").bound(N=1000)
+"""
+
+import difflib
+import math
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from numbers import Real
+from os import PathLike
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from koct.base import strict_yaml
+from koct.errors import KoctError
+
+if TYPE_CHECKING:
+    import torch
+
+Constants: TypeAlias = float | Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class BoundLayer:
+    """A layer u_l: its Lipschitz constant and, if it is learned, the constants of its risk (Assumption 2).
+
+    The risk of a learned layer is C²/n + kappa p log N / N. The risk of a known layer is zero, whatever its constants.
+
+    No network tells its C, n and kappa; they are assumptions about the map that it has to learn. With the defaults
+    the bound compares networks that share them, and its value means nothing; `koct bound` says so.
+
+    Parameters
+    ----------
+    name : a name that is unique in the network
+    lipschitz : the Lipschitz constant; for a linear layer, its operator norm
+    known : True for a known operator, False for a learned layer
+    C : Barron constant of the map to be learned, in the unit of the layer's output: how far it varies at all
+        frequencies together (the first moment of its Fourier transform); 0 if the layer can represent the map exactly
+    n : approximation width, usually the number of hidden units or channels
+    p : number of trainable parameters
+    kappa : squared error per parameter and sample, in the squared unit of the layer's output: for linear regression
+        about the variance of the noise; with one learned layer, sigma / (A_l p) of a pilot (`koct.calibrate`)
+    """
+
+    name: str
+    lipschitz: float
+    known: bool
+    C: float = 0.0
+    n: float = 1.0
+    p: float = 1
+    kappa: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise KoctError(f"layer {self.name!r}: name = {self.name!r} must be a non-empty string; put it in quotes")
+        if not isinstance(self.known, bool):
+            raise KoctError(
+                f"layer {self.name!r}: known = {self.known!r} must be true or false; "
+                f"set it to true for a known operator, to false for a learned layer"
+            )
+        for key, minimum, fix in (
+            ("lipschitz", 0, "give the layer's Lipschitz constant (for a linear layer, its operator norm)"),
+            ("C", 0, "give the layer's complexity constant, or 0 if it has no approximation error"),
+            ("n", 1, "give the layer's approximation width"),
+            ("p", 1, "give the number of trainable parameters"),
+        ):
+            _check(f"layer {self.name!r}: {key}", getattr(self, key), minimum, fix)
+        _check(f"layer {self.name!r}: kappa", self.kappa, 0, "give the constant of the estimation term", strict=True)
+
+
+class Term(NamedTuple):
+    """What one layer contributes to the bound; both parts are zero for a known layer."""
+
+    layer: BoundLayer
+    A_l: float  # its amplification
+    approximation: float  # A_l C²/n
+    estimation: float  # A_l kappa p log N / N
+
+    @property
+    def total(self) -> float:
+        return self.approximation + self.estimation
+
+
+@dataclass(frozen=True, init=False)
+class BoundNetwork:
+    """A composition of layers.
+
+    Parameters
+    ----------
+    layers : the layers u_1 … u_L; the first one is applied first
+    trivial : the mean-square error of a prediction that needs no samples, if you know it: E‖y‖² of always predicting
+        zero, or the variance of y of always predicting its mean
+    """
+
+    layers: tuple[BoundLayer, ...]
+    trivial: float | None = None
+
+    def __init__(self, layers: Iterable[BoundLayer], trivial: float | None = None) -> None:
+        object.__setattr__(self, "layers", tuple(layers))
+        object.__setattr__(self, "trivial", trivial)
+        if trivial is not None:
+            _check("trivial", trivial, 0, "give the mean-square error of predicting zero, E‖y‖²", strict=True)
+        if not self.layers:
+            raise KoctError("layers is empty; give at least one layer")
+        names = [layer.name for layer in self.layers]
+        for name in names:
+            if names.count(name) > 1:
+                raise KoctError(f"layer {name!r}: name = {name!r} is used twice; give each layer a unique name")
+
+    @classmethod
+    def from_torch(
+        cls,
+        module: "torch.nn.Module",
+        input_shape: Iterable[int],
+        *,
+        C: Constants = None,
+        n: Constants = None,
+        kappa: Constants = None,
+        lipschitz: Mapping[str, float] | None = None,
+        trivial: float | None = None,
+    ) -> "BoundNetwork":
+        """A torch module as a network of layers; `input_shape` is without the axis of the batch.
+
+        `koct.bound.from_torch` says which modules can be read and how. A layer is learned if any of its parameters
+        requires a gradient, and p counts those. Each of C, n and kappa (see `BoundLayer`) is a number for all learned
+        layers, or a mapping from their names; they have no defaults. `lipschitz` gives the constants of
+        modules that koct does not know, by name.
+        """
+        from koct.bound.from_torch import layers
+
+        return cls(layers(module, input_shape, {"C": C, "n": n, "kappa": kappa}, lipschitz or {}), trivial)
+
+    def amplifications(self) -> list[float]:
+        """A_l of every layer (Eq. Al): how much of a squared error made at layer l can reach the output."""
+        backwards = []
+        A_l = 2.0
+        for layer in reversed(self.layers):
+            backwards.append(_finite(A_l, f"layer {layer.name!r}: A_l"))
+            A_l *= 2 * float(layer.lipschitz) * float(layer.lipschitz)
+        backwards[-1] /= 2  # the input carries no error, so the first layer needs no factor 2 for a sum of two errors
+        return backwards[::-1]
+
+    def lipschitz(self) -> float:
+        """An upper bound on the Lipschitz constant of the composition: the product over the layers (Lemma 1)."""
+        return _finite(math.prod(float(layer.lipschitz) for layer in self.layers), "the network's Lipschitz constant")
+
+    def bound_from_errors(self, errors: Mapping[str, float] | Collection[float]) -> float:
+        """Theorem 1 from measured layer errors: the sum of A_l · mean ‖e_l‖² over the learned layers.
+
+        `errors` holds mean-square errors, either keyed by layer name or in the order of the layers. As in the proof,
+        e_l is measured on the inputs that layer l receives inside the network. Known layers contribute zero.
+        """
+        by_name = self._by_name(errors)
+        total = 0.0
+        for layer, A_l in zip(self.layers, self.amplifications(), strict=True):
+            if layer.known:
+                continue
+            if layer.name not in by_name:
+                raise KoctError(f"layer {layer.name!r}: error is missing; measure it, or make the layer known")
+            _check(f"layer {layer.name!r}: error", by_name[layer.name], 0, "give a mean-square error")
+            total += A_l * float(by_name[layer.name])
+        return _finite(total, "the bound")
+
+    def terms(self, N: float) -> list[Term]:
+        """The terms of the bound for N training samples, one per layer (Theorem 1, Barron form)."""
+        _check("N", N, 2, "give the number of training samples")
+        rate = math.log(N) / N
+        terms = []
+        for layer, A_l in zip(self.layers, self.amplifications(), strict=True):
+            where = f"layer {layer.name!r}: its term"
+            approximation = 0.0 if layer.known else A_l * (float(layer.C) * float(layer.C)) / float(layer.n)
+            estimation = 0.0 if layer.known else A_l * float(layer.kappa) * float(layer.p) * rate
+            terms.append(Term(layer, A_l, _finite(approximation, where), _finite(estimation, where)))
+        return terms
+
+    def bound(self, N: float) -> float:
+        """The bound on the expected squared error after training on N samples (Theorem 1, Barron form)."""
+        return _finite(sum(term.total for term in self.terms(N)), "the bound")
+
+    def is_vacuous(self, N: float) -> bool | None:
+        """Whether the bound is no better than the `trivial` error, and so tells nothing; None without that error."""
+        return None if self.trivial is None else self.bound(N) >= self.trivial
+
+    def with_known(self, name: str) -> "BoundNetwork":
+        """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
+        self._check_layer(name)
+        layers = (replace(layer, known=True) if layer.name == name else layer for layer in self.layers)
+        return BoundNetwork(layers, self.trivial)
+
+    def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> Mapping[str, float]:
+        if isinstance(errors, Mapping):
+            for name in errors:
+                self._check_layer(name)
+            return errors
+        if len(errors) != len(self.layers):
+            raise KoctError(
+                f"errors has length {len(errors)} but the network has {len(self.layers)} layers; "
+                f"give one error per layer, or a dict keyed by layer name"
+            )
+        return {layer.name: error for layer, error in zip(self.layers, errors, strict=True)}
+
+    def _check_layer(self, name: str) -> None:
+        names = [layer.name for layer in self.layers]
+        if name not in names:
+            raise KoctError(f"the network has no layer {name!r}; {_suggest(name, names, 'its layers are')}")
+
+
+def operator_aware(
+    filter_norm: float, backprojection_norm: float, p: float, lipschitz: float = 1.0, **constants: float
+) -> BoundNetwork:
+    """Return the network ReLU(Aᵀ K W x) with only W learned (Eq. fbp), from the norms of K and Aᵀ.
+
+    `p` is the number of parameters of W, `lipschitz` its Lipschitz constant (no A_l depends on it), and `constants`
+    are its C, n and kappa.
+    """
+    return BoundNetwork(
+        [
+            BoundLayer("W", lipschitz, known=False, p=p, **constants),
+            BoundLayer("K", filter_norm, known=True),
+            BoundLayer("At", backprojection_norm, known=True),
+            BoundLayer("ReLU", 1.0, known=True),
+        ]
+    )
+
+
+def fully_connected(p: float, lipschitz: float = 1.0, **constants: float) -> BoundNetwork:
+    """Return ReLU(M x) with one dense learned matrix M of `p` parameters; `constants` are its C, n and kappa."""
+    layers = [BoundLayer("M", lipschitz, known=False, p=p, **constants), BoundLayer("ReLU", 1.0, known=True)]
+    return BoundNetwork(layers)
+
+
+def structural_reference(H: float, filter_norm: float, backprojection_norm: float) -> float:
+    """H² / (4 ‖K‖² ‖Aᵀ‖²): the structural-sparsity factor sigma_FC / sigma_KO at equal kappa (Eq. ct-structural)."""
+    for key, value in (("H", H), ("filter_norm", filter_norm), ("backprojection_norm", backprojection_norm)):
+        _check(key, value, 0, "give a positive size or norm", strict=True)
+    return float(H / (2 * filter_norm * backprojection_norm)) ** 2
+
+
+def read_network(path: str | PathLike[str]) -> BoundNetwork:
+    """Read a network from a YAML file with the key `layers`, a list of mappings with the fields of `BoundLayer`.
+
+    `known` defaults to false, and `p` is required for a learned layer. The key `trivial` is optional.
+    """
+    content = strict_yaml.load(path)
+    if "layers" not in content:
+        raise KoctError(f"{path}: the key 'layers' is missing; add `layers:` followed by a list of layers")
+    for key in content:
+        if key not in ("layers", "trivial"):
+            raise KoctError(f"{path}: unknown key {key!r}; {_suggest(key, ['layers', 'trivial'], 'the keys are')}")
+    entries = content["layers"]
+    if not isinstance(entries, list) or not entries:
+        raise KoctError(f"{path}: layers = {entries!r} must be a list of at least one layer; write one layer per line")
+    try:
+        return BoundNetwork((_layer(number, entry) for number, entry in enumerate(entries, 1)), content.get("trivial"))
+    except KoctError as error:
+        raise KoctError(f"{path}: {error}") from None
+
+
+def _layer(number: int, entry: object) -> BoundLayer:
+    """One entry of `layers` with its keys checked; `BoundLayer` checks the values."""
+    if not isinstance(entry, dict):
+        raise KoctError(f"layer {number} = {entry!r} must be a mapping, such as {{name: W, lipschitz: 1.0, p: 80}}")
+    label = f"layer {entry.get('name', number)!r}"
+    keys = [field.name for field in fields(BoundLayer)]
+    for key in entry:
+        if key not in keys:
+            raise KoctError(f"{label}: unknown key {key!r}; {_suggest(key, keys, 'valid keys are')}")
+    for key in ("name", "lipschitz"):
+        if key not in entry:
+            raise KoctError(f"{label}: {key} is missing; add it, every layer needs one")
+    entry = {"known": False, **entry}
+    if entry["known"] is False and "p" not in entry:
+        raise KoctError(f"{label}: p is missing; add the number of trainable parameters, or `known: true`")
+    return BoundLayer(**entry)
+
+
+def _check(what: str, value: object, minimum: float, fix: str, strict: bool = False) -> None:
+    """Require a finite number that is at least `minimum`, or above it if `strict`."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        if _reads_as_number(value):
+            fix = "YAML reads 1e-6 as a string: write 1.0e-6, without quotes"
+        raise KoctError(f"{what} = {value!r} must be a number; {fix}")
+    number = cast("float", value)
+    if not abs(number) <= sys.float_info.max:
+        raise KoctError(f"{what} = {value!r} must be finite; {fix}")
+    if number < minimum or (strict and number == minimum):
+        raise KoctError(f"{what} = {value!r} must be {'above' if strict else 'at least'} {minimum}; {fix}")
+
+
+def _reads_as_number(value: object) -> bool:
+    try:
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _finite(value: float, what: str) -> float:
+    if not math.isfinite(value):
+        raise KoctError(
+            f"{what} is too large for a float, so the bound is vacuous; "
+            f"rescale the layers so that their constants are closer to 1"
+        )
+    return value
+
+
+def _suggest(name: object, known: list[str], otherwise: str) -> str:
+    near = difflib.get_close_matches(str(name), known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"{otherwise} {', '.join(known)}"

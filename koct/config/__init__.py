@@ -1,0 +1,1 @@
+"""The study as typed data: config.yaml, its validation and its documentation."""

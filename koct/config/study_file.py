@@ -1,0 +1,289 @@
+"""config.yaml: what its keys mean, what is wrong with it, and the study that it describes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from koct import metrics
+from koct.config.sweep import Grid, Sweep
+from koct.config.validation import at_least, check, dotted, shown, unique, unknown
+from koct.contracts import Architecture, Problem, registry
+from koct.contracts.blame import blamed
+from koct.contracts.options import Configured, option, options
+from koct.contracts.spec import encode_curve, result_options
+from koct.errors import KoctError
+
+LONGEST_NAME = 64  # characters: names become folders
+STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
+PREDICTED = ("spectral", "subsets", "fixed point")
+
+StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
+SweepName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+SweepNames = Annotated[tuple[str, ...], at_least(1), AfterValidator(unique)]
+
+
+class Settings(Configured):
+    """The keys of config.yaml."""
+
+    study: str = option("the study to run; also `snakemake --config study=NAME`")
+    device: Literal["auto", "cpu", "cuda"] = option(
+        "what problems that can use a GPU compute on: `auto` takes the GPU if there is one, and every log names it; "
+        "changing it runs nothing again, since the numbers agree to rounding",
+        default="auto",
+    )
+    longest_days: float = option(
+        "the run does not start if one of its jobs would take more days than this by its cost, on one core or a GPU",
+        default=30,
+        above=0,
+    )
+    memory_gb: float | None = option(
+        "the run does not start if the arrays of one of its jobs would take more GB than this; by default what the "
+        "machine has, and on a cluster no limit",
+        default=None,
+        above=0,
+    )
+    studies: dict[StudyName, SweepNames] = option("a study is a name for a list of sweeps")
+    sweeps: dict[SweepName, dict[str, Any]] = option(
+        f"every sweep by its name (at most {LONGEST_NAME} letters, digits, `.`, `_`, `-`; it is a folder name)"
+    )
+
+
+class Entry(Grid):
+    """The keys of every sweep, whatever its problem."""
+
+    problem: str = option("where pairs come from: a problem of koct (below), or a Python file of your own")
+    archs: tuple[str, ...] = option(
+        "architectures to fit, those that need no sample (N = 0) included: those of koct (below), or Python files of "
+        "your own; the options of each stand under a key of its own in the sweep",
+        items=1,
+    )
+
+
+def settings(config: Mapping[str, Any]) -> Settings:
+    """Return the keys of a config; a KoctError lists everything that is wrong with them, sweeps aside."""
+    wrong: list[str] = []
+    keys = check(Settings, dict(config), [], wrong)
+    if keys:
+        studies, sweeps = ", ".join(keys.studies), ", ".join(keys.sweeps)
+        for name, chosen in keys.studies.items():
+            others = [sweep for sweep in chosen if sweep not in keys.sweeps]
+            wrong += [
+                f"studies.{name} has {each!r}, which is not under sweeps; known sweeps are {sweeps}" for each in others
+            ]
+        if keys.study not in keys.studies:
+            wrong.append(f"study = {keys.study!r} is not under studies; known studies are {studies}")
+    _refuse(wrong)
+    assert keys is not None
+    return keys
+
+
+def read(config: Mapping[str, Any]) -> list[Sweep]:
+    """Return the sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config.
+
+    Of sweeps outside the study, those with files of a user's own are not looked at: the files may be elsewhere.
+    """
+    keys, sweeps = settings(config), {}
+    wrong: list[str] = []
+    chosen = keys.studies[keys.study]
+    for name, entry in keys.sweeps.items():
+        if name in chosen or not any(
+            isinstance(source, str) and registry.is_file(source) for source in _sources(entry)
+        ):
+            sweep = sweeps[name] = _build(name, entry, wrong)
+            wrong += [f"sweeps.{name}.{text}" for text in (_check_together(sweep) if sweep else ())]
+    _refuse(wrong)
+    return [made for name in chosen if (made := sweeps[name])]
+
+
+def build(name: str, entry: Mapping[str, Any]) -> Sweep:
+    """Return the sweep of an entry of `sweeps`; a KoctError lists its keys of a wrong type or beyond their limits."""
+    wrong: list[str] = []
+    sweep = _build(name, entry, wrong)
+    _refuse(wrong)
+    assert sweep is not None
+    return sweep
+
+
+def _refuse(wrong: Sequence[str]) -> None:
+    if wrong:
+        raise KoctError("config: " + "\nconfig: ".join(dict.fromkeys(wrong)))
+
+
+def _sources(entry: Mapping[str, Any]) -> list[Any]:
+    """Return what an entry calls its problem and its architectures."""
+    archs = entry.get("archs")
+    return [entry.get("problem"), *(archs if isinstance(archs, list | tuple) else [])]
+
+
+def _build(name: str, entry: Mapping[str, Any], wrong: list[str]) -> Sweep | None:
+    """Return the sweep of an entry; None, and sentences in `wrong`, if something is wrong with it."""
+    before, path = len(wrong), ["sweeps", name]
+    problem_source, *sources = _sources(entry)
+    problem = _loaded(registry.problem, problem_source, [*path, "problem"], wrong)
+    archs = [_loaded(registry.architecture, source, [*path, "archs", i], wrong) for i, source in enumerate(sources)]
+    loaded = list(dict.fromkeys(arch for arch in archs if arch))
+    required = [registry.architecture(arch.requires_cell) for arch in loaded if arch.requires_cell]
+    required = [arch for arch in dict.fromkeys(required) if arch not in loaded]
+    names = [arch.name for arch in archs if arch]
+    wrong += [f"{dotted(path)}.archs has the name {twice!r} twice" for twice in names if names.count(twice) > 1]
+    keys = {key: problem.source for key in options(problem)} if problem else {}
+    sections = {section(arch): arch for arch in (*loaded, *required)}
+    for key, source in (*keys.items(), *((key, arch.source) for key, arch in sections.items())):
+        if key in options(Entry) or (key in keys and key in sections):
+            wrong.append(f"{source}: the option {key!r} is a key of every sweep already; rename it")
+    others = [key for key in entry if key not in (*options(Entry), *keys, *sections)]
+    if problem and all(archs) and others:  # the grid may leave out an architecture whose options are there
+        spare = {section(arch): arch for arch in map(registry.architecture, registry.shipped(Architecture))}
+        known = [*options(Entry), *keys, *sections]
+        wrong += [unknown([*path, str(key)], known) for key in others if key not in spare]
+        sections |= {key: spare[key] for key in others if key in spare}
+    grid = check(Entry, {key: value for key, value in entry.items() if key in options(Entry)}, path, wrong)
+    made = {
+        arch: check(arch, entry.get(section(arch)), [*path, section(arch)], wrong)
+        for arch in dict.fromkeys((*loaded, *required, *sections.values()))
+    }
+    values = {key: value for key, value in entry.items() if key in keys}
+    made_problem = check(problem, values, path, wrong) if problem else None
+    if len(wrong) > before or grid is None or made_problem is None:
+        return None
+    return Sweep(
+        name=name,
+        problem=made_problem,
+        archs=tuple(filter(None, map(made.get, loaded))),
+        required=tuple(filter(None, map(made.get, required))),
+        **{key: getattr(grid, key) for key in options(Grid)},
+    )
+
+
+def _loaded(load: Any, source: Any, path: Sequence[str | int], wrong: list[str]) -> Any:
+    """Return the class that a source names; None, and a sentence in `wrong`, if there is none."""
+    if not isinstance(source, str):
+        return None
+    stem = os.path.basename(source).removesuffix(".py")
+    try:
+        if registry.is_file(source) and not (STEM.fullmatch(stem) and len(stem) <= LONGEST_NAME):
+            raise KoctError(
+                f"must be the path of a file whose name has letters, digits, '.', '_' and '-' only, and {LONGEST_NAME} "
+                "at most; rename it"
+            )
+        return load(source)
+    except KoctError as error:
+        separator = f" = {shown(source)} " if str(error).startswith("must") else ": "
+        wrong.append(f"{dotted(path)}{separator}{error}")
+        return None
+
+
+def section(arch: type[Architecture]) -> str:
+    """The key of an architecture's options in a sweep."""
+    return arch.section or arch.name
+
+
+def canonical(sweeps: Sequence[Sweep]) -> str:
+    """The study as one JSON text: the same for the same study whatever the config's layout."""
+    return json.dumps([_canonical(sweep) for sweep in sweeps], sort_keys=True, separators=(",", ":"))
+
+
+def _canonical(sweep: Sweep) -> dict[str, Any]:
+    return {
+        "name": sweep.name,
+        "label": sweep.problem.label,
+        "pool": asdict(sweep.pool),
+        "N": sweep.N,
+        "seeds": sweep.seeds,
+        "metric": sweep.metric,
+        "archs": [
+            {
+                **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
+                **style(arch),
+            }
+            for arch in sweep.archs
+        ],
+    }
+
+
+def style(arch: Architecture) -> dict[str, str]:
+    """What reports call an architecture, and how they draw it."""
+    return {
+        "name": arch.name,
+        "label": arch.label or arch.name.upper(),
+        "colour": arch.colour,
+        "marker": arch.marker,
+    }
+
+
+# What is wrong beyond types and limits
+
+
+def _check_together(sweep: Sweep) -> Iterator[str]:
+    """Yield what no key shows by itself."""
+    for N in (N for N in sweep.N if sweep.pool.train < N):
+        yield f"N = {N} is above pool.train = {sweep.pool.train}; make the pool larger or remove this N"
+    if not sweep.networks:
+        yield "archs has nothing that is trained on samples; add a network that is"
+    if why := metrics.wrong_metric(sweep.metric):
+        yield f"metric = {sweep.metric!r} {why}"
+    with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
+        if wrong := list(_check_problem(sweep.problem)):
+            yield from wrong
+            return  # nothing else can be checked
+        yield from list(sweep.problem.check(sweep.seeds, sweep.pool)) or _check_files(sweep.problem)
+        for arch in sweep.archs + sweep.required:
+            for text in arch.check(sweep.problem):
+                separator = "." if text.split(maxsplit=1)[0] in options(type(arch)) else ": "
+                yield f"{section(type(arch))}{separator}{text}"
+            yield from _check_arch(arch, sweep)
+
+
+def _check_problem(problem: Problem) -> Iterator[str]:
+    """Yield what is wrong with the class attributes and shapes of a user's problem."""
+    try:
+        shapes = problem.x_shape, problem.y_shape
+    except KoctError as error:  # of a problem that has them from files
+        yield str(error)
+        return
+    for shape in shapes:
+        if not isinstance(shape, tuple) or not shape or any(type(size) is not int or size < 1 for size in shape):
+            yield f"problem: {problem.source} has the shape {shape!r}; give a tuple of whole numbers"
+    for key, known in (("device", ("cpu", "auto")), ("validation_metric", metrics.error_names())):
+        if (value := getattr(problem, key)) not in known:
+            yield f"problem: {problem.source} has {key} = {value!r}; it must be one of {', '.join(known)}"
+
+
+def _check_arch(arch: Architecture, sweep: Sweep) -> Iterator[str]:
+    """Yield what is wrong with the methods of a user's architecture."""
+    if arch.predicted not in (None, *PREDICTED):
+        yield f"archs: {arch.source} has predicted = {arch.predicted!r}; give None or one of {', '.join(PREDICTED)}"
+    if arch.predicted == "fixed point" and not arch.needs() >= {"layers", "normal"}:
+        yield f"archs: {arch.source} is predicted by the fixed point; needs() must name 'layers' and 'normal' for it"
+    if arch.requires_cell and sweep.arch(arch.requires_cell).trained != arch.trained:
+        yield f"archs: {arch.source} requires the cell of {arch.requires_cell}, and one of them alone has the sweep's N"
+
+
+def _check_files(problem: Problem) -> Iterator[str]:
+    for path in problem.files():
+        if not isinstance(path, str) or not os.path.exists(path):
+            yield f"problem: {problem.source} reads {path!r}, which does not exist; correct the path"
+        elif not os.path.isfile(path) and not os.path.isdir(path):
+            yield f"problem: {problem.source} reads {path!r}, which is a pipe or a device; give a file"
+        elif "{" in path and "}" in path:
+            yield f"problem: {problem.source} reads {path!r}, and Snakemake takes {{ }} for wildcards; rename it"
+
+
+def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
+    """Return what the results depend on, one by one as the config has it: {sweep.key: value in JSON}."""
+    result: dict[str, Any] = {}
+    for sweep in sweeps:
+        values = {"problem": sweep.problem.source, **asdict(sweep.problem), "pool": asdict(sweep.pool)}
+        values |= {key: getattr(sweep, key) for key in options(Grid) if key != "pool"}
+        values["archs"] = [arch.source for arch in sweep.archs]
+        for arch in (*sweep.archs, *sweep.required):
+            values |= {f"{arch.name}.{name}": value for name, value in result_options(arch).items()}
+        result |= {f"{sweep.name}.{key}": value for key, value in values.items() if value is not None}
+    return {key: json.dumps(value, sort_keys=True) for key, value in result.items()}

@@ -1,0 +1,163 @@
+"""A sweep of the study."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from koct.contracts import Architecture, Cost, Part, Problem, Sizes, Workload, option
+from koct.contracts.options import Configured
+
+FIRST_THEORY_SEED = 101
+ENOUGH_THEORY_PAIRS = 2048
+MOST_THEORY_PAIRS = 4096  # an eigendecomposition of that size takes a core half a minute
+
+
+class Grid(Configured):
+    """The keys of every sweep beside its problem and its architectures: each is declared here alone."""
+
+    pool: Sizes = option("pairs drawn per seed")
+    N: tuple[int, ...] = option(
+        "training-set sizes, at least two of them and none above `pool.train`", items=2, minimum=2
+    )
+    seeds: tuple[int, ...] = option(
+        "seeds of the pools; errors are averaged over them", items=1, minimum=0, maximum=2**31 - 1
+    )
+    lambdas: tuple[float, ...] = option(
+        "regularisation strengths; the validation pairs choose one for each cell", items=1, above=0
+    )
+    metric: str = option("the error of curves, calibration and figures: a metric, or the square of its mean over seeds")
+    targets: tuple[float, ...] = option(
+        "errors for which `budget.parquet` says how many samples reach them", default=(), above=0
+    )
+    theory: bool = option(
+        "predict the curves of the networks that allow it, before any fit, from a pool of a seed of its own",
+        default=True,
+    )
+
+
+class Sweep(Grid):
+    """One sweep: a problem with its options, and the grid of cells on it.
+
+    `archs` are those of the grid, `required` those whose cells they read.
+    """
+
+    name: str
+    problem: Problem
+    archs: tuple[Architecture, ...]
+    required: tuple[Architecture, ...]
+
+    @property
+    def sizes(self) -> Sizes:
+        return self.pool
+
+    @property
+    def networks(self) -> tuple[Architecture, ...]:
+        """The architectures that are trained: those with a curve."""
+        return tuple(arch for arch in self.archs if arch.trained)
+
+    @property
+    def pictured(self) -> bool:
+        """Whether a figure shows its reconstructions."""
+        return self.problem.pictured and len(self.problem.y_shape) == 2
+
+    @property
+    def contained(self) -> list[tuple[str, str]]:
+        """The names (container, contained) of architectures of which one contains the other, fitted in the same way."""
+        archs = itertools.permutations(self.archs, 2)
+        return [(arch.name, other.name) for arch, other in archs if arch.contains(other)]
+
+    @property
+    def theory_seed(self) -> int:
+        """Return the seed of the pool that curves are predicted from: one that no cell uses."""
+        return next(seed for seed in itertools.count(FIRST_THEORY_SEED) if seed not in self.seeds)
+
+    @property
+    def predicted(self) -> tuple[Architecture, ...]:
+        """The architectures whose curves are predicted."""
+        wanted = self.theory and not self.no_theory_pool
+        alone = [arch for arch in self.networks if arch.launch == "process" and not arch.requires_cell]
+        return tuple(arch for arch in alone if wanted and arch.predicted)
+
+    @property
+    def no_theory_pool(self) -> str:
+        """Why the problem draws no pool that curves could be predicted from; empty if it does."""
+        if self._groups:
+            return "N counts groups, and predictions are about single pairs"
+        return "; ".join(self.problem.check((self.theory_seed,), self.sizes))
+
+    @property
+    def theory_pairs(self) -> int:
+        """What predictions are made from."""
+        return min(self.sizes.total, max(*self.N, ENOUGH_THEORY_PAIRS), MOST_THEORY_PAIRS)
+
+    def predicted_at(self, arch: Architecture) -> tuple[int, ...]:
+        """The N of predictions: those of the grid and, where that needs no fits, octaves up to the pairs at hand."""
+        more = [max(self.N) * factor for factor in (2, 4, 8)] if arch.predicted != "subsets" else []
+        return (*self.N, *(N for N in more if self.theory_pairs >= N))
+
+    @cached_property
+    def _groups(self) -> list[Mapping[Part, Sequence[int]]]:
+        """How many pairs each group of every seed's pool has; empty if N counts pairs."""
+        each = (self.problem.groups(seed, self.sizes) for seed in self.seeds)
+        return [groups for groups in each if groups is not None]
+
+    @property
+    def counts_groups(self) -> bool:
+        """Return whether N counts groups of pairs, such as patients."""
+        return bool(self._groups)
+
+    def pairs_of(self, N: int) -> int:
+        """The pairs of N training samples: N, or as many as the first N groups of a seed have at most."""
+        return max((sum(groups["train"][:N]) for groups in self._groups), default=N)
+
+    @cached_property
+    def sizes_in_pairs(self) -> Sizes:
+        """Return the sizes of the largest pool of a seed."""
+        if not self._groups:
+            return self.sizes
+        parts: tuple[Part, ...] = ("train", "val", "test")
+        return Sizes(**{part: max(sum(groups[part]) for groups in self._groups) for part in parts})
+
+    def arch(self, name: str) -> Architecture:
+        """The architecture of a name, or of what config.yaml calls it."""
+        return next(arch for arch in self.archs + self.required if name in (arch.name, arch.source))
+
+    def sizes_of(self, arch: Architecture) -> tuple[int, ...]:
+        """The N of an architecture's cells: 0 for what needs no sample."""
+        return self.N if arch.trained else (0,)
+
+    def seeds_of(self, arch: Architecture) -> tuple[int, ...]:
+        """The seeds of an architecture's cells: one, if nothing of what it sees depends on the seed."""
+        return self.seeds[:1] if not arch.trained and self.problem.same_held_out else self.seeds
+
+    def grid(self) -> Iterator[dict[str, Any]]:
+        """sweep, arch, N and seed of every cell, as wildcard values."""
+        for arch in self.archs:
+            for N, seed in itertools.product(self.sizes_of(arch), self.seeds_of(arch)):
+                yield {"sweep": self.name, "arch": arch.name, "N": N, "seed": seed}
+
+    def workload(self, arch: Architecture, N: int) -> Workload:
+        layers = self.problem.cost("layers", self.sizes) or Cost(self.problem.x_size * self.problem.y_size)
+        count = len(self.lambdas) if arch.uses_lambdas else 1
+        problem = self.problem
+        return Workload(problem.x_size, problem.y_size, self.pairs_of(N), self.sizes_in_pairs, count, layers)
+
+
+PAPER = ("H8", "H16", "H32", "H128", "H256")  # its sweeps, by their names here
+
+
+def claimed(study: Iterable[Sweep]) -> bool:
+    """Whether there are sweeps of the paper, about which it states something."""
+    return any(sweep.name in PAPER for sweep in study)
+
+
+def compared(study: Iterable[Sweep]) -> bool:
+    """Whether sweeps of one problem and size differ in the conditions of the measurement."""
+    families: dict[Any, set[Any]] = {}
+    for sweep in study:
+        H, V, B = (getattr(sweep.problem, key, None) for key in ("H", "V", "B"))
+        families.setdefault((sweep.problem.source, H), set()).add((sweep.problem.label, V, B))
+    return any(len(conditions) > 1 for conditions in families.values())

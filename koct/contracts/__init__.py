@@ -1,0 +1,364 @@
+"""The two contracts: what a problem and an architecture say of themselves.
+
+A problem is one file with one subclass of `Problem`, an architecture one file with one subclass of `Architecture`;
+config.yaml names one that koct ships, or a Python file of yours (docs/your-own.md has an example of each). The
+workflow imports these files to plan its jobs, so they import heavy packages (NumPy, torch) inside their methods.
+
+Arrays are NumPy arrays on the CPU and torch tensors on a GPU. A batch of samples has shape (n, *shape) where a problem
+makes or decodes it, and is flat, (n, size), where a network sees it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from koct.contracts.options import Configured, option
+
+__all__ = [
+    "Architecture",
+    "Array",
+    "ChainLayer",
+    "Chunk",
+    "Cost",
+    "Layer",
+    "Network",
+    "Problem",
+    "Sizes",
+    "TorchrunArchitecture",
+    "Training",
+    "Workload",
+    "option",
+]
+
+Array = Any  # a NumPy array or a torch tensor
+Part = Literal["train", "val", "test"]
+Chunk = tuple[Part, Array, Array]
+
+
+class Sizes(Configured):
+    """How many pairs a pool has; of a problem with groups, how many groups."""
+
+    train: int = option("training pairs, or groups of them; a cell uses the first N", minimum=1)
+    val: int = option("validation pairs or groups, which choose λ", minimum=1)
+    test: int = option("test pairs or groups, which give the error", minimum=1)
+
+    @property
+    def held_out(self) -> int:
+        return self.val + self.test
+
+    @property
+    def total(self) -> int:
+        return self.train + self.held_out
+
+
+class Cost(NamedTuple):
+    """What a job takes: the source of its memory, time limit and place in the queue.
+
+    `operations` are counted so that one CPU core does 10¹⁰ of them in a second: a multiply-add in a large matrix
+    product is one, a step of an interpolating loop about ten. `host_bytes` and `gpu_bytes` are what its arrays hold
+    beyond Python, NumPy and torch themselves; on a CPU the host holds what a GPU would.
+    """
+
+    operations: float = 0.0
+    host_bytes: float = 0.0
+    gpu_bytes: float = 0.0
+
+
+class Layer(NamedTuple):
+    """A named layer of the known chain; `operator` is a `koct.operators.algebra.Operator`."""
+
+    name: str
+    operator: Any
+
+
+class ChainLayer(NamedTuple):
+    """A layer of a network, known or learned, as the bound of Theorem 1 sees it (`koct.study.norms.network`)."""
+
+    name: str
+    lipschitz: float  # the operator norm, for a linear layer
+    p: int = 0  # how many numbers are learned; 0: the layer is known
+
+
+class Problem(Configured, ABC):
+    """Where pairs (x, y) come from, and what is known of the way from x to y.
+
+    Options are class attributes: `H: int = option("image height and width in pixels", minimum=2)`.
+    """
+
+    name: ClassVar[str] = ""  # set when the file is loaded: its stem
+    source: ClassVar[str] = ""  # set when the file is loaded: what config.yaml says
+
+    device: ClassVar[Literal["cpu", "auto"]] = "cpu"  # auto: its jobs take the GPU if there is one
+    nonnegative: ClassVar[bool] = False  # networks then end in a ReLU
+    nonnegative_images: ClassVar[bool] = False  # no image has a negative pixel, whatever networks end in
+    same_held_out: ClassVar[bool] = False  # validation and test pairs are the same for every seed
+    validation_metric: ClassVar[str] = "mse"  # the error on the validation pairs that chooses λ: a file of koct/metrics
+    interpolates: ClassVar[bool] = False  # whether the last known layer is a `Backprojector`, with two taps per view
+    complex_samples: ClassVar[bool] = False  # whether the last axis of x is real and imaginary part of a measurement
+    pictured: ClassVar[bool] = True  # whether a study draws its reconstructions, where y is a two-dimensional image
+
+    @property
+    @abstractmethod
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of one measurement."""
+
+    @property
+    @abstractmethod
+    def y_shape(self) -> tuple[int, ...]:
+        """Shape of one image."""
+
+    @abstractmethod
+    def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
+        """Yield (part, x, y) in chunks: first all `train` pairs, then `val`, then `test`, as many as `sizes` says.
+
+        x is (n, *x_shape) and y is (n, *y_shape), or what `decode` turns into that; real, finite, and the same for the
+        same seed on every machine. A cell with N samples uses the first N training pairs.
+        """
+
+    def groups(self, seed: int, sizes: Sizes) -> Mapping[Part, Sequence[int]] | None:
+        """How many pairs every group of a pool has, such as the slices of a patient; None: each pair stands alone.
+
+        If there are groups, `sizes` and N count them, and `pairs` yields their pairs in this order: a cell with N
+        samples uses all pairs of the first N training groups. No group may be in two parts.
+        """
+        return None
+
+    def decode(self, stored: Array) -> Array:
+        """Images (n, *y_shape) from what `pairs` gave as y and the pool holds; override to store something smaller."""
+        return stored
+
+    def files(self) -> Sequence[str]:
+        """Files that `pairs`, `shared` or `layers` read; when one changes, what depends on it runs again."""
+        return ()
+
+    def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
+        """What is wrong with the options, beyond their types: sentences that begin with the key and end in a fix."""
+        return ()
+
+    def shared(self) -> Mapping[str, Any]:
+        """Arrays that are worth computing once per sweep, by name; `layers` is given them back."""
+        return {}
+
+    def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
+        """The known way from x to y as a chain of linear layers, the first to be applied first; none by default.
+
+        Where weights of the measurements come first, that layer is a `Diagonal`: known-operator learning starts there.
+        A `ComplexDiagonal` has one weight for the real and the imaginary part of a measurement.
+        """
+        return ()
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        """The operator A with x ≈ A y, as far as it is known, a `koct.operators.algebra.Operator`; None: unknown.
+
+        What needs no training samples is made of it: least squares and total variation.
+        """
+        return None
+
+    def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
+        """Operators that reconstruct without samples, by strength of their smoothing; None is without.
+
+        The validation pairs choose one of them. By default the known layers one after the other, if there are any.
+        """
+        from koct.operators.chain import product
+
+        layers = self.layers(shared)
+        return {None: product([layer.operator for layer in layers])} if layers else {}
+
+    def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
+        """RᵀR, dense, for the product R of all layers behind the weights; None: multiply R out, column by column.
+
+        If it costs next to nothing, every fit that needs it computes it; else one job does so for all of them.
+        """
+        return None
+
+    def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost | None:
+        """Return the cost of a pool, `shared`, `normal_matrix`, or `layers` applied to one sample; None: unknown."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """The problem in the words of a table."""
+        return self.name
+
+    @property
+    def x_size(self) -> int:
+        return math.prod(self.x_shape)
+
+    @property
+    def y_size(self) -> int:
+        return math.prod(self.y_shape)
+
+    @property
+    def has_layers(self) -> bool:
+        return type(self).layers is not Problem.layers
+
+    @property
+    def has_forward(self) -> bool:
+        return type(self).forward is not Problem.forward
+
+    @property
+    def has_groups(self) -> bool:
+        return type(self).groups is not Problem.groups
+
+    @property
+    def has_shared(self) -> bool:
+        return type(self).shared is not Problem.shared
+
+
+class Workload(NamedTuple):
+    """The sizes from which an architecture reckons its cost."""
+
+    x_size: int
+    y_size: int
+    N: int  # pairs, also of a problem with groups
+    sizes: Sizes  # in pairs
+    lambdas: int  # how many
+    layers: Cost  # of the known layers applied to one sample
+
+
+class Training:
+    """What a fit is given. Everything is read from disk or computed when it is first asked for."""
+
+    x: Array  # (N, size), flat measurements on the device
+    y: Array  # (N, size), flat images on the device
+    x_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
+    N: int  # how many pairs; of a problem with groups, more than the N of the cell
+    seed: int
+    lambdas: tuple[float, ...]  # strengths to try
+    nonnegative: bool  # whether networks end in a ReLU
+    nonnegative_images: bool  # whether images cannot be negative
+    layers: Sequence[Layer]  # the problem's known layers
+    forward: Any  # the problem's operator A with x ≈ A y; `needs` names the layers for it
+    inverses: Mapping[float | None, Any]  # the problem's own reconstructions, by strength; likewise
+    normal: Array  # RᵀR of the layers behind the weights
+    gram: Array | None  # the Gram matrix of x (N, N), float64; None where it is cheap to compute
+    required: Mapping[str, Any]  # what the fit that `requires_cell` names says of itself: lam, p, fit_seconds, device
+    device: Any  # `device.name` is "cpu" or "cuda", `device.put(array)` moves a NumPy array there
+    ranks: Any  # for an architecture started by torchrun: the processes, as `koct.networks.ranks.Ranks`,
+    checkpoints: str | None  # a folder that outlives an interrupted job,
+    checkpoint_minutes: float  # and how often to write there
+
+    def read(self, name: Literal["x", "y"], part: Part, count: int | None = None, first: int = 0) -> Any:
+        """Some pairs of the pool as NumPy arrays (count, size)."""
+        raise NotImplementedError
+
+
+class Network(ABC):
+    """A fitted network."""
+
+    fit_seconds: float | None = None  # time of the fit, if it knows better than the clock: one that was resumed
+
+    @abstractmethod
+    def predict(self, x: Array) -> Array:
+        """Flat images (n, size) from flat measurements (n, size) on the same device."""
+
+    @abstractmethod
+    def state(self) -> Mapping[str, Array]:
+        """What was learned, as arrays by name: all that `Architecture.restore` needs besides the training data."""
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were learned: all entries of `state`, unless a subclass counts otherwise."""
+        return sum(math.prod(value.shape) for value in self.state().values())
+
+
+class Architecture(Configured, ABC):
+    """A kind of network and how it is fitted. Options are class attributes, as for a problem.
+
+    In a sweep of config.yaml they stand under the architecture's name: `cnn: {channels: 8}`.
+    """
+
+    name: ClassVar[str] = ""  # set when the file is loaded: its stem
+    source: ClassVar[str] = ""  # set when the file is loaded: what config.yaml says
+    section: ClassVar[str] = ""  # the key of its options in a sweep, if not its name
+    label: ClassVar[str] = ""  # what figures and tables call it, if not its name in capitals
+    colour: ClassVar[str] = ""  # of its curve; the next of a palette if empty
+    marker: ClassVar[str] = ""
+
+    trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0
+    launch: ClassVar[Literal["process", "torchrun"]] = "process"
+    requires_cell: ClassVar[str] = ""  # another architecture whose fit of the same sweep, N and seed it reads
+
+    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
+        """What a fit uses besides the pairs: the known layers, their normal matrix, the Gram matrix of x."""
+        return frozenset()
+
+    @property
+    def uses_lambdas(self) -> bool:
+        """Whether a fit depends on the sweep's `lambdas`."""
+        return True
+
+    @property
+    def predicted(self) -> Literal["spectral", "subsets", "fixed point"] | None:
+        """How its curve can be predicted from a pool of pairs, before any fit of the study; None: not at all.
+
+        `spectral` is for the ridge of one dense matrix, `subsets` for any network that is quick to fit, and
+        `fixed point` for a ridge of the weights in front of the known layers.
+        """
+        return None
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        """What is wrong with the options for this problem: sentences that begin with the option and end in a fix."""
+        return ()
+
+    def contains(self, other: Architecture) -> bool:
+        """Whether each network of `other` is one of this architecture, under the same objective and the same solver.
+
+        Verdicts compare such pairs alone: they differ in what is learned, and in nothing else. `other.name` and its
+        options tell what it is. What needs no training, such as the known layers by themselves, has no objective.
+        """
+        return False
+
+    @abstractmethod
+    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
+        """Yield (λ, network) for each λ, or one (None, network); the smallest validation error wins."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
+        """The network that gave this `state`; its arrays are mapped from the file, and on no GPU yet."""
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        """The network's layers, the first to be applied first, for the bound; none: the bound does not apply to it.
+
+        `layers` are the problem's known ones. A learned layer has the norm of what it starts from or is pulled to; of
+        the first layer's no term of the bound depends.
+        """
+        return ()
+
+    def cost(self, work: Workload) -> Cost | None:
+        """Return the cost of one fit; None if unknown."""
+        return None
+
+
+class TorchrunArchitecture(Architecture):
+    """An architecture that several processes fit together, started by torchrun: each rank runs `fit`.
+
+    Rank 0 prints and writes. `state` may hold `koct.base.files.Blocks`, which all ranks go through and rank 0 writes.
+    """
+
+    launch = "torchrun"
+
+    ranks: int = option(
+        "processes: one per GPU, or per core without GPUs; another number refits nothing", minimum=1, result=False
+    )
+    nodes: int = option(
+        "nodes of a cluster that share the ranks equally, started by srun", default=1, minimum=1, result=False
+    )
+    checkpoint_minutes: int = option("time between checkpoints", default=5, minimum=1, result=False)
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        from importlib.util import find_spec
+
+        if find_spec("torch") is None:
+            yield (
+                f"the architecture {self.name} needs torch, which is not installed; "
+                f"install it (pip install 'koct[torch]'), or remove {self.source} from archs"
+            )
+        if self.ranks % self.nodes:
+            yield (
+                f"ranks = {self.ranks} cannot be shared equally by nodes = {self.nodes}; make ranks a multiple of nodes"
+            )

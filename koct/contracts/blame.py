@@ -1,0 +1,64 @@
+"""Whose mistake it was: sentences that name the line of a user's own file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from koct.contracts import Architecture, Problem
+from koct.errors import KoctError
+
+
+@contextlib.contextmanager
+def blamed(*sources: str) -> Iterator[None]:
+    """Turn an exception out of a user's file into one sentence with the file and the line it came from."""
+    try:
+        yield
+    except (KoctError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        if os.environ.get("KOCT_TRACEBACK") or type(error).__module__.startswith("koct."):
+            raise
+        from koct.contracts.own_files import place
+
+        own = [source for source in sources if source.endswith(".py")]
+        where = place(error, own)
+        if where is None:  # in koct, perhaps over what a file of theirs gave
+            if not own or isinstance(error, OSError | MemoryError | RuntimeError):
+                raise
+            where = f"koct cannot use what {' or '.join(own)} gave"
+        what = str(error).strip().partition("\n")[0]
+        raise KoctError(f"{where}: {type(error).__name__}: {what} (KOCT_TRACEBACK=1 shows the traceback)") from None
+
+
+def line_of(component: Problem | Architecture, method: str) -> str:
+    """`mine/cnn.py, line 12`: where a component of a user's defines a method; one of koct's has its name alone."""
+    import inspect
+
+    cls = type(component)
+    if not cls.source.endswith(".py"):
+        return f"the {'problem' if isinstance(component, Problem) else 'architecture'} {cls.source}"
+    function = inspect.unwrap(getattr(cls, method))
+    inherited = function.__module__ != cls.__module__
+    line = inspect.getsourcelines(cls)[1] if inherited else function.__code__.co_firstlineno
+    return f"{cls.source}, line {line}"
+
+
+def line_of_operator(operator: Any, method: str) -> str | None:
+    """`mine/blur.py, line 12`: where a user's own class of operators, also inside products and sums, has a method."""
+    for part in _parts(operator):
+        code = getattr(getattr(type(part), method), "__code__", None)
+        if code is not None and not type(part).__module__.startswith("koct."):
+            return f"{os.path.relpath(code.co_filename)}, line {code.co_firstlineno}"
+    return None
+
+
+def _parts(operator: Any) -> Iterator[Any]:
+    """An operator and those that it is made of."""
+    yield operator
+    for value in vars(operator).values():
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if hasattr(one, "_adjoint"):
+                yield from _parts(one)

@@ -1,0 +1,96 @@
+"""A cell of the study, and the specs in which planning describes it to jobs.
+
+A spec was written by koct itself: what does not fit it is an internal error, and not validated here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from koct.contracts import Architecture, Problem, registry
+from koct.contracts.options import options
+from koct.errors import KoctError
+
+GEOMETRY = ("H", "V", "B")  # columns of the results; null where a problem has no such option
+
+
+class Cell(NamedTuple):
+    """One fit: an architecture on a problem, with the first N training pairs of the pool of a seed."""
+
+    sweep: str
+    problem: Problem
+    arch: Architecture
+    N: int
+    seed: int
+    lambdas: tuple[float, ...]
+
+    def about(self) -> dict[str, Any]:
+        """Return the columns of its row that say what it is."""
+        return {**about(self.sweep, self.problem), "arch": self.arch.name, "N": self.N, "seed": self.seed}
+
+    def encode(self) -> dict[str, Any]:
+        """Return the cell as JSON can hold it."""
+        return {"N": self.N, "seed": self.seed, **encode_curve(self.sweep, self.problem, self.arch, self.lambdas)}
+
+    @classmethod
+    def decode(cls, spec: Mapping[str, Any]) -> Cell:
+        problem, arch = decode_problem(spec["problem"]), decode_arch(spec["arch"])
+        return cls(spec["sweep"], problem, arch, spec["N"], spec["seed"], tuple(spec["lambdas"]))
+
+
+def about(sweep: str, problem: Problem) -> dict[str, Any]:
+    """Return the columns of a row that say which sweep it belongs to."""
+    geometry = {key: getattr(problem, key, None) for key in GEOMETRY}
+    return {"sweep": sweep, "problem": problem.name, **geometry}
+
+
+def encode_curve(sweep: str, problem: Problem, arch: Architecture, lambdas: tuple[float, ...]) -> dict[str, Any]:
+    """Return what the cells of one curve share, and nothing that cannot change their results."""
+    return {
+        "sweep": sweep,
+        "problem": encode_problem(problem, layers=bool(arch.needs() & {"layers", "normal"})),
+        "arch": {"source": arch.source, "options": result_options(arch)},
+        "lambdas": list(lambdas) if arch.uses_lambdas else [],
+    }
+
+
+def result_options(arch: Architecture) -> dict[str, Any]:
+    """Return the options that results depend on, by name."""
+    declared = options(type(arch))
+    return {name: value for name, value in asdict(arch).items() if declared[name].result}
+
+
+def encode_problem(problem: Problem, layers: bool) -> dict[str, Any]:
+    """Return a problem as JSON can hold it; without `layers`, only what its pairs depend on."""
+    declared = options(type(problem))
+    chosen = {name: value for name, value in asdict(problem).items() if layers or declared[name].pairs}
+    return {"source": problem.source, "options": chosen}
+
+
+def decode_arch(spec: Mapping[str, Any]) -> Architecture:
+    """Return the architecture of a spec; options that change no result, and are not in it, are None."""
+    arch: Architecture = _decode(registry.architecture(spec["source"]), spec)
+    return arch
+
+
+def decode_problem(spec: Mapping[str, Any]) -> Problem:
+    """Return the problem of a spec; options that the job has no use for, and that are not in it, are None."""
+    problem: Problem = _decode(registry.problem(spec["source"]), spec)
+    return problem
+
+
+def _decode(cls: type[Any], spec: Mapping[str, Any]) -> Any:
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in spec["options"].items()}
+    left_out = [name for name, option in options(cls).items() if not (option.pairs and option.result)]
+    try:
+        return cls(**{**dict.fromkeys(left_out), **values})
+    except TypeError as error:
+        raise KoctError(f"the spec of this job does not fit {spec['source']}: {error}; run snakemake again") from None
+
+
+def same_values(one: Any, other: Any) -> bool:
+    """Return whether two values are the same in JSON, where a tuple is a list."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -1,0 +1,1 @@
+"""From pilot runs to the number of samples that a target error takes, with intervals; for any learning curve."""

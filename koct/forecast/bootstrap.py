@@ -1,0 +1,180 @@
+"""Intervals over training seeds and test images together: a two-way bootstrap.
+
+Errors are arrays (seeds, images): every seed has a network of its own, and all are tested on the same images. Where
+each seed has its own images, give the mean of each seed, (seeds, 1): their spread then holds both.
+
+A draw gives every seed and every image a weight. Those of images are how often they are drawn with replacement. With
+three seeds that would say too little: drawing n values with replacement has a variance of (n − 1) / n times what it
+should be, and takes the spread of three values for exact. The weights of seeds are therefore normal, with the right
+variance, over the root of a χ² of n − 1 degrees of freedom, so that a mean over seeds alone has Student's interval.
+
+Seeds and images are drawn apart, and their deviations added. Each contains what only the pair of both explains, which
+would count twice: the sum is scaled to the variance of seeds plus that of images less that of their interaction, which
+drawing both together tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+DRAWS = 2000
+LEVEL = 0.9
+TINY = 1e-12  # the share of a mean error below which no draw of it goes: extreme weights would make it negative
+
+
+class Weights(NamedTuple):
+    """Weights of seeds (draws, seeds) and of images (draws, images); each draw of either sums to one."""
+
+    seeds: Floats
+    images: Floats
+
+
+def resample(seeds: int, images: int, groups: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0) -> Weights:
+    """Return random weights, the same for the same arguments; of images that belong to one group, one weight for all.
+
+    `groups` has shape (images,).
+    """
+    rng = np.random.default_rng([seed, 0])
+    normal = rng.standard_normal((draws, seeds))
+    spread = np.sqrt(rng.chisquare(max(seeds - 1, 1), (draws, 1)) / max(seeds - 1, 1))
+    normal -= normal.mean(axis=1, keepdims=True)
+    of_seeds = 1 / seeds + normal / (spread * np.sqrt(seeds * max(seeds - 1, 1)))
+    if groups is None:
+        return Weights(of_seeds, _with_replacement(images, draws, seed))
+    _, member = np.unique(np.asarray(groups), return_inverse=True)
+    of_images = _with_replacement(int(member.max()) + 1, draws, seed)[:, member]
+    return Weights(of_seeds, of_images / of_images.sum(axis=1, keepdims=True))
+
+
+@lru_cache(maxsize=2)  # the networks of a sweep are tested on the same images
+def _with_replacement(count: int, draws: int, seed: int) -> Floats:
+    """How often each of `count` things is drawn, over `count`: (draws, count)."""
+    chosen = np.random.default_rng([seed, 1]).integers(0, count, (draws, count))
+    chosen += count * np.arange(draws)[:, None]
+    return np.bincount(chosen.ravel(), minlength=draws * count).reshape(draws, count) / count
+
+
+def means(errors: Floats, weights: Weights) -> tuple[Floats, Floats, Floats]:
+    """Weighted means (draws,) of errors (seeds, images): of seeds alone, of images alone, of both."""
+    of_images = weights.images @ errors.T  # (draws, seeds)
+    return (
+        weights.seeds @ errors.mean(axis=1),
+        of_images.mean(axis=1),
+        np.einsum("ds,ds->d", weights.seeds, of_images),
+    )
+
+
+def drawn(errors: Sequence[Floats], weights: Weights, statistic: Callable[..., Floats]) -> Floats:
+    """Draws (draws,) of a statistic of mean errors, a function of as many arrays as there are `errors`.
+
+    All of the errors, (seeds, images), are given the same weights: seeds and images are paired.
+    """
+    centres = [float(values.mean()) for values in errors]
+    parts = [
+        [np.maximum(draw, TINY * centre) for draw in means(values, weights)]
+        for values, centre in zip(errors, centres, strict=True)
+    ]
+    centre = float(statistic(*map(np.array, centres)))
+    by_seeds, by_images, by_both = (statistic(*draws) - centre for draws in zip(*parts, strict=True))
+    # a draw of seeds has heavy tails, so the spread is that between the quartiles, which is 1.35 standard deviations
+    seeds, images, both = (_spread(values) ** 2 for values in (by_seeds, by_images, by_both - by_seeds - by_images))
+    total = seeds + images
+    kept = max(total - both, seeds, images) / total if total > 0 else 1.0
+    return centre + np.sqrt(kept) * (by_seeds + by_images)
+
+
+def _spread(values: Floats) -> float:
+    low, high = np.quantile(values, [0.25, 0.75])
+    return float(high - low)
+
+
+def mean_interval(
+    errors: ArrayLike, groups: ArrayLike | None = None, power: int = 1, level: float = LEVEL
+) -> tuple[float, float] | None:
+    """(low, high) of the mean error, or of its `power`; None for one seed, which says nothing of others.
+
+    `errors` has shape (seeds, images).
+    """
+    values = np.asarray(errors, float)
+    if len(values) < 2:
+        return None
+    low, high = _quantiles(drawn([values], resample(len(values), values.shape[1], groups), lambda mean: mean), level)
+    return max(low, 0.0) ** power, max(high, 0.0) ** power
+
+
+def ratio_interval(
+    errors: ArrayLike, others: ArrayLike, groups: ArrayLike | None = None, power: int = 1, level: float = LEVEL
+) -> tuple[float, float] | None:
+    """(low, high) of the mean of `errors` over that of `others`, or of its `power`; None for one seed, or if one is 0.
+
+    Both have shape (seeds, images), with the same seeds and images in the same order.
+    """
+    values, reference = np.asarray(errors, float), np.asarray(others, float)
+    if len(values) < 2 or values.mean() <= 0 or reference.mean() <= 0:
+        return None
+    draws = drawn([values, reference], resample(len(values), values.shape[1], groups), _log_ratio)
+    low, high = _quantiles(draws, level)
+    return float(np.exp(power * low)), float(np.exp(power * high))
+
+
+def _log_ratio(errors: Floats, others: Floats) -> Floats:
+    return np.asarray(np.log(errors / others))
+
+
+def crossing_interval(
+    N: Sequence[int],
+    errors: Sequence[ArrayLike] | ArrayLike,
+    others: Sequence[ArrayLike] | ArrayLike,
+    groups: ArrayLike | None = None,
+    level: float = LEVEL,
+) -> tuple[float | None, float | None] | None:
+    """(low, high) of the N from which on the curve of `others` is below that of `errors`, as `crossing.overtaken` says.
+
+    Each is a list of arrays (seeds, images), one for every N, which ascend; or one array for all N, such as the errors
+    of a baseline without training samples. Seeds and images are the same, in the same order. An end is None where the
+    curves of so many draws do not cross within N that there is none; the smallest N stands for that N or less. None
+    instead of a pair for one seed.
+    """
+    curves = [_at_each(N, curve) for curve in (errors, others)]
+    if len(curves[0][0]) < 2:
+        return None
+    seeds, images = curves[0][0].shape
+    weights = resample(seeds, images, groups)
+    ratios = np.array([drawn(pair, weights, _log_ratio) for pair in zip(*reversed(curves), strict=True)])
+    crossings = np.array([_crossing(np.log(N), draw) for draw in ratios.T])
+    tail = (1 - level) / 2
+    low, high = np.quantile(crossings, [tail, 1 - tail], method="inverted_cdf")
+    return tuple(None if np.isinf(end) else float(np.exp(end)) for end in (low, high))  # type: ignore[return-value]
+
+
+def _at_each(N: Sequence[int], curve: Sequence[ArrayLike] | ArrayLike) -> list[Floats]:
+    """The errors at every N."""
+    if isinstance(curve, np.ndarray) and curve.ndim == 2:
+        return [np.asarray(curve, float)] * len(N)
+    arrays = [np.asarray(values, float) for values in curve]  # type: ignore[union-attr]
+    if len(arrays) != len(N):
+        raise ValueError(f"there are errors at {len(arrays)} N, and {len(N)} N; give one array for every N")
+    return arrays
+
+
+def _crossing(log_N: Floats, ratio: Floats) -> float:
+    """Where the logarithm of a ratio falls below zero for good, by lines in log N; infinite if it does not."""
+    above = np.flatnonzero(ratio >= 0)
+    if not len(above):
+        return float(log_N[0])
+    i = above[-1]
+    if i == len(ratio) - 1:
+        return np.inf
+    return float(log_N[i] + (log_N[i + 1] - log_N[i]) * ratio[i] / (ratio[i] - ratio[i + 1]))
+
+
+def _quantiles(draws: Floats, level: float) -> tuple[float, float]:
+    tail = (1 - level) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail])
+    return float(low), float(high)

@@ -1,0 +1,228 @@
+"""Which runs to add to a pilot: those that should narrow the interval of the answer at the least cost.
+
+from koct.forecast.next_runs import plan
+plan(forecast, target=0.01).steps
+
+The replicates of a forecast tell how the number of samples that reaches the target goes together with the error at
+every N. If both were Gaussian in the log, a measurement would narrow the answer by a known amount whatever it shows.
+Every plan of one or two N is judged that way, and none needs a new forecast.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from koct.errors import KoctError
+from koct.forecast.budget import N_ENDS, Forecast
+from koct.forecast.ensemble import MAX_RATIO
+from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
+
+FACTOR = 2.0  # upper over lower end of the interval, by default
+AHEAD = 4  # largest N of a plan over that of the pilot, by default
+MOST_SEEDS = 5  # new runs at an N
+NEVER_RATIO = 64  # times the pilot's largest N, or the interval's lower end: what is above, or never, counts as this
+PILOT_SIZES = 12  # of the pilot's N that may get more runs
+ENOUGH = 0.8  # of the narrowing that is possible, where the wanted factor is out of reach
+LITTLE = 0.9  # a plan that leaves more of the log width than this does not help much
+NO_NOISE = 1e-12  # variance, for matrices that would be singular
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What a run costs: scale · N^slope, fitted to `column` of the pilot; by default, a sample costs 1."""
+
+    scale: float = 1.0
+    slope: float = 1.0
+    column: str | None = None
+
+    @classmethod
+    def fitted(cls, N: ArrayLike, cost: ArrayLike, column: str) -> "RunCost":
+        """A line in log-log through the costs of runs, each of shape (n_runs,); it never falls."""
+        x, y = np.log(np.asarray(N, dtype=float)), np.log(np.asarray(cost, dtype=float))
+        centred = x - x.mean()
+        slope = max(0.0, float(centred @ y / (centred @ centred))) if np.any(centred) else 1.0
+        return cls(float(np.exp(y.mean() - slope * x.mean())), slope, column)
+
+    def of(self, N: ArrayLike) -> FloatArray:
+        return self.scale * np.asarray(N, dtype=float) ** self.slope
+
+
+@dataclass(frozen=True)
+class NewRuns:
+    """New runs at one N, their cost together, and the factor of the interval expected after them.
+
+    The factor is None if the interval has no upper end now, or a very far one: then it cannot be told.
+    """
+
+    N: int
+    seeds: int
+    cost: float
+    factor: float | None
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The result of `plan`."""
+
+    target: float  # the error to reach
+    wanted: float  # the factor between the ends of the answer's interval to get down to
+    present: float  # this factor now; infinite if the interval has no upper end
+    steps: tuple[NewRuns, ...]  # the runs to add; empty if the interval is narrow enough, or if no runs would help much
+    largest: int  # N that was considered
+
+    @property
+    def cost(self) -> float:
+        return sum(step.cost for step in self.steps)
+
+    @property
+    def expected(self) -> float | None:
+        """The factor after all steps; None if it cannot be told."""
+        return self.steps[-1].factor if self.steps else self.present
+
+    @property
+    def done(self) -> bool:
+        return self.present <= self.wanted
+
+    @property
+    def enough(self) -> bool:
+        """Whether the steps should get down to the wanted factor."""
+        return self.expected is not None and self.expected <= self.wanted
+
+
+def plan(
+    forecast: Forecast,
+    target: float,
+    cost: RunCost | None = None,
+    factor: float = FACTOR,
+    budget: float = np.inf,
+    largest: int | None = None,
+    candidates: Sequence[int] | None = None,
+) -> RunPlan:
+    """The cheapest runs after which the ends of the answer's interval should be within `factor` of each other.
+
+    If no runs within the budget achieve that, the plan is the cheapest one that comes near the best of them. Plan
+    again when its runs are done.
+
+    Parameters
+    ----------
+    forecast : from the pilot
+    target : the error to reach
+    cost : of a run
+    factor : the wanted ratio of the interval's upper to its lower end
+    budget : what all added runs may cost
+    largest : of the N to consider; by default, four times the pilot's
+    candidates : the N to consider; by default, those of the pilot, and more by factors of √2
+    """
+    cost = cost or RunCost()
+    if not 1 < factor < np.inf:
+        raise KoctError(f"factor = {factor!r} must be above 1 and finite, for example 2")
+    if not budget > 0:
+        raise KoctError(f"budget = {budget!r} must be above 0; give what the new runs may cost together")
+    N = np.array(candidates if candidates is not None else sizes(forecast.pilot, largest), dtype=float)
+    present = _factor(forecast, target)
+    design = RunPlan(target, factor, present, (), int(N.max()))
+    if design.done:
+        return design
+    plans = _Plans(forecast, target, N, cost)
+    known = present <= NEVER_RATIO  # beyond that, its width is not known
+    best = plans.choose(np.log(factor) if known else 0.0, budget)
+    return design if best is None else replace(design, steps=plans.steps(best, known))
+
+
+def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
+    """The N that may get new runs: those of the pilot, and larger ones by factors of √2."""
+    last = int(pilot.N[-1])
+    if largest is None:
+        largest = AHEAD * last
+    if not pilot.N[0] <= largest <= MAX_RATIO * last:
+        raise KoctError(
+            f"largest = {largest} must be between {pilot.N[0]:.0f} and {MAX_RATIO * last:.0f}, the smallest N of the "
+            "pilot and a million times its largest"
+        )
+    place = np.linspace(0, len(pilot.N) - 1, min(len(pilot.N), PILOT_SIZES)).round().astype(int)
+    octaves = np.log2(max(largest, last) / last)
+    beyond = np.round(last * 2 ** np.append(np.arange(0, octaves, 0.5), octaves))
+    return sorted({int(n) for n in [*pilot.N[place], *beyond] if n <= largest})
+
+
+def _factor(forecast: Forecast, target: float) -> float:
+    """The upper end of the answer's interval over the lower one, as they are reported; infinite if there is none."""
+    answer = forecast.required(target)
+    return np.inf if answer.n_low is None or answer.n_high is None else answer.n_high / answer.n_low
+
+
+class _Plans:
+    """All plans of runs at one or two of the N, and the factor expected after each.
+
+    A plan is a row (i, j, m, n): m + 1 runs at N[i] and n + 1 runs at N[j]; only the first if i = j.
+    """
+
+    def __init__(self, forecast: Forecast, target: float, N: FloatArray, cost: RunCost) -> None:
+        self.N, self.costs = N, cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
+        pilot = forecast.pilot
+        low = forecast.required(target).n_low or pilot.N[-1]
+        answer = np.log(np.minimum(forecast.samples(target), NEVER_RATIO * max(low, pilot.N[-1])))
+        low, _, high = np.quantile(answer, N_ENDS, method="inverted_cdf")
+        self.width = high - low
+        joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)
+        self.variance, self.towards, self.paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
+        self.noise = _noise(pilot, N)
+
+    def all(self) -> NDArray[np.intp]:
+        """Every plan, shape (n_plans, 4)."""
+        i, j, m, n = np.indices((len(self.N), len(self.N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
+        keep = (i < j) | ((i == j) & (n == 0))
+        return np.column_stack([i, j, m, n])[keep]
+
+    def choose(self, wanted: float, budget: float) -> NDArray[np.intp] | None:
+        """The plan to take; None if none is worth it."""
+        plans = self.all()
+        plans = plans[self.cost(plans) <= budget]
+        if not len(plans) or self.variance < NO_NOISE:  # too little money, or no replicate reaches the target
+            return None
+        costs, widths = self.cost(plans), self.widths(plans)
+        best = widths.min()
+        if best > LITTLE * self.width:
+            return None
+        aim = wanted if best <= wanted else self.width - ENOUGH * (self.width - best)
+        good = np.flatnonzero(widths <= aim)
+        return plans[good[np.lexsort([widths[good], costs[good]])[0]]]
+
+    def cost(self, plans: NDArray[np.intp]) -> FloatArray:
+        i, j, m, n = plans.T
+        return self.costs[i, m] + np.where(i == j, 0.0, self.costs[j, n])
+
+    def widths(self, plans: NDArray[np.intp]) -> FloatArray:
+        """The expected log factor after each plan, by Gaussian conditioning on one or two measurements."""
+        i, j, m, n = plans.T
+        a, b = self.paths[i, i] + self.noise[i, m], self.paths[j, j] + self.noise[j, n]
+        c, p, q = self.paths[i, j], self.towards[i], self.towards[j]
+        one = p**2 / a
+        two = (p**2 * b - 2 * p * q * c + q**2 * a) / np.maximum(a * b - c**2, NO_NOISE * a * b)
+        rest = np.clip(self.variance - np.where(i == j, one, two), 0.0, self.variance)
+        return self.width * np.sqrt(rest / self.variance)
+
+    def steps(self, best: NDArray[np.intp], known: bool) -> tuple[NewRuns, ...]:
+        """The steps of a plan; with the factor after each of them if it is to be known."""
+        i, j, m, n = best
+        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], known)
+        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], known))
+
+    def _step(self, place: int, index: int, width: float, known: bool) -> NewRuns:
+        cost = float(self.costs[place, index])
+        return NewRuns(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if known else None)
+
+
+def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:
+    """Variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS).
+
+    A new run is of a new group: it counts as much as a group of the pilot does.
+    """
+    near = np.minimum(np.searchsorted(pilot.N, N), len(pilot.N) - 1)
+    variance = (np.diag(pilot.covariance()) * pilot.counts)[near][:, None]
+    before = np.where(pilot.N[near] == N, pilot.counts[near], 0)[:, None]
+    known = np.minimum(before / variance, MIN_SPREAD**-2)
+    after = np.minimum((before + np.arange(1, MOST_SEEDS + 1)) / variance, MIN_SPREAD**-2)
+    return 1 / np.maximum(after - known, NO_NOISE)

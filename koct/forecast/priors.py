@@ -1,0 +1,38 @@
+"""What real learning curves look like: how probable laws, floors, misfit and drift are before a pilot.
+
+`priors.json` is estimated by benchmarks/priors.py from 195 curves of LCDB 1.0, each as error rate and as log-loss.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Prior probabilities; misfit and drift are {standard deviation of the log error: probability}."""
+
+    laws: Mapping[str, float]  # of every law, by its name in `laws.LAWS`
+    no_floor: Mapping[str, float]  # that a law has no floor; the other values of `laws.FLOORS` are equally probable
+    misfit: Mapping[float, float]  # per square root of an octave; no law is quite right
+    drift: Mapping[float, float]  # per octave, two octaves beyond the pilot; it grows with their cube, up to four
+
+
+@cache
+def learned() -> Priors:
+    """Those that come with koct."""
+    return from_json(files("koct.forecast").joinpath("priors.json").read_text(encoding="utf-8"))
+
+
+def from_json(text: str) -> Priors:
+    content = json.loads(text)
+    sizes = {name: {float(size): share for size, share in content[name].items()} for name in ("misfit", "drift")}
+    return Priors(content["laws"], content["no_floor"], **sizes)
+
+
+def to_json(priors: Priors, **about: object) -> str:
+    """Text for `from_json`; `about` says where the numbers come from."""
+    sizes = {name: {str(size): share for size, share in getattr(priors, name).items()} for name in ("misfit", "drift")}
+    return json.dumps({**about, "laws": priors.laws, "no_floor": priors.no_floor, **sizes}, indent=1) + "\n"

@@ -1,0 +1,222 @@
+"""Snakemake's SLURM executor with what koct's submissions need beyond it.
+
+- One Snakemake on a node runs the jobs of a submission one after the other, without a job step for each, and goes on
+  behind a job that fails. A submission that is repeated has the unfinished jobs alone.
+- What SLURM preempts or forgets is submitted again with the same request, and a cancelled job counts as failed,
+  whoever cancelled it: the plugin waits for all three for ever.
+- An error while a job is being submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
+- Ctrl-C removes all jobs of the run, those included that are just being submitted.
+- The queue is asked often enough for jobs of minutes. A failure is told in a few lines, and so is what runs and waits.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from snakemake.io import is_flagged
+from snakemake_executor_plugin_slurm import Executor as SlurmExecutor
+from snakemake_executor_plugin_slurm.job_status_query import query_job_status, query_job_status_sacct
+from snakemake_executor_plugin_slurm.utils import get_job_wildcards
+from snakemake_executor_plugin_slurm.validation import validate_or_get_slurm_job_id
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
+from snakemake_interface_executor_plugins.utils import encode_target_jobs_cli_args, format_cli_arg, join_cli_args
+
+FAILED = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
+PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
+SHOWN = 3  # failed jobs of a submission
+STARTED = time.time()
+PATIENCE = 600  # seconds after which a job that SLURM no longer knows is submitted again
+
+
+class Executor(SlurmExecutor):
+    pause = 0  # seconds between two looks at the queue
+
+    def __post_init__(self, *arguments: Any) -> None:
+        super().__post_init__(*arguments)
+        self.ended = threading.Event()
+        self.preempted: set[Any] = set()  # jobs
+        self.missing: dict[str, float] = {}  # since when SLURM does not know a job
+        self.queue = ""  # as it was last told
+
+    # What a submission runs
+
+    def additional_general_args(self) -> str:
+        """Return the executor of the Snakemake on a node: koct's own with its warm workers, if it is there."""
+        name = "koct" if ExecutorPluginRegistry().is_installed("koct") else "local"
+        return f"--executor {name} --keep-going"
+
+    def get_job_args(self, job: Any, **others: Any) -> str:
+        """Return the plugin's arguments, and what overrides them: unfinished jobs alone, on the cores of the widest."""
+        members = list(job.jobs) if job.is_group() else [job]
+        if job.attempt > 1 or job in self.preempted:
+            members = [member for member in members if not self.is_finished(member)] or members
+        targets = [target for member in members for target in member.get_target_spec()]
+        return join_cli_args(
+            [
+                super().get_job_args(job, **others),
+                format_cli_arg("--target-jobs", encode_target_jobs_cli_args(targets)),
+                format_cli_arg("--cores", max(member.threads for member in members)),
+            ]
+        )
+
+    def get_python_executable(self) -> str:
+        return shlex.quote(sys.executable)
+
+    def is_finished(self, job: Any) -> bool:
+        """Return whether this run has made all outputs of a job, as its spec asks for."""
+        try:
+            return all(os.path.getmtime(path) >= STARTED and fits(path, job) for path in job.output)
+        except OSError:
+            return False
+
+    # Submitting
+
+    def run_job(self, job: Any) -> None:
+        try:
+            self._report_job_submission_threadsafe(self.submit(job))
+        except Exception as error:  # in a thread, where nobody would see it
+            self._report_job_error_threadsafe(SubmittedJobInfo(job), f"it could not be submitted: {error}")
+
+    def submit(self, job: Any) -> SubmittedJobInfo:
+        from koct.workflow.cluster import submit_command  # not before the Snakefile says which koct
+
+        log = self.slurm_logdir / job.name / get_job_wildcards(job) / "%j.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        call = submit_command(
+            job,
+            self.workflow.executor_settings,
+            run_uuid=self.run_uuid,
+            slurm_logfile=log,
+            comment_str="_wildcards_".join(filter(None, [f"rule_{job.name}", get_job_wildcards(job)])),
+        )
+        call += f" --wrap={shlex.quote(self.format_job_exec(job))}"
+        for pause in (*PAUSES, 0):
+            done = subprocess.run(call, shell=True, capture_output=True, text=True)
+            if not done.returncode or not pause or self.ended.wait(pause):
+                break
+        if done.returncode:
+            raise WorkflowError(done.stderr.strip())
+        number = validate_or_get_slurm_job_id(done.stdout.strip().partition(";")[0], done.stdout)
+        return SubmittedJobInfo(job, number, {"slurm_logfile": log.with_name(f"{number}.log")})
+
+    def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
+        self.ended.set()
+        self._job_submission_executor.shutdown(wait=True, cancel_futures=True)
+        subprocess.run(["scancel", f"--name={self.run_uuid}"], check=False, capture_output=True, timeout=60)
+
+    # Watching
+
+    async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncIterator[SubmittedJobInfo]:
+        states = await self.states(active_jobs) if active_jobs else None
+        going_on = 0
+        for info in active_jobs:
+            number = info.external_jobid
+            state = "UNKNOWN" if states is None else states.get(number)
+            if state == "COMPLETED":
+                self.report_job_success(info)
+                info.aux["slurm_logfile"].unlink(missing_ok=True)
+            elif state in FAILED:
+                self.report_job_error(info, f"SLURM ended job {number}: '{state}'", [str(info.aux["slurm_logfile"])])
+            elif state == "PREEMPTED" or (state is None and self.is_lost(number)):
+                self.logger.info(f"SLURM preempted or lost job {number} ({info.job.name}); it is submitted again.")
+                self.preempted.add(info.job)
+                self._job_submission_executor.submit(self.run_job, info.job)
+            else:
+                going_on += 1
+                yield info
+        wait = self.workflow.executor_settings.init_seconds_before_status_checks
+        self.pause = min(self.pause + wait, 3 * wait) if going_on == len(active_jobs) else wait
+        self.next_seconds_between_status_checks = self.pause
+
+    async def states(self, active_jobs: list[SubmittedJobInfo]) -> dict[str, str] | None:
+        """Return the state of each job that SLURM knows, None if it does not answer; say what runs and what waits."""
+        numbers = [info.external_jobid for info in active_jobs]
+        call = f"squeue --noheader --states=all --name={self.run_uuid} '--format=%i|%T %r'"
+        answer, _ = await query_job_status(call, self.logger)
+        if answer is None:
+            return None
+        text = queue_in_words(answer[number] for number in numbers if number in answer)
+        if text not in ("", self.queue):
+            self.queue = text
+            self.logger.info(text, extra={"koct_queue": text})
+        if any(number not in answer for number in numbers):  # ended some minutes ago
+            older, _ = await query_job_status(query_job_status_sacct(self.run_uuid), self.logger)
+            answer = {**(older or {}), **answer}
+        for number in answer:
+            self.missing.pop(number, None)
+        return {number: words.partition(" ")[0] for number, words in answer.items()}
+
+    def is_lost(self, number: str) -> bool:
+        return time.monotonic() - self.missing.setdefault(number, time.monotonic()) > PATIENCE
+
+    def report_job_error(self, job_info: Any, msg: str | None = None, aux_logs: Any = (), **others: Any) -> None:
+        """Tell a failure, and delete what is outdated: with --keep-incomplete Snakemake would take it for made anew."""
+        job = job_info.job
+        unfinished = [member for member in (job.jobs if job.is_group() else [job]) if not self.is_finished(member)]
+        for member in unfinished:
+            for path in member.output:
+                if os.path.isfile(path) and not fits(path, member) and not is_flagged(path, "update"):
+                    os.remove(path)
+        self.logger.error(failure(job, unfinished, msg, list(aux_logs)))
+        self.workflow.scheduler.error_callback(job)
+
+
+def fits(path: str, job: Any) -> bool:
+    """Return whether a file is what the spec of its job asks for."""
+    from koct.base import stamps
+    from koct.errors import KoctError
+
+    try:
+        return stamps.read(path).spec == json.loads(job.params.spec)
+    except (OSError, ValueError, AttributeError, KoctError):
+        return False
+
+
+def queue_in_words(jobs: Iterable[str]) -> str:
+    """Return '3 running, 12 pending: Resources' from the states and reasons of jobs; empty without one that goes on."""
+    rows = [row.partition(" ")[::2] for row in jobs]
+    counts = {word: sum(state == word.upper() for state, _ in rows) for word in ("running", "pending")}
+    text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    reasons = collections.Counter(reason for state, reason in rows if state == "PENDING" and reason != "None")
+    return ": ".join(filter(None, [text, ", ".join(reason for reason, _ in reasons.most_common())]))
+
+
+def failure(submitted: Any, unfinished: list[Any], message: str | None, logs: list[str]) -> str:
+    """Return what happened to a submission: which unfinished jobs had begun, with the ends of their logs.
+
+    `logs` are those of the submission itself, shown if none had begun.
+    """
+    lines = [f"{submitted.name}: {message or 'it failed'}"]
+    begun = [job for job in unfinished if any(map(last_lines, job.log))]
+    for job in begun[:SHOWN]:
+        lines += [f"  {job.message or job.name}:", *(f"    {line}" for path in job.log for line in last_lines(path))]
+    if len(begun) > SHOWN:
+        lines.append(f"  and {len(begun) - SHOWN} more: see results/logs")
+    if not begun:
+        lines += [f"    {line}" for path in logs for line in last_lines(path)]
+    if submitted.restart_times >= submitted.attempt:
+        attempt = f"Attempt {submitted.attempt} of {submitted.restart_times + 1} failed"
+        lines.append(f"  {attempt}; submitting it again with a larger request.")
+    return "\n".join(lines)
+
+
+def last_lines(path: str, few: int = 5) -> list[str]:
+    """Return the end of a log; nothing if there is no such file, or one of an earlier run."""
+    try:
+        if os.path.getmtime(path) < STARTED:
+            return []
+        with open(path, errors="replace") as file:
+            return [line for line in file.read().splitlines() if line.strip()][-few:]
+    except OSError:
+        return []

@@ -1,0 +1,141 @@
+"""What Snakemake prints on the terminal: a short line for each finished job, and every warning and failure in full.
+
+Its own account, a dozen lines for each job, is complete in .snakemake/log. Who says how much to print, by --quiet,
+--verbose, --printshellcmds or --debug-dag, gets what Snakemake prints.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import re
+import sys
+from typing import Any
+
+from snakemake.logging import ColorizingTextHandler
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+
+# What Snakemake says of every run or job and nobody misses. Anything else is printed, however new it is.
+HIDDEN_EVENTS = {"WORKFLOW_STARTED", "RESOURCES_INFO", "JOB_STARTED", "GROUP_INFO", "SHELLCMD"}
+HIDDEN_MESSAGES = re.compile(
+    "Assuming unrestricted shared filesystem usage|Building DAG of jobs|Using shell: |Select jobs to execute|"
+    "Group jobs: inactive|Conda environments: ignored|SLURM run ID: |Cleaning up SLURM log files|"
+    r"Job \S+ has been submitted with SLURM jobid|Trying to restart job|"
+    "You are running snakemake in a SLURM job context|No SLURM account given"
+)
+LITTLE = 10**6  # bytes free on a disk that is called full
+INPUTS_IN_REASON = re.compile("((?:Updated input files|Input files updated by another job): )([^;]+)")
+
+
+class LogHandler(LogHandlerBase):
+    """Hands to Snakemake's printer what is left to print, with its filter and its format."""
+
+    writes_to_stream = True
+    writes_to_file = False
+    has_filter = False
+    has_formatter = False
+    needs_rulegraph = False
+
+    def __post_init__(self) -> None:
+        given = self.common_settings
+        stream = sys.stdout if given.stdout else sys.stderr
+        self.printer = ColorizingTextHandler(nocolor=given.nocolor, stream=stream)
+        self.brief = not (given.quiet or given.verbose or given.printshellcmds or given.debug_dag)
+        self.messages: dict[int, str] = {}  # of jobs that have started
+        self.finished: list[str] = []  # messages of jobs that no count includes yet
+        self.done = self.total = 0
+        self.errors: collections.deque[str] = collections.deque(maxlen=20)  # texts printed last
+        self.rewrites = self.printer.is_tty and os.environ.get("TERM") != "dumb"
+        self.in_line = False  # whether the cursor is behind a line to rewrite
+        self.queue = ""  # what runs and waits on a cluster
+
+    def setFormatter(self, fmt: logging.Formatter | None) -> None:
+        super().setFormatter(fmt)
+        self.printer.setFormatter(fmt)
+
+    def emit(self, record: Any) -> None:
+        if self.brief:
+            with contextlib.suppress(Exception):  # a record unlike those we know is printed as it is
+                record = self.in_dry_run(record) if self.common_settings.dryrun else self.in_run(record)
+        if record is not None:
+            self.printer.emit(record)
+
+    def in_dry_run(self, record: Any) -> Any:
+        """Return what to print for a record, without reasons that name thousands of input files."""
+        if _event(record) != "JOB_INFO" or len(record.reason) < 500:
+            return record
+        cut = INPUTS_IN_REASON.sub(lambda match: match[1] + ", ".join(_few(match[2].split(", "))), record.reason)
+        return _changed(record, reason=cut)
+
+    def in_run(self, record: Any) -> Any:
+        """Return what to print for a record, None for nothing; a line for each finished job is printed here."""
+        if hasattr(record, "koct_queue") and self.rewrites:
+            self.queue = record.koct_queue
+            self.count(self.done, "")
+            return None
+        match _event(record):
+            case "RUN_INFO":
+                self.total = record.stats["total"]
+            case "JOB_INFO":
+                self.messages[record.jobid] = record.rule_msg or record.rule_name
+                if self.rewrites:
+                    self.count(self.done, self.messages[record.jobid])
+            case "JOB_FINISHED":
+                self.finished.append(self.messages.pop(record.job_id, record.msg))
+            case "PROGRESS":
+                finished, self.finished = self.finished, []
+                self.done, self.total = record.done, record.total
+                for number, message in enumerate(finished, self.done - len(finished) + 1):
+                    self.count(number, message)
+            case event if event not in HIDDEN_EVENTS and not (
+                record.levelno <= logging.WARNING and HIDDEN_MESSAGES.match(str(record.msg))
+            ):
+                self.printer.stream.write("\n" * self.in_line)
+                self.in_line = False
+                if event == "ERROR":
+                    self.errors.append(record.getMessage())
+                return self.failure(record) if event == "JOB_ERROR" else record
+        return None
+
+    def failure(self, record: Any) -> Any:
+        """Return a failed job's record with the job's message, and without a command that has just been printed."""
+        message = "; ".join(filter(None, [self.messages.get(record.jobid), record.rule_msg, _full(record)]))
+        command = record.shellcmd
+        if command and any(command in error for error in self.errors):
+            command = None
+        return _changed(record, rule_msg=message, shellcmd=command, input=_few(record.input))
+
+    def count(self, number: int, message: str) -> None:
+        line, stream = f"[{number:{len(str(self.total))}}/{self.total}] {message}", self.printer.stream
+        if self.rewrites:
+            line = "; ".join(filter(None, [line.rstrip(), self.queue]))
+            line = line[: (os.get_terminal_size(stream.fileno()).columns or 80) - 1]
+        stream.write(f"\r{line}\033[K" if self.rewrites else f"{line}\n")
+        stream.flush()
+        self.in_line = self.rewrites
+
+
+def _full(record: Any) -> str | None:
+    """Return why a job on a full disk failed, which it cannot write to its log."""
+    try:
+        place = os.statvfs("results")
+        outputs = list(record.output)
+    except (OSError, AttributeError, TypeError):
+        return None
+    if place.f_bavail * place.f_frsize > LITTLE or not outputs:
+        return None
+    return f"{outputs[0]}: No space left on device; make room and run snakemake again"
+
+
+def _event(record: Any) -> str | None:
+    return getattr(getattr(record, "event", None), "name", None)
+
+
+def _changed(record: Any, **fields: Any) -> Any:
+    return logging.makeLogRecord({**record.__dict__, **fields})
+
+
+def _few(names: list[str], few: int = 5) -> list[str]:
+    return names if len(names) <= 2 * few else [*names[:few], f"and {len(names) - few} more"]

@@ -1,0 +1,189 @@
+"""Pairs on disk, the curve that they predict at every octave, and how many samples a target takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from koct.base.arrays import blocks
+from koct.errors import KoctError
+from koct.prediction.prediction import Prediction
+from koct.prediction.spectral import Spectral
+
+FARTHEST = 8  # times the pairs at hand, up to where the curve is continued
+DECADES = range(-8, 3)  # of λ, relative to the mean of ‖x‖²
+MATRICES = 6  # of samples × samples in float64 that a prediction holds at a time; 5.5 were measured
+
+
+class SamplesForTarget(NamedTuple):
+    """How many samples a target takes; None where the curve does not get there within `FARTHEST` times the pairs.
+
+    `reason` says why n is not to be trusted; it is empty if it is.
+    """
+
+    n: int | None
+    n_low: int | None
+    n_high: int | None
+    reason: str = ""
+
+    @property
+    def reachable(self) -> bool:
+        return self.n is not None
+
+
+class Curve:
+    """The predicted curve of a pool, with the best λ at every N or a given one."""
+
+    def __init__(self, theory: Spectral, lam: float | None = None):
+        self.theory = theory
+        mean = float(theory.values.mean())
+        self.lambdas = [lam] if lam is not None else [mean * 10.0**power for power in DECADES]
+        sizes = [2**k for k in range(1, 64) if 2**k < theory.M] + [theory.M]
+        sizes += [theory.M * 2**k for k in range(1, FARTHEST.bit_length())]
+        with np.errstate(all="ignore"):
+            self.octaves = self.at(sizes)
+        if not all(np.isfinite(point.error) for point in self.octaves):
+            raise KoctError("x or y has numbers too large or too small to be squared; divide each by its largest")
+
+    def at(self, sizes: Sequence[int]) -> list[Prediction]:
+        return self.theory.best_curve(sizes, self.lambdas)
+
+    def required(self, target: float) -> SamplesForTarget:
+        """By interpolation between octaves; n_low ≤ n ≤ n_high are where the interval's ends get there."""
+        if not target > 0:
+            raise KoctError(f"--target {target:g}: give an error above 0")
+        N = [point.N for point in self.octaves]
+        ends = ([getattr(point, name) for point in self.octaves] for name in ("error", "low", "high"))
+        n, n_low, n_high = (crossing(N, errors, target) for errors in ends)
+        if n is None:
+            return SamplesForTarget(n, n_low, n_high, f"the curve is above {target:g} up to N = {N[-1]}")
+        lam = self.octaves[int(np.searchsorted(N, n))].lam
+        return SamplesForTarget(n, n_low, n_high, self.theory.predict(n, lam).reason)
+
+
+def crossing(N: Sequence[int], errors: Sequence[float], target: float) -> int | None:
+    """Return the first N at which a curve is at the target, rounded up; None if it does not get there."""
+    lowest = np.minimum.accumulate(np.asarray(errors, float)).clip(1e-300)
+    n = first_crossing(np.asarray(N, float), lowest, target)
+    return int(np.ceil(n - 1e-9)) if np.isfinite(n) else None
+
+
+def first_crossing(N: np.ndarray, mean: np.ndarray, target: float) -> float:
+    """Return the smallest N at which the curve, a line in log-log between its points, is at the target; inf if none."""
+    below = np.flatnonzero(mean <= target)
+    if not len(below):
+        return np.inf
+    k = below[0]
+    if k == 0:
+        return N[0]
+    part = np.log(mean[k - 1] / target) / np.log(mean[k - 1] / mean[k])
+    return N[k - 1] * (N[k] / N[k - 1]) ** part
+
+
+def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """x and y from an .npz file, or from two .npy files, which are mapped and read in blocks.
+
+    `memory`: bytes that there are; pairs that need more are refused before any is read. Values that cannot be squared
+    are refused too.
+    """
+    if len(paths) > 2 or (len(paths) == 2 and any(path.endswith(".npz") for path in paths)):
+        raise KoctError("give one .npz file with the arrays x and y, or two .npy files, that of x first")
+    arrays = {name: _load(path) for name, path in zip("xy", paths, strict=True)} if len(paths) == 2 else {}
+    arrays = arrays or _unpacked(paths[0], memory)
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise KoctError(f"{paths['xy'.index(name)]} holds several arrays; give one .npz file, or two .npy files")
+    if all(array.ndim and len(array) for array in arrays.values()):
+        for name, array in arrays.items():
+            if not array.size:
+                raise KoctError(f"{name} has shape {array.shape}, so no numbers per sample; give at least one")
+        _check_memory(arrays, memory)
+        for name, array in arrays.items():
+            if array.dtype.kind in "fiub":
+                _check_values(name, array)
+    return arrays["x"], arrays["y"]
+
+
+def _unpacked(path: str, memory: float | None) -> dict[str, np.ndarray]:
+    loaded = _load(path)
+    if isinstance(loaded, np.ndarray):
+        raise KoctError(f"{path} holds one array; give a second .npy file with y, or an .npz with x and y")
+    with loaded:
+        missing = [name for name in ("x", "y") if name not in loaded]
+        if missing:
+            raise KoctError(f"{path} has no array {missing[0]!r}, but {', '.join(loaded) or 'none'}; name it so")
+        sizes = {info.filename.removesuffix(".npy"): info.file_size for info in loaded.zip.infolist()}
+        if memory is not None and sizes["x"] + sizes["y"] > memory:
+            raise KoctError(
+                f"{path} needs {_amount(sizes['x'] + sizes['y'])} of memory, and there are {_amount(memory)}; "
+                "save x and y as two .npy files, which are read in blocks"
+            )
+        return {name: _load(path, loaded, name) for name in ("x", "y")}
+
+
+def _load(path: str, archive: Any = None, name: str = "") -> Any:
+    """Return the array or archive in a file, or an array of an archive that is open."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False) if archive is None else archive[name]
+    except Exception as error:  # whatever zipfile, tokenize or NumPy make of a damaged file
+        if isinstance(error, OSError) and not os.path.isfile(path):
+            raise
+        where = f"{path}: {name}" if name else path
+        if "Array can't be memory-mapped" in str(error) or "Object arrays" in str(error):
+            raise KoctError(f"{where} holds Python objects; save numbers, as an array of one dtype") from None
+        raise KoctError(f"{where} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
+
+
+# What can be computed with
+
+
+def _check_memory(arrays: dict[str, np.ndarray], memory: float | None) -> None:
+    """Refuse pairs whose Gram matrix does not fit, and numbers that are copied and do not fit."""
+    if memory is None:
+        return
+    count = max(map(len, arrays.values()))
+    needed = 8.0 * MATRICES * count**2
+    if needed > memory:
+        most = int(np.sqrt(memory / MATRICES / 8))
+        raise KoctError(
+            f"{count:,} pairs need about {_amount(needed)} of memory, for matrices of samples × samples, and there are "
+            f"{_amount(memory)}; give at most {most:,} of them, drawn at random"
+        )
+    for name, array in arrays.items():
+        in_place = array.dtype in (np.float32, np.float64) and (array.ndim < 3 or array.flags.c_contiguous)
+        needed += 0 if in_place else 8.0 * array.size
+        if needed > memory:
+            raise KoctError(
+                f"{name} needs {_amount(8.0 * array.size)} of memory as float64, and there are {_amount(memory)}; "
+                "save it as float32 with np.save, in C order: such a file is read in blocks"
+            )
+
+
+def _check_values(name: str, array: np.ndarray) -> None:
+    """Refuse values that are not finite, all zero, or whose squares are not numbers of the same precision."""
+    largest, width = 0.0, array.size // len(array)
+    for rows in blocks(len(array), width):
+        part = array[rows]
+        ends = np.array([part.max(), part.min()], float)
+        if not np.isfinite(ends).all():
+            bad = ~np.isfinite(part.reshape(len(part), -1)).all(1)
+            raise KoctError(
+                f"{name} has entries that are no finite numbers, first in pair {rows.start + int(bad.argmax())} "
+                "(counted from 0); remove such pairs"
+            )
+        largest = max(largest, *abs(ends))
+    if largest == 0:
+        raise KoctError(f"{name} is zero in all pairs, so there is nothing to learn; give {name} that vary")
+    limits = np.finfo(array.dtype if array.dtype == np.float32 else float)
+    if not np.sqrt(limits.tiny) < largest < np.sqrt(limits.max / width):
+        raise KoctError(f"{name} has values up to {largest:.2g}, whose squares {limits.dtype} cannot hold; rescale it")
+
+
+def _amount(size: float) -> str:
+    """Bytes for people to read."""
+    unit = min(int(np.log2(max(size, 1)) // 10), 5)
+    value, name = size / 1024**unit, ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")[unit]
+    return f"{value:,.0f} {name}" if value >= 10 else f"{value:.2g} {name}"

@@ -1,0 +1,87 @@
+"""Error against N, a panel per sweep: every seed, their mean, the bound, the prediction, what needs no sample."""
+
+import itertools
+
+import numpy as np
+
+from koct.base.stamps import again
+from koct.bound.calibration import Calibration
+from koct.errors import KoctError
+from koct.metrics.curve_metric import CurveMetric
+from koct.report import drawing, inputs
+from koct.report.labels import Names
+from koct.report.product import Product
+from koct.study.results import best_lambda
+
+PRODUCT = Product(
+    title="error against N",
+    about="error against N of every sweep, [as below](#what-the-reference-says)",
+    reads=("cells.parquet", "curves.parquet", "calibration.parquet", "theory.parquet"),
+    caption="""\
+**Test error against the number of training samples**, a panel per sweep. A dash is one seed and the line their
+mean; dashed is the bound floor + σ log N / N, calibrated on the same points; crosses were predicted from pairs
+of another seed, before any fit. Grey horizontal lines need no sample: the known chain before any learning,
+filtered backprojection, non-negative least squares and total variation, those that the sweep has. One that is
+far below the axis is told at its lower edge.
+
+Where the lines of two networks cross, one overtakes the other; *samples to beat what needs none* has the N. The
+bound is fitted to these points, so it cannot show how well it predicts others.""",
+)
+MOST_SWEEPS = 100
+
+
+def figure(cells_path, curves_path, calibration_path, theory_path):
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    errors = {CurveMetric(row["metric"]).column for row in curves}
+    cells, _, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors))
+    calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
+    theory, _ = inputs.predictions(theory_path)
+    _check_complete({cells_path: cells, curves_path: curves, calibration_path: calibrations})
+    names, tables = Names(origin), (cells, curves, calibrations, theory)
+
+    def draw(axis, name):
+        _panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
+
+    return drawing.by_sweep(curves, draw, lines=(baselines, names))
+
+
+def _check_complete(tables):
+    """Refuse files that do not all have the rows of every curve."""
+    curves = {path: {(row["sweep"], row["arch"]) for row in rows} for path, rows in tables.items()}
+    if len({sweep for keys in curves.values() for sweep, _ in keys}) > MOST_SWEEPS:
+        raise KoctError(f"{', '.join(map(str, curves))} have more than {MOST_SWEEPS} sweeps, too many for a figure")
+    for (path, keys), (other, others) in itertools.permutations(curves.items(), 2):
+        if lacking := sorted(others - keys):
+            raise KoctError(f"{path} lacks {' '.join(lacking[0])}, which {other} has; {again(path)}")
+
+
+def _panel(axis, names, cells, curves, calibrations, theory):
+    metric = CurveMetric(curves[0]["metric"])
+    for fitted in calibrations:
+        arch = fitted["arch"]
+        points = [row for row in curves if row["arch"] == arch]
+        N = np.array([row["N"] for row in points])
+        mean = np.array([row["error_mean"] for row in points])
+        colour = names.colour(arch)
+        axis.plot(N, mean, color=colour, marker=names.marker(arch), label=names.arch(arch))
+        seeds = [(row["N"], metric.of(row)) for row in cells if row["arch"] == arch]
+        axis.plot(
+            *zip(*seeds, strict=True), "_", color=colour, alpha=0.6, markersize=5, markeredgewidth=0.7, zorder=1.9
+        )
+        fine = np.geomspace(N[0], N[-1], 200)
+        bound = Calibration(fitted["floor"], fitted["sigma"]).predict(fine)
+        axis.plot(fine, bound, "--", color=colour, linewidth=0.9)
+        predicted = best_lambda([row for row in theory if row["arch"] == arch and row["N"] <= N[-1]])
+        predicted = [row for row in predicted if row["trusted"] and row["error"] is not None]
+        axis.plot(
+            [row["N"] for row in predicted],
+            [row["error"] for row in predicted],
+            "x",
+            color="0.15",
+            markersize=4.5,
+            markeredgewidth=0.8,
+            zorder=3,
+            label="predicted from pairs" if predicted else None,
+        )
+    axis.plot([], [], "--", color="0.35", linewidth=0.9, label="calibrated bound")  # of the network of its colour
+    drawing.finish_panel(axis, N, curves[0], names)

@@ -1,0 +1,61 @@
+"""Predicted error against N at the best λ, with the 90 % interval of one fit; a panel per sweep."""
+
+import numpy as np
+
+from koct.errors import KoctError
+from koct.report import drawing, inputs
+from koct.report.labels import Names
+from koct.report.product import Product
+from koct.study.results import best_lambda, grouped, usable
+
+PRODUCT = Product(
+    title="curves predicted before any fit",
+    about="the curves as [predicted](curve.md) from pairs of another seed, before any fit",
+    reads=("theory.parquet",),
+    when="predicted",
+    caption="""\
+**Learning curves predicted before any fit**, from the pairs of a pool alone, with 90 % intervals, and what was
+then measured.
+
+Where points lie in their intervals, the sweep could have been planned without it. Open markers were not
+trusted: the prediction says itself that its assumptions fail there.""",
+)
+
+
+def figure(theory_path):
+    rows, origin = inputs.predictions(theory_path)
+    rows = [row if row["error"] is not None else _in_mse(row) for row in rows]
+    if not rows:
+        raise KoctError("no curve of this study is predicted: its networks allow none, or theory is false")
+    names = Names(origin)
+
+    def draw(axis, name):
+        _panel(axis, names, [row for row in rows if row["sweep"] == name])
+
+    return drawing.by_sweep(rows, draw)
+
+
+def _in_mse(row):
+    """Return the row of a sweep whose metric cannot be told from squared errors."""
+    return {**row, "metric": "mse", "error": row["predicted"], "error_low": row["low"], "error_high": row["high"]}
+
+
+def _panel(axis, names, rows):
+    for (arch,), group in grouped(rows, "arch").items():
+        points = best_lambda(group)
+        keys = ("N", "error", "error_low", "error_high")
+        N, error, low, high = (np.array([row[key] for row in points]) for key in keys)
+        colour, pairs = names.colour(arch), points[0]["pairs"]
+        within = len(usable(group))
+        axis.fill_between(N[:within], low[:within], high[:within], color=colour, alpha=0.18, linewidth=0)
+        known = int(np.sum(pairs >= N))
+        axis.plot(N[:known], error[:known], color=colour, label=names.arch(arch))
+        axis.plot(N[max(known - 1, 0) :], error[max(known - 1, 0) :], ":", color=colour)
+        trusted = np.array([row["trusted"] for row in points])
+        axis.plot(N[trusted], error[trusted], names.marker(arch), color=colour)
+        axis.plot(N[~trusted], error[~trusted], names.marker(arch), color=colour, markerfacecolor="white")
+    if not all(row["trusted"] for row in rows):
+        axis.plot([], [], "o", color="0.4", markerfacecolor="white", label="not to be trusted")
+    if any(row["N"] > row["pairs"] for row in rows):
+        axis.plot([], [], ":", color="0.4", label="beyond the pairs")
+    drawing.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0], names)

@@ -1,0 +1,214 @@
+"""What claims and tables are about: the curves of a study and their calibrations, and the same without one seed."""
+
+import functools
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from koct.base.stamps import again
+from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate
+from koct.errors import KoctError
+from koct.metrics import error_names
+from koct.metrics.curve_metric import CurveMetric
+from koct.report import inputs
+from koct.report.labels import Names
+from koct.report.printed import PRINTED
+from koct.study.results import grouped
+
+LEVEL = 0.9  # of intervals over seeds
+
+
+class NotComputedError(Exception):
+    """A study lacks what a claim is about; the message says what."""
+
+
+@dataclass
+class Study:
+    """The results that claims are about.
+
+    Attributes
+    ----------
+    cells : {(sweep, arch): rows of cells.parquet}
+    points : {(sweep, arch): {N: mean error}}
+    fitted : {(sweep, arch): row of calibration.parquet}
+    baselines : {(sweep, arch): rows of cells.parquet} of what needs no sample
+    answers : {(sweep, arch, target): N that the forecast gives, None if out of reach}
+    metrics : {sweep: the metric of its curves}
+    """
+
+    known, dense = PAPER_PAIR  # the operator-aware and the fully connected network of the paper
+
+    cells: dict
+    points: dict
+    fitted: dict
+    baselines: dict
+    answers: dict
+    metrics: dict
+    names: Names
+    _without: dict = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, cells_path, curves_path, calibration_path, budget_path=None):
+        """Return (the study in these files, their provenance); those who ask for no answers leave out the last."""
+        sizes = ("H", "V", "B")
+        columns = ("sweep", "arch", "N", "seed", "p", "device", *error_names())
+        cells, baselines, origin = inputs.split(cells_path, columns, ("lam",))
+        curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
+        fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
+        answers = []
+        if budget_path:
+            answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
+        study = cls(
+            grouped(cells, "sweep", "arch"),
+            {
+                key: {row["N"]: row["error_mean"] for row in sorted(rows, key=lambda row: row["N"])}
+                for key, rows in grouped(curves, "sweep", "arch").items()
+            },
+            {(row["sweep"], row["arch"]): row for row in fitted},
+            grouped(baselines, "sweep", "arch"),
+            {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers},
+            {row["sweep"]: CurveMetric(row["metric"]) for row in curves},
+            Names(origin),
+        )
+        sizes = {(*key, row["N"]) for key, rows in study.cells.items() for row in rows}
+        points = {(*key, N) for key, curve in study.points.items() for N in curve}
+        differences = {curves_path: sizes ^ points, calibration_path: study.points.keys() ^ study.fitted.keys()}
+        for path, keys in differences.items():
+            if keys:
+                what = " ".join(map(str, min(keys)))
+                raise KoctError(f"{path} and {cells_path} are not of one study: {what} is in one only; {again(path)}")
+        return study, origin
+
+    def label(self, arch):
+        return self.names.arch(arch)
+
+    # What there is
+
+    def rows(self, sweep, arch):
+        """Return the cells of a curve."""
+        if (sweep, arch) not in self.cells:
+            there = any(sweep == other for other, _ in self.cells)
+            raise NotComputedError(f"has no {self.label(arch)} cells of {sweep}" if there else f"has no sweep {sweep}")
+        return self.cells[sweep, arch]
+
+    def curve(self, sweep, arch):
+        """Return (N, mean error) as arrays, N ascending."""
+        self.rows(sweep, arch)
+        N, error = (np.array(list(part), float) for part in zip(*self.points[sweep, arch].items(), strict=True))
+        if len(N) < 2 or not (error > 0).all():
+            raise NotComputedError(f"has no curve of {self.label(arch)} in {sweep} with two N and errors above zero")
+        return N, error
+
+    def error(self, sweep, arch, N):
+        """Return the mean error at one N."""
+        return self.at(*self.curve(sweep, arch), N, sweep)
+
+    def relative(self, sweep, arch, column):
+        """Return (N, mean over seeds of a metric) as arrays: not squared, as one sees it in an image."""
+        N, _ = self.curve(sweep, arch)
+        at = {size: rows for (size,), rows in grouped(self.rows(sweep, arch), "N").items()}
+        means = np.array([np.mean([row[column] for row in at[size]]) for size in N])
+        if not (means > 0).all():
+            raise NotComputedError(f"has a {column} of zero in {sweep}")
+        return N, means
+
+    def at(self, sizes, values, N, sweep):
+        """Return the value of a curve at one N; `first` and `last` are its ends."""
+        if N in ("first", "last"):
+            return float(values[0 if N == "first" else -1])
+        if N not in sizes:
+            raise NotComputedError(f"has no N of {N:,} in {sweep}")
+        return float(values[list(sizes).index(N)])
+
+    def calibration(self, sweep, arch):
+        self.curve(sweep, arch)
+        row = self.fitted[sweep, arch]
+        if not (row["floor"] > 0 and row["sigma"] > 0):
+            raise NotComputedError(f"has no falling curve of {self.label(arch)} in {sweep}")
+        return Calibration(row["floor"], row["sigma"])
+
+    def pair(self, sweep):
+        """Return the calibrations of the known and the dense network."""
+        return self.calibration(sweep, self.known), self.calibration(sweep, self.dense)
+
+    def parameters(self, sweep, arch):
+        self.rows(sweep, arch)
+        return self.fitted[sweep, arch]["p"]
+
+    def size(self, sweep, key):
+        """Return H, V or B of a sweep."""
+        self.rows(sweep, self.known)
+        value = self.fitted[sweep, self.known][key]
+        if not value:
+            raise NotComputedError(f"has no {key} for {sweep}")
+        return value
+
+    def norms(self, sweep):
+        """Return (‖K‖, ‖Aᵀ‖) of a sweep's geometry, computed."""
+        size = {key: self.size(sweep, key) for key in ("H", "V", "B")}
+        problem = self.fitted[sweep, self.known]["problem"]
+        for point in PRINTED["operating_points"]:
+            if point.items() >= size.items() and PRINTED["problems"][point["beam"]] == problem:
+                return norms(**point)
+        raise NotComputedError(f"has another geometry in {sweep} than the paper")
+
+    # Over seeds
+
+    def without(self, sweep, seed):
+        """Return the study as it is without one seed of a sweep."""
+        if (sweep, seed) not in self._without:
+            cells, points, fitted = dict(self.cells), dict(self.points), dict(self.fitted)
+            baselines = {
+                key: [row for row in rows if key[0] != sweep or row["seed"] != seed or len(rows) == 1]
+                for key, rows in self.baselines.items()
+            }
+            for key in (key for key in self.cells if key[0] == sweep):
+                cells[key] = [row for row in self.cells[key] if row["seed"] != seed]
+                sizes = sorted(grouped(cells[key], "N").items())
+                points[key] = {N: self.metrics[sweep].mean(rows) for (N,), rows in sizes}
+                if len(points[key]) > 1:
+                    left = calibrate(list(points[key]), list(points[key].values()))
+                    fitted[key] = {**fitted[key], "floor": left.floor, "sigma": left.sigma}
+            self._without[sweep, seed] = replace(
+                self, cells=cells, points=points, fitted=fitted, baselines=baselines, _without={}
+            )
+        return self._without[sweep, seed]
+
+    def interval(self, statistic, sweeps):
+        """Return the 90 % interval of `statistic(study)` by the jackknife over the seeds of some sweeps, or two None.
+
+        It is that of logarithms where all values are positive; of a mean it is Student's, up to that.
+        """
+        from scipy.special import stdtrit
+
+        value, variance, fewest = statistic(self), 0.0, math.inf
+        replicates = [self._replicates(statistic, sweep) for sweep in sweeps]
+        if not replicates or not all(np.isfinite([value, *values]).all() and len(values) > 1 for values in replicates):
+            return None, None
+        if not any(map(np.ptp, replicates)):  # no seed makes a difference
+            return None, None
+        positive = all(number > 0 for values in replicates for number in (value, *values))
+        for values in replicates:
+            numbers = np.log(values) if positive else np.array(values)
+            variance += (len(numbers) - 1) * np.var(numbers)
+            fewest = min(fewest, len(numbers))
+        margin = float(stdtrit(fewest - 1, (1 + LEVEL) / 2) * math.sqrt(variance))
+        if positive:
+            return value * math.exp(-margin), value * math.exp(margin)
+        return value - margin, value + margin
+
+    def _replicates(self, statistic, sweep):
+        seeds = {row["seed"] for (name, _), rows in self.cells.items() if name == sweep for row in rows}
+        try:
+            return [statistic(self.without(sweep, seed)) for seed in sorted(seeds)] if len(seeds) > 1 else []
+        except NotComputedError:
+            return []
+
+
+@functools.cache
+def norms(H, V, B, beam):
+    """Return (‖K‖, ‖Aᵀ‖) of a geometry, computed once."""
+    from koct.study import norms
+
+    return norms.norms(H, V, B, beam)

@@ -1,0 +1,1 @@
+"""Pages, one file each: `PRODUCT` declares it, and `write(paths, out, spec)` makes it."""

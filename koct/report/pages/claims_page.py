@@ -1,0 +1,126 @@
+"""Every statement of the paper that can be checked, and whether it holds: as Parquet, Markdown, LaTeX and HTML."""
+
+import html
+import re
+from pathlib import Path
+
+from koct.base.files import write_text
+from koct.base.stamps import Stamp, made_from
+from koct.errors import KoctError
+from koct.report import markup, table
+from koct.report.claims import verdicts
+from koct.report.measured import Study
+from koct.report.product import Product
+from koct.study import results
+from koct.study.results import grouped
+
+PRODUCT = Product(
+    title="what the paper states, and what holds",
+    about="every statement of the paper that can be checked, and whether it holds: "
+    "[those of the reference](../results/reference/claims.md)",
+    reads=("cells.parquet", "curves.parquet", "calibration.parquet", "budget.parquet"),
+    when="claimed",
+    files=("claims.parquet", "claims.md", "claims.tex", "claims.html"),
+    caption="""\
+Every checkable statement of the paper, what the paper prints, what this study computes, and whether it holds. Verdicts
+are computed from the Parquet files of this study, never typed. *Not computed* means that the study lacks the sweeps
+that a statement is about; the study ``full`` has all of them. What follows: where a row does not hold, quote the
+computed number, not the printed one.""",
+)
+TITLE = "What the paper states, and what this study finds"
+HEADS = ("Claim", "Printed", "Computed", "Verdict", "Why")
+INTERVALS = (
+    "Brackets are 90 % intervals by the jackknife over seeds: each seed of the sweep is left out in turn, with both "
+    "networks, and everything is computed again from the cells. For a mean that is Student's interval; positive "
+    "numbers are taken as logarithms. Verdicts are about the value itself."
+)
+TEMPLATES = {".md": "claims.md", ".tex": "claims.tex", ".html": "claims.html"}
+SYMBOLS = {  # of the statements, in LaTeX
+    "σ": r"\sigma",
+    "κ": r"\kappa",
+    "λ": r"\lambda",
+    "‖": r"\|",
+    "ᵀ": r"^\top",
+    "²": "^2",
+    "⁺": "^+",
+    "ŷ": r"\hat{y}",
+    "−": "-",
+    "≈": r"\approx",
+    "~": r"\sim",
+    ">": ">",
+    "<": "<",
+    "|": "|",
+}
+SUBSCRIPT = re.compile(r"([A-Za-zσ]+)_([A-Za-z0-9]+)")
+POWER = re.compile(r"\b(\d+(?:\.\d+)?)e(-?\d+)\b")
+
+
+def write(paths, out, spec):
+    """Check every claim, and write the table in the formats that the endings of `out` say."""
+    for path in out:
+        if Path(path).suffix not in (".parquet", *TEMPLATES):
+            raise KoctError(f"{path}: the name of a table of claims must end in .parquet, .md, .tex or .html")
+    study, origin = Study.read(*paths)
+    rows = [verdicts.row(claim, study) for claim in verdicts.claims()]
+    stamp = Stamp(spec, made_from(*paths))
+    for path in out:
+        if path.endswith(".parquet"):
+            results.write(rows, results.CLAIMS, path, origin, stamp)
+        else:
+            write_text(path, rendered(rows, TEMPLATES[Path(path).suffix]), stamp)
+    for verdict, count in counts(rows).items():
+        print(f"{verdict}: {count}", flush=True)
+
+
+def counts(rows):
+    """Return {verdict: how many claims have it}."""
+    return {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in verdicts.VERDICTS}
+
+
+def rendered(rows, template):
+    """Return a page of rows of claims.parquet."""
+    templates = table.templates(Path(__file__).parent)
+    templates.filters |= {"tex": tex, "escape": html.escape}
+    templates.filters["cell"] = lambda text: text.replace("|", "\\|").replace("<", "&lt;")
+    shown = []
+    for row in rows:
+        place = row["where"].partition(" (also ")[0]
+        computed = " ".join(filter(None, (row["computed"], interval(row))))
+        shown.append({**row, "place": place, "also": row["where"].removeprefix(place).strip(), "computed": computed})
+    return templates.get_template(template).render(
+        title=TITLE,
+        intervals=INTERVALS,
+        heads=HEADS,
+        counts=counts(rows),
+        limits=verdicts.limits(),
+        places=[(place, group) for (place,), group in grouped(shown, "place").items()],
+    )
+
+
+def interval(row):
+    """Return the interval of a value in brackets, or nothing."""
+    if row["value_low"] is None:
+        return ""
+    powers = 0.1 if "e-" in row["computed"] else 0.01  # as the value is written
+    return "[{}, {}]".format(*(verdicts.show(row[key], powers=powers) for key in ("value_low", "value_high")))
+
+
+def tex(text):
+    """Return plain text with symbols, subscripts and powers of ten as LaTeX."""
+    text = re.sub("“(.*?)”", r"``\1''", text)
+    parts, end = [], 0
+    for match in re.finditer(f"{SUBSCRIPT.pattern}|{POWER.pattern}", text):
+        parts.append(_plain(text[end : match.start()]))
+        name, below, mantissa, power = match.groups()
+        if name:
+            name = SYMBOLS.get(name) or (name if len(name) == 1 else rf"\mathrm{{{name}}}")
+            parts.append(rf"${name}_{{\mathrm{{{below}}}}}$")
+        else:
+            parts.append(rf"${{{mantissa} \cdot 10^{{{power}}}}}$")
+        end = match.end()
+    return "".join([*parts, _plain(text[end:])])
+
+
+def _plain(text):
+    text = "".join(f"${SYMBOLS[letter]}$" if letter in SYMBOLS else markup.latex(letter) for letter in text)
+    return re.sub(r"(\b[NHV]) = (?=\d)", r"\1~=~", text)  # no line ends there

@@ -1,0 +1,80 @@
+"""The products: every module of `tables`, `figures` and `pages` that declares one. A new file is all that one needs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from koct.errors import KoctError
+from koct.report.product import KINDS, Product
+
+DECLARATION = "PRODUCT"
+PAGE = "_page"  # ends the module of a page
+
+
+@cache
+def products() -> dict[str, Product]:
+    """Return all products by name, read without an import: Matplotlib would take longer than a dry run."""
+    return {
+        declared.name: declared
+        for folder in KINDS
+        for path in sorted(Path(__file__).with_name(folder).glob("[!_]*.py"))
+        if (declared := _declared(path)) is not None
+    }
+
+
+def _declared(path: Path) -> Product | None:
+    """Return what a module declares, if it makes a product."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [DECLARATION]:
+            try:
+                fields = {word.arg: ast.literal_eval(word.value) for word in node.value.keywords}  # type: ignore[attr-defined]
+                return Product(**fields, name=path.stem.removesuffix(PAGE), kind=KINDS[path.parent.name])
+            except (ValueError, TypeError, AttributeError):
+                raise KoctError(
+                    f"{path}: {DECLARATION} must be Product(...) with literals for fields: see koct/report/product.py"
+                ) from None
+    return None
+
+
+def product(name: str) -> Product:
+    """Return a product by its name."""
+    if name not in products():
+        raise KoctError(f"{name} is no product; there are {', '.join(products())}")
+    return products()[name]
+
+
+def module_of(name: str) -> str:
+    """Return the dotted name of the module that makes a product."""
+    kind = product(name).kind
+    folder = next(folder for folder, made in KINDS.items() if made == kind)
+    return f"koct.report.{folder}.{name}{PAGE if kind == 'page' else ''}"
+
+
+def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str, Any] | None = None) -> None:
+    """Make a product from the files that it reads, in their order; endings of `out` say in which formats."""
+    about, spec = product(name), dict(spec or {})
+    if about.per_sweep:
+        raise KoctError(f"{name} is made sweep by sweep: see `koct figure-recons --help`")
+    if len(paths) != len(about.reads):
+        raise KoctError(f"{name} is made from {' '.join(about.reads) or 'no file'}; give these files in this order")
+    module = importlib.import_module(module_of(name))
+    if about.kind == "page":
+        module.write(paths, out, spec)
+        return
+    from koct.base.stamps import Stamp, made_from
+
+    settings = {key: spec.get(key) for key in about.takes}
+    if about.kind == "figure":
+        from koct.report import drawing
+
+        with drawing.styled():
+            drawing.save(module.figure(*paths, **settings), out, Stamp(spec, made_from(*paths)))
+    else:
+        from koct.report import table
+
+        table.save(module.table(*paths, **settings), out, Stamp(spec, made_from(*paths)))

@@ -1,0 +1,57 @@
+"""The paper's Table 2: floor and sigma of every network, a row per sweep; first what needs no sample."""
+
+from koct.metrics.curve_metric import CurveMetric
+from koct.report import inputs
+from koct.report.labels import Names, sweep_label
+from koct.report.markup import latex, power_of_ten
+from koct.report.product import Product
+from koct.report.table import RULE, Table, defined
+from koct.study.results import grouped
+
+PRODUCT = Product(
+    title="floor and σ of every curve",
+    about="the paper's Table 2: floor and σ of each curve",
+    reads=("curves.parquet", "calibration.parquet"),
+    caption="""\
+**Floor and σ of every curve**, as in Table 2 of the paper: floor is the smallest mean error of the sweep, σ the
+slope of (error − floor) on log N / N without an intercept.
+
+The first rows are the errors of what needs no sample.
+
+σ of FC over σ of KO is the paper's structural factor. A floor is that of the sweep, not of the network: where a
+curve still falls at the largest N, it is too high.""",
+)
+
+
+def table(curves_path, calibration_path):
+    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
+    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    names, symbols = Names(origin), (r"\mathrm{floor}", r"\sigma")
+    archs, free = (list(dict.fromkeys(row["arch"] for row in part)) for part in (rows, baselines))
+    heads = [f"${symbol}_{{\\mathrm{{{latex(names.arch(arch))}}}}}$" for arch in archs for symbol in symbols]
+    head, body = ["Sweep", "Error", *heads], []
+    for group in grouped(rows, "sweep").values():
+        fitted, cells = {row["arch"]: row for row in group}, _start(group[0])
+        for arch in archs:
+            cells += [power_of_ten(fitted[arch][key]) if arch in fitted else "--" for key in ("floor", "sigma")]
+        body.append(cells)
+    if baselines:
+        above = []
+        for group in grouped(baselines, "sweep").values():
+            errors = {row["arch"]: power_of_ten(row["error_mean"]) for row in group}
+            above.append([*_start(group[0]), *(errors.get(arch, "--") for arch in free)])
+        head, body = ["Sweep", "Error", *map(names.arch, free)], [*above, RULE, head, RULE, *body]
+    return Table(
+        caption=r"Calibration factors $\mathrm{floor}$ and $\sigma$ of the bound "
+        r"$\mathrm{floor} + \sigma \log N / N$, fitted on each sweep."
+        + defined(names, baselines, "the first rows have their mean test errors"),
+        label="tab:calibration",
+        columns="ll" + "c" * max(len(heads), len(free)),
+        head=[head],
+        body=body,
+    )
+
+
+def _start(row):
+    """Return the sweep and its metric."""
+    return [sweep_label(row), CurveMetric(row["metric"]).label]

@@ -1,0 +1,126 @@
+"""What the conditions of a measurement, such as dose and arc, do to the number of samples."""
+
+from koct.errors import KoctError
+from koct.forecast.crossing import overtaken
+from koct.report import inputs
+from koct.report.labels import Names
+from koct.report.markup import INDENT, count, power_of_ten, short
+from koct.report.product import Product
+from koct.report.table import RULE, Span, Table, Underline, defined, needed
+from koct.study.results import grouped
+
+PRODUCT = Product(
+    title="dose, arc and rays",
+    about="with sweeps that differ in [dose, arc or rays](conditions.md): what that does to the number of samples",
+    reads=("curves.parquet", "calibration.parquet", "budget.parquet"),
+    when="compared",
+    caption="""\
+**What dose, arc and rays do to the number of samples**, and from which N on the largest network is the best.
+*None* stands for no condition beyond the size of the scan; of the fan beam, these are the rays that made the
+printed numbers.
+
+The first rows are the errors of what needs no sample.
+
+Compare a row with *none* in its block: where N or the crossing changes, the result is one of the measurement
+and not of the networks.""",
+)
+SEPARATOR = ", "  # between the words of a problem's label
+
+
+def table(curves_path, calibration_path, budget_path):
+    """Return a row per sweep: N of every network for every target, and from which N on the largest is the best."""
+    curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
+    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
+    names, sweeps = Names(origin), grouped(fitted, "sweep")
+    families = compared(
+        [(sweep, rows[0], names.problem(sweep, rows[0]["problem"])) for (sweep,), rows in sweeps.items()]
+    )
+    if not families:
+        raise KoctError("no two sweeps of this study differ in the conditions of the measurement; take another study")
+    shown = [sweep for family in families.values() for sweep, _ in family]
+    p = {row["arch"]: row["p"] for row in fitted if row["sweep"] in shown}
+    largest, samples = max(p, key=p.get), {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
+    targets = sorted({target for sweep, _, target in samples if sweep in shown}, reverse=True)
+    others = [arch for arch in p if arch != largest]
+    errors = {
+        key: {row["N"]: row["error_mean"] for row in rows} for key, rows in grouped(curves, "sweep", "arch").items()
+    }
+    baselines = [row for row in baselines if row["sweep"] in shown]
+    free = list(dict.fromkeys(row["arch"] for row in baselines))
+    width, label = 1 + max(len(targets) * len(p) + len(others), len(free)), names.arch(largest)
+
+    def answer(sweep):
+        steep = errors.get((sweep, largest), {})
+        cells = [needed(samples, (sweep, arch, target)) for target in targets for arch in p]
+        return cells + [_overtaken(errors.get((sweep, arch), {}), steep) for arch in others]
+
+    without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) for row in baselines}
+    head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)
+    if baselines:
+        above = _rows(families, width, lambda sweep: [without.get((sweep, arch), "--") for arch in free])
+        head, body = [["Error without samples", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
+    return Table(
+        caption="What the conditions of the measurement do to the number of samples: the $N$ that reaches a target "
+        "mean error by the forecast, -- if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
+        "Right, the $N$ from which on "
+        f"{label} has a smaller error than another network; between the $N$ of the sweep, errors are interpolated."
+        + defined(names, baselines, "the first rows have their mean test errors"),
+        label="tab:conditions",
+        columns="l" + "r" * (width - 1),
+        head=head,
+        body=body,
+    )
+
+
+def _rows(families, width, cells, ruled=False):
+    """Return the rows of all sweeps, below what those of a family have in common."""
+    rows = []
+    for common, family in families.items():
+        rows += [RULE] if ruled and rows else []
+        rows += [[Span(width, "@{}l", common)], *([INDENT + condition, *cells(sweep)] for sweep, condition in family)]
+    return rows
+
+
+def compared(sweeps):
+    """Return {what they have in common: [(sweep, its conditions)]} of sweeps of one problem and size that differ.
+
+    `sweeps` are (name, row, label); a label is a list of words with commas between them.
+    """
+    groups = {}
+    for name, row, label in sweeps:
+        words = [*label.split(SEPARATOR), *(f"${key} = {row[key]}$" for key in ("V", "B") if row[key] is not None)]
+        groups.setdefault((row["problem"], row["H"]), []).append((name, words))
+    families = {}
+    for (_, H), group in groups.items():
+        everywhere = [word for word in group[0][1] if all(word in words for _, words in group)]
+        rest = [(name, SEPARATOR.join(word for word in words if word not in everywhere)) for name, words in group]
+        if len({condition for _, condition in rest}) > 1:
+            size = [] if H is None else [f"$H = {H}$"]
+            common = SEPARATOR.join([*everywhere[:1], *size, *everywhere[1:]])
+            families[common] = [(name, condition or "none") for name, condition in rest]
+    return families
+
+
+def _overtaken(errors, largest):
+    N = sorted(errors.keys() & largest.keys())
+    if not N:
+        return "--"
+    n = overtaken(N, [errors[n] for n in N], [largest[n] for n in N])
+    if n is None:
+        return f"$>$ {count(N[-1])}"
+    return rf"$\leq$ {count(N[0])}" if n == N[0] else count(round(n))
+
+
+def _head(names, targets, archs, others, label):
+    """Return the rows of the head: what groups of columns are, lines below them, and the network of each."""
+    spans, lines, start = [""], [], 2
+    for target in targets:
+        spans.append(Span(len(archs), "c", f"$N$ for {short(target)}"))
+        lines.append(("lr", start, start + len(archs) - 1))
+        start += len(archs)
+    if others:
+        spans.append(Span(len(others), "c@{}", f"{label} below"))
+        lines.append(("l", start, start + len(others) - 1))
+    networks = [names.arch(arch).replace(" ", "\n") for arch in archs * len(targets) + others]  # columns are narrow
+    return [spans, Underline(tuple(lines)), ["Conditions", *networks]]

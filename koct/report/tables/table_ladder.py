@@ -1,0 +1,84 @@
+"""Networks between known and learned: what they learn, floor, sigma, N for every target, and where they are best."""
+
+from koct.base.stamps import again
+from koct.errors import KoctError
+from koct.report import inputs
+from koct.report.labels import Names, sweep_label
+from koct.report.markup import INDENT, count, power_of_ten, short, span
+from koct.report.product import Product
+from koct.report.table import RULE, Span, Table, defined, needed
+from koct.study.results import grouped
+
+PRODUCT = Product(
+    title="networks between known and learned",
+    about="with three or more networks: what each learns and needs, and at which N it is [the best](ladder.md)",
+    reads=("ladder.parquet", "curves.parquet", "calibration.parquet", "budget.parquet"),
+    when="ladder",
+    caption="""\
+**Networks between known and learned:** how many numbers they learn, in which layers, what they need, and where
+they are best. What needs no sample comes first, with its error for the floor.""",
+)
+FLOOR = r"their mean test error stands for $\mathrm{floor}$"
+
+
+def table(ladder_path, curves_path, calibration_path, budget_path):
+    """Return a row per network and sweep; first what needs no sample, with its error for the floor."""
+    rows, origin, chains = inputs.ladder(ladder_path)
+    fitted, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
+    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
+    names, fitted = Names(origin), {(row["sweep"], row["arch"]): row for row in fitted}
+    samples = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
+    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    baselines, sweeps = grouped(baselines, "sweep"), grouped(rows, "sweep")
+    targets = sorted({target for sweep, _, target in samples if (sweep,) in sweeps}, reverse=True)
+    body = []
+    for (sweep,), group in sweeps.items():
+        body += [RULE] if body else []
+        body.append([Span(6 + len(targets), "@{}l", sweep_label(group[0]))])
+        for row in baselines.get((sweep,), []):
+            met = ["$0$" if row["error_mean"] <= target else "--" for target in targets]
+            start = [INDENT + names.arch(row["arch"]), "$0$", "none", power_of_ten(row["error_mean"]), "--"]
+            body.append([*start, *met, "--"])
+        for (arch,), points in grouped(group, "arch").items():
+            if (sweep, arch) not in fitted:
+                raise KoctError(
+                    f"{calibration_path} lacks {sweep} {arch}, which {ladder_path} has; {again(ladder_path)}"
+                )
+            cells = [INDENT + names.arch(arch), count(points[0]["p"], 99_999)]
+            cells += [_learned(chains.get(sweep, {}).get(arch))]
+            cells += [power_of_ten(fitted[sweep, arch][key]) for key in ("floor", "sigma")]
+            cells += [needed(samples, (sweep, arch, target)) for target in targets]
+            body.append([*cells, _ranges(group, points)])
+    heads = [f"$N_{{{short(target).strip('$')}}}$" for target in targets]
+    return Table(
+        caption=r"Networks between known and learned: how many numbers $p$ they learn, and in which layers; "
+        r"$\mathrm{floor}$ and $\sigma$ of the calibrated bound; the $N$ that reaches a target mean error by the "
+        r"forecast, -- if it is out of reach, the smallest $N$ of the sweep if that is enough; and the $N$ of the "
+        r"sweep at which the network has the smallest error."
+        + defined(names, [row for key in sweeps for row in baselines.get(key, [])], FLOOR),
+        label="tab:ladder",
+        columns="lrlrr" + "r" * len(targets) + "l",
+        head=[["Network", "$p$", "Learned", r"$\mathrm{floor}$", r"$\sigma$", *heads, "best at $N$"]],
+        body=body,
+    )
+
+
+def _learned(chain):
+    """Return the learned layers by name."""
+    if not chain:
+        return "--"
+    return ", ".join(layer["name"].removeprefix("learned ") for layer in chain if layer["p"]) or "none"
+
+
+def _ranges(group, points):
+    """Return the N at which a network is best, neighbours of the sweep as from-to."""
+    sizes = sorted({row["N"] for row in group})
+    best = {row["N"] for row in points if row["best"]}
+    stretches = []
+    for i, N in enumerate(sizes):
+        if N in best:
+            if stretches and i and sizes[i - 1] == stretches[-1][1]:
+                stretches[-1][1] = N
+            else:
+                stretches.append([N, N])
+    return ", ".join(span(*stretch) for stretch in stretches) or "--"

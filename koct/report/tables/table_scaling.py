@@ -1,0 +1,89 @@
+"""The paper's Table 3: a row per sweep, and which network has the smaller error where."""
+
+from koct.base.stamps import again
+from koct.errors import KoctError
+from koct.forecast.crossing import order
+from koct.report import inputs
+from koct.report.labels import Names
+from koct.report.markup import count
+from koct.report.printed import PAIR
+from koct.report.product import Product
+from koct.report.table import Table, defined
+from koct.study.results import grouped
+
+PRODUCT = Product(
+    title="who is below whom",
+    about="the paper's table of outcomes: which network has the smaller error at which N",
+    reads=("curves.parquet", "calibration.parquet"),
+    caption="""\
+**Which network has the smaller mean error at which N.** The parameter ratio is that of the two networks of the
+paper.""",
+)
+
+
+def table(curves_path, calibration_path):
+    curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
+    names, points, square = Names(origin), [], []
+    for (name,), fitted in grouped(calibrations, "sweep").items():
+        size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
+        curve = [row for row in curves if row["sweep"] == name]
+        lacking = {row["arch"] for row in curve} - {row["arch"] for row in fitted}
+        if lacking:
+            raise KoctError(
+                f"{calibration_path} lacks {name} {', '.join(sorted(lacking))}, which {curves_path} has; "
+                f"{again(calibration_path)}"
+            )
+        ratio, below = _versus(fitted, curve, names)
+        square += [] if ratio is None else [ratio == (fitted[0]["H"] or 0) ** 2]
+        cells = ["--" if ratio is None else count(ratio), below]
+        points.append((name, [names.problem(name, fitted[0]["problem"]), *size], cells))
+    body = []
+    for name, point, versus in points:
+        if sum(point == other for _, other, _ in points) > 1:  # two sweeps of one operating point: say which
+            point = [f"{point[0]} ({name})", *point[1:]]
+        body.append([*point, *versus])
+    return Table(
+        caption=r"Operating points, the parameter ratio $p_{\mathrm{FC}} / p_{\mathrm{KO}}"
+        + (" = H^2$, " if square and all(square) else "$, ")
+        + "and which network has the smaller mean test error at the $N$ of the sweep."
+        + defined(names),
+        label="tab:scaling",
+        columns="lccccp",
+        head=[["Operating point", "$H$", "$V$", "$B$", r"$p_{\mathrm{FC}} / p_{\mathrm{KO}}$", "Outcome"]],
+        body=body,
+    )
+
+
+def _versus(fitted, curves, names):
+    """Return parameter ratio and outcome of a sweep with both networks; None and a dash for another."""
+    p = {row["arch"]: row["p"] for row in fitted}
+    ko, fc = ({row["N"]: row["error_mean"] for row in curves if row["arch"] == arch} for arch in PAIR)
+    N = sorted(ko.keys() & fc.keys())
+    if not N:
+        return None, "--"
+    known, dense = PAIR
+    return p[dense] // p[known], outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]), names)
+
+
+def outcome(stretches, names):
+    """Return the order of the curves of KO and FC in words: who is below where."""
+    labels = [names.arch(arch) for arch in PAIR]
+    parts = []
+    for i, stretch in enumerate(stretches):
+        first, last = (f"{n:,}".replace(",", "{,}") for n in (stretch.first, stretch.last))
+        if stretch.below is None:
+            part = "equal" if parts else " and ".join(labels) + " equal"
+        else:
+            lower, upper = labels[stretch.below], labels[1 - stretch.below]
+            part = f"{lower} below" if parts else f"{lower} below {upper}"
+        if len(stretches) == 1:
+            part += " at every $N$"
+        elif i == 0:
+            part += f" up to ${{N = {last}}}$"  # in braces, so that no line ends after the equals sign
+        elif i == len(stretches) - 1:
+            part += f" from ${{N = {first}}}$"
+        else:
+            part += f" at ${{N = {first}}}$" if first == last else f" from ${{N = {first}}}$ to ${last}$"
+        parts.append(part)
+    return "; ".join(parts)

@@ -1,0 +1,1 @@
+"""What the verbs for people print and plot."""

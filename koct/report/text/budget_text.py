@@ -1,0 +1,257 @@
+"""Report the budget planner's answers as text or as JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate, two_factors
+from koct.errors import KoctError
+from koct.forecast.budget import ENDS, LEVEL, Answer, Forecast, quantiles
+from koct.forecast.columns import listed, printable
+from koct.forecast.runs import FloatArray, Pilot
+from koct.forecast.scores import Score
+from koct.report.text import words
+
+if TYPE_CHECKING:
+    from koct.prediction.curve import Curve
+
+EVEN = (0.35, 0.65)  # probabilities at which a target is called neither likely nor unlikely to be reached
+SIDES = (ENDS[0], ENDS[-1])  # of the interval of a ratio
+PAIRING = 7  # seed of the order in which replicates of two architectures are compared
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one architecture needs for one target."""
+
+    arch: str
+    forecast: Forecast  # the same for every target
+    answer: Answer
+    calibration: Calibration  # by the paper's rule, of the same points
+    samples: FloatArray  # the real N that every replicate needs, shape (replicates,)
+
+
+def forecasts(
+    pilots: Mapping[str, Pilot], law: str = "auto", curves: "Mapping[str, Curve] | None" = None
+) -> dict[str, Forecast]:
+    """Return {arch: Forecast}.
+
+    `curves` are those that pairs predict, by architecture. The law "theory" is for these; it leaves the others "auto".
+    """
+    result = {}
+    for arch, pilot in pilots.items():
+        theory = curves.get(arch) if curves else None
+        own = "auto" if law == "theory" and curves and theory is None else law
+        result[arch] = Forecast(pilot, own, theory=theory)
+    return result
+
+
+def plans(forecasts: Mapping[str, Forecast], targets: Sequence[float], assurance: float | None = None) -> list[Plan]:
+    """Return a plan for every target and architecture: target by target, and that with the fewest samples first."""
+    columns = []
+    for arch, forecast in forecasts.items():
+        calibration = calibrate(forecast.pilot.N, forecast.pilot.mean)
+        samples = forecast.samples(targets, assurance)
+        answers = zip(forecast.answers(targets, samples), samples.T, strict=True)
+        columns.append([Plan(arch, forecast, answer, calibration, N) for answer, N in answers])
+    return [plan for group in zip(*columns, strict=True) for plan in sorted(group, key=_effort)]
+
+
+def _effort(plan: Plan) -> tuple[float, float]:
+    n = np.inf if plan.answer.n is None else plan.answer.n
+    return n, -plan.answer.probability
+
+
+def by_target(result: Sequence[Plan]) -> list[list[Plan]]:
+    """The plans of each target."""
+    groups: dict[float, list[Plan]] = {}
+    for plan in result:
+        groups.setdefault(plan.answer.target, []).append(plan)
+    return list(groups.values())
+
+
+def arch_of_pairs(pilots: Mapping[str, Pilot], arch: str | None) -> str:
+    """The architecture that the pairs are about: the named one, or the only one of the pilot."""
+    if arch is None and len(pilots) == 1:
+        return next(iter(pilots))
+    known = printable(listed(list(pilots)))
+    if arch is None:
+        raise KoctError(f"--pairs is about one of the pilot's archs; say with --pairs-arch which: {known}")
+    if arch not in pilots:
+        raise KoctError(f"--pairs-arch {printable(arch)}: the pilot has no such arch; choose one of {known}")
+    return arch
+
+
+def as_json(result: Sequence[Plan], score: Score | None = None, **about: object) -> str:
+    """A JSON list with one object per target and architecture; `about` is added to each."""
+    return json.dumps(
+        [
+            {
+                "arch": plan.arch,
+                **asdict(plan.answer),
+                "reachable": plan.answer.reachable,
+                "weights": {law: float(weight) for law, weight in plan.forecast.weights_.items()},
+                "floor": plan.calibration.floor,
+                "sigma": plan.calibration.sigma,
+                **(_scored(plan.answer, score) if score else {}),
+                **about,
+            }
+            for plan in result
+        ],
+        indent=1,
+        allow_nan=False,
+    )
+
+
+def _scored(answer: Answer, score: Score) -> dict[str, float | None]:
+    """An answer in a score's units; a low error is a high score."""
+    errors = {
+        "score": answer.error,
+        "score_low": answer.error_high,
+        "score_high": answer.error_low,
+        "score_target": answer.target,
+    }
+    values = {key: words.rounded(score, error) for key, error in errors.items()}
+    return {key: value if np.isfinite(value) else None for key, value in values.items()}
+
+
+def as_text(result: Sequence[Plan], assurance: float | None = None, score: Score | None = None) -> str:
+    """A table, a sentence for every plan, and the ratios between architectures."""
+    groups = by_target(result)
+    units = "error" if score is None else score.name
+    rows = [["target", "arch", "law", "N", f"{LEVEL:.0%} interval".replace("%", " %"), f"predicted {units}"]]
+    for plan in result:
+        answer, target = plan.answer, words.target(plan.answer.target, score)
+        value, low, high = words.predicted(answer, score)
+        place = f"{value} ({low} to {high}) at N = {answer.at:,}"
+        law, interval = plan.forecast.formula_, words.interval(answer)
+        rows.append([target, printable(plan.arch), law, _count(answer), interval, place])
+    lines = words.table([row if len(groups) > 1 else row[1:] for row in rows])
+    lines += ["", *(_sentence(plan, assurance, score) for plan in result)]
+    for group in groups:
+        for plan in group[1:]:
+            lines += ["", *_compare(group[0], plan, score, len(groups) > 1)]
+    return "\n".join(lines) + "\n"
+
+
+def _count(answer: Answer) -> str:
+    return f"out of reach ({words.percent(answer.probability)})" if answer.n is None else f"{answer.n:,}"
+
+
+def _sentence(plan: Plan, assurance: float | None, score: Score | None) -> str:
+    answer, goal = plan.answer, words.goal(plan.answer.target, assurance, score)
+    arch, odds = printable(plan.arch), words.percent(answer.probability)
+    remark = "; "
+    if _even(answer):
+        least = f"{answer.n_low:,}"
+        about = f"about {answer.n:,} samples (at least {least})" if answer.n else f"{least} samples or more"
+        text = f"{arch} may reach {goal}, with {about}, or never: the probability of reaching it is {odds}"
+    elif not answer.reachable:
+        text = f"{arch} probably does not reach {goal}: the probability is {odds}"
+        text += "" if answer.n_low is None else f", and then with {answer.n_low:,} samples or more"
+    elif answer.n_high is None:
+        text = (
+            f"{arch} should reach {goal} with about {answer.n:,} samples, at least {answer.n_low:,}; "
+            f"it never does with probability {words.percent(1 - answer.probability)}"
+        )
+    else:
+        ends = f" (between {answer.n_low:,} and {answer.n_high:,})" if answer.n_low != answer.n_high else ""
+        text = f"{arch} should reach {goal} with about {answer.n:,} samples{ends}"
+        remark = ": "
+    return text + (f"{remark}{answer.reason}." if answer.reason else ".")
+
+
+def _even(answer: Answer) -> bool:
+    return EVEN[0] <= answer.probability <= EVEN[1]
+
+
+def _compare(first: Plan, other: Plan, score: Score | None, several: bool) -> list[str]:
+    """How many times as many samples `other` needs as `first`, by the laws and by the paper's two factors."""
+    shown = words.target(first.answer.target, score)
+    pair = f"{printable(other.arch)} versus {printable(first.arch)}"
+    ratio, low, high = ratios(first, other)
+    if first.answer.n is None or ratio is None:
+        line = f"{pair}: neither is likely to reach {shown}, so there is no ratio."
+    elif other.answer.n is None or ratio == np.inf:
+        never = "may never reach" if _even(other.answer) else "probably does not reach"
+        open_end = f"the ratio has no upper end; it is at least {words.number(low)}"
+        told = open_end if 1 <= low < np.inf else "the pilot does not tell the ratio"
+        line = f"{pair}: {printable(other.arch)} {never} {shown}, so {told}."
+    else:
+        line = _times(printable(first.arch), printable(other.arch), shown, ratio, low, high)
+        line = f"For {shown}, {line}" if several else line
+    return [line, *factors(first, other)]
+
+
+def _times(first: str, other: str, shown: str, ratio: float, low: float, high: float) -> str:
+    """How many times as many samples `other` needs; 0 and infinity are ends where one never reaches the target."""
+    least, value, most = map(words.number, (low, ratio, high))
+    if least == value == most:
+        same = value == "1"
+        return f"{other} and {first} need the same number of samples." if same else _many(other, value, first) + "."
+    equal = value == "1"
+    about = f"{other} needs about as many samples as {first}" if equal else _many(other, f"about {value}", first)
+    if low > 0 and high < np.inf:
+        return f"{about} (between {least} and {most}{' times as many' if equal else ''})."
+    if low == 0 and high == np.inf:
+        return f"{about}; the pilot leaves open how many more or fewer, since either may never reach {shown}."
+    if low == 0:
+        return f"{about}, at most {most} times; there is no lower end, since {first} may never reach {shown}."
+    bound = f", at least {least} times" if low >= 1 else ""
+    return f"{about}{bound}; the pilot leaves open how many more, since {other} may never reach {shown}."
+
+
+def _many(other: str, times: str, first: str) -> str:
+    return f"{other} needs {times} times as many samples as {first}"
+
+
+def factors(first: Plan, other: Plan) -> list[str]:
+    """The paper's two factors, which are about a network with known operators and a dense one."""
+    networks = {plan.arch.lower(): plan for plan in (first, other)}
+    if set(networks) != set(PAPER_PAIR):
+        return []
+    known, dense = (networks[name] for name in PAPER_PAIR)
+    try:
+        both = two_factors(known.calibration, dense.calibration, first.answer.target, (known.arch, dense.arch))
+    except KoctError as error:
+        return [f"The paper's two factors are undefined here: {error}."]
+    structural, approximation, product = map(words.number, (both.structural, both.approximation, both.product))
+    return [
+        f"By the paper's rule for the mean error, the ratio of N / log N ({dense.arch} to {known.arch}): structural "
+        f"{structural} × approximation {approximation} = {product}."
+    ]
+
+
+def ratios(first: Plan, other: Plan) -> tuple[float | None, float, float]:
+    """(ratio, low, high) of the samples of `other` over those of `first`: the ratio of the medians, and its interval.
+
+    The ratio is None if `first` does not get there in half of its replicates. The upper end is infinite where `other`
+    may never get there, the lower one 0 where `first` may not.
+    """
+    ratio, low, high = (float(values[0]) for values in ratio_intervals(first.samples[:, None], other.samples[:, None]))
+    return (None, np.inf, np.inf) if np.isnan(ratio) else (ratio, low, high)
+
+
+@np.errstate(invalid="ignore")
+def ratio_intervals(bottom: FloatArray, top: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return (ratio, low, high) of `top` over `bottom`, each of shape (n_targets,), as `ratios` does.
+
+    `top` and `bottom` are samples of replicates, shape (replicates, n_targets). A ratio is NaN where there is none.
+    """
+    below, above = (quantiles(samples, [0.5])[0] for samples in (bottom, top))
+    ratio = np.where(np.isfinite(below), above / below, np.nan)
+    order = np.random.default_rng(PAIRING).permutation(len(top))  # the random numbers of both are the same ones
+    each = np.sort(top[order] / bottom, axis=0)  # NaN, where neither gets there, comes last
+    count = np.count_nonzero(~np.isnan(each), axis=0)
+    low, high = (each[np.maximum(np.ceil(count * end).astype(int) - 1, 0), np.arange(each.shape[1])] for end in SIDES)
+    return ratio, np.fmin(low, ratio), np.fmax(high, ratio)
+
+
+def check_format(path: str | PathLike[str]) -> None:
+    """Fail early if a figure cannot be written in the format of its file name."""
+    if not str(path).endswith((".pdf", ".png", ".svg")):
+        raise KoctError(f"--plot {path}: the file name must end in .pdf, .png or .svg")

@@ -1,0 +1,236 @@
+"""Report which runs to add to a pilot as text, as JSON or as an overlay of the workflow's configuration."""
+
+import itertools
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from koct.errors import KoctError
+from koct.forecast.budget import Answer, Forecast
+from koct.forecast.columns import listed, printable
+from koct.forecast.next_runs import FACTOR, MOST_SEEDS, RunCost, RunPlan, plan, sizes
+from koct.forecast.pilot import PilotFile
+from koct.forecast.runs import Pilot
+from koct.forecast.scores import Score
+from koct.report.text import words
+
+MADE_BY = "# Made by koct next: "  # how an overlay begins
+MOST_COST = 1e200  # of a plan: far from the end of float64
+
+
+@dataclass(frozen=True)
+class Next:
+    """What to do next for one architecture."""
+
+    arch: str
+    design: RunPlan  # the runs to add
+    cost: RunCost  # of a run
+    answer: Answer  # how many samples the target takes, without these runs
+    limited: bool  # whether a budget was given
+    remark: str  # which N were considered, where --largest leaves out some of the pilot; may be empty
+
+
+def designs(
+    pilots: Mapping[str, Pilot],
+    target: float,
+    costs: Mapping[str, RunCost],
+    arch: str | None = None,
+    factor: float | None = None,
+    budget: float | None = None,
+    largest: int | None = None,
+) -> list[Next]:
+    """A plan for every architecture, or for one of them."""
+    if arch is not None and arch not in pilots:
+        known = printable(listed(list(pilots)))
+        raise KoctError(f"--arch {printable(arch)}: the pilot has no such arch; choose one of {known}")
+    wanted, limit = FACTOR if factor is None else factor, np.inf if budget is None else budget
+    plans = []
+    for name, pilot in pilots.items():
+        if arch in (None, name):
+            N, cost = sizes(pilot, largest), costs.get(name, RunCost())
+            _check_cost(cost, N)
+            forecast = Forecast(pilot)  # the same as that of `koct budget`
+            design = plan(forecast, target, cost, wanted, limit, largest)
+            remark = _left_out(pilot, N, largest)
+            plans.append(Next(name, design, cost, forecast.required(target), budget is not None, remark))
+    return plans
+
+
+def _check_cost(cost: RunCost, N: Sequence[int]) -> None:
+    with np.errstate(all="ignore"):
+        together = 2 * MOST_SEEDS * cost.of(N)
+    if not np.all((together > 0) & (together < MOST_COST)):
+        growth = f"grows as N^{cost.slope:.0f}, too fast to compute with"
+        raise KoctError(f"column {cost.column}: the cost of a run {growth}; correct the column or remove it")
+
+
+def _left_out(pilot: Pilot, N: Sequence[int], largest: int | None) -> str:
+    if largest is None or largest >= pilot.N[-1]:
+        return ""
+    below = f"With --largest {largest:,}, below the pilot's largest N of {pilot.N[-1]:,.0f}"
+    return f"{below}, only runs at N = {listed([f'{n:,}' for n in N])} are considered"
+
+
+def as_json(plans: Sequence[Next], score: Score | None = None, **about: object) -> str:
+    """Return a JSON list with one object per architecture; `about` is added to each."""
+    return json.dumps([{**_content(each, score), **about} for each in plans], indent=1, allow_nan=False)
+
+
+def _content(each: Next, score: Score | None) -> dict[str, object]:
+    design, answer = each.design, each.answer
+    content = {
+        "arch": each.arch,
+        "target": design.target,
+        "n": answer.n,
+        "n_low": answer.n_low,
+        "n_high": answer.n_high,
+        "probability": answer.probability,
+        "factor": design.wanted,
+        "present": _finite(design.present),
+        "expected": _finite(design.expected),
+        "done": design.done,
+        "enough": design.enough,
+        "largest": design.largest,
+        "cost": design.cost,
+        "cost_law": asdict(each.cost),
+        "runs": [asdict(step) for step in design.steps],
+    }
+    return content if score is None else {**content, "score_target": words.rounded(score, design.target)}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def as_text(plans: Sequence[Next], score: Score | None = None) -> str:
+    """A table of the runs, a sentence or two for every architecture, and what is assumed about cost."""
+    rows = [["arch", "N", "seeds", "cost", "interval after"]]
+    for each in plans:
+        for step in each.design.steps:
+            cost, after = _cost(step.cost, each.cost), _factor(step.factor)
+            rows.append([printable(each.arch), f"{step.N:,}", str(step.seeds), cost, after])
+    lines = [*words.table(rows), ""] if len(rows) > 1 else []
+    lines += [_sentence(each, score) for each in plans]
+    lines += [f"{remark}." for remark in dict.fromkeys(each.remark for each in plans) if remark]
+    if len(rows) > 1:
+        lines += ["", *dict.fromkeys(_assumed(each, len(plans) > 1) for each in plans if each.design.steps)]
+    return "\n".join(lines) + "\n"
+
+
+def _factor(factor: float | None) -> str:
+    """A dash where the interval has no upper end, since nothing can be promised then."""
+    if factor is None:
+        return "-"
+    return f"factor {factor:,.3g}" if factor < 1000 else "factor above 1,000"
+
+
+def _cost(value: float, law: RunCost) -> str:
+    shown = f"{value:,.0f}" if 1000 <= value < words.PLAIN else words.number(value)
+    return f"{shown} s" if law.column in ("seconds", "fit_seconds") else shown
+
+
+def _sentence(each: Next, score: Score | None) -> str:
+    design, answer, arch = each.design, each.answer, printable(each.arch)
+    goal, wanted = words.goal(design.target, None, score), f"{design.wanted:,g}"
+    interval = f"For {goal}, the interval of {arch} is {words.interval(answer)}"
+    narrow, much = "narrow it", "narrow it much"
+    if answer.n_low is None:
+        interval = f"For {goal}, {arch} has no interval, since it hardly ever gets there"
+        narrow, much = "tell more", "tell much more"
+    elif answer.n_high is None:
+        interval += " on and has no upper end"
+    if design.done:
+        return f"{interval}: it is within a factor of {wanted} already, and no more runs are needed."
+    if not design.steps:
+        allowed, options = (" that the budget allows", "--largest or --budget") if each.limited else ("", "--largest")
+        return (
+            f"{interval}, and no runs up to N = {design.largest:,}{allowed} would {much}; "
+            f"give a larger {options}, or another target."
+        )
+    one = sum(step.seeds for step in design.steps) == 1
+    cost = _cost(design.cost, each.cost)
+    runs = f"The run costs {cost}" if one else f"The runs cost {cost} together"
+    again = f"plan again when {'it is' if one else 'they are'} done"
+    if design.expected is None:
+        effect = f"should {narrow}; {again}"
+    elif design.enough:
+        effect = f"should bring it within a factor of {wanted}"
+    else:
+        effect = f"should bring it to a {_factor(design.expected)}, not to {wanted} yet: {again}"
+    return f"{interval}. {runs} and {effect}."
+
+
+def _assumed(each: Next, several: bool) -> str:
+    if each.cost.column is None:
+        return "A run is taken to cost its N, since the pilot has no column seconds or cost."
+    law = f"{words.number(each.cost.scale)} × N^{each.cost.slope:.2f}"
+    return (
+        f"A run{f' of {printable(each.arch)}' if several else ''} costs {law}, fitted to the column {each.cost.column}."
+    )
+
+
+# The overlay of a study
+
+
+def check_overlay(path: str) -> None:
+    """Fail if the file is there and was not made as an overlay."""
+    if not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        start = file.read(len(MADE_BY))
+    if start not in (b"", MADE_BY.encode()):
+        raise KoctError(f"--overlay {path}: the file is there and is not one that koct next made; give another name")
+
+
+def overlay(file: PilotFile, sweep: str | None, plans: Sequence[Next]) -> tuple[str, int]:
+    """Return a config with the sweep's whole grid and the runs that the plans add, and how many fits these are.
+
+    `file` is the workflow's cells.parquet. Every seed of a sweep runs at every N.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import yaml
+
+    if sweep is None:
+        raise KoctError("--overlay is for a sweep of the workflow; name it with --sweep")
+    try:
+        rows = pq.read_table(pa.BufferReader(file.data), columns=["sweep", "arch", "N", "seed"]).to_pylist()
+        of_sweep = [row for row in rows if row["sweep"] == sweep and row["N"]]  # N = 0: what needs no sample
+        runs = {(row["arch"], int(row["N"]), int(row["seed"])) for row in of_sweep}
+    except (pa.ArrowException, OSError, ValueError, TypeError):
+        raise KoctError(
+            f"--overlay is for the cells.parquet of the workflow, and {file.path} is none; omit it"
+        ) from None
+    archs, N, seeds = (sorted({run[i] for run in runs}) for i in range(3))
+    steps = [step for each in plans for step in each.design.steps]
+    if not steps:
+        return "", 0
+    done = {n: min(sum(run[:2] == (arch, n) for run in runs) for arch in archs) for n in N}
+    most = max(done.get(step.N, 0) + step.seeds for step in steps)
+    fresh = (seed for seed in itertools.count(1) if seed not in seeds)
+    seeds = seeds + list(itertools.islice(fresh, max(0, most - len(seeds))))
+    N = sorted({*N, *(step.N for step in steps)})
+    added = len(archs) * len(N) * len(seeds) - len(runs)
+    content = {"sweeps": {sweep: {"N": N, "seeds": seeds}}}
+    text = yaml.safe_dump(content, default_flow_style=None, allow_unicode=True, width=120)
+    return f"{MADE_BY}the sweep {sweep} with {_fits(added)} more\n{text}", added
+
+
+def overlay_text(path: str, sweep: str, added: int) -> str:
+    """Return what an overlay adds, and how to use it; or that none is written."""
+    if not added:
+        state = "is left as it was" if os.path.lexists(path) else "is not written"
+        return f"{path} {state}, since no runs are to be added."
+    return (
+        f"{path} adds {_fits(added)} to {sweep}, whose grid has every seed at every N: "
+        f"snakemake --configfile {shlex.quote(path)}, with --config study=NAME if the default study lacks {sweep}.\n"
+        "If an N is above the sweep's pool.train, plan again with --largest, or make the pool larger."
+    )
+
+
+def _fits(count: int) -> str:
+    return "1 fit" if count == 1 else f"{count:,} fits"

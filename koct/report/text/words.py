@@ -1,0 +1,72 @@
+"""Numbers, targets and tables as the planner's answers show them."""
+
+from koct.forecast.budget import Answer
+from koct.forecast.scores import Score
+
+PLAIN = 1e15  # above, a number has an exponent
+
+
+def number(value: float) -> str:
+    """Three significant digits, with an exponent only where there is a need."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if 1000 <= abs(rounded) < PLAIN else f"{value:.3g}"
+
+
+def percent(probability: float) -> str:
+    """A probability estimated from some hundreds of curves: never quite 0 or 1."""
+    per_cent = round(100 * probability)
+    if per_cent in (0, 100):
+        return "below 1 %" if per_cent == 0 else "above 99 %"
+    return f"{per_cent} %"
+
+
+def target(error: float, score: Score | None) -> str:
+    """A target as it was given, in units of the score if there is one: two of them never look alike."""
+    value = error if score is None else float(score.score(error))
+    text = f"{value:,.15g}"  # hides how a score was computed from its error and back
+    best = score is not None and text == f"{score.best:,.15g}"
+    return repr(value) if best else text
+
+
+def rounded(score: Score, error: float) -> float:
+    """The score of an error, without what rounding adds to it."""
+    return float(f"{score.score(error):.15g}")
+
+
+def goal(error: float, assurance: float | None, score: Score | None) -> str:
+    """What is to be reached, in words."""
+    return goal_of(target(error, score), assurance, score)
+
+
+def goal_of(shown: str, assurance: float | None, score: Score | None) -> str:
+    """Return `goal` for the text of a target."""
+    if assurance is None:
+        return f"a mean error of {shown}" if score is None else score.goal(shown)
+    what = f"an error of {shown}" if score is None else f"{score.name} {shown}"
+    return f"{what} in {100 * assurance:g} % of runs"
+
+
+def interval(answer: Answer) -> str:
+    """The interval of N; a dash if it is out of reach altogether."""
+    if answer.n_low is None:
+        return "-"
+    return f"from {answer.n_low:,}" if answer.n_high is None else f"{answer.n_low:,} to {answer.n_high:,}"
+
+
+def predicted(answer: Answer, score: Score | None) -> tuple[str, str, str]:
+    """Return the predicted error, or score, and the ends of its interval."""
+    errors = (answer.error, answer.error_low, answer.error_high)
+    if score is None:
+        return number(errors[0]), number(errors[1]), number(errors[2])
+    decimals = score.decimals(answer.error)
+    value, high, low = (f"{score.score(error):,.{decimals}f}" for error in errors)  # a high error is a low score
+    return value, low, high
+
+
+def table(rows: list[list[str]], left: int | None = None) -> list[str]:
+    """Return lines with aligned columns, flush right but for the first `left`; the first row is the header."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [str.ljust if left is None or i < left else str.rjust for i in range(len(widths))]
+    aligned = ([side(*cell) for side, cell in zip(sides, zip(row, widths, strict=True), strict=True)] for row in rows)
+    lines = ["  ".join(cells).rstrip() for cells in aligned]
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]

@@ -1,0 +1,363 @@
+"""One cell of the study, (sweep, arch, N, seed): read its pool, fit, choose λ, keep the fit."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from koct import metrics
+from koct.base import device
+from koct.base.arrays import gram_matrix, to_numpy
+from koct.base.files import Blocks, read_array, read_record, record_writer, write_array, write_record
+from koct.base.stamps import Stamp, again, combined, made_from
+from koct.contracts import Array, Layer, Network, Part, Problem, Training
+from koct.contracts.blame import blamed, line_of, line_of_operator
+from koct.contracts.registry import architecture
+from koct.contracts.spec import Cell, encode_problem, same_values
+from koct.errors import KoctError
+from koct.problems.pools import Pool
+
+LARGEST_RECORD = 2**31 - 1  # bytes that NumPy allows a record
+
+
+class Data(Training):
+    """A cell's pairs and what its architecture needs, from the files in `inputs` (by name), each when asked for."""
+
+    def __init__(self, cell: Cell, inputs: Mapping[str, str]):
+        self.cell, self.inputs = cell, inputs
+        self.x_shape, self.y_shape = cell.problem.x_shape, cell.problem.y_shape
+        self.seed, self.lambdas = cell.seed, cell.lambdas
+        self.nonnegative = cell.problem.nonnegative
+        self.nonnegative_images = cell.problem.nonnegative or cell.problem.nonnegative_images
+        self.ranks, self.checkpoints, self.checkpoint_minutes = None, None, 5.0
+
+    @cached_property
+    def device(self) -> device.Device:  # type: ignore[override]
+        return device.choose() if self.cell.problem.device == "auto" else device.CPU
+
+    @cached_property
+    def pool(self) -> Pool:
+        return Pool(self.inputs["pool"], self.cell.problem, self.cell.seed)
+
+    @cached_property
+    def N(self) -> int:  # type: ignore[override]
+        if not self.cell.problem.has_groups:  # the pool need not be opened
+            return self.cell.N
+        return self.pool.pairs_of("train", self.cell.N)
+
+    @cached_property
+    def x(self) -> Array:  # type: ignore[override]
+        return self.device.put(self.read("x", "train", self.N))
+
+    @cached_property
+    def y(self) -> Array:  # type: ignore[override]
+        return self.device.put(self.read("y", "train", self.N))
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
+        self._declared("layers")
+        return checked_layers(self.cell.problem, self.shared)
+
+    @cached_property
+    def forward(self) -> Any:  # type: ignore[override]
+        self._declared("layers")
+        problem = self.cell.problem
+        operator = problem.forward(self.shared)
+        _check_shapes(operator, problem.y_shape, problem.x_shape, f"{line_of(problem, 'forward')}: the operator")
+        check_operator(problem, "forward", "the operator", operator)
+        return operator
+
+    @cached_property
+    def inverses(self) -> Mapping[float | None, Any]:  # type: ignore[override]
+        self._declared("layers")
+        problem = self.cell.problem
+        operators = dict(problem.inverses(self.shared))
+        for strength, operator in operators.items():
+            what = f"{line_of(problem, 'inverses')}: the operator of strength {strength}"
+            _check_shapes(operator, problem.x_shape, problem.y_shape, what)
+        return operators
+
+    @cached_property
+    def shared(self) -> Mapping[str, Any]:
+        """What the problem computes once per sweep."""
+        return read_shared(self.inputs.get("shared"), self.cell.problem)
+
+    @cached_property
+    def normal(self) -> Array:  # type: ignore[override]
+        self._declared("normal")
+        if "normal" in self.inputs:
+            matrix = read_matrix(self.inputs["normal"], self.cell.problem, layers=True)
+            return self.device.put(np.array(matrix))
+        return self.device.put(normal_matrix(self.cell.problem, self.shared))
+
+    @cached_property
+    def gram(self) -> Array | None:  # type: ignore[override]
+        if "gram" not in self.inputs or self.cell.problem.x_size < self.N:
+            return None
+        matrix = read_matrix(self.inputs["gram"], self.cell.problem, layers=False, pool=self.pool)
+        return self.device.put(np.array(matrix[: self.N, : self.N]))
+
+    @cached_property
+    def required(self) -> Mapping[str, Any]:  # type: ignore[override]
+        path, arch = self.inputs["required"], architecture(self.cell.arch.requires_cell)
+        about, _ = read_fit(path)
+        fitted, wanted = about["cell"], self.cell.encode()
+        wrong = [key for key in ("sweep", "N", "seed") if fitted[key] != wanted[key]]
+        sources = {"problem": self.cell.problem.source, "arch": arch.source}
+        wrong += [what for what, source in sources.items() if fitted[what]["source"] != source]
+        options, others = fitted["problem"]["options"], wanted["problem"]["options"]
+        wrong += [name for name in options.keys() & others.keys() if options[name] != others[name]]
+        if wrong:
+            raise KoctError(
+                f"{path} is the fit of another cell ({', '.join(sorted(wrong))} differ); give that of {arch.name}"
+            )
+        return about
+
+    def _declared(self, name: Literal["layers", "normal"]) -> None:
+        """Refuse what the architecture uses and has not said it needs: it would not run again when that changes."""
+        arch = self.cell.arch
+        if name not in arch.needs():
+            raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
+
+    def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
+        return getattr(self.pool, name)(part, count, first)
+
+    def predict(self, network: Network, part: Part, count: int | None = None) -> np.ndarray:
+        """Flat images of a part of the pool, as a NumPy array."""
+        x = self.read("x", part, count)
+        predicted = to_numpy(network.predict(self.device.put(x)))
+        if np.shape(predicted) != (len(x), self.cell.problem.y_size):
+            raise KoctError(
+                f"{line_of(self.cell.arch, 'fit')}: the network's predict gave an array of shape {np.shape(predicted)} "
+                f"for {len(x)} samples; give flat images, {(len(x), self.cell.problem.y_size)}"
+            )
+        return predicted
+
+    def stamp(self, spec: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> Stamp:
+        """Return the stamp of what is made from these files."""
+        return Stamp(spec, made_from(*self.inputs.values()), about or {})
+
+
+def _check_shapes(operator: Any, domain: tuple[int, ...], range: tuple[int, ...], what: str) -> None:
+    ends = None if operator is None else (operator.domain, operator.range)
+    if ends != (domain, range):
+        raise KoctError(
+            f"{what} leads from {ends and ends[0]} to {ends and ends[1]}; give one from {domain} to {range}"
+        )
+
+
+def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, ...]:
+    """A problem's known layers, if they lead from its x to its y."""
+    layers = tuple(problem.layers(shared))
+    where = line_of(problem, "layers")
+    for layer in layers:
+        check_operator(problem, "layers", f"the layer {layer.name!r}", layer.operator)
+    for inner, outer in itertools.pairwise(layers):
+        if inner.operator.range != outer.operator.domain:
+            raise KoctError(
+                f"{where}: the layer {inner.name!r} gives shape {inner.operator.range}, "
+                f"and {outer.name!r} behind it takes {outer.operator.domain}"
+            )
+    ends = (layers[0].operator.domain, layers[-1].operator.range) if layers else None
+    if ends != (problem.x_shape, problem.y_shape):
+        raise KoctError(
+            f"{where}: the layers lead from {ends and ends[0]} to {ends and ends[1]}, "
+            f"and the shapes are {problem.x_shape} and {problem.y_shape}"
+        )
+    return layers
+
+
+def check_operator(problem: Problem, method: str, what: str, operator: Any) -> None:
+    """Refuse an operator that a user's own `method` gave and that is not linear or whose adjoint is wrong.
+
+    Those of koct's own problems are tested with koct itself.
+    """
+    if not problem.source.endswith(".py"):
+        return
+    from koct.operators.algebra import Operator
+    from koct.operators.testing import fault
+
+    where = line_of(problem, method)
+    if not isinstance(operator, Operator):
+        raise KoctError(f"{where}: {what} is of the type {type(operator).__name__}; give a koct.operators Operator")
+    if wrong := fault(operator):
+        raise KoctError(f"{line_of_operator(operator, wrong[0]) or where}: {what}: {wrong[1]}")
+
+
+def fit(data: Data) -> tuple[dict[str, Any], Network]:
+    """(about, network): fit a cell for every λ and keep the network with the smallest validation error."""
+    cell = data.cell
+    error = metrics.load(cell.problem.validation_metric).error
+    y = None
+    started = time.perf_counter()
+    best: tuple[float, float | None, Network] | None = None
+    for lam, network in fits(data):
+        y = data.read("y", "val") if y is None else y
+        score = error(data.predict(network, "val"), y)
+        if lam is not None:
+            print(f"lambda {lam:g}: validation {cell.problem.validation_metric} {score:.6g}", flush=True)
+        if math.isfinite(score) and (best is None or score < best[0]):
+            best = score, lam, network
+    if best is None:
+        raise KoctError(f"{line_of(cell.arch, 'fit')}: no fit gave a finite validation error{_why(data)}")
+    _, lam, network = best
+    return describe(data, lam, network, time.perf_counter() - started), network
+
+
+def _why(data: Data) -> str:
+    """What may be the matter with a fit whose errors are not finite."""
+    for name in ("x", "y"):
+        if not np.isfinite(data.read(name, "train", data.N)).all():
+            return f"; {name} of the training pairs is not finite, so the fault is in the data"
+    return f"; lambdas are {list(data.cell.lambdas)}" if data.cell.lambdas else ""
+
+
+def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
+    """What the architecture yields, if it is what the contract says."""
+    networks = data.cell.arch.fit(data)
+    if not isinstance(networks, Iterable):
+        raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(networks).__name__}; yield instead")
+    for fitted in networks:
+        ok = isinstance(fitted, tuple) and len(fitted) == 2 and isinstance(fitted[1], Network)
+        if not ok:
+            raise KoctError(
+                f"{line_of(data.cell.arch, 'fit')}: fit yielded {type(fitted).__name__}; "
+                "yield (lambda or None, a koct.contracts.Network)"
+            )
+        yield fitted
+
+
+def _count(network: Network) -> int:
+    """How many numbers a network learned; torch's modules have a method of the same name, which does not count them."""
+    counted: Any = network.parameters
+    return int(Network.parameters.fget(network) if callable(counted) else counted)  # type: ignore[attr-defined]
+
+
+def describe(data: Data, lam: float | None, network: Network, seconds: float) -> dict[str, Any]:
+    """What a fit file says about its fit."""
+    return {
+        "lam": None if lam is None else float(lam),
+        "p": _count(network) if data.cell.arch.trained else 0,
+        "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
+        "device": data.device.label,
+        "pool": data.pool.stamp.content,
+    }
+
+
+def write_fit(path: str, stamp: Stamp, network: Network, write: bool = True) -> None:
+    """Write what was learned; of several processes all go through the blocks, and one writes."""
+    state = network.state()
+    if not any(isinstance(value, Blocks) for value in state.values()):
+        arrays = {name: to_numpy(value) for name, value in state.items()}
+        size = sum(array.nbytes for array in arrays.values())
+        if size > LARGEST_RECORD:
+            raise KoctError(
+                f"the network's state has {size / 2**30:.1f} GiB; give arrays over 2 GiB as koct.base.files.Blocks"
+            )
+        for name, array in arrays.items():
+            _check_finite(name, array)
+        if write:
+            write_record(path, stamp, **arrays)
+        return
+    ((name, blocks),) = state.items()
+    if not write:
+        for _ in blocks.blocks:
+            pass
+        return
+    with record_writer(path, stamp, blocks.length, **{name: (blocks.dtype, blocks.shape)}) as (file, _):
+        for block in blocks.blocks:
+            array = np.ascontiguousarray(to_numpy(block), blocks.dtype)
+            _check_finite(name, array)
+            file.write(array.data)
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise KoctError(f"the fit is not finite: {name}, which was learned, has entries that are no numbers")
+
+
+def read_fit(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(about, state) of a fit on disk; the state is mapped, its checksum checked."""
+    state, stamp = read_record(path)
+    return about_fit(path, stamp), state
+
+
+def about_fit(path: str, stamp: Stamp) -> dict[str, Any]:
+    """What a fit's stamp says about it, its cell included."""
+    if not {"lam", "p", "fit_seconds", "device", "pool"} <= stamp.about.keys():
+        raise KoctError(f"{path} is not a fit; {again(path)}")
+    return {**stamp.about, "cell": stamp.spec}
+
+
+def write_shared(problem: Problem, path: str, spec: Mapping[str, Any] | None = None) -> None:
+    """Write what a problem computes once per sweep."""
+    with blamed(problem.source):
+        write_record(path, Stamp(spec or {"problem": encode_problem(problem, layers=True)}), **problem.shared())
+
+
+def read_shared(path: str | None, problem: Problem) -> Mapping[str, Any]:
+    """What a problem computes once per sweep, from the file that holds it; nothing without one."""
+    if path is None:
+        if problem.has_shared:
+            raise KoctError(f"the problem {problem.name} needs what `koct known` wrote; give that file")
+        return {}
+    shared, stamp = read_record(path)
+    if stamp.spec.keys() & {"N", "seed"}:
+        raise KoctError(f"{path} is not what `koct known` wrote; give that file")
+    _check_problem(path, stamp, problem, layers=True)
+    return shared
+
+
+def write_normal(problem: Problem, shared: str | None, path: str, spec: Mapping[str, Any] | None = None) -> None:
+    """Write the normal matrix RᵀR of the known operator."""
+    with blamed(problem.source):
+        normal = normal_matrix(problem, read_shared(shared, problem))
+    spec = spec or {"problem": encode_problem(problem, layers=True)}
+    write_array(path, normal, Stamp(spec, made_from(*([shared] if shared else []))))
+
+
+def read_matrix(path: str, problem: Problem, layers: bool, pool: Pool | None = None) -> np.ndarray:
+    """A matrix of numbers of this problem and, if given, of this pool."""
+    matrix, stamp = read_array(path)
+    _check_problem(path, stamp, problem, layers)
+    if pool is not None and stamp.inputs != combined([pool.stamp.content]):
+        raise KoctError(f"{path} was not made from {pool.path}; give the one that was")
+    if matrix.ndim != 2 or matrix.dtype.kind != "f":
+        raise KoctError(f"{path} does not hold a matrix; {again(path)}")
+    return matrix
+
+
+def _check_problem(path: str, stamp: Stamp, problem: Problem, layers: bool) -> None:
+    """Refuse what was made for another problem."""
+    wanted = encode_problem(problem, layers)
+    if not same_values(stamp.spec.get("problem"), wanted):
+        raise KoctError(f"{path} belongs to another problem, or to one with other options; give that of the cell")
+
+
+def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:
+    """That of the problem itself, or that of its layers multiplied out."""
+    from koct.operators import chain
+
+    normal = problem.normal_matrix(shared)
+    if normal is None:
+        _, R = chain.split([layer.operator for layer in checked_layers(problem, shared)])
+        normal = chain.normal_matrix(R)
+    return normal
+
+
+def write_gram(problem: Problem, pool: str, path: str, spec: Mapping[str, Any] | None = None) -> None:
+    """Write the Gram matrix of a pool's training measurements; every cell uses a corner of it.
+
+    Cells with more samples than measurements use none of it: it ends there.
+    """
+    spec = spec or {"problem": encode_problem(problem, layers=False)}
+    place = device.choose() if problem.device == "auto" else device.CPU
+    pairs = Pool(pool, problem, spec.get("seed"))
+    matrix = gram_matrix(place.put(pairs.x("train", min(pairs.count["train"], problem.x_size))))
+    write_array(path, to_numpy(matrix), Stamp(spec, made_from(pool)))

@@ -1,0 +1,98 @@
+"""The error of a fit on test pairs it has not seen: one row of the results."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from koct import metrics
+from koct.base import stamps
+from koct.base.files import write_json
+from koct.base.stamps import Stamp, made_from
+from koct.contracts import Network
+from koct.contracts.blame import blamed
+from koct.contracts.spec import Cell, same_values
+from koct.errors import KoctError
+from koct.study import cells
+
+# The hash of this module and of the metrics, which the workflow puts into the environment of its jobs. A fit evaluates
+# itself while its network is in memory, and keeps the errors with this hash; only if that has changed since does a
+# network have to be loaded again.
+CODE = "KOCT_EVALUATION"
+LARGEST = 2**19  # characters of what a fit keeps of its errors: half of where a stamp is looked for
+
+
+def errors(network: Network, data: cells.Data) -> dict[str, Any]:
+    """Every metric on the test pairs, `val_mse`, and under `images` every metric of each test image."""
+    validation = metrics.load("mse").error(data.predict(network, "val"), data.read("y", "val"))
+    predicted, y = data.predict(network, "test"), data.read("y", "test")
+    images = metrics.each(predicted, y, data.y_shape)
+    measured = {"val_mse": validation, **metrics.errors(predicted, y, images), "images": _kept(images, data)}
+    return _finite(measured)
+
+
+def _kept(images: Mapping[str, Any], data: cells.Data) -> dict[str, Any]:
+    """Values of images (n,) as lists of eight digits, null for NaN, and what says which images they are.
+
+    `same` is whether they are the same for every seed, `groups` how many of them each test group has.
+    """
+    lists = {
+        name: [None if value != value else float(f"{value:.8g}") for value in values.tolist()]
+        for name, values in images.items()
+    }
+    groups = data.pool.groups["test"] if data.pool.groups else None
+    return {"same": data.cell.problem.same_held_out, "groups": groups, **lists}
+
+
+def _finite(measured: dict[str, Any]) -> dict[str, Any]:
+    """What was measured, if every error is a finite number of zero or more, and every score finite or null."""
+    for name, value in measured.items():
+        if name != "images" and not metrics.is_proper(name, value):
+            raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
+    return measured
+
+
+def remember(about: dict[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fit's stamp says about its fit, with its errors and the code that computed them.
+
+    Without the errors if the test images are too many for a stamp: they are then computed again for the row.
+    """
+    if len(json.dumps(measured)) > LARGEST:
+        return about
+    return {**about, "errors": measured, "evaluation": os.environ.get(CODE)}
+
+
+def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], measured: Mapping[str, Any]) -> None:
+    """Write the row of a cell."""
+    fitted = {key: about[key] for key in ("lam", "p", "fit_seconds", "device")}
+    write_json(path, {**cell.about(), **fitted, **measured}, stamp)
+
+
+def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapping[str, Any] | None = None) -> None:
+    """Write the row of a fit on disk, which must be that of the cell in `spec`."""
+    about, network, data = load(fit_path, inputs)
+    if spec and not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
+        raise KoctError(f"{fit_path} is not the fit of the cell that was asked for; give that fit")
+    measured, code = about.get("errors"), (spec or {}).get("evaluation") or os.environ.get(CODE)
+    if not measured or code is None or about.get("evaluation") != code:
+        with blamed(data.cell.problem.source, data.cell.arch.source):
+            measured = errors(network(), data)
+    stamp = Stamp(spec or about["cell"], made_from(fit_path, *inputs.values()))
+    write_row(row_path, stamp, data.cell, about, _finite(measured))
+
+
+def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[[], Network], cells.Data]:
+    """(about, network, data) of a fit on disk; the network is restored when it is called."""
+    about = cells.about_fit(fit_path, stamps.read(fit_path))
+    data = cells.Data(Cell.decode(about["cell"]), inputs)
+    if about["pool"] != data.pool.stamp.content:
+        raise KoctError(f"{fit_path} was not fitted to the pairs of {data.pool.path}; give its own pool")
+
+    def network() -> Network:
+        _, state = cells.read_fit(fit_path)
+        with blamed(data.cell.problem.source, data.cell.arch.source):
+            return data.cell.arch.restore(state, data)
+
+    return about, network, data

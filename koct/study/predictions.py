@@ -1,0 +1,153 @@
+"""The curve that a pool predicts for a network, before any fit of the study: a row for every N and λ."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from koct import metrics
+from koct.base.arrays import blocks, to_numpy
+from koct.base.files import write_json
+from koct.base.stamps import Stamp, made_from
+from koct.contracts import Array
+from koct.contracts.spec import Cell
+from koct.errors import KoctError
+from koct.metrics.curve_metric import CurveMetric
+from koct.networks.solvers import Known
+from koct.prediction.fixed_point import FixedPoint
+from koct.prediction.prediction import Prediction
+from koct.prediction.spectral import Spectral
+from koct.prediction.subsets import Subsets
+from koct.problems.pools import PARTS
+from koct.study import cells
+
+DRAWS = 12  # training sets for every N, where curves are predicted by fits to subsets
+
+
+class PoolPairs(cells.Data):
+    """The first pairs of a pool, whatever part they belong to: a prediction tests nothing."""
+
+    @cached_property
+    def x(self) -> Array:  # type: ignore[override]
+        return self.device.put(self._first("x"))
+
+    @cached_property
+    def y(self) -> Array:  # type: ignore[override]
+        return self.device.put(self._first("y"))
+
+    def _first(self, name: str) -> np.ndarray:
+        """Read in blocks, so that memory holds them once."""
+        first = self.read(name, "train", 1)
+        pairs, filled = np.empty((self.N, first.shape[1]), first.dtype), 0
+        for part in PARTS:
+            held = min(self.pool.count[part], self.N - filled)
+            for rows in blocks(held, first.shape[1]):
+                chunk = self.read(name, part, min(rows.stop, held) - rows.start, rows.start)
+                pairs[filled : filled + len(chunk)] = chunk
+                filled += len(chunk)
+        return pairs
+
+
+def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> None:
+    """Write the predicted curve of one architecture; `spec` is that of its fits with `at`, `tests` and `metric`."""
+    pairs = PoolPairs(Cell.decode(spec), inputs)
+    in_metric = _metric(CurveMetric(spec["metric"]), pairs)
+    method, rows, started = _method(pairs), [], time.perf_counter()
+    points = METHODS[method](pairs, spec["at"], spec["tests"])
+    print(f"predicted in {time.perf_counter() - started:.1f} s from {pairs.N} pairs", flush=True)
+    for point in points:
+        errors = _scaled(point.per_sample.clip(0), point.error)
+        low, high = (in_metric(_scaled(errors, end)) for end in (point.low, point.high))
+        rows.append(
+            {
+                **pairs.cell.about(),
+                "N": point.N,
+                "lam": point.lam if np.isfinite(point.lam) else None,
+                "method": method,
+                "predicted": point.error,
+                "low": point.low,
+                "high": point.high,
+                "metric": spec["metric"],
+                "error": in_metric(errors),
+                "error_low": low,
+                "error_high": high,
+                "pairs": pairs.N,
+                "trusted": point.trusted,
+                "reason": point.reason,
+            }
+        )
+        print(f"N = {point.N}, lambda {point.lam}: {point.error:.4g}, {point.reason or 'trusted'}", flush=True)
+    write_json(out, {"rows": rows}, Stamp(spec, made_from(*inputs.values())))
+
+
+def _method(pairs: PoolPairs) -> Any:
+    """The one that the architecture names; but weights that measurements share have no fixed point here yet."""
+    named = pairs.cell.arch.predicted
+    shared = named == "fixed point" and Known(pairs.layers, pairs.nonnegative).each > 1
+    return "subsets" if shared else named
+
+
+def _scaled(errors: np.ndarray, mean: float) -> np.ndarray:
+    """With this mean."""
+    return errors * (mean / max(errors.mean(), 1e-300))
+
+
+def _metric(metric: CurveMetric, pairs: PoolPairs) -> Callable[[np.ndarray], float | None]:
+    """What turns the mean squared errors of the samples into the metric; None where it cannot be told from them."""
+    module = metrics.load(metric.column)
+    if metric.column != "mse" and not hasattr(module, "scale"):
+        return lambda errors: None
+    scale = np.ones(pairs.N) if metric.column == "mse" else module.scale(to_numpy(pairs.y))
+    power = 1 if metric.column == "mse" else 0.5
+
+    def of(errors: np.ndarray) -> float:
+        mean = float(np.mean(errors[scale > 0] ** power / scale[scale > 0]))
+        return mean**2 if metric.squared else mean
+
+    return of
+
+
+# The methods, by the names that architectures give
+
+
+def _spectral(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
+    return Spectral(pairs.nonnegative).fit(pairs.x, pairs.y).curve(at, pairs.lambdas, tests)
+
+
+def _subsets(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
+    for need in ("layers", "normal"):
+        if need in pairs.cell.arch.needs():
+            getattr(pairs, need)  # once, for all fits
+
+    def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
+        part = copy.copy(pairs)
+        part.x, part.y, part.N, part.gram, part.read = x, y, len(x), None, _refuse  # type: ignore[method-assign]
+        for lam, network in cells.fits(part):
+            yield lam, network.predict
+
+    return Subsets(fitting, DRAWS).fit(pairs.x, pairs.y).curve(at, tests)
+
+
+def _refuse(name: str, part: str, count: int | None = None, first: int = 0) -> np.ndarray:
+    raise KoctError(
+        f"a fit that is predicted by subsets uses data.x and data.y alone, and not data.read({name!r}, {part!r}): "
+        "these pairs may test it; set predicted to None"
+    )
+
+
+def _fixed_point(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
+    known = Known(pairs.layers, pairs.nonnegative)
+    theory = FixedPoint(pairs.normal, known.adjoint, known.analytic, known.reconstruct)
+    return theory.fit(pairs.x, pairs.y).curve(at, pairs.lambdas, tests)
+
+
+METHODS: dict[Any, Callable[[PoolPairs, Sequence[int], int], Sequence[Prediction]]] = {
+    "spectral": _spectral,
+    "subsets": _subsets,
+    "fixed point": _fixed_point,
+}

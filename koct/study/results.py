@@ -1,0 +1,366 @@
+"""The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet."""
+
+import dataclasses
+import itertools
+import json
+import math
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import koct
+from koct import metrics
+from koct.base.files import atomic_write, read_json
+from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
+from koct.bound.calibration import calibrate
+from koct.errors import KoctError
+from koct.metrics.curve_metric import CurveMetric
+from koct.study import images, paths
+
+OTHERWISE = "was made with other options or other code than those of this study"
+
+COLUMNS = {
+    "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
+    "problem": (pa.string(), "where pairs and the known operator come from", ""),
+    "H": (pa.int32(), "image height and width; null if the problem has no such option", "pixel"),
+    "V": (pa.int32(), "views; null if the problem has no such option", "1"),
+    "B": (pa.int32(), "detector bins; null if the problem has no such option", "1"),
+    "arch": (pa.string(), "architecture", ""),
+    "N": (pa.int32(), "training samples: pairs, or groups of them if the problem has groups; 0: none are needed", "1"),
+    "seed": (pa.int32(), "seed of the pool", ""),
+    "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
+    "p": (pa.int64(), "learned parameters, counted", "1"),
+    "val_mse": (pa.float64(), "validation mean squared error", "intensity^2"),
+    "fit_seconds": (pa.float64(), "wall time of the fit and the choice of lam", "s"),
+    "device": (pa.string(), "what the fit was computed on", ""),
+    "metric": (pa.string(), "which error: a metric, or with a 2 behind its name the square of its mean", ""),
+    "error_mean": (pa.float64(), "the metric's mean over seeds", "that of the metric"),
+    "error_std": (pa.float64(), "sample standard deviation over seeds; null for one seed", "that of the metric"),
+    "seeds": (pa.int32(), "number of seeds", "1"),
+    "floor": (pa.float64(), "smallest mean error of the curve", "that of the metric"),
+    "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", "that of the metric"),
+}
+METRICS = list(metrics.names())
+COLUMNS |= {name: (pa.float64(), f"test {metrics.load(name).DESCRIPTION}", metrics.load(name).UNIT) for name in METRICS}
+COLUMNS |= {
+    "image": (pa.int32(), "number of the test image; an image of one number is the same in all rows of a sweep", ""),
+    "group": (pa.int32(), "number of the test group that the image belongs to; null without groups", ""),
+    "target": (pa.float64(), "the mean error to reach", "that of the metric"),
+    "law": (pa.string(), "most probable law of the curve", ""),
+    "n": (pa.int64(), "samples that reach the target; null if out of reach", "1"),
+    "n_low": (pa.int64(), "lower end of the 90 % interval of n; null if out of reach", "1"),
+    "n_high": (pa.int64(), "upper end of the 90 % interval of n; null if it has none", "1"),
+    "probability": (pa.float64(), "that the target is reached, with at most a million times the largest N", "1"),
+    "reachable": (pa.bool_(), "whether the target is reached with a probability of one half or more", ""),
+    "at": (pa.int64(), "where error, error_low and error_high are: n, or the largest N if out of reach", "1"),
+    "error": (pa.float64(), "the predicted error", "that of the metric"),
+    "error_low": (pa.float64(), "lower end of its 90 % interval", "that of the metric"),
+    "error_high": (pa.float64(), "upper end of its 90 % interval", "that of the metric"),
+    "extrapolation": (pa.float64(), "n over the largest N that was run; null if out of reach", "1"),
+    "reason": (pa.string(), "what to know about the answer", ""),
+    "theory_n": (pa.int64(), "n by the predicted curve; null without one, or if out of reach within it", "1"),
+    "theory_low": (pa.int64(), "lower end of the 90 % interval of theory_n; null if out of reach", "1"),
+    "theory_high": (pa.int64(), "upper end of the 90 % interval of theory_n; null if out of reach", "1"),
+    "theory_upto": (
+        pa.int64(),
+        "largest N of the predicted curve; 0 if it is not to be trusted anywhere, null without one",
+        "1",
+    ),
+    "method": (pa.string(), "how the curve was predicted from pairs: spectral, subsets or fixed point", ""),
+    "predicted": (pa.float64(), "predicted test mean squared error", "intensity^2"),
+    "low": (pa.float64(), "lower end of the 90 % interval of the mean squared error of one cell", "intensity^2"),
+    "high": (pa.float64(), "upper end of that interval", "intensity^2"),
+    "pairs": (pa.int32(), "pairs that the prediction was made from, of a seed that no fit uses", "1"),
+    "trusted": (pa.bool_(), "whether the prediction is to be trusted; if not, reason says why", ""),
+    "known": (pa.int32(), "known layers of the network, its ReLU aside; null if it tells no chain", "1"),
+    "learned": (pa.int32(), "learned layers of the network; null if it tells no chain", "1"),
+    "rank": (pa.int32(), "1 for the smallest error_mean of the sweep at this N; equal ones share the rank", "1"),
+    "mean_low": (
+        pa.float64(),
+        "lower end of the 90 % interval of error_mean over seeds and test images",
+        "that of the metric",
+    ),
+    "mean_high": (pa.float64(), "upper end of that interval; null for one seed", "that of the metric"),
+    "best": (pa.bool_(), "whether its rank is 1", ""),
+    "behind": (pa.float64(), "error_mean less that of the best", "that of the metric"),
+    "beyond": (pa.bool_(), "whether the 90 % interval of its error over the best is above 1; null for one seed", ""),
+    "versus": (pa.string(), "the architecture whose error arch is below, from N on; null: never up to upto", ""),
+    "N_low": (pa.int32(), "lower end of the 90 % interval of N; null if that is never, or if there is one seed", "1"),
+    "N_high": (pa.int32(), "upper end of that interval; null if that is never, or if there is one seed", "1"),
+    "upto": (pa.int32(), "the largest N at which the two were compared", "1"),
+    "id": (pa.string(), "name of the claim", ""),
+    "where": (pa.string(), "where the paper states it", ""),
+    "statement": (pa.string(), "what it states", ""),
+    "printed": (pa.string(), "what is printed: numbers, or the words that stand for one", ""),
+    "computed": (pa.string(), "what the study gives, the number that decides if there are several", ""),
+    "value": (pa.float64(), "that number; null if it is none, or infinite", "as printed"),
+    "value_low": (pa.float64(), "lower end of its 90 % interval, by the jackknife over seeds", "as printed"),
+    "value_high": (pa.float64(), "upper end of that interval; null if it has none", "as printed"),
+    "verdict": (pa.string(), "holds, holds in part, does not hold, or not computed in this study", ""),
+    "why": (pa.string(), "the numbers behind the verdict, in a sentence", ""),
+}
+CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
+CELLS += ["val_mse", *METRICS, "fit_seconds", "device"]
+IMAGES = ["sweep", "arch", "N", "seed", "image", "group", *METRICS]
+CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
+CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
+BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
+BUDGET += ["probability", "at", "error", "error_low", "error_high", "extrapolation", "reason"]
+BUDGET += ["theory_n", "theory_low", "theory_high", "theory_upto"]
+THEORY = ["sweep", "problem", "H", "arch", "method", "N", "lam", "predicted", "low", "high", "trusted", "reason"]
+THEORY += ["metric", "error", "error_low", "error_high", "pairs", "seed"]
+LADDER = ["sweep", "problem", "H", "arch", "N", "metric", "p", "known", "learned", "rank", "error_mean"]
+LADDER += ["mean_low", "mean_high", "seeds", "best", "behind", "beyond"]
+CROSSINGS = ["sweep", "problem", "H", "arch", "versus", "metric", "N", "N_low", "N_high", "upto"]
+CLAIMS = ["id", "where", "statement", "printed", "computed", "value", "value_low", "value_high", "verdict", "why"]
+
+
+def collect(spec, path, images_path):
+    """Gather the rows of a study into Parquet, if each is that of the cell asked for: cells, and test images.
+
+    `spec` has the `sweeps`, each with its `archs`, and `config`, a hash; those have `N`, `seeds` and `spec` of a curve.
+    """
+    sweeps = spec["sweeps"]
+    origin = {**provenance(spec["config"]), **_names(sweeps)}
+    rows, contents = [], []
+    for sweep in sweeps:
+        for arch in sweep["archs"]:
+            for N, seed in itertools.product(arch["N"], arch["seeds"]):
+                place = paths.cell(sweep["name"], arch["name"], N, seed)
+                row, stamp = read_json(place)
+                _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
+                if curve_hash(stamp.spec) != arch["spec"]:
+                    raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
+                rows.append(row)
+                contents.append(stamp.content)
+    stamp = Stamp(spec, combined(contents))
+    write(rows, CELLS, path, origin, stamp)
+    write_images(rows, images_path, origin, stamp)
+
+
+def collect_theory(spec, path):
+    """Gather the predicted curves of a study into theory.parquet; `spec` is as that of `collect`."""
+    rows, contents = [], []
+    for sweep in spec["sweeps"]:
+        for arch in sweep["archs"]:
+            place = paths.theory(sweep["name"], arch["name"])
+            curve, stamp = read_json(place)
+            if checksum_of(stamp.spec) != arch["spec"]:
+                raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
+            rows += curve["rows"]
+            contents.append(stamp.content)
+    origin = {**provenance(spec["config"]), **_names(spec["sweeps"])}
+    write(rows, THEORY, path, origin, Stamp(spec, combined(contents)))
+
+
+def _check_row(path, row, stamp, cell):
+    """Refuse the row of another cell, and one without proper errors."""
+    wrong = [key for key, value in cell.items() if row.get(key) != value]
+    wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
+    missing = [name for name in (*CELLS, "images") if name not in row]
+    if wrong or missing:
+        what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
+        raise KoctError(f"{path} {what}; {again(path)}")
+    for name in ("val_mse", *METRICS):
+        if not metrics.is_proper(name, row[name]):
+            kind = "score" if name in metrics.SCORES else "error"
+            raise KoctError(f"{path} has {name} = {row[name]}, which is no {kind}; {again(path)}")
+
+
+def curve_hash(spec):
+    """Return a hash of what the cells of a curve share."""
+    return checksum_of({key: value for key, value in spec.items() if key not in ("N", "seed")})
+
+
+def _names(sweeps):
+    """What reports call things, for the schema metadata: the problem and metric of a sweep, the style of an arch."""
+    styles = ("label", "colour", "marker")
+    archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in sweeps for arch in sweep["archs"]}
+    words = ("label", "metric", "counts")  # what N counts is told where it is not single samples
+    about = {sweep["name"]: {key: sweep[key] for key in words if key in sweep} for sweep in sweeps}
+    return {"koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(about)}
+
+
+def aggregate(cells_path, spec, curves_path, calibration_path):
+    """Curves over seeds and their calibration; `spec` names each sweep's metric under `metrics`.
+
+    What needs no sample is a curve of one point at N = 0, and has no calibration.
+    """
+    cells, origin = _read_cells(cells_path)
+    curves, calibrations = [], []
+    for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
+        metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
+        points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(grouped(rows, "N").items())]
+        about = {**rows[0], "metric": metric.name}
+        curves += [{**about, **point} for point in points]
+        if trained(points):
+            fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])
+            calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
+    stamp = Stamp(spec, made_from(cells_path))
+    write(curves, CURVES, curves_path, origin, stamp)
+    write(calibrations, CALIBRATION, calibration_path, origin, stamp)
+
+
+def budget(cells_path, theory_path, spec, path):
+    """How many samples reach each target; `spec` gives each sweep's metric and targets under `wanted`."""
+    from koct.forecast.budget import Forecast
+    from koct.forecast.runs import Pilot
+
+    cells, origin = read_cells(cells_path)
+    predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
+    answers = []
+    for (sweep_name, arch), rows in grouped(cells, "sweep", "arch").items():
+        wanted = _of_sweep(cells_path, spec["wanted"], sweep_name)
+        metric = CurveMetric(wanted["metric"])
+        points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
+        forecast = Forecast(Pilot.from_points(*points))
+        for target in wanted["targets"]:
+            answer = forecast.required(target)
+            about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
+            required = _by_theory(predicted.get((sweep_name, arch), []), target)
+            answers.append({**about, **dataclasses.asdict(answer), **required})
+    sources = [cells_path, *([theory_path] if theory_path else [])]
+    write(answers, BUDGET, path, origin, Stamp(spec, made_from(*sources)))
+
+
+def _by_theory(rows, target):
+    """Where the predicted curve, at the best λ of each N, comes down to the target."""
+    from koct.prediction.curve import crossing
+
+    best = usable([row for row in rows if row["error"] is not None])
+    ends = {"theory_n": "error", "theory_low": "error_low", "theory_high": "error_high"}
+    N = [row["N"] for row in best]
+    required = {name: crossing(N, [row[column] for row in best], target) for name, column in ends.items()}
+    return {**required, "theory_upto": max(N, default=0) if rows else None}
+
+
+def best_lambda(rows):
+    """Return the row with the smallest mean squared error at every N of a predicted curve."""
+    return [min(group, key=lambda row: row["predicted"]) for _, group in sorted(grouped(rows, "N").items())]
+
+
+def usable(rows):
+    """The predicted curve at the best λ, up to the first N within the pairs where it is not to be trusted."""
+    best = best_lambda(rows)
+    flagged = (row["N"] for row in best if not row["trusted"] and row["N"] <= row["pairs"])
+    end = next(flagged, math.inf)
+    return [row for row in best if row["N"] < end]
+
+
+def _of_sweep(path, settings, sweep):
+    if sweep not in settings:
+        raise KoctError(f"{path} has the sweep {sweep}, which the spec does not name; collect the cells again")
+    return settings[sweep]
+
+
+def _over_seeds(metric, rows):
+    return {
+        "error_mean": metric.mean(rows),
+        "error_std": float(np.std([metric.of(row) for row in rows], ddof=1)) if len(rows) > 1 else None,
+        "seeds": len(rows),
+    }
+
+
+def provenance(config_sha256):
+    """What made a file, for its schema metadata."""
+    return {"koct.version": koct.__version__, "koct.commit": commit(), "koct.config_sha256": config_sha256}
+
+
+def write(rows, columns, path, origin, stamp):
+    """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units, provenance and a stamp.
+
+    Scores may be missing, and are null then.
+    """
+    rows = [{name: row.get(name) if name in metrics.SCORES else row[name] for name in columns} for row in rows]
+    lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
+    table = images.table_of(rows, _schema(columns))
+    _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)), pq.write_table)
+
+
+def write_images(rows, path, origin, stamp):
+    """images.parquet from rows of cells, which have the metrics of each test image under `images`."""
+    table, content = images.table(rows)
+    _save(table, IMAGES, path, origin, stamp._replace(content=digest(content)), images.save)
+
+
+def _schema(columns, metadata=None):
+    """Types, descriptions and units of columns."""
+    fields = []
+    for name in columns:
+        kind, description, unit = COLUMNS[name]
+        fields.append(pa.field(name, kind, metadata={"description": description, "unit": unit}))
+    return pa.schema(fields, metadata=metadata)
+
+
+def _save(table, columns, path, origin, stamp, save):
+    """Write a table with units, provenance and a stamp."""
+    table = table.cast(_schema(columns, {**origin, TABLE_KEY: stamp.text()}))
+    with atomic_write(path, stamp) as temporary:
+        save(table, temporary)
+
+
+def read(path):
+    """(rows, provenance) of a Parquet file that `write` made."""
+    table = images.read_table(path)
+    metadata = (table.schema.metadata or {}).items()
+    origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata}
+    try:
+        rows = table.to_pylist()
+    except (ValueError, OverflowError, TypeError, NotImplementedError, pa.ArrowException):
+        raise KoctError(f"{path} is a Parquet file that koct has not made; {again(path)}") from None
+    return rows, {key: value for key, value in origin.items() if key.startswith("koct.") and key != TABLE_KEY}
+
+
+def read_cells(path):
+    """(rows, provenance) of a cells.parquet: those of networks that were trained."""
+    rows, origin = _read_cells(path)
+    return trained(rows), origin
+
+
+def read_baselines(path):
+    """(rows, provenance) of a cells.parquet: those of what needs no sample."""
+    rows, origin = _read_cells(path)
+    return baselines(rows), origin
+
+
+def trained(rows):
+    """The rows of networks that were trained on samples."""
+    return [row for row in rows if row["N"] > 0]
+
+
+def baselines(rows):
+    """The rows of what needs no sample."""
+    return [row for row in rows if row["N"] == 0]
+
+
+def _read_cells(path):
+    rows, origin = read(path)
+    for name in CELLS:
+        kind = COLUMNS[name][0]
+        for row in rows:
+            value = row.get(name)
+            wrong = value is None and name not in ("H", "V", "B", "lam", *metrics.SCORES)  # an older file has no scores
+            if wrong or not isinstance(value, str if kind == pa.string() else int | float | None):
+                raise KoctError(f"{path} has a row without a proper {name}; give the cells.parquet of a run")
+    return rows, origin
+
+
+def grouped(rows, *keys):
+    """Lists of rows by their values of `keys`."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
+
+
+def commit():
+    """The checkout's commit, marked if files differ from it; 'unknown' outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(git, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()

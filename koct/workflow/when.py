@@ -1,0 +1,98 @@
+"""Which tables, figures and pages a study has, and what they have to know of it.
+
+A function here answers one question about a study; a product names it (koct/report/product.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from koct.config import sweep as sweeps
+from koct.config.sweep import Grid, Sweep
+from koct.contracts.options import options
+from koct.errors import KoctError
+from koct.report.printed import PAIR, PRINTED
+from koct.report.registry import products
+
+LEAST_HELD_OUT = 3  # N of a sweep: two to calibrate on, and one to predict
+LEAST_OF_LADDER = 3  # networks of a sweep between known and learned
+ARC = 180  # degrees, of every operating point of the paper
+claimed, compared = sweeps.claimed, sweeps.compared
+
+
+def published(study: Sequence[Sweep]) -> list[str]:
+    """Return the files of all products that a study has."""
+    paths = []
+    for product in products().values():
+        if had := answer(product.when, study):
+            names = had if product.per_sweep else [""]
+            paths += [path.format(sweep=name) for name in names for path in product.outputs]
+    return paths
+
+
+def answer(question: str, study: Iterable[Sweep]) -> Any:
+    """Return what a function here says about a study or, by sweep, the value of a key that every sweep has."""
+    if question in options(Grid):
+        return {sweep.name: getattr(sweep, question) for sweep in study}
+    if question not in globals():
+        raise KoctError(f"koct/workflow/when.py has no function {question}, which a product names")
+    return globals()[question](study)
+
+
+# The questions
+
+
+def always(study: Iterable[Sweep]) -> bool:
+    return True
+
+
+def on_request(study: Iterable[Sweep]) -> bool:
+    """Return False: `snakemake FILE` makes it."""
+    return False
+
+
+def predicted(study: Iterable[Sweep]) -> bool:
+    """Return whether a curve is predicted before any fit."""
+    return any(sweep.predicted for sweep in study)
+
+
+def pictured(study: Iterable[Sweep]) -> list[str]:
+    """Return the sweeps whose reconstructions are images to look at."""
+    return [sweep.name for sweep in study if sweep.pictured]
+
+
+def ladder(study: Iterable[Sweep]) -> list[str]:
+    """Return the sweeps with networks enough between known and learned."""
+    return [sweep.name for sweep in study if len(sweep.networks) >= LEAST_OF_LADDER]
+
+
+def held_out(study: Iterable[Sweep]) -> bool:
+    """Return whether there are errors to predict from those at smaller N."""
+    return any(len(sweep.N) >= LEAST_HELD_OUT for sweep in study)
+
+
+def paired(study: Iterable[Sweep]) -> bool:
+    """Return whether a sweep has both networks of the paper."""
+    return any(set(PAIR) <= {arch.name for arch in sweep.archs} for sweep in study)
+
+
+def metrics(study: Iterable[Sweep]) -> dict[str, str]:
+    """Return the metric of every sweep."""
+    return {sweep.name: sweep.metric for sweep in study}
+
+
+def normed(study: Iterable[Sweep]) -> list[str]:
+    """Return the sweeps at an operating point of the paper that have its known network: those whose norms are known."""
+    points = [
+        (PRINTED["problems"][point["beam"]], *(point[key] for key in ("H", "V", "B")))
+        for point in PRINTED["operating_points"]
+    ]
+    names = []
+    for sweep in study:
+        problem = sweep.problem
+        here = (problem.source, *(getattr(problem, key, None) for key in ("H", "V", "B")))
+        whole = getattr(problem, "arc", None) in (None, ARC) and getattr(problem, "angles", None) is None
+        if here in points and whole and PAIR[0] in {arch.name for arch in sweep.archs}:
+            names.append(sweep.name)
+    return names

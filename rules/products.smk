@@ -1,0 +1,81 @@
+# What a reader sees: tables, figures and pages, one file of koct/report each, and the RO-Crate that describes the results.
+
+for product in registry.products().values():
+    if product.per_sweep:
+        continue  # has a rule of its own
+
+    rule:
+        name:
+            product.name
+        input:
+            product.inputs,
+        output:
+            reported(product),
+        log:
+            f"results/logs/{product.name}.log",
+        benchmark:
+            f"results/benchmarks/{product.name}.tsv"
+        group:
+            "summary"
+        conda:
+            "../envs/koct.yaml"
+        params:
+            name=product.name,
+            spec=jobs.report_spec(product.name, *product.takes),
+            caption=product.caption,
+        message:
+            f"{product.kind} {product.outputs[0]}"
+        shell:
+            "python -m koct product {params.name} {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule figure_recons:
+    input:
+        fits=jobs.first_fits,
+        pool=jobs.first_pool,
+        shared=jobs.shared_input,
+    output:
+        reported(registry.product("fig_recons")),
+    log:
+        "results/logs/figure_recons_{sweep}.log",
+    benchmark:
+        "results/benchmarks/figure_recons_{sweep}.tsv"
+    group:
+        jobs.sweep_group
+    conda:
+        "../envs/koct.yaml"
+    resources:
+        gpu_mb=jobs.gpu_mb(jobs.cost(resources.recons)),
+        gpu=jobs.gpus,
+        mem_mb=jobs.mem_mb(jobs.cost(resources.recons)),
+        runtime=jobs.gpu_minutes(jobs.cost(resources.recons)),
+    params:
+        spec=jobs.recons_spec,
+        shared=shared_option,
+        caption=registry.product("fig_recons").caption,
+    message:
+        "figure {output[0]}"
+    shell:
+        "python -m koct figure-recons --fits {input.fits} --pool {input.pool} {params.shared}"
+        " --spec {params.spec:q} --out {output} > {log} 2>&1"
+
+
+rule crate:
+    input:
+        published(),
+    output:
+        update("results/ro-crate-metadata.json"),
+    log:
+        "results/logs/crate.log",
+    benchmark:
+        "results/benchmarks/crate.tsv"
+    group:
+        "summary"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.crate_spec(config["study"]),
+    message:
+        "RO-Crate {output}"
+    shell:
+        "python -m koct crate {input} --spec {params.spec:q} --out {output} > {log} 2>&1"

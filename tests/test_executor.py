@@ -1,0 +1,261 @@
+"""The executor of koct: forked jobs leave what the process of a job would, and end as it would."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import yaml
+from conftest import ROOT, TINY
+
+from koct.base import stamps
+from koct.commands import VERBS
+from koct.plugins import snakemake_executor_plugin_koct as plugin
+from koct.workflow import planned
+from tests.warm import SNAKEMAKE
+
+SIZES = {"train": 8, "val": 4, "test": 4}
+SPEC = {"seed": 1, "problem": {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}, "sizes": SIZES}
+OWN = {"source": "slow.py", "options": {}}
+SLOW = '''"""A problem that says where it runs, and waits until it may go on."""
+
+import os
+import time
+
+import numpy as np
+
+from koct.contracts import Problem
+
+
+class Slow(Problem):
+    @property
+    def x_shape(self):
+        return (2,)
+
+    @property
+    def y_shape(self):
+        return (3,)
+
+    def pairs(self, seed, sizes):
+        with open(f"begun-{os.getpid()}", "w"):
+            pass
+        until = time.time() + 60
+        while not os.path.exists("go") and time.time() < until:
+            time.sleep(0.01)
+        np.save("draw.npy", np.random.rand(3))
+        for part in ("train", "val", "test"):
+            x = np.random.default_rng(seed).random((getattr(sizes, part), 2)) + len(part)
+            yield part, x, x @ np.arange(6.0).reshape(2, 3)
+'''
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """Start servers in an empty folder, in the environment that the workflow makes."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("KOCT_")]:
+        monkeypatch.delenv(name)
+    variables = {**plugin.ONE_THREAD, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", **planned.environment(())}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    Path("slow.py").write_text(SLOW)
+    started = []
+
+    def start(kind="cpu"):
+        started.append(plugin.Server(kind))
+        return started[-1]
+
+    yield start
+    Path("go").touch()
+    for one in started:
+        one.close()
+        assert one.process.poll() is not None
+
+
+def pool(server, out="pool.npy", keep=False, **changed):
+    """What a server answers to `koct pool`."""
+    argv = ["pool", "--spec", json.dumps({**SPEC, **changed}), "--out", out]
+    return server.run({"argv": argv, "log": "log", "environment": {}, "keep": keep})
+
+
+def begun(background, server, **others):
+    """A job of a user's file that waits, when it has begun: its answer to come, and its process."""
+    known = set(Path().glob("begun-*"))
+    answer = background.submit(pool, server, problem=OWN, **others)
+    (mark,) = waited_for(lambda: set(Path().glob("begun-*")) - known)
+    return answer, psutil.Process(int(mark.name.partition("-")[2]))
+
+
+def waited_for(condition, seconds=300):
+    until = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.01)
+    return value
+
+
+def gone(process):
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def background():
+    with ThreadPoolExecutor() as threads:
+        yield threads
+
+
+def test_a_fork_leaves_what_the_process_of_the_job_would(server):
+    command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(SPEC), "--out", "alone.npy"]
+    with open("alone.log", "w") as log:
+        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True)
+    used = pool(server())
+    assert (used["status"], used["kept"]) == (0, False)
+    assert 10 < used["max_rss"] < 1000
+    assert 0 < used["cpu_seconds"] < 60
+    assert Path("pool.npy").read_bytes() == Path("alone.npy").read_bytes()
+    logs = [Path(name).read_text().rpartition("peak memory")[0] for name in ("log", "alone.log")]
+    assert logs[0] == logs[1] != ""
+
+
+def test_mistakes_have_their_status_and_one_sentence(server):
+    forks = server()
+    for argv in (["pool", "--spec", "no JSON", "--out", "x.npy"], ["pool", "--no-such-option"], ["no-such-verb"]):
+        assert forks.run({"argv": argv, "log": "log", "environment": {}, "keep": False})["status"] == 2
+        assert Path("log").read_text().count("koct: error: ") == 1
+
+
+def test_a_users_file_reaches_no_other_job(server):
+    Path("go").touch()
+    imports = "import sys\n\nopen('seen', 'a').write(f'{int(\"colorsys\" in sys.modules)}')\nimport colorsys\n"
+    Path("slow.py").write_text(SLOW.replace("import os\n", f"import os\n{imports}", 1))
+    forks, drawn = server(), []
+    for _ in range(3):
+        assert pool(forks, problem=OWN)["status"] == 0
+        drawn.append(np.load("draw.npy"))
+    assert not np.array_equal(drawn[0], drawn[1])  # what nobody seeds differs
+    assert Path("seen").read_text() == "000"  # a package may change others when it is imported
+
+
+def test_a_job_that_is_killed_harms_no_other(server, background):
+    forks = server()
+    first, killed = begun(background, forks, out="one.npy")
+    second, _ = begun(background, forks, out="two.npy")
+    killed.kill()
+    assert first.result()["status"] == -signal.SIGKILL
+    third, interrupted = begun(background, forks, out="three.npy")
+    interrupted.send_signal(signal.SIGINT)
+    assert third.result()["status"] == 130
+    Path("go").touch()
+    assert second.result()["status"] == 0
+    assert [path.name for path in sorted(Path().glob("*.npy"))] == ["draw.npy", "two.npy"]
+
+
+def test_jobs_of_a_server_that_dies_end_and_are_to_run_elsewhere(server, background):
+    forks = server()
+    answer, process = begun(background, forks)
+    forks.process.kill()
+    assert answer.result() is None
+    waited_for(lambda: gone(process))
+    assert pool(forks) is None
+
+
+def test_a_server_runs_the_code_that_was_planned_or_nothing(server, monkeypatch):
+    monkeypatch.setenv(planned.STATE, "of other files")
+    assert pool(server()) is None
+    assert not Path("pool.npy").exists()
+
+
+def test_processes_with_a_gpu_are_kept_unless_a_job_fails_or_wants_its_own(server, background, monkeypatch):
+    """There is no GPU here: they compute on the CPU."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr(plugin, "IDLE", 600)
+    forks = server("gpu")
+    children = psutil.Process(forks.process.pid).children
+    assert pool(forks, "one.npy", keep=True)["kept"]
+    (kept,) = children()
+    used = pool(forks, "two.npy", keep=True)
+    assert children() == [kept]
+    assert used["max_rss"] < 2000
+    assert pool(forks, "three.npy", keep=True, problem={"source": "unheard-of"})["status"] == 2
+    waited_for(lambda: gone(kept))
+    assert pool(forks, "four.npy", keep=True)["status"] == 0
+    (kept,) = waited_for(lambda: [child for child in children() if not gone(child)])
+    Path("go").touch()
+    assert pool(forks, "own.npy", problem=OWN)["status"] == 0
+    waited_for(lambda: gone(kept))
+    monkeypatch.setattr(plugin, "IDLE", 0.1)
+    assert pool(forks, "five.npy", keep=True)["kept"]
+    waited_for(lambda: not forks.idle and all(map(gone, children())))
+    assert Path("one.npy").read_bytes() == Path("two.npy").read_bytes() == Path("four.npy").read_bytes()
+
+
+def test_which_commands_are_forked_and_where(monkeypatch):
+    assert set(plugin.COMPUTING) <= set(VERBS)
+    spec = '{"label": "a b; $c"}'
+    fit = f"python -m koct fit --spec '{spec}' --inputs a/b.npy c.npy --outputs d.json > logs/x.log 2>&1"
+    assert plugin.COMMAND.fullmatch(fit)["log"] == "logs/x.log"
+    words = ["python -m koct fit a && rm b", "python -m koct fit $A", "python -m koct fit *.npy", "sh run.sh"]
+    others = ["python -m koct fit a > x.log", *(f"{command} > x.log 2>&1" for command in words)]
+    assert not any(map(plugin.COMMAND.fullmatch, others))
+
+    monkeypatch.setenv(plugin.GPU_PROBLEMS, "fanbeam")
+    here, there = '{"source": "fanbeam"}', '{"source": "surrogate"}'
+    monkeypatch.setattr(plugin, "NVIDIA", ("/",))
+    assert plugin.kind_of(["fit", "--spec", here]) == ("gpu", True)
+    assert plugin.kind_of(["fit", "--spec", here + '{"source": "my.py"}']) == ("gpu", False)
+    assert plugin.kind_of(["figure-recons", "--spec", here]) == ("gpu", False)
+    assert plugin.kind_of(["fit", "--spec", there]) == ("cpu", False)
+    assert plugin.kind_of(["figure-sweeps", "--spec", "{}"]) == ("report", False)
+    monkeypatch.setattr(plugin, "NVIDIA", ("/no/such/device",))
+    assert plugin.kind_of(["fit", "--spec", here]) == ("cpu", False)
+
+
+# Whole runs
+
+
+@pytest.fixture
+def run(checkout):
+    run = checkout()
+    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
+    return run
+
+
+def contents(run):
+    files = [path for path in run.path("results").rglob("*") if path.suffix in {".npy", ".json", ".parquet", ".tex"}]
+    return {str(path.relative_to(run.folder)): stamps.check(path).content for path in files}
+
+
+def test_a_study_has_the_same_results_in_forks_and_by_itself(run):
+    few = ["results/table_budget.tex", "results/fig_factors.pdf"]
+    run.snakemake(*few)
+    made = contents(run)
+    assert len(made) > 20
+    forked = run.path("results/benchmarks/fits/T4/ko/N4_seed1.tsv").read_text().split()
+    assert float(forked[12]) > 10  # the peak of its memory in MB
+    run.snakemake("--forceall", *few, "--executor", "local")
+    assert contents(run) == made
+
+
+def test_a_run_that_is_killed_leaves_no_processes(run):
+    for number in (signal.SIGKILL, signal.SIGINT):
+        process = subprocess.Popen([SNAKEMAKE], cwd=run.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+        def servers():
+            with contextlib.suppress(psutil.Error):  # a process that has just ended
+                started = psutil.Process(process.pid).children(recursive=True)  # noqa: B023
+                return [child for child in started if "koct.plugins.forked_jobs" in " ".join(child.cmdline())]
+            return []
+
+        started = waited_for(servers)
+        process.send_signal(number)
+        process.wait()
+        waited_for(lambda: all(map(gone, started)))  # noqa: B023
+        process.stdout.close()

@@ -1,0 +1,272 @@
+"""Histories of a study: edits, kills, damage and copies between two clones, in any order.
+
+After a run that raised no error, the table equals that of a clean run of the same data and config in an empty folder.
+What Snakemake does with the answers of `koct.workflow.stale` is written out once more, so that a history takes
+milliseconds. KOCT_HISTORIES says how many are tried.
+"""
+
+import functools
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from koct.base.files import temporary_name
+from koct.base.stamps import VOLATILE
+from koct.commands import stages
+from koct.errors import KoctError
+from koct.study import paths, results
+from koct.workflow import queue, resources, stale
+from koct.workflow.jobs import Jobs
+
+HISTORIES = int(os.environ.get("KOCT_HISTORIES", "25"))
+FAST = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a file system in memory
+TABLE, IMAGES = "results/cells.parquet", "results/images.parquet"
+GRIDS, LAMBDAS, DATA = ([2, 3], [2, 4]), ([1.0], [10.0, 100.0]), (0, 1)
+POOLS = {"train": 5, "val": 2, "test": 2}, {"train": 4, "val": 2, "test": 3}  # as many pairs, others to train with
+FOLDERS = ["pools", "grams", "cells", "fits"]
+
+
+class Stopped(Exception):
+    """A run was killed."""
+
+
+def config(chosen):
+    grid, lambdas, pool = (choices[i] for choices, i in zip((GRIDS, LAMBDAS, POOLS), chosen, strict=True))
+    sweep = {"problem": "pairs", "x": "x.npy", "y": "y.npy", "archs": ["fc"], "seeds": [1, 2], "theory": False}
+    sweep |= {"N": grid, "lambdas": lambdas, "metric": "mse", "pool": pool}
+    return {"study": "s", "studies": {"s": ["own"]}, "sweeps": {"own": sweep}, "device": "cpu"}
+
+
+def write_data(seed):
+    rng = np.random.default_rng(seed)
+    np.save("x.npy", rng.standard_normal((9, 6)))
+    np.save("y.npy", rng.standard_normal((9, 2)))
+
+
+def shares_gram(sweep):
+    """As large pools do."""
+    return True
+
+
+@mock.patch.object(resources, "shares_gram", shares_gram)
+def planned(chosen):
+    """The jobs of a study, each behind those whose outputs it reads: output, input, spec and what it runs."""
+    jobs = Jobs(config(chosen))
+    os.environ.update(jobs.environment())
+    (sweep,) = jobs.study
+    found = []
+    for seed in sweep.seeds:
+        spec = jobs.pool_spec(SimpleNamespace(sweep="own", seed=seed))
+        found.append(job(spec, [], [paths.pool("own", seed)], lambda one, spec: stages.pool(spec, *one.output)))
+    for seed in sweep.seeds:
+        spec = jobs.gram_spec(SimpleNamespace(sweep="own", seed=seed))
+        read, written = [paths.pool("own", seed)], [paths.gram("own", seed)]
+        found.append(job(spec, read, written, lambda one, spec: stages.gram(spec, *one.input, *one.output)))
+    for seed in sweep.seeds:
+        for N in sweep.N:
+            spec = jobs.fit_spec(SimpleNamespace(sweep="own", arch="fc", N=N, seed=seed))
+            written = [paths.cell("own", "fc", N, seed), paths.fit("own", "fc", N, seed)]
+            read = [paths.pool("own", seed), paths.gram("own", seed)]
+            found.append(job(spec, read, written, lambda one, spec: stages.fit(spec, one.input, one.output)))
+    found.append(
+        job(jobs.study_spec(), jobs.cells, [TABLE, IMAGES], lambda one, spec: results.collect(spec, *one.output))
+    )
+    return found
+
+
+def job(spec, read, written, action):
+    return SimpleNamespace(params={"spec": spec}, input=read, output=written, action=action)
+
+
+def needed(jobs):
+    """What Snakemake runs: what is outdated or asked for and missing, what that reads, and all that reads of it."""
+    teller = stale.Stale(SimpleNamespace(info=lambda line: None))
+    missing = [one for one in jobs if not all(map(os.path.exists, one.output))]
+    found = [one for one in jobs if teller.outputs(one) or (one in missing and not one.output[0].endswith(".npy"))]
+    while True:
+        read = {path for one in found for path in one.input}
+        made = {path for one in found for path in one.output}
+        more = [one for one in missing if one not in found and read & set(one.output)]
+        more += [one for one in jobs if one not in found + more and made & set(one.input)]
+        if not more:
+            return [one for one in jobs if one in found]
+        found += more
+
+
+def run(jobs, stop=None):
+    queue.remove_temporaries()
+    for number, one in enumerate(needed(jobs)):
+        for path in one.output if TABLE not in one.output else ():
+            Path(path).unlink(missing_ok=True)
+        if number == stop:
+            left = Path(one.output[0])
+            left.parent.mkdir(parents=True, exist_ok=True)
+            left.with_name(temporary_name(left.name)).write_bytes(b"half")
+            raise Stopped
+        one.action(one, json.loads(one.params["spec"]))
+
+
+def rows():
+    found = results.read(TABLE)[0]
+    return [{key: value for key, value in row.items() if key not in VOLATILE} for row in found]
+
+
+@functools.cache
+def clean(data, *chosen):
+    """(rows, files) of a run in an empty folder."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(dir=FAST) as folder:
+        os.chdir(folder)
+        try:
+            write_data(data)
+            run(planned(chosen))
+            return rows(), {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+        finally:
+            os.chdir(before)
+
+
+def test_a_clean_run_has_the_rows_of_its_study():
+    assert [(row["N"], row["seed"]) for row in clean(0, 0, 0, 0)[0]] == [(2, 1), (2, 2), (3, 1), (3, 2)]
+    assert clean(0, 0, 0, 0)[0] != clean(1, 0, 0, 0)[0]
+
+
+clones = st.integers(0, 1)
+some = st.integers(0, 10**6)
+
+
+class Histories(RuleBasedStateMachine):
+    """Two clones that begin with complete results, of the same config and of other data."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.small, self.environment = os.getcwd(), stale.SMALL, dict(os.environ)
+        stale.SMALL = 0  # arrays count as large: the jobs that read them notice damage
+        self.folder = tempfile.TemporaryDirectory(dir=FAST)
+        self.states = [[0, 0, 0, 0], [1, 0, 0, 0]]  # of each clone: its data, and what was chosen of the config
+        for clone in (0, 1):
+            for path, content in clean(*self.states[clone])[1].items():
+                place = self.path(clone) / path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
+
+    def teardown(self):
+        """Every history ends with a run of each clone, and a second one if the first says what is wrong."""
+        try:
+            for clone in (0, 0, 1, 1):
+                self.run_it(clone, None)
+        finally:
+            os.chdir(self.before)
+            stale.SMALL = self.small
+            os.environ.clear()
+            os.environ.update(self.environment)
+            self.folder.cleanup()
+
+    def path(self, clone):
+        return Path(self.folder.name, f"clone{clone}")
+
+    def enter(self, clone):
+        os.chdir(self.path(clone))
+
+    def file(self, clone, number):
+        """One of a clone's results; None if it has none."""
+        self.enter(clone)
+        found = sorted(path for path in Path("results").rglob("*") if path.is_file())
+        return found[number % len(found)] if found else None
+
+    @rule(clone=clones, data=st.sampled_from(DATA), keep=st.booleans())
+    def edit_data(self, clone, data, keep):
+        """With a new time, or with the old one."""
+        self.enter(clone)
+        about = os.stat("x.npy")
+        write_data(data)
+        if keep:
+            for name in ("x.npy", "y.npy"):
+                os.utime(name, ns=(about.st_atime_ns, about.st_mtime_ns))
+        self.states[clone][0] = data
+
+    @rule(clone=clones, grid=st.integers(0, 1), lambdas=st.integers(0, 1), pool=st.integers(0, 1))
+    def edit_config(self, clone, grid, lambdas, pool):
+        self.states[clone][1:] = [grid, lambdas, pool]
+
+    @rule(clone=clones, number=some, place=some, cut=st.booleans())
+    def damage(self, clone, number, place, cut):
+        """Change a byte of a file, or cut the file off there."""
+        path = self.file(clone, number)
+        if path is not None and path.stat().st_size:
+            data = bytearray(path.read_bytes())
+            place %= len(data)
+            data[place] ^= 1 + place % 255
+            path.write_bytes(data[:place] if cut else data)
+
+    @rule(clone=clones, what=some | st.sampled_from(FOLDERS))
+    def remove(self, clone, what):
+        """Remove a file or a folder."""
+        if isinstance(what, str):
+            self.enter(clone)
+            shutil.rmtree(os.path.join("results", what), ignore_errors=True)
+        elif path := self.file(clone, what):
+            path.unlink()
+
+    @rule(clone=clones, number=some, other=some)
+    def swap(self, clone, number, other):
+        one, two = self.file(clone, number), self.file(clone, other)
+        if one is not None and one != two:
+            one_data, two_data = one.read_bytes(), two.read_bytes()
+            one.write_bytes(two_data)
+            two.write_bytes(one_data)
+
+    @rule(clone=clones, what=some | st.sampled_from([*FOLDERS, "."]))
+    def copy(self, clone, what):
+        """Copy a file or a folder of the other clone, with its times."""
+        here, there = (self.path(one) for one in (clone, 1 - clone))
+        if isinstance(what, str):
+            if (there / "results" / what).exists():
+                shutil.copytree(there / "results" / what, here / "results" / what, dirs_exist_ok=True)
+        elif path := self.file(1 - clone, what):
+            (here / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(there / path, here / path)
+
+    @rule(clone=clones, number=some, seconds=st.integers(0, 2 * 10**9))
+    def set_the_clock(self, clone, number, seconds):
+        if path := self.file(clone, number):
+            os.utime(path, (seconds, seconds))
+
+    @rule(clone=clones, stop=st.none() | st.integers(0, 8))
+    def run_it(self, clone, stop):
+        """To the end, or until it is killed."""
+        self.enter(clone)
+        jobs = planned(self.states[clone][1:])
+        try:
+            run(jobs, stop)
+        except (Stopped, KoctError):
+            return
+        assert rows() == clean(*self.states[clone])[0]
+
+
+def test_pairs_that_were_removed_are_not_those_of_the_rows():
+    history = Histories()
+    history.edit_config(0, grid=0, lambdas=0, pool=1)
+    history.remove(0, "pools")
+    history.teardown()
+
+
+def test_a_gram_matrix_is_not_that_of_a_pool_as_large():
+    history = Histories()
+    history.edit_config(0, grid=0, lambdas=0, pool=1)
+    history.run_it(0, stop=2)  # the pools are made, the Gram matrices not yet
+    history.teardown()
+
+
+Histories.TestCase.settings = settings(
+    max_examples=HISTORIES, stateful_step_count=6, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestHistories = Histories.TestCase

@@ -1,0 +1,74 @@
+"""What Numba has compiled is used for the code that it was compiled from, and compiled again when it is damaged."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+pytest.importorskip("numba", reason="numba is not installed")
+
+LOOP = """
+from koct.operators.machine_code import compiled
+
+
+@compiled
+def double(x):
+    x[0] = 2 * x[0]
+"""
+COMPUTE = """
+import numpy as np
+from koct.operators import loop
+x = np.ones(1)
+loop.double(x)
+print(x[0], sum(loop.double.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def operators(tmp_path):
+    """A package koct with one loop."""
+    folder = tmp_path / "koct/operators"
+    folder.mkdir(parents=True)
+    for name in ("koct/__init__.py", "koct/errors.py", "koct/operators/machine_code.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (folder / "loop.py").write_text(LOOP)
+    return folder
+
+
+def computed(operators):
+    """(the double of 1, how often machine code came from the cache)."""
+    surroundings = {"PYTHONPATH": str(operators.parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", COMPUTE]
+    done = subprocess.run(command, cwd=operators, env=surroundings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    value, hits = done.stdout.split()
+    return float(value), int(hits)
+
+
+def edit(path, old, new):
+    """Change a file, which keeps its time."""
+    about = path.stat()
+    path.write_text(path.read_text().replace(old, new))
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+def test_an_edit_its_undoing_and_other_options_are_noticed(operators):
+    assert computed(operators) == (2.0, 0)
+    edit(operators / "loop.py", "2 *", "3 *")
+    assert computed(operators) == (3.0, 0)
+    edit(operators / "loop.py", "3 *", "2 *")
+    assert computed(operators) == (2.0, 1)
+    edit(operators / "machine_code.py", "fastmath=True", "fastmath=False")
+    assert computed(operators) == (2.0, 0)
+
+
+@pytest.mark.parametrize(("ending", "size"), [(".nbi", 0), (".nbc", 1000)])
+def test_a_damaged_file_is_compiled_again(operators, ending, size):
+    assert computed(operators) == (2.0, 0)
+    (damaged,) = operators.rglob(f"*{ending}")
+    damaged.write_bytes(damaged.read_bytes()[:size])
+    assert computed(operators) == (2.0, 0)
+    assert computed(operators) == (2.0, 1)

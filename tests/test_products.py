@@ -1,0 +1,348 @@
+"""Tables, figures and pages: one file each, the committed references, and numbers against a computation by hand."""
+
+import importlib.util
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from conftest import ROOT
+from PIL import Image
+from scipy.optimize import brentq
+from scipy.stats import t as student
+from test_workflow import compiles
+
+from koct import Forecast, Pilot
+from koct.base import stamps
+from koct.base.stamps import Stamp
+from koct.bound.calibration import Calibration, calibrate
+from koct.config import study_file as config
+from koct.errors import KoctError
+from koct.forecast.heldout import held_out
+from koct.operators.parallel import projector
+from koct.report import drawing, markup, registry
+from koct.report.figures import fig_factors, fig_heldout, fig_sweeps
+from koct.study.results import CALIBRATION, CELLS, CURVES, THEORY, read, write
+from koct.workflow import when
+
+REFERENCE = ROOT / "results/reference"
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+TABLES = sorted(REFERENCE.rglob("table_*.tex"))
+NAMES = {"cells": CELLS, "curves": CURVES, "calibration": CALIBRATION}
+
+
+def parquet(name, study=""):
+    return str(REFERENCE / study / f"{name}.parquet")
+
+
+def make(name, source, *out):
+    """Make a product from the files of a folder."""
+    registry.make(name, [str(source / file) for file in registry.product(name).reads], [str(path) for path in out])
+
+
+# One file each
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "sentence"),
+    [
+        ("table_x", "x.tex", "table_x is no product; there are "),
+        ("table_scaling", "x.tex", "is made from curves.parquet calibration.parquet; give these files"),
+        ("table_fullscale", "x.csv", "x.csv: the name of a table must end in .tex or .html"),
+        ("fig_recons", "x.png", "fig_recons is made sweep by sweep"),
+    ],
+)
+def test_a_mistake_is_one_sentence(koct, tmp_path, name, out, sentence):
+    status, _, err = koct("product", name, "--out", out)
+    assert status == 2
+    assert sentence in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_declaration_is_made_of_literals(tmp_path):
+    path = tmp_path / "tables" / "table_x.py"
+    path.parent.mkdir()
+    path.write_text("PRODUCT = Product(title=str(3), about='')")
+    with pytest.raises(KoctError, match="must be Product"):
+        registry._declared(path)
+
+
+def test_every_product_can_be_asked_for_and_reads_what_is_made():
+    made = {f"{name}.parquet" for name in (*NAMES, "budget", "theory", "crossings", "ladder")} | {"norms.json"}
+    for name, product in registry.products().items():
+        assert set(product.reads) <= made, name
+        assert all(hasattr(when, question) for question in (product.when, *product.takes)), name
+        assert importlib.util.find_spec(registry.module_of(name)), name
+        assert product.caption or name == "planner", name
+
+
+def study_of(name, **changes):
+    settings = json.loads(json.dumps(CONFIG)) | {"study": name}
+    for sweep in settings["studies"][name]:
+        settings["sweeps"][sweep] |= changes
+    return config.read(settings)
+
+
+ALL = {"norms", "factors", "heldout", "conditions", "ladder"}
+HAVE = {
+    "full": (ALL - {"ladder"}, {}),
+    "ladder": (ALL - {"conditions"}, {}),
+    "dose": (ALL - {"norms", "factors"}, {}),
+    "modalities": ({"factors", "heldout"}, {}),
+    "ridge": ({"factors", "heldout"}, {"arc": 90}),  # another geometry than the paper's
+    "surrogate": (set(), {"archs": ["fc"], "N": [4, 8]}),
+}
+
+
+@pytest.mark.parametrize("study", HAVE)
+def test_the_workflow_makes_what_a_study_has(study):
+    has, changes = HAVE[study]
+    published = " ".join(when.published(study_of(study, **changes)))
+    assert {name for name in ALL if re.search(rf"results/(table|fig)_{name}\.", published)} == has
+    assert "table_structural" not in published
+
+
+# The committed references
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_table_of_the_reference_is_the_committed_one_and_nothing_is_lost_in_html(path, tmp_path):
+    latex, page = tmp_path / "table.tex", tmp_path / "table.html"
+    make(path.stem, path.parent, latex, page)
+    made, kept = (re.sub(" +", " ", of.read_text().partition("% {")[0]) for of in (latex, path))
+    assert re.sub(r"\n ", "\n", made) == re.sub(r"\n ", "\n", kept)
+    assert stamps.check(latex).inputs == stamps.check(page).inputs
+    table = page.read_text().partition("<table>")[2].partition("<!--")[0]
+    widths = [
+        [int(width or 1) for width in re.findall(r"<t[hd](?: colspan=(\d+))?", row)] for row in table.split("<tr")[1:]
+    ]
+    assert len(set(map(sum, widths))) == 1
+    lines = [line for line in made.partition(r"\toprule")[2].partition(r"\bottomrule")[0].splitlines() if "&" in line]
+    assert len(widths) >= len(lines)
+    for line in lines:
+        for number in re.findall(r"(?<![\w.{])\d+(?:\.\d+)?(?![\w.}])", line.replace("{,}", "")):
+            assert number in re.sub(r"(?<=\d),(?=\d)", "", table), line
+    assert not set("\\$") & set(table)
+
+
+def test_the_tables_of_the_reference_compile(tmp_path):
+    compiles([path.read_text() for path in TABLES], tmp_path)
+
+
+def test_captions_say_what_n_counts_and_where_the_ratio_is_a_square(tmp_path):
+    out = tmp_path / "table.tex"
+    for study, square in (("", True), ("modalities", False)):  # complex data have two weights for a pixel
+        make("table_scaling", REFERENCE / study, out)
+        assert ("= H^2$" in out.read_text()) == square
+        assert "groups" not in out.read_text()
+    for name, columns in NAMES.items():
+        rows, origin = read(parquet(name))
+        told = json.loads(origin["koct.sweeps"])
+        told["H8"]["counts"] = "groups"
+        rows = [row for row in rows if row["sweep"] == "H8"]
+        write(rows, columns, tmp_path / f"{name}.parquet", {**origin, "koct.sweeps": json.dumps(told)}, Stamp({}))
+    write([], THEORY, tmp_path / "theory.parquet", {}, Stamp({}))
+    for name in ("table_scaling", "table_calibration", "table_calibration_wide"):
+        make(name, tmp_path, out)
+        assert "$N$ counts groups, not single samples, in H8." in out.read_text()
+    figure = fig_sweeps.figure(*(tmp_path / file for file in fig_sweeps.PRODUCT.reads))
+    assert figure.axes[0].get_xlabel() == "training groups $N$"
+    drawing.plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("text", "latex", "html"),
+    [
+        (r"$2.48 \cdot 10^{-3}$", None, "2.48 · 10<sup>−3</sup>"),
+        (r"$\mathrm{floor}_{\mathrm{KO}}$", None, "floor<sub>KO</sub>"),
+        (r"$p_{\mathrm{FC}} = H^2$", None, "<i>p</i><sub>FC</sub> = <i>H</i><sup>2</sup>"),
+        (r"$N_{1 \cdot 10^{-3}}$", None, "<i>N</i><sub>1 · 10<sup>−3</sup></sub>"),
+        (r"$141{,}857$", None, "141,857"),
+        ("arc 90°", r"arc 90$^\circ$", "arc 90°"),
+        (r"4 to $\infty$, $>$ $64$", None, "4 to ∞, &gt; 64"),
+        ("-- a_b & 90 % <b>", r"-- a\_b \& 90 \% <b>", "– a_b &amp; 90 % &lt;b&gt;"),
+    ],
+)
+def test_text_in_latex_and_html(text, latex, html):
+    assert (markup.latex(text), markup.html(text)) == (latex or text, html)
+    with pytest.raises(KoctError, match=r"\\heartsuit has no symbol"):  # and leaves no gap
+        markup.html(r"$\heartsuit$")
+
+
+@pytest.mark.parametrize("name", ["fig_sweeps", "fig_heldout"])
+def test_the_same_parquet_gives_the_same_bytes_and_a_smaller_preview(tmp_path, name):
+    made = []
+    for folder in ("first", "second"):
+        out = [tmp_path / folder / place for place in ("figure.pdf", "figure.png", "report/figure.png")]
+        make(name, REFERENCE / "modalities", *out)
+        made.append([path.read_bytes() for path in out])
+    assert made[0] == made[1]
+    large, small = (Image.open(path) for path in out[1:])
+    assert small.width == min(large.width, drawing.PREVIEW_WIDTH)
+    assert abs(np.asarray(small.convert("L")).mean() - np.asarray(large.convert("L")).mean()) < 1
+
+
+# Numbers by hand
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return pd.read_parquet(parquet("cells"))
+
+
+def error_means(cells, sweep, arch):
+    """The mean error at every N, as the paper takes it."""
+    rows = cells[(cells["sweep"] == sweep) & (cells["arch"] == arch)]
+    if sweep in ("H8", "H16", "H32"):
+        return rows.groupby("N")["mse"].mean()
+    return rows.groupby("N")["rrmse_peak"].mean() ** 2
+
+
+def floor_and_sigma(cells, sweep, arch):
+    errors = error_means(cells, sweep, arch)
+    rate = np.log(errors.index) / errors.index
+    return np.array([errors.min(), np.sum(rate * (errors - errors.min())) / np.sum(rate**2)])
+
+
+def slope_ratio(cells, sweep):
+    return floor_and_sigma(cells, sweep, "fc")[1] / floor_and_sigma(cells, sweep, "ko")[1]
+
+
+def over_seeds(cells, sweep, statistic):
+    """(value, low, high) by the jackknife of logarithms, with Student's quantile."""
+    seeds = sorted(cells[cells["sweep"] == sweep]["seed"].unique())
+    left_out = np.log([statistic(cells[cells["seed"] != seed]) for seed in seeds])
+    n = len(seeds)
+    error = np.sqrt((n - 1) / n * np.sum((left_out - left_out.mean(axis=0)) ** 2, axis=0))
+    value, margin = statistic(cells), np.exp(student.ppf(0.95, n - 1) * error)
+    return value, value / margin, value * margin
+
+
+def numbers(line):
+    """The numbers in a line of a table, in the order they stand in; a power of ten counts for all of its cell."""
+    found = []
+    for cell in line.removesuffix(r" \\").split(" & ")[1:]:
+        power = re.search(r"10\^\{(-?\d+)\}", cell)
+        plain = re.sub(r"\\cdot 10\^\{-?\d+\}", "", cell).replace("{,}", "").replace(r"\,", " ")
+        found += [float(text) * 10.0 ** int(power[1] if power else 0) for text in re.findall(r"-?\d+\.?\d*", plain)]
+    return found
+
+
+def test_norms_and_ratios_are_those_of_a_singular_value_decomposition_and_of_the_cells(cells):
+    lines = [line for line in (REFERENCE / "table_norms.tex").read_text().splitlines() if line.startswith("$H = ")]
+    for sweep, line in zip(CONFIG["studies"]["full"], lines, strict=True):
+        filter_norm, back_norm, amplification, matched, ratio, low, high, quotient = numbers(line)
+        assert filter_norm == 0.5  # the largest |frequency| of an even number of bins
+        assert amplification == pytest.approx(8 * (filter_norm * back_norm) ** 2, rel=6e-3)
+        assert matched == pytest.approx((CONFIG["sweeps"][sweep]["H"] / (2 * filter_norm * back_norm)) ** 2, rel=6e-3)
+        found = over_seeds(cells, sweep, lambda kept, sweep=sweep: slope_ratio(kept, sweep))
+        assert [ratio, low, high] == pytest.approx(found, rel=6e-3)
+        assert quotient == pytest.approx(matched / ratio, rel=1e-2)
+    dense = np.stack([projector(8, 10)(image).ravel() for image in np.eye(64).reshape(64, 8, 8)])
+    assert numbers(lines[0])[1] == pytest.approx(np.linalg.norm(dense, 2), rel=1e-3)
+
+
+def test_floors_slopes_and_their_intervals_are_those_of_the_cells(cells):
+    lines = (REFERENCE / "table_calibration_wide.tex").read_text().splitlines()
+    rows = [line for line in lines if line.startswith((r"\quad KO", r"\quad FC"))]
+    curves = [(sweep, arch) for sweep in CONFIG["studies"]["full"] for arch in ("ko", "fc")]
+    for (sweep, arch), line in zip(curves, rows, strict=True):
+        *found, fit, ratio, N = numbers(line)
+        by_hand = over_seeds(cells, sweep, lambda kept, key=(sweep, arch): floor_and_sigma(kept, *key))
+        assert found == pytest.approx(np.transpose(by_hand).ravel(), rel=1e-2)
+        errors, (floor, sigma) = error_means(cells, sweep, arch), by_hand[0]
+        bound = floor + sigma * np.log(errors.index) / errors.index
+        assert fit == pytest.approx(1 - ((errors - bound) ** 2).sum() / ((errors - errors.mean()) ** 2).sum(), abs=6e-3)
+        assert (N, ratio) == ((errors / bound).idxmax(), pytest.approx((errors / bound).max(), abs=6e-3))
+
+
+def restricted(folder, keep, change=lambda row: row):
+    """cells, curves and calibration of the reference with only some rows."""
+    for name, columns in NAMES.items():
+        rows, origin = read(parquet(name))
+        write([change(row) for row in rows if keep(row)], columns, folder / f"{name}.parquet", origin, Stamp({}))
+
+
+def test_what_a_study_lacks_is_left_out_or_said(tmp_path, cells):
+    out = tmp_path / "out.tex"
+    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row["arch"] == "ko")
+    make("table_norms", tmp_path, out)
+    assert r"& $0.983$ & -- & -- & -- \\" in out.read_text()
+    make("fig_heldout", tmp_path, tmp_path / "fig.png")
+    with pytest.raises(KoctError, match="both networks"):
+        make("fig_factors", tmp_path, tmp_path / "fig.png")
+    restricted(tmp_path, lambda row: row["sweep"] == "H8", lambda row: {**row, "problem": "own"})
+    with pytest.raises(KoctError, match="operating point"):  # another problem of the same size has other norms
+        make("table_norms", tmp_path, out)
+    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row.get("N", 4) <= 8)
+    with pytest.raises(KoctError, match="three N"):
+        make("fig_heldout", tmp_path, tmp_path / "fig.png")
+    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row.get("seed", 1) == 1 and row.get("N") != 0)
+    make("table_calibration_wide", tmp_path, out)  # one seed has no interval
+    assert "one seed" in out.read_text()
+    assert not re.search(r"\d\\,\[", out.read_text())
+
+
+def test_predictions_are_those_of_the_smaller_sizes(cells, capsys):
+    fig_heldout.figure(parquet("cells"), parquet("curves"))
+    assert "all networks: 36 of 36 intervals contain the measured error" in capsys.readouterr().out
+    rows = cells[(cells["sweep"] == "H128") & (cells["arch"] == "fc")]
+    runs = [rows[key].to_numpy() for key in ("N", "rrmse_peak", "seed")]
+    means = error_means(cells, "H128", "fc").to_dict()
+    points = held_out(runs[0], runs[1] ** 2, runs[2], means)
+    kept = rows[rows["N"] < 1024]
+    forecast = Forecast(Pilot.from_points(kept["N"], kept["rrmse_peak"] ** 2, kept["seed"])).predict([1024, 2048])
+    bound = calibrate([4, 16, 64, 256], [means[N] for N in (4, 16, 64, 256)])
+    assert [(point.N, point.measured) for point in points] == [(N, means[N]) for N in (1024, 2048)]
+    assert [point.bound for point in points] == pytest.approx(bound.predict([1024, 2048]))
+    assert [point[3:] for point in points] == [pytest.approx(part) for part in np.transpose(forecast)]
+    later = np.where(runs[0] >= 1024, 7.0, runs[1] ** 2)  # what is held out has no say
+    again = held_out(runs[0], later, runs[2], {**means, 2048: 7.0})
+    assert [point[2:] for point in again] == [point[2:] for point in points]
+
+
+def solved(fit, target):
+    """N on the falling branch by bisection; NaN if there is none."""
+    low, high = np.e, 1e9
+    gap = [fit.predict(N) - target for N in (low, high)]
+    return brentq(lambda N: fit.predict(N) - target, low, high) if gap[0] > 0 > gap[1] else np.nan
+
+
+@pytest.mark.parametrize("sweep", ["H8", "H32", "H128"])
+def test_factors_and_their_range_are_those_of_the_bounds(sweep):
+    rows = pd.read_parquet(parquet("calibration")).set_index(["sweep", "arch"])[["floor", "sigma"]]
+    known, dense = (Calibration(*rows.loc[(sweep, arch)]) for arch in ("ko", "fc"))
+    low, high = fig_factors.limits(known, dense)
+    targets = np.linspace(0.5 * min(low, high), 1.5 * max(low, high), 41)
+    structural, approximation, product, ratio = fig_factors.curves(known, dense, targets).values()
+    N = np.array([[solved(fit, target) for fit in (known, dense)] for target in targets])
+    both = np.isfinite(N).all(axis=1)
+    assert (both == ((targets > low) & (targets < high))).all()
+    assert both.any() == (sweep != "H8")  # where no target error has both
+    np.testing.assert_allclose(ratio, np.where(both, N[:, 1] / N[:, 0], np.nan), rtol=1e-6)
+    np.testing.assert_allclose(structural[both], dense.sigma / known.sigma)
+    np.testing.assert_allclose(approximation[both], ((targets - known.floor) / (targets - dense.floor))[both])
+    rates = (N / np.log(N))[both]
+    np.testing.assert_allclose(product[both], rates[:, 1] / rates[:, 0], rtol=1e-6)
+
+
+# What a reader sees
+
+
+@pytest.mark.parametrize("study", ["", "crossing"])
+@pytest.mark.parametrize("name", ["fig_heldout", "fig_factors"])
+def test_text_stays_within_the_figure_and_the_legend_meets_no_panel(study, name):
+    module = {"fig_heldout": fig_heldout, "fig_factors": fig_factors}[name]
+    with drawing.styled():
+        figure = module.figure(*(REFERENCE / study / file for file in module.PRODUCT.reads))
+        figure.canvas.draw()
+    (legend,) = figure.legends
+    box, page = legend.get_window_extent(), figure.bbox
+    panels = [axis.get_tightbbox() for axis in figure.axes if axis.get_title()]
+    for extent in (box, *panels):
+        assert page.x0 <= extent.x0 <= extent.x1 <= page.x1
+        assert page.y0 <= extent.y0 <= extent.y1 <= page.y1
+    assert not any(box.overlaps(panel) for panel in panels)
+    drawing.plt.close(figure)
