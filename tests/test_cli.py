@@ -134,7 +134,7 @@ sys.argv = ["koct", "config"]
 runpy.run_module("koct", run_name="__main__")
 """
     process = started(code=("-c", code), cwd=ROOT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=900)
     assert process.returncode == 130
     assert err.splitlines()[0] == "koct: interrupted"
     assert "Traceback" not in err
@@ -146,7 +146,7 @@ runpy.run_module("koct", run_name="__main__")
 )
 def test_a_terminal_without_unicode_shows_what_it_can(settings):
     process = started("budget", PILOT, "--target", "0.02", "--law", "power", env={**os.environ, **settings})
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
     assert out.isascii()
     assert "floor + a N^(?b)" in out

@@ -59,7 +59,7 @@ class Trial:
     def run(self, ranks, name, **changes):
         """(exit status, output) of a job."""
         job = self.start(ranks, name, **changes)
-        output, _ = job.communicate(timeout=120)
+        output, _ = job.communicate(timeout=900)
         return job.returncode, output
 
     def row(self, name):
@@ -131,7 +131,7 @@ def interrupted(trial, ranks, number):
         if " samples/s, " in line:
             break
     job.send_signal(number)
-    seen += job.communicate(timeout=60)[0]
+    seen += job.communicate(timeout=900)[0]
     stopped = re.search(rf"stopped by {number.name} after iteration (\d+); run again to continue", seen)
     assert stopped, seen
     return job.returncode, seen, int(stopped[1])

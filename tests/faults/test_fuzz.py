@@ -38,7 +38,7 @@ from tests.faults.command_lines import Study
 from tests.faults.lab import SEED
 
 INPUTS = int(os.environ.get("KOCT_FUZZ", "150"))
-LIMIT = 30  # seconds that one input may take
+LIMIT = 300  # seconds that one input may take
 MEMORY = 8 * 2**30  # bytes of addresses beyond those in use
 PILOT = "arch,N,seed,error\nko,4,1,0.2\nko,4,2,0.22\nko,16,1,0.1\nfc,16,2,0.11\nfc,64,1,0.05\nko,64,2,0.06\n"
 PROBLEM = {"H": 4, "V": 5, "B": 4, "tikhonov": 0.1}

@@ -29,7 +29,7 @@ PROFILE = ["--profile", "slurm", "--config", "study=small", "--koct-slurm-init-s
 
 
 def slurm(*command):
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def answers():

@@ -233,7 +233,7 @@ def test_a_cancelled_fsdp_cell_continues_from_its_checkpoint(checkout):
     job = fsdp_under_way(run)
     assert (job["Partition"], job["TresPerNode"], job["NumCPUs"]) == ("gpu", "gres:gpu:2", "2")
     slurm("scancel", job["JobId"])
-    assert process.wait(300) == 0  # the profile submits it again
+    assert process.wait(900) == 0  # the profile submits it again
     text = run.path(FSDP_LOG).read_text()
     assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d,\d\)$", text, re.M)
     assert 0 < int(re.search(r"^resumed after iteration (\d+)", text, re.M)[1]) < 300
