@@ -7,34 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT, TINY, TINY_SWEEP
-
-PROBLEM = '''"""Linear pairs with noise."""
-
-from koct.contracts import Cost, Problem, option
-
-
-class Lines(Problem):
-    size: int = option("numbers of x", minimum=1)
-
-    @property
-    def x_shape(self):
-        return (self.size,)
-
-    @property
-    def y_shape(self):
-        return (3,)
-
-    def pairs(self, seed, sizes):
-        import numpy as np
-
-        rng = np.random.default_rng(seed)
-        for part in ("train", "val", "test"):
-            x = rng.standard_normal((getattr(sizes, part), self.size))
-            yield part, x, x[:, :3] + 0.1 * rng.standard_normal((len(x), 3))
-
-    def cost(self, stage, sizes):
-        return Cost()
-'''
+from test_your_own import PLAIN
 
 NETWORK = '''"""The mean of the training images, whatever was measured."""
 
@@ -172,7 +145,7 @@ def stage(root):
 
 
 ADDITIONS = {  # as CONTRIBUTING.md calls them
-    "a problem": lambda root: written(root / "koct/problems/lines.py", PROBLEM),
+    "a problem": lambda root: written(root / "koct/problems/lines.py", PLAIN),
     "a network": lambda root: written(root / "koct/networks/mean.py", NETWORK),
     "a metric": lambda root: written(root / "koct/metrics/mae.py", METRIC),
     "a product": lambda root: written(root / "koct/report/tables/table_sizes.py", PRODUCT),
