@@ -23,6 +23,7 @@ include: "rules/products.smk"
 onstart:
     greet()
     compile_package()
+    sources.keep()
 
 
 onsuccess:

@@ -5,6 +5,7 @@ python benchmarks/pages.py --check    # says which are out of date, and fails if
 """
 
 import argparse
+import json
 import re
 import sys
 from functools import cache
@@ -13,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from koct.report.registry import products
+from koct.report.products import products
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "results/reference"
@@ -134,6 +135,25 @@ def dose():
         yield f"| {' | '.join(cells)} |"
 
 
+def pairs():
+    """The ratio of errors of every pair of networks of which one contains the other, at every N."""
+    sweeps = json.loads((REFERENCE / "ladder/ladder.json").read_text(encoding="utf-8"))["sweeps"]
+    sizes = sorted({point["N"] for of in sweeps.values() for pair in of["pairs"] for point in pair["N"]})
+    yield "| sweep | container | contained | " + " | ".join(f"N = {N:,}" for N in sizes) + " |"
+    yield "|---" * (len(sizes) + 3) + "|"
+    for sweep, of in sweeps.items():
+        for pair in of["pairs"]:
+            points = {point["N"]: point for point in pair["N"]}
+            cells = [ratio(points[N]) if N in points else "" for N in sizes]
+            yield f"| `{sweep}` | `{pair['container']}` | `{pair['contained']}` | {' | '.join(cells)} |"
+
+
+def ratio(point):
+    """Return the ratio of a pair, with a mark for its verdict."""
+    mark = {"won": "**{}**", "lost": "{} (lost)", "undecided": "{}?"}[point["verdict"]]
+    return mark.format(f"{point['ratio']:.2f}")
+
+
 def digits(value):
     """Three of them: 9.90, 30.2, 349."""
     return f"{value:#.3g}".removesuffix(".") if value >= 1e-3 else f"{value:.1e}"
@@ -154,6 +174,9 @@ TABLES = {
     "no-sample": no_sample,
     "crossings": lambda: crossings("crossing"),
     "dose": dose,
+    "pairs": pairs,
+    "ladder-128": lambda: grid("ladder", "H128-ladder"),
+    "ladder-256": lambda: grid("ladder", "H256-ladder"),
     "mri": lambda: grid("modalities", "mri"),
     "deblur": lambda: grid("modalities", "deblur"),
 }

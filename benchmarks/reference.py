@@ -20,14 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from koct.report import registry
+from koct.report import products
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ["full", "crossing", "ladder", "dose", "modalities"]
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "ladder.parquet", "ladder.json"]
 KEPT += ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.png"]
-PRODUCTS = [product for product in registry.products().values() if not product.per_sweep]
+PRODUCTS = [product for product in products.products().values() if not product.per_sweep]
 KEPT += [Path(path).name for product in PRODUCTS for path in product.outputs if Path(path).parent.name == "results"]
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 

@@ -1,6 +1,6 @@
 """How do networks that were trained on ellipses do on real CT slices? Fits KO and FC, and tests them on both.
 
-    .venv/bin/python benchmarks/transfer.py
+    KOCT_DEVICE=cpu .venv/bin/python benchmarks/transfer.py
 
 The slices are those of three patients that pydicom's wheel ships as test files (nothing is downloaded). Like the
 problem `pairs` does it, each is cropped, averaged to H × H pixels and projected; no network sees one in training, and λ

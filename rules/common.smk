@@ -18,9 +18,9 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, events, limits, queue, resources
+from koct.workflow import cluster, events, limits, queue, resources, sources
 from koct.study import paths
-from koct.report import registry
+from koct.report import products
 from koct.workflow.jobs import Jobs
 
 cluster.complete(config, workflow.config_settings.overwrite_config)

@@ -1,6 +1,6 @@
 # What a reader sees: tables, figures and pages, one file of koct/report each, and the RO-Crate that describes the results.
 
-for product in registry.products().values():
+for product in products.products().values():
     if product.per_sweep:
         continue  # has a rule of its own
 
@@ -35,7 +35,7 @@ rule figure_recons:
         pool=jobs.first_pool,
         shared=jobs.shared_input,
     output:
-        reported(registry.product("fig_recons")),
+        reported(products.product("fig_recons")),
     log:
         "results/logs/figure_recons_{sweep}.log",
     benchmark:
@@ -52,7 +52,7 @@ rule figure_recons:
     params:
         spec=jobs.recons_spec,
         shared=shared_option,
-        caption=registry.product("fig_recons").caption,
+        caption=products.product("fig_recons").caption,
     message:
         "figure {output[0]}"
     shell:

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads of workers that share the cores take four times as long
 
 import fcntl
+import functools
 import random
 import re
 import shutil
@@ -19,7 +20,8 @@ from hypothesis import settings
 
 from koct import cli
 from koct.base.device import CPU
-from koct.contracts import Training
+from koct.contracts import Training, own_files, registry
+from koct.workflow import sources
 from tests import warm
 
 settings.register_profile("koct", deadline=None)  # a busy machine is no error
@@ -80,6 +82,14 @@ class Pairs(Training):
             setattr(self, name, value)
 
 
+@functools.cache
+def parsed():
+    """What a first run writes down of koct's own files, so that no run of a test has to parse them."""
+    for path in (ROOT / "koct").rglob("*.py"):
+        sources._read(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    return sources.signed(sources._USED)
+
+
 class Checkout:
     """A working copy of the workflow with results of its own."""
 
@@ -92,6 +102,8 @@ class Checkout:
             else:
                 copy = shutil.copytree if source.is_dir() else shutil.copy
                 copy(source, self.folder / part)
+        self.path(sources.KEPT).parent.mkdir(exist_ok=True)
+        self.path(sources.KEPT).write_text(parsed())
 
     def snakemake(self, *arguments, check=True):
         arguments = [*map(str, arguments)]
@@ -189,6 +201,13 @@ def small_fanbeam(tmp_path_factory):
     return finished(tmp_path_factory, "small_fanbeam", SMALL_FANBEAM)
 
 
+@pytest.fixture(autouse=True)
+def own_files_are_imported_anew():
+    """pytest may give the folder of a test that has passed to the next one, whose files then have the same paths."""
+    own_files.import_file.cache_clear()
+    registry._load.cache_clear()
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty folder, which is the working directory."""
@@ -242,6 +261,7 @@ def koct(capsys, tmp_path, monkeypatch):
 
 
 SLOW = {"slurm", "faults", "test_fsdp", "test_planner_browser", "test_report_page"}
+SLOW |= {"test_strangers", "test_upgrades", "test_additions"}
 # Files of more than six seconds on one core: laws tried on many draws, figures, examples of the docs.
 THOROUGH = {"budget", "ensemble", "report", "curve_docs", "budget_pairs", "benchmark", "conditions", "baselines"}
 THOROUGH |= {"claims", "bound", "fanbeam_problem", "bootstrap", "gradient", "histories"}

@@ -6,38 +6,31 @@ import pytest
 from koct.forecast import bootstrap
 from koct.forecast.crossing import overtaken
 
-# (seeds, images) and the standard deviations of seeds, images and their interaction, in logarithms of the error
-SIZES = [(3, 50), (5, 128)]
-EFFECTS = {"seeds": (0.3, 0.05, 0.05), "images": (0.02, 0.4, 0.1), "both": (0.1, 0.3, 0.1)}
-
 
 def simulated(rng, size, effects):
-    """Errors (seeds, images) of two-way random effects, with a mean of one."""
-    of_seeds, of_images, of_both = effects
-    seeds, images = size
-    logs = of_seeds * rng.standard_normal((seeds, 1)) + of_images * rng.standard_normal(images)
-    logs = logs + of_both * rng.standard_normal(size)
-    return np.exp(logs - sum(effect**2 for effect in effects) / 2)
+    """Errors with a mean of one; effects: the standard deviations, in logarithms, of seeds, images and both."""
+    shapes = (size[0], 1), size[1], size
+    logs = sum(effect * rng.standard_normal(shape) for effect, shape in zip(effects, shapes, strict=True))
+    return np.exp(logs - np.square(effects).sum() / 2)
 
 
-@pytest.mark.parametrize("effects", EFFECTS.values(), ids=EFFECTS)
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_90_per_cent_intervals_cover_the_truth_as_often(size, effects, monkeypatch):
-    weights = bootstrap.resample(*size, draws=1000)
+@pytest.fixture(params=[(3, 50), (5, 128)], ids=str)
+def size(request, monkeypatch):
+    """(seeds, images), with weights that are drawn once."""
+    weights = bootstrap.resample(*request.param, draws=1000)
     monkeypatch.setattr(bootstrap, "resample", lambda *_: weights)
+    return request.param
+
+
+@pytest.mark.parametrize("effects", [(0.3, 0.05, 0.05), (0.02, 0.4, 0.1)], ids=["seeds", "images"])
+def test_90_per_cent_intervals_cover_the_truth_as_often(size, effects):
     rng, runs = np.random.default_rng(2), 400
-    hits = 0
-    for _ in range(runs):
-        low, high = bootstrap.mean_interval(simulated(rng, size, effects))
-        hits += low <= 1 <= high
-    assert 0.85 <= hits / runs <= 0.95
+    intervals = [bootstrap.mean_interval(simulated(rng, size, effects)) for _ in range(runs)]
+    assert 0.85 <= sum(low <= 1 <= high for low, high in intervals) / runs <= 0.95
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_intervals_of_ratios_are_paired_and_cover(size, monkeypatch):
+def test_intervals_of_ratios_are_paired_and_cover(size):
     """Two networks on the same images, which differ far more than the networks do."""
-    weights = bootstrap.resample(*size, draws=1000)
-    monkeypatch.setattr(bootstrap, "resample", lambda *_: weights)
     rng, runs = np.random.default_rng(3), 400
     hits = narrow = 0
     for _ in range(runs):
@@ -83,7 +76,7 @@ def test_one_seed_says_nothing_of_others():
 # Crossings
 
 N = [4, 16, 64, 256, 1024]
-FLAT, FALLING = (0.5, 0.5, 0.5, 0.5, 0.5), (4.0, 2.0, 1.0, 0.4, 0.2)
+FALLING = (4.0, 2.0, 1.0, 0.4, 0.2)
 
 
 def curve(means, rng):
@@ -92,7 +85,7 @@ def curve(means, rng):
 
 def test_the_interval_of_a_crossing_is_around_it():
     rng = np.random.default_rng(8)
-    errors, others = curve(FLAT, rng), curve(FALLING, rng)
+    errors, others = curve((0.5,) * 5, rng), curve(FALLING, rng)
     crossing = overtaken(N, [values.mean() for values in errors], [values.mean() for values in others])
     low, high = bootstrap.crossing_interval(N, errors, others)
     assert 128 < low < crossing < high < 256

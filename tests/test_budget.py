@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import zipfile
 
 import numpy as np
 import pandas as pd
@@ -27,6 +26,7 @@ import budget as benchmark
 
 REFERENCE = ROOT / "results/reference"
 GOOD = "arch,N,seed,error\nko,4,1,0.2\nko,4,2,0.22\nko,16,1,0.1\nko,16,2,0.11\nko,64,1,0.05\nko,64,2,0.06\n"
+GIVEN = ["--target", 0.08, "--json"]
 
 
 def koct(*arguments):
@@ -55,10 +55,7 @@ BAD = {
     "text": ("N,error\n4,0.1\n8,small\n", "row 2, column error: 'small' is not a plain number"),
     "negative error": ("N,error\n4,0.1\n8,-0.2\n", "row 2, column error: '-0.2' is below zero, and no error is"),
     "misspelt column": ("N,eror\n4,0.1\n8,0.2\n", "column error is missing; rename column 'eror'?"),
-    "the same run twice": (
-        "N,seed,error\n4,1,0.1\n8,1,0.2\n8,1,0.3\n",
-        "row 3, column seed: '1' repeats an earlier run",
-    ),
+    "the same run twice": ("N,seed,error\n4,1,1\n8,1,2\n8,1,3\n", "row 3, column seed: '1' repeats an earlier run"),
     "a column twice": ("N,N,error\n4,4,0.1\n8,8,0.2\n", "column N appears twice"),
     "a huge N": ("N,error\n4,0.1\n1e19,0.2\n", "row 2, column N: '1e19' is above 1e+15"),
     "an empty arch": ("arch,N,error\nko,4,0.1\n,8,0.2\n", "row 2, column arch: '' is empty"),
@@ -77,21 +74,11 @@ def test_a_bad_pilot_is_a_one_line_error_that_names_row_and_column(pilot, text, 
     assert done.stdout == ""
 
 
-def zipped():
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("xl/workbook.xml", "<workbook/>")
-    return buffer.getvalue()
-
-
 FOREIGN = {
-    "decimal commas": (
-        "N;error\n4;0,1\n8;0,05\n",
-        "row 1, column error: '0,1' has a comma; write decimals",
-    ),
+    "decimal commas": ("N;error\n4;0,1\n8;0,05\n", "row 1, column error: '0,1' has a comma; write decimals"),
     "commas as both": ("N,error\n4,0,1\n8,0,05\n", "got 3: 4,0,1; write decimals with a point, like 0.05"),
     "spaces as separators": ("N error\n4 0.1\n8 0.05\n", "the header is 'N error': separate its columns by commas"),
-    "xlsx": (zipped(), "the file is a spreadsheet (xlsx, ods) or a zip archive; save it as CSV"),
+    "xlsx": (b"PK\x03\x04" + bytes(30), "the file is a spreadsheet (xlsx, ods) or a zip archive; save it as CSV"),
     "UTF-16": (GOOD.encode("utf-16"), "the file is UTF-16 text; save it as UTF-8"),
     "NUL bytes": (bytes(100), "the file holds NUL bytes, so it is not text; save it as CSV in UTF-8, or as Parquet"),
     "a header without end": (b"x" * 300_000, "the header cannot be read (field larger than field limit"),
@@ -118,7 +105,6 @@ NANOSECONDS = pa.array([2**62] * 3, pa.timestamp("ns"))
 FOREIGN_PARQUET = {
     "nested": ({"N": [[4], [8], [16]]}, "column N has type list<"),
     "times": ({"error": NANOSECONDS}, "column error has type timestamp[ns]; it must hold numbers"),
-    "truth": ({"N": [True, False, True]}, "column N has type bool; it must hold numbers"),
     "a null": ({"error": [0.3, None, 0.1]}, "row 2, column error: None is not a finite number"),
     "a null arch": ({"arch": ["ko", None, "ko"]}, "row 2, column arch: None is empty"),
 }
@@ -135,9 +121,7 @@ def test_foreign_columns_are_refused_by_name_and_type(pilot, columns, message):
     [
         {"error": pa.array([decimal.Decimal(text) for text in ("0.3", "0.2", "0.1")], pa.decimal128(5, 2))},
         {"N": pa.array(["4", " 8", "16 "], pa.large_string())},
-        {"N": pa.array(["4", "8", "16"]).dictionary_encode()},
-        {"N": pa.array([4, 8, 16]).dictionary_encode()},
-        {"N": pa.array([4, 8, 16], pa.uint64()), "error": pa.array([0.3, 0.2, 0.1], pa.float32())},
+        {"N": pa.array(["4", "8", "16"]).dictionary_encode(), "error": pa.array([0.3, 0.2, 0.1], pa.float32())},
         {"seed": pa.array([1.0, 1.0, 1.0]), "note": NANOSECONDS, "more": [{"a": [1]}] * 3},
     ],
 )
@@ -148,35 +132,31 @@ def test_other_ways_to_write_the_same_are_read(pilot, columns):
 
 
 def test_a_wrong_number_far_down_is_found_at_once(pilot):
-    rows = "".join(f"{4 * 2 ** (i % 5)},0.1\n" for i in range(300_000))
-    with pytest.raises(KoctError, match="row 300001, column error: 'x' is not a plain number"):
+    rows = "".join(f"{4 * 2 ** (i % 5)},0.1\n" for i in range(100_000))
+    with pytest.raises(KoctError, match="row 100001, column error: 'x' is not a plain number"):
         read_pilots(pilot(f"N,error\n{rows}8,x\n8,y\n"))
 
 
-def test_a_file_without_end_is_refused(monkeypatch):
+def test_what_would_not_fit_into_memory_is_refused(monkeypatch):
+    with pytest.raises(KoctError, match="seed has 50,000 different values at 500 different N, too many"):
+        Pilot.from_points(np.tile(np.arange(2, 502), 100), np.ones(50_000), np.arange(50_000))
     monkeypatch.setattr(reader, "LARGEST_FILE", 2**20)
     with pytest.raises(KoctError, match="the file has over 1 MiB"):
         read_pilots("/dev/zero")
 
 
-def test_a_table_that_would_not_fit_into_memory_is_refused():
-    N = np.arange(2, 502)
-    with pytest.raises(KoctError, match="seed has 50,000 different values at 500 different N, too many"):
-        Pilot.from_points(np.tile(N, 100), np.ones(50_000), np.arange(50_000))
-
-
 def test_names_with_dollars_are_drawn_as_they_are(pilot, tmp_path):
-    path = pilot(GOOD.replace("ko,", r"$\nonsense$,"))
-    done = koct("budget", path, "--target", 0.08, "--plot", tmp_path / "plot.png")
+    done = koct(
+        "budget", pilot(GOOD.replace("ko,", r"$\nonsense$,")), "--target", 0.08, "--plot", tmp_path / "plot.png"
+    )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "plot.png").exists()
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_missing_file_and_a_bad_target(pilot):
     done = koct("budget", "nowhere.csv", "--target", 0.05)
-    assert done.returncode == 2
     reason = "nowhere.csv cannot be read: No such file or directory; give the path of a pilot file"
-    assert done.stderr == f"koct: error: {reason}\n"
+    assert (done.returncode, done.stderr) == (2, f"koct: error: {reason}\n")
     done = koct("budget", pilot(GOOD), "--target", -1)
     assert done.returncode == 2
     assert "target = -1.0 must be finite and above 0" in done.stderr
@@ -184,49 +164,40 @@ def test_a_missing_file_and_a_bad_target(pilot):
 
 def test_json_has_one_object_per_arch(pilot):
     text = GOOD + GOOD.partition("\n")[2].replace("ko", "fc").replace("0.", "0.5")
-    done = koct("budget", pilot(text), "--target", 0.08, "--json")
-    assert done.returncode == 0
-    answers = {answer["arch"]: answer for answer in json.loads(done.stdout)}
+    answers = {answer["arch"]: answer for answer in json.loads(koct("budget", pilot(text), *GIVEN).stdout)}
     assert set(answers) == {"ko", "fc"}
     wanted = {"arch", "law", "n", "n_low", "n_high", "reachable", "error_low", "error_high", "probability", "weights"}
-    assert all(wanted <= set(answer) for answer in answers.values())
-    assert all(sum(answer["weights"].values()) == pytest.approx(1) for answer in answers.values())
-    assert not any(key.startswith("score") for answer in answers.values() for key in answer)
+    for answer in answers.values():
+        assert wanted <= set(answer)
+        assert sum(answer["weights"].values()) == pytest.approx(1)
+        assert not any(key.startswith("score") for key in answer)
     assert answers["ko"]["reachable"] is True
     assert answers["ko"]["n_low"] <= answers["ko"]["n"]
     assert 16 < answers["ko"]["n"] < 64
 
 
 def test_other_separators_spaces_and_a_byte_order_mark_are_read(pilot):
-    plain = koct("budget", pilot(GOOD), "--target", 0.08, "--json").stdout
+    plain = koct("budget", pilot(GOOD), *GIVEN).stdout
     quoted = GOOD.replace("arch,N,seed,error", '"arch","N","seed","error"').replace("\n", "\r\n")
-    for text in (
-        quoted,
-        "\n" + GOOD,
-        GOOD.replace(",", ";"),
-        GOOD.replace(",", "\t"),
-        GOOD.replace(",", ", "),
-        "\ufeff" + GOOD,
-    ):
-        assert koct("budget", pilot(text), "--target", 0.08, "--json").stdout == plain
+    for text in (quoted, "\ufeff\n" + GOOD.replace(",", ";"), GOOD.replace(",", "\t"), GOOD.replace(",", ", ")):
+        assert koct("budget", pilot(text), *GIVEN).stdout == plain
 
 
-def test_the_cells_of_a_study_are_a_valid_pilot(tmp_path):
-    cells = REFERENCE / "cells.parquet"
-    done = koct("budget", cells, "--target", 0.02, "--metric", "mse", "--sweep", "H32", "--plot", tmp_path / "plot.png")
+def test_the_cells_of_a_study_are_a_valid_pilot():
+    given = ["budget", REFERENCE / "cells.parquet", "--target", 0.02]
+    done = koct(*given, "--metric", "mse", "--sweep", "H32")
     assert done.returncode == 0
     assert "fc needs" in done.stdout
     assert "structural" in done.stdout
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     for arguments, message in (
         (["--metric", "mse"], "column sweep has 9 values; choose one with --sweep: H128, H128-exact, H16"),
         (["--sweep", "H8"], "column error is missing; choose another with --metric: mse, rrmse_peak, rrmse_norm"),
         (["--sweep", "H9", "--metric", "mse"], "column sweep has no value 'H9'"),
     ):
-        done = koct("budget", cells, "--target", 0.02, *arguments)
+        done = koct(*given, *arguments)
         assert done.returncode == 2
         assert message in done.stderr
-    squared = koct("budget", cells, "--target", 0.02, "--metric", "rrmse_peak2", "--sweep", "H32", "--json")
+    squared = koct(*given, "--metric", "rrmse_peak2", "--sweep", "H32", "--json")
     assert json.loads(squared.stdout)[0]["reachable"]
 
 
@@ -252,6 +223,7 @@ def test_held_out_points_of_the_reference_are_foreseen_as_the_readme_says():
     assert covered >= 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", benchmark.TRUTHS)
 def test_intervals_contain_the_true_number_of_samples(truth):
     assert 0.80 <= benchmark.coverage(benchmark.intervals(truth, 200)) <= 0.97
@@ -262,7 +234,6 @@ def test_the_worked_example_prints_what_the_page_shows():
     shown = re.findall(r"```sh\n(koct [^\n]*)\n```\n\n```text\n(.*?)```", page, re.S)
     assert len(shown) >= 3
     for command, output in shown:
-        done = koct(*command.split()[1:])
-        assert done.stdout == output, command
+        assert koct(*command.split()[1:]).stdout == output, command
     for code in re.findall(r"```python\n(.*?)```", page, re.S):
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)

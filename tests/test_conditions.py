@@ -127,7 +127,8 @@ def test_truncated_bins_measure_nothing_and_keep_their_weights(problem):
 
 
 @pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
-def test_pairs_of_arcs_and_angles_are_those_of_the_geometry(problem):
+def test_pairs_of_arcs_and_angles_are_those_of_the_geometry(problem, monkeypatch):
+    monkeypatch.setenv("KOCT_DEVICE", "cpu")
     angles = tuple(np.linspace(3, 130, 20).tolist())
     for options in ({"arc": 120.0}, {"angles": angles}, {"arc": 360.0}):
         other = replace(problem, **options)

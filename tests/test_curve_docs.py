@@ -21,15 +21,10 @@ from koct.prediction.spectral import Spectral
 from koct.report.text import curve_text as report
 
 PAGE = ROOT / "docs/curve.md"
-NUMBER = r"\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?"
+NUMBER = r"\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
 # The page
-
-
-def blocks(text):
-    """(language, text) of every block of code."""
-    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.S | re.M)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +38,7 @@ def printed(folder):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     found, output, session = [], "", {}
     with contextlib.chdir(folder):
-        for language, text in blocks(PAGE.read_text()):
+        for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(), re.S | re.M):
             if language == "text":
                 found.append((text, output))
                 output = ""
@@ -61,18 +56,13 @@ def printed(folder):
     return found
 
 
-def rounding(shown):
-    """How far a printed number may be from another one that was rounded on another machine."""
-    number = Decimal(shown.replace(",", ""))
-    return max(10.0 ** number.as_tuple().exponent, 0.005 * abs(float(number)))
-
-
 def check_same(shown, text):
     """The same words, and the same numbers but for the last digit; spaces and rules may be wider."""
-    shown, text = (re.sub(r"-{3,}", "---", " ".join(each.split())) for each in (shown, text))
+    shown, text = (re.sub(r"-{3,}", "---", " ".join(each.replace(",", "").split())) for each in (shown, text))
     assert re.sub(NUMBER, "#", text) == re.sub(NUMBER, "#", shown)
     for a, b in zip(re.findall(NUMBER, shown), re.findall(NUMBER, text), strict=True):
-        assert float(b.replace(",", "")) == pytest.approx(float(a.replace(",", "")), rel=0, abs=rounding(a)), (a, b)
+        last = max(10.0 ** Decimal(a).as_tuple().exponent, 0.005 * float(a))  # rounded on another machine
+        assert float(b) == pytest.approx(float(a), rel=0, abs=last), (a, b)
 
 
 def test_all_code_of_the_page_prints_what_the_page_shows(printed, folder):
@@ -93,30 +83,20 @@ def test_fits_to_other_digits_give_what_the_page_predicts(printed):
 # Real data
 
 
-def standardised(array):
-    array = np.reshape(array, (len(array), -1)).astype(float)
-    return (array - array.mean(0)) / array.std(0)
-
-
 def real(name):
     """x, y and the number of pairs. Pixels from 0 to 1; other columns have mean 0 and standard deviation 1."""
     if name in ("digits", "halves"):
         digits = load_digits()
-        images = digits.images / 16
-        if name == "digits":
-            return images.reshape(-1, 64), np.eye(10)[digits.target], 400
-        return images[:, :, :4].reshape(-1, 32), images[:, :, 4:].reshape(-1, 32), 400
-    data = load_diabetes() if name == "diabetes" else load_breast_cancer()
-    return standardised(data.data), standardised(data.target), 220 if name == "diabetes" else 280
+        left, right = (half.reshape(-1, 32) for half in np.split(digits.images / 16, 2, axis=2))
+        return (left, right, 400) if name == "halves" else (np.hstack([left, right]), np.eye(10)[digits.target], 400)
+    data, M = (load_diabetes(), 220) if name == "diabetes" else (load_breast_cancer(), 280)
+    return *((a - a.mean(0)) / a.std(0) for a in (data.data, data.target[:, None].astype(float))), M
 
 
 def fitted_error(x, y, train, test, lam):
-    """Of ridge regression, in the smaller of its two forms."""
+    """Of ridge regression."""
     a, b = x[train], y[train]
-    if len(a) < x.shape[1]:
-        M = a.T @ np.linalg.solve(a @ a.T + lam * np.eye(len(a)), b)
-    else:
-        M = np.linalg.solve(a.T @ a + lam * np.eye(x.shape[1]), a.T @ b)
+    M = np.linalg.solve(a.T @ a + lam * np.eye(x.shape[1]), a.T @ b)
     return ((x[test] @ M - y[test]) ** 2).mean()
 
 
@@ -144,10 +124,7 @@ def against_fits():
 
 def test_real_curves_are_foreseen_on_average_over_pools(against_fits):
     """The method's own error. Flagged points count too."""
-    off = {
-        name: abs(predicted.mean(0) / measured.mean(0) - 1) for name, (predicted, measured, _) in against_fits.items()
-    }
-    together = np.concatenate(list(off.values()))
+    together = np.concatenate([abs(found.mean(0) / real.mean(0) - 1) for found, real, _ in against_fits.values()])
     assert len(together) == 12 + 12 + 10 + 12
     assert np.median(together) < 0.06
     assert together.max() < 0.15
@@ -155,9 +132,9 @@ def test_real_curves_are_foreseen_on_average_over_pools(against_fits):
 
 def test_the_intervals_hold_on_real_data(against_fits):
     """Also where a single pool of one output is 10 % off, because its 220 or 280 residuals are a small sample."""
-    covered = {name: covered.mean() for name, (*_, covered) in against_fits.items()}
-    assert min(covered.values()) >= 0.8
-    assert np.mean(list(covered.values())) >= 0.85
+    covered = [covered.mean() for *_, covered in against_fits.values()]
+    assert min(covered) >= 0.8
+    assert np.mean(covered) >= 0.85
 
 
 # Points, targets and the picture
@@ -176,13 +153,12 @@ def test_intervals_hold_their_estimates_and_easier_targets_take_fewer_samples(cu
     found = [curve.required(target) for target in np.geomspace(0.02, 0.2, 40)]
     ends = np.array([[required.n_low, required.n, required.n_high] for required in found], float)  # None becomes NaN
     ends = np.nan_to_num(ends, nan=1e9)
-    assert (ends[:, 0] <= ends[:, 1]).all()
-    assert (ends[:, 1] <= ends[:, 2]).all()
-    assert (ends[1:] <= ends[:-1]).all()
+    assert (np.diff(ends, axis=1) >= 0).all()
+    assert (np.diff(ends, axis=0) <= 0).all()
     assert {required.reachable for required in found} == {True, False}
 
 
-@pytest.mark.parametrize("target", [0.033, 0.036, 0.045, 0.06])
+@pytest.mark.parametrize("target", [0.033, 0.06])
 def test_the_curve_is_at_the_target_where_it_is_said_to_be(curve, target):
     required = curve.required(target)
     assert curve.at([required.n])[0].error == pytest.approx(target, rel=0.03)
@@ -212,17 +188,8 @@ def numbers(*shape):
     return np.random.default_rng(0).standard_normal(shape)
 
 
-def with_entry(array, value):
-    array[3, 0] = value
-    return array
-
-
 BAD = {
-    "NaN in x": (
-        with_entry(numbers(9, 2), np.nan),
-        numbers(9),
-        "x has entries that are no finite numbers, first in pair 3",
-    ),
+    "NaN in x": (np.vstack([numbers(3, 2), [[0, np.nan]]]), numbers(4), "no finite numbers, first in pair 3"),
     "one pair": (numbers(1, 2), numbers(1, 2), "1 pair tells nothing about others; give at least 2"),
     "constant x": (np.ones((9, 2)), numbers(9, 1), "x is the same in all pairs"),
     "zero y": (numbers(9, 2), np.zeros((9, 1)), "y is zero in all pairs, so there is nothing to learn"),
@@ -245,10 +212,7 @@ def refused(capsys, *arguments):
 @pytest.mark.parametrize(("x", "y", "words"), BAD.values(), ids=BAD)
 def test_bad_pairs_are_refused_in_one_sentence(tmp_path, capsys, x, y, words):
     np.savez(tmp_path / "pairs.npz", x=x, y=y)
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", y)
     assert words in refused(capsys, tmp_path / "pairs.npz")
-    assert words in refused(capsys, tmp_path / "x.npy", tmp_path / "y.npy")
 
 
 def test_files_that_are_no_pairs_are_named(tmp_path, capsys):

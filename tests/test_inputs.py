@@ -12,7 +12,7 @@ from koct import cli
 from koct.base.files import write_json
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.report import drawing, registry
+from koct.report import drawing, products
 from koct.report.labels import Names, described
 from koct.study.results import BUDGET, CELLS, THEORY, write
 
@@ -39,7 +39,7 @@ def files(tmp_path):
 
 def command(files, name, out=None):
     out = files / (out or ("out.png" if name.startswith("fig") else "out.tex"))
-    return ["product", name, *(files / file for file in registry.product(name).reads), "--out", out]
+    return ["product", name, *(files / file for file in products.product(name).reads), "--out", out]
 
 
 READS = {
@@ -199,4 +199,4 @@ def test_results_of_the_workflow_are_made_again_and_others_not(tmp_path):
     ):
         (tmp_path / path).write_text("x")
         with pytest.raises(KoctError, match=advice):
-            registry.make("table_calibration", [tmp_path / path] * 2, [tmp_path / "out.tex"])
+            products.make("table_calibration", [tmp_path / path] * 2, [tmp_path / "out.tex"])

@@ -16,7 +16,7 @@ from koct.base.stamps import Stamp
 from koct.config import study_file as config
 from koct.contracts import registry
 from koct.errors import KoctError
-from koct.report import registry as products
+from koct.report import products
 from koct.study import ladder, results
 from koct.workflow import when
 

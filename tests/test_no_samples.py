@@ -14,7 +14,7 @@ from koct.config.study_file import build, read
 from koct.errors import KoctError
 from koct.forecast.pilot import PilotFile, read_pilots
 from koct.metrics.curve_metric import CurveMetric
-from koct.report import registry
+from koct.report import products
 from koct.study import crossings, ladder, results
 from koct.study.images import Images
 
@@ -188,7 +188,7 @@ def test_the_table_of_crossings(tmp_path):
     crossings.compute(cells, tmp_path / "images.parquet", SPEC, tmp_path / "crossings.parquet")
     results.aggregate(cells, SPEC, tmp_path / "curves.parquet", tmp_path / "calibration.parquet")
     files = [tmp_path / "crossings.parquet", tmp_path / "curves.parquet"]
-    registry.make("table_crossings", files, [tmp_path / "table.tex"])
+    products.make("table_crossings", files, [tmp_path / "table.tex"])
     head, *rows = rows_of(tmp_path / "table.tex")
     assert head[2:] == [rf"\shortstack[r]{{better than\\{name}}}" for name in ("FBP", "TV", "KO")]
     assert rows == [
@@ -204,10 +204,10 @@ def test_tables_begin_with_what_needs_no_sample(both):
     files = {name: cells.with_name(f"{name}.parquet") for name in ("curves", "calibration", "budget")}
     results.aggregate(cells, SPEC, files["curves"], files["calibration"])
     results.budget(cells, None, {"wanted": {"A": {"metric": "mse", "targets": [2e-2, 5e-3]}}}, files["budget"])
-    registry.make("table_calibration", [files["curves"], files["calibration"]], [cells.with_name("calibration.tex")])
+    products.make("table_calibration", [files["curves"], files["calibration"]], [cells.with_name("calibration.tex")])
     first, second, *_ = rows_of(cells.with_name("calibration.tex"))
     assert [cell for cell in first if cell.strip()] == ["Sweep", "Error", "FBP", "TV"]
     assert second[2:4] == [r"$1.00 \cdot 10^{-2}$", r"$1.00 \cdot 10^{-9}$"]
-    registry.make("table_budget", [files["curves"], files["budget"]], [cells.with_name("budget.tex")])
+    products.make("table_budget", [files["curves"], files["budget"]], [cells.with_name("budget.tex")])
     rows = [row[1:3] for row in rows_of(cells.with_name("budget.tex"))[2:4]]
     assert rows == [[r"$\geq$ $2.00 \cdot 10^{-2}$", "FBP"], [r"$\geq$ $5.00 \cdot 10^{-3}$", "TV"]]

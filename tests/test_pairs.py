@@ -259,6 +259,7 @@ def test_networks_trained_on_ellipses_meet_real_slices(monkeypatch):
         raise AssertionError("something wants to download")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setenv("KOCT_DEVICE", "cpu")
     spec = importlib.util.spec_from_file_location("transfer", ROOT / "benchmarks/transfer.py")
     transfer = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(transfer)
@@ -274,6 +275,7 @@ def test_networks_trained_on_ellipses_meet_real_slices(monkeypatch):
         assert all(np.less(found["KO", n][1], found["FC", n][1]))
 
 
+@pytest.mark.slow
 def test_the_example_runs_to_the_end(checkout):
     """The page's own pairs and config, and a folder of slices beside them, through Snakemake."""
     run = checkout()

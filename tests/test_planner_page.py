@@ -32,7 +32,6 @@ def scored(score):
 PILOTS = {
     "errors": (PILOT.read_text(), []),
     "per cent": (scored(lambda error: 100 - 100 * error), ["--metric", "value", "--higher", "100"]),
-    "rate": (scored(lambda error: error).replace("value", "error"), ["--test-size", "500"]),
     "psnr": (scored(lambda error: -10 * np.log10(error / 100)).replace("value", "psnr"), ["--metric", "psnr"]),
 }
 
@@ -85,18 +84,13 @@ def test_the_page_is_the_same_bytes_each_time_loads_nothing_and_names_cannot_end
     assert [arch["name"] for arch in carried(pages[0])["sweeps"][0]["archs"]] == BAD
 
 
-MISTAKES = [
-    ("pilot.csv", "N,error\n4,0.1\n8,x\n", []),
-    ("pilot.csv", "sweep,N,error\na,4,0.1\na,8,0.2\n", ["--sweep", "b"]),
-    ("pilot.parquet", "PAR1 and nothing else", []),
-]
-
-
-@pytest.mark.parametrize(("name", "text", "options"), MISTAKES)
-def test_a_bad_pilot_gets_the_sentence_of_budget(koct, tmp_path, name, text, options):
+@pytest.mark.parametrize(
+    ("name", "text"), [("pilot.csv", "N,error\n4,0.1\n8,x\n"), ("pilot.parquet", "PAR1 and no more")]
+)
+def test_a_bad_pilot_gets_the_sentence_of_budget(koct, tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    result = koct("planner", name, *options, "--out", "page.html")
-    assert result == koct("budget", name, *options, "--target", 0.1)
+    result = koct("planner", name, "--out", "page.html")
+    assert result == koct("budget", name, "--target", 0.1)
     assert result[0] == 2
     assert not (tmp_path / "page.html").exists()
 
@@ -118,7 +112,6 @@ def test_every_sweep_of_a_file_is_on_the_page_with_its_cost(koct, tmp_path):
 EXTREME = {
     "no error at all": ("N,r2\n4,0.9999999999999999\n8,1\n16,1\n", ["--metric", "r2"]),
     "a hundred decades": ("N,error\n4,1e50\n8,1e-50\n", []),
-    "the smallest errors": ("N,error\n4,1e-59\n8,1e-60\n", []),
     "far below zero": ("N,r2\n4,-1e6\n8,-1e5\n", ["--metric", "r2"]),
 }
 

@@ -22,7 +22,7 @@ from koct.config import study_file as config
 from koct.errors import KoctError
 from koct.forecast.heldout import held_out
 from koct.operators.parallel import projector
-from koct.report import drawing, markup, registry
+from koct.report import drawing, markup, products
 from koct.report.figures import fig_factors, fig_heldout, fig_sweeps
 from koct.study.results import CALIBRATION, CELLS, CURVES, THEORY, read, write
 from koct.workflow import when
@@ -39,7 +39,7 @@ def parquet(name, study=""):
 
 def make(name, source, *out):
     """Make a product from the files of a folder."""
-    registry.make(name, [str(source / file) for file in registry.product(name).reads], [str(path) for path in out])
+    products.make(name, [str(source / file) for file in products.product(name).reads], [str(path) for path in out])
 
 
 # One file each
@@ -66,15 +66,15 @@ def test_a_declaration_is_made_of_literals(tmp_path):
     path.parent.mkdir()
     path.write_text("PRODUCT = Product(title=str(3), about='')")
     with pytest.raises(KoctError, match="must be Product"):
-        registry._declared(path)
+        products._declared(path)
 
 
 def test_every_product_can_be_asked_for_and_reads_what_is_made():
     made = {f"{name}.parquet" for name in (*NAMES, "budget", "theory", "crossings", "ladder")} | {"norms.json"}
-    for name, product in registry.products().items():
+    for name, product in products.products().items():
         assert set(product.reads) <= made, name
         assert all(hasattr(when, question) for question in (product.when, *product.takes)), name
-        assert importlib.util.find_spec(registry.module_of(name)), name
+        assert importlib.util.find_spec(products.module_of(name)), name
         assert product.caption or name == "planner", name
 
 

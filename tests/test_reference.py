@@ -14,7 +14,7 @@ from koct.config.study_file import build
 REFERENCE = ROOT / "results/reference"
 PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())["calibration"]
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-FOLDERS = {"full": REFERENCE, **{study: REFERENCE / study for study in ("crossing", "dose", "modalities")}}
+FOLDERS = {"full": REFERENCE, **{study: REFERENCE / study for study in ("crossing", "dose", "ladder", "modalities")}}
 
 
 def table(study, name):

@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -26,8 +25,7 @@ from koct.operators.filters import RampFilter
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.pools import Pool
-from koct.report import drawing
-from koct.report import registry as products
+from koct.report import drawing, products
 from koct.report.figures import fig_recons as recons
 from koct.report.figures import fig_sweeps
 from koct.report.labels import Names
@@ -65,9 +63,7 @@ def test_curves_that_cannot_be_compared_are_refused(N, a, b, why):
     ("ko", "fc", "text"),
     [
         ("1111", "2222", "KO below FC at every N"),
-        ("1111", "1111", "KO and FC equal at every N"),
         ("1221", "2112", "KO below FC up to N = 4; FC below from N = 16 to 64; KO below from N = 2,048"),
-        ("1211", "2122", "KO below FC up to N = 4; FC below at N = 16; KO below from N = 64"),
         ("1122", "1221", "KO and FC equal up to N = 4; KO below at N = 16; equal at N = 64; FC below from N = 2,048"),
     ],
 )
@@ -127,7 +123,7 @@ def test_the_table_of_operating_points(tmp_path):
 # The figure of sweeps
 
 
-def panels_of(tmp_path, sweeps, N, archs, baselines=MappingProxyType({"untrained": 0.2})):
+def panels_of(tmp_path, sweeps, N, archs, **baselines):
     """Draw made-up sweeps {name: metric}; the figure before it is closed."""
     cells, curves, fitted = [], [], []
     for i, (name, metric) in enumerate(sweeps.items()):
@@ -150,17 +146,13 @@ def panels_of(tmp_path, sweeps, N, archs, baselines=MappingProxyType({"untrained
     return figure
 
 
-@pytest.mark.parametrize("others", [[], [f"A RATHER LONG NAME {i}" for i in range(5)]])
-@pytest.mark.parametrize(
-    "sweeps",
-    [
-        {**dict.fromkeys(["H8", "H16", "H32"], "mse"), **dict.fromkeys(["H128", "H256"], "rrmse_peak2")},
-        {**dict.fromkeys(["H8", "H16", "H32"], "mse"), **dict.fromkeys("abcdef", "rrmse_peak2")},
-        {"H128": "rrmse_peak2"},
-    ],
-)
+LONG = [f"A RATHER LONG NAME {i}" for i in range(5)]
+MIXED = {**dict.fromkeys(["H8", "H16", "H32"], "mse"), **dict.fromkeys("abcdef", "rrmse_peak2")}
+
+
+@pytest.mark.parametrize(("sweeps", "others"), [(MIXED, LONG), ({"H128": "rrmse_peak2"}, [])])
 def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(tmp_path, sweeps, others):
-    figure = panels_of(tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048], ["ko", "fc", *others])
+    figure = panels_of(tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048], ["ko", "fc", *others], untrained=0.2)
     panels = [axis for axis in figure.axes if axis.get_title()]
     assert len(panels) == len(sweeps)
     by_line = {}
@@ -178,18 +170,15 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(tmp_path, sweep
         assert {tick.get_text() for tick in ticks} >= {"4", "2,048"}
         boxes = [tick.get_window_extent() for tick in ticks]
         assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
-        box = axis.get_tightbbox()
-        assert box.x0 >= 0
-        assert box.x1 <= figure.bbox.width
-    assert legend_box.x0 >= 0
-    assert legend_box.x1 <= figure.bbox.width
+    for box in (legend_box, *(axis.get_tightbbox() for axis in panels)):
+        assert 0 <= box.x0 <= box.x1 <= figure.bbox.width
     assert legend_box.y0 >= 0
 
 
 def test_a_line_far_below_the_curves_does_not_squash_them(tmp_path):
     """It is told at the lower edge; one near them is drawn."""
-    near = panels_of(tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], {"fbp": 0.05})
-    figure = panels_of(tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], {"fbp": 0.05, "tv": 2.5e-8})
+    near = panels_of(tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], fbp=0.05)
+    figure = panels_of(tmp_path, {"H8": "mse"}, [4, 16, 64], ["ko", "fc"], fbp=0.05, tv=2.5e-8)
     axis, other = figure.axes[0], near.axes[0]
     decades, before = (np.ptp(np.log10(panel.get_ylim())) for panel in (axis, other))
     assert before < decades < 1.2 * before
@@ -206,8 +195,6 @@ def test_a_line_far_below_the_curves_does_not_squash_them(tmp_path):
 
 # Reconstructions
 
-SIZES = ((32, 32), 3, 2, 2, 1)  # shape, number of N, of networks, of phantoms, of columns without samples
-
 
 def picture(image, sheet, x, y):
     """One picture of the figure, its whole dots undone: every pixel is one flat square."""
@@ -218,16 +205,13 @@ def picture(image, sheet, x, y):
     return squares[:, :, 0]
 
 
-@pytest.fixture
-def drawn(small_fanbeam):
-    """The pool of the first seed and the figure of a sweep that the workflow made."""
+def test_the_figure_shows_the_phantoms_and_what_the_networks_of_the_first_seed_make_of_them(small_fanbeam):
     problem = registry.problem("fanbeam")(H=32, V=20, B=32, rays="exact")
     pool = Pool(small_fanbeam.path("results/pools/F32-exact/seed1.npy"), problem)
-    return pool, imread(small_fanbeam.path("results/fig_recons_F32-exact.png")), recons.Sheet(*SIZES)
-
-
-def test_the_figure_shows_the_phantoms_and_what_the_networks_of_the_first_seed_make_of_them(small_fanbeam, drawn):
-    pool, image, sheet = drawn
+    image = imread(small_fanbeam.path("results/fig_recons_F32-exact.png"))
+    sheet = recons.Sheet(
+        (32, 32), 3, 2, 2, 1
+    )  # shape, number of N, of networks, of phantoms, of columns without samples
     assert image.shape[:2] == (sheet.height, sheet.width)
     x, y = pool.x("test", 2), pool.y("test", 2)
     for k, phantom in enumerate(y):
@@ -290,7 +274,7 @@ def test_groups_are_counted_where_n_counts_groups(folder, texts):
     assert [text for text in texts if text.startswith("$N")] == ["$N = 2$ groups", "$N = 4$ groups"]
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (256, 256), (300, 300), (512, 512), (16, 48), (48, 16)])
+@pytest.mark.parametrize("shape", [(8, 8), (300, 300), (16, 48)])
 def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_width(shape):
     sheet = recons.Sheet(shape, 6, 2, 2)
     assert sheet.down % shape[0] == 0
@@ -300,15 +284,17 @@ def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_width(shape):
     assert sheet.across / sheet.dpi == pytest.approx(recons.SIZE)
 
 
-def test_fits_of_two_seeds_are_refused(small_fanbeam, tmp_path):
-    fits = [f"results/fits/F32/ko/N4_seed{seed}.npy" for seed in (1, 2)]
-    arguments = ["--pool", "results/pools/F32/seed1.npy", "--out", tmp_path / "out.png"]
-    done = small_fanbeam.koct("figure-recons", "--fits", *fits, *arguments, check=False)
-    assert done.returncode == 2
-    assert "seed1.npy is the pool of another seed than the cell's" in done.stderr
-    done = small_fanbeam.koct("figure-recons", "--fits", fits[0], fits[0], *arguments, check=False)
-    assert "--fits has ko with N = 4 twice" in done.stderr
-    assert not (tmp_path / "out.png").exists()
+def test_fits_of_two_seeds_are_refused(small_fanbeam, koct, tmp_path):
+    fits = [small_fanbeam.path(f"results/fits/F32/ko/N4_seed{seed}.npy") for seed in (1, 2)]
+    arguments = ["--pool", small_fanbeam.path("results/pools/F32/seed1.npy"), "--out", "out.png"]
+    for two, sentence in (
+        (fits, "seed1.npy is the pool of another seed than the cell's"),
+        (fits[:1] * 2, "--fits has ko with N = 4 twice"),
+    ):
+        status, _, err = koct("figure-recons", "--fits", *two, *arguments)
+        assert status == 2
+        assert sentence in err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_figure_of_a_sweep_asks_for_its_first_seed_alone(checkout):

@@ -1,5 +1,6 @@
 """What jobs ask a cluster for, as a dry run with the SLURM profile shows it; needs no SLURM."""
 
+import importlib.util
 import re
 
 import pytest
@@ -88,8 +89,8 @@ def test_the_table_of_sizes_is_made_of_the_formulas(on_gpu):
 # What a dry run shows
 
 
-def planned(checkout, sweeps, *arguments):
-    """What a dry run shows of every job, by its first output file."""
+def asked(checkout, sweeps, *arguments):
+    """(partition, MB, minutes, GPUs) of every job of a dry run by its first output file, and its input files."""
     run = checkout()
     run.path("config.yaml").write_text(yaml.safe_dump({"study": "s", "studies": {"s": list(sweeps)}, "sweeps": sweeps}))
     run.path("mine").mkdir()
@@ -97,21 +98,16 @@ def planned(checkout, sweeps, *arguments):
     for path in run.path("rules").glob("*.smk"):  # a job with a message of its own shows nothing else
         path.write_text(re.sub(r'    message:\n(        ".*"\n)+', "", path.read_text()))
     done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=s", *arguments)
-    texts = re.split(r"^ *(?:local)?rule \w+:$", done.stdout, flags=re.M)[1:]
-    jobs = [dict(re.findall(r"^ +(input|output|resources): (.*)$", text, re.M)) for text in texts]
-    found = {re.split(r"[, ]", job["output"])[0].removeprefix("results/"): job for job in jobs if "output" in job}
+    found, inputs = {}, {}
+    for text in re.split(r"^ *(?:local)?rule \w+:$", done.stdout, flags=re.M)[1:]:
+        job = dict(re.findall(r"^ +(input|output|resources): (.*)$", text, re.M))
+        if "output" in job:
+            output = re.split(r"[, ]", job["output"])[0].removeprefix("results/")
+            values = dict(re.findall(r"(\w+)=([^,]+)", job["resources"]))
+            numbers = (int(values.get(key, 0)) for key in ("mem_mb", "runtime", "gpu"))
+            found[output], inputs[output] = (values["slurm_partition"], *numbers), job.get("input", "").split(", ")
     assert len(found) > 10
-    return found
-
-
-def asked(checkout, sweeps, *arguments):
-    """(partition, MB, minutes, GPUs) of every job of a dry run."""
-    found = {}
-    for output, job in planned(checkout, sweeps, *arguments).items():
-        values = dict(re.findall(r"(\w+)=([^,]+)", job["resources"]))
-        memory, minutes, gpus = (int(values.get(key, 0)) for key in ("mem_mb", "runtime", "gpu"))
-        found[output] = values["slurm_partition"], memory, minutes, gpus
-    return found
+    return found, inputs
 
 
 def expected(name, partition, gpus):
@@ -128,19 +124,20 @@ def expected(name, partition, gpus):
 
 def test_large_jobs_go_where_their_problem_computes(checkout):
     """One study of both: a problem for the CPU alone asks for no GPU, however large it is."""
-    found = asked(checkout, SWEEPS)
+    found, _ = asked(checkout, SWEEPS)
     on_cpu, on_gpu = expected("H64", "cpu", 0), expected("F32", "gpu", 1)
-    assert sorted(on_cpu) == [f"cells/H64/ko/N{N}_seed1.json" for N in (4, 8)] + [
-        f"fits/H64/ko/N{N}_seed1.npy" for N in (4, 8)
-    ]
+    assert len(on_cpu) == 4
+    assert all(output.startswith(("cells/H64/ko/", "fits/H64/ko/")) for output in on_cpu)
     assert len(on_gpu) == 10
     fanbeam = build("F32", FANBEAM)
-    on_gpu["pools/F32/seed1.npy"] = ("gpu", *request(resources.pool(fanbeam), on_gpu=True), 1)
-    on_gpu["grams/F32/seed1.npy"] = ("gpu", *request(resources.gram(fanbeam), on_gpu=True), 1)
-    on_gpu["pools/F32/seed101.npy"] = on_gpu["pools/F32/seed1.npy"]
-    predicted = resources.theory(fanbeam, fanbeam.arch("fc"))
-    on_gpu["theory/F32/fc.json"] = ("gpu", *request(predicted, on_gpu=True), 1)
-    on_gpu["fig_recons_F32.png"] = ("gpu", *request(resources.recons(fanbeam), on_gpu=True), 1)
+    for output, cost in {
+        "pools/F32/seed1.npy": resources.pool(fanbeam),
+        "pools/F32/seed101.npy": resources.pool(fanbeam),
+        "grams/F32/seed1.npy": resources.gram(fanbeam),
+        "theory/F32/fc.json": resources.theory(fanbeam, fanbeam.arch("fc")),
+        "fig_recons_F32.png": resources.recons(fanbeam),
+    }.items():
+        on_gpu[output] = ("gpu", *request(cost, on_gpu=True), 1)
     assert {output: found[output] for output in on_cpu | on_gpu} == on_cpu | on_gpu
     others = {output: request for output, request in found.items() if output not in on_cpu | on_gpu}
     assert {(partition, gpus) for partition, _, _, gpus in others.values()} == {("cpu", 0)}
@@ -151,28 +148,30 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     assert request(resources.fit(H64, H64.arch("ko"), 8)) > (3500, 3)  # it is large
 
 
-def test_without_gpus_everything_goes_to_the_cpu_partition_and_a_normal_matrix_always(checkout):
-    ridge = {**FANBEAM, "archs": ["ko"], "ko": {"solver": "ridge"}}
-    found = asked(checkout, {"F32": ridge})
-    assert found["normal/F32.npy"] == ("cpu", *request(resources.normal(build("F32", ridge))), 0)
-    assert found["fits/F32/ko/N4_seed1.npy"][0] == "gpu"
-    found = asked(checkout, SWEEPS, "device=cpu")
+def test_without_gpus_everything_goes_to_the_cpu_partition(checkout):
+    found, _ = asked(checkout, {"F32": FANBEAM}, "device=cpu")
     assert {(partition, gpus) for partition, _, _, gpus in found.values()} == {("cpu", 0)}
     assert found["fits/F32/ko/N16_seed1.npy"] == expected("F32", "cpu", 0)["fits/F32/ko/N16_seed1.npy"]
 
 
-def test_an_architecture_that_does_not_say_its_cost_gets_an_hour_and_8_gb(checkout):
-    found = asked(checkout, {name: {**sweep, "archs": ["mine/mean.py"]} for name, sweep in SWEEPS.items()})
+def test_special_architectures(checkout):
+    """One that does not say its cost gets an hour and 8 GB, and no GPU computes a normal matrix.
+
+    A fit that reads another cell waits for its fit and not for its row, which is evaluated in a group with others.
+    """
+    mean = ["mine/mean.py"]
+    ridge = {**FANBEAM, "archs": ["ko"], "ko": {"solver": "ridge"}}
+    sweeps = {"H64": {**LARGE, "archs": mean}, "F32": {**FANBEAM, "archs": mean}, "ridge": ridge}
+    torch = importlib.util.find_spec("torch")
+    if torch:  # which fc-fsdp needs
+        sweeps["fsdp"] = {**FANBEAM, "archs": ["fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 10}}
+    found, inputs = asked(checkout, sweeps)
     assert found["fits/H64/mean/N4_seed1.npy"] == ("cpu", 8000, 60, 0)
     assert found["fits/F32/mean/N4_seed1.npy"] == ("gpu", 8000, 60, 1)
-
-
-def test_a_fit_that_reads_another_cell_waits_for_its_fit_alone(checkout):
-    """And not for its row, which is evaluated in a group with others, and again for every new metric."""
-    pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
-    sweep = {**FANBEAM, "archs": ["fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 10}}
-    found = planned(checkout, {"F32": sweep})
-    inputs = found["fits/F32/fc-fsdp/N16_seed1.npy"]["input"].split(", ")
-    assert "results/fits/F32/fc/N16_seed1.npy" in inputs
-    assert not [path for path in inputs if path.startswith("results/cells")]
-    assert not [output for output in found if output.startswith("cells/F32/fc/")]  # nobody asks for these rows
+    assert found["normal/ridge.npy"] == ("cpu", *request(resources.normal(build("ridge", ridge))), 0)
+    assert found["fits/ridge/ko/N4_seed1.npy"][0] == "gpu"
+    if torch:
+        read = inputs["fits/fsdp/fc-fsdp/N16_seed1.npy"]
+        assert "results/fits/fsdp/fc/N16_seed1.npy" in read
+        assert not [path for path in read if path.startswith("results/cells")]
+        assert not [output for output in found if output.startswith("cells/fsdp/fc/")]  # nobody asks for these rows

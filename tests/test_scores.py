@@ -33,30 +33,16 @@ def answered(capsys, *arguments):
     return capsys.readouterr().out
 
 
-def refused(capsys, *arguments):
-    try:
-        status = main(["budget", *map(str, arguments)])
-    except SystemExit as end:
-        status = end.code
-    assert status == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.strip().splitlines()) == 1
-    return said.err
-
-
 # Scores as errors, and back
 
 
-@pytest.mark.parametrize(
-    "name", ["accuracy", "Accuracy", "test_accuracy", "AUC", "F1-Score", "dice", "IoU", "R²", "R2"]
-)
+@pytest.mark.parametrize("name", ["test_accuracy", "F1-Score", "IoU", "R²"])
 def test_the_names_of_scores(name):
     assert scores.named(name) == Score(name, 1.0)
     assert scores.is_known(name)
 
 
-@pytest.mark.parametrize("name", [None, "error", "mse", "rrmse_peak2", "loss", "accuracy_loss", "score", ""])
+@pytest.mark.parametrize("name", [None, "rrmse_peak2", "accuracy_loss", "score", ""])
 def test_other_names_are_errors(name):
     assert scores.named(name) is None
     assert scores.named(name, 100.0) == Score(name or "score", 100.0)
@@ -80,11 +66,7 @@ def test_scores_and_errors_are_inverse_and_opposite(score, error):
 @pytest.mark.parametrize(
     ("score", "target", "message"),
     [
-        (
-            Score("accuracy"),
-            1.0,
-            "--target 1 is not below 1, the best accuracy, which no N reaches; choose a lower one",
-        ),
+        (Score("accuracy"), 1.0, "--target 1 is not below 1, the best accuracy, which no N reaches; choose a lower"),
         (Score("accuracy", 100.0), -1.0, "--target -1 is below 0, and no accuracy is; choose a higher one"),
         (Score("accuracy"), float("nan"), "--target nan is not a finite accuracy"),
         (Decibels("psnr"), 1e9, "is too small or too large to compute with"),
@@ -108,44 +90,16 @@ def test_a_column_with_a_known_name_is_a_score(pilot):
 
 
 BAD = {
-    "per cent": (
-        "N,accuracy\n4,0.9\n8,93\n",
-        {"metric": "accuracy"},
-        "row 2, column accuracy: '93' is above 1, the best accuracy; say with --higher what the best is",
-    ),
-    "no error column": (
-        "N,Accuracy\n4,0.9\n8,0.93\n",
-        {},
-        "column error is missing; choose another with --metric: Acc",
-    ),
+    "per cent": ("N,auc\n4,0.9\n8,93\n", {"metric": "auc"}, "row 2, column auc: '93' is above 1.* --higher what"),
+    "no error column": ("N,Auc\n4,0.9\n8,0.93\n", {}, "column error is missing; choose another with --metric: Auc"),
     "a squared score": ("N,psnr\n4,20\n8,25\n", {"metric": "psnr2"}, "is the square of a score.*take --metric psnr$"),
-    "a negative error": ("N,error\n4,-0.1\n8,0.1\n", {}, "row 1, column error: '-0.1' is below zero.*give --higher"),
-    "below the lowest score": (
-        "N,dice\n4,0.5\n8,-0.1\n",
-        {"metric": "dice"},
-        "row 2, column dice: '-0.1' is below 0, and no dice is; correct it",
-    ),
-    "another group": (
-        "N,error,patient\n4,0.5,a\n8,0.6,a\n",
-        {"group": "Patient"},
-        "column Patient is missing; did you mean --group patient\\?",
-    ),
-    "the same run": (
-        "N,error,seed,group\n4,1,1,a\n8,1,1,a\n8,1,1,b\n8,1,1,a\n",
-        {},
-        "row 4, column seed: '1' repeats an earlier run",
-    ),
-    "test size": (
-        "N,error\n4,0.5\n8,1.5\n",
-        {"test_size": 9},
-        "row 2, column error: '1.5' has an error above 1, but a t",
-    ),
+    "a negative error": ("N,error\n4,-1\n8,1\n", {}, "row 1, column error: '-1' is below zero.*give --higher"),
+    "a low score": ("N,dice\n4,0\n8,-1\n", {"metric": "dice"}, "row 2, column dice: '-1' is below 0, and no dice is"),
+    "another group": ("N,error,a\n4,1,a\n8,1,a\n", {"group": "A"}, r"column A is missing; did you mean --group a\?"),
+    "the same run": ("N,error,seed,group\n4,1,1,a\n8,1,1,a\n8,1,1,b\n8,1,1,a\n", {}, "row 4, column seed: '1' repeats"),
+    "test size": ("N,error\n4,0.5\n8,1.5\n", {"test_size": 9}, "row 2, column error: '1.5' has an error above 1, but"),
     "no test samples": ("N,error\n4,1\n8,1\n", {"test_size": 0}, "--test-size 0 must be between 1 and 1e"),
-    "not a rate": (
-        "N,ssim\n4,0.5\n8,0.6\n",
-        {"metric": "ssim", "test_size": 9},
-        "error rates and accuracies, and ssim is",
-    ),
+    "no rate": ("N,ssim\n4,0\n8,1\n", {"metric": "ssim", "test_size": 9}, "error rates and accuracies, and ssim is"),
 }
 
 
@@ -156,15 +110,12 @@ def test_what_is_wrong_and_what_to_do(pilot, text, options, message):
 
 
 def test_groups_are_read_from_their_column(pilot):
-    text = "N,error,seed,{}\n4,1,1,a\n8,0.5,1,a\n4,2,1,b\n8,0.7,1,b\n4,3,2,b\n8,0.9,2,b\n"
+    text = "N,error,seed,{}\n4,1,1,a\n8,0.5,1,a\n4,2,2,b\n8,0.7,2,b\n4,3,3,b\n8,0.9,3,b\n"
     for column, given_name in (("group", None), ("patient", "patient")):
         found = read_pilots(pilot(text.format(column)), group=given_name)["pilot"]
         assert found.errors.shape == (3, 2)
         assert found.groups.tolist() == [0, 1, 1]
-    assert read_pilots(pilot(GROUPLESS))["pilot"].groups is None
-
-
-GROUPLESS = "N,error,seed,patient\n4,1,1,a\n8,0.5,1,a\n4,2,2,b\n8,0.7,2,b\n"
+    assert read_pilots(pilot(text.format("patient")))["pilot"].groups is None
 
 
 def test_the_test_size_is_an_option_or_a_column(pilot):
@@ -200,15 +151,16 @@ def test_several_targets_are_answered_in_their_order(capsys):
 
 
 @pytest.mark.parametrize(
-    ("given_targets", "message"),
+    ("target", "message"),
     [
-        (["0,05"], "'0,05' is not a number: write decimals with a point"),
-        (["0.1,-1"], "target = -1.0 must be finite and above 0"),
+        ("0,05", "'0,05' is not a number: write decimals with a point"),
+        ("0.1,-1", "target = -1.0 must be finite and above 0"),
     ],
 )
-def test_targets_that_make_no_sense(capsys, given_targets, message):
-    options = [text for target in given_targets for text in ("--target", target)]
-    assert message in refused(capsys, ROOT / "docs" / "pilot.csv", *options)
+def test_targets_that_make_no_sense(koct, target, message):
+    status, out, error = koct("budget", ROOT / "docs" / "pilot.csv", "--target", target)
+    assert (status, out, len(error.strip().splitlines())) == (2, "", 1)
+    assert message in error
 
 
 # The command

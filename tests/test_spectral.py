@@ -4,45 +4,32 @@ import json
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
-from koct.cli import main
 from koct.errors import KoctError
 from koct.prediction.spectral import Spectral
 
 SPECTRUM = 1.0 / np.arange(1, 81) ** 1.5
 
 
-def gaussian(M, spectrum=SPECTRUM, outputs=8, noise=0.1, seed=0):
-    """Pairs with a known spectrum, the matrix W and the noise: y = W x + noise."""
-    rng = np.random.default_rng(seed)
-    W = np.random.default_rng(99).standard_normal((outputs, len(spectrum)))
+def fresh(rng, M, W, spectrum=SPECTRUM, noise=0.1):
+    """Pairs with a known spectrum: y = W x + noise."""
     x = rng.standard_normal((M, len(spectrum))) * np.sqrt(spectrum)
-    return x, x @ W.T + noise * rng.standard_normal((M, outputs)), W
+    return x, x @ W.T + noise * rng.standard_normal((M, len(W)))
+
+
+def gaussian(M, spectrum=SPECTRUM, noise=0.1):
+    """Such pairs, and W."""
+    W = np.random.default_rng(99).standard_normal((8, len(spectrum)))
+    return *fresh(np.random.default_rng(0), M, W, spectrum, noise), W
 
 
 def closed_form(spectrum, W, noise, N, lam):
     """The deterministic equivalent with the true spectrum, per output."""
-    low, high = 1e-12, 1e6
-    for _ in range(200):
-        kappa = np.sqrt(low * high)
-        if (spectrum / (spectrum + kappa)).sum() + lam / kappa > N:
-            low = kappa
-        else:
-            high = kappa
+    kappa = brentq(lambda k: (spectrum / (spectrum + k)).sum() + lam / k - N, 1e-12, 1e6, xtol=1e-15, rtol=1e-12)
     learned = spectrum / (spectrum + kappa)
     bias = ((1 - learned) ** 2 * spectrum * (W**2).sum(0)).sum() + noise**2 * len(W)
     return bias * N / (N - (learned**2).sum()) / len(W)
-
-
-def brute_force(spectrum, W, noise, N, lam, draws):
-    """The true error of fits on random training sets: their mean and its standard error."""
-    rng, errors = np.random.default_rng(7), []
-    for _ in range(draws):
-        x = rng.standard_normal((N, len(spectrum))) * np.sqrt(spectrum)
-        y = x @ W.T + noise * rng.standard_normal((N, len(W)))
-        fitted = y.T @ np.linalg.solve(x @ x.T + lam * np.eye(N), x)
-        errors.append(((fitted - W) ** 2 * spectrum).sum() / len(W) + noise**2)
-    return np.mean(errors), np.std(errors) / np.sqrt(draws)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +44,7 @@ def theory():
 # Exact cases
 
 
-@pytest.mark.parametrize("lam", [1e-3, 1.0])
-@pytest.mark.parametrize("N", [8, 32, 128, 512])
+@pytest.mark.parametrize(("N", "lam"), [(8, 1.0), (128, 1e-3), (512, 1.0)])
 def test_gaussian_data_follow_the_closed_form_of_their_spectrum(theory, N, lam):
     *_, W = theory.pairs
     found = theory.predict(N, lam)
@@ -66,7 +52,7 @@ def test_gaussian_data_follow_the_closed_form_of_their_spectrum(theory, N, lam):
     assert found.trusted, found.reason
 
 
-@pytest.mark.parametrize("N", [20, 40, 160, 320])
+@pytest.mark.parametrize("N", [40, 160])
 def test_isotropic_features_with_fewer_and_with_more_samples_than_features(N):
     """d = 80, and next to no ridge: below d the fit interpolates, above it is least squares."""
     spectrum, noise = np.ones(80), 0.5
@@ -89,12 +75,17 @@ def test_the_ridge_goes_to_zero_smoothly_and_the_peak_at_the_rank_is_flagged():
     assert near.error > 5 * theory.predict(40, 1e-6).error
 
 
-@pytest.mark.parametrize(("N", "lam"), [(16, 0.1), (64, 0.1), (64, 10.0)])
+@pytest.mark.parametrize(("N", "lam"), [(16, 0.1), (64, 10.0)])
 def test_brute_force_agrees_within_its_standard_error(theory, N, lam):
-    """1,000 draws; three standard errors of them and of the pool's own mean."""
+    """Three standard errors of the draws and of the pool's own mean."""
     *_, W = theory.pairs
     found = theory.predict(N, lam)
-    mean, error = brute_force(SPECTRUM, W, 0.1, N, lam, 1000)
+    rng, errors = np.random.default_rng(7), []
+    for _ in range(1000):
+        x, y = fresh(rng, N, W)
+        fitted = y.T @ np.linalg.solve(x @ x.T + lam * np.eye(N), x)
+        errors.append(((fitted - W) ** 2 * SPECTRUM).sum() / len(W) + 0.1**2)
+    mean, error = np.mean(errors), np.std(errors) / np.sqrt(1000)
     of_pool = found.per_sample.std() / np.sqrt(1024)
     assert abs(found.error - mean) < 3 * np.hypot(error, of_pool) + 0.01 * mean
 
@@ -135,8 +126,7 @@ def test_nine_of_ten_single_draws_lie_in_the_interval(theory):
     for N in (8, 32, 128):
         found = theory.predict(N, 1.0, tests=50)
         for _ in range(100):
-            X = rng.standard_normal((N + 50, 80)) * np.sqrt(SPECTRUM)
-            Y = X @ W.T + 0.1 * rng.standard_normal((N + 50, 8))
+            X, Y = fresh(rng, N + 50, W)
             D = np.linalg.solve(X[:N] @ X[:N].T + np.eye(N), X[:N] @ X[N:].T)
             inside.append(found.low <= ((D.T @ Y[:N] - Y[N:]) ** 2).mean() <= found.high)
     assert 0.85 <= np.mean(inside) <= 0.97
@@ -145,12 +135,16 @@ def test_nine_of_ten_single_draws_lie_in_the_interval(theory):
 def test_beyond_the_pairs_the_curve_goes_on_as_a_line_and_says_so():
     x, y, W = gaussian(256)
     theory = Spectral().fit(x, y)
-    for N in (512, 2048):
-        found = theory.predict(N, 1.0)
+    last, *beyond = (theory.predict(N, 1.0) for N in (256, 512, 2048))
+    for found in beyond:
         assert not found.trusted
         assert "beyond the 256 pairs" in found.reason
-        assert found.error == pytest.approx(closed_form(SPECTRUM, W, 0.1, N, 1.0), rel=0.25)
-    assert theory.predict(2048, 1.0).high / found.error > theory.predict(256, 1.0).high / theory.predict(256, 1.0).error
+        assert found.error == pytest.approx(closed_form(SPECTRUM, W, 0.1, found.N, 1.0), rel=0.25)
+        assert np.isnan([found.train_error, found.df]).all()
+    assert beyond[1].high / beyond[1].error > last.high / last.error
+    few = Spectral().fit(x[:8], y[:8]).predict(4, 1.0)
+    assert not few.trusted
+    assert "8 pairs are too few" in few.reason
 
 
 def test_a_kernel_matrix_and_torch_give_the_same_as_pairs():
@@ -170,7 +164,7 @@ def test_a_cut_at_zero_is_foreseen():
     y = np.maximum(rng.standard_normal((500, 20)) @ rng.standard_normal((20, 60)), 0)
     x = y @ rng.standard_normal((60, 30)) + 5 * rng.standard_normal((500, 30))
     errors = []
-    for _ in range(100):
+    for _ in range(50):
         order = rng.permutation(500)
         train, test = order[:60], order[60:]
         D = np.linalg.solve(x[train] @ x[train].T + 100 * np.eye(60), x[train] @ x[test].T)
@@ -182,15 +176,10 @@ def test_a_cut_at_zero_is_foreseen():
     assert Spectral(nonnegative=True).fit(x, y).predict(60, 100.0).error == pytest.approx(cut, rel=0.05)
 
 
-# Our own sweeps
-
-
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("N", "lam", "words"), [(0, 1, "N = 0"), (2.5, 1, "N = 2.5"), (4, 0, "lambda = 0"), (4, -1, "-1")]
-)
+@pytest.mark.parametrize(("N", "lam", "words"), [(0, 1, "N = 0"), (2.5, 1, "N = 2.5"), (4, -1, "lambda = -1")])
 def test_bad_questions_get_one_sentence(N, lam, words):
     with pytest.raises(KoctError, match=words):
         Spectral().fit(np.eye(8), np.eye(8)).predict(N, lam)
@@ -199,42 +188,29 @@ def test_bad_questions_get_one_sentence(N, lam, words):
 # The command
 
 
-@pytest.fixture
-def pairs(tmp_path):
+def test_koct_curve_tells_points_and_the_samples_for_a_target(koct):
     x, y, _ = gaussian(200)
-    np.savez(tmp_path / "pairs.npz", x=x.reshape(200, 8, 10), y=y)
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", y)
-    return tmp_path
-
-
-def test_koct_curve_tells_points_and_the_samples_for_a_target(pairs, capsys):
-    assert main(["curve", str(pairs / "pairs.npz"), "--target", "0.5", "--at", "16,64,400", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    np.savez("pairs.npz", x=x.reshape(200, 8, 10), y=y)
+    np.save("x.npy", x)
+    np.save("y.npy", y)
+    found = json.loads(koct("curve", "pairs.npz", "--target", 0.5, "--at", "16,64,400", "--json")[1])
     assert [point["N"] for point in found["points"]] == [16, 64, 400]
     assert set(found["points"][0]) == {"N", "lam", "error", "low", "high", "trusted", "reason"}
     assert [point["trusted"] for point in found["points"]] == [True, True, False]
     assert found["n_low"] <= found["n"] <= found["n_high"]
     assert found["reachable"] is True
-    theory = Spectral().fit(np.load(pairs / "x.npy"), np.load(pairs / "y.npy"))
+    theory = Spectral().fit(x, y)
     lambdas = [float(theory.values.mean()) * 10.0**power for power in range(-8, 3)]
     assert theory.best(found["n"], lambdas).error == pytest.approx(0.5, rel=0.1)
-    assert main(["curve", str(pairs / "x.npy"), str(pairs / "y.npy"), "--at", "16", "--lam", "1", "--json"]) == 0
-    (point,) = json.loads(capsys.readouterr().out)["points"]
+    (point,) = json.loads(koct("curve", "x.npy", "y.npy", "--at", 16, "--lam", 1, "--json")[1])["points"]
     assert point["lam"] == 1
     assert point["error"] == pytest.approx(theory.predict(16, 1.0).error)
 
 
-@pytest.mark.parametrize(
-    ("gram", "said"),
-    [
-        (np.random.default_rng(0).random((20, 20)), "is not symmetric"),
-        (abs(np.arange(20.0)[:, None] - np.arange(20.0)), "has negative eigenvalues"),
-    ],
-)
-def test_a_matrix_that_is_no_kernel_is_refused(gram, said):
+@pytest.mark.parametrize(("entries", "said"), [(np.less, "is not symmetric"), (np.hypot, "has negative eigenvalues")])
+def test_a_matrix_that_is_no_kernel_is_refused(entries, said):
     with pytest.raises(KoctError, match=said):
-        Spectral().fit_gram(gram, np.ones((20, 1)))
+        Spectral().fit_gram(entries.outer(np.arange(20.0), np.arange(20.0)).astype(float), np.ones((20, 1)))
 
 
 def test_half_and_single_precision_give_what_double_precision_gives():
@@ -246,13 +222,3 @@ def test_half_and_single_precision_give_what_double_precision_gives():
     assert double.df == pytest.approx(20, rel=1e-3)
     for other in others:
         assert other.error == pytest.approx(double.error, rel=1e-4)
-
-
-def test_a_handful_of_pairs_is_not_trusted_and_beyond_the_pool_nothing_is_said_of_training():
-    x, y, _ = gaussian(8)
-    few = Spectral().fit(x, y).predict(4, 1.0)
-    assert not few.trusted
-    assert "8 pairs are too few" in few.reason
-    x, y, _ = gaussian(64)
-    beyond = Spectral().fit(x, y).predict(128, 1.0)
-    assert np.isnan([beyond.train_error, beyond.df]).all()

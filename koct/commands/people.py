@@ -58,6 +58,7 @@ def _score(metric, higher, **_):
 
 def budget(pilot, target, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json, **reading):
     from koct.forecast.laws import ALONE, LAWS
+    from koct.report.labels import names_of
     from koct.report.text import budget_text as report
 
     if plot:
@@ -73,15 +74,16 @@ def budget(pilot, target, law, assurance, pairs, pairs_arch, lam, nonnegative, p
     if pairs:
         curves[report.arch_of_pairs(pilots, pairs_arch)] = _curve(pairs, lam, nonnegative)
     plans = report.plans(report.forecasts(pilots, law, curves), targets, assurance)
+    unit = names_of(file).counted(reading["sweep"] or file.sweeps()[0])
     if plot:
         from koct.report.text.plots import plot_budget
 
-        plot_budget(plans, plot, name, score, assurance)
+        plot_budget(plans, plot, name, score, assurance, unit)
     _note(*file.notes)
     if json:
         print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=reading["sweep"]))
     else:
-        print(report.as_text(plans, assurance, score), end="")
+        print(report.as_text(plans, assurance, score, unit), end="")
 
 
 def planner(pilot, out, **reading):

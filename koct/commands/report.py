@@ -4,9 +4,9 @@ from koct.commands.arguments import OUT, OUTS, POOL, REPORT, SHARED, SPEC
 
 
 def product(name, files, spec, out):
-    from koct.report import registry
+    from koct.report import products
 
-    registry.make(name, files, out, spec)
+    products.make(name, files, out, spec)
 
 
 def figure_recons(fits, pool, shared, spec, out):

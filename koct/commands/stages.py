@@ -16,8 +16,9 @@ def pool(spec, out):
     from koct.problems import pools
 
     problem = decode_problem(spec["problem"])
+    sizes = Sizes(**{part: spec["sizes"][part] for part in pools.PARTS})
     with blamed(problem.source):
-        pools.make(problem, spec["seed"], Sizes(**spec["sizes"]), out, spec)
+        pools.make(problem, spec["seed"], sizes, out, spec)
 
 
 def known(spec, out):

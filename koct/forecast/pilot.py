@@ -4,6 +4,8 @@ from os import PathLike
 from typing import NoReturn
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from koct.errors import KoctError
@@ -70,6 +72,18 @@ class PilotFile:
             self.data = self.data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
         if not self.data.strip():
             self._fail("the file is empty; it needs a header line and one row per run")
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What koct wrote into the metadata of a Parquet file; nothing in another file."""
+        if not self.data.startswith(b"PAR1"):
+            return {}
+        try:
+            metadata = pq.ParquetFile(pa.BufferReader(self.data)).schema_arrow.metadata or {}
+        except (pa.ArrowException, OSError, ValueError):
+            return {}  # its reader says what is wrong
+        origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata.items()}
+        return {key: value for key, value in origin.items() if key.startswith("koct.")}
 
     def sweeps(self) -> list[str | None]:
         """The values in the column sweep, in their order; None alone if there is no such column."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from koct.errors import KoctError
 from koct.metrics import load, names
 
 
@@ -19,7 +20,10 @@ class CurveMetric:
 
     @property
     def column(self) -> str:
-        return self.name if self.name in names() else self.name.removesuffix("2")
+        column = self.name if self.name in names() else self.name.removesuffix("2")
+        if column not in names():
+            raise KoctError(f"there is no metric {self.name!r}; take one of {', '.join(names())}")
+        return column
 
     @property
     def squared(self) -> bool:

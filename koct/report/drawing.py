@@ -45,7 +45,11 @@ def styled():
     with plt.rc_context(STYLE), warnings.catch_warnings():
         for message in ("Glyph .* missing from", "Matplotlib currently does not support .* natively"):
             warnings.filterwarnings("ignore", message)
-        yield
+        try:
+            yield
+        except BaseException:
+            plt.close("all")  # what has begun is kept by Matplotlib
+            raise
 
 
 def by_sweep(curves, draw, gap=0.0, lines=((), None)):

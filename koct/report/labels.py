@@ -55,6 +55,16 @@ class Names:
         return self.sweeps.get(sweep, {}).get("counts", "samples")
 
 
+def names_of(file):
+    """Return the names in a `PilotFile`; those of a file that koct has not made are none."""
+    from koct.forecast.columns import printable
+
+    try:
+        return Names(file.origin)
+    except KoctError as error:
+        raise KoctError(printable(f"{file.path}: {error}; remove it, or give a file that koct has made")) from None
+
+
 def described(origin, key):
     """Return {name: {word: text}} from the metadata of a result file: what it says of architectures or of sweeps."""
     try:

@@ -10,6 +10,7 @@ from koct.report import markup
 
 RULE = "rule"  # in place of a row: a line across
 TEMPLATES = {".tex": "table.tex", ".html": "table.html"}
+FLOOR = r"their mean test error stands for $\mathrm{floor}$"  # the end of a caption
 KINDS = {"l": "", "r": "right", "c": "centre", "p": "wide"}  # alignment of a column: class in HTML
 MEANS = {  # what needs no sample
     "untrained": "the known layers before any learning",

@@ -26,7 +26,8 @@ from koct.prediction.subsets import Subsets
 from koct.problems.pools import PARTS
 from koct.study import cells
 
-DRAWS = 12  # training sets for every N, where curves are predicted by fits to subsets
+# Training sets for every N, where curves are predicted by fits to subsets; few where fits are dear.
+DRAWS, FEW_DRAWS, DEAR = 12, 6, 1000
 
 
 class PoolPairs(cells.Data):
@@ -130,7 +131,8 @@ def _subsets(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction
         for lam, network in cells.fits(part):
             yield lam, network.predict
 
-    return Subsets(fitting, DRAWS).fit(pairs.x, pairs.y).curve(at, tests)
+    draws = DRAWS if pairs.x.shape[1] <= DEAR else FEW_DRAWS
+    return Subsets(fitting, draws).fit(pairs.x, pairs.y).curve(at, tests)
 
 
 def _refuse(name: str, part: str, count: int | None = None, first: int = 0) -> np.ndarray:

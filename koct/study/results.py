@@ -210,7 +210,7 @@ def budget(cells_path, theory_path, spec, path):
     from koct.forecast.runs import Pilot
 
     cells, origin = read_cells(cells_path)
-    predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
+    predicted = grouped(_read_theory(theory_path), "sweep", "arch") if theory_path else {}
     answers = []
     for (sweep_name, arch), rows in grouped(cells, "sweep", "arch").items():
         wanted = _of_sweep(cells_path, spec["wanted"], sweep_name)
@@ -224,6 +224,13 @@ def budget(cells_path, theory_path, spec, path):
             answers.append({**about, **dataclasses.asdict(answer), **required})
     sources = [cells_path, *([theory_path] if theory_path else [])]
     write(answers, BUDGET, path, origin, Stamp(spec, made_from(*sources)))
+
+
+def _read_theory(path):
+    rows, _ = read(path)
+    if any({"N", "predicted", "error", "error_low", "error_high", "trusted"} - row.keys() for row in rows):
+        raise KoctError(f"{path} has no predicted curves; give the theory.parquet of a run")
+    return rows
 
 
 def _by_theory(rows, target):

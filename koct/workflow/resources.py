@@ -20,7 +20,7 @@ INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
 LONGEST = 120  # minutes of a group of several fits; one that asks for more than half of it travels alone
-DRAWS = 12  # fits of a prediction by subsets at every N, as in koct/study/predictions.py
+DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/predictions.py
 
 
 def pool(sweep: Sweep) -> Cost:

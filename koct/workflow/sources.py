@@ -7,7 +7,9 @@ docstrings and layout rerun nothing. A data file beside a module of this package
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,11 +20,13 @@ from typing import Any
 
 from koct import PUBLIC, metrics
 from koct.contracts import Architecture, Problem, registry
-from koct.report.registry import module_of as product_module
-from koct.report.registry import products
+from koct.report.products import module_of as product_module
+from koct.report.products import products
 from koct.workflow.planned import DATA
 
 PACKAGE = Path(__file__).parents[1]
+KEPT = ".snakemake/koct.sources.json"
+Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree, its imports, names of data files
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
 INERT = {
     "koct.contracts.blame",
@@ -59,8 +63,7 @@ def reached(modules: Iterable[str]) -> set[str]:
 
 def imported(modules: Iterable[str], function: str) -> list[str]:
     """Return the modules of koct that a function imports; `modules` are those that may define it."""
-    bodies = (node for module in modules for node in ast.parse(file_of(module).read_bytes()).body)
-    found = next(node for node in bodies if isinstance(node, ast.FunctionDef) and node.name == function)
+    found = next(functions[function] for functions in map(_functions, modules) if function in functions)
     names = {
         (node.module, f"{node.module}.{alias.name}")
         for node in ast.walk(found)
@@ -68,6 +71,12 @@ def imported(modules: Iterable[str], function: str) -> list[str]:
         for alias in node.names
     }
     return sorted(name if _path(name) else module for module, name in names)
+
+
+@cache
+def _functions(module: str) -> dict[str, ast.FunctionDef]:
+    body = ast.parse(file_of(module).read_bytes()).body
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
 
 
 def _files(module: str) -> tuple[Path, ...]:
@@ -99,19 +108,59 @@ class Module:
 @cache
 def _read(module: str) -> Module:
     path = file_of(module)
+    text = path.read_bytes()
+    key = hashlib.sha256(text).hexdigest()
+    tree, imports, names = _USED[key] = _kept().get(key) or _parsed(text, str(path))
+    beside = [] if module.endswith(".py") else [path.with_name(name) for name in names]
+    data = [file for file in beside if file.is_file()]
+    if data:
+        words = [tree, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in data)]
+        tree = hashlib.sha256(" ".join(words).encode()).hexdigest()
+    return Module(tree, frozenset((level, name) for level, name in imports), tuple(data))
+
+
+def _parsed(text: bytes, name: str) -> Parsed:
     words: list[str] = []
     imports: set[tuple[int, str]] = set()
-    _walk(ast.parse(path.read_bytes(), str(path)), words, imports)
-    data = [] if module.endswith(".py") else _data_files(path, words)
-    words += (hashlib.sha256(file.read_bytes()).hexdigest() for file in data)
-    text = " ".join(words).encode("utf-8", "surrogatepass")
-    return Module(hashlib.sha256(text).hexdigest(), frozenset(imports), tuple(data))
+    _walk(ast.parse(text, name), words, imports)
+    tree = hashlib.sha256(" ".join(words).encode("utf-8", "surrogatepass")).hexdigest()
+    return (
+        tree,
+        sorted(imports),
+        sorted({word[1:-1] for word in words if word[1:-1].endswith(DATA) and "/" not in word}),
+    )
 
 
-def _data_files(path: Path, words: Iterable[str]) -> list[Path]:
-    """The data files beside a module that it names."""
-    names = {word[1:-1] for word in words if word[1:-1].endswith(DATA) and "/" not in word}
-    return [path.with_name(name) for name in sorted(names) if path.with_name(name).is_file()]
+# Parsing all of koct takes a second, so what it gave is kept by the content of each file.
+_USED: dict[str, Parsed] = {}
+
+
+@cache
+def _kept() -> dict[str, Parsed]:
+    """Return what was read before by this version of this module; nothing if that cannot be told."""
+    try:
+        kept = json.loads(Path(KEPT).read_bytes())
+        whole = kept["by"] == _signature(kept["files"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+    return kept["files"] if whole else {}
+
+
+def keep() -> None:
+    """Write down what was read, for the next run."""
+    if _USED.keys() - _kept().keys():
+        from koct.base.files import write_text  # which imports NumPy
+
+        with contextlib.suppress(OSError):
+            write_text(KEPT, signed(_USED))
+
+
+def signed(files: Mapping[str, Parsed]) -> str:
+    return json.dumps({"by": _signature(files), "files": files})
+
+
+def _signature(files: Mapping[str, Parsed]) -> str:
+    return hashlib.sha256(Path(__file__).read_bytes() + json.dumps(files).encode()).hexdigest()
 
 
 def _walk(node: ast.AST, words: list[str], imports: set[tuple[int, str]]) -> None:

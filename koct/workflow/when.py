@@ -13,7 +13,7 @@ from koct.config.sweep import Grid, Sweep
 from koct.contracts.options import options
 from koct.errors import KoctError
 from koct.report.printed import PAIR, PRINTED
-from koct.report.registry import products
+from koct.report.products import products
 
 LEAST_HELD_OUT = 3  # N of a sweep: two to calibrate on, and one to predict
 LEAST_OF_LADDER = 3  # networks of a sweep between known and learned

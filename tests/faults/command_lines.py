@@ -11,7 +11,7 @@ import numpy as np
 
 from koct import cli
 from koct.errors import KoctError
-from koct.report import printed, registry
+from koct.report import printed, products
 from koct.study import distributed, paths
 from koct.workflow.jobs import Jobs
 from tests.conftest import ROOT, TINY, TINY_SWEEP
@@ -85,7 +85,7 @@ def stages():
     outputs = ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
     yield ["ladder", cells, "--images", images, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
     yield ["norms", "--out", "results/norms.json"]
-    for name, product in registry.products().items():
+    for name, product in products.products().items():
         if product.outputs[0] in jobs.products or product.when == "on_request":
             yield [
                 "product",

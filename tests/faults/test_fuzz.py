@@ -27,8 +27,7 @@ from koct.contracts import registry
 from koct.errors import KoctError
 from koct.forecast import pilot
 from koct.problems import pools
-from koct.report import labels
-from koct.report import registry as products
+from koct.report import labels, products
 from koct.report.text import compare_text as compare
 from koct.report.text.bound_text import format_table
 from koct.study import cells, results

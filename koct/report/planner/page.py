@@ -11,8 +11,6 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import koct
 from koct import metrics
@@ -28,7 +26,7 @@ from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import MIN_ERROR, FloatArray
 from koct.forecast.scores import Score
 from koct.metrics.curve_metric import CurveMetric
-from koct.report.labels import Names
+from koct.report.labels import Names, names_of
 from koct.report.text import budget_text as budget
 from koct.report.text import words
 from koct.report.text.budget_text import Plan
@@ -59,11 +57,7 @@ def write(
 
     Without `sweep`, the page has all that the file has, and without `metric`, each has the one that a study gave it.
     """
-    inputs, origin = _origin(file)
-    try:
-        names = Names(origin)
-    except KoctError as error:
-        raise KoctError(printable(f"{file.path}: {error}; remove it, or give a file that koct has made")) from None
+    inputs, origin, names = _inputs(file), file.origin, names_of(file)
     usual = {name: entry.get("metric") for name, entry in names.sweeps.items()} | dict((spec or {}).get("metrics", {}))
     source, sweeps, curves = printable(os.path.basename(os.fspath(file.path))), [], 0
     for name in [sweep] if sweep is not None else file.sweeps():
@@ -112,19 +106,12 @@ def page(content: Mapping[str, Any]) -> str:
     return text
 
 
-def _origin(file: PilotFile) -> tuple[str, dict[str, str]]:
-    """Return (what a stamp says of the file, its provenance): both empty for what koct has not made."""
-    if not file.data.startswith(b"PAR1"):
-        return stamps.BLANK, {}
-    inputs = stamps.BLANK
+def _inputs(file: PilotFile) -> str:
+    """Return what a stamp says of the file; empty for what koct has not made."""
     with contextlib.suppress(stamps.Unstamped):
-        inputs = stamps.combined([stamps.check_bytes(file.path, file.data).content])
-    try:
-        metadata = pq.ParquetFile(pa.BufferReader(file.data)).schema_arrow.metadata or {}
-    except (pa.ArrowException, OSError, ValueError):
-        return inputs, {}  # its reader says what is wrong
-    origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata.items()}
-    return inputs, {key: value for key, value in origin.items() if key.startswith("koct.")}
+        if file.data.startswith(b"PAR1"):
+            return stamps.combined([stamps.check_bytes(file.path, file.data).content])
+    return stamps.BLANK
 
 
 def _symbol(metric: str) -> str:

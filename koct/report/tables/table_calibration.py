@@ -1,11 +1,13 @@
-"""The paper's Table 2: floor and sigma of every network, a row per sweep; first what needs no sample."""
+"""The paper's Table 2: floor and sigma of every network, a row per sweep; first what needs no sample.
+
+More than three networks would leave the page: they have a row each."""
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names, sweep_label
-from koct.report.markup import latex, power_of_ten
+from koct.report.markup import INDENT, latex, power_of_ten
 from koct.report.product import Product
-from koct.report.table import RULE, Table, defined
+from koct.report.table import FLOOR, RULE, Span, Table, defined
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -21,6 +23,10 @@ The first rows are the errors of what needs no sample.
 σ of FC over σ of KO is the paper's structural factor. A floor is that of the sweep, not of the network: where a
 curve still falls at the largest N, it is too high.""",
 )
+CAPTION = (
+    r"Calibration factors $\mathrm{floor}$ and $\sigma$ of the bound $\mathrm{floor} + \sigma \log N / N$, fitted on "
+    r"each sweep."
+)
 
 
 def table(curves_path, calibration_path):
@@ -28,6 +34,8 @@ def table(curves_path, calibration_path):
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
     names, symbols = Names(origin), (r"\mathrm{floor}", r"\sigma")
     archs, free = (list(dict.fromkeys(row["arch"] for row in part)) for part in (rows, baselines))
+    if len(archs) > 3:
+        return _of_many(names, rows, grouped(baselines, "sweep"))
     heads = [f"${symbol}_{{\\mathrm{{{latex(names.arch(arch))}}}}}$" for arch in archs for symbol in symbols]
     head, body = ["Sweep", "Error", *heads], []
     for group in grouped(rows, "sweep").values():
@@ -42,12 +50,29 @@ def table(curves_path, calibration_path):
             above.append([*_start(group[0]), *(errors.get(arch, "--") for arch in free)])
         head, body = ["Sweep", "Error", *map(names.arch, free)], [*above, RULE, head, RULE, *body]
     return Table(
-        caption=r"Calibration factors $\mathrm{floor}$ and $\sigma$ of the bound "
-        r"$\mathrm{floor} + \sigma \log N / N$, fitted on each sweep."
-        + defined(names, baselines, "the first rows have their mean test errors"),
+        caption=CAPTION + defined(names, baselines, "the first rows have their mean test errors"),
         label="tab:calibration",
         columns="ll" + "c" * max(len(heads), len(free)),
         head=[head],
+        body=body,
+    )
+
+
+def _of_many(names, rows, baselines):
+    """Return the table with a row per network."""
+    body = []
+    for key, group in grouped(rows, "sweep").items():
+        body += [RULE] if body else []
+        body.append([Span(3, "@{}l", ", ".join(_start(group[0])))])
+        for row in baselines.get(key, []):
+            body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["error_mean"]), "--"])
+        for row in group:
+            body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["floor"]), power_of_ten(row["sigma"])])
+    return Table(
+        caption=CAPTION + defined(names, [row for group in baselines.values() for row in group], FLOOR),
+        label="tab:calibration",
+        columns="lcc",
+        head=[["Network", r"$\mathrm{floor}$", r"$\sigma$"]],
         body=body,
     )
 

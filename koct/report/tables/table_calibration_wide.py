@@ -9,7 +9,7 @@ from koct.report.labels import sweep_label
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.measured import Study
 from koct.report.product import Product
-from koct.report.table import Span, Table, defined
+from koct.report.table import FLOOR, Span, Table, defined
 
 PRODUCT = Product(
     title="floor and σ with intervals",
@@ -24,7 +24,6 @@ What needs no sample has its error for the floor.
 A ratio above 1 says that the curve is above its bound at that N. A floor is the smallest of a few means, for
 which a jackknife is rough: of two N with nearly the same error, another seed may take the other.""",
 )
-FLOOR = r"their mean test error stands for $\mathrm{floor}$"
 
 
 def table(cells_path, curves_path, calibration_path):

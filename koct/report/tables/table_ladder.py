@@ -6,7 +6,7 @@ from koct.report import inputs
 from koct.report.labels import Names, sweep_label
 from koct.report.markup import INDENT, count, power_of_ten, short, span
 from koct.report.product import Product
-from koct.report.table import RULE, Span, Table, defined, needed
+from koct.report.table import FLOOR, RULE, Span, Table, defined, needed
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -18,7 +18,6 @@ PRODUCT = Product(
 **Networks between known and learned:** how many numbers they learn, in which layers, what they need, and where
 they are best. What needs no sample comes first, with its error for the floor.""",
 )
-FLOOR = r"their mean test error stands for $\mathrm{floor}$"
 
 
 def table(ladder_path, curves_path, calibration_path, budget_path):

@@ -119,11 +119,22 @@ def _scored(answer: Answer, score: Score) -> dict[str, float | None]:
     return {key: value if np.isfinite(value) else None for key, value in values.items()}
 
 
-def as_text(result: Sequence[Plan], assurance: float | None = None, score: Score | None = None) -> str:
-    """A table, a sentence for every plan, and the ratios between architectures."""
+def as_text(
+    result: Sequence[Plan], assurance: float | None = None, score: Score | None = None, unit: str = "samples"
+) -> str:
+    """A table, a sentence for every plan, and the ratios between architectures; `unit` is what N counts."""
     groups = by_target(result)
     units = "error" if score is None else score.name
-    rows = [["target", "arch", "law", "N", f"{LEVEL:.0%} interval".replace("%", " %"), f"predicted {units}"]]
+    rows = [
+        [
+            "target",
+            "arch",
+            "law",
+            "N" if unit == "samples" else f"N ({unit})",
+            f"{LEVEL:.0%} interval".replace("%", " %"),
+            f"predicted {units}",
+        ]
+    ]
     for plan in result:
         answer, target = plan.answer, words.target(plan.answer.target, score)
         value, low, high = words.predicted(answer, score)
@@ -131,10 +142,10 @@ def as_text(result: Sequence[Plan], assurance: float | None = None, score: Score
         law, interval = plan.forecast.formula_, words.interval(answer)
         rows.append([target, printable(plan.arch), law, _count(answer), interval, place])
     lines = words.table([row if len(groups) > 1 else row[1:] for row in rows])
-    lines += ["", *(_sentence(plan, assurance, score) for plan in result)]
+    lines += ["", *(_sentence(plan, assurance, score, unit) for plan in result)]
     for group in groups:
         for plan in group[1:]:
-            lines += ["", *_compare(group[0], plan, score, len(groups) > 1)]
+            lines += ["", *_compare(group[0], plan, score, len(groups) > 1, unit)]
     return "\n".join(lines) + "\n"
 
 
@@ -142,25 +153,25 @@ def _count(answer: Answer) -> str:
     return f"out of reach ({words.percent(answer.probability)})" if answer.n is None else f"{answer.n:,}"
 
 
-def _sentence(plan: Plan, assurance: float | None, score: Score | None) -> str:
+def _sentence(plan: Plan, assurance: float | None, score: Score | None, unit: str) -> str:
     answer, goal = plan.answer, words.goal(plan.answer.target, assurance, score)
     arch, odds = printable(plan.arch), words.percent(answer.probability)
     remark = "; "
     if _even(answer):
         least = f"{answer.n_low:,}"
-        about = f"about {answer.n:,} samples (at least {least})" if answer.n else f"{least} samples or more"
+        about = f"about {answer.n:,} {unit} (at least {least})" if answer.n else f"{least} {unit} or more"
         text = f"{arch} may reach {goal}, with {about}, or never: the probability of reaching it is {odds}"
     elif not answer.reachable:
         text = f"{arch} probably does not reach {goal}: the probability is {odds}"
-        text += "" if answer.n_low is None else f", and then with {answer.n_low:,} samples or more"
+        text += "" if answer.n_low is None else f", and then with {answer.n_low:,} {unit} or more"
     elif answer.n_high is None:
         text = (
-            f"{arch} should reach {goal} with about {answer.n:,} samples, at least {answer.n_low:,}; "
+            f"{arch} should reach {goal} with about {answer.n:,} {unit}, at least {answer.n_low:,}; "
             f"it never does with probability {words.percent(1 - answer.probability)}"
         )
     else:
         ends = f" (between {answer.n_low:,} and {answer.n_high:,})" if answer.n_low != answer.n_high else ""
-        text = f"{arch} should reach {goal} with about {answer.n:,} samples{ends}"
+        text = f"{arch} should reach {goal} with about {answer.n:,} {unit}{ends}"
         remark = ": "
     return text + (f"{remark}{answer.reason}." if answer.reason else ".")
 
@@ -169,7 +180,7 @@ def _even(answer: Answer) -> bool:
     return EVEN[0] <= answer.probability <= EVEN[1]
 
 
-def _compare(first: Plan, other: Plan, score: Score | None, several: bool) -> list[str]:
+def _compare(first: Plan, other: Plan, score: Score | None, several: bool, unit: str) -> list[str]:
     """How many times as many samples `other` needs as `first`, by the laws and by the paper's two factors."""
     shown = words.target(first.answer.target, score)
     pair = f"{printable(other.arch)} versus {printable(first.arch)}"
@@ -182,19 +193,21 @@ def _compare(first: Plan, other: Plan, score: Score | None, several: bool) -> li
         told = open_end if 1 <= low < np.inf else "the pilot does not tell the ratio"
         line = f"{pair}: {printable(other.arch)} {never} {shown}, so {told}."
     else:
-        line = _times(printable(first.arch), printable(other.arch), shown, ratio, low, high)
+        line = _times(printable(first.arch), printable(other.arch), shown, ratio, low, high, unit)
         line = f"For {shown}, {line}" if several else line
     return [line, *factors(first, other)]
 
 
-def _times(first: str, other: str, shown: str, ratio: float, low: float, high: float) -> str:
+def _times(first: str, other: str, shown: str, ratio: float, low: float, high: float, unit: str) -> str:
     """How many times as many samples `other` needs; 0 and infinity are ends where one never reaches the target."""
     least, value, most = map(words.number, (low, ratio, high))
     if least == value == most:
         same = value == "1"
-        return f"{other} and {first} need the same number of samples." if same else _many(other, value, first) + "."
+        return (
+            f"{other} and {first} need the same number of {unit}." if same else _many(other, value, first, unit) + "."
+        )
     equal = value == "1"
-    about = f"{other} needs about as many samples as {first}" if equal else _many(other, f"about {value}", first)
+    about = f"{other} needs about as many {unit} as {first}" if equal else _many(other, f"about {value}", first, unit)
     if low > 0 and high < np.inf:
         return f"{about} (between {least} and {most}{' times as many' if equal else ''})."
     if low == 0 and high == np.inf:
@@ -205,8 +218,8 @@ def _times(first: str, other: str, shown: str, ratio: float, low: float, high: f
     return f"{about}{bound}; the pilot leaves open how many more, since {other} may never reach {shown}."
 
 
-def _many(other: str, times: str, first: str) -> str:
-    return f"{other} needs {times} times as many samples as {first}"
+def _many(other: str, times: str, first: str, unit: str) -> str:
+    return f"{other} needs {times} times as many {unit} as {first}"
 
 
 def factors(first: Plan, other: Plan) -> list[str]:

@@ -31,6 +31,7 @@ def plot_budget(
     metric: str = "error",
     score: Score | None = None,
     assurance: float | None = None,
+    unit: str = "samples",
 ) -> None:
     """Plot points, laws, intervals and targets, with all architectures in one panel; a star is where one is reached.
 
@@ -71,7 +72,7 @@ def plot_budget(
         for level, text in zip(height(targets), texts, strict=True):
             axis.axhline(level, color="0.3", linestyle=":", linewidth=1)
             axis.text(1, level, f" {text}", color="0.3", va="center", transform=axis.get_yaxis_transform())
-        _label_axes(axis, _literal(metric if score is None else score.label))
+        _label_axes(axis, _literal(metric if score is None else score.label), unit)
         drawing.legend_below(figure, handles)
         drawing.save(figure, [path])
 
@@ -108,7 +109,7 @@ def _line(axis: Any, points: Sequence[Prediction], style: str, **look: Any) -> N
     axis.plot([point.N for point in points], [point.error for point in points], style, **look)
 
 
-def _label_axes(axis: Any, label: str) -> None:
+def _label_axes(axis: Any, label: str, unit: str = "samples") -> None:
     """Plain numbers, and enough of them where an axis spans less than a decade or two."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
@@ -125,7 +126,7 @@ def _label_axes(axis: Any, label: str) -> None:
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     for side in (axis.xaxis, axis.yaxis):
         side.set_minor_formatter(NullFormatter())
-    axis.set_xlabel("training samples $N$")
+    axis.set_xlabel(f"training {unit} $N$")
     axis.set_ylabel(label)
 
 
