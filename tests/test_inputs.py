@@ -177,7 +177,7 @@ def test_norms_that_are_none(files, run, content):
     refused(run("table_structural"), files, f"{files / 'norms.json'}")
 
 
-@pytest.mark.parametrize("name", ["figure", "figure.foo", "figure.pdf.gz"])
+@pytest.mark.parametrize("name", ["figure", "figure.foo", "figure.pdf.gz", "report/figure.jpg"])
 def test_a_figure_needs_a_known_format(files, capsys, name):
     assert cli.main([*map(str, command(files, "fig_sweeps", name))]) == 2
     assert f"{name}: the name of a figure must end in .pdf, .png or .svg" in capsys.readouterr().err

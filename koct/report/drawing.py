@@ -174,14 +174,17 @@ def draw_baselines(axes, rows, names):
 
 
 def save(figure, paths, stamp=None, dpi=300):
-    """Write the figure to every path, the same bytes each time; in a folder `report`, in the size of a screen."""
-    for path in paths:
-        if not str(path).endswith(FORMATS) and not _is_preview(path):
+    """Write the figure to every path, the same bytes each time.
+
+    What is in a folder `report` is a copy of a .png elsewhere in the size of a screen, if there is such a .png.
+    """
+    copies = [path for path in paths if os.path.basename(os.path.dirname(path)) == "report"]
+    pictures = [path for path in paths if path not in copies and str(path).endswith(".png")]
+    originals = [path for path in paths if path not in copies] if pictures else paths
+    for path in originals:
+        if not str(path).endswith(FORMATS):
             raise KoctError(f"{path}: the name of a figure must end in .pdf, .png or .svg")
-    for path in paths:
-        if _is_preview(path):
-            _write_preview(next(other for other in paths if str(other).endswith(".png")), path, stamp)
-            continue
+    for path in originals:
         kind = str(path).rsplit(".", 1)[1]
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
         with atomic_write(path, stamp) as temporary, plt.rc_context({"svg.hashsalt": "koct"}):
@@ -190,11 +193,9 @@ def save(figure, paths, stamp=None, dpi=300):
             except ValueError as error:  # a formula between dollars that is none, or a figure that is too large
                 reason = str(error).strip().splitlines()[-1]
                 raise KoctError(f"{path} cannot be drawn: {reason}; look at the names of sweeps and networks") from None
+    for path in copies if pictures else []:
+        _write_preview(pictures[0], path, stamp)
     plt.close(figure)
-
-
-def _is_preview(path):
-    return os.path.basename(os.path.dirname(path)) == "report"
 
 
 def _write_preview(picture, path, stamp):
