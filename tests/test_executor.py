@@ -151,6 +151,10 @@ def test_a_job_that_is_killed_harms_no_other_and_the_jobs_of_a_dead_server_end(s
     assert fourth.result() is None  # it is to run elsewhere
     waited_for(lambda: gone(process))
     assert pool(forks) is None
+    forks = server()
+    fifth, _ = begun(background, forks, out="five.npy")
+    forks.process.terminate()  # as at the time limit of a cluster, when everything ends
+    assert fifth.result()["status"] == -signal.SIGTERM
 
 
 def test_a_server_runs_the_code_that_was_planned_or_nothing(server, monkeypatch):

@@ -11,6 +11,7 @@ import os
 import re
 import select
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -116,13 +117,19 @@ class Server:
             )
 
     def run(self, job: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the exit status of a job and what it used; None if it was not run, or not to its end."""
+        """Return the exit status of a job and what it used; None if it was not run, or not to its end.
+
+        SIGTERM goes to all processes of a run, when its time on a cluster is over: a job of theirs is not begun again.
+        """
         try:
             connection = self.connect(job["keep"])
             connection.send(job)
             used: dict[str, Any] = connection.recv()
         except (OSError, EOFError):  # the server has gone, and its jobs with it
-            return None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+            terminated = self.process.returncode == -signal.SIGTERM
+            return {"status": -signal.SIGTERM} if terminated else None
         if used.get("kept"):
             timer = self.idle[connection] = threading.Timer(IDLE, self.dismiss, [connection])
             timer.start()
