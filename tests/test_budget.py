@@ -223,7 +223,7 @@ def test_held_out_points_of_the_reference_are_foreseen_as_the_readme_says():
     assert covered >= 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("truth", benchmark.TRUTHS)
 def test_intervals_contain_the_true_number_of_samples(truth):
     assert 0.80 <= benchmark.coverage(benchmark.intervals(truth, 200)) <= 0.97

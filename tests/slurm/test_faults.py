@@ -225,6 +225,7 @@ def fsdp_under_way(run):
 
 
 @cluster
+@pytest.mark.long
 def test_a_cancelled_fsdp_cell_continues_from_its_checkpoint(checkout):
     """Two ranks with two GPUs, cancelled in mid-run: submitted again, it ends as the local run does."""
     pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")

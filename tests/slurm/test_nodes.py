@@ -84,6 +84,7 @@ def test_two_nodes_give_the_bits_of_one(begun, one_node):
     assert difference(run, one_node) == 0
 
 
+@pytest.mark.long
 def test_every_node_gets_its_share_of_the_gpus(begun, one_node):
     run = begun({"ranks": 4, "nodes": 2}, gpu_type="test-model")
     snakemake(run, FIT)
@@ -118,6 +119,7 @@ def set_fsdp(run, **options):
     run.path("config.yaml").write_text(yaml.safe_dump(with_fsdp(ITERATIONS, **options)))
 
 
+@pytest.mark.long
 def test_a_lost_node_costs_no_result(begun, one_node):
     """A node falls silent in mid-run; SLURM finds it down, and the cell is submitted again to the others."""
     run = begun({"ranks": 2, "nodes": 2})
