@@ -7,7 +7,7 @@
 # make setup  only set up
 # make slurm  set up for a SLURM cluster (docs/cluster.md)
 # make faults set up, cause 267 faults (kills, damaged files, full disks), feed every reader with 10,000 damaged
-#             inputs, and run what else is long, on a SLURM if one answers; takes an hour and a quarter
+#             inputs, and run what else is long, on a SLURM if one answers; takes an hour on two cores
 PYTHON ?= python3
 TORCH ?= torch
 VENV := .venv
@@ -38,8 +38,8 @@ test-newest:
 	$(NEWEST)/bin/$(PYTEST)
 
 faults: setup slurm
-	KOCT_FUZZ=10000 $(VENV)/bin/python -m pytest -v -m '' tests/faults
-	$(VENV)/bin/python -m pytest -m long --ignore tests/faults
+	KOCT_FUZZ=10000 $(VENV)/bin/$(PYTEST) -v -m '' tests/faults
+	$(VENV)/bin/$(PYTEST) -m long --ignore tests/faults
 
 setup: $(VENV)/installed
 
