@@ -150,7 +150,8 @@ def _inside(start, step, H, samples):
     if step == 0:
         return (0, samples) if -1 < start < H else (0, 0)
     a, b = (-1 - start) / step, (H - start) / step
-    return max(0, int(np.floor(min(a, b)))), min(samples, int(np.ceil(max(a, b))) + 1)
+    # cut off before they become integers: a step of 3e-17, the cosine of 90°, leads beyond the largest one
+    return int(min(max(np.floor(min(a, b)), 0), samples)), int(min(max(np.ceil(max(a, b)) + 1, 0), samples))
 
 
 @compiled
