@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koct.contracts import Cost, Training, Workload
-from koct.networks.architectures import ChainBaselineArchitecture, Solver, applied
+from koct.networks.baselines import ChainBaselineArchitecture, Solver, applied
 
 WINDOWS = 10  # about as many operators as a problem has
 

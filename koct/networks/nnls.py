@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koct.contracts import Cost, Training, Workload, option
-from koct.networks.architectures import IterativeArchitecture, Solver, cost_of_solver
+from koct.networks.baselines import IterativeArchitecture, Solver, cost_of_solver
 
 
 class NNLS(IterativeArchitecture):

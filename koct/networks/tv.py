@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from koct.contracts import Cost, Problem, Training, Workload, option
-from koct.networks.architectures import IterativeArchitecture, Solver, cost_of_solver
+from koct.networks.baselines import IterativeArchitecture, Solver, cost_of_solver
 
 WEAKEST, STRONGEST = -8, 2  # powers of ten between which λ is searched, as shares of ‖A‖² times the values of images
 FEW = 8  # validation images that are enough to find the power of ten

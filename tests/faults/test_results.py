@@ -283,7 +283,7 @@ def of(kinds, *names):
 CHANGES = {
     "nothing": (lambda study: None, ()),
     "V": (lambda study: other_option(study, V=6), of("pools known fits cells theory", "T4")),
-    "lambdas": (lambda study: other_option(study, lambdas=[1.0e-3, 10.0]), of("fits cells theory", "T4")),
+    "lambdas": (lambda study: other_option(study, lambdas=[1.0e-3, 10.0]), of("fits cells theory", "T4/ko", "T4/fc")),
     "pool": (
         lambda study: other_option(study, pool={"train": 8, "val": 4, "test": 5}),
         of("pools fits cells theory", "T4"),
@@ -292,7 +292,10 @@ CHANGES = {
         lambda study: other_option(study, tikhonov=0.2),
         (*of("fits cells", "T4/ko", "T4/untrained"), "known/T4", "theory/T4/ko"),
     ),
-    "code of ko": (lambda study: other_code(study, *RIDGE), of("fits cells theory", "T4/ko", "T5/ko")),
+    "code of ko": (
+        lambda study: other_code(study, *RIDGE),
+        (*of("fits cells theory", "T4/ko", "T5/ko"), "theory/T4/fc"),  # predictions are one module
+    ),
     "code of fc": (lambda study: other_code(study, *DENSE), of("fits cells theory", "T4/fc")),
 }
 
