@@ -183,6 +183,7 @@ BEAMS = [
     FanBeam(128, 60, 128, arc=200),
     ParallelBeam(9, 6, 11),
     ParallelBeam(16, 5, 15, bin=0.7),
+    ParallelBeam(11, 6, 19, image=13.0),
     ParallelBeam(8, 7, 9, degrees=UNEVEN),
     ParallelBeam(12, 9, 12, arc=360),
     ParallelBeam(1, 1, 1),

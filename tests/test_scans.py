@@ -23,6 +23,7 @@ UNEVEN = (0.0, 7.0, 30.0, 31.5, 90.0, 120.0, 200.0)
 PARALLEL = [
     ParallelBeam(9, 6, 11),
     ParallelBeam(16, 5, 15, bin=0.7),
+    ParallelBeam(11, 6, 19, image=13.0),
     ParallelBeam(8, 7, 9, degrees=UNEVEN),
     ParallelBeam(12, 9, 12, arc=360),
     ParallelBeam(1, 1, 1),

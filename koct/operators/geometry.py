@@ -316,18 +316,20 @@ class ParallelBeam(Scan):
     """Parallel rays, one to every bin of a flat detector that turns around the isocentre.
 
     V views cover the half circle, or the `arc`, without its end: the view there would be the first one again, mirrored.
-    A ray runs as the central ray of a `FanBeam` at the same angle. The detector is as wide as the image.
+    A ray runs as the central ray of a `FanBeam` at the same angle. The detector is as wide as the image, unless `image`
+    is another width, from the centre of the first pixel to that of the last.
     """
 
     bin: float = 1.0
+    image: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_lengths("bin")
+        self._check_lengths("bin", *([] if self.image is None else ["image"]))
 
     @property
     def radius(self) -> float:
-        return 0.5 * self.B * self.bin
+        return 0.5 * (self.B * self.bin if self.image is None else self.image)
 
     @property
     def width(self) -> float:

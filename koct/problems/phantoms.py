@@ -28,17 +28,22 @@ def rasterise(ellipses: Sequence[Ellipse], H: int, dtype: Any = float, out: np.n
     """
     grid = np.linspace(-1, 1, H)
     image = np.zeros((H, H), dtype) if out is None else out
-    for e in ellipses:
-        c, s = np.cos(e.angle), np.sin(e.angle)
-        half_box = np.hypot(e.axes[0] * c, e.axes[1] * s), np.hypot(e.axes[0] * s, e.axes[1] * c)
-        columns, rows = (  # only the pixels of its bounding box, slightly widened
-            slice(*np.searchsorted(grid, [centre - half - 1e-6, centre + half + 1e-6]))
-            for centre, half in zip(e.centre, half_box, strict=True)
-        )
-        x, y = grid[None, columns] - e.centre[0], grid[rows, None] - e.centre[1]
-        inside = ((c * x + s * y) / e.axes[0]) ** 2 + ((c * y - s * x) / e.axes[1]) ** 2 <= 1
-        image[rows, columns][inside] += e.amplitude
+    for ellipse in ellipses:
+        add_ellipse(image, ellipse, grid)
     return np.minimum(image, PEAK, out=image)  # amplitudes are positive
+
+
+def add_ellipse(image: np.ndarray, e: Ellipse, grid: np.ndarray) -> None:
+    """Add an ellipse to an image whose pixels have these centres, along both axes."""
+    c, s = np.cos(e.angle), np.sin(e.angle)
+    half_box = np.hypot(e.axes[0] * c, e.axes[1] * s), np.hypot(e.axes[0] * s, e.axes[1] * c)
+    columns, rows = (  # only the pixels of its bounding box, slightly widened
+        slice(*np.searchsorted(grid, [centre - half - 1e-6, centre + half + 1e-6]))
+        for centre, half in zip(e.centre, half_box, strict=True)
+    )
+    x, y = grid[None, columns] - e.centre[0], grid[rows, None] - e.centre[1]
+    inside = ((c * x + s * y) / e.axes[0]) ** 2 + ((c * y - s * x) / e.axes[1]) ** 2 <= 1
+    image[rows, columns][inside] += e.amplitude
 
 
 def pack(ellipses: Sequence[Ellipse], most: int) -> np.ndarray:
