@@ -31,7 +31,7 @@ class Own:
             "problem": str(folder / "deconvolution.py"),
             "images": str(folder / "photo.jpg"),
             "archs": ["ko", "fc", str(folder / "cnn.py")],
-            "cnn": {"channels": 4, "iterations": 20},
+            "cnn": {"channels": 4, "steps": 20},
             "H": 8,
             "pool": {"train": 16, "val": 8, "test": 8},
             "N": [4, 16],
@@ -112,7 +112,7 @@ def test_what_runs_again(own, edited):
     edited("cnn.py", lambda text: '"""Another docstring."""\n# and a comment\n' + text.split('"""', 2)[2])
     edited("deconvolution.py", lambda text: text.replace("    def pairs", "    # a comment\n    def pairs"))
     assert own.plan() == {}
-    edited("cnn.py", lambda text: text.replace("manual_seed(1000 * data.seed + 7)", "manual_seed(data.seed)"))
+    edited("cnn.py", lambda text: text.replace("nn.ReLU()", "nn.SiLU()"))
     assert own.plan() == {"fit": 2, "chains": 1}
     edited("deconvolution.py", lambda text: text.replace("default_rng([seed, number])", "default_rng([number, seed])"))
     assert own.plan() == {"pool": 2, "fit": 6, "theory": 2, "chains": 1}
@@ -130,9 +130,9 @@ def test_a_file_that_the_problem_reads_is_an_input(own):
 
 def test_options_of_a_network_and_of_the_layers_keep_the_pools(own, edited):
     edited("own.yaml", lambda text: text)
-    own.change(cnn={"channels": 4, "iterations": 21})
+    own.change(cnn={"channels": 4, "steps": 21})
     assert own.plan() == {"fit": 2, "chains": 1}
-    own.change(cnn={"channels": 4, "iterations": 20}, wiener=0.02)  # changes the layers and not the pairs
+    own.change(cnn={"channels": 4, "steps": 20}, wiener=0.02)  # changes the layers and not the pairs
     assert own.plan() == {"fit": 4, "theory": 1, "chains": 1}
 
 

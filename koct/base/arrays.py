@@ -38,6 +38,7 @@ def belongs_to_transform(x: Any) -> bool:
 def as_float(x: ArrayT, user: object) -> ArrayT:
     """x itself if it is float32 or float64; in float64 if it holds integers or booleans.
 
+    What torch's autocast has lowered to half precision is taken back to float32.
     Any other dtype is a TypeError that names `user` and what to do: complex numbers would lose their imaginary part,
     and nothing here is written for half precision or for more than double precision.
     """
@@ -49,6 +50,8 @@ def as_float(x: ArrayT, user: object) -> ArrayT:
             raise TypeError(f"{user} takes dense tensors, got {array.layout}; use x.to_dense()")
         if array.dtype in (torch.float32, torch.float64):
             return array
+        if array.dtype in (torch.bfloat16, torch.float16) and torch.is_autocast_enabled(array.device.type):
+            return array.float()
         if not (array.dtype.is_floating_point or array.dtype.is_complex):
             return array.double()
     elif isinstance(x, np.ndarray):

@@ -50,6 +50,7 @@ def fit(spec, inputs, outputs):
     from koct.study import cells, evaluation
 
     data = _data(spec, inputs)
+    data.checkpoints = os.path.splitext(outputs[-1])[0] + ".checkpoint"
     with failures_explained(), _blamed(data):
         about, network = cells.fit(data)
         errors = evaluation.errors(network, data)
@@ -71,7 +72,9 @@ def _data(spec, inputs):
     from koct.contracts.spec import Cell
     from koct.study.cells import Data
 
-    return Data(Cell.decode(spec), _named_inputs(spec, inputs))
+    data = Data(Cell.decode(spec), _named_inputs(spec, inputs))
+    data.spec = spec
+    return data
 
 
 def _named_inputs(spec, inputs):

@@ -222,6 +222,7 @@ class Workload(NamedTuple):
 class Training:
     """What a fit is given. Everything is read from disk or computed when it is first asked for."""
 
+    problem: Problem
     x: Array  # (N, size), flat measurements on the device
     y: Array  # (N, size), flat images on the device
     x_shape: tuple[int, ...]
@@ -238,8 +239,9 @@ class Training:
     gram: Array | None  # the Gram matrix of x (N, N), float64; None where it is cheap to compute
     required: Mapping[str, Any]  # what the fit that `requires_cell` names says of itself: lam, p, fit_seconds, device
     device: Any  # `device.name` is "cpu" or "cuda", `device.put(array)` moves a NumPy array there
-    ranks: Any  # for an architecture started by torchrun: the processes, as `koct.networks.ranks.Ranks`,
-    checkpoints: str | None  # a folder that outlives an interrupted job,
+    identity: str  # what the fit depends on, for a checkpoint to say what it belongs to
+    checkpoints: str | None  # a file that outlives an interrupted job, which `fit` may write and remove;
+    ranks: Any  # for an architecture started by torchrun a folder, the processes, as `koct.networks.ranks.Ranks`,
     checkpoint_minutes: float  # and how often to write there
 
     def read(self, name: Literal["x", "y"], part: Part, count: int | None = None, first: int = 0) -> Any:

@@ -159,6 +159,12 @@ class Operator:
             v /= np.linalg.norm(v)
         raise ArithmeticError(f"the norm did not settle to {tol:g} in {max_iterations} power iterations")
 
+    def module(self) -> torch.nn.Module:
+        """Return this operator as a torch module without parameters, a layer of `nn.Sequential` for example."""
+        from koct.operators.autograd import OperatorModule
+
+        return OperatorModule(self)
+
     def _apply(self, x: ArrayT) -> ArrayT:
         raise NotImplementedError(f"{type(self).__name__} must define _apply")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
 from koct.base.arrays import belongs_to_transform
+
+if TYPE_CHECKING:
+    from koct.operators.algebra import Operator
 
 
 class Compiled(Protocol):
@@ -52,6 +55,20 @@ class Linear(torch.autograd.Function):
         x = x.movedim(in_dims[0], 0)
         out = Linear.apply(x.flatten(0, 1), operator, adjoint)
         return out.unflatten(0, x.shape[:2]), 0
+
+
+class OperatorModule(torch.nn.Module):
+    """An operator as a layer."""
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.operator(x)
+
+    def extra_repr(self) -> str:
+        return repr(self.operator)
 
 
 def apply(x: torch.Tensor, operator: Compiled, adjoint: bool) -> torch.Tensor:

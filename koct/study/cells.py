@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +31,8 @@ class Data(Training):
     """A cell's pairs and what its architecture needs, from the files in `inputs` (by name), each when asked for."""
 
     def __init__(self, cell: Cell, inputs: Mapping[str, str]):
-        self.cell, self.inputs = cell, inputs
+        self.cell, self.problem, self.inputs = cell, cell.problem, inputs
+        self.spec: Mapping[str, Any] = cell.encode()  # of the job, if it knows more
         self.x_shape, self.y_shape = cell.problem.x_shape, cell.problem.y_shape
         self.seed, self.lambdas = cell.seed, cell.lambdas
         self.nonnegative = cell.problem.nonnegative
@@ -44,6 +46,10 @@ class Data(Training):
     @cached_property
     def pool(self) -> Pool:
         return Pool(self.inputs["pool"], self.cell.problem, self.cell.seed)
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        return json.dumps({"spec": self.spec, "pool": self.pool.stamp.content}, sort_keys=True)
 
     @cached_property
     def N(self) -> int:  # type: ignore[override]

@@ -1,0 +1,35 @@
+"""KO's learned weights, the known layers behind them, and a residual U-Net at the end, all trained together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from koct.contracts import Problem, Workload
+from koct.networks.unet import ResidualUNet
+
+
+class JointUNet(ResidualUNet):
+    label = "KO + U-Net"
+    colour = "#cc79a7"
+    marker = "P"
+    takes = "measurements"
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        yield from super().check(problem)
+        if not problem.has_layers:
+            yield f"the problem {problem.name} has no known layers to learn with; take another architecture"
+
+    def module(self, problem: Problem, layers: Any) -> Any:
+        import numpy as np
+        from torch import nn
+
+        from koct.networks.torch_layers import LearnedWeights, UNet
+        from koct.operators.chain import split
+
+        weights, behind = split([layer.operator for layer in layers])
+        analytic = np.ones(problem.x_shape) if weights is None else weights.weights
+        return nn.Sequential(LearnedWeights(analytic), behind.module(), UNet(self.channels, self.levels))
+
+    def multiplications(self, work: Workload) -> float:
+        return super().multiplications(work) + work.layers.operations

@@ -1,0 +1,161 @@
+"""A torch.nn.Module as an architecture: a subclass returns the module, and koct trains it.
+
+class Small(ModuleArchitecture):
+    takes = "reconstruction"
+
+    def module(self, problem, layers):
+        from torch import nn
+
+        return nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 1, 3, padding=1))
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from koct.contracts import Architecture, Cost, Layer, Network, Problem, Training, Workload, option
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from koct.operators.algebra import Operator
+
+
+FEW = 8  # training pairs that choose among known reconstructions
+
+
+class Layers(tuple[Layer, ...]):
+    """The known layers of a problem, first to last, and the operators that it knows besides."""
+
+    _data: Training
+
+    @classmethod
+    def of(cls, data: Training) -> Layers:
+        made = cls(data.layers if data.problem.has_layers else ())
+        made._data = data
+        return made
+
+    @property
+    def forward(self) -> Operator:
+        """A with x ≈ A y."""
+        operator: Operator = self._data.forward
+        return operator
+
+    @cached_property
+    def reconstruction(self) -> Operator:
+        """The known way from measurements to images; of several the best for the first training pairs."""
+        data = self._data
+        few = min(FEW, data.N)
+        x, y = (data.read(name, "train", few) for name in ("x", "y"))
+
+        def error(operator: Operator) -> float:
+            images = operator(x.reshape(-1, *operator.domain)).reshape(few, -1)
+            return float(((images - y) ** 2).mean())
+
+        operators: list[Operator] = list(data.inverses.values())
+        return min(operators, key=error)
+
+
+class ModuleArchitecture(Architecture, ABC):
+    """An architecture that is a torch module, trained along the gradient of a squared error.
+
+    `module` returns it; it maps (n, 1, *shape) to images (n, 1, *y_shape), from measurements or, with
+    `takes = "reconstruction"`, from what the known layers make of them. Measurements and images are divided by one
+    number, the mean peak of the training images, so that linear operators between them stay right.
+
+    The loss is the squared error of an image over its squared peak. Training takes the same number of steps for every
+    N, and the weights with the smallest validation error of all evaluations are kept. On a GPU all steps after the
+    first are one recorded CUDA graph.
+    """
+
+    takes: ClassVar[str] = "measurements"  # or "reconstruction"
+
+    steps: int = option("steps of the optimiser, the same for every N", default=3000, minimum=1)
+    batch: int = option("training pairs per step, at most N", default=8, minimum=1)
+    optimiser: Literal["adamw", "adam"] = option("optimiser", default="adamw")
+    lr: float = option("largest learning rate", default=2e-3, above=0)
+    schedule: Literal["one-cycle", "cosine", "constant"] = option(
+        "learning rate over the steps: `one-cycle` rises for 30 % of them and falls to zero, `cosine` falls from the "
+        "start",
+        default="one-cycle",
+    )
+    weight_decay: float = option("weight decay of the optimiser", default=0.01, minimum=0)
+    clip: float | None = option("largest norm of the gradient; without it there is no limit", default=1.0, above=0)
+    averaging: float = option(
+        "share of the old in the moving average of the weights, which is what is kept; 0: no average",
+        default=0.99,
+        minimum=0,
+        maximum=1,
+    )
+    precision: Literal["bfloat16", "float32"] = option(
+        "of convolutions and matrix products on a GPU (autocast); a CPU computes in float32", default="bfloat16"
+    )
+    evaluations: int = option("how often the validation pairs are looked at", default=20, minimum=1)
+    patience: int | None = option(
+        "evaluations without a smaller error after which training ends; without it all steps are taken",
+        default=None,
+        minimum=1,
+    )
+
+    @property
+    def uses_lambdas(self) -> bool:
+        return False
+
+    @abstractmethod
+    def module(self, problem: Problem, layers: Any) -> nn.Module:
+        """Return an untrained module for a problem.
+
+        `layers` has the known layers, `layers.forward` the operator A with x ≈ A y, and `layers.reconstruction` the
+        known way from x to y: each a `koct.operators` Operator, or a module by its method `module()`.
+        """
+
+    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
+        return frozenset({"layers"})
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        from importlib.util import find_spec
+
+        if find_spec("torch") is None:
+            yield (
+                f"the architecture {self.name} needs torch, which is not installed; "
+                f"install it (pip install 'koct[torch]'), or remove {self.source} from archs"
+            )
+        if self.takes == "reconstruction" and not problem.has_layers:
+            yield f"the problem {problem.name} has no known layers to reconstruct with; take another architecture"
+
+    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
+        from koct.networks.training import Trainer
+
+        yield None, Trainer(self, data).run()
+
+    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
+        from koct.networks.training import restored
+
+        return restored(self, state, data)
+
+    def multiplications(self, work: Workload) -> float | None:
+        """Return how many multiply-adds one image takes, for the time limit of a job; None: unknown."""
+        return None
+
+    def cost(self, work: Workload) -> Cost | None:
+        each = self.multiplications(work)
+        if each is None:
+            return None
+        images = 3 * self.steps * self.batch + (self.evaluations + 1) * work.sizes.held_out
+        pairs = 8.0 * work.N * (work.x_size + 2 * work.y_size)
+        return Cost(2e10 + images * (each + work.layers.operations), pairs, pairs + 0.1 * self.batch * each)
+
+
+def check_images(problem: Problem, measurements: bool = False) -> Iterable[str]:
+    """What keeps two-dimensional convolutions from a problem's images, and from its measurements if asked for."""
+    if len(problem.y_shape) != 2 or (measurements and len(problem.x_shape) != 2):
+        what = "images and measurements" if measurements else "images"
+        yield f"the problem {problem.name} needs two-dimensional {what} for convolutions; take another architecture"
+
+
+def check_forward(problem: Problem) -> Iterable[str]:
+    if not problem.has_forward:
+        yield f"the problem {problem.name} has no known forward operator to iterate with; take another architecture"

@@ -1,0 +1,130 @@
+"""Torch modules of the networks: a U-Net, learned weights, and iterations with learned parts around known operators.
+
+All take and give arrays (n, 1, height, width).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from koct.operators.algebra import Operator
+
+
+def two_convolutions(inside: int, outside: int) -> nn.Sequential:
+    """Return two 3×3 convolutions, each with group norm and SiLU."""
+    parts: list[nn.Module] = []
+    for channels in (inside, outside):
+        parts += [nn.Conv2d(channels, outside, 3, padding=1), nn.GroupNorm(math.gcd(8, outside), outside), nn.SiLU()]
+    return nn.Sequential(*parts)
+
+
+def zero(layer: nn.Conv2d) -> None:
+    """Let a layer give zero at the start, so that training starts from what is known."""
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+
+
+class UNet(nn.Module):
+    """A residual U-Net: what it gives is added to the image. Its last layer is zero at the start.
+
+    Level l has channels · 2^l channels on an image 2^l times smaller; images of any size are padded for it.
+    """
+
+    def __init__(self, channels: int = 32, levels: int = 4) -> None:
+        super().__init__()
+        widths = [channels * 2**level for level in range(levels)]
+        self.down = nn.ModuleList(map(two_convolutions, [1, *widths[:-1]], widths))
+        self.up = nn.ModuleList(two_convolutions(fine + coarse, fine) for fine, coarse in itertools.pairwise(widths))
+        self.last = nn.Conv2d(channels, 1, 1)
+        zero(self.last)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        height, width = image.shape[-2:]
+        step = 2 ** len(self.up)
+        x = functional.pad(image, (0, -width % step, 0, -height % step))
+        kept: list[torch.Tensor] = []
+        for block in self.down:
+            x = block(x if not kept else functional.max_pool2d(x, 2))
+            kept.append(x)
+        kept.pop()
+        for block in reversed(self.up):
+            x = block(torch.cat([kept.pop(), functional.interpolate(x, scale_factor=2.0, mode="nearest")], 1))
+        return image + self.last(x)[..., :height, :width]
+
+
+def three_convolutions(inside: int, channels: int, outside: int) -> nn.Sequential:
+    """Return three 3×3 convolutions with PReLU between them, the last of them zero."""
+    last = nn.Conv2d(channels, outside, 3, padding=1)
+    zero(last)
+    return nn.Sequential(
+        nn.Conv2d(inside, channels, 3, padding=1),
+        nn.PReLU(channels),
+        nn.Conv2d(channels, channels, 3, padding=1),
+        nn.PReLU(channels),
+        last,
+    )
+
+
+class LearnedWeights(nn.Module):
+    """One weight for every measurement, as a multiple of the analytic one."""
+
+    analytic: torch.Tensor
+
+    def __init__(self, analytic: np.ndarray) -> None:
+        super().__init__()
+        self.register_buffer("analytic", torch.as_tensor(np.array(analytic), dtype=torch.float32))
+        self.factors = nn.Parameter(torch.ones(analytic.shape))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.analytic * self.factors * x
+
+
+class PrimalDual(nn.Module):
+    """The learned primal–dual method (Adler and Öktem, 2018): by turns, learned steps for measurements and images.
+
+    Each space has a memory of several channels. The operator is divided by its norm, and with it the measurements.
+    """
+
+    def __init__(self, A: Operator, start: Operator, iterations: int, memory: int, channels: int) -> None:
+        super().__init__()
+        self.size, self.memory = A.norm(tol=1e-4), memory
+        self.A, self.start = A / self.size, start
+        self.dual = nn.ModuleList(three_convolutions(memory + 2, channels, memory) for _ in range(iterations))
+        self.primal = nn.ModuleList(three_convolutions(memory + 1, channels, memory) for _ in range(iterations))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        image = self.start(x).repeat(1, self.memory, 1, 1)
+        x = x / self.size
+        dual = torch.zeros_like(x).repeat(1, self.memory, 1, 1)
+        for up, down in zip(self.dual, self.primal, strict=True):
+            dual = dual + up(torch.cat([dual, self.A(image[:, 1:2] if self.memory > 1 else image), x], 1))
+            image = image + down(torch.cat([image, self.A.T(dual[:, :1])], 1))
+        return image[:, :1]
+
+
+class ProximalGradient(nn.Module):
+    """Gradient steps of least squares, each followed by a learned step that takes the place of a proximal operator."""
+
+    def __init__(self, A: Operator, start: Operator, iterations: int, channels: int, shared: bool) -> None:
+        super().__init__()
+        self.size = A.norm(tol=1e-4)
+        self.A, self.start, self.iterations = A / self.size, start, iterations
+        count = 1 if shared else iterations
+        self.steps = nn.Parameter(torch.ones(count))
+        self.priors = nn.ModuleList(three_convolutions(2, channels, 1) for _ in range(count))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        image = self.start(x)
+        x = x / self.size
+        for k in range(self.iterations):
+            slope = self.A.T(self.A(image) - x)
+            place = k % len(self.priors)
+            image = image - self.steps[place] * slope
+            image = image + self.priors[place](torch.cat([image, slope], 1))
+        return image

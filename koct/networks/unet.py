@@ -1,0 +1,32 @@
+"""A residual U-Net behind the known reconstruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from koct.contracts import Problem, Workload, option
+from koct.networks.module import ModuleArchitecture, check_images
+
+
+class ResidualUNet(ModuleArchitecture):
+    label = "U-Net"
+    colour = "#d55e00"
+    marker = "D"
+    takes = "reconstruction"
+
+    channels: int = option("channels of the finest level; each coarser one has twice as many", default=32, minimum=1)
+    levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        yield from super().check(problem)
+        yield from check_images(problem)
+
+    def module(self, problem: Problem, layers: Any) -> Any:
+        from koct.networks.torch_layers import UNet
+
+        return UNet(self.channels, self.levels)
+
+    def multiplications(self, work: Workload) -> float:
+        """Every level takes as many as the others."""
+        return 9.0 * work.y_size * self.channels**2 * (5.5 * self.levels - 4)
