@@ -140,7 +140,10 @@ def test_a_file_has_one_class_and_exists(tmp_path):
         (two, f"{two} must define one subclass of Problem, and defines 2"),
         (none, f"{none} must define one subclass of Problem, and defines none"),
         (f"{tmp_path}/no.py", f"{tmp_path}/no.py does not exist (looked in {os.getcwd()}); correct the path"),
-        ("fan-beam", "must be one of deblur, fanbeam, mri, pairs, parallelbeam, surrogate, or a Python file of your"),
+        (
+            "fan-beam",
+            "must be one of deblur, ellipses50, fanbeam, mri, pairs, parallelbeam, surrogate, or a Python file of your",
+        ),
     ):
         with pytest.raises(KoctError) as caught:
             registry.problem(path)
