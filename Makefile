@@ -74,6 +74,6 @@ $(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,fanbeam,dev]'
 	$(call add_plugins,$(VENV))
-	$(VENV)/bin/python -m compileall -q koct
+	$(VENV)/bin/python -m compileall -q --invalidation-mode checked-hash koct
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'
 	touch $@

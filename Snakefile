@@ -22,7 +22,7 @@ include: "rules/products.smk"
 
 onstart:
     greet()
-    compile_package()
+    planned.compile_checked(jobs.sources)
     sources.keep()
 
 

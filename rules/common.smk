@@ -18,7 +18,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, events, limits, queue, resources, sources
+from koct.workflow import cluster, events, limits, planned, queue, resources, sources
 from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs
@@ -52,14 +52,6 @@ def shared_option(wildcards, input):
     return f"--shared {input.shared}" if input.shared else ""
 
 
-def compile_package():
-    """Where Python may not cache bytecode, every job would compile the package again: 30 ms of its 150."""
-    if sys.dont_write_bytecode:
-        import compileall
-
-        compileall.compile_dir(os.path.join(workflow.basedir, "koct"), quiet=2)
-
-
 def announce():
     """Say what is about to run and what it asks a cluster for; a KoctError if that would be in vain."""
     sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
@@ -68,9 +60,9 @@ def announce():
         if sweep.theory and sweep.no_theory_pool:
             logger.info(f"No curve of {sweep.name} is predicted, for want of a pool: {sweep.no_theory_pool}.")
     if cluster.site():
-        planned = cluster.planned(workflow.dag)
-        logger.info(cluster.in_words(planned))
-        cluster.check(planned, workflow.executor_settings)
+        submissions = cluster.planned(workflow.dag)
+        logger.info(cluster.in_words(submissions))
+        cluster.check(submissions, workflow.executor_settings)
 
 
 def greet():

@@ -185,3 +185,20 @@ def test_a_file_of_another_study_is_refused_with_its_study(word, hint):
         with pytest.raises(KoctError) as caught:
             limits.check_targets([word], ["H8"], config)
         assert hint in str(caught.value)
+
+
+def test_an_edit_that_is_undone_within_a_second_is_not_run(tmp_path):
+    """Python tells compiled files by size and whole seconds, unless they say what they were compiled from."""
+    module = tmp_path / "mine.py"
+    told = {planned.OWN: str(module)}
+    compiling = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+    def value(text):
+        module.write_text(f"value = {text}\n")
+        os.utime(module, (1e9, 1e9))
+        command = [sys.executable, "-c", "import mine; print(mine.value)"]
+        return int(subprocess.run(command, cwd=tmp_path, capture_output=True, env=compiling, check=True).stdout)
+
+    assert [value(1), value(2)] == [1, 1]  # as Python does it
+    planned.compile_checked(told)
+    assert [value(1), value(2), value(3)] == [1, 2, 3]

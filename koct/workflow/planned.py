@@ -6,6 +6,7 @@ import contextlib
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import cache_from_source
 from typing import Any
 
 from koct.errors import KoctError
@@ -13,6 +14,7 @@ from koct.errors import KoctError
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
 DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
+CHECKED = b"\3\0\0\0"  # flags of a compiled file
 OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
 
 
@@ -25,6 +27,28 @@ def environment(own: Iterable[str]) -> dict[str, str]:
 def unchanged() -> bool:
     """Return whether all source files are as they were when this run was planned."""
     return _summed(_files(os.environ.get(OWN, ""))) == os.environ.get(STATE)
+
+
+def compile_checked(told: Mapping[str, str]) -> None:
+    """Let Python tell compiled files of the package and of users by what they were compiled from.
+
+    `told` is what `environment` returned. Python by itself tells them by size and whole seconds, and runs the code of
+    an edit that was undone at once.
+    """
+    paths = [entry.path for entry in _entries(PACKAGE) if entry.name.endswith(".py")]
+    for path in [*paths, *filter(None, told[OWN].split(os.pathsep))]:
+        compiled = cache_from_source(path)
+        with contextlib.suppress(OSError):
+            if not os.path.exists(compiled) or not _is_checked(compiled):
+                import py_compile
+
+                py_compile.compile(path, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+
+
+def _is_checked(compiled: str) -> bool:
+    """Return whether a compiled file holds the hash of its source, which Python is to check: see PEP 552."""
+    with open(compiled, "rb") as file:
+        return file.read(8)[4:] == CHECKED
 
 
 class Guard:
