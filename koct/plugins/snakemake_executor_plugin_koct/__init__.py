@@ -72,7 +72,11 @@ class Executor(LocalExecutor):
             raise RuleException(f"CalledProcessError:\n{error}", rule=job.rule)
         elif job.benchmark:
             extended = self.workflow.output_settings.benchmark_extended
-            write_benchmark_records([Benchmark(job, used)], str(job.benchmark), extended)
+            try:
+                write_benchmark_records([Benchmark(job, used)], str(job.benchmark), extended)
+            except OSError as error:
+                reason = f"{job.benchmark}: {error.strerror}; make room and run snakemake again"
+                raise RuleException(reason, rule=job.rule) from None
 
     def shutdown(self) -> None:
         super().shutdown()
