@@ -67,8 +67,8 @@ class ModuleArchitecture(Architecture, ABC):
     number, the mean peak of the training images, so that linear operators between them stay right.
 
     The loss is the squared error of an image over its squared peak. Training takes the same number of steps for every
-    N, and the weights with the smallest validation error of all evaluations are kept. On a GPU all steps after the
-    first are one recorded CUDA graph.
+    N, and the weights with the smallest validation error of all evaluations are kept. On a GPU a step is a recorded
+    CUDA graph.
     """
 
     takes: ClassVar[str] = "measurements"  # or "reconstruction"
@@ -149,13 +149,23 @@ class ModuleArchitecture(Architecture, ABC):
         return Cost(2e10 + images * (each + work.layers.operations), pairs, pairs + 0.1 * self.batch * each)
 
 
-def check_images(problem: Problem, measurements: bool = False) -> Iterable[str]:
-    """What keeps two-dimensional convolutions from a problem's images, and from its measurements if asked for."""
-    if len(problem.y_shape) != 2 or (measurements and len(problem.x_shape) != 2):
-        what = "images and measurements" if measurements else "images"
-        yield f"the problem {problem.name} needs two-dimensional {what} for convolutions; take another architecture"
+class UnrolledArchitecture(ModuleArchitecture, ABC):
+    """Some iterations of a method with the known forward operator, between which something is learned."""
+
+    steps: int = option("steps of the optimiser, the same for every N", default=2000, minimum=1)
+    batch: int = option("training pairs per step, at most N", default=4, minimum=1)
+    lr: float = option("largest learning rate", default=1e-3, above=0)
+    iterations: int = option("iterations, each with weights of its own", default=8, minimum=1)
+    channels: int = option("channels of the hidden convolutions", default=32, minimum=1)
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        yield from super().check(problem)
+        yield from check_images(problem.name, problem.y_shape, "images")
+        if not problem.has_forward:
+            yield f"the problem {problem.name} has no known forward operator to iterate with; take another architecture"
 
 
-def check_forward(problem: Problem) -> Iterable[str]:
-    if not problem.has_forward:
-        yield f"the problem {problem.name} has no known forward operator to iterate with; take another architecture"
+def check_images(problem: str, shape: tuple[int, ...], what: str) -> Iterable[str]:
+    """What keeps two-dimensional convolutions from a problem's images or measurements."""
+    if len(shape) != 2:
+        yield f"the problem {problem} needs two-dimensional {what} for convolutions; take another architecture"

@@ -196,7 +196,7 @@ class Trainer:
                 if cuda and done % WAITED == 0:
                     torch.cuda.synchronize()
                 if done in ends:
-                    self._evaluate(done)
+                    self._evaluate()
                 self._say(done)
                 self._save(done)
         if math.isinf(self.best):
@@ -259,7 +259,7 @@ class Trainer:
     def _copy(network: ModuleNetwork) -> dict[str, torch.Tensor]:
         return {name: value.detach().clone() for name, value in network.module.state_dict().items()}
 
-    def _evaluate(self, done: int) -> None:
+    def _evaluate(self) -> None:
         if self.averaged:  # its buffers, such as the means of a batch norm, are those of the module
             for mean, value in zip(self.average.buffers(), self.module.buffers(), strict=True):
                 mean.copy_(value)

@@ -20,7 +20,7 @@ class ResidualUNet(ModuleArchitecture):
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)
-        yield from check_images(problem)
+        yield from check_images(problem.name, problem.y_shape, "images")
 
     def module(self, problem: Problem, layers: Any) -> Any:
         from koct.networks.torch_layers import UNet

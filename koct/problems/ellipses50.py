@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 HELD_OUT: dict[Part, int] = {"val": 2**32 + 1, "test": 2**32 + 2}  # streams, the same for every training pool
+NOISE = 2**33  # the streams of noise, from here on
 FINER = 4  # pixels of the drawing for one of the image, in each direction
 CHUNK = 16  # images drawn together
 DRAWN = 4e7  # operations of one drawing at H = 128
@@ -68,10 +69,12 @@ class Ellipses50(ScanProblem):
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         """Every pair has a random stream of its own; validation and test pairs are the same for all seeds."""
         import numpy as np
+        from scipy.special import ndtri
 
         from koct.base import device
         from koct.base.arrays import to_numpy
         from koct.operators.fanbeam import Projector
+        from koct.problems.noise import uniforms
 
         place, A = device.choose(), Projector(self._geometry(FINER))
         parts: tuple[Part, ...] = ("train", "val", "test")
@@ -85,7 +88,7 @@ class Ellipses50(ScanProblem):
                 width = np.maximum(images.max(axis=(1, 2), keepdims=True) - low, 1e-6)
                 x = to_numpy(A(place.put(((drawn - low) / width).astype(np.float32)))).astype(float)
                 size = self.noise * np.abs(x).mean(axis=(1, 2), keepdims=True)
-                x += size * np.stack([normal_numbers(stream, number, self.x_shape) for number in numbers])
+                x += size * ndtri([uniforms(NOISE + stream, number, self.x_shape)[0] for number in numbers])
                 yield part, x.astype(np.float32), ((images - low) / width).astype(np.float32)
             print(f"{part}: {count} phantoms", flush=True)
 
@@ -114,22 +117,6 @@ class Ellipses50(ScanProblem):
         return Cost(sizes.total * (DRAWN * (self.H / 128) ** 2 + projected), 32 * CHUNK * (FINER * self.H) ** 2)
 
 
-def uniform_numbers(stream: int, number: int, which: int, count: int) -> np.ndarray:
-    """Return random numbers above 0 and below 1 of a pair, the same on every machine."""
-    import numpy as np
-
-    raw = np.random.Philox(key=np.array([stream, number], np.uint64), counter=[0, 0, 0, which]).random_raw(count)
-    return ((raw >> np.uint64(12)).astype(float) + 0.5) / 2**52
-
-
-def normal_numbers(stream: int, number: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Return standard normal numbers for the noise of a pair."""
-    from scipy.special import ndtri
-
-    numbers: np.ndarray = ndtri(uniform_numbers(stream, number, 1, math.prod(shape))).reshape(shape)
-    return numbers
-
-
 def ellipses(stream: int, number: int, count: int = 50) -> list[Any]:
     """Return the ellipses of a pair.
 
@@ -138,9 +125,10 @@ def ellipses(stream: int, number: int, count: int = 50) -> list[Any]:
     """
     import numpy as np
 
+    from koct.problems.noise import uniforms
     from koct.problems.phantoms import Ellipse
 
-    u = uniform_numbers(stream, number, 0, 7 * count).reshape(7, count)
+    u = uniforms(stream, number, (7, count))[0]
     values = (u[0] - 0.5) * -0.4 * np.log(u[1])
     axes, centres = -0.2 * np.log(u[2:4]), 2 * u[4:6] - 1
     columns = np.array([values, *centres, *axes, 2 * np.pi * u[6]])
