@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -235,7 +236,7 @@ def test_a_study_has_the_same_results_in_forks_and_by_itself(run):
     assert contents(run) == made
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_killed_leaves_no_processes(run, number):
     command = [SNAKEMAKE, "--force", "results/pools/T4/seed1.npy"]
     with subprocess.Popen(command, cwd=run.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -249,3 +250,19 @@ def test_a_run_that_is_killed_leaves_no_processes(run, number):
         started = waited_for(servers)
         process.send_signal(number)
     waited_for(lambda: all(map(gone, started)))
+
+
+def test_sigterm_does_not_wait_for_what_it_interrupts():
+    """Snakemake's own handler does: it takes the lock of the scheduler, which the main thread may hold."""
+    lock, taken = threading.Lock(), []
+    executor = object.__new__(plugin.Executor)
+    executor.signals_set = False
+    before = signal.signal(signal.SIGTERM, lambda *arguments: taken.append(lock.acquire(timeout=5)))
+    try:
+        executor.run_jobs([])
+        with lock:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)
+        waited_for(lambda: taken == [True])
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -162,8 +162,11 @@ def test_a_thousand_cells_are_26_submissions_and_their_pools_at_most_13(checkout
         assert before + math.ceil(500 / 40) + 1 <= 60  # and the summary
         assert "26 submissions:" in run.path("out.txt").read_text()
         until(lambda: "25 pending: PartitionDown" in run.path("out.txt").read_text())
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # as by scancel of a job that snakemake runs in
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)  # and somebody who does not wait
         until(lambda: count() == 0)  # an interrupted run takes its jobs with it
+        assert process.wait(60) == 1
     finally:
         process.kill()
         listed = (line.split() for line in slurm("squeue", "--noheader", "--format=%A %Z").splitlines())

@@ -46,6 +46,18 @@ class Executor(LocalExecutor):
         super().__post_init__()
         self.servers: dict[str, Server] = {}
         self.starting = threading.Lock()
+        self.signals_set = False
+
+    def run_jobs(self, jobs: list[Any]) -> None:
+        """Run jobs. From the first ones on, SIGTERM is handled in a thread.
+
+        Snakemake's handler waits for a lock. The main thread may hold it when the signal interrupts it, for ever then.
+        """
+        handler = signal.getsignal(signal.SIGTERM)
+        if callable(handler) and not self.signals_set and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, lambda *signal: threading.Thread(target=handler, args=signal).start())
+            self.signals_set = True
+        super().run_jobs(jobs)
 
     def run_single_job(self, job: Any) -> Any:
         command = COMMAND.fullmatch(job.shellcmd.strip()) if job.is_shell else None

@@ -5,7 +5,8 @@
 - What SLURM preempts or forgets is submitted again with the same request, and a cancelled job counts as failed,
   whoever cancelled it: the plugin waits for all three for ever.
 - An error while a job is being submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
-- Ctrl-C removes all jobs of the run, those included that are just being submitted.
+- Ctrl-C removes all jobs of the run, those included that are just being submitted, and so do SIGTERM and SIGHUP. A
+  second Ctrl-C does not keep it from that.
 - The queue is asked often enough for jobs of minutes. A failure is told in a few lines, and so is what runs and waits.
 """
 
@@ -15,6 +16,7 @@ import collections
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -82,6 +84,14 @@ class Executor(SlurmExecutor):
 
     # Submitting
 
+    def run_jobs(self, jobs: list[Any]) -> None:
+        """Submit jobs. From the first ones on, the end of the terminal or of the job around this one is like Ctrl-C."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+                signal.signal(signal.SIGHUP, signal.default_int_handler)
+        super().run_jobs(jobs)
+
     def run_job(self, job: Any) -> None:
         try:
             self._report_job_submission_threadsafe(self.submit(job))
@@ -111,9 +121,16 @@ class Executor(SlurmExecutor):
         return SubmittedJobInfo(job, number, {"slurm_logfile": log.with_name(f"{number}.log")})
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
         self.ended.set()
+        self.cancel_all()
         self._job_submission_executor.shutdown(wait=True, cancel_futures=True)
-        subprocess.run(["scancel", f"--name={self.run_uuid}"], check=False, capture_output=True, timeout=60)
+        self.cancel_all()  # what was just being submitted
+
+    def cancel_all(self) -> None:
+        call = ["scancel", f"--name={self.run_uuid}"]
+        subprocess.run(call, check=False, capture_output=True, timeout=60, start_new_session=True)
 
     # Watching
 
