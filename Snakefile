@@ -28,6 +28,7 @@ onstart:
 
 onsuccess:
     tell_leftovers()
+    queue.remove_temporaries()  # of jobs that an earlier run left dying when this one began
 
 
 wildcard_constraints:

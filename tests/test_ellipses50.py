@@ -6,6 +6,7 @@ import pytest
 from koct.contracts import Sizes
 from koct.contracts.registry import problem
 from koct.problems import ellipses50
+from koct.problems.phantoms import Ellipse, add_ellipse
 
 SIZES = Sizes(train=3, val=2, test=6)
 
@@ -54,13 +55,20 @@ def test_a_constant_square_is_seen_whole(small):
 
 
 def test_ellipses_are_drawn_as_the_literature_draws_them():
-    drawn = [ellipse for number in range(200) for ellipse in ellipses50.ellipses(7, number)]
-    values, axes = np.array([e.amplitude for e in drawn]), np.array([e.axes for e in drawn])
-    centres = np.array([e.centre for e in drawn])
-    assert len(drawn) == 200 * 50
+    drawn = np.concatenate([ellipses50.ellipses(7, number) for number in range(200)], axis=1)
+    values, centres, axes, angles = drawn[0], drawn[1:3], drawn[3:5], drawn[5]
+    assert values.shape == (200 * 50,)
     assert np.abs(values).mean() == pytest.approx(0.25 * 0.4, rel=0.03)
     assert values.mean() == pytest.approx(0, abs=0.005)
     assert axes.mean() == pytest.approx(0.2, rel=0.03)
     assert np.abs(centres).max() <= 1
     assert centres.std() == pytest.approx(1 / np.sqrt(3), rel=0.02)
-    assert np.std([e.angle for e in drawn]) == pytest.approx(2 * np.pi / np.sqrt(12), rel=0.02)
+    assert angles.std() == pytest.approx(2 * np.pi / np.sqrt(12), rel=0.02)
+
+
+def test_a_drawing_has_every_ellipse_at_every_pixel_that_it_covers():
+    drawn, grid = ellipses50.ellipses(3, 0), (2 * np.arange(64) + 1) / 64 - 1
+    expected = np.zeros((64, 64))
+    for value, x, y, *axes, angle in drawn.T.tolist():
+        add_ellipse(expected, Ellipse(value, (x, y), tuple(axes), angle), grid)
+    assert np.abs(ellipses50.drawing(drawn, 64) - expected).max() < 1e-12

@@ -11,12 +11,15 @@ from koct.contracts import Sizes  # noqa: E402
 from koct.contracts.registry import architecture, problem  # noqa: E402
 from koct.contracts.spec import Cell  # noqa: E402
 from koct.errors import KoctError  # noqa: E402
-from koct.networks import training  # noqa: E402
+from koct.networks import torch_layers, training  # noqa: E402
 from koct.operators.fanbeam import FanBeam, Projector, fbp  # noqa: E402
 from koct.problems import pools  # noqa: E402
 from koct.study import cells  # noqa: E402
 
 N = 12
+GPU = pytest.param(
+    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
+)
 SMALL = {"unet": {"levels": 2}, "ko-unet": {"levels": 2}, "lpd": {"iterations": 2}, "unrolled": {"iterations": 2}}
 
 
@@ -28,10 +31,10 @@ def pool(tmp_path_factory):
     return scan, path
 
 
-@pytest.fixture
-def data(pool, tmp_path, monkeypatch):
+@pytest.fixture(params=["cpu", GPU])
+def data(request, pool, tmp_path, monkeypatch):
     """Make the data of a fit of an architecture."""
-    monkeypatch.setenv("KOCT_DEVICE", "cpu")
+    monkeypatch.setenv("KOCT_DEVICE", request.param)
 
     def make(source, **options):
         scan, path = pool
@@ -47,7 +50,7 @@ def error(data, network):
 
 
 @pytest.mark.parametrize("source", SMALL)
-def test_a_network_beats_the_known_reconstruction_and_is_restored_from_its_state(data, source):
+def test_a_network_beats_the_known_reconstruction_with_the_same_bits_twice_and_is_restored_from_its_state(data, source):
     made = data(source, steps=100, channels=8, **SMALL[source])
     about, network = cells.fit(made)
     inverses = cells.Data(made.cell, made.inputs).inverses.values()
@@ -56,7 +59,9 @@ def test_a_network_beats_the_known_reconstruction_and_is_restored_from_its_state
     assert error(made, network) < 0.95 * known
     weights = [value.numel() for value in network.module.parameters()]
     assert about["p"] == sum(weights) > 1000
-    state = {name: value.numpy() for name, value in network.state().items()}
+    state = {name: value.cpu().numpy() for name, value in network.state().items()}
+    again = cells.fit(data(source, steps=100, channels=8, **SMALL[source]))[1]
+    np.testing.assert_array_equal(made.predict(again, "test"), made.predict(network, "test"))
     restored = made.cell.arch.restore(state, data(source, steps=100, channels=8, **SMALL[source]))
     np.testing.assert_array_equal(made.predict(restored, "test"), made.predict(network, "test"))
     assert made.cell.arch.cost(workload(made)).operations > 2e10
@@ -101,6 +106,18 @@ def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(data, mo
         assert torch.equal(value, resumed[name]), name
 
 
+def test_what_is_mirrored_is_mirrored_back_and_only_in_training():
+    torch.manual_seed(0)
+    inner = torch.nn.Conv2d(1, 1, 3, padding=1, bias=False)
+    images = torch.rand(64, 1, 6, 6)
+    mirrored = torch_layers.Mirrored(inner)
+    assert torch.equal(mirrored.eval()(images), inner(images))
+    as_before = (mirrored.train()(images) - inner(images)).abs().amax((1, 2, 3)) < 1e-6
+    assert 0 < as_before.sum() < 24  # about an eighth
+    inner.weight.data = torch.ones(1, 1, 3, 3)
+    assert torch.allclose(mirrored(images), inner(images), atol=1e-5)
+
+
 def with_dropout(monkeypatch):
     from torch import nn
 
@@ -114,11 +131,10 @@ def with_dropout(monkeypatch):
 def test_a_checkpoint_that_is_damaged_or_of_another_fit_is_not_used(data, monkeypatch, capsys, content):
     made = data("unet", steps=4, channels=2, levels=2)
     if content == "other":
-        monkeypatch.setattr(training, "SAVED", 0.0)
-        monkeypatch.setattr(training.os, "remove", lambda path: None)
-        cells.fit(data("unet", steps=3, channels=2, levels=2))
-        monkeypatch.undo()
-        monkeypatch.setenv("KOCT_DEVICE", "cpu")
+        with monkeypatch.context() as patched:
+            patched.setattr(training, "SAVED", 0.0)
+            patched.setattr(training.os, "remove", lambda path: None)
+            cells.fit(data("unet", steps=3, channels=2, levels=2))
     else:
         with open(made.checkpoints, "wb") as file:
             file.write(content)
@@ -180,7 +196,7 @@ def test_a_module_that_does_not_fit_is_one_sentence(data, tmp_path, returned, me
 
 def test_a_training_that_diverges_is_one_sentence(data):
     with pytest.raises(KoctError, match="the training of unet gave no finite validation error; lower lr = 1e"):
-        cells.fit(data("unet", steps=5, channels=2, levels=2, lr=1e20, clip=None))
+        cells.fit(data("unet", steps=5, channels=2, levels=2, lr=1e20, clip=None, evaluations=1))
 
 
 def test_an_operator_is_a_layer_also_under_autocast():
@@ -197,3 +213,17 @@ def test_an_operator_is_a_layer_also_under_autocast():
     assert image.grad.abs().max() > 0
     with pytest.raises(TypeError, match="bfloat16"):
         A(image.bfloat16())
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_operators_are_compiled_around(device):
+    g = FanBeam(8, 5, 9)
+    A = Projector(g)
+    layers = torch.nn.Sequential(A.module(), torch.nn.SiLU(), (2 * A.T).module(), fbp(g).T.module())
+    image = torch.rand(3, 1, 8, 8, device=device, requires_grad=True)
+    compiled = torch.compile(layers, backend="aot_eager")
+    for batch in (image, image[:2]):
+        out, expected = compiled(batch), layers(batch)
+        assert torch.equal(out, expected)
+        for first, second in zip(*(torch.autograd.grad(y.square().sum(), image) for y in (out, expected)), strict=True):
+            assert torch.equal(first, second)

@@ -129,9 +129,13 @@ def test_temporary_files_of_dead_processes_are_removed(tmp_path):
     host = os.uname().nodename
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
+    zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    zombie.stdout.read()  # it has ended, and nobody has asked how
+    time.sleep(0.1)
     folder = tmp_path / "results" / "fits"
     folder.mkdir(parents=True)
     names = {
+        "zombie": f".koct-temporary.{host}.{zombie.pid}.N4_seed1.npy",
         "dead": f".koct-temporary.{host}.{dead.pid}.N4_seed1.npy",
         "mine": f".koct-temporary.{host}.{os.getpid()}.N4_seed1.npy",
         "elsewhere": f".koct-temporary.other.node.{dead.pid}.N4_seed1.npy",
@@ -146,7 +150,8 @@ def test_temporary_files_of_dead_processes_are_removed(tmp_path):
         os.utime(folder / name, (time.time() - 2 * queue.DAY,) * 2)
     os.utime(folder / names["elsewhere"])
     removed = queue.remove_temporaries(tmp_path / "results")
-    assert {os.path.basename(path) for path in removed} == {names["dead"], names["long ago"]}
+    zombie.wait()
+    assert {os.path.basename(path) for path in removed} == {names["zombie"], names["dead"], names["long ago"]}
     assert len(os.listdir(folder)) == 6
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
@@ -82,6 +83,23 @@ def without_autocast(x: Array) -> contextlib.AbstractContextManager[None]:
         if torch.is_autocast_enabled(x.device.type):
             return torch.autocast(x.device.type, enabled=False)
     return contextlib.nullcontext()
+
+
+def is_compiling(x: object) -> bool:
+    """Whether torch.compile traces what is done with x."""
+    if is_torch(x):
+        import torch
+
+        return torch.compiler.is_compiling()
+    return False
+
+
+def without_compiling(function: Callable[[ArrayT], ArrayT], x: ArrayT) -> ArrayT:
+    """`function` of x, into which torch.compile does not look."""
+    import torch
+
+    out: ArrayT = torch.compiler.disable(function)(x)
+    return out
 
 
 def like(array: Any, other: Any) -> Any:

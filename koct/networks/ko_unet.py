@@ -24,12 +24,12 @@ class JointUNet(ResidualUNet):
         import numpy as np
         from torch import nn
 
-        from koct.networks.torch_layers import LearnedWeights, UNet
+        from koct.networks.torch_layers import LearnedWeights
         from koct.operators.chain import split
 
         weights, behind = split([layer.operator for layer in layers])
         analytic = np.ones(problem.x_shape) if weights is None else weights.weights
-        return nn.Sequential(LearnedWeights(analytic), behind.module(), UNet(self.channels, self.levels))
+        return nn.Sequential(LearnedWeights(analytic), behind.module(), self.unet())
 
     def multiplications(self, work: Workload) -> float:
         return super().multiplications(work) + work.layers.operations

@@ -91,7 +91,9 @@ class ModuleArchitecture(Architecture, ABC):
         maximum=1,
     )
     precision: Literal["bfloat16", "float32"] = option(
-        "of convolutions and matrix products on a GPU (autocast); a CPU computes in float32", default="bfloat16"
+        "of convolutions and matrix products on a GPU: `bfloat16` is autocast, `float32` multiplies in TF32; a CPU "
+        "computes in float32",
+        default="bfloat16",
     )
     evaluations: int = option("how often the validation pairs are looked at", default=20, minimum=1)
     patience: int | None = option(

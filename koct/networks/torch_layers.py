@@ -58,6 +58,28 @@ class UNet(nn.Module):
         return image + self.last(x)[..., :height, :width]
 
 
+class Mirrored(nn.Module):
+    """A module whose images are mirrored and turned at random before it, and back behind it, while it is trained."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            out: torch.Tensor = self.inner(image)
+            return out
+        square = image.shape[-2] == image.shape[-1]
+        changes = [lambda x: x.flip(-1), lambda x: x.flip(-2), lambda x: x.transpose(-2, -1)][: 2 + square]
+        chosen = torch.rand(len(changes), len(image), 1, 1, 1, device=image.device) < 0.5
+        for change, which in zip(changes, chosen, strict=True):
+            image = torch.where(which, change(image), image)
+        out = self.inner(image)
+        for change, which in zip(reversed(changes), reversed(chosen), strict=True):
+            out = torch.where(which, change(out), out)
+        return out
+
+
 def three_convolutions(inside: int, channels: int, outside: int) -> nn.Sequential:
     """Return three 3×3 convolutions with PReLU between them, the last of them zero."""
     last = nn.Conv2d(channels, outside, 3, padding=1)
@@ -93,7 +115,7 @@ class PrimalDual(nn.Module):
 
     def __init__(self, A: Operator, start: Operator, iterations: int, memory: int, channels: int) -> None:
         super().__init__()
-        self.size, self.memory = A.norm(tol=1e-4), memory
+        self.size, self.memory = A.norm(tol=1e-2), memory
         self.A, self.start = A / self.size, start
         self.dual = nn.ModuleList(three_convolutions(memory + 2, channels, memory) for _ in range(iterations))
         self.primal = nn.ModuleList(three_convolutions(memory + 1, channels, memory) for _ in range(iterations))
@@ -113,7 +135,7 @@ class ProximalGradient(nn.Module):
 
     def __init__(self, A: Operator, start: Operator, iterations: int, channels: int, shared: bool) -> None:
         super().__init__()
-        self.size = A.norm(tol=1e-4)
+        self.size = A.norm(tol=1e-2)
         self.A, self.start, self.iterations = A / self.size, start, iterations
         count = 1 if shared else iterations
         self.steps = nn.Parameter(torch.ones(count))

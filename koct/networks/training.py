@@ -7,6 +7,7 @@ it as a recorded graph: the host launches one thing per step instead of hundreds
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import os
 import pickle
@@ -113,7 +114,8 @@ def restored(arch: ModuleArchitecture, state: Mapping[str, Any], data: Training)
 class Trainer:
     def __init__(self, arch: ModuleArchitecture, data: Training) -> None:
         self.arch, self.data = arch, data
-        self.network, self.kept = ModuleNetwork(arch, data), ModuleNetwork(arch, data)
+        self.network = ModuleNetwork(arch, data)
+        self.kept = copy.copy(self.network)
         self.device = self.network.device
         images = torch.as_tensor(data.y, dtype=torch.float32, device=self.device).reshape(-1, *data.y_shape)
         peaks = images.flatten(1).abs().amax(1)
@@ -129,10 +131,10 @@ class Trainer:
     def _prepare(self) -> None:
         """Put the module, its average, the optimiser and what a step reads into place."""
         arch, device = self.arch, self.device
-        self.module, self.average = self.network.module, self.kept.module
-        self.averaged = bool(arch.averaging)
-        if not self.averaged:
-            self.kept.module = self.average = self.module
+        self.module, self.averaged = self.network.module, bool(arch.averaging)
+        if self.averaged:
+            self.kept.module = copy.deepcopy(self.module)
+        self.average = self.kept.module
         self.trained = [value for value in self.module.parameters() if value.requires_grad]
         if not self.trained:
             raise KoctError(f"{line_of(arch, 'module')}: the module has no parameters to train")
@@ -141,8 +143,9 @@ class Trainer:
         kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
         self.rate = torch.zeros((), device=device)
         on_gpu = device.type == "cuda"
+        lr = self.rate if on_gpu else arch.lr
         self.optimiser = kinds[arch.optimiser](
-            self.trained, lr=self.rate if on_gpu else arch.lr, weight_decay=arch.weight_decay, capturable=on_gpu
+            self.trained, lr=lr, weight_decay=arch.weight_decay, capturable=on_gpu, fused=on_gpu
         )
         share = 1 - np.minimum(arch.averaging, (1 + np.arange(arch.steps)) / (10 + np.arange(arch.steps)))
         self.rows = torch.as_tensor(batches(self.data.seed, self.data.N, arch.batch, arch.steps), device=device)
@@ -153,6 +156,7 @@ class Trainer:
 
     def step(self) -> None:
         """Take one step; nothing here may depend on a value that the host would have to wait for."""
+        self.optimiser.zero_grad()
         rows = self.rows.index_select(0, self.number)[0]
         half = self.device.type == "cuda" and self.arch.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
@@ -168,7 +172,6 @@ class Trainer:
         else:
             self.optimiser.param_groups[0]["lr"] = float(rate)
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=False)
         if self.averaged:
             share = self.shares.index_select(0, self.number)[0]
             for mean, value in zip(self.means, self.trained, strict=True):

@@ -18,14 +18,24 @@ class ResidualUNet(ModuleArchitecture):
     channels: int = option("channels of the finest level; each coarser one has twice as many", default=32, minimum=1)
     levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
 
+    mirrored: bool = option(
+        "whether images are mirrored and turned at random in training, before the U-Net and back behind it: for images "
+        "that are as likely as their mirror images",
+        default=False,
+    )
+
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)
         yield from check_images(problem.name, problem.y_shape, "images")
 
     def module(self, problem: Problem, layers: Any) -> Any:
-        from koct.networks.torch_layers import UNet
+        return self.unet()
 
-        return UNet(self.channels, self.levels)
+    def unet(self) -> Any:
+        from koct.networks.torch_layers import Mirrored, UNet
+
+        network = UNet(self.channels, self.levels)
+        return Mirrored(network) if self.mirrored else network
 
     def multiplications(self, work: Workload) -> float:
         """Every level takes as many as the others."""

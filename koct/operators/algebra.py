@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from koct.base.arrays import Array, ArrayT, as_float, is_torch, like, to_numpy, without_autocast
+from koct.base.arrays import (
+    Array,
+    ArrayT,
+    as_float,
+    is_compiling,
+    is_torch,
+    like,
+    to_numpy,
+    without_autocast,
+    without_compiling,
+)
 from koct.operators.constant import Constant
 
 if TYPE_CHECKING:
@@ -57,6 +67,11 @@ class Operator:
         return math.prod(self.range), math.prod(self.domain)
 
     def __call__(self, x: ArrayT) -> ArrayT:
+        if is_compiling(x):  # what is before and behind: the loops here are compiled already
+            return without_compiling(self._on_batch, x)
+        return self._on_batch(x)
+
+    def _on_batch(self, x: ArrayT) -> ArrayT:
         x = as_float(x, self)
         split: int = x.ndim - len(self.domain)
         if split < 0 or tuple(x.shape[split:]) != self.domain:

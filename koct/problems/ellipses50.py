@@ -20,7 +20,7 @@ HELD_OUT: dict[Part, int] = {"val": 2**32 + 1, "test": 2**32 + 2}  # streams, th
 NOISE = 2**33  # the streams of noise, from here on
 FINER = 4  # pixels of the drawing for one of the image, in each direction
 CHUNK = 16  # images drawn together
-DRAWN = 4e7  # operations of one drawing at H = 128
+DRAWN = 1e7  # operations of one drawing at H = 128
 
 
 class Ellipses50(ScanProblem):
@@ -82,7 +82,7 @@ class Ellipses50(ScanProblem):
             stream, count = HELD_OUT.get(part, seed), getattr(sizes, part)
             for first in range(0, count, CHUNK):
                 numbers = range(first, min(first + CHUNK, count))
-                drawn = np.stack([self._draw(stream, number) for number in numbers])
+                drawn = np.stack([drawing(ellipses(stream, number), FINER * self.H) for number in numbers])
                 images = averages(drawn, FINER)
                 low = images.min(axis=(1, 2), keepdims=True)
                 width = np.maximum(images.max(axis=(1, 2), keepdims=True) - low, 1e-6)
@@ -91,19 +91,6 @@ class Ellipses50(ScanProblem):
                 x += size * ndtri([uniforms(NOISE + stream, number, self.x_shape)[0] for number in numbers])
                 yield part, x.astype(np.float32), ((images - low) / width).astype(np.float32)
             print(f"{part}: {count} phantoms", flush=True)
-
-    def _draw(self, stream: int, number: int) -> np.ndarray:
-        """Return the sum of the ellipses of a pair on fine pixels, (4H, 4H)."""
-        import numpy as np
-
-        from koct.problems.phantoms import add_ellipse
-
-        size = FINER * self.H
-        grid = (2 * np.arange(size) + 1) / size - 1
-        image = np.zeros((size, size))
-        for ellipse in ellipses(stream, number):
-            add_ellipse(image, ellipse, grid)
-        return image
 
     def forward(self, shared: Mapping[str, Any]) -> Any:
         from koct.operators.fanbeam import Projector
@@ -117,8 +104,8 @@ class Ellipses50(ScanProblem):
         return Cost(sizes.total * (DRAWN * (self.H / 128) ** 2 + projected), 32 * CHUNK * (FINER * self.H) ** 2)
 
 
-def ellipses(stream: int, number: int, count: int = 50) -> list[Any]:
-    """Return the ellipses of a pair.
+def ellipses(stream: int, number: int, count: int = 50) -> np.ndarray:
+    """Return the ellipses of a pair, (6, count): values, x and y of the centres, two half axes, angles.
 
     Values are uniform(−0.5, 0.5) · exponential(0.4), half axes 0.2 · exponential(1), centres uniform in the square,
     angles uniform.
@@ -126,14 +113,38 @@ def ellipses(stream: int, number: int, count: int = 50) -> list[Any]:
     import numpy as np
 
     from koct.problems.noise import uniforms
-    from koct.problems.phantoms import Ellipse
 
     u = uniforms(stream, number, (7, count))[0]
     values = (u[0] - 0.5) * -0.4 * np.log(u[1])
     axes, centres = -0.2 * np.log(u[2:4]), 2 * u[4:6] - 1
-    columns = np.array([values, *centres, *axes, 2 * np.pi * u[6]])
-    rows = columns.T.astype(np.float32).tolist()  # rounded alike on every machine
-    return [Ellipse(value, (x, y), (a, b), angle) for value, x, y, a, b, angle in rows]
+    return np.array([values, *centres, *axes, 2 * np.pi * u[6]]).astype(np.float32)  # rounded alike on every machine
+
+
+def drawing(ellipses: np.ndarray, size: int) -> np.ndarray:
+    """Return the sum of ellipses at the centres of size × size pixels of the square [−1, 1]².
+
+    An ellipse adds to a row of pixels from one column to another. A test of every pixel in its box took three times as
+    long.
+    """
+    import numpy as np
+
+    value, x, y, a, b, angle = ellipses.astype(float)[:, :, None]
+    c, s = np.cos(angle), np.sin(angle)
+    rows = (2 * np.arange(size) + 1) / size - 1 - y  # from the centre, (ellipses, rows)
+    # across² · square + across · linear + constant ≤ 0
+    square = (c / a) ** 2 + (s / b) ** 2
+    linear = 2 * c * s * (a**-2 - b**-2) * rows
+    constant = rows**2 * ((s / a) ** 2 + (c / b) ** 2) - 1
+    root = linear**2 - 4 * square * constant
+    met = root > 0
+    half = np.sqrt(np.where(met, root, 0))
+    first, last = ((x + (side * half - linear) / (2 * square) + 1) * size / 2 - 0.5 for side in (-1, 1))
+    first = np.clip(np.ceil(first), 0, size)[met].astype(int)
+    last = np.clip(np.floor(last) + 1, 0, size)[met].astype(int)
+    place = np.broadcast_to(np.arange(size) * (size + 1), met.shape)[met]
+    steps = np.broadcast_to(value, met.shape)[met]
+    changes = np.bincount(np.r_[place + first, place + last], np.r_[steps, -steps], size * (size + 1))
+    return np.cumsum(changes.reshape(size, size + 1)[:, :size], axis=1)
 
 
 def averages(images: np.ndarray, size: int) -> np.ndarray:

@@ -82,6 +82,8 @@ def _is_dead(path: str, host: str, pid: int) -> bool:
         return True
     except PermissionError:
         pass
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"  # it was killed, and nobody has asked for its status
     return False
 
 

@@ -3,6 +3,7 @@
 `make faults` causes all of them, the tests a few. KOCT_FAULTS_SEED decides all that is random.
 """
 
+import contextlib
 import errno
 import functools
 import itertools
@@ -14,6 +15,7 @@ import subprocess
 import tempfile
 import time
 
+import psutil
 import pytest
 
 from tests.faults.lab import (
@@ -41,8 +43,9 @@ PATIENCE = 60  # seconds in which a run that was told to end has to do so, and i
 def kill_job(run, rng):
     """One of the jobs that run, as soon as there is one."""
     while run.running:
-        if jobs := run.jobs():
-            return rng.choice(jobs).kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if jobs := run.jobs():
+                return rng.choice(jobs).kill()
         run.watch(0.005)
     return False
 
