@@ -227,6 +227,9 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
         yield f"N = {N} is above pool.train = {sweep.pool.train}; make the pool larger or remove this N"
     if not sweep.networks:
         yield "archs has nothing that is trained on samples; add a network that is"
+    for arch in sweep.networks:
+        if len(sweep.sizes_of(arch)) < 2:
+            yield f"{section(type(arch))}.up_to = {arch.up_to} leaves fewer than two N; raise it or add smaller N"
     if why := metrics.wrong_metric(sweep.metric):
         yield f"metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):

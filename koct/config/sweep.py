@@ -95,8 +95,8 @@ class Sweep(Grid):
 
     def predicted_at(self, arch: Architecture) -> tuple[int, ...]:
         """The N of predictions: those of the grid and, where that needs no fits, octaves up to the pairs at hand."""
-        more = [max(self.N) * factor for factor in (2, 4, 8)] if arch.predicted != "subsets" else []
-        return (*self.N, *(N for N in more if self.theory_pairs >= N))
+        more = [max(self.sizes_of(arch)) * factor for factor in (2, 4, 8)] if arch.predicted != "subsets" else []
+        return (*self.sizes_of(arch), *(N for N in more if self.theory_pairs >= N))
 
     @cached_property
     def _groups(self) -> list[Mapping[Part, Sequence[int]]]:
@@ -127,7 +127,9 @@ class Sweep(Grid):
 
     def sizes_of(self, arch: Architecture) -> tuple[int, ...]:
         """The N of an architecture's cells: 0 for what needs no sample."""
-        return self.N if arch.trained else (0,)
+        if not arch.trained:
+            return (0,)
+        return tuple(N for N in self.N if arch.up_to is None or arch.up_to >= N)
 
     def seeds_of(self, arch: Architecture) -> tuple[int, ...]:
         """The seeds of an architecture's cells: one, if nothing of what it sees depends on the seed."""

@@ -78,7 +78,7 @@ class ChainLayer(NamedTuple):
     """A layer of a network, known or learned, as the bound of Theorem 1 sees it (`koct.study.norms.network`)."""
 
     name: str
-    lipschitz: float  # the operator norm, for a linear layer
+    lipschitz: float | None  # the operator norm, for a linear layer; None: unknown
     p: int = 0  # how many numbers are learned; 0: the layer is known
 
 
@@ -280,6 +280,10 @@ class Architecture(Configured, ABC):
     label: ClassVar[str] = ""  # what figures and tables call it, if not its name in capitals
     colour: ClassVar[str] = ""  # of its curve; the next of a palette if empty
     marker: ClassVar[str] = ""
+
+    up_to: int | None = option(
+        "largest N of its cells; without it, that of the sweep", default=None, minimum=2, result=False
+    )
 
     trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0
     launch: ClassVar[Literal["process", "torchrun"]] = "process"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from koct.contracts import Problem, Workload
+from koct.contracts import ChainLayer, Layer, Problem, Workload
 from koct.networks.unet import ResidualUNet
 
 
 class JointUNet(ResidualUNet):
     label = "KO + U-Net"
-    colour = "#cc79a7"
-    marker = "P"
+    colour = "#b8860b"
+    marker = ">"
     takes = "measurements"
 
     def check(self, problem: Problem) -> Iterable[str]:
@@ -30,6 +30,12 @@ class JointUNet(ResidualUNet):
         weights, behind = split([layer.operator for layer in layers])
         analytic = np.ones(problem.x_shape) if weights is None else weights.weights
         return nn.Sequential(LearnedWeights(analytic), behind.module(), self.unet())
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        from koct.networks import chain_layers
+
+        weights, behind = chain_layers.learned_weights(layers, problem), chain_layers.split(layers)[1]
+        return [weights, *chain_layers.known(behind), self.learned(), *chain_layers.relu(problem)]
 
     def multiplications(self, work: Workload) -> float:
         return super().multiplications(work) + work.layers.operations

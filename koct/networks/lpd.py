@@ -11,7 +11,7 @@ from koct.networks.module import UnrolledArchitecture, check_images
 
 class LearnedPrimalDual(UnrolledArchitecture):
     label = "primal–dual"
-    colour = "#56b4e9"
+    colour = "#1f3fbf"
     marker = "p"
 
     memory: int = option("channels that are kept from step to step in either space", default=5, minimum=1)
@@ -20,10 +20,10 @@ class LearnedPrimalDual(UnrolledArchitecture):
         yield from super().check(problem)
         yield from check_images(problem.name, problem.x_shape, "measurements")
 
-    def module(self, problem: Problem, layers: Any) -> Any:
+    def iterated(self, A: Any, start: Any) -> Any:
         from koct.networks.torch_layers import PrimalDual
 
-        return PrimalDual(layers.forward, layers.reconstruction, self.iterations, self.memory, self.channels)
+        return PrimalDual(A, start, self.iterations, self.memory, self.channels)
 
     def multiplications(self, work: Workload) -> float:
         each = 9.0 * self.channels * (2 * self.memory + self.channels)

@@ -12,11 +12,11 @@ class Small(ModuleArchitecture):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from koct.contracts import Architecture, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.contracts import Architecture, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
 
 if TYPE_CHECKING:
     from torch import nn
@@ -159,6 +159,24 @@ class UnrolledArchitecture(ModuleArchitecture, ABC):
     lr: float = option("largest learning rate", default=1e-3, above=0)
     iterations: int = option("iterations, each with weights of its own", default=8, minimum=1)
     channels: int = option("channels of the hidden convolutions", default=32, minimum=1)
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        """No chain, but a loop: the known operator and its adjoint by turns with what is learned."""
+        import numpy as np
+
+        from koct.networks.torch_layers import count
+        from koct.operators.algebra import Diagonal
+
+        A = Diagonal(np.ones(1))  # the number of parameters depends on no operator
+        learned = count(lambda: self.iterated(A, A))
+        return [ChainLayer("inverse", None), ChainLayer("A, Aᵀ", None), ChainLayer("learned steps", None, learned)]
+
+    @abstractmethod
+    def iterated(self, A: Operator, start: Operator) -> nn.Module:
+        """Return the module for a forward operator and a known reconstruction."""
+
+    def module(self, problem: Problem, layers: Any) -> nn.Module:
+        return self.iterated(layers.forward, layers.reconstruction)
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)

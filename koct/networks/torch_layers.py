@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -14,6 +15,12 @@ from torch import nn
 from torch.nn import functional
 
 from koct.operators.algebra import Operator
+
+
+def count(make: Callable[[], nn.Module]) -> int:
+    """Return how many numbers a module learns, without making it."""
+    with torch.device("meta"):
+        return sum(value.numel() for value in make().parameters())
 
 
 def two_convolutions(inside: int, outside: int) -> nn.Sequential:

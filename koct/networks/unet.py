@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from koct.contracts import Problem, Workload, option
+from koct.contracts import ChainLayer, Layer, Problem, Workload, option
 from koct.networks.module import ModuleArchitecture, check_images
 
 
 class ResidualUNet(ModuleArchitecture):
     label = "U-Net"
-    colour = "#d55e00"
-    marker = "D"
+    colour = "#7a1fa2"
+    marker = "d"
     takes = "reconstruction"
 
     channels: int = option("channels of the finest level; each coarser one has twice as many", default=32, minimum=1)
@@ -36,6 +36,16 @@ class ResidualUNet(ModuleArchitecture):
 
         network = UNet(self.channels, self.levels)
         return Mirrored(network) if self.mirrored else network
+
+    def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
+        from koct.networks import chain_layers
+
+        return [*chain_layers.known(layers), self.learned(), *chain_layers.relu(problem)]
+
+    def learned(self) -> ChainLayer:
+        from koct.networks.torch_layers import count
+
+        return ChainLayer("U-Net", None, count(self.unet))
 
     def multiplications(self, work: Workload) -> float:
         """Every level takes as many as the others."""

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from koct.contracts import Problem, Workload, option
+from koct.contracts import Workload, option
 from koct.networks.module import UnrolledArchitecture
 
 
 class Unrolled(UnrolledArchitecture):
     label = "unrolled"
-    colour = "#e69f00"
+    colour = "#00a3a3"
     marker = "h"
 
     shared: bool = option("whether all iterations have the same weights", default=False)
 
-    def module(self, problem: Problem, layers: Any) -> Any:
+    def iterated(self, A: Any, start: Any) -> Any:
         from koct.networks.torch_layers import ProximalGradient
 
-        return ProximalGradient(layers.forward, layers.reconstruction, self.iterations, self.channels, self.shared)
+        return ProximalGradient(A, start, self.iterations, self.channels, self.shared)
 
     def multiplications(self, work: Workload) -> float:
         each = 9.0 * self.channels * (3 + self.channels)

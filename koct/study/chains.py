@@ -51,12 +51,16 @@ def _read(path: str) -> tuple[str, dict[str, list[ChainLayer]]]:
     content, _ = read_json(path)
     try:
         chains = {
-            str(arch): [ChainLayer(str(one["name"]), float(one["lipschitz"]), int(one["p"])) for one in chain]
+            str(arch): [ChainLayer(str(one["name"]), _number(one["lipschitz"]), int(one["p"])) for one in chain]
             for arch, chain in content["chains"].items()
         }
         return str(content["sweep"]), chains
     except (KeyError, TypeError, ValueError, AttributeError):
         raise KoctError(f"{path} has no chains of networks, as results/chains/SWEEP.json has; {again(path)}") from None
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def network(path: str, arch: str, constants: Mapping[str, float]) -> BoundNetwork:
@@ -70,4 +74,7 @@ def network(path: str, arch: str, constants: Mapping[str, float]) -> BoundNetwor
         raise KoctError(f"--arch {arch}: {path} has the networks {', '.join(chains)}; take one of them")
     if not chains[arch]:
         raise KoctError(f"--arch {arch}: the network does not say which of its layers are known; take another")
+    unknown = [layer.name for layer in chains[arch] if layer.lipschitz is None]
+    if unknown:
+        raise KoctError(f"--arch {arch}: nobody knows the Lipschitz constant of {', '.join(unknown)}; take another")
     return norms.network(chains[arch], **constants)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,12 +26,14 @@ LARGEST = 2**19  # characters of what a fit keeps of its errors: half of where a
 
 
 def errors(network: Network, data: cells.Data) -> dict[str, Any]:
-    """Every metric on the test pairs, `val_mse`, and under `images` every metric of each test image."""
-    validation = metrics.load("mse").error(data.predict(network, "val"), data.read("y", "val"))
-    predicted, y = data.predict(network, "test"), data.read("y", "test")
+    """Every metric on the test pairs, `val_mse`, the time of a test image, and under `images` every metric of each."""
+    validation = metrics.load("mse").error(data.predict(network, "val"), data.read("y", "val"))  # and warms up
+    started = time.perf_counter()
+    predicted = data.predict(network, "test")
+    seconds, y = time.perf_counter() - started, data.read("y", "test")
     images = metrics.each(predicted, y, data.y_shape)
     measured = {"val_mse": validation, **metrics.errors(predicted, y, images), "images": _kept(images, data)}
-    return _finite(measured)
+    return {**_finite(measured), "image_seconds": seconds / len(y)}
 
 
 def _kept(images: Mapping[str, Any], data: cells.Data) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def _kept(images: Mapping[str, Any], data: cells.Data) -> dict[str, Any]:
 def _finite(measured: dict[str, Any]) -> dict[str, Any]:
     """What was measured, if every error is a finite number of zero or more, and every score finite or null."""
     for name, value in measured.items():
-        if name != "images" and not metrics.is_proper(name, value):
+        if name not in ("images", "image_seconds") and not metrics.is_proper(name, value):
             raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
     return measured
 

@@ -33,6 +33,7 @@ def network(chain: Iterable[ChainLayer], **constants: float) -> BoundNetwork:
     """The network of an architecture's `chain`, with the C, n and kappa of every learned layer in `constants`."""
     layers = []
     for layer in chain:
+        assert layer.lipschitz is not None, layer.name
         learned = {"p": layer.p, **constants} if layer.p else {}
         layers.append(BoundLayer(layer.name, layer.lipschitz, known=not layer.p, **learned))
     return BoundNetwork(layers)

@@ -35,6 +35,7 @@ COLUMNS = {
     "p": (pa.int64(), "learned parameters, counted", "1"),
     "val_mse": (pa.float64(), "validation mean squared error", "intensity^2"),
     "fit_seconds": (pa.float64(), "wall time of the fit and the choice of lam", "s"),
+    "image_seconds": (pa.float64(), "wall time for one of the test images, computed in batches; null if unknown", "s"),
     "device": (pa.string(), "what the fit was computed on", ""),
     "metric": (pa.string(), "which error: a metric, or with a 2 behind its name the square of its mean", ""),
     "error_mean": (pa.float64(), "the metric's mean over seeds", "that of the metric"),
@@ -103,7 +104,8 @@ COLUMNS |= {
     "why": (pa.string(), "the numbers behind the verdict, in a sentence", ""),
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
-CELLS += ["val_mse", *METRICS, "fit_seconds", "device"]
+CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
+OPTIONAL = ("image_seconds", *metrics.SCORES)  # which older files do not have
 IMAGES = ["sweep", "arch", "N", "seed", "image", "group", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
@@ -160,7 +162,7 @@ def _check_row(path, row, stamp, cell):
     """Refuse the row of another cell, and one without proper errors."""
     wrong = [key for key, value in cell.items() if row.get(key) != value]
     wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
-    missing = [name for name in (*CELLS, "images") if name not in row]
+    missing = [name for name in (*CELLS, "images") if name not in row and name != "image_seconds"]
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
@@ -279,9 +281,9 @@ def provenance(config_sha256):
 def write(rows, columns, path, origin, stamp):
     """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units, provenance and a stamp.
 
-    Scores may be missing, and are null then.
+    OPTIONAL values may be missing, and are null then.
     """
-    rows = [{name: row.get(name) if name in metrics.SCORES else row[name] for name in columns} for row in rows]
+    rows = [{name: row.get(name) if name in OPTIONAL else row[name] for name in columns} for row in rows]
     lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
     table = images.table_of(rows, _schema(columns))
     _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)), pq.write_table)
@@ -349,7 +351,7 @@ def _read_cells(path):
         kind = COLUMNS[name][0]
         for row in rows:
             value = row.get(name)
-            wrong = value is None and name not in ("H", "V", "B", "lam", *metrics.SCORES)  # an older file has no scores
+            wrong = value is None and name not in ("H", "V", "B", "lam", *OPTIONAL)
             if wrong or not isinstance(value, str if kind == pa.string() else int | float | None):
                 raise KoctError(f"{path} has a row without a proper {name}; give the cells.parquet of a run")
     return rows, origin

@@ -12,6 +12,7 @@ from koct.config import sweep as sweeps
 from koct.config.sweep import Grid, Sweep
 from koct.contracts.options import options
 from koct.errors import KoctError
+from koct.networks.module import ModuleArchitecture
 from koct.report.printed import PAIR, PRINTED
 from koct.report.products import products
 
@@ -65,6 +66,11 @@ def pictured(study: Iterable[Sweep]) -> list[str]:
 def ladder(study: Iterable[Sweep]) -> list[str]:
     """Return the sweeps with networks enough between known and learned."""
     return [sweep.name for sweep in study if len(sweep.networks) >= LEAST_OF_LADDER]
+
+
+def benchmark(study: Iterable[Sweep]) -> list[str]:
+    """Return the sweeps with a network that is a torch module."""
+    return [sweep.name for sweep in study if any(isinstance(arch, ModuleArchitecture) for arch in sweep.archs)]
 
 
 def held_out(study: Iterable[Sweep]) -> bool:

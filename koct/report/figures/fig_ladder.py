@@ -178,7 +178,8 @@ def _strip(axis, boxes, y, chain, heads):
         axis.add_patch(_box(left + 0.015, y, right - left - 0.03, LEARNED if layer["p"] else KNOWN))
         if len(chain) != len(heads):
             colour = KNOWN if layer["p"] else LEARNED
-            axis.text((left + right) / 2, y, layer["name"], fontsize=5.5, ha="center", va="center", color=colour)
+            size = min(5.5, 130 * (right - left - 0.03) / len(layer["name"]))  # points, so that it fits
+            axis.text((left + right) / 2, y, layer["name"], fontsize=size, ha="center", va="center", color=colour)
 
 
 def _box(left, y, width, fill):

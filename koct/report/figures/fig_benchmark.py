@@ -1,0 +1,109 @@
+"""Error and structural similarity against N where a network is a torch module; a column per sweep."""
+
+import numpy as np
+
+from koct.metrics.curve_metric import CurveMetric
+from koct.report import drawing, inputs
+from koct.report.labels import Names
+from koct.report.product import Product
+from koct.study.results import grouped
+
+PRODUCT = Product(
+    title="networks that people use",
+    about="with a torch module among the networks: error and SSIM against N, [the benchmark](benchmark.md)",
+    reads=("cells.parquet", "curves.parquet"),
+    when="benchmark",
+    caption="""\
+**Test error, and below it structural similarity (SSIM), against the number of training samples**, a column per
+condition: the mean over seeds, with one dash per seed. Grey horizontal lines need no sample.
+
+Read it from left to right: what is best with N samples, and what more samples buy. SSIM is better the higher it
+is.""",
+)
+SIZE = (3.0, 2.3)  # inches of a panel
+LABELS = 1.2  # inches right of it
+APART = 7.5  # points between labels
+
+
+def figure(cells_path, curves_path):
+    curves, _, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    errors = {CurveMetric(row["metric"]).column for row in curves}
+    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors), ("H", "ssim"))
+    names, metrics = Names(origin), {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
+    sweeps = list(metrics)
+    made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.2, below=0.36)
+    for column, sweep in enumerate(sweeps):
+        rows = [row for row in cells if row["sweep"] == sweep]
+        lines = [row for row in free if row["sweep"] == sweep]
+        _panel(axes[0, column], rows, lines, metrics[sweep].of, metrics[sweep].mean, names)
+        _panel(axes[1, column], rows, lines, lambda row: row["ssim"], _mean_ssim, names)
+        axes[0, column].set(yscale="log", xlabel="", title=names.problem(sweep, sweep))
+        axes[0, column].tick_params(labelbottom=False)
+        axes[1, column].set_xlabel(f"training {names.counted(sweep)} $N$")
+        axes[0, column].set_ylabel(f"test {metrics[sweep].label}", labelpad=2)
+        axes[1, column].set_ylabel("test SSIM", labelpad=2)
+    for row in axes:
+        limits = np.array([axis.get_ylim() for axis in row])
+        for axis in row:
+            axis.set_ylim(limits[:, 0].min(), limits[:, 1].max())
+            _label(axis)
+    return made
+
+
+def _mean_ssim(rows):
+    return float(np.mean([row["ssim"] for row in rows]))
+
+
+def _panel(axis, rows, lines, value, mean, names):
+    """Draw the curves of a sweep, and remember where each ends: (N, value, label, colour)."""
+    axis.ends = []
+    sizes = sorted({row["N"] for row in rows})
+    axis.set_xscale("log", base=2)
+    axis.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+    for row in lines:
+        if value(row) is not None:
+            look = names.line(row["arch"])
+            axis.axhline(value(row), **look)
+            axis.ends.append((axis.get_xlim()[1], value(row), names.arch(row["arch"]), look["color"]))
+    for (arch,), group in grouped([row for row in rows if value(row) is not None], "arch").items():
+        points = [(N, mean(same)) for (N,), same in sorted(grouped(group, "N").items())]
+        colour = names.colour(arch)
+        axis.plot(*zip(*points, strict=True), color=colour, marker=names.marker(arch))
+        seeds = [(row["N"], value(row)) for row in group]
+        axis.plot(*zip(*seeds, strict=True), "_", color=colour, alpha=0.6, markersize=5, markeredgewidth=0.7)
+        axis.ends.append((*points[-1], names.arch(arch), colour))
+    axis.set_xticks(sizes, [f"{N:,}" for N in sizes])
+    axis.minorticks_off()
+    axis.set_axisbelow(True)
+    axis.grid(True, axis="y", color="0.9", linewidth=0.5)
+
+
+def _label(axis):
+    """Write the labels right of the panel, each as near to the height where its curve ends as the others allow."""
+    box = axis.get_window_extent()
+    points = 72 / axis.figure.dpi
+    ends = sorted(axis.ends, key=lambda end: end[1])
+    wanted = [(axis.transData.transform(end[:2])[1] - box.y0) * points for end in ends]
+    for place, (N, value, label, colour) in zip(_spread(wanted, APART, box.height * points), ends, strict=True):
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 2}
+        look = {"fontsize": 7, "color": colour, "va": "center", "arrowprops": line, "annotation_clip": False}
+        at = (1 + 9 / (box.width * points), place / (box.height * points))
+        axis.annotate(label, (N, value), at, textcoords="axes fraction", **look)
+
+
+def _spread(wanted, apart, height):
+    """Return places in rising order, `apart` from each other, in all as near to those wanted as can be."""
+    groups = []  # (places, their shift) of neighbours that touch
+    for place in wanted:
+        groups.append([place])
+        while len(groups) > 1 and _start(groups[-2], apart) + apart * len(groups[-2]) > _start(groups[-1], apart):
+            last = groups.pop()
+            groups[-1] = groups[-1] + last
+    places = [_start(group, apart) + apart * i for group in groups for i in range(len(group))]
+    shift = min(0.0, height - places[-1]) if places else 0.0
+    return [max(place + shift, 0.0) for place in places]
+
+
+def _start(group, apart):
+    """Return where the first of neighbours stands, so that their mean distance from what they want is zero."""
+    return float(np.mean([place - apart * i for i, place in enumerate(group)]))

@@ -1,0 +1,89 @@
+"""What every network of a benchmark needs: parameters, samples for each target, time to train and to reconstruct."""
+
+import statistics
+
+from koct.report import inputs
+from koct.report.labels import Names
+from koct.report.markup import INDENT, count, power_of_ten
+from koct.report.product import Product
+from koct.report.table import RULE, Span, Table, defined
+from koct.study.results import grouped
+
+PRODUCT = Product(
+    title="what networks need",
+    about="with a torch module among the networks: parameters, samples for the targets, and time, "
+    "of [the benchmark](benchmark.md)",
+    reads=("cells.parquet", "curves.parquet", "budget.parquet"),
+    when="benchmark",
+    caption="""\
+**What a network needs:** learned parameters, the samples that reach each target error, with a 90 % interval, the
+time of a training and that of one image. What needs no sample comes first; 0 says that it reaches the target.""",
+)
+
+
+def table(cells_path, curves_path, budget_path):
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
+    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds"), ("image_seconds",))
+    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n", "n_low", "n_high"), empty=True)
+    names = Names(origin)
+    answers = {(row["sweep"], row["arch"], row["target"]): row for row in answers}
+    body = []
+    most = max((len(_targets(answers, sweep)) for sweep in {row["sweep"] for row in curves}), default=0)
+    for (sweep,), rows in grouped(curves, "sweep").items():
+        targets = _targets(answers, sweep)
+        heads = [power_of_ten(target) for target in targets] + [""] * (most - len(targets))
+        body += [RULE] if body else []
+        body.append([names.problem(sweep, sweep), "", "", *heads])
+        for row in (row for row in baselines if row["sweep"] == sweep):
+            same = [cell for cell in free if (cell["sweep"], cell["arch"]) == (sweep, row["arch"])]
+            met = ["$0$" if row["error_mean"] <= target else "--" for target in targets]
+            error = power_of_ten(row["error_mean"])
+            body.append(
+                [INDENT + names.arch(row["arch"]), "$0$", error, *met, *[""] * (most - len(met)), *_times(same)]
+            )
+        for (arch,), points in grouped(rows, "arch").items():
+            last = max(points, key=lambda row: row["N"])
+            same = [row for row in cells if (row["sweep"], row["arch"]) == (sweep, arch) and row["N"] == last["N"]]
+            samples = [_samples(answers.get((sweep, arch, target)), points) for target in targets]
+            start = [INDENT + names.arch(arch), count(same[0]["p"], 99_999), power_of_ten(last["error_mean"])]
+            body.append([*start, *samples, *[""] * (most - len(samples)), *_times(same)])
+    return Table(
+        caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; the $N$ that "
+        r"reaches a target error, by the forecast, with its $90\,\%$ interval, -- if it is out of reach; the time of "
+        "a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
+        + defined(names, baselines, "0: the target is reached"),
+        label="tab:benchmark",
+        columns="lrr" + "r" * most + "rr",
+        head=[
+            ["", "", "", Span(most, "c", "$N$ for an error of"), "training", "image"],
+            ["Network", "$p$", "error", *[""] * most, "s", "ms"],
+        ],
+        body=body,
+    )
+
+
+def _targets(answers, sweep):
+    return sorted({target for name, _, target in answers if name == sweep}, reverse=True)
+
+
+def _samples(row, points):
+    """Return the N that reaches a target and its interval; the smallest N of the curve if that is enough."""
+    first = min(points, key=lambda point: point["N"])
+    if row is None or row["n"] is None:
+        return "--"
+    if first["error_mean"] <= row["target"]:
+        return rf"$\leq$ {count(first['N'])}"
+    high = r"$\infty$" if row["n_high"] is None else count(row["n_high"])
+    return count(row["n"]) + ("" if row["n_low"] is None else f" [{count(row['n_low'])}, {high}]")
+
+
+def _times(rows):
+    """Return the median seconds of a fit and milliseconds of an image."""
+    seconds = statistics.median(row["fit_seconds"] for row in rows)
+    images = [row["image_seconds"] for row in rows if row["image_seconds"] is not None]
+    return [_rounded(seconds), _rounded(1000 * statistics.median(images)) if images else "--"]
+
+
+def _rounded(number):
+    """Return a time with two digits."""
+    return f"{number:.2g}" if number < 99.5 else f"{number:,.0f}"
