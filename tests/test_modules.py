@@ -1,6 +1,9 @@
 """Networks that are torch modules: what koct trains, how it goes on after a kill, and operators as layers."""
 
 import textwrap
+import threading
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -161,6 +164,30 @@ def test_every_pair_is_seen_once_in_a_passage_and_the_rate_rises_and_falls():
 def test_training_ends_when_the_validation_error_stays(data, capsys):
     cells.fit(data("unet", steps=400, channels=2, levels=2, lr=1e-12, evaluations=100, patience=3))
     assert "step 400 of" not in capsys.readouterr().out
+
+
+def test_trainings_take_turns_on_a_gpu(monkeypatch, tmp_path):
+    monkeypatch.setattr(training.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="12-34"))
+    started, order = threading.Event(), []
+
+    def other():
+        started.set()
+        with training.alone(torch.device("cuda")):
+            order.append("second")
+
+    with training.alone(torch.device("cuda")):
+        thread = threading.Thread(target=other)
+        thread.start()
+        started.wait()
+        time.sleep(0.2)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+    monkeypatch.setattr(training.tempfile, "gettempdir", lambda: str(tmp_path / "missing"))
+    with training.alone(torch.device("cuda")):
+        order.append("without a lock")
+    assert len(order) == 3
 
 
 OWN = """
