@@ -18,7 +18,7 @@ CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 IN_CODE = False  # no schema finds it
 BAD = {  # changes of the sweep H8: (entry, the key, its value or the fix, whether a schema finds it)
     "unknown key": ({"lamdas": [1.0]}, "lamdas", "'lambdas'?", True),
-    "unknown option": ({"ko": {"rate": 1.0}}, "ko.rate", "known keys are solver", True),
+    "unknown option": ({"ko": {"rate": 1.0}}, "ko.rate", "known keys are up_to, solver", True),
     "option of another problem": ({"rays": "exact"}, "rays", "not a key", True),
     "negative H": ({"H": -8}, "H = -8", "2", True),
     "N above the pool": ({"N": [4, 300]}, "N = 300", "pool.train = 256; make the pool larger", IN_CODE),

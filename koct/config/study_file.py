@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -98,8 +99,19 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
         ):
             sweep = sweeps[name] = _build(name, entry, wrong)
             wrong += [f"sweeps.{name}.{text}" for text in (_check_together(sweep) if sweep else ())]
-    _refuse(wrong)
-    return [made for name in chosen if (made := sweeps[name])]
+    study = [made for name in chosen if (made := sweeps[name])]
+    _refuse([*wrong, *(f"sweeps.{sweep.name}.{text}" for sweep in study for text in _check_installed(sweep))])
+    return study
+
+
+def _check_installed(sweep: Sweep) -> Iterator[str]:
+    """Yield which networks of a sweep need what is not there; other studies may do without."""
+    for arch in sweep.archs if importlib.util.find_spec("torch") is None else ():
+        if arch.needs_torch:
+            yield (
+                f"{section(type(arch))}: the architecture {arch.name} needs torch, which is not installed; "
+                f"install it (pip install 'koct[torch]'), or remove {arch.source} from archs"
+            )
 
 
 def build(name: str, entry: Mapping[str, Any]) -> Sweep:

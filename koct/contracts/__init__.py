@@ -287,6 +287,7 @@ class Architecture(Configured, ABC):
 
     trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0
     launch: ClassVar[Literal["process", "torchrun"]] = "process"
+    needs_torch: ClassVar[bool] = False  # also without a GPU
     requires_cell: ClassVar[str] = ""  # another architecture whose fit of the same sweep, N and seed it reads
 
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
@@ -347,6 +348,7 @@ class TorchrunArchitecture(Architecture):
     """
 
     launch = "torchrun"
+    needs_torch = True
 
     ranks: int = option(
         "processes: one per GPU, or per core without GPUs; another number refits nothing", minimum=1, result=False
@@ -357,13 +359,6 @@ class TorchrunArchitecture(Architecture):
     checkpoint_minutes: int = option("time between checkpoints", default=5, minimum=1, result=False)
 
     def check(self, problem: Problem) -> Iterable[str]:
-        from importlib.util import find_spec
-
-        if find_spec("torch") is None:
-            yield (
-                f"the architecture {self.name} needs torch, which is not installed; "
-                f"install it (pip install 'koct[torch]'), or remove {self.source} from archs"
-            )
         if self.ranks % self.nodes:
             yield (
                 f"ranks = {self.ranks} cannot be shared equally by nodes = {self.nodes}; make ranks a multiple of nodes"

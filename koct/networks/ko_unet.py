@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from koct.contracts import ChainLayer, Layer, Problem, Workload
-from koct.networks.unet import ResidualUNet
+from koct.networks.unet import UNetArchitecture
 
 
-class JointUNet(ResidualUNet):
+class JointUNet(UNetArchitecture):
     label = "KO + U-Net"
     colour = "#b8860b"
     marker = ">"

@@ -71,6 +71,7 @@ class ModuleArchitecture(Architecture, ABC):
     CUDA graph.
     """
 
+    needs_torch = True
     takes: ClassVar[str] = "measurements"  # or "reconstruction"
 
     steps: int = option("steps of the optimiser, the same for every N", default=3000, minimum=1)
@@ -118,13 +119,6 @@ class ModuleArchitecture(Architecture, ABC):
         return frozenset({"layers"})
 
     def check(self, problem: Problem) -> Iterable[str]:
-        from importlib.util import find_spec
-
-        if find_spec("torch") is None:
-            yield (
-                f"the architecture {self.name} needs torch, which is not installed; "
-                f"install it (pip install 'koct[torch]'), or remove {self.source} from archs"
-            )
         if self.takes == "reconstruction" and not problem.has_layers:
             yield f"the problem {problem.name} has no known layers to reconstruct with; take another architecture"
 

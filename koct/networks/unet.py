@@ -9,7 +9,7 @@ from koct.contracts import ChainLayer, Layer, Problem, Workload, option
 from koct.networks.module import ModuleArchitecture, check_images
 
 
-class ResidualUNet(ModuleArchitecture):
+class UNetArchitecture(ModuleArchitecture):
     label = "U-Net"
     colour = "#7a1fa2"
     marker = "d"
