@@ -60,11 +60,10 @@ def _panel(axis, rows, lines, value, mean, names):
     sizes = sorted({row["N"] for row in rows})
     axis.set_xscale("log", base=2)
     axis.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
-    for row in lines:
-        if value(row) is not None:
-            look = names.line(row["arch"])
-            axis.axhline(value(row), **look)
-            axis.ends.append((axis.get_xlim()[1], value(row), names.arch(row["arch"]), look["color"]))
+    for (arch,), group in grouped([row for row in lines if value(row) is not None], "arch").items():
+        look, height = names.line(arch), mean(group)
+        axis.axhline(height, **look)
+        axis.ends.append((axis.get_xlim()[1], height, names.arch(arch), look["color"]))
     for (arch,), group in grouped([row for row in rows if value(row) is not None], "arch").items():
         points = [(N, mean(same)) for (N,), same in sorted(grouped(group, "N").items())]
         colour = names.colour(arch)
