@@ -1,6 +1,6 @@
 """How accurate is the budget planner? Held-out points of real curves, and intervals on synthetic pilots.
 
-.venv/bin/python benchmarks/budget.py results/cells.parquet [--figure docs/fig_coverage.png]
+.venv/bin/python benchmarks/budget.py results/cells.parquet [--first 4] [--figure docs/fig_coverage.png]
 """
 
 import argparse
@@ -23,8 +23,8 @@ TRUTHS = {
 }
 
 
-def out_of_sample(cells):
-    """One row per held-out point: the two largest N of every curve, predicted from the smaller ones."""
+def out_of_sample(cells, first=None):
+    """One row per held-out point, predicted from the smaller N: the two largest of a curve, or all behind `first`."""
     rows = []
     cells = [cell for cell in cells if cell["N"]]  # N = 0: what needs no sample
     for sweep, arch in sorted({(cell["sweep"], cell["arch"]) for cell in cells}):
@@ -32,9 +32,10 @@ def out_of_sample(cells):
         metric = CurveMetric("mse" if curve[0]["problem"] == "surrogate" else "rrmse_peak2")
         points = np.array([(cell["N"], metric.of(cell), cell["seed"]) for cell in curve])
         sizes = np.unique(points[:, 0])
-        pilot = Pilot.from_points(*points[points[:, 0] < sizes[-2]].T)
+        hidden = sizes[-2:] if first is None else sizes[first:]
+        pilot = Pilot.from_points(*points[points[:, 0] < hidden[0]].T)
         forecasts = {"auto": Forecast(pilot), "paper": Forecast(pilot, law="paper")}
-        for n in sizes[-2:]:
+        for n in hidden:
             true = points[points[:, 0] == n, 1].mean()
             error, low, high = (values[0] for values in forecasts["auto"].predict([n]))
             rows.append(
@@ -103,11 +104,12 @@ def draw(ends_of, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cells", help="results/cells.parquet of a study")
+    parser.add_argument("--first", type=int, help="how many N of a curve are seen; without it all but the last two")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--figure", help="draw the intervals of the synthetic pilots")
     arguments = parser.parse_args()
 
-    rows = out_of_sample(pq.ParquetFile(arguments.cells).read().to_pylist())
+    rows = out_of_sample(pq.ParquetFile(arguments.cells).read().to_pylist(), arguments.first)
     print("sweep  arch    N  law    forecast/true - 1   the paper's rule   in the 90 % interval")
     for row in rows:
         print(
