@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, NoReturn
 
 from koct.errors import KoctError
 
@@ -61,16 +63,20 @@ def submit_command(job: Any, settings: Any = None, **about: Any) -> str:
     """
     from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 
-    asked = job.resources
+    request = job.resources
     about = {"run_uuid": "koct_check", "slurm_logfile": "/dev/null", "comment_str": "check", "workdir": "", **about}
     for option, key in (("account", "slurm_account"), ("partition", "slurm_partition")):
-        about[option] = f"--{option}={shlex.quote(str(asked.get(key)))}" if asked.get(key) else ""
+        about[option] = f"--{option}={shlex.quote(str(request.get(key)))}" if request.get(key) else ""
     call = get_submit_command(job, about, settings=settings)
-    if asked.get("runtime"):
-        call += f" --time={max(SHORTEST * getattr(job, 'attempt', 1), int(asked.runtime))}"
-    if gpus := asked.get("gpu"):
-        per_node = str(-(-gpus // (asked.get("nodes") or 1)))
-        call += " --gres=" + shlex.quote(":".join(filter(None, ["gpu", asked.get("gpu_model"), per_node])))
+    if request.get("runtime"):
+        attempt, most = getattr(job, "attempt", 1), longest(str(request.get("slurm_partition") or ""))
+        minutes = max(SHORTEST * attempt, int(request.runtime))
+        if attempt > 1:  # what asks for more than there is would never start
+            minutes = int(min(minutes, most))
+        call += f" --time={minutes}"
+    if gpus := request.get("gpu"):
+        per_node = str(-(-gpus // (request.get("nodes") or 1)))
+        call += " --gres=" + shlex.quote(":".join(filter(None, ["gpu", request.get("gpu_model"), per_node])))
     profile = site()
     return re.sub(r" --mem(-per-cpu)? \S+", "", call) if profile and not profile.memory else call
 
@@ -174,6 +180,10 @@ def check(submissions: list[Submission], settings: Any) -> None:
     if shutil.which("sbatch") is None:
         return
     for call, submission in {submit_command(kind, settings): kind for kind in submissions}.items():
+        partition, most = submission.place[0], longest(submission.place[0])
+        if submission.minutes > most:
+            named = partition or "the default partition"
+            _refuse(call, f"{named} runs no job for longer than {most:g} min", "cpu_partition or gpu_partition")
         try:
             done = subprocess.run(
                 f"{call} --test-only --wrap=true", shell=True, capture_output=True, text=True, timeout=60
@@ -187,15 +197,36 @@ def check(submissions: list[Submission], settings: Any) -> None:
         if TEMPORARY.search(said):
             said, fixes = _lacking(submission), ["the partitions or gpu_type"]
         if said:
-            raise KoctError(
-                f"SLURM would refuse a job of this study: {said}\n"
-                f"  it asks for: {_asked(call)}\n"
-                f"  there is: {_there()}\n"
-                f"Fix {fixes[0] if fixes else 'the site lines'} at the top of your profile's config.yaml."
-            )
+            _refuse(call, said, fixes[0] if fixes else "the site lines")
 
 
-def _asked(call: str) -> str:
+def _refuse(call: str, said: str, fix: str) -> NoReturn:
+    raise KoctError(
+        f"SLURM would refuse a job of this study: {said}\n"
+        f"  it asks for: {asked(call)}\n"
+        f"  there is: {_there()}\n"
+        f"Fix {fix} at the top of your profile's config.yaml."
+    )
+
+
+@cache
+def longest(partition: str) -> float:
+    """Return how many minutes a job may take in a partition, by default the default one; infinity without a limit."""
+    lines = [line.split("|") for line in _sinfo("%P|%l")]
+    limits = [limit for name, limit in lines if name.rstrip("*") == partition or (not partition and name[-1:] == "*")]
+    return max(map(_minutes, limits), default=math.inf)
+
+
+def _minutes(limit: str) -> float:
+    """Return minutes from what SLURM writes: 30:00, 2:00:00 or 1-00:00:00."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
+    if match is None:  # infinite
+        return math.inf
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return 1440 * days + 60 * hours + minutes + seconds / 60
+
+
+def asked(call: str) -> str:
     """Return the options of a command that a site has a say in."""
     kept = r"(?:--partition|-C|--mem|--account|--qos|--reservation|--gres|--time|--nodes)[= ](?:'[^']*'|\S+)"
     return " ".join(re.findall(rf"(?<=\s){kept}", call))

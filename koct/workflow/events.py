@@ -23,13 +23,14 @@ def at_start(workflow: Any, logger: logging.Logger) -> None:
 
 
 def in_dry_run(workflow: Any, logger: logging.Logger, function: Callable[[], None]) -> None:
-    """Call a function when a dry run knows its jobs; what it complains of is printed."""
+    """Call a function when a dry run knows its jobs; what it complains of ends the dry run."""
 
     def announce() -> None:
         try:
             function()
         except KoctError as error:
             logger.error(str(error))
+            raise SystemExit(1) from None
 
     if workflow.is_main_process and workflow.output_settings.dryrun:
         logger.addHandler(Once("RUN_INFO", announce))

@@ -41,7 +41,7 @@ CONFIG = {
 }
 CELLS = 12
 # What may differ between two runs that are both right.
-PROVENANCE = {"fit_seconds", "device", "stamp", "evaluation"}
+PROVENANCE = {"fit_seconds", "image_seconds", "device", "stamp", "evaluation"}
 PROVENANCE |= {"cost"}  # of the planner page: seconds of fits
 PROVENANCE |= {"sha256", "contentSize", "datePublished", "endTime"}  # of files, in the RO-Crate
 STAMPS = (b'% {"koct-stamp"', b'<!-- {"koct-stamp"')

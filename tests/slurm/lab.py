@@ -122,7 +122,7 @@ def ended(process, run, seconds=900):
 def assert_same_results(first, second, names=("cells", "curves", "calibration", "budget")):
     for name in names:
         tables = [pd.read_parquet(run.path(f"results/{name}.parquet")) for run in (first, second)]
-        one, two = (table.drop(columns="fit_seconds", errors="ignore") for table in tables)
+        one, two = (table.drop(columns=["fit_seconds", "image_seconds"], errors="ignore") for table in tables)
         pd.testing.assert_frame_equal(one, two, rtol=0, atol=0)
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import math
 import re
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -124,12 +125,27 @@ def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_tha
     assert "--mem" not in command(mem_mb=2000)
 
 
+def test_no_attempt_asks_for_more_time_than_its_partition_has(monkeypatch):
+    from koct.workflow import cluster
+
+    monkeypatch.setattr(cluster, "_sinfo", lambda form: ["cpu*|30:00", "gpu|1-02:30:00", "long|infinite"])
+    cluster.longest.cache_clear()
+    found = {name: cluster.longest(name) for name in ("", "cpu", "gpu", "long", "other")}
+    assert found == {"": 30, "cpu": 30, "gpu": 1590, "long": math.inf, "other": math.inf}
+    assert command(runtime=20, attempt=2, slurm_partition="cpu").endswith(" --time=20")
+    assert command(runtime=80, attempt=2, slurm_partition="cpu").endswith(" --time=30")
+    cluster.longest.cache_clear()
+
+
 def test_an_account_is_the_named_one_or_none():
     assert "account" not in command()
     assert "--account=mine " in command(slurm_account="mine")
 
 
 # What becomes of a submission
+
+
+CALL = "sbatch --parsable --partition=cpu --time=99 --wrap=true"
 
 
 class Job(NamedTuple):
@@ -144,7 +160,7 @@ def executor():
     made = object.__new__(Executor)
     made.logger = SimpleNamespace(info=lambda *_, **__: None)
     made.workflow = SimpleNamespace(executor_settings=SimpleNamespace(init_seconds_before_status_checks=10))
-    made.run_uuid, made.queue, made.missing, made.preempted = "koct_test", "", {}, set()
+    made.run_uuid, made.queue, made.missing, made.preempted = "koct_test", "", {}, Counter()
     made.submitted, made.ended_well, made.failed = [], [], []
     made._job_submission_executor = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))
     made.report_job_success = lambda info: made.ended_well.append(info.job.name)
@@ -164,7 +180,7 @@ def looked_at(executor, monkeypatch, squeue, sacct=None):
 
     monkeypatch.setattr(module, "query_job_status", answer)
     active = [
-        SimpleNamespace(job=Job(number), external_jobid=number, aux={"slurm_logfile": Path("no.log")})
+        SimpleNamespace(job=Job(number), external_jobid=number, aux={"slurm_logfile": Path("no.log"), "call": CALL})
         for number in ("1", "2", "3")
     ]
     return asyncio.run(look())
@@ -175,6 +191,47 @@ def test_a_job_goes_on_until_slurm_says_otherwise_whoever_cancelled_it(executor,
     states = {"1": "RUNNING None", "2": "COMPLETED None"}
     assert looked_at(executor, monkeypatch, states, {"3": "CANCELLED by 1000"}) == ["1"]
     assert (executor.ended_well, executor.failed, executor.submitted) == (["2"], ["3"], [])
+
+
+def test_a_lost_node_costs_no_attempt_and_what_never_starts_ends_the_run(executor, monkeypatch):
+    given_up, cancelled = [], []
+    executor.workflow.scheduler = SimpleNamespace(executor_error_callback=lambda error: given_up.append(str(error)))
+    executor.cancel_all = lambda: cancelled.append(True)
+    states = {"1": "NODE_FAIL None", "2": "PENDING PartitionTimeLimit", "3": "PENDING Priority"}
+    assert looked_at(executor, monkeypatch, states) == ["3"]
+    assert (executor.submitted, executor.failed, cancelled) == (["1"], [], [True])
+    (text,) = given_up
+    assert "SLURM will never start job 2 (2): PartitionTimeLimit" in text
+    assert "--partition=cpu --time=99" in text
+    for _ in range(5):
+        looked_at(executor, monkeypatch, {"1": "NODE_FAIL None", "2": "RUNNING", "3": "RUNNING"})
+    assert (executor.submitted, executor.failed) == (["1"] * 5, ["1"])
+
+
+@pytest.mark.parametrize(("said", "often"), [("AssocMaxSubmitJobLimit", 4), ("Invalid account", 3)])
+def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, often):
+    import snakemake_executor_plugin_koct_slurm.executor as module
+
+    asked, waited = [], []
+
+    def sbatch(call, **_):
+        asked.append(call)
+        taken = len(asked) == often and "Submit" in said
+        return SimpleNamespace(returncode=not taken, stderr=f"sbatch: error: {said}", stdout="12")
+
+    monkeypatch.setattr(module.subprocess, "run", sbatch)
+    monkeypatch.setattr("koct.workflow.cluster.submit_command", lambda *_, **__: "sbatch")
+    monkeypatch.setattr(module, "get_job_wildcards", lambda job: "N4")
+    executor.slurm_logdir = tmp_path
+    executor.format_job_exec = lambda job: "true"
+    executor.ended = SimpleNamespace(wait=lambda seconds: waited.append(seconds))
+    if "Submit" in said:
+        assert executor.submit(Job("fit")).external_jobid == "12"
+    else:
+        with pytest.raises(module.WorkflowError, match=said):
+            executor.submit(Job("fit"))
+    assert len(asked) == often
+    assert waited == ([30] * 3 if "Submit" in said else [30, 60])
 
 
 def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monkeypatch):

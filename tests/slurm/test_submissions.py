@@ -25,6 +25,7 @@ from tests.slurm.lab import (
     assert_same_results,
     cluster,
     dry,
+    ended,
     jobs,
     slurm,
     small,
@@ -200,8 +201,43 @@ def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, lines, se
         text = done.stdout + done.stderr
         assert sentence in text
         assert fix in text
-        assert (done.returncode == 0) == ("--dry-run" in arguments)
+        assert done.returncode == 1
+        assert fix in text.splitlines()[-1] or "--dry-run" not in arguments  # nothing behind it
     assert not all_jobs(run.folder)
+
+
+@cluster
+def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkout):
+    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mean.py"]}  # which says no cost, and is given an hour
+    run = small(checkout, {**SMALL, "studies": {"small": ["own"]}, "sweeps": {"own": own}})
+    run.path("mine").mkdir()
+    run.path("mine/mean.py").write_text(MEAN)
+    slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=30")
+    try:
+        done = run.snakemake(*PROFILE, check=False)
+    finally:
+        slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=INFINITE")
+    assert done.returncode == 1
+    assert "cpu runs no job for longer than 30 min" in done.stdout + done.stderr
+    assert not all_jobs(run.folder)
+
+
+@cluster
+def test_a_job_that_slurm_will_never_start_ends_the_run(checkout):
+    """The partition changes under a run that has been checked."""
+    run = small(checkout)
+    slurm("scontrol", "update", "PartitionName=cpu", "State=DOWN")
+    process = started(run)
+    try:
+        until(lambda: "pending: PartitionDown" in run.path("out.txt").read_text() or process.poll() is not None)
+        slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=1", "State=UP")
+        status, text = ended(process, run, 120)
+    finally:
+        slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=INFINITE", "State=UP")
+    assert status == 1
+    assert "SLURM will never start job" in text
+    assert "PartitionTimeLimit" in text
+    assert not [job for job in all_jobs(run.folder) if job["JobState"] in ("PENDING", "RUNNING")]
 
 
 @cluster

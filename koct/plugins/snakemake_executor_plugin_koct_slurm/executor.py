@@ -2,8 +2,9 @@
 
 - One Snakemake on a node runs the jobs of a submission one after the other, without a job step for each, and goes on
   behind a job that fails. A submission that is repeated has the unfinished jobs alone.
-- What SLURM preempts or forgets is submitted again with the same request, and a cancelled job counts as failed,
-  whoever cancelled it: the plugin waits for all three for ever.
+- What SLURM preempts or forgets, or loses with a node, is submitted again with the same request, and a cancelled job
+  counts as failed, whoever cancelled it: the plugin waits for most of them for ever.
+- Where SLURM takes no more jobs of a user, it is asked until it does. A job that it will never start ends the run.
 - An error while a job is being submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
 - Ctrl-C removes all jobs of the run, those included that are just being submitted, and so do SIGTERM and SIGHUP. A
   second Ctrl-C does not keep it from that.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import collections
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -34,8 +36,14 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 from snakemake_interface_executor_plugins.utils import encode_target_jobs_cli_args, format_cli_arg, join_cli_args
 
-FAILED = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
+FAILED = {"CANCELLED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
+INNOCENT = {"BOOT_FAIL", "NODE_FAIL", "PREEMPTED"}  # ends of jobs that would do well elsewhere
+OFTEN = 5  # times that a job is submitted again for such a reason
 PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
+FULL = re.compile("SubmitJob|submit limit", re.IGNORECASE)  # said where a user may have no more jobs in the queue
+# Reasons of a pending job that do not pass by themselves.
+NEVER = {"BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionNodeLimit", "PartitionTimeLimit"}
+NEVER |= {f"{who}Max{what}" for who in ("QOS", "Assoc") for what in ("WallDurationPerJobLimit", "CpuPerJobLimit")}
 SHOWN = 3  # failed jobs of a submission
 STARTED = time.time()
 PATIENCE = 600  # seconds after which a job that SLURM no longer knows is submitted again
@@ -47,7 +55,7 @@ class Executor(SlurmExecutor):
     def __post_init__(self, *arguments: Any) -> None:
         super().__post_init__(*arguments)
         self.ended = threading.Event()
-        self.preempted: set[Any] = set()  # jobs
+        self.preempted: collections.Counter[Any] = collections.Counter()  # how often a job was, or lost its node
         self.missing: dict[str, float] = {}  # since when SLURM does not know a job
         self.queue = ""  # as it was last told
 
@@ -111,14 +119,21 @@ class Executor(SlurmExecutor):
             comment_str="_wildcards_".join(filter(None, [f"rule_{job.name}", get_job_wildcards(job)])),
         )
         call += f" --wrap={shlex.quote(self.format_job_exec(job))}"
-        for pause in (*PAUSES, 0):
+        pauses = list(PAUSES)
+        while True:
             done = subprocess.run(call, shell=True, capture_output=True, text=True)
-            if not done.returncode or not pause or self.ended.wait(pause):
+            full = bool(done.returncode and FULL.search(done.stderr))
+            if full and self.queue != done.stderr:
+                self.queue = done.stderr
+                self.logger.info(
+                    f"SLURM takes no more jobs of yours for now, and is asked again: {done.stderr.strip()}"
+                )
+            if not done.returncode or not (full or pauses) or self.ended.wait(PAUSES[0] if full else pauses.pop(0)):
                 break
         if done.returncode:
             raise WorkflowError(done.stderr.strip())
         number = validate_or_get_slurm_job_id(done.stdout.strip().partition(";")[0], done.stdout)
-        return SubmittedJobInfo(job, number, {"slurm_logfile": log.with_name(f"{number}.log")})
+        return SubmittedJobInfo(job, number, {"slurm_logfile": log.with_name(f"{number}.log"), "call": call})
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -139,16 +154,22 @@ class Executor(SlurmExecutor):
         going_on = 0
         for info in active_jobs:
             number = info.external_jobid
-            state = "UNKNOWN" if states is None else states.get(number)
+            words = "UNKNOWN" if states is None else states.get(number, "")
+            state, _, reason = words.partition(" ")
             if state == "COMPLETED":
                 self.report_job_success(info)
                 info.aux["slurm_logfile"].unlink(missing_ok=True)
             elif state in FAILED:
                 self.report_job_error(info, f"SLURM ended job {number}: '{state}'", [str(info.aux["slurm_logfile"])])
-            elif state == "PREEMPTED" or (state is None and self.is_lost(number)):
+            elif self.preempted[info.job] < OFTEN and (state in INNOCENT or (not state and self.is_lost(number))):
                 self.logger.info(f"SLURM preempted or lost job {number} ({info.job.name}); it is submitted again.")
-                self.preempted.add(info.job)
+                self.preempted[info.job] += 1
                 self._job_submission_executor.submit(self.run_job, info.job)
+            elif state in INNOCENT:
+                often = f"SLURM ended job {number}: '{state}', as {OFTEN} times before"
+                self.report_job_error(info, often, [str(info.aux["slurm_logfile"])])
+            elif state == "PENDING" and reason in NEVER:
+                self.give_up(info, reason)
             else:
                 going_on += 1
                 yield info
@@ -157,7 +178,7 @@ class Executor(SlurmExecutor):
         self.next_seconds_between_status_checks = self.pause
 
     async def states(self, active_jobs: list[SubmittedJobInfo]) -> dict[str, str] | None:
-        """Return the state of each job that SLURM knows, None if it does not answer; say what runs and what waits."""
+        """Return state and reason of each job that SLURM knows, None if it does not answer; say what runs and waits."""
         numbers = [info.external_jobid for info in active_jobs]
         call = f"squeue --noheader --states=all --name={self.run_uuid} '--format=%i|%T %r'"
         answer, _ = await query_job_status(call, self.logger)
@@ -172,7 +193,17 @@ class Executor(SlurmExecutor):
             answer = {**(older or {}), **answer}
         for number in answer:
             self.missing.pop(number, None)
-        return {number: words.partition(" ")[0] for number, words in answer.items()}
+        return dict(answer)
+
+    def give_up(self, info: SubmittedJobInfo, reason: str) -> None:
+        """End the run for a job that waits for ever, and its other jobs with it."""
+        from koct.workflow.cluster import asked
+
+        self.cancel_all()
+        request = asked(info.aux["call"])
+        why = f"SLURM will never start job {info.external_jobid} ({info.job.name}): {reason}\n  it asks for: {request}"
+        fix = "Fix the site lines at the top of your profile's config.yaml."
+        self.workflow.scheduler.executor_error_callback(WorkflowError(f"{why}\n{fix}"))
 
     def is_lost(self, number: str) -> bool:
         return time.monotonic() - self.missing.setdefault(number, time.monotonic()) > PATIENCE
