@@ -101,6 +101,13 @@ def test_a_dry_run_needs_no_slurm(checkout, tmp_path, monkeypatch):
     assert told(text)[1] == "5 submissions:"
 
 
+def test_a_site_line_that_yaml_reads_as_a_number_is_refused(checkout):
+    run = small(checkout, account="012345")  # as it stands in the file: an octal number
+    done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=small", check=False)
+    assert done.returncode == 1
+    assert "account: YAML reads a number, 5349" in done.stdout + done.stderr
+
+
 # What a request is made of
 
 
