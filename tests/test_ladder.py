@@ -246,7 +246,7 @@ def test_what_networks_share_is_no_network():
     assert "architectures" not in registry.shipped(Architecture)
     with pytest.raises(KoctError, match="must be one of fbp, fc, "):
         registry.architecture("architectures")
-    assert set(options(registry.architecture("ko-ridge"))) == {"toward"}
+    assert set(options(registry.architecture("ko-ridge"))) == {"up_to", "toward"}
     assert registry.architecture("ko-ridge")().solver == "ridge"
     assert "solver" in options(registry.architecture("ko"))
 

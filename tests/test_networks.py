@@ -191,7 +191,7 @@ def test_errors_of_other_code_are_computed_again_and_are_the_same(fitted, monkey
     """Without a hash, outside the workflow, nobody knows which code computed them."""
     row, _ = read_json(fitted / "row.json")
     monkeypatch.setenv("KOCT_EVALUATION", now) if now else monkeypatch.delenv("KOCT_EVALUATION")
-    assert evaluated(fitted) == row
+    assert {**evaluated(fitted), "image_seconds": 0} == {**row, "image_seconds": 0}
     if not now:
         assert evaluation.remember({}, row)["evaluation"] is None
     change_network(fitted)

@@ -92,7 +92,7 @@ def _label(axis):
 
 def _spread(wanted, apart, height):
     """Return places in rising order, `apart` from each other, in all as near to those wanted as can be."""
-    groups = []  # (places, their shift) of neighbours that touch
+    groups = []  # of neighbours that touch, by the places they want
     for place in wanted:
         groups.append([place])
         while len(groups) > 1 and _start(groups[-2], apart) + apart * len(groups[-2]) > _start(groups[-1], apart):
