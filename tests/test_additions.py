@@ -136,7 +136,9 @@ def key(root):
     sweep = root / "koct/config/sweep.py"
     skip = '    skip: tuple[int, ...] = option("training-set sizes to leave out", default=())\n'
     replaced(sweep, "\n\nclass Sweep(Grid):", f"{skip}\n\nclass Sweep(Grid):")
-    replaced(sweep, "return self.N if", "return tuple(N for N in self.N if N not in self.skip) if")
+    replaced(
+        sweep, "return tuple(N for N in self.N if arch", "return tuple(N for N in self.N if N not in self.skip if arch"
+    )
 
 
 def stage(root):

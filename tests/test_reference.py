@@ -76,10 +76,18 @@ def test_the_projector_moves_the_crossing_and_does_not_cause_it():
 
 
 def test_a_fresh_run_agrees_with_it(default_study):
-    """Total variation to what its stopping rule asks for, everything else to 1e-6."""
+    """To 1e-6; NNLS and TV, in float32, whose sums differ between kinds of processors, to some pixel values.
+
+    Images have values up to 1.5, and the reference comes from an x86-64. In float64, TV of the sweep H32 and seed 4 has
+    an error of 2.0212e-8 on any processor, and in float32 1.80e-8, 2.06e-8 or 2.37e-8: 2e-5 apart as a pixel value.
+    """
     keys = ["sweep", "arch", "N", "seed"]
     fresh = pd.read_parquet(default_study.path("results/cells.parquet")).set_index(keys)["mse"]
     expected = pd.read_parquet(REFERENCE / "cells.parquet").set_index(keys)["mse"].loc[fresh.index]
     assert len(fresh) == 210
-    tolerance = fresh.index.get_level_values("arch").map(lambda arch: 1e-3 if arch == "tv" else 1e-6)
-    assert ((fresh / expected - 1).abs() < tolerance).all()
+    archs = fresh.index.get_level_values("arch")
+    exact = ~archs.isin(["nnls", "tv"])
+    assert ((fresh / expected - 1).abs() < 1e-6)[exact].all()
+    apart = (fresh**0.5 - expected**0.5).abs()
+    assert apart[archs == "nnls"].max() < 1e-6
+    assert apart[archs == "tv"].max() < 5e-5
