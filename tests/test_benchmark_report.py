@@ -75,6 +75,7 @@ def test_labels_keep_apart_and_near_to_their_curves():
     assert fig_benchmark._spread([10, 50, 90], 8, 100) == [10, 50, 90]
     assert fig_benchmark._spread([50, 50, 50], 8, 100) == [42, 50, 58]
     assert fig_benchmark._spread([98, 99, 100], 8, 100) == pytest.approx([84, 92, 100])
+    assert fig_benchmark._spread([2, 3, 4, 5], 8, 100) == pytest.approx([0, 8, 16, 24])
 
 
 @pytest.mark.parametrize(("study", "sweeps"), [("surrogate", []), ("benchmark", ["ellipses50", "fanbeam-1e4"])])

@@ -106,7 +106,7 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
 
 def _check_installed(sweep: Sweep) -> Iterator[str]:
     """Yield which networks of a sweep need what is not there; other studies may do without."""
-    for arch in sweep.archs if importlib.util.find_spec("torch") is None else ():
+    for arch in sweep.archs + sweep.required if importlib.util.find_spec("torch") is None else ():
         if arch.needs_torch:
             yield (
                 f"{section(type(arch))}: the architecture {arch.name} needs torch, which is not installed; "
@@ -239,8 +239,10 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
         yield f"N = {N} is above pool.train = {sweep.pool.train}; make the pool larger or remove this N"
     if not sweep.networks:
         yield "archs has nothing that is trained on samples; add a network that is"
-    for arch in sweep.networks:
-        if len(sweep.sizes_of(arch)) < 2:
+    for arch in sweep.archs + sweep.required:
+        if arch.up_to is not None and not arch.trained:
+            yield f"{section(type(arch))}.up_to = {arch.up_to}: {arch.name} needs no sample, and has no N; remove it"
+        elif arch.trained and len(sweep.sizes_of(arch)) < 2:
             yield f"{section(type(arch))}.up_to = {arch.up_to} leaves fewer than two N; raise it or add smaller N"
     if why := metrics.wrong_metric(sweep.metric):
         yield f"metric = {sweep.metric!r} {why}"

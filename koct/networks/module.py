@@ -92,8 +92,8 @@ class ModuleArchitecture(Architecture, ABC):
         maximum=1,
     )
     precision: Literal["bfloat16", "float32"] = option(
-        "of convolutions and matrix products on a GPU: `bfloat16` is autocast, `float32` multiplies in TF32; a CPU "
-        "computes in float32",
+        "of convolutions and matrix products on a GPU: `bfloat16` is autocast; with `float32` convolutions multiply in "
+        "TF32; a CPU computes in float32",
         default="bfloat16",
     )
     evaluations: int = option("how often the validation pairs are looked at", default=20, minimum=1)
@@ -123,9 +123,13 @@ class ModuleArchitecture(Architecture, ABC):
             yield f"the problem {problem.name} has no known layers to reconstruct with; take another architecture"
 
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
-        from koct.networks.training import Trainer
+        import torch
 
-        yield None, Trainer(self, data).run()
+        from koct.networks.training import Trainer, alone
+
+        with alone(torch.device(data.device.name)):
+            network = Trainer(self, data).run()
+        yield None, network
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         from koct.networks.training import restored

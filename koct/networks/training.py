@@ -43,13 +43,25 @@ LEAST_PEAK = 0.1  # of an image, as a share of the largest: an empty image would
 @contextlib.contextmanager
 def alone(device: torch.device) -> Iterator[None]:
     """Keep other trainings off a GPU, where files can lock: one keeps it busy, and twelve at a time took longer."""
-    name = f"koct-{torch.cuda.get_device_properties(device).uuid}.lock" if device.type == "cuda" else ""
     with contextlib.ExitStack() as opened:
-        with contextlib.suppress(OSError):
-            if name:
-                number = os.open(os.path.join(tempfile.gettempdir(), name), os.O_RDONLY | os.O_CREAT, 0o666)
-                fcntl.flock(opened.enter_context(open(number)), fcntl.LOCK_EX)
+        if device.type == "cuda":
+            name = f"koct-{torch.cuda.get_device_properties(device).uuid}.lock"
+            with contextlib.suppress(OSError):
+                file = opened.enter_context(open(_shared_file(os.path.join(tempfile.gettempdir(), name))))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    print("waiting for the GPU, which another training has", flush=True)
+                    fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _shared_file(path: str) -> int:
+    """Open a file of anybody's, or make it; to create it again could be forbidden in a folder that all share."""
+    try:
+        return os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
 
 
 def rates(schedule: str, lr: float, steps: int) -> np.ndarray:
@@ -147,7 +159,11 @@ class Trainer:
         arch, device = self.arch, self.device
         self.module, self.averaged = self.network.module, bool(arch.averaging)
         if self.averaged:
-            self.kept.module = copy.deepcopy(self.module)
+            try:
+                self.kept.module = copy.deepcopy(self.module)
+            except (RuntimeError, TypeError) as error:
+                where = line_of(arch, "module")
+                raise KoctError(f"{where}: the module cannot be copied ({error}); set averaging: 0") from None
         self.average = self.kept.module
         self.trained = [value for value in self.module.parameters() if value.requires_grad]
         if not self.trained:
@@ -197,11 +213,7 @@ class Trainer:
         """Return the network with the smallest validation error of all evaluations."""
         arch, cuda = self.arch, self.device.type == "cuda"
         flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
-        with (
-            alone(self.device),
-            torch.random.fork_rng(devices=["cuda"] if cuda else []),
-            flags if cuda else contextlib.nullcontext(),
-        ):
+        with torch.random.fork_rng(devices=["cuda"] if cuda else []), flags if cuda else contextlib.nullcontext():
             torch.manual_seed(1000 * self.data.seed + 8)
             self.module.train()
             self._check_output()

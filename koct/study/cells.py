@@ -136,8 +136,11 @@ class Data(Training):
 
     def predict(self, network: Network, part: Part, count: int | None = None) -> np.ndarray:
         """Flat images of a part of the pool, as a NumPy array."""
-        x = self.read("x", part, count)
-        predicted = to_numpy(network.predict(self.device.put(x)))
+        return self.images(network, self.device.put(self.read("x", part, count)))
+
+    def images(self, network: Network, x: Array) -> np.ndarray:
+        """Flat images of measurements on this device, as a NumPy array."""
+        predicted = to_numpy(network.predict(x))
         if np.shape(predicted) != (len(x), self.cell.problem.y_size):
             raise KoctError(
                 f"{line_of(self.cell.arch, 'fit')}: the network's predict gave an array of shape {np.shape(predicted)} "

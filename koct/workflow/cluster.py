@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 from koct.errors import KoctError
@@ -69,10 +68,10 @@ def submit_command(job: Any, settings: Any = None, **about: Any) -> str:
         about[option] = f"--{option}={shlex.quote(str(request.get(key)))}" if request.get(key) else ""
     call = get_submit_command(job, about, settings=settings)
     if request.get("runtime"):
-        attempt, most = getattr(job, "attempt", 1), longest(str(request.get("slurm_partition") or ""))
+        attempt, most = getattr(job, "attempt", 1), longest(request)
         minutes = max(SHORTEST * attempt, int(request.runtime))
         if attempt > 1:  # what asks for more than there is would never start
-            minutes = int(min(minutes, most))
+            minutes = max(1, int(min(minutes, most)))
         call += f" --time={minutes}"
     if gpus := request.get("gpu"):
         per_node = str(-(-gpus // (request.get("nodes") or 1)))
@@ -180,9 +179,9 @@ def check(submissions: list[Submission], settings: Any) -> None:
     if shutil.which("sbatch") is None:
         return
     for call, submission in {submit_command(kind, settings): kind for kind in submissions}.items():
-        partition, most = submission.place[0], longest(submission.place[0])
+        most = longest(submission.resources)
         if submission.minutes > most:
-            named = partition or "the default partition"
+            named = submission.place[0] or "the default partition"
             _refuse(call, f"{named} runs no job for longer than {most:g} min", "cpu_partition or gpu_partition")
         try:
             done = subprocess.run(
@@ -209,12 +208,18 @@ def _refuse(call: str, said: str, fix: str) -> NoReturn:
     )
 
 
-@cache
-def longest(partition: str) -> float:
-    """Return how many minutes a job may take in a partition, by default the default one; infinity without a limit."""
-    lines = [line.split("|") for line in _sinfo("%P|%l")]
-    limits = [limit for name, limit in lines if name.rstrip("*") == partition or (not partition and name[-1:] == "*")]
-    return max(map(_minutes, limits), default=math.inf)
+def longest(request: Any) -> float:
+    """Return how many minutes a partition allows; infinity without a limit, or with a QOS, which may lift it."""
+    partition = str(request.get("slurm_partition") or "")
+    if request.get("qos"):
+        return math.inf
+    if not _limits:
+        _limits.extend((line.split("|")[0], line.split("|")[1]) for line in _sinfo("%P|%l") if "|" in line)
+    there = [limit for name, limit in _limits if name.rstrip("*") == partition or (not partition and name[-1:] == "*")]
+    return max(map(_minutes, there), default=math.inf)
+
+
+_limits: list[tuple[str, str]] = []  # of partitions, once SLURM has told them
 
 
 def _minutes(limit: str) -> float:

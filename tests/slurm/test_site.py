@@ -105,7 +105,7 @@ def test_a_site_line_that_yaml_reads_as_a_number_is_refused(checkout):
     run = small(checkout, account="012345")  # as it stands in the file: an octal number
     done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=small", check=False)
     assert done.returncode == 1
-    assert "account: YAML reads a number, 5349" in done.stdout + done.stderr
+    assert "account: YAML reads this as 5349, and not as text; write it in quotes" in done.stdout + done.stderr
 
 
 # What a request is made of
@@ -135,13 +135,13 @@ def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_tha
 def test_no_attempt_asks_for_more_time_than_its_partition_has(monkeypatch):
     from koct.workflow import cluster
 
+    monkeypatch.setattr(cluster, "_limits", [])
     monkeypatch.setattr(cluster, "_sinfo", lambda form: ["cpu*|30:00", "gpu|1-02:30:00", "long|infinite"])
-    cluster.longest.cache_clear()
-    found = {name: cluster.longest(name) for name in ("", "cpu", "gpu", "long", "other")}
+    found = {name: cluster.longest({"slurm_partition": name}) for name in ("", "cpu", "gpu", "long", "other")}
     assert found == {"": 30, "cpu": 30, "gpu": 1590, "long": math.inf, "other": math.inf}
+    assert cluster.longest({"slurm_partition": "cpu", "qos": "long"}) == math.inf
     assert command(runtime=20, attempt=2, slurm_partition="cpu").endswith(" --time=20")
     assert command(runtime=80, attempt=2, slurm_partition="cpu").endswith(" --time=30")
-    cluster.longest.cache_clear()
 
 
 def test_an_account_is_the_named_one_or_none():
@@ -152,6 +152,7 @@ def test_an_account_is_the_named_one_or_none():
 # What becomes of a submission
 
 
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"  # of any refusal
 CALL = "sbatch --parsable --partition=cpu --time=99 --wrap=true"
 
 
@@ -167,7 +168,8 @@ def executor():
     made = object.__new__(Executor)
     made.logger = SimpleNamespace(info=lambda *_, **__: None)
     made.workflow = SimpleNamespace(executor_settings=SimpleNamespace(init_seconds_before_status_checks=10))
-    made.run_uuid, made.queue, made.missing, made.preempted = "koct_test", "", {}, Counter()
+    made.run_uuid, made.queue, made.missing, made.preempted = "koct_test", "", {}, set()
+    made.lost, made.stuck, made.full = Counter(), {}, ""
     made.submitted, made.ended_well, made.failed = [], [], []
     made._job_submission_executor = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))
     made.report_job_success = lambda info: made.ended_well.append(info.job.name)
@@ -200,22 +202,26 @@ def test_a_job_goes_on_until_slurm_says_otherwise_whoever_cancelled_it(executor,
     assert (executor.ended_well, executor.failed, executor.submitted) == (["2"], ["3"], [])
 
 
-def test_a_lost_node_costs_no_attempt_and_what_never_starts_ends_the_run(executor, monkeypatch):
-    given_up, cancelled = [], []
-    executor.workflow.scheduler = SimpleNamespace(executor_error_callback=lambda error: given_up.append(str(error)))
-    executor.cancel_all = lambda: cancelled.append(True)
+def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reason(executor, monkeypatch):
+    import snakemake_executor_plugin_koct_slurm.executor as module
+
+    said, cancelled, now = [], [], 0.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    executor.scancel = cancelled.append
+    executor.report_job_error = lambda info, text, *_: said.append(text)
     states = {"1": "NODE_FAIL None", "2": "PENDING PartitionTimeLimit", "3": "PENDING Priority"}
-    assert looked_at(executor, monkeypatch, states) == ["3"]
-    assert (executor.submitted, executor.failed, cancelled) == (["1"], [], [True])
-    (text,) = given_up
-    assert "SLURM will never start job 2 (2): PartitionTimeLimit" in text
-    assert "--partition=cpu --time=99" in text
+    assert looked_at(executor, monkeypatch, states) == ["2", "3"]  # it may be about to change
+    now = module.STUCK + 1.0
+    assert looked_at(executor, monkeypatch, {**states, "1": "RUNNING None"}) == ["1", "3"]
+    assert (executor.submitted, cancelled) == (["1"], ["2"])
+    assert said.pop().startswith("SLURM will never start job 2: PartitionTimeLimit\n  it asks for: --partition=cpu")
     for _ in range(5):
         looked_at(executor, monkeypatch, {"1": "NODE_FAIL None", "2": "RUNNING", "3": "RUNNING"})
-    assert (executor.submitted, executor.failed) == (["1"] * 5, ["1"])
+    assert executor.submitted == ["1"] * 5
+    assert said == ["SLURM lost job 1 for the 6th time"]
 
 
-@pytest.mark.parametrize(("said", "often"), [("AssocMaxSubmitJobLimit", 4), ("Invalid account", 3)])
+@pytest.mark.parametrize(("said", "often"), [("AssocMaxSubmitJobLimit", 4), ("QOSMinGRES", 3)])
 def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, often):
     import snakemake_executor_plugin_koct_slurm.executor as module
 
@@ -224,14 +230,14 @@ def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, 
     def sbatch(call, **_):
         asked.append(call)
         taken = len(asked) == often and "Submit" in said
-        return SimpleNamespace(returncode=not taken, stderr=f"sbatch: error: {said}", stdout="12")
+        return SimpleNamespace(returncode=not taken, stderr=f"sbatch: error: {said}\n{POLICY}", stdout="12")
 
     monkeypatch.setattr(module.subprocess, "run", sbatch)
     monkeypatch.setattr("koct.workflow.cluster.submit_command", lambda *_, **__: "sbatch")
     monkeypatch.setattr(module, "get_job_wildcards", lambda job: "N4")
     executor.slurm_logdir = tmp_path
     executor.format_job_exec = lambda job: "true"
-    executor.ended = SimpleNamespace(wait=lambda seconds: waited.append(seconds))
+    executor.ended = SimpleNamespace(wait=waited.append, is_set=lambda: False)
     if "Submit" in said:
         assert executor.submit(Job("fit")).external_jobid == "12"
     else:

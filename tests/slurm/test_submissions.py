@@ -223,11 +223,11 @@ def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkou
 
 
 @cluster
-def test_a_job_that_slurm_will_never_start_ends_the_run(checkout):
+def test_a_job_that_slurm_will_never_start_has_failed(checkout):
     """The partition changes under a run that has been checked."""
     run = small(checkout)
     slurm("scontrol", "update", "PartitionName=cpu", "State=DOWN")
-    process = started(run)
+    process = started(run, "--retries", "0")
     try:
         until(lambda: "pending: PartitionDown" in run.path("out.txt").read_text() or process.poll() is not None)
         slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=1", "State=UP")

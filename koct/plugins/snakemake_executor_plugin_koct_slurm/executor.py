@@ -4,7 +4,7 @@
   behind a job that fails. A submission that is repeated has the unfinished jobs alone.
 - What SLURM preempts or forgets, or loses with a node, is submitted again with the same request, and a cancelled job
   counts as failed, whoever cancelled it: the plugin waits for most of them for ever.
-- Where SLURM takes no more jobs of a user, it is asked until it does. A job that it will never start ends the run.
+- Where SLURM takes no more jobs of a user, it is asked until it does. A job that it will never start has failed.
 - An error while a job is being submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
 - Ctrl-C removes all jobs of the run, those included that are just being submitted, and so do SIGTERM and SIGHUP. A
   second Ctrl-C does not keep it from that.
@@ -14,9 +14,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -37,13 +37,16 @@ from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 from snakemake_interface_executor_plugins.utils import encode_target_jobs_cli_args, format_cli_arg, join_cli_args
 
 FAILED = {"CANCELLED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
-INNOCENT = {"BOOT_FAIL", "NODE_FAIL", "PREEMPTED"}  # ends of jobs that would do well elsewhere
-OFTEN = 5  # times that a job is submitted again for such a reason
+LOST = {"BOOT_FAIL", "NODE_FAIL"}  # with the node
+OFTEN = 5  # times that a lost job is submitted again
 PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
-FULL = re.compile("SubmitJob|submit limit", re.IGNORECASE)  # said where a user may have no more jobs in the queue
-# Reasons of a pending job that do not pass by themselves.
-NEVER = {"BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionNodeLimit", "PartitionTimeLimit"}
-NEVER |= {f"{who}Max{what}" for who in ("QOS", "Assoc") for what in ("WallDurationPerJobLimit", "CpuPerJobLimit")}
+FULL = "MaxSubmitJob"  # in what SLURM says where a user may have no more jobs in the queue
+# Reasons of a pending job that do not pass by themselves, and how many seconds they are given for it.
+NEVER = {"BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionTimeLimit"}
+NEVER |= {"QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerJobLimit", "QOSMaxNodePerJobLimit", "QOSMaxMemoryPerJob"}
+NEVER |= {"AssocMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit", "AssocMaxNodePerJobLimit", "AssocMaxMemPerJob"}
+STUCK = 30
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SHOWN = 3  # failed jobs of a submission
 STARTED = time.time()
 PATIENCE = 600  # seconds after which a job that SLURM no longer knows is submitted again
@@ -55,7 +58,10 @@ class Executor(SlurmExecutor):
     def __post_init__(self, *arguments: Any) -> None:
         super().__post_init__(*arguments)
         self.ended = threading.Event()
-        self.preempted: collections.Counter[Any] = collections.Counter()  # how often a job was, or lost its node
+        self.preempted: set[Any] = set()  # jobs that were submitted again, for no fault of theirs
+        self.lost: collections.Counter[Any] = collections.Counter()  # how often a job was
+        self.stuck: dict[str, float] = {}  # since when a job waits for what does not pass
+        self.full = ""  # what SLURM said when it took no more jobs
         self.missing: dict[str, float] = {}  # since when SLURM does not know a job
         self.queue = ""  # as it was last told
 
@@ -95,9 +101,9 @@ class Executor(SlurmExecutor):
     def run_jobs(self, jobs: list[Any]) -> None:
         """Submit jobs. From the first ones on, the end of the terminal or of the job around this one is like Ctrl-C."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
-            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-                signal.signal(signal.SIGHUP, signal.default_int_handler)
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
+                    signal.signal(number, interrupt)
         super().run_jobs(jobs)
 
     def run_job(self, job: Any) -> None:
@@ -121,22 +127,23 @@ class Executor(SlurmExecutor):
         call += f" --wrap={shlex.quote(self.format_job_exec(job))}"
         pauses = list(PAUSES)
         while True:
+            if self.ended.is_set():
+                raise WorkflowError("the run has ended")
             done = subprocess.run(call, shell=True, capture_output=True, text=True)
-            full = bool(done.returncode and FULL.search(done.stderr))
-            if full and self.queue != done.stderr:
-                self.queue = done.stderr
-                self.logger.info(
-                    f"SLURM takes no more jobs of yours for now, and is asked again: {done.stderr.strip()}"
-                )
-            if not done.returncode or not (full or pauses) or self.ended.wait(PAUSES[0] if full else pauses.pop(0)):
+            full = done.returncode and FULL in done.stderr
+            if not done.returncode or not (full or pauses):
                 break
+            if full and self.full != done.stderr:
+                self.full = done.stderr
+                self.logger.info(f"SLURM takes no more jobs of yours for now, and is asked again: {self.full.strip()}")
+            self.ended.wait(PAUSES[0] if full else pauses.pop(0))
         if done.returncode:
             raise WorkflowError(done.stderr.strip())
         number = validate_or_get_slurm_job_id(done.stdout.strip().partition(";")[0], done.stdout)
         return SubmittedJobInfo(job, number, {"slurm_logfile": log.with_name(f"{number}.log"), "call": call})
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         self.ended.set()
         self.cancel_all()
@@ -144,32 +151,43 @@ class Executor(SlurmExecutor):
         self.cancel_all()  # what was just being submitted
 
     def cancel_all(self) -> None:
-        call = ["scancel", f"--name={self.run_uuid}"]
-        subprocess.run(call, check=False, capture_output=True, timeout=60, start_new_session=True)
+        self.scancel(f"--name={self.run_uuid}")
+
+    def scancel(self, which: str) -> None:
+        for _ in range(3):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(["scancel", which], capture_output=True, timeout=60, start_new_session=True)
+                return
+        self.logger.error(f"SLURM does not answer, and jobs may be left in its queue: scancel {which}")
 
     # Watching
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncIterator[SubmittedJobInfo]:
+        from koct.workflow.cluster import asked
+
         states = await self.states(active_jobs) if active_jobs else None
         going_on = 0
         for info in active_jobs:
             number = info.external_jobid
             words = "UNKNOWN" if states is None else states.get(number, "")
+            logs = [str(info.aux["slurm_logfile"])]
             state, _, reason = words.partition(" ")
+            lost = state in LOST or self.is_lost(number, state)
             if state == "COMPLETED":
                 self.report_job_success(info)
                 info.aux["slurm_logfile"].unlink(missing_ok=True)
             elif state in FAILED:
-                self.report_job_error(info, f"SLURM ended job {number}: '{state}'", [str(info.aux["slurm_logfile"])])
-            elif self.preempted[info.job] < OFTEN and (state in INNOCENT or (not state and self.is_lost(number))):
+                self.report_job_error(info, f"SLURM ended job {number}: '{state}'", logs)
+            elif state == "PREEMPTED" or (lost and self.again(info.job)):
                 self.logger.info(f"SLURM preempted or lost job {number} ({info.job.name}); it is submitted again.")
-                self.preempted[info.job] += 1
+                self.preempted.add(info.job)
                 self._job_submission_executor.submit(self.run_job, info.job)
-            elif state in INNOCENT:
-                often = f"SLURM ended job {number}: '{state}', as {OFTEN} times before"
-                self.report_job_error(info, often, [str(info.aux["slurm_logfile"])])
-            elif state == "PENDING" and reason in NEVER:
-                self.give_up(info, reason)
+            elif lost:
+                self.report_job_error(info, f"SLURM lost job {number} for the {OFTEN + 1}th time", logs)
+            elif self.is_stuck(number, state, reason):
+                self.scancel(number)
+                request = f"{reason}\n  it asks for: {asked(info.aux['call'])}; look at the site lines of your profile"
+                self.report_job_error(info, f"SLURM will never start job {number}: {request}")
             else:
                 going_on += 1
                 yield info
@@ -195,18 +213,19 @@ class Executor(SlurmExecutor):
             self.missing.pop(number, None)
         return dict(answer)
 
-    def give_up(self, info: SubmittedJobInfo, reason: str) -> None:
-        """End the run for a job that waits for ever, and its other jobs with it."""
-        from koct.workflow.cluster import asked
+    def is_lost(self, number: str, state: str) -> bool:
+        return not state and time.monotonic() - self.missing.setdefault(number, time.monotonic()) > PATIENCE
 
-        self.cancel_all()
-        request = asked(info.aux["call"])
-        why = f"SLURM will never start job {info.external_jobid} ({info.job.name}): {reason}\n  it asks for: {request}"
-        fix = "Fix the site lines at the top of your profile's config.yaml."
-        self.workflow.scheduler.executor_error_callback(WorkflowError(f"{why}\n{fix}"))
+    def again(self, job: Any) -> bool:
+        """Return whether a lost job is submitted once more."""
+        self.lost[job] += 1
+        return self.lost[job] <= OFTEN
 
-    def is_lost(self, number: str) -> bool:
-        return time.monotonic() - self.missing.setdefault(number, time.monotonic()) > PATIENCE
+    def is_stuck(self, number: str, state: str, reason: str) -> bool:
+        if state != "PENDING" or reason not in NEVER:
+            self.stuck.pop(number, None)
+            return False
+        return time.monotonic() - self.stuck.setdefault(number, time.monotonic()) > STUCK
 
     def report_job_error(self, job_info: Any, msg: str | None = None, aux_logs: Any = (), **others: Any) -> None:
         """Tell a failure, and delete what is outdated: with --keep-incomplete Snakemake would take it for made anew."""
@@ -218,6 +237,13 @@ class Executor(SlurmExecutor):
                     os.remove(path)
         self.logger.error(failure(job, unfinished, msg, list(aux_logs)))
         self.workflow.scheduler.error_callback(job)
+
+
+def interrupt(*_: Any) -> None:
+    """Handle the first of all signals; others must not keep it from cancelling jobs."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def fits(path: str, job: Any) -> bool:

@@ -99,8 +99,11 @@ def _spread(wanted, apart, height):
             last = groups.pop()
             groups[-1] = groups[-1] + last
     places = [_start(group, apart) + apart * i for group in groups for i in range(len(group))]
-    shift = min(0.0, height - places[-1]) if places else 0.0
-    return [max(place + shift, 0.0) for place in places]
+    for i in reversed(range(len(places))):  # within the panel: first its top, then its bottom
+        places[i] = min(places[i], height - apart * (len(places) - 1 - i))
+    for i in range(len(places)):
+        places[i] = max(places[i], apart * i)
+    return places
 
 
 def _start(group, apart):

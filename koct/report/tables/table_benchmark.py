@@ -55,7 +55,7 @@ def table(cells_path, curves_path, budget_path):
         label="tab:benchmark",
         columns="lrr" + "r" * most + "rr",
         head=[
-            ["", "", "", Span(most, "c", "$N$ for an error of"), "training", "image"],
+            ["", "", "", *([Span(most, "c", "$N$ for an error of")] if most else []), "training", "image"],
             ["Network", "$p$", "error", *[""] * most, "s", "ms"],
         ],
         body=body,
