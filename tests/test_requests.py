@@ -89,6 +89,12 @@ def test_the_table_of_sizes_is_made_of_the_formulas(on_gpu):
 # What a dry run shows
 
 
+@pytest.fixture(autouse=True)
+def any_torch(monkeypatch):
+    """These GPUs are asked for, and not used: a torch without CUDA will do."""
+    monkeypatch.setenv("KOCT_ALLOW_CPU", "1")
+
+
 def asked(checkout, sweeps, *arguments):
     """(partition, MB, minutes, GPUs) of every job of a dry run by its first output file, and its input files."""
     run = checkout()
@@ -97,6 +103,7 @@ def asked(checkout, sweeps, *arguments):
     run.path("mine/mean.py").write_text(MEAN)
     for path in run.path("rules").glob("*.smk"):  # a job with a message of its own shows nothing else
         path.write_text(re.sub(r'    message:\n(        ".*"\n)+', "", path.read_text()))
+    pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
     done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=s", *arguments)
     found, inputs = {}, {}
     for text in re.split(r"^ *(?:local)?rule \w+:$", done.stdout, flags=re.M)[1:]:

@@ -18,9 +18,10 @@ VARIABLE = "KOCT_SITE"  # of the environment, so that jobs see it too
 SHORTEST = 5  # minutes of a submission: the first start on a node can take long
 
 GPUS = re.compile(r"gpu(?::([^:,()]+))?:([0-9]+)")  # type and number, as sinfo tells them
-# What may also be said because nodes are down for a while, or the controller is busy.
+# What may also be said because nodes are down for a while, or because the controller is busy or away.
 TEMPORARY = re.compile(
-    "not available|can ?not be satisfied|policy|contact|temporarily|timed out|not found", re.IGNORECASE
+    "not available|can ?not be satisfied|policy|contact|temporarily|timed out|not found|failed to fetch config",
+    re.IGNORECASE,
 )
 # Words of SLURM's errors, and the site lines that can be their cause.
 FAULTS = {
