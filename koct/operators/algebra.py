@@ -68,7 +68,7 @@ class Operator:
 
     def __call__(self, x: ArrayT) -> ArrayT:
         if is_compiling(x):  # what is before and behind: the loops here are compiled already
-            return without_compiling(self._on_batch, x)
+            return without_compiling(self._on_batch)(x)  # type: ignore[arg-type, return-value]
         return self._on_batch(x)
 
     def _on_batch(self, x: ArrayT) -> ArrayT:
