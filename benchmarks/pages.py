@@ -173,10 +173,12 @@ TABLES = {
     "calibration": calibration,
     "no-sample": no_sample,
     "crossings": lambda: crossings("crossing"),
+    "benchmark-crossings": lambda: crossings("benchmark"),
     "dose": dose,
     "pairs": pairs,
     "ladder-128": lambda: grid("ladder", "H128-ladder"),
     "ladder-256": lambda: grid("ladder", "H256-ladder"),
+    "ellipses50": lambda: grid("benchmark", "ellipses50"),
     "mri": lambda: grid("modalities", "mri"),
     "deblur": lambda: grid("modalities", "deblur"),
 }

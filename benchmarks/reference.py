@@ -16,6 +16,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -23,7 +24,7 @@ from pathlib import Path
 from koct.report import products
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDIES = ["full", "crossing", "ladder", "dose", "modalities"]
+STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark"]
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "ladder.parquet", "ladder.json"]
 KEPT += ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.png"]
@@ -63,6 +64,9 @@ def run(study, profile, folder):
         for name in KEPT:
             if (results / name).exists() and (name != "planner.html" or study == "full"):  # megabytes each
                 shutil.copy(results / name, folder / name)
+        if study == "benchmark":  # for those who add a network: docs/benchmark.md
+            with tarfile.open(folder / "rows.tar.xz", "w:xz") as archive:
+                archive.add(results / "cells", "brought")
         about = {
             "command": " ".join(command),
             "commit": git("rev-parse", "HEAD"),

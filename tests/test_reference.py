@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import tarfile
 
 import pandas as pd
 import pytest
@@ -14,7 +15,8 @@ from koct.config.study_file import build
 REFERENCE = ROOT / "results/reference"
 PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())["calibration"]
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-FOLDERS = {"full": REFERENCE, **{study: REFERENCE / study for study in ("crossing", "dose", "ladder", "modalities")}}
+STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark")
+FOLDERS = {"full": REFERENCE, **{study: REFERENCE / study for study in STUDIES}}
 
 
 def table(study, name):
@@ -30,12 +32,12 @@ def curves(study):
 @pytest.mark.parametrize("study", FOLDERS)
 def test_it_has_every_cell_of_the_config_says_what_made_it_and_is_small(study):
     cells = table(study, "cells").groupby("sweep", sort=False)
-    assert list(cells.groups) == CONFIG["studies"][study]
+    about = json.loads((FOLDERS[study] / "about.json").read_text())
+    assert list(cells.groups) == about.get("sweeps", CONFIG["studies"][study])
     for sweep, rows in cells:
         expected = {(cell["arch"], cell["N"], cell["seed"]) for cell in build(sweep, CONFIG["sweeps"][sweep]).grid()}
         assert set(zip(rows["arch"], rows["N"], rows["seed"], strict=True)) == expected, sweep
         assert rows[["mse", "rrmse_peak", "rrmse_norm"]].gt(0).all(axis=None)
-    about = json.loads((FOLDERS[study] / "about.json").read_text())
     assert about["command"] == f"snakemake --profile profiles/gpu --config study={study}"
     assert re.fullmatch("[0-9a-f]{40}", about["commit"])
     assert {"python", "torch", "snakemake", "numpy"} <= set(about["versions"])
@@ -75,12 +77,24 @@ def test_the_projector_moves_the_crossing_and_does_not_cause_it():
     assert rows.loc[("H128-right-crossing", slice(None), "tv"), :]["N"].isna().all()
 
 
-def test_a_fresh_run_agrees_with_it(default_study):
-    """To 1e-6; NNLS and TV, in float32, whose sums differ between kinds of processors, to some pixel values.
+def test_four_to_sixteen_images_are_worth_as_much_as_total_variation_behind_a_known_operator():
+    means, rows = curves("benchmark"), table("benchmark", "crossings").set_index(["arch", "versus"])
+    for arch in ("unet", "lpd", "unrolled"):
+        assert 4 <= rows.loc[(arch, "tv")]["N_low"] < rows.loc[(arch, "tv")]["N_high"] < 16
+        assert means["ellipses50", arch].is_monotonic_decreasing or arch == "unrolled"
+    assert rows.loc[(["ko", "ko-ridge", "filters", "fc"], "tv"), "N"].isna().all()
+    assert 498 <= rows.loc[("fc", "fbp")]["N_low"] < rows.loc[("fc", "fbp")]["N_high"] <= 591
 
-    Images have values up to 1.5, and the reference comes from an x86-64. In float64, TV of the sweep H32 and seed 4 has
-    an error of 2.0212e-8 on any processor, and in float32 1.80e-8, 2.06e-8 or 2.37e-8: 2e-5 apart as a pixel value.
-    """
+
+def test_the_rows_that_newcomers_take_are_those_of_the_benchmark():
+    cells = table("benchmark", "cells").set_index(["sweep", "arch", "N", "seed"])["mse"]
+    with tarfile.open(FOLDERS["benchmark"] / "rows.tar.xz") as archive:
+        rows = [json.load(archive.extractfile(name)) for name in archive.getnames() if name.endswith(".json")]
+    assert {(row["sweep"], row["arch"], row["N"], row["seed"]): row["mse"] for row in rows} == cells.to_dict()
+
+
+def test_a_fresh_run_agrees_with_it(default_study):
+    """To 1e-6; NNLS and TV, which the reference has in float32 and koct computes in float64, to some pixel values."""
     keys = ["sweep", "arch", "N", "seed"]
     fresh = pd.read_parquet(default_study.path("results/cells.parquet")).set_index(keys)["mse"]
     expected = pd.read_parquet(REFERENCE / "cells.parquet").set_index(keys)["mse"].loc[fresh.index]

@@ -1,6 +1,7 @@
 """What a change makes the workflow run again, and what it does not."""
 
 import re
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -217,3 +218,29 @@ def test_a_new_metric_may_be_the_metric_of_a_sweep(small_fanbeam, edited_fanbeam
     edited_fanbeam("koct/metrics/mae.py", lambda _: MAE)
     edited_fanbeam.config(lambda config: config["sweeps"]["F32"].update(metric="mae2"))
     assert small_fanbeam.plan()["evaluate"] == 20
+
+
+# Rows from elsewhere
+
+
+def test_rows_from_elsewhere_are_used_if_they_fit_and_a_new_network_stands_beside_them(small_fanbeam, checkout):
+    run = checkout()
+    run.path("results").mkdir()
+    shutil.copytree(small_fanbeam.path("results/cells"), run.path("results/brought"))
+    config = yaml.safe_load(small_fanbeam.path("config.yaml").read_text())
+    config["sweeps"]["F32"]["archs"] = ["untrained", "ko", "fc", "filter"]
+    run.path("config.yaml").write_text(yaml.safe_dump(config))
+    run.path("results/brought/F32-exact/ko/N4_seed1.json").write_text("{}")  # damaged
+    jobs = run.plan()
+    assert jobs["fit_large"] == 6 + 1  # the new network's, and one in place of the damaged row
+    assert jobs["figure_recons"] == 2
+    run.snakemake("results/cells.parquet")
+    keys = ["sweep", "arch", "N", "seed"]
+    of = pd.read_parquet(run.path("results/cells.parquet")).set_index(keys)["mse"]
+    before = pd.read_parquet(small_fanbeam.path("results/cells.parquet")).set_index(keys)["mse"]
+    assert len(of) == len(before) + 6
+    assert (of[before.index] == before).all()
+    assert run.plan("results/cells.parquet") == {}
+    config["sweeps"]["F32"]["lambdas"] = [1e-4, 1.0]
+    run.path("config.yaml").write_text(yaml.safe_dump(config))
+    assert run.plan("results/cells.parquet")["fit_large"] == 6 + 6  # rows of `fc` and `filter` were of other λ

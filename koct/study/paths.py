@@ -1,5 +1,7 @@
 """Where the files of a study lie; with wildcards in braces for values, the patterns that Snakemake needs."""
 
+BROUGHT = "results/brought"
+
 
 def pool(sweep: str, seed: int | str) -> str:
     return f"results/pools/{sweep}/seed{seed}.npy"
@@ -19,6 +21,11 @@ def gram(sweep: str, seed: int | str) -> str:
 
 def cell(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
     return f"results/cells/{sweep}/{arch}/N{N}_seed{seed}.json"
+
+
+def brought(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
+    """A row that was made elsewhere."""
+    return f"{BROUGHT}/{sweep}/{arch}/N{N}_seed{seed}.json"
 
 
 def fit(sweep: str, arch: str, N: int | str, seed: int | str) -> str:

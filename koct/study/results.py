@@ -132,6 +132,9 @@ def collect(spec, path, images_path):
         for arch in sweep["archs"]:
             for N, seed in itertools.product(arch["N"], arch["seeds"]):
                 place = paths.cell(sweep["name"], arch["name"], N, seed)
+                elsewhere = paths.brought(sweep["name"], arch["name"], N, seed)
+                if not Path(place).exists() and Path(elsewhere).exists():
+                    place = elsewhere
                 row, stamp = read_json(place)
                 _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
                 if curve_hash(stamp.spec) != arch["spec"]:

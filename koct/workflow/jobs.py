@@ -6,6 +6,7 @@ of the stamp of its outputs, so a change to either reruns the job, and a change 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,14 +14,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
-from koct.base.stamps import checksum_of
+from koct.base import stamps
+from koct.base.stamps import checksum_of, difference
 from koct.config import study_file as config
 from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, Problem
 from koct.contracts.registry import module_of
 from koct.contracts.spec import encode_curve, encode_problem
+from koct.errors import KoctError
+from koct.report.products import product
 from koct.study import paths
 from koct.workflow import planned, resources, sources, when
 from koct.workflow.user_files import checksums
@@ -37,11 +42,8 @@ class Jobs:
         self.study = config.read(settings)
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
-        self.cells = [paths.cell(**cell) for sweep in self.study for cell in sweep.grid()]
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
-        self.pictures = [paths.picture(sweep.name) for sweep in self.study if sweep.pictured]
         self.ladders = [self.sweeps[name] for name in when.ladder(self.study)]
-        self.products = when.published(self.study)
         self.device = self.settings.device
         self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.canonical = config.canonical(self.study)
@@ -50,6 +52,24 @@ class Jobs:
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
         self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
+        self.brought = set[str]()  # fits that nobody needs: their rows were made elsewhere
+        row = self._row if os.path.isdir(paths.BROUGHT) else paths.cell
+        self.cells = [row(**cell) for sweep in self.study for cell in sweep.grid()]
+        bare = [name for name in self.sweeps if not self.first_fits(SimpleNamespace(sweep=name))]
+        undrawn = {path.format(sweep=name) for name in bare for path in product("fig_recons").outputs}
+        self.products = [path for path in when.published(self.study) if path not in undrawn]
+        self.pictures = [path for path in map(paths.picture, self.sweeps) if path in self.products]
+
+    def _row(self, **cell: Any) -> str:
+        """Where the row of a cell is, or will be: elsewhere if one is there with the same options and code."""
+        own, place = paths.cell(**cell), paths.brought(**cell)
+        if os.path.isfile(place) and not os.path.exists(own):
+            with contextlib.suppress(ValueError, KoctError):  # damaged, or not of this version
+                wanted = json.loads(self.row_spec(SimpleNamespace(**cell)))
+                if not difference(stamps.check(place).spec, wanted):
+                    self.brought.add(paths.fit(**cell))
+                    return place
+        return own
 
     def environment(self) -> dict[str, str]:
         """What jobs are told beside their parameters, since it changes no result.
@@ -301,9 +321,10 @@ class Jobs:
         return paths.pool(wildcards.sweep, self.sweeps[wildcards.sweep].seeds[0])
 
     def first_fits(self, wildcards: Wildcards) -> list[str]:
-        """The fits of a sweep's first seed."""
+        """The fits of a sweep's first seed, as far as they are made here."""
         sweep = self.sweeps[wildcards.sweep]
-        return [paths.fit(**cell) for cell in sweep.grid() if cell["seed"] == sweep.seeds[0]]
+        fits = [paths.fit(**cell) for cell in sweep.grid() if cell["seed"] == sweep.seeds[0]]
+        return [fit for fit in fits if fit not in self.brought]
 
     # What a large job asks for
 
