@@ -1,0 +1,98 @@
+"""Theorem 1 for known layers that are not the true ones: it holds, is zero for right layers, and is attained."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from koct.bound.mismatch import accumulated
+from koct.bound.theorem import BoundLayer, BoundNetwork
+from koct.errors import KoctError
+
+CHAINS = 10_000
+
+
+def random_chain(rng):
+    """True layers, those of the network, which of them are known, and inputs; a ReLU behind every other layer."""
+    sizes = rng.integers(1, 6, size=rng.integers(2, 6))
+    true = [rng.normal(size=(m, n)) * rng.uniform(0.2, 2) for n, m in itertools.pairwise(sizes)]
+    wrong = [U + rng.choice([0, 0.01, 0.3, 2]) * rng.normal(size=U.shape) for U in true]
+    return true, wrong, rng.random(len(true)) < 0.6, rng.random(len(true)) < 0.5, rng.normal(size=(sizes[0], 8))
+
+
+def run(matrices, relus, x):
+    """The inputs of all layers, and the output."""
+    inputs = [x]
+    for U, relu in zip(matrices, relus, strict=True):
+        x = np.maximum(U @ x, 0) if relu else U @ x
+        inputs.append(x)
+    return inputs
+
+
+def rms(x):
+    return float(np.mean(np.sum(x**2, axis=0)) ** 0.5)
+
+
+def test_it_holds_for_random_chains():
+    rng, ratios = np.random.default_rng(0), []
+    for _ in range(CHAINS):
+        true, wrong, known, relus, x = random_chain(rng)
+        layers, mismatch, errors = [], {}, {}
+        inputs, outputs = run(wrong, relus, x), run(true, relus, x)
+        for number, (U, V) in enumerate(zip(true, wrong, strict=True)):
+            name = f"u{number}"
+            layers.append(BoundLayer(name, float(np.linalg.norm(U, 2)), known=bool(known[number])))
+            if known[number]:
+                mismatch[name] = float(np.linalg.norm(U - V, 2))
+            else:
+                errors[name] = rms(run([U], relus[number : number + 1], inputs[number])[-1] - inputs[number + 1]) ** 2
+        step = accumulated(BoundNetwork(layers), mismatch, rms(x), errors)[-1]
+        error = rms(inputs[-1] - outputs[-1])
+        assert error <= step.error * (1 + 1e-9)
+        assert rms(outputs[-1]) <= step.size * (1 + 1e-9)
+        if step.error:
+            ratios.append(error / step.error)
+    assert len(ratios) > 0.9 * CHAINS
+    assert 0.05 < np.median(ratios) < 1
+
+
+def test_a_right_layer_adds_nothing_and_without_mismatch_it_is_never_above_theorem_1():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        count = rng.integers(2, 6)
+        layers = [BoundLayer(f"u{i}", rng.uniform(0.1, 3), known=bool(rng.random() < 0.5)) for i in range(count)]
+        network, errors = BoundNetwork(layers), {la.name: float(rng.random()) for la in layers if not la.known}
+        step = accumulated(network, {}, 1.0, errors)[-1]
+        assert step.error**2 <= network.bound_from_errors(errors) * (1 + 1e-12)
+        known = [layer.name for layer in layers if layer.known]
+        assert accumulated(network, dict.fromkeys(known, 0.0), 1.0, errors)[-1] == step
+        if not errors:
+            assert step.error == 0
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.1, 0.0), (0.0, 0.4), (0.3, 0.2)])
+def test_it_is_attained_by_linear_chains_of_two_layers(first, second):
+    """Layers that are too large by the same factor in every direction."""
+    true, x = [2.0 * np.eye(3), 0.5 * np.eye(3)], np.random.default_rng(2).normal(size=(3, 8))
+    wrong = [U + delta * np.eye(3) for U, delta in zip(true, (first, second), strict=True)]
+    layers = [BoundLayer(name, U[0, 0], known=True) for name, U in zip("KA", true, strict=True)]
+    step = accumulated(BoundNetwork(layers), {"K": first, "A": second}, rms(x), {})[-1]
+    relus = [False, False]
+    assert step.error == pytest.approx(rms(run(wrong, relus, x)[-1] - run(true, relus, x)[-1]), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mismatch", "input_rms", "errors", "named"),
+    [
+        ({"X": 1.0}, 1.0, {"W": 1.0}, "no layer 'X'"),
+        ({"W": 1.0}, 1.0, {"W": 1.0}, "'W' is learned"),
+        ({"K": -1.0}, 1.0, {"W": 1.0}, "K = -1.0"),
+        ({"K": 1.0}, float("nan"), {"W": 1.0}, "input_rms"),
+        ({"K": 1.0}, 1.0, {}, "'W' is learned, and its mean-square error is missing"),
+        ({}, 1.0, {"K": 1.0}, "'K' is known"),
+    ],
+)
+def test_what_makes_no_sense_is_named(mismatch, input_rms, errors, named):
+    network = BoundNetwork([BoundLayer("W", 1.0, known=False), BoundLayer("K", 1.0, known=True)])
+    with pytest.raises(KoctError, match=named):
+        accumulated(network, mismatch, input_rms, errors)
