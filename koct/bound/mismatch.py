@@ -10,7 +10,7 @@ is
     E_l ≤ (ℓ_l + δ_l) E_{l-1} + δ_l R_{l-1} + r_l,     E_0 = 0,     R_l = ℓ_l R_{l-1}
 
 with ℓ_l the Lipschitz constant of u_l, δ_l that of û_l − u_l (for matrices the operator norm of the difference), R_l a
-bound on the true output of layer l, and r_l the error of a learned layer. Layers map zero to zero. Without mismatch this
+bound on the true output of layer l, and r_l the error of a learned layer. Layers map zero to zero. Without mismatch it
 is never above Theorem 1: it adds errors, and not their squares with factors of two.
 """
 
