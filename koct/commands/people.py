@@ -155,6 +155,48 @@ def curve(pairs, target, at, lam, nonnegative, plot, json):
     print(show(predicted, points, target).rstrip())
 
 
+def know(pairs, layers, set, plot, json):
+    import contextlib
+    import io
+
+    import numpy as np
+
+    from koct.config import contract_suite, study_file
+    from koct.contracts.blame import blamed
+    from koct.prediction.curve import read_pairs
+    from koct.report.text import budget_text, know_text
+    from koct.study.knowing import Knowing
+    from koct.workflow.limits import machine_memory
+
+    if plot:
+        budget_text.check_format(plot)
+    entry = {**contract_suite.GRID, "problem": layers, "archs": ["untrained"], **_settings(set)}
+    try:
+        problem = study_file.build("it", entry).problem
+    except KoctError as error:
+        raise KoctError(str(error).replace("config: sweeps.it.", "--set ")) from None
+    x, y = read_pairs(pairs, machine_memory())
+    with blamed(layers), contextlib.redirect_stdout(io.StringIO()):  # what a problem says of its progress
+        knowing = Knowing(problem, x, y)
+        repairs, crossing = knowing.repairs(), knowing.crossing()
+    if plot:
+        know_text.plot(crossing, len(x), plot)
+    show = know_text.as_json if json else know_text.as_text
+    print(show(len(x), float(np.mean(np.square(y, dtype=float))), repairs, crossing).rstrip())
+
+
+def _settings(texts):
+    """The keys of a sweep from `--set`; a point leads to the options of a network."""
+    import yaml
+
+    settings = {}
+    for text in texts or []:
+        key, _, value = text.partition("=")
+        section, _, option = key.rpartition(".")
+        (settings.setdefault(section, {}) if section else settings)[option] = yaml.safe_load(value)
+    return settings
+
+
 def compare(fresh, reference, tolerance):
     from koct.report.text.compare_text import compare
 
@@ -164,16 +206,9 @@ def compare(fresh, reference, tolerance):
 
 
 def check(files, set):
-    import yaml
-
     from koct.config import contract_suite
 
-    settings = {}
-    for text in set or []:
-        key, _, value = text.partition("=")
-        section, _, option = key.rpartition(".")
-        (settings.setdefault(section, {}) if section else settings)[option] = yaml.safe_load(value)
-    return 0 if contract_suite.run(files, settings) else 1
+    return 0 if contract_suite.run(files, _settings(set)) else 1
 
 
 def config(file, schema):
@@ -273,6 +308,20 @@ VERBS = {
             optional("--nonnegative", "predictions are cut off at zero, as by a ReLU", action="store_true"),
             optional("--plot", "draw the curve, its interval and the target (.pdf, .png, .svg)", metavar="FILE"),
             optional("--json", "print points and, for a target, n, n_low, n_high, reachable", action="store_true"),
+        ],
+    ),
+    "know": (
+        know,
+        "what a known operator explains of pairs, what would repair it, and from which N on learning everything pays",
+        [
+            ("pairs", {"nargs": "+", "metavar": "FILE", "help": ".npz with arrays x and y, or two .npy, x first"}),
+            (
+                "--layers",
+                {"metavar": "PROBLEM", "help": "whose known layers lead from x to y: one of koct, or FILE.py"},
+            ),
+            optional("--set", "an option of the problem, such as H=32", action="append", metavar="KEY=VALUE"),
+            optional("--plot", "draw both curves and where they cross (.pdf, .png, .svg)", metavar="FILE"),
+            optional("--json", "print repairs, crossing and curves", action="store_true"),
         ],
     ),
     "compare": (

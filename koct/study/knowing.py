@@ -1,0 +1,287 @@
+"""What a known operator explains of given pairs, what would repair it, and from which N on learning everything pays.
+
+    knowing = Knowing(problem, x, y)
+    knowing.repairs()     # the error of the operator as it is, and after each repair, on samples that no fit has seen
+    knowing.crossing()    # from which N on a dense matrix is predicted to be better than a weight per measurement
+
+Repairs act on the measurements, in front of the known operator: one factor, a shift along the last axis, a factor per
+view, a weight per measurement, a filter per view. Each is fitted to two thirds of the pairs and tested on the others,
+three times, so that every pair is tested once. The ridge of a third is the best of the two others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from koct.base.device import CPU
+from koct.contracts import Array, Problem, Training
+from koct.errors import KoctError
+from koct.networks.filter import check_problem
+from koct.networks.filters import Filters
+from koct.networks.ko import KO
+from koct.networks.solvers import Known
+from koct.operators.chain import normal_matrix
+from koct.prediction.curve import Curve
+from koct.prediction.prediction import NORMAL, Prediction, checked_pairs
+from koct.prediction.spectral import Spectral
+from koct.prediction.subsets import Subsets
+
+FOLDS = 3
+DECADES = range(-8, 3)  # of λ, relative to the mean of the normal matrix's diagonal
+DRAWS = 6  # training sets for every N of the weights' curve
+PER_OCTAVE = 4  # points of the dense matrix's curve around the crossing
+STEPS = 4  # of Gauss and Newton for the shift
+
+
+class Repair(NamedTuple):
+    """What a repair learns, and the mean squared error that it leaves on samples that its fit has not seen."""
+
+    name: str
+    learned: int
+    error: float
+    train_error: float
+    found: Mapping[str, float]  # the values learned, where there are few
+
+    @property
+    def floor(self) -> float:
+        """What no values of what is learned can repair: the mean of both errors, as in linear regression."""
+        return (self.error + self.train_error) / 2
+
+    def at(self, ratio: float) -> float:
+        """The error with so many times the samples: the floor, and an estimation error that goes as one over N."""
+        return self.floor + (self.error - self.floor) / ratio
+
+
+class Crossing(NamedTuple):
+    """From which N on the dense matrix is better, with its 90 % interval; None: not up to `upto`."""
+
+    N: int | None
+    N_low: int | None
+    N_high: int | None
+    upto: int
+    weights: Sequence[Prediction]  # both curves, at the same N
+    dense: Sequence[Prediction]
+
+
+class Given(Training):
+    """Pairs in memory as what a fit is given."""
+
+    gram = None
+    device = CPU
+    seed = 1
+
+    def __init__(self, problem: Problem, x: Array, y: Array, layers: Sequence[Any], normal: Any):
+        self.problem, self.x, self.y, self.N = problem, x, y, len(x)
+        self.x_shape, self.y_shape, self.layers, self.normal = problem.x_shape, problem.y_shape, layers, normal
+        self.nonnegative, self.nonnegative_images = problem.nonnegative, problem.nonnegative_images
+
+    def part(self, rows: np.ndarray) -> Given:
+        return Given(self.problem, self.x[rows], self.y[rows], self.layers, self.normal)
+
+
+class Knowing:
+    """Pairs (x, y), and a problem whose known layers lead from x to y."""
+
+    def __init__(self, problem: Problem, x: Any, y: Any):
+        x, y = checked_pairs(x, y)
+        for name, array, shape in (("x", x, problem.x_shape), ("y", y, problem.y_shape)):
+            if array.shape[1:] != shape and array[0].size != np.prod(shape):
+                raise KoctError(f"{name} has samples of shape {array.shape[1:]}, and the problem's have {shape}")
+        if not problem.has_layers:
+            raise KoctError(f"the problem {problem.name} has no known layers; write its method layers")
+        if len(x) < 2 * FOLDS:
+            raise KoctError(f"{len(x)} pairs are too few to fit some and test others; give at least {2 * FOLDS}")
+        layers = problem.layers(problem.shared())
+        self.known = Known(layers, problem.nonnegative)
+        normal = problem.normal_matrix(problem.shared())
+        normal = normal_matrix(self.known.R) if normal is None else normal
+        self.data = Given(problem, np.asarray(x, float).reshape(len(x), -1), y.reshape(len(y), -1), layers, normal)
+        self.weights = KO(solver="ridge", toward="analytic")
+
+    # Repairs
+
+    def repairs(self) -> list[Repair]:
+        """Return the operator as it is, and every repair that makes sense for the problem."""
+        found = [self._tried("nothing", self._as_it_is), self._tried("one factor", self._factor)]
+        views = len(self.data.x_shape) > 1 and self.known.each == 1
+        if views:
+            found.append(self._tried("a shift along the detector", self._shift))
+            found.append(self._tried("a factor per view", self._gains))
+        found.append(self._tried("a weight per measurement", self._by(self.weights, self._strengths())))
+        if views and not list(check_problem(self.data.problem)):
+            strengths = [10.0**power for power in DECADES]
+            found.append(self._tried("a filter per view", self._by(Filters(), strengths)))
+        return found
+
+    def _tried(self, name: str, fit: Callable[[Given], Iterator[Any]]) -> Repair:
+        """Fit thirds, and test the others; the ridge of each third is the best on the two others."""
+        data, tests, trains, values = self.data, [], [], {}
+        order = np.random.default_rng(0).permutation(data.N)
+        for fold in range(FOLDS):
+            tested = np.sort(order[fold::FOLDS])
+            fitted = np.setdiff1d(order, tested)
+            fits = list(fit(data.part(fitted)))
+            tests.append([_error(predict(data.x[tested]), data.y[tested]) for predict, *_ in fits])
+            trains.append([_error(predict(data.x[fitted]), data.y[fitted]) for predict, *_ in fits])
+            values, learned = fits[0][2], fits[0][1]
+        errors = np.array(tests)  # (folds, λ)
+        best = [int(np.delete(errors, fold, 0).mean(0).argmin()) for fold in range(FOLDS)]
+        test, train = (float(np.array(of)[np.arange(FOLDS), best].mean()) for of in (tests, trains))
+        return Repair(name, learned, test, train, values)
+
+    def _image(self, x: Array) -> Array:
+        """What the operator as it is makes of measurements, before anything is cut off."""
+        known = self.known
+        weighted = known.weighted(known.analytic, x)
+        return known.R(weighted.reshape(-1, *known.R.domain)).reshape(len(x), -1)
+
+    def _cut(self, images: Array) -> Array:
+        return images.clip(min=0) if self.known.nonnegative else images
+
+    def _as_it_is(self, data: Given) -> Iterator[Any]:
+        yield (lambda x: self._cut(self._image(x))), 0, {}
+
+    def _factor(self, data: Given) -> Iterator[Any]:
+        image = self._image(data.x)
+        factor = float((image * data.y).sum() / max(float((image * image).sum()), 1e-300))
+        yield (lambda x: self._cut(factor * self._image(x))), 1, {"factor": factor}
+
+    def _shift(self, data: Given) -> Iterator[Any]:
+        """A factor and a shift in bins, by Gauss and Newton: the derivative of the shifted measurements is known."""
+        shift, factor = 0.0, 1.0
+        for _ in range(STEPS):
+            moved = self._moved(data.x, shift)
+            columns = [self._image(moved).ravel(), self._image(self._derivative(moved)).ravel()]
+            (factor, slope), *_ = np.linalg.lstsq(np.stack(columns, 1), data.y.ravel(), rcond=None)
+            if factor == 0:
+                break
+            shift += float(np.clip(slope / factor, -1, 1))
+        found = {"factor": float(factor), "bins": shift}
+        yield (lambda x: self._cut(factor * self._image(self._moved(x, shift)))), 2, found
+
+    def _moved(self, x: Array, shift: float) -> Array:
+        """Measurements at places that lie `shift` further along the last axis; zero outside."""
+        return self._spectrally(x, lambda frequency: np.exp(frequency * shift))
+
+    def _derivative(self, x: Array) -> Array:
+        """Along the last axis."""
+        return self._spectrally(x, lambda frequency: frequency)
+
+    def _spectrally(self, x: Array, factor: Callable[[np.ndarray], np.ndarray]) -> Array:
+        """Multiply the spectrum of every view, padded by zeros, by a function of 2πi times its frequencies."""
+        bins = self.data.x_shape[-1]
+        frequency = 2j * np.pi * np.fft.rfftfreq(2 * bins)
+        padded = np.fft.rfft(x.reshape(-1, bins), 2 * bins, axis=1) * factor(frequency)
+        return np.fft.irfft(padded, 2 * bins, axis=1)[:, :bins].reshape(x.shape)
+
+    def _gains(self, data: Given) -> Iterator[Any]:
+        """One factor for every view: that of its weights, so the matrix of all weights is summed over views."""
+        views = int(np.prod(data.x_shape[:-1]))
+        owner = np.repeat(np.arange(views), data.x_shape[-1])
+        weighted = self.known.weighted(self.known.analytic, data.x)
+        tie = (owner == np.arange(views)[:, None]).astype(float)
+        matrix = tie @ ((weighted.T @ weighted) * data.normal) @ tie.T
+        right = tie @ (weighted * self.known.adjoint(data.y)).sum(0)
+        gains = np.linalg.lstsq(matrix, right, rcond=1e-10)[0]
+        yield (lambda x: self._cut(self._image(gains[owner] * x))), views, {}
+
+    def _by(self, arch: Any, lambdas: Sequence[float]) -> Callable[[Given], Iterator[Any]]:
+        def fit(data: Given) -> Iterator[Any]:
+            data.lambdas = tuple(lambdas)
+            for _, network in arch.fit(data):
+                yield network.predict, network.parameters, {}
+
+        return fit
+
+    def _strengths(self) -> list[float]:
+        """λ for the weights, around the mean of their normal matrix's diagonal."""
+        data = self.data
+        mean = float(((data.x**2).sum(0) * np.diag(data.normal)).mean())
+        return [mean * 10.0**power for power in DECADES]
+
+    # The crossing
+
+    def crossing(self) -> Crossing:
+        """Compare the predicted curves of weights and of a dense matrix, up to eight times the pairs."""
+        data = self.data
+        theory = Curve(Spectral(data.nonnegative).fit(data.x, data.y))
+        dense = _usable(theory.octaves)
+
+        def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
+            part = Given(data.problem, x, y, data.layers, data.normal)
+            part.lambdas = tuple(self._strengths()[2::2])
+            for lam, network in self.weights.fit(part):
+                yield lam, network.predict
+
+        subsets = Subsets(fitting, DRAWS).fit(data.x, data.y)
+        inside = [point.N for point in dense if 4 <= point.N <= subsets.largest]
+        curve = {point.N: point for point in subsets.best_curve(inside)}
+        last = curve[inside[-1]]
+        whole = self._tried("weights", self._by(self.weights, self._strengths()))
+        fitted = data.N - data.N // FOLDS
+        for point in dense:
+            if point.N > last.N:  # floor and estimation error: what a line through the last octave does not know
+                error = whole.at(point.N / fitted)
+                curve[point.N] = last._replace(
+                    N=point.N, error=error, low=error * last.low / last.error, high=error * last.high / last.error
+                )
+        dense = [point for point in dense if point.N in curve]
+        rough = crossing([curve[point.N] for point in dense], dense)
+        if rough.N is None or rough.N <= dense[0].N:
+            return rough
+        finer = [round(rough.N * 2 ** (k / PER_OCTAVE)) for k in range(-PER_OCTAVE, PER_OCTAVE + 1)]
+        known = {point.N: point for point in dense}
+        known |= {point.N: point for point in _usable(theory.at([N for N in finer if dense[0].N < N < rough.upto]))}
+        sizes = sorted(known)
+        return crossing([_between(curve, N) for N in sizes], [known[N] for N in sizes])
+
+
+def _usable(points: Sequence[Prediction]) -> list[Prediction]:
+    """Without points where the number of samples is so close to the rank of the data that no error can be told."""
+    return [point for point in points if 0 < point.low < point.high and point.error > 0]
+
+
+def _between(curve: Mapping[int, Prediction], N: int) -> Prediction:
+    """The point of a curve at N, between others by a line in logarithms."""
+    if N in curve:
+        return curve[N]
+    sizes = np.log(list(curve))
+
+    def at(name: str) -> float:
+        return float(np.exp(np.interp(np.log(N), sizes, np.log([getattr(point, name) for point in curve.values()]))))
+
+    below = curve[max(size for size in curve if size < N)]
+    return below._replace(N=N, error=at("error"), low=at("low"), high=at("high"))
+
+
+def crossing(weights: Sequence[Prediction], dense: Sequence[Prediction]) -> Crossing:
+    """Return where the second of two curves gets below the first for good, between points by a line in logarithms."""
+    N = np.array([point.N for point in dense], float)
+    ratio = np.log([b.error / a.error for a, b in zip(weights, dense, strict=True)])
+    spread = np.hypot(_spread(weights), _spread(dense))
+    middle, low, high = (_last_above(N, ratio + shift * spread) for shift in (0, -NORMAL, NORMAL))
+    return Crossing(middle, low, high, int(N[-1]), weights, dense)
+
+
+def _spread(points: Sequence[Prediction]) -> np.ndarray:
+    """The standard deviation of the logarithm of every error."""
+    return np.array([np.log(point.high / point.low) / (2 * NORMAL) for point in points])
+
+
+def _last_above(N: np.ndarray, ratio: np.ndarray) -> int | None:
+    """Where a curve of logarithms gets below zero and stays there; None if it is above zero at its end."""
+    above = np.flatnonzero(ratio > 0)
+    if not len(above):
+        return int(N[0])
+    k = int(above[-1])
+    if k == len(N) - 1:
+        return None
+    part = ratio[k] / (ratio[k] - ratio[k + 1])
+    return int(np.ceil(N[k] * (N[k + 1] / N[k]) ** part))
+
+
+def _error(predicted: Array, y: Array) -> float:
+    return float(((predicted - y) ** 2).mean())

@@ -1,0 +1,121 @@
+"""What is wrong with a known operator is found in pairs: a factor, a shift, gains of views; and where curves cross."""
+
+import json
+
+import numpy as np
+import pytest
+
+from koct.contracts import Sizes
+from koct.contracts.registry import problem
+from koct.errors import KoctError
+from koct.prediction.prediction import Prediction
+from koct.study.knowing import Knowing, crossing
+
+FAN = {"rays": "exact", "known": "exact", "H": 16, "V": 24, "B": 32}
+SET = [part for key, value in FAN.items() for part in ("--set", f"{key}={value}")]
+PAIRS = 60
+
+
+@pytest.fixture(scope="module")
+def fan():
+    """A problem whose known operator is right but for the few views, and pairs of it."""
+    own = problem("fanbeam")(**FAN)
+    chunks = [(x, own.decode(y)) for part, x, y in own.pairs(1, Sizes(train=PAIRS, val=1, test=1)) if part == "train"]
+    x, y = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
+    return own, x.reshape(PAIRS, 24, 32), y.reshape(PAIRS, 16, 16)
+
+
+def repairs(own, x, y):
+    return {repair.name: repair for repair in Knowing(own, x, y).repairs()}
+
+
+def test_a_factor_is_found(fan):
+    own, x, y = fan
+    right, wrong = repairs(own, x, y), repairs(own, 1.5 * x, y)
+    assert right["one factor"].found["factor"] == pytest.approx(1, abs=0.1)
+    assert wrong["one factor"].found["factor"] == pytest.approx(right["one factor"].found["factor"] / 1.5, rel=1e-6)
+    assert wrong["one factor"].error == pytest.approx(right["one factor"].error, rel=1e-6)
+    assert wrong["nothing"].error > 2 * wrong["one factor"].error
+
+
+@pytest.mark.parametrize("shift", [-1.3, 0.6])
+def test_a_shift_is_found(fan, shift):
+    """The detector was elsewhere when the data were taken."""
+    own, x, y = fan
+    phase = np.exp(-2j * np.pi * np.fft.rfftfreq(96) * shift)
+    moved = np.fft.irfft(np.fft.rfft(x, 96) * phase, 96)[..., :32]
+    as_it_was, found = repairs(own, x, y), repairs(own, moved, y)
+    assert found["a shift along the detector"].found["bins"] == pytest.approx(shift, abs=0.15)
+    assert found["a shift along the detector"].error < 1.3 * as_it_was["one factor"].error
+    assert found["one factor"].error > 1.2 * found["a shift along the detector"].error
+
+
+def test_gains_of_views_are_found(fan):
+    own, x, y = fan
+    gains = np.random.default_rng(0).uniform(0.5, 1.5, size=(24, 1))
+    found = repairs(own, gains * x, y)
+    assert found["a factor per view"].learned == 24
+    assert found["a factor per view"].error < 1.1 * repairs(own, x, y)["a factor per view"].error
+    assert found["a factor per view"].error < 0.7 * found["one factor"].error
+    assert found["nothing"].train_error == pytest.approx(found["nothing"].error, rel=0.2)
+
+
+def test_more_is_learned_the_lower_is_the_floor(fan):
+    found = repairs(*fan)
+    assert list(found)[-2:] == ["a weight per measurement", "a filter per view"]
+    assert found["a weight per measurement"].floor < found["one factor"].floor
+    for repair in found.values():
+        assert repair.at(1) == pytest.approx(repair.error)
+        assert repair.at(1e9) == pytest.approx(repair.floor)
+
+
+def curve(errors):
+    return [
+        Prediction(4 * 2**k, 1.0, error, error / 1.2, error * 1.2, 0.0, 0.0, np.ones(1), True, "")
+        for k, error in enumerate(errors)
+    ]
+
+
+def test_a_crossing_lies_in_its_interval_and_may_be_missing():
+    falls, level = curve([0.8, 0.4, 0.2, 0.1, 0.05, 0.025]), curve([0.15] * 6)
+    found = crossing(level, falls)
+    assert 16 < found.N == pytest.approx(16 * (0.2 / 0.15), abs=1)
+    assert found.N_low < found.N < found.N_high < found.upto == 128
+    assert crossing(falls, level).N is None
+    assert crossing(falls, curve([0.1] * 3 + [0.01] * 3)).N == 4
+
+
+def test_the_command_says_it_in_words_and_in_numbers(koct, fan, tmp_path):
+    np.savez("pairs.npz", x=1.5 * fan[1], y=fan[2])
+    status, out, err = koct("know", "pairs.npz", "--layers", "fanbeam", *SET, "--plot", "know.png")
+    assert (status, err) == (0, "")
+    assert "One factor (factor 0.71" in out
+    assert "a filter per view would repair" in out
+    assert "pairs on" in out or "is not predicted to be better" in out
+    assert (tmp_path / "know.png").stat().st_size > 5000
+    status, out, _ = koct("know", "pairs.npz", "--layers", "fanbeam", *SET, "--json")
+    told = json.loads(out)
+    assert (status, told["pairs"]) == (0, PAIRS)
+    assert told["repairs"][1]["found"]["factor"] == pytest.approx(2 / 3, abs=0.1)
+    assert told["crossing"]["upto"] == told["curves"][-1]["N"] == 8 * PAIRS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--layers", "fanbeam", *SET[:-2]], "B"),
+        (["--layers", "fanbeams", *SET], "fanbeam"),
+        (["--layers", "pairs", "--set", "data=pairs.npz"], "no known layers"),
+        (["--layers", "fanbeam", *SET[:-2], "--set", "B=8"], "shape"),
+    ],
+)
+def test_what_does_not_fit_is_named(koct, fan, arguments, named):
+    np.savez("pairs.npz", x=fan[1], y=fan[2])
+    status, _, err = koct("know", "pairs.npz", *arguments)
+    assert status
+    assert named in err
+
+
+def test_too_few_pairs_are_refused(fan):
+    with pytest.raises(KoctError, match="at least 6"):
+        Knowing(fan[0], fan[1][:5], fan[2][:5])
