@@ -1,0 +1,90 @@
+"""The fan beam with a scanner that is not quite the known one: its data come from other rays than the network knows.
+
+Line integrals are those of `rays: analytic`. The options say by how much the scanner differs from the known geometry,
+each by itself and with a unit; with none of them, this is the fan-beam problem.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
+
+from koct.contracts import Problem, option
+from koct.problems.fanbeam import FanBeamProblem
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
+JITTER_SEED = 7  # of the errors of view angles, the same for all pools: they belong to the scanner
+
+
+class Misaligned(FanBeamProblem, Problem):
+    pictured = False  # forty reconstructions of the same images
+
+    rays: Literal["analytic"] = option("line integrals of the ellipses in closed form", default="analytic")  # type: ignore[assignment]
+
+    gain: float = option(
+        "percent by which all measurements are larger than the known operator takes them to be", default=0.0, above=-100
+    )
+    source_mm: float = option(
+        "mm that the source is farther from the isocentre than known; the detector stays where it is", default=0.0
+    )
+    offset_mm: float = option("mm by which the detector is shifted along its bins", default=0.0)
+    tilt: float = option(
+        "degrees by which the detector is turned around its middle", default=0.0, above=-60, maximum=60
+    )
+    turn: float = option("degrees by which all views are farther round than known", default=0.0)
+    jitter: float = option(
+        "standard deviation of the error of every view's angle, in degrees; the same errors in all pools",
+        default=0.0,
+        minimum=0,
+    )
+    spacing: float = option("percent by which views are farther apart than known", default=0.0, above=-100)
+    hardening: float = option(
+        "percent by which a ray through the whole image at value 1 is measured too small, as by a beam that hardens; "
+        "shorter ones by less, as their square",
+        default=0.0,
+        minimum=0,
+        maximum=50,
+    )
+
+    @property
+    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
+        """Small images are fitted before a GPU has started."""
+        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
+
+    @property
+    def label(self) -> str:
+        said = [
+            self.gain and f"gain {self.gain:+g} %",
+            self.source_mm and f"source {self.source_mm:+g} mm",
+            self.offset_mm and f"detector {self.offset_mm:+g} mm",
+            self.tilt and f"tilt {self.tilt:g}°",
+            self.turn and f"turned by {self.turn:g}°",
+            self.jitter and f"jitter {self.jitter:g}°",
+            self.spacing and f"spacing {self.spacing:+g} %",
+            self.hardening and f"hardening {self.hardening:g} %",
+        ]
+        return "fan beam, " + (", ".join(words for words in said if words) or "aligned") + self.conditions
+
+    def _line_integrals(self, ellipses: np.ndarray, A: Any, place: Any) -> np.ndarray:
+        from koct.problems.closed_form import line_integrals
+
+        known = self.geometry()
+        true: Any = SimpleNamespace(V=known.V, B=known.B, radius=known.radius, lines=self.lines)
+        x = line_integrals(ellipses, true, self.bin_rays, "float32") * (1 + self.gain / 100)
+        return x * (1 - self.hardening / 100 * x / (2 * known.radius))
+
+    def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """The true rays, as `koct.operators.geometry.Scan.lines` has the known ones."""
+        import numpy as np
+
+        g = self.geometry()
+        parts = (np.arange(per_bin) - (per_bin - 1) / 2) / per_bin * g.bin
+        along = (g.bins[:, None] + parts).ravel() + self.offset_mm
+        tilt = np.deg2rad(self.tilt)
+        fan = np.arctan2(along * np.cos(tilt), g.source_detector + self.source_mm + along * np.sin(tilt))
+        errors = self.jitter * np.random.default_rng(JITTER_SEED).standard_normal(g.V)
+        views = g.angles * (1 + self.spacing / 100) + np.deg2rad(self.turn + errors)
+        return views[:, None] + fan, (g.source_isocentre + self.source_mm) * np.sin(fan)

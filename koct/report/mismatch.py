@@ -1,0 +1,35 @@
+"""Errors of a study of scanners that differ from the known one, by kind and strength of the difference."""
+
+from koct.report import inputs
+from koct.study.results import grouped
+
+KINDS = {  # option: in words, with its unit
+    "gain": ("gain of the detector", "%"),
+    "source_mm": ("distance of the source", "mm"),
+    "offset_mm": ("offset of the detector", "mm"),
+    "tilt": ("tilt of the detector", "°"),
+    "turn": ("offset of all angles", "°"),
+    "jitter": ("jitter of the angles", "°"),
+    "spacing": ("spacing of the views", "%"),
+    "hardening": ("beam hardening", "%"),
+}
+
+
+def errors(curves_path, mismatch):
+    """Return ({(kind, strength): {arch: {N: mean error}}}, the archs that are trained, and where the rows come from).
+
+    A scanner that is the known one has kind "" and strength 0.
+    """
+    rows, free, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    found = {}
+    for (sweep,), of in grouped([*rows, *free], "sweep").items():
+        if sweep in mismatch:
+            curves = {
+                arch: {row["N"]: row["error_mean"] for row in own} for (arch,), own in grouped(of, "arch").items()
+            }
+            found[tuple(mismatch[sweep])] = curves
+    return found, list(dict.fromkeys(row["arch"] for row in rows)), origin
+
+
+def strengths(found, kind):
+    return sorted(strength for own, strength in found if own == kind)

@@ -1,0 +1,97 @@
+"""The scanner that is not the known one: aligned it is the fan beam, and every option moves rays as it says."""
+
+import numpy as np
+import pytest
+
+from koct.contracts import Sizes
+from koct.contracts.registry import problem
+from koct.errors import KoctError
+from koct.study.knowing import Knowing
+
+SCAN = {"H": 24, "V": 30, "B": 40}
+SIZES = Sizes(train=48, val=1, test=1)
+
+
+def pairs(own):
+    chunks = [(x, own.decode(y)) for part, x, y in own.pairs(1, SIZES) if part == "train"]
+    return tuple(np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
+
+
+@pytest.fixture(scope="module")
+def aligned():
+    return pairs(problem("misaligned")(**SCAN))
+
+
+def test_without_options_it_is_the_fan_beam(aligned):
+    x, y = pairs(problem("fanbeam")(rays="analytic", **SCAN))
+    np.testing.assert_allclose(aligned[0], x, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(aligned[1], y)
+
+
+def test_images_and_known_layers_do_not_depend_on_it(aligned):
+    wrong = problem("misaligned")(**SCAN, offset_mm=2.0, turn=3.0)
+    np.testing.assert_array_equal(pairs(wrong)[1], aligned[1])
+    right = problem("misaligned")(**SCAN)
+    for mine, other in zip(wrong.layers({}), right.layers({}), strict=True):
+        v = np.random.default_rng(0).standard_normal(mine.operator.domain)
+        np.testing.assert_array_equal(mine.operator(v), other.operator(v))
+
+
+@pytest.mark.parametrize(
+    ("options", "angle", "distance"),
+    [
+        ({"turn": 2.0}, np.deg2rad(2.0), 0.0),
+        ({"offset_mm": 1.5}, np.arctan(1.5 / 1500), 1000 * np.sin(np.arctan(1.5 / 1500))),
+        ({"spacing": 10.0}, np.pi / 10, 0.0),
+    ],
+)
+def test_the_middle_ray_of_the_last_view_goes_where_it_says(options, angle, distance):
+    """With an odd number of bins the middle one lies on the axis."""
+    scan = {**SCAN, "B": 41}
+    known, true = problem("misaligned")(**scan).lines(), problem("misaligned")(**scan, **options).lines()
+    assert true[0][-1, 20] - known[0][-1, 20] == pytest.approx(angle, rel=1e-9)
+    assert true[1][20] - known[1][20] == pytest.approx(distance, rel=1e-9, abs=1e-12)
+
+
+def test_source_and_tilt_keep_the_middle_ray_and_move_the_others():
+    scan = {**SCAN, "B": 41}
+    known = problem("misaligned")(**scan).lines()
+    for options in ({"source_mm": 50.0}, {"tilt": 20.0}):
+        _, distances = problem("misaligned")(**scan, **options).lines()
+        assert distances[20] == known[1][20] == 0
+        assert (np.abs(distances - known[1])[[0, -1]] > 1e-3).all()
+    magnified = problem("misaligned")(**scan, source_mm=50.0).lines()[1]
+    assert magnified[-1] == pytest.approx(1050 * np.sin(np.arctan(20 / 1550)), rel=1e-12)
+
+
+def test_gain_hardening_and_jitter(aligned):
+    x, _ = pairs(problem("misaligned")(**SCAN, gain=50.0))
+    np.testing.assert_allclose(x, 1.5 * aligned[0], rtol=1e-6)
+    x, _ = pairs(problem("misaligned")(**SCAN, hardening=20.0))
+    width = 40 * 1000 / 1500
+    np.testing.assert_allclose(x, aligned[0] * (1 - 0.2 * aligned[0] / width), rtol=1e-5, atol=1e-6)
+    shaken = [problem("misaligned")(**SCAN, jitter=jitter).lines()[0][:, 0] for jitter in (0.0, 1.0, 2.0)]
+    errors = np.rad2deg(shaken[1] - shaken[0])
+    assert 0.5 < errors.std() < 1.5
+    np.testing.assert_allclose(shaken[2] - shaken[0], 2 * (shaken[1] - shaken[0]), rtol=1e-9)
+
+
+def test_what_is_wrong_is_found_from_pairs():
+    """`koct know` names a gain and an offset of the detector."""
+    own = problem("misaligned")(**SCAN, gain=50.0)
+    found = {repair.name: repair for repair in Knowing(own, *pairs(own)).repairs()}
+    assert found["one factor"].found["factor"] == pytest.approx(1 / 1.5, rel=0.1)
+    own = problem("misaligned")(**SCAN, offset_mm=-0.8)
+    found = {repair.name: repair for repair in Knowing(own, *pairs(own)).repairs()}
+    assert found["a shift along the detector"].found["bins"] == pytest.approx(0.8, abs=0.1)
+    assert found["a shift along the detector"].error < 0.7 * found["one factor"].error
+
+
+@pytest.mark.parametrize("options", [{"gain": -100.0}, {"jitter": -1.0}, {"hardening": 60.0}, {"tilt": 90.0}])
+def test_what_makes_no_sense_is_refused(options):
+    from koct.config.study_file import build
+
+    entry = {"problem": "misaligned", **SCAN, **options, "pool": {"train": 8, "val": 4, "test": 4}, "N": [4, 8]}
+    entry |= {"seeds": [1], "archs": ["fc"], "lambdas": [1.0], "metric": "mse"}
+    with pytest.raises(KoctError, match=next(iter(options))):
+        build("it", entry)
