@@ -149,7 +149,7 @@ CHANGES = {
     "invertible": ("calibration", times(2, "sigma", sweep=("H8", "H16"), arch="ko"), PART, HOLDS),
     "exact-layers": ("calibration", times(1e-8, "floor", arch="ko"), FAILS, HOLDS),
     "plateau-fc": ("curves", times(1.6, "error_mean", arch="fc", N=(64, 2048)), FAILS, HOLDS),
-    "metric-text": ("cells", times(0.21919, "rrmse_norm", sweep=GPU), FAILS, PART),
+    "rrmse": ("cells", times(1.5, "rrmse_peak", sweep="H128", N=2048), HOLDS, FAILS),
     "faithful": ("cells", times(0.5, "rrmse_norm", sweep=GPU, arch="ko", N=4), FAILS, HOLDS),
     "fc-catches-up": ("curves", times(0.5, "error_mean", sweep="H128", arch="fc", N=256), HOLDS, FAILS),
     "crosses-at-largest": ("curves", times(1.1, "error_mean", sweep="H128", arch="fc", N=1024), PART, HOLDS),
@@ -212,7 +212,7 @@ def test_images_are_read_back_from_the_picture_of_a_sweep(tmp_path):
     for (arch, N), images in made.items():
         for k, pair in enumerate(study.images("S", arch, N) if N else []):
             for read, image in zip(pair, (truth[k], images[k]), strict=True):
-                np.testing.assert_allclose(read, np.clip(image / truth[k].max(), 0, 1), atol=1.5 / 255)
+                np.testing.assert_allclose(read, np.clip(image / truth[k].max(), 0, 1), atol=2 / 255)
     with pytest.raises(NotComputedError, match="no picture of the reconstructions of S at N = 16"):
         study.images("S", "ko", 16)
 
@@ -298,7 +298,7 @@ def test_every_claim_is_complete():
     assert all("verdict" not in claim for claim in claims.DATA["claims"])  # those are computed
     helpers = {"reference", "sample_ratio", "rrmse"}  # of other statistics
     assert used | helpers == set(claims.STATISTICS)
-    assert len([claim for claim in listed if claim["id"] in ("table-1", "table-2")][0]["items"]) == 42
+    assert [len(claim["items"]) for claim in listed if claim["id"] in ("table-2", "table-1")] == [20, 42]
     assert tuple(claims.DATA["names"]["five"]) == PAPER
 
 
