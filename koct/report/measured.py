@@ -173,6 +173,10 @@ class Study:
         """Return the study as it is without one seed of a sweep."""
         if (sweep, seed) not in self._without:
             cells, points, fitted = dict(self.cells), dict(self.points), dict(self.fitted)
+            baselines = {
+                key: [row for row in rows if key[0] != sweep or row["seed"] != seed or len(rows) == 1]
+                for key, rows in self.baselines.items()
+            }
             for key in (key for key in self.cells if key[0] == sweep):
                 cells[key] = [row for row in self.cells[key] if row["seed"] != seed]
                 sizes = sorted(grouped(cells[key], "N").items())
@@ -180,7 +184,9 @@ class Study:
                 if len(points[key]) > 1:
                     left = calibrate(list(points[key]), list(points[key].values()))
                     fitted[key] = {**fitted[key], "floor": left.floor, "sigma": left.sigma}
-            self._without[sweep, seed] = replace(self, cells=cells, points=points, fitted=fitted, _without={})
+            self._without[sweep, seed] = replace(
+                self, cells=cells, points=points, fitted=fitted, baselines=baselines, _without={}
+            )
         return self._without[sweep, seed]
 
     def interval(self, statistic, sweeps):
