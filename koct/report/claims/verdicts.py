@@ -18,6 +18,7 @@ DATA = json.loads(Path(__file__).with_name("claims.json").read_text(encoding="ut
 GROUPS = DATA["groups"]  # the twelve claims that a reader sees first
 PREFIXES = {"KiB": 1024**2, "MiB": 1024, "GiB": 1}  # how many of them a GiB has
 NOTATION = re.compile(r"([\d,]+)(?:\.(\d+))?(?:e(-?\d+))?(?: ([KMG]iB))?")
+PARTLY = "Without the rest: this study "  # begins the sentence on what it lacks
 SYMBOLS = {"floor": "floor", "sigma": "σ"}
 
 
@@ -222,8 +223,10 @@ def in_print(number, printed):
 
 
 def _without(lacking):
-    """Return the end of a sentence: what of the statement this study cannot decide."""
-    return f" Without the rest: this study {'; it '.join(dict.fromkeys(map(str, lacking)))}." if lacking else ""
+    """Return a sentence: what of the statement this study cannot decide."""
+    first, *rest = dict.fromkeys(map(str, lacking)) if lacking else ("",)
+    more = "".join(f", {text.removeprefix('has no sweep ')}" for text in rest)
+    return f" {PARTLY}{first}{more}." if lacking else ""
 
 
 def _count(held):

@@ -31,6 +31,9 @@ computed number, not the printed one.""",
 )
 TITLE = "What the paper states, and what this study finds"
 INTRO = "Twelve statements of the paper first; below them the others, the settings, and the rule of the verdicts."
+LACKING = (
+    " Of {} this study lacks sweeps, in part or in whole: snakemake --config study=full and study=crossing have them."
+)
 HEADS = ("The paper", "Computed", "Verdict", "Why")
 INTERVALS = (
     "Brackets are 90 % intervals by the jackknife over seeds: each seed of the sweep is left out in turn, with both "
@@ -111,9 +114,10 @@ def rendered(rows, template):
     templates = table.templates(Path(__file__).parent)
     templates.filters |= {"tex": tex, "escape": html.escape}
     templates.filters["cell"] = lambda text: text.replace("|", "\\|").replace("<", "&lt;")
+    lacking = sum(row["verdict"] == verdicts.MISSING or verdicts.PARTLY in row["why"] for row in rows)
     return templates.get_template(template).render(
         title=TITLE,
-        intro=INTRO,
+        intro=INTRO + (LACKING.format(lacking) if lacking else ""),
         counted=", ".join(f"{verdict}: {count}" for verdict, count in counts(rows).items()) + ".",
         intervals=INTERVALS,
         heads=HEADS,
