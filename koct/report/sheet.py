@@ -35,11 +35,6 @@ class Sheet:
     def y(self, image, row):
         return self.top + image * self.space + (image * self.rows + row) * (self.down + self.line)
 
-    def figure(self):
-        from koct.report import drawing
-
-        return drawing.plt.figure(figsize=(self.width / self.dpi, self.height / self.dpi))
-
     def picture(self, figure, x, y, image, grey):
         box = x / self.width, 1 - (y + self.down) / self.height, self.across / self.width, self.down / self.height
         axis = figure.add_axes(box)

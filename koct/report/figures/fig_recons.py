@@ -69,7 +69,7 @@ def draw(truth, made, metric, names, out, stamp=None, unit=""):
     samples = sorted({N for _, N in made if N})
     sheet = Sheet(truth.shape[1:], len(samples), len(archs), len(truth), math.ceil(len(free) / len(archs)))
     with drawing.styled():
-        figure = sheet.figure()
+        figure = drawing.plt.figure(figsize=(sheet.width / sheet.dpi, sheet.height / sheet.dpi))
         if free:
             middle = (sheet.free_x(0) + sheet.free_x(sheet.free - 1) + sheet.across) // 2
             sheet.text(figure, middle, sheet.top, "$N = 0$", va="bottom")
