@@ -6,6 +6,7 @@ python benchmarks/pages.py --check    # says which are out of date, and fails if
 
 import argparse
 import json
+import math
 import re
 import sys
 from functools import cache
@@ -14,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from koct.report.claims.verdicts import GROUPS
 from koct.report.products import products
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -99,6 +101,37 @@ def since(row):
     return f"{row['N']:,.0f}{interval if low != high else ''}"
 
 
+def claims():
+    """The twelve claims that come first, as the study `full` decides them."""
+    rows = table("full", "claims").set_index("id")
+    yield "| the paper | | why |"
+    yield "|---|---|---|"
+    for group, ids in GROUPS.items():
+        yield f"| **{group}** | | |"
+        for row in (rows.loc[name] for name in ids):
+            said, why = (row[key].replace("|", "\\|") for key in ("statement", "why"))
+            yield f"| {said} ({row['where'].partition(' (')[0]}) | {row['verdict']} | {why} |"
+
+
+def layers():
+    """Bounds from layer errors that were measured, beside measured errors: mean squares over pixels."""
+    heads = ["network, p", "N", "measured", "known layers applied", "root mean squares", "Theorem 1"]
+    heads += ["layer error", "by log N / N", "by 1 / N"]
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
+    rows = json.loads((ROOT / "benchmarks/layers.json").read_text(encoding="utf-8"))["rows"]
+    for before, row in zip([{"arch": None}, *rows], rows, strict=False):
+        cells = [f"`{row['arch']}`, {row['p']:,}", f"{row['N']:,}"]
+        cells += [power(row[key]) for key in ("measured", "grouped")]
+        cells += [power(row[key]) + " *" * (row[key] >= row["trivial"]) for key in ("sharp", "theorem")] + [
+            power(row["layer"])
+        ]
+        rates = [[math.log(size) / size, 1 / size] for size in (before.get("N", 4), row["N"])]
+        known = before["arch"] == row["arch"]
+        cells += [power(before["layer"] * new / old) if known else "" for old, new in zip(*rates, strict=True)]
+        yield f"| {' | '.join(cells)} |"
+
+
 def files():
     """The tables, figures and pages of a study."""
     yield "| in `results/` | what it is |"
@@ -160,8 +193,8 @@ def digits(value):
 
 
 def power(value):
-    """3.4e-3"""
-    return f"{value:.1e}".replace("e-0", "e-")
+    """3.4e-3, and 7.6 above 0.1."""
+    return f"{value:.2g}" if value > 0.1 else f"{value:.1e}".replace("e-0", "e-")
 
 
 def bold(text, yes):
@@ -176,6 +209,8 @@ TABLES = {
     "benchmark-crossings": lambda: crossings("benchmark"),
     "dose": dose,
     "pairs": pairs,
+    "layers": layers,
+    "claims": claims,
     "ladder-128": lambda: grid("ladder", "H128-ladder"),
     "ladder-256": lambda: grid("ladder", "H256-ladder"),
     "ellipses50": lambda: grid("benchmark", "ellipses50"),

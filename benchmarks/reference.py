@@ -85,6 +85,7 @@ def redraw(folder):
         outputs = [folder / Path(path).name for path in product.outputs if Path(path).parent.name == "results"]
         if outputs[0].exists():
             inputs = [folder / name for name in product.reads]
+            inputs += sorted(folder.glob("fig_recons_*.png")) if product.pictures else []
             command = [sys.executable, "-m", "koct", "product", product.name, *inputs, "--out", *outputs]
             subprocess.run(command, cwd=ROOT, check=True)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ for product in products.products().values():
             product.name
         input:
             product.inputs,
+            jobs.pictures if product.pictures else [],
         output:
             reported(product),
         log:

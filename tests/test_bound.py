@@ -84,6 +84,12 @@ def test_theorem_1_the_measured_error_never_exceeds_the_bound(drawn):
         assert np.sqrt(one) <= np.sqrt(network.bound_from_errors([e[i] for e in errors])) * (1 + 1e-9) + rounded
     if len(true) == 1 and not known[0]:
         assert bound == measured.mean()
+    residual = np.random.default_rng(0).standard_normal(ideal.shape)  # what no true layers give
+    sharp = network.sharp_bound([e.mean() for e in errors])
+    assert np.sqrt(measured.mean()) <= np.sqrt(sharp) * (1 + 1e-9) + rounded
+    assert sharp <= bound * (1 + 1e-9)
+    with_rest = network.sharp_bound([e.mean() for e in errors], squared(residual).mean())
+    assert np.sqrt(squared(ideal + residual - actual).mean()) <= np.sqrt(with_rest) * (1 + 1e-9) + rounded
 
 
 def test_theorem_1_is_attained():
@@ -153,6 +159,21 @@ def test_corollary_1_removes_exactly_one_term(network, N, data):
 def test_the_barron_form_equals_the_error_form_under_assumption_2(network, N):
     risks = {layer.name: layer.C**2 / layer.n + layer.kappa * layer.p * np.log(N) / N for layer in network.layers}
     assert network.bound(N) == pytest.approx(network.bound_from_errors(risks), rel=1e-12)
+
+
+def test_the_rate_of_linear_regression_has_no_logarithm():
+    layer = BoundLayer("W", 1.0, False, p=10, kappa=0.5)
+    assert BoundNetwork([layer]).bound(100, "1 / N") == pytest.approx(0.5 * 10 / 100)
+    with pytest.raises(KoctError, match=r"rate = 'N' must be one of 'log N / N', '1 / N'"):
+        BoundNetwork([layer]).bound(100, "N")
+
+
+def test_the_kappa_of_a_pilot_is_in_the_unit_of_the_bound():
+    """A sigma per pixel becomes one of the image: the bound is size times what the pilot fits."""
+    network = operator_aware(0.5, 4.75, p=80)
+    calibrated = network.with_pilot("W", sigma=0.01, size=64)
+    assert calibrated.bound(100) == pytest.approx(64 * 0.01 * math.log(100) / 100)
+    assert calibrated.layers[1:] == network.layers[1:]
 
 
 def test_the_two_ct_networks():

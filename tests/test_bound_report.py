@@ -33,20 +33,20 @@ def test_the_table_shows_each_layer_and_which_to_replace(tmp_path):
     assert list(cells) == ["W", "K", "net"]
     assert cells["W"] == [
         *("W", "learned", "1", "4", f"{W.approximation:.4g}", f"{W.estimation:.4g}"),
-        *(f"{W.total:.4g}", f"{100 * W.total / bound:.1f} %", f"{net.total:.4g}"),
+        *(f"{W.total:.4g}", f"{100 * W.total / bound:.1f} %", f"{net.total:.4g}", "C = 0.5, n = 64, κ = 0.001"),
     ]
-    assert cells["K"] == ["K", "known", "0.5", "16", "0", "0", "0", "0 %", "-"]
+    assert cells["K"] == ["K", "known", "0.5", "16", "0", "0", "0", "0 %", "-", "-"]
+    assert cells["net"][-1] == "C = 0, κ = 1"
     assert total.split()[3] == f"{bound:.4g}"
     assert f"replacing net with a known operator helps most: it removes {100 * net.total / bound:.1f} %" in sentences
-    assert "C = 0 is assumed for net" in sentences
-    assert "kappa = 1 is assumed for net" in sentences
+    assert f"and if C and κ are right, the expected squared error is at most {bound:.4g}" in sentences
 
 
 def test_a_vacuous_bound_says_so(tmp_path):
     layer = BoundLayer("W", 1.0, False, C=1.0, n=4, p=10, kappa=0.5)  # 0.25 + 5 log N / N
     assert BoundNetwork([layer]).is_vacuous(100) is None
     for trivial, N, vacuous, sentence in (
-        (10.0, 100, False, "This is 4.8 % of the trivial error 10: the bound is not vacuous."),
+        (10.0, 100, False, "If so, this is 4.8 % of the trivial error 10."),
         (
             0.2,
             10**9,
@@ -85,9 +85,9 @@ def test_the_table_of_a_network_without_a_learned_layer():
 
 def test_the_trivial_error_of_the_command_line(koct):
     command = ("bound", ROOT / "docs/network.yaml", "--samples", 256)
-    assert "64 % of the trivial error 0.5" in koct(*command, "--trivial", 0.5)[1]
+    assert "If so, this is 1.4 % of the trivial error 0.5" in koct(*command, "--trivial", 0.5)[1]
     shown = re.search(r"^The bound is vacuous: .*$", (ROOT / "docs/how-many-samples.md").read_text(), re.M).group()
-    assert shown in koct(*command, "--trivial", 0.32)[1]
+    assert shown in koct(*command, "--trivial", 0.005)[1]
     status, _, err = koct(*command, "--trivial", "nan")
     assert status == 2
     assert "trivial" in err
@@ -115,7 +115,7 @@ def test_the_bound_applies_to_a_network_of_a_sweep_as_it_stands(koct, tmp_path):
     layers = [BoundLayer("weights", 1.0, False, C=0.5, n=64, p=80, kappa=1e-3), BoundLayer("filter", 0.5, True)]
     assert out == format_table(BoundNetwork([*layers, BoundLayer("backprojection", 4.0, True)]), 256)
     status, out, _ = koct("bound", path, "--arch", "ko", "--samples", 256)
-    assert "C = 0 is assumed for weights" in out
+    assert "C = 0, κ = 1" in out
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from koct.bound import BoundNetwork
 from koct.errors import KoctError
 from koct.operators.fanbeam import Backprojector, FanBeam
 from koct.operators.filters import RampFilter
+from koct.report.text.bound_text import format_table
 
 torch = pytest.importorskip("torch", reason="torch is not installed: no modules to read")
 from torch import nn  # noqa: E402
@@ -111,19 +112,20 @@ class Residual(nn.Module):
         return torch.relu(x + self.two(torch.relu(self.one(x))))
 
 
-def test_a_chain_with_a_residual_block():
+def test_a_residual_block_keeps_its_layers():
     module = nn.Sequential(nn.Conv2d(1, 2, 3), Residual(), nn.Flatten(), nn.Dropout(), nn.Linear(72, 3))
     found = read(module, 1, 8, 8)
     assert module.training  # a copy is read
     assert module[0].weight.dtype == torch.float32
-    assert [each.name for each in found.layers] == ["0", "1.add", "relu_1", "4"]
-    assert [each.known for each in found.layers] == [False, False, True, False]
+    assert [each.name for each in found.layers] == ["0", "1.one", "relu", "1.two", "add", "relu_1", "4"]
+    assert [each.known for each in found.layers] == [False, False, True, False, True, True, False]
+    assert [each.stands_in for each in found.layers] == [not each.known for each in found.layers]
     one, two = (dense_norm(part, (2, 6, 6)) for part in (module[1].one, module[1].two))
+    expected = [math.hypot(1, one), 1, max(1, two), math.sqrt(2)]  # x ↦ (x, f(x)), then x beside it, then the sum
+    assert [each.lipschitz for each in found.layers[1:5]] == pytest.approx(expected, rel=1e-3)
+    assert [each.p for each in found.layers if not each.known] == [20, 38, 38, 219]
     block = found.layers[1]
-    assert block.lipschitz == pytest.approx(1 + one * two, rel=1e-3)
-    assert block.p == 2 * (2 * 2 * 9 + 2)
-    assert block.C == 1.0
-    assert (block.n, block.kappa) == (8, 1e-3)
+    assert (block.C, block.n, block.kappa) == (1.0, 8, 1e-3)
 
 
 class Paths(nn.Module):
@@ -140,14 +142,15 @@ class Paths(nn.Module):
         return (y.view(y.size(0), 2, 4).transpose(1, 2).flatten(1) / 4).tanh()
 
 
-def test_paths_that_meet_are_one_layer():
+def test_paths_that_meet_are_carried_side_by_side():
     module = Paths()
     found = read(module, 4)
     left, right = (float(torch.linalg.matrix_norm(part.weight.detach(), 2)) for part in (module.left, module.right))
     names = [each.name for each in found.layers]
-    assert names == ["mul", "sub", "cat", "truediv", "tanh"]
-    assert [each.lipschitz for each in found.layers] == pytest.approx([2, 1, math.hypot(left, 3 * right), 0.25, 1])
-    assert [each.p for each in found.layers if not each.known] == [44]
+    assert names == ["mul", "sub", "left", "right", "mul_1", "cat", "truediv", "tanh"]
+    expected = [2, 1, math.hypot(1, left), max(1, right), 3, 1, 0.25, 1]
+    assert [each.lipschitz for each in found.layers] == pytest.approx(expected)
+    assert [each.p for each in found.layers if not each.known] == [20, 20, 4]
 
 
 @pytest.mark.parametrize(
@@ -176,22 +179,26 @@ class Shared(nn.Module):
         return x + self.step(once) if self.residual else self.step(once)
 
 
-def test_a_shared_layer_has_a_term_for_each_use_and_its_parameters_once():
-    chain = read(Shared(residual=False), 3)
-    assert [(each.name, each.p) for each in chain.layers] == [("step", 12), ("step (use 2)", 12)]
-    assert layer(Shared(residual=True), 3).p == 12
+@pytest.mark.parametrize(("residual", "end"), [(False, []), (True, [("add", 1)])])
+def test_a_shared_layer_has_a_term_for_each_use(residual, end):
+    chain = read(Shared(residual), 3)
+    assert [(each.name, each.p) for each in chain.layers] == [("step", 12), ("step (use 2)", 12), *end]
 
 
-def test_frozen_parameters_make_a_layer_known():
+def test_a_frozen_layer_is_known_if_one_says_so():
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     module[0].requires_grad_(False)
     module[2].bias.requires_grad_(False)
-    found = BoundNetwork.from_torch(module, (3,), C={"2": 0.5}, n={"2": 4}, kappa=2.0)
+    with pytest.raises(KoctError, match=r"the parameters of 0 are frozen, .*; say known=\['0'\] if they are operators"):
+        read(module, 3)
+    found = BoundNetwork.from_torch(module, (3,), C={"2": 0.5}, n={"2": 4}, kappa=2.0, known=["0"])
     assert [(each.name, each.known) for each in found.layers] == [("0", True), ("1", True), ("2", False)]
     assert (found.layers[2].p, found.layers[2].C, found.layers[2].n) == (8, 0.5, 4)
-    frozen = BoundNetwork.from_torch(module.requires_grad_(False), (3,), trivial=1.0)  # no constant is needed
-    assert frozen.bound(100) == 0
-    assert frozen.trivial == 1
+    all_known = BoundNetwork.from_torch(module, (3,), trivial=1.0, known=["0", "2"])  # no constant is needed
+    assert all_known.bound(100) == 0
+    assert all_known.is_vacuous(100) is False
+    with pytest.raises(KoctError, match="known has 'net', which is no layer; these are 0, 1, 2"):
+        read(module, 3, known=["net"])
 
 
 class Known(nn.Module):
@@ -219,6 +226,80 @@ def test_operators_and_constants_of_ones_own():
     attention = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
     assert read(attention, 4, lipschitz={"1": 3.0}).layers[1].lipschitz == 3
     assert layer(Residual(), 2, 4, 4, lipschitz={"Residual": 5.0}).p == 76
+
+
+# Networks that people use
+
+
+class UNet(nn.Module):
+    """Two levels, with a skip connection at each and one over all."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.down, self.deep = nn.Conv2d(1, width, 3, padding=1), nn.Conv2d(width, 2 * width, 3, padding=1)
+        self.pool, self.up = nn.MaxPool2d(2), nn.Upsample(scale_factor=2)
+        self.join, self.out = nn.Conv2d(3 * width, width, 3, padding=1), nn.Conv2d(width, 1, 1)
+
+    def forward(self, x):
+        fine = torch.relu(self.down(x))
+        coarse = self.up(torch.relu(self.deep(self.pool(fine))))
+        return x + self.out(torch.relu(self.join(torch.cat([fine, coarse], 1))))
+
+
+def mlp():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 64), nn.Unflatten(1, (1, 8, 8)))
+
+
+def resnet():
+    return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), Residual(), Residual(), nn.Conv2d(2, 1, 3, padding=1))
+
+
+def train(module):
+    """Learn to sharpen: images from their 3 × 3 means."""
+    y = torch.rand(64, 1, 8, 8)
+    x = nn.functional.avg_pool2d(y, 3, 1, 1)
+    steps = torch.optim.Adam(module.parameters(), lr=1e-2)
+    for _ in range(100):
+        steps.zero_grad()
+        ((module(x) - y) ** 2).mean().backward()
+        steps.step()
+
+
+@pytest.mark.parametrize(
+    ("make", "learned"),
+    [(UNet, ["down", "deep", "join", "out"]), (resnet, 6), (mlp, ["1", "3"])],
+    ids=["U-Net", "ResNet", "MLP"],
+)
+def test_networks_that_people_use_before_and_after_training(make, learned):
+    """Every layer has its term, no bound is called sound, and training changes what is measured, not what is true."""
+    module, amplified = make(), {}
+    for state in ("untrained", "trained"):
+        if state == "trained":
+            train(module)
+        network = read(module, 1, 8, 8, C=0, kappa=1e-9, trivial=20.0)
+        found = [each.name for each in network.layers if not each.known]
+        assert found == learned or len(found) == learned
+        assert sum(each.p for each in network.layers if not each.known) == sum(p.numel() for p in module.parameters())
+        assert network.bound(1000) < 20
+        assert network.is_vacuous(1000) is None  # however small: the constants are those of learned layers
+        assert read(module, 1, 8, 8, kappa=1e6, trivial=20.0).is_vacuous(1000) is True
+        assert "* is the constant of a learned layer" in format_table(network, 1000)
+        amplified[state] = network.amplifications()[0]
+        bound = network.lipschitz()
+        x, y = torch.rand(2, 200, 1, 8, 8, dtype=torch.float64)
+        with torch.no_grad():
+            apart = (module.double()(x) - module(y)).flatten(1).norm(dim=1) / (x - y).flatten(1).norm(dim=1)
+        module.float()
+        assert float(apart.max()) <= bound
+    assert amplified["trained"] != pytest.approx(amplified["untrained"], rel=0.05)
+
+
+def test_a_last_layer_times_ten_is_a_hundred_times_the_first_amplification():
+    """So it measures the learned layers: no true map changed."""
+    module = mlp()
+    before = read(module, 1, 8, 8).amplifications()[0]
+    module[3].weight.data *= 10
+    assert read(module, 1, 8, 8).amplifications()[0] == pytest.approx(100 * before)
 
 
 class Branching(nn.Module):

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from koct.bound.mismatch import accumulated
 from koct.bound.theorem import BoundLayer, BoundNetwork
 from koct.errors import KoctError
 
@@ -46,12 +45,11 @@ def test_it_holds_for_random_chains():
                 mismatch[name] = float(np.linalg.norm(U - V, 2))
             else:
                 errors[name] = rms(run([U], relus[number : number + 1], inputs[number])[-1] - inputs[number + 1]) ** 2
-        step = accumulated(BoundNetwork(layers), mismatch, rms(x), errors)[-1]
+        bound = BoundNetwork(layers).sharp_bound(errors, mismatch=mismatch, input_rms=rms(x)) ** 0.5
         error = rms(inputs[-1] - outputs[-1])
-        assert error <= step.error * (1 + 1e-9)
-        assert rms(outputs[-1]) <= step.size * (1 + 1e-9)
-        if step.error:
-            ratios.append(error / step.error)
+        assert error <= bound * (1 + 1e-9)
+        if bound:
+            ratios.append(error / bound)
     assert len(ratios) > 0.9 * CHAINS
     assert 0.05 < np.median(ratios) < 1
 
@@ -62,12 +60,12 @@ def test_a_right_layer_adds_nothing_and_without_mismatch_it_is_never_above_theor
         count = rng.integers(2, 6)
         layers = [BoundLayer(f"u{i}", rng.uniform(0.1, 3), known=bool(rng.random() < 0.5)) for i in range(count)]
         network, errors = BoundNetwork(layers), {la.name: float(rng.random()) for la in layers if not la.known}
-        step = accumulated(network, {}, 1.0, errors)[-1]
-        assert step.error**2 <= network.bound_from_errors(errors) * (1 + 1e-12)
+        bound = network.sharp_bound(errors)
+        assert bound <= network.bound_from_errors(errors) * (1 + 1e-12)
         known = [layer.name for layer in layers if layer.known]
-        assert accumulated(network, dict.fromkeys(known, 0.0), 1.0, errors)[-1] == step
+        assert network.sharp_bound(errors, mismatch=dict.fromkeys(known, 0.0), input_rms=1.0) == bound
         if not errors:
-            assert step.error == 0
+            assert bound == 0
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.1, 0.0), (0.0, 0.4), (0.3, 0.2)])
@@ -76,23 +74,33 @@ def test_it_is_attained_by_linear_chains_of_two_layers(first, second):
     true, x = [2.0 * np.eye(3), 0.5 * np.eye(3)], np.random.default_rng(2).normal(size=(3, 8))
     wrong = [U + delta * np.eye(3) for U, delta in zip(true, (first, second), strict=True)]
     layers = [BoundLayer(name, U[0, 0], known=True) for name, U in zip("KA", true, strict=True)]
-    step = accumulated(BoundNetwork(layers), {"K": first, "A": second}, rms(x), {})[-1]
+    bound = BoundNetwork(layers).sharp_bound({}, mismatch={"K": first, "A": second}, input_rms=rms(x))
     relus = [False, False]
-    assert step.error == pytest.approx(rms(run(wrong, relus, x)[-1] - run(true, relus, x)[-1]), rel=1e-12)
+    assert bound == pytest.approx(rms(run(wrong, relus, x)[-1] - run(true, relus, x)[-1]) ** 2, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("mismatch", "input_rms", "errors", "named"),
+    ("mismatch", "input_rms", "named"),
     [
-        ({"X": 1.0}, 1.0, {"W": 1.0}, "no layer 'X'"),
-        ({"W": 1.0}, 1.0, {"W": 1.0}, "'W' is learned"),
-        ({"K": -1.0}, 1.0, {"W": 1.0}, "K = -1.0"),
-        ({"K": 1.0}, float("nan"), {"W": 1.0}, "input_rms"),
-        ({"K": 1.0}, 1.0, {}, "'W' is learned, and its mean-square error is missing"),
-        ({}, 1.0, {"K": 1.0}, "'K' is known"),
+        ({"X": 1.0}, 1.0, "no layer 'X'"),
+        ({"W": 1.0}, 1.0, "'W': it is learned"),
+        ({"K": -1.0}, 1.0, "mismatch of layer 'K' = -1.0"),
+        ({"K": 1.0}, float("nan"), "input_rms"),
     ],
 )
-def test_what_makes_no_sense_is_named(mismatch, input_rms, errors, named):
+def test_what_makes_no_sense_is_named(mismatch, input_rms, named):
     network = BoundNetwork([BoundLayer("W", 1.0, known=False), BoundLayer("K", 1.0, known=True)])
     with pytest.raises(KoctError, match=named):
-        accumulated(network, mismatch, input_rms, errors)
+        network.sharp_bound({"W": 1.0}, mismatch=mismatch, input_rms=input_rms)
+
+
+def test_the_command_says_what_a_wrong_layer_adds(koct, tmp_path):
+    layers = "{name: W, lipschitz: 1.0, p: 80, kappa: 1.0e-4}, {name: K, lipschitz: 0.5, known: true}"
+    (tmp_path / "network.yaml").write_text(f"layers: [{layers}]")
+    status, out, _ = koct("bound", "network.yaml", "--samples", 1000, "--mismatch", "K=0.1", "--input", 2)
+    assert status == 0
+    risk = 1e-4 * 80 * np.log(1000) / 1000
+    assert f"at most {(0.6 * risk**0.5 + 0.1 * 2) ** 2:.4g}" in out
+    status, _, err = koct("bound", "network.yaml", "--samples", 1000, "--mismatch", "K")
+    assert status
+    assert "K=0.05" in err

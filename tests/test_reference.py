@@ -86,6 +86,55 @@ def test_four_to_sixteen_images_are_worth_as_much_as_total_variation_behind_a_kn
     assert 498 <= rows.loc[("fc", "fbp")]["N_low"] < rows.loc[("fc", "fbp")]["N_high"] <= 591
 
 
+def test_the_findings_of_the_readme_are_those_of_the_references():
+    """Every number of the findings, as the README writes it, but for those that budget.py and benchmark.md have."""
+    text = " ".join((ROOT / "README.md").read_text().partition("## What came out")[2].partition("\n## ")[0].split())
+    full, crossing, dose, ladder = map(curves, ("full", "crossing", "dose", "ladder"))
+    rows = table("crossing", "crossings").set_index(["sweep", "arch", "versus"])
+
+    def since(sweep, arch, versus):
+        row = rows.loc[(f"{sweep}-crossing", arch, versus)]
+        return f"{row['N']:,.0f}{{}} ({row['N_low']:,.0f} to {row['N_high']:,.0f})"
+
+    worse = [full[sweep, "ko"][64] / full[sweep, "untrained"][0] - 1 for sweep in ("H8", "H16", "H32")]
+    for sweep in ("H8", "H16", "H32"):
+        assert (full[sweep, "ko"] > full[sweep, "untrained"][0]).all()
+    right = {arch: crossing["H128-right-crossing", arch] for arch in ("fbp", "tv", "ko")}
+    best = min(dose["dose-1e4", arch][1024] for arch in ("ko-ridge", "filters", "fc")) / dose["dose-1e4", "tv"][0]
+    for finding in (
+        "by {:.0%} (H = 8), {:.0%} (H = 16) and {:.0%} (H = 32) at N = 64".format(*worse).replace("%", " %"),
+        f"FBP has an error (rRMSE²_peak) of {right['fbp'][0]:.1e}".replace("e-0", "e-"),
+        f"KO needs {since('H128-right', 'ko', 'fbp').format(' samples')} to be below it",
+        f"ends {1 - right['ko'].iloc[-1] / right['fbp'][0]:.0%} below".replace("%", " %"),
+        f"TV, with none, has {right['tv'][0]:.1e}".replace("e-0", "e-"),
+        f"neither network reaches that up to N = {right['ko'].index[-1]:,}",
+        f"TV is { {4: 'four', 5: 'five'}[round(best)] } times below the best network with 1,024 samples",
+        f"FC is below KO from N = {since('H128', 'fc', 'ko').format('')} on",
+        f"from {since('H128-exact', 'fc', 'ko').format('')} on with exact line integrals",
+        f"On the surrogate at H = 8 it is N = {since('H8', 'fc', 'ko').format('')}",
+    ):
+        assert finding in text, finding
+    assert crossing["H128-right-crossing", "fc"].min() > right["tv"][0]
+    for (sweep, arch), errors in ladder.items():
+        assert arch in ("nnls", "tv") or errors.min() > ladder[sweep, "nnls"][0]
+
+
+def test_networks_whose_layers_were_measured_are_those_of_the_ladder():
+    """Errors of fits on a CPU are those of the reference, and no bound is below the error that it bounds."""
+    measured = json.loads((ROOT / "benchmarks/layers.json").read_text())
+    cells = table("ladder", "cells").set_index(["sweep", "arch", "N", "seed"])["mse"]
+    for row in measured["rows"]:
+        expected = cells.loc[(measured["sweep"], row["arch"], row["N"], measured["seed"])]
+        assert row["measured"] == pytest.approx(expected, rel=1e-3)
+        assert row["measured"] <= row["grouped"] <= row["sharp"] <= row["theorem"]
+
+
+def test_a_fresh_run_agrees_with_it(default_study):
+    """To 1e-6; NNLS and TV, in float32, whose sums differ between kinds of processors, to some pixel values.
+
+
+
+
 def test_the_rows_that_newcomers_take_are_those_of_the_benchmark():
     cells = table("benchmark", "cells").set_index(["sweep", "arch", "N", "seed"])["mse"]
     with tarfile.open(FOLDERS["benchmark"] / "rows.tar.xz") as archive:

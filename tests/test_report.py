@@ -29,6 +29,7 @@ from koct.report import drawing, products
 from koct.report.figures import fig_recons as recons
 from koct.report.figures import fig_sweeps
 from koct.report.labels import Names
+from koct.report.sheet import SIZE
 from koct.report.tables.table_scaling import outcome
 from koct.study.results import CALIBRATION, CURVES, THEORY, write
 
@@ -281,7 +282,7 @@ def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_width(shape):
     assert sheet.down // shape[0] == sheet.across // shape[1]
     assert sheet.across % shape[1] == 0
     assert sheet.dpi >= 300
-    assert sheet.across / sheet.dpi == pytest.approx(recons.SIZE)
+    assert sheet.across / sheet.dpi == pytest.approx(SIZE)
 
 
 def test_fits_of_two_seeds_are_refused(small_fanbeam, koct, tmp_path):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from koct.report.claims.verdicts import VERDICTS
+from koct.report.pages.claims_page import counts
 from koct.study.results import read
 from tests.browser import CHROMIUM, chromium
 
@@ -61,8 +61,7 @@ def test_a_verdict_shows_its_claims_alone(study, page):
     page.goto(study.path("results/claims.html").as_uri())
     shown = page.locator("tr[data-verdict]:visible")
     assert shown.count() == len(rows)
-    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS}
-    for verdict, count in counts.items():
+    for verdict, count in counts(rows).items():
         button = page.get_by_role("button", name=f"{verdict}: {count}", exact=False).first
         button.press("Enter")
         assert button.get_attribute("aria-pressed") == "true"

@@ -1,10 +1,13 @@
 """The layers of a torch module, for the bound: `BoundNetwork.from_torch`.
 
-torch.fx follows the input through the module's `forward`. What comes one after the other becomes a chain of layers.
-Where paths split and meet again, the whole block is one layer: a residual connection x + f(x) has the Lipschitz
-constant 1 + L, the sum of two paths L₁ + L₂, and paths that are concatenated √(L₁² + L₂²). Steps that only rearrange
-entries, and dropout, are left out. A layer that is used twice appears twice, since its error enters twice, each time
-with all its parameters; within a block they count once.
+Theorem 1 asks for the Lipschitz constants of the true layers. A module has learned ones, trained or not, and those are
+what is measured here; `BoundLayer.stands_in` says where one stands in for the other.
+
+torch.fx follows the input through the module's `forward`, and every step of it becomes a layer of one chain. Where
+paths split, a layer carries the tensors along that are needed later: where x stays, it is x ↦ (x, f(x)), with the
+Lipschitz constant √(1 + L²), and beside tensors that wait, max(L, 1). Where paths meet, a sum of k tensors has √k, a
+concatenation 1. So a skip connection hides no layer, and each has its own term. Steps that only rearrange entries, and
+dropout, are left out. A layer that is used twice appears twice, since its error enters twice.
 
 The module is read in evaluation mode. Matrices are measured by their largest singular value, other linear layers by
 power iteration on the shape that they receive, which approaches the norm from below. A module of one's own is followed
@@ -17,7 +20,7 @@ import copy
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -77,7 +80,11 @@ class Step(NamedTuple):
 
 
 def layers(
-    module: nn.Module, input_shape: Iterable[int], constants: Mapping[str, Constants], lipschitz: Mapping[str, float]
+    module: nn.Module,
+    input_shape: Iterable[int],
+    constants: Mapping[str, Constants],
+    lipschitz: Mapping[str, float],
+    known: Collection[str],
 ) -> list[BoundLayer]:
     """The layers of the module; `constants` are C, n and kappa as `BoundNetwork.from_torch` takes them."""
     if not isinstance(module, nn.Module):
@@ -92,13 +99,26 @@ def layers(
     steps = _distinct(_Reader(module, shape, lipschitz).steps())
     if not steps:
         raise KoctError("the module changes nothing, so it has no layers; give a module with at least one layer")
-    counts = {step.name: _trainable(step.parameters) for step in steps}
-    learned = [name for name, count in counts.items() if count]
-    by_key = {key: _by_name(key, value, learned) for key, value in constants.items()}
+    for name in known:
+        if name not in [step.name for step in steps]:
+            raise KoctError(
+                f"known has {name!r}, which is no layer; these are {', '.join(step.name for step in steps)}"
+            )
+    guessed = [step.name for step in steps if step.parameters and step.name not in known]
+    frozen = [step.name for step in steps if step.name in guessed and not _trainable(step.parameters)]
+    if frozen:
+        raise KoctError(
+            f"the parameters of {', '.join(frozen)} are frozen, which makes no layer a true one; say known={frozen!r} "
+            f"if they are operators of the true map, or train them"
+        )
+    by_key = {key: _by_name(key, value, guessed) for key, value in constants.items()}
     result = []
-    for name, constant, _ in steps:
-        chosen = {key: values[name] for key, values in by_key.items()} if counts[name] else {}
-        result.append(BoundLayer(name, constant, not counts[name], p=max(counts[name], 1), **chosen))
+    for name, constant, parameters in steps:
+        if name in guessed:
+            chosen = {key: values[name] for key, values in by_key.items()}
+            result.append(BoundLayer(name, constant, False, p=_trainable(parameters), stands_in=True, **chosen))
+        else:
+            result.append(BoundLayer(name, constant, True))
     return result
 
 
@@ -108,7 +128,7 @@ def _by_name(key: str, value: Constants, learned: list[str]) -> dict[str, float]
         if value is None and learned:
             raise KoctError(
                 f"{key} is missing, and {', '.join(learned)} are learned; give {key} as a number for all of them, "
-                f"as a mapping from these names, or freeze what is known with requires_grad_(False)"
+                f"as a mapping from these names, or say which are known=[...]"
             )
         number: Any = value
         return dict.fromkeys(learned, number)
@@ -209,56 +229,54 @@ class _Reader:
             if node.op != "output":
                 raise self._unknown(node, "it returns several tensors")
         self.shapes = run.shapes
-        self.before: dict[fx.Node, set[fx.Node]] = {}  # what every path from the input to a node goes through
+        self.followed: set[fx.Node] = set()  # the tensors that depend on the input
 
     def steps(self) -> list[Step]:
         inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
         (output,) = (node for node in self.graph.nodes if node.op == "output")
         if len(inputs) != 1 or not isinstance(output.args[0], fx.Node):
             raise KoctError("the module must take one tensor and return one tensor; wrap it in one that does")
+        self.followed, sources = set(inputs), {}
         for node in self.graph.nodes:
-            if node in self.shapes and node.op != "output":
-                sources = [self.before[each] for each in self._tensors(node)]
-                if node.op == "placeholder" or sources:
-                    self.before[node] = {node} | (set.intersection(*sources) if sources else set())
-        if output.args[0] not in self.before:
+            if node in self.shapes and node.op != "output" and (found := self._tensors(node)):
+                sources[node] = found
+                self.followed.add(node)
+        end = output.args[0]
+        if end not in self.followed:
             raise KoctError("the output of the module does not depend on its input; give a module that uses its input")
-        return self._between(inputs[0], output.args[0])
+        needed = {end}
+        for node in reversed(list(sources)):
+            needed |= set(sources[node]) if node in needed else set()
+        order = [node for node in sources if node in needed]
+        steps: list[Step] = []
+        for i, node in enumerate(order):
+            later = {end}.union(*(sources[each] for each in order[i + 1 :])) & {*inputs, *order[:i]}
+            steps += self._carried(node, sources[node], later)
+        return steps
 
     def _tensors(self, node: fx.Node) -> list[fx.Node]:
         """The arguments that depend on the input of the module, with repetitions."""
         tensors: list[fx.Node] = []
-        fx.map_arg((node.args, node.kwargs), lambda each: tensors.append(each) if each in self.before else None)
+        fx.map_arg((node.args, node.kwargs), lambda each: tensors.append(each) if each in self.followed else None)
         return tensors
 
-    def _between(self, start: fx.Node, end: fx.Node) -> list[Step]:
-        """The steps after `start` up to and including `end`."""
-        parts: list[list[Step]] = []
-        while end is not start:
-            sources = self._tensors(end)
-            if len(sources) == 1:
-                parts.append(self._step(end, sources[0]))
-                (end,) = sources
-                continue
-            common = set.intersection(*(self.before[each] for each in sources))
-            fork = max(common, key=lambda each: len(self.before[each]))
-            parts.append([self._joined(end, [self._between(fork, each) for each in sources])])
-            end = fork
-        return [step for part in reversed(parts) for step in part]
-
-    def _joined(self, node: fx.Node, paths: list[list[Step]]) -> Step:
-        """Where paths from one tensor meet again: one layer."""
-        constants = [math.prod(step.lipschitz for step in path) for path in paths]
-        if node.target in SUMS and not node.kwargs:
-            total = sum(constants)
+    def _carried(self, node: fx.Node, sources: list[fx.Node], later: set[fx.Node]) -> list[Step]:
+        """The step at a node, with the tensors that are needed `later` carried along."""
+        counts = Counter(sources)
+        if len(sources) == 1:
+            made = self._step(node, sources[0])
+        elif node.target in SUMS and not node.kwargs:
+            made = [Step(node.name, math.hypot(*counts.values()))]
         elif node.target in (torch.cat, torch.concat, torch.concatenate):
-            total = math.hypot(*constants)
+            made = [Step(node.name, math.sqrt(max(counts.values())))]
         else:
             raise self._unknown(node, "it combines several tensors; koct knows sums and concatenations")
-        parameters = tuple(p for path in paths for step in path for p in step.parameters)
-        modules = [step.name.split(".")[:-1] for path in paths for step in path if step.parameters]
-        around = [names[0] for names in zip(*modules, strict=False) if len(set(names)) == 1]
-        return Step(".".join([*around, node.name]), total, parameters)
+        if not later:
+            return made
+        step = made[0] if made else Step(node.name, 1.0)
+        stays = bool(later & set(sources))
+        constant = math.hypot(1, step.lipschitz) if stays else max(1.0, step.lipschitz)
+        return [step._replace(lipschitz=constant)] if made or stays else []
 
     def _step(self, node: fx.Node, source: fx.Node) -> list[Step]:
         """What one tensor goes through at a node."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from os import PathLike
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from koct.base import strict_yaml
 from koct.errors import KoctError
@@ -22,28 +22,33 @@ if TYPE_CHECKING:
     import torch
 
 Constants: TypeAlias = float | Mapping[str, float] | None
+RATES = {"log N / N": lambda N: math.log(N) / N, "1 / N": lambda N: 1 / N}
 
 
 @dataclass(frozen=True)
 class BoundLayer:
-    """A layer u_l: its Lipschitz constant and, if it is learned, the constants of its risk (Assumption 2).
+    """A layer u_l of the true map: its Lipschitz constant and, if it is learned, the constants of its risk.
 
-    The risk of a learned layer is C²/n + kappa p log N / N. The risk of a known layer is zero, whatever its constants.
+    The risk of a learned layer is C²/n + kappa p log N / N (Assumption 2); that of a known layer is zero, whatever its
+    constants. The theorem is about y = u_L(… u_1(x)), exactly: what of y no such layers give is a `residual`, for which
+    it has no term (`BoundNetwork.sharp_bound`).
 
     No network tells its C, n and kappa; they are assumptions about the map that it has to learn. With the defaults
-    the bound compares networks that share them, and its value means nothing; `koct bound` says so.
+    the bound compares networks that share them, and its value means nothing; `koct bound` says so. Errors are sums over
+    the entries of an output, ‖·‖², not means over pixels.
 
     Parameters
     ----------
     name : a name that is unique in the network
-    lipschitz : the Lipschitz constant; for a linear layer, its operator norm
+    lipschitz : the Lipschitz constant of the true layer; for a linear one, its operator norm
     known : True for a known operator, False for a learned layer
     C : Barron constant of the map to be learned, in the unit of the layer's output: how far it varies at all
         frequencies together (the first moment of its Fourier transform); 0 if the layer can represent the map exactly
     n : approximation width, usually the number of hidden units or channels
     p : number of trainable parameters
     kappa : squared error per parameter and sample, in the squared unit of the layer's output: for linear regression
-        about the variance of the noise; with one learned layer, sigma / (A_l p) of a pilot (`koct.calibrate`)
+        about the variance of the noise; `BoundNetwork.with_pilot` takes it from a pilot
+    stands_in : whether the Lipschitz constant was measured on a learned layer, which stands in for the true one
     """
 
     name: str
@@ -53,6 +58,7 @@ class BoundLayer:
     n: float = 1.0
     p: float = 1
     kappa: float = 1.0
+    stands_in: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -92,8 +98,8 @@ class BoundNetwork:
     Parameters
     ----------
     layers : the layers u_1 … u_L; the first one is applied first
-    trivial : the mean-square error of a prediction that needs no samples, if you know it: E‖y‖² of always predicting
-        zero, or the variance of y of always predicting its mean
+    trivial : the mean-square error of a prediction that needs no samples, if you know it: E‖y‖², a sum over the entries
+        of y, of always predicting zero, or the variance of y of always predicting its mean
     """
 
     layers: tuple[BoundLayer, ...]
@@ -121,18 +127,21 @@ class BoundNetwork:
         n: Constants = None,
         kappa: Constants = None,
         lipschitz: Mapping[str, float] | None = None,
+        known: Collection[str] = (),
         trivial: float | None = None,
     ) -> "BoundNetwork":
         """A torch module as a network of layers; `input_shape` is without the axis of the batch.
 
-        `koct.bound.from_torch` says which modules can be read and how. A layer is learned if any of its parameters
-        requires a gradient, and p counts those. Each of C, n and kappa (see `BoundLayer`) is a number for all learned
-        layers, or a mapping from their names; they have no defaults. `lipschitz` gives the constants of
-        modules that koct does not know, by name.
+        `koct.bound.from_torch` says which modules can be read and how. Lipschitz constants are those of the module's
+        own weights, which stand in for those of the true layers (`BoundLayer.stands_in`): training changes them, and
+        with them the bound. A layer with parameters is learned unless `known` names it, as the operator that is part of
+        the true map; p counts parameters that require a gradient. Each of C, n and kappa (see `BoundLayer`) is a number
+        for all learned layers, or a mapping from their names; they have no defaults. `lipschitz` gives the constants
+        of modules that koct does not know, by name.
         """
         from koct.bound.from_torch import layers
 
-        return cls(layers(module, input_shape, {"C": C, "n": n, "kappa": kappa}, lipschitz or {}), trivial)
+        return cls(layers(module, input_shape, {"C": C, "n": n, "kappa": kappa}, lipschitz or {}, known), trivial)
 
     def amplifications(self) -> list[float]:
         """A_l of every layer (Eq. Al): how much of a squared error made at layer l can reach the output."""
@@ -155,35 +164,83 @@ class BoundNetwork:
         e_l is measured on the inputs that layer l receives inside the network. Known layers contribute zero.
         """
         by_name = self._by_name(errors)
-        total = 0.0
-        for layer, A_l in zip(self.layers, self.amplifications(), strict=True):
-            if layer.known:
-                continue
-            if layer.name not in by_name:
-                raise KoctError(f"layer {layer.name!r}: error is missing; measure it, or make the layer known")
-            _check(f"layer {layer.name!r}: error", by_name[layer.name], 0, "give a mean-square error")
-            total += A_l * float(by_name[layer.name])
-        return _finite(total, "the bound")
+        amplified = zip(self.layers, self.amplifications(), strict=True)
+        return _finite(sum(A_l * by_name[layer.name] for layer, A_l in amplified), "the bound")
 
-    def terms(self, N: float) -> list[Term]:
-        """The terms of the bound for N training samples, one per layer (Theorem 1, Barron form)."""
+    def sharp_bound(
+        self,
+        errors: Mapping[str, float] | Collection[float],
+        residual: float = 0.0,
+        mismatch: Mapping[str, float] | None = None,
+        input_rms: float = 0.0,
+    ) -> float:
+        """The smallest bound that measured layer errors give: (√residual + Σ_l ∏_{j>l} ℓ_j √(mean ‖e_l‖²))².
+
+        Root mean squares add (Minkowski), where Theorem 1 squares a sum of two at every layer: it is this by the
+        Cauchy–Schwarz inequality with weights 1/2, 1/4, …, and never smaller. `residual` is the mean ‖y − f(x)‖² of
+        the true layers f themselves. Both are measured on pairs that no layer was fitted to.
+
+        A known layer that is not the true one has a `mismatch`: the Lipschitz constant of the difference, for matrices
+        its operator norm. It adds what it makes of its inputs, whose root mean square is `input_rms` in front of the
+        first layer; layers map zero to zero (docs/theory.md).
+        """
+        _check("residual", residual, 0, "give the mean-square error of the true layers")
+        _check("input_rms", input_rms, 0, "give the root of the mean ‖x‖²")
+        by_name, deltas = self._by_name(errors), dict(mismatch or {})
+        for name, delta in deltas.items():
+            self._check_layer(name)
+            _check(f"mismatch of layer {name!r}", delta, 0, "give the norm of the difference")
+            if not next(layer for layer in self.layers if layer.name == name).known:
+                raise KoctError(f"mismatch of layer {name!r}: it is learned; give its error")
+        error, size = 0.0, float(input_rms)
+        for layer in self.layers:
+            delta, own = float(deltas.get(layer.name, 0.0)), math.sqrt(by_name[layer.name])
+            error = (float(layer.lipschitz) + delta) * error + delta * size + own
+            size *= float(layer.lipschitz)
+        return _finite((math.sqrt(residual) + error) ** 2, "the bound")
+
+    def terms(self, N: float, rate: Literal["log N / N", "1 / N"] = "log N / N") -> list[Term]:
+        """The terms of the bound for N training samples, one per layer (Theorem 1, Barron form).
+
+        The rate 1 / N is that of regression that is linear in p parameters, where log N / N is loose.
+        """
         _check("N", N, 2, "give the number of training samples")
-        rate = math.log(N) / N
+        if rate not in RATES:
+            raise KoctError(f"rate = {rate!r} must be one of {', '.join(map(repr, RATES))}")
+        factor = RATES[rate](N)
         terms = []
         for layer, A_l in zip(self.layers, self.amplifications(), strict=True):
             where = f"layer {layer.name!r}: its term"
             approximation = 0.0 if layer.known else A_l * (float(layer.C) * float(layer.C)) / float(layer.n)
-            estimation = 0.0 if layer.known else A_l * float(layer.kappa) * float(layer.p) * rate
+            estimation = 0.0 if layer.known else A_l * float(layer.kappa) * float(layer.p) * factor
             terms.append(Term(layer, A_l, _finite(approximation, where), _finite(estimation, where)))
         return terms
 
-    def bound(self, N: float) -> float:
+    def bound(self, N: float, rate: Literal["log N / N", "1 / N"] = "log N / N") -> float:
         """The bound on the expected squared error after training on N samples (Theorem 1, Barron form)."""
-        return _finite(sum(term.total for term in self.terms(N)), "the bound")
+        return _finite(sum(term.total for term in self.terms(N, rate)), "the bound")
 
     def is_vacuous(self, N: float) -> bool | None:
-        """Whether the bound is no better than the `trivial` error, and so tells nothing; None without that error."""
-        return None if self.trivial is None else self.bound(N) >= self.trivial
+        """Whether the bound is no better than the `trivial` error, and so tells nothing.
+
+        None if nobody can tell: without that error, or where a bound below it rests on constants of learned layers.
+        """
+        if self.trivial is None:
+            return None
+        vacuous = self.bound(N) >= self.trivial
+        return None if not vacuous and any(layer.stands_in for layer in self.layers) else vacuous
+
+    def with_pilot(self, name: str, sigma: float, size: int = 1) -> "BoundNetwork":
+        """The same network with the kappa of a layer from the sigma of a pilot (`koct.calibrate`): sigma / (A_l p).
+
+        `size` is the number of pixels that the errors of the pilot are means over: bound and `trivial` are sums.
+        """
+        self._check_layer(name)
+        amplified = zip(self.layers, self.amplifications(), strict=True)
+        return BoundNetwork(
+            (replace(u, kappa=sigma * size / (A_l * u.p)) if u.name == name else u for u, A_l in amplified),
+            self.trivial,
+        )
 
     def with_known(self, name: str) -> "BoundNetwork":
         """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
@@ -191,17 +248,23 @@ class BoundNetwork:
         layers = (replace(layer, known=True) if layer.name == name else layer for layer in self.layers)
         return BoundNetwork(layers, self.trivial)
 
-    def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> Mapping[str, float]:
-        if isinstance(errors, Mapping):
-            for name in errors:
-                self._check_layer(name)
-            return errors
-        if len(errors) != len(self.layers):
-            raise KoctError(
-                f"errors has length {len(errors)} but the network has {len(self.layers)} layers; "
-                f"give one error per layer, or a dict keyed by layer name"
-            )
-        return {layer.name: error for layer, error in zip(self.layers, errors, strict=True)}
+    def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> dict[str, float]:
+        """The error of every layer, checked; zero for known ones."""
+        if not isinstance(errors, Mapping):
+            if len(errors) != len(self.layers):
+                raise KoctError(
+                    f"errors has length {len(errors)} but the network has {len(self.layers)} layers; "
+                    f"give one error per layer, or a dict keyed by layer name"
+                )
+            errors = {layer.name: error for layer, error in zip(self.layers, errors, strict=True)}
+        for name in errors:
+            self._check_layer(name)
+        for layer in self.layers:
+            if not layer.known and layer.name not in errors:
+                raise KoctError(f"layer {layer.name!r}: error is missing; measure it, or make the layer known")
+            if not layer.known:
+                _check(f"layer {layer.name!r}: error", errors[layer.name], 0, "give a mean-square error")
+        return {layer.name: 0.0 if layer.known else float(errors[layer.name]) for layer in self.layers}
 
     def _check_layer(self, name: str) -> None:
         names = [layer.name for layer in self.layers]
@@ -210,7 +273,7 @@ class BoundNetwork:
 
 
 def operator_aware(
-    filter_norm: float, backprojection_norm: float, p: float, lipschitz: float = 1.0, **constants: float
+    filter_norm: float, backprojection_norm: float, p: float, lipschitz: float = 1.0, **constants: Any
 ) -> BoundNetwork:
     """Return the network ReLU(Aᵀ K W x) with only W learned (Eq. fbp), from the norms of K and Aᵀ.
 
@@ -227,7 +290,7 @@ def operator_aware(
     )
 
 
-def fully_connected(p: float, lipschitz: float = 1.0, **constants: float) -> BoundNetwork:
+def fully_connected(p: float, lipschitz: float = 1.0, **constants: Any) -> BoundNetwork:
     """Return ReLU(M x) with one dense learned matrix M of `p` parameters; `constants` are its C, n and kappa."""
     layers = [BoundLayer("M", lipschitz, known=False, p=p, **constants), BoundLayer("ReLU", 1.0, known=True)]
     return BoundNetwork(layers)
@@ -265,7 +328,7 @@ def _layer(number: int, entry: object) -> BoundLayer:
     if not isinstance(entry, dict):
         raise KoctError(f"layer {number} = {entry!r} must be a mapping, such as {{name: W, lipschitz: 1.0, p: 80}}")
     label = f"layer {entry.get('name', number)!r}"
-    keys = [field.name for field in fields(BoundLayer)]
+    keys = [field.name for field in fields(BoundLayer) if field.name != "stands_in"]
     for key in entry:
         if key not in keys:
             raise KoctError(f"{label}: unknown key {key!r}; {_suggest(key, keys, 'valid keys are')}")

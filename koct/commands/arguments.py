@@ -59,6 +59,14 @@ def tolerance(text):
     return value
 
 
+def named_number(text):
+    """NAME=NUMBER."""
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a name and a number, such as K=0.05")
+    return name, number(value)
+
+
 def name_of(text):
     if not text.strip():
         raise argparse.ArgumentTypeError("the name is empty; give one, or omit the option")

@@ -8,6 +8,7 @@ from koct.commands.arguments import (
     READING,
     file,
     name_of,
+    named_number,
     number,
     optional,
     positive,
@@ -19,7 +20,7 @@ from koct.commands.arguments import (
 from koct.errors import KoctError
 
 
-def bound(network, arch, C, n, kappa, samples, trivial):
+def bound(network, arch, C, n, kappa, samples, trivial, mismatch, input):
     from koct.bound.theorem import BoundNetwork, read_network
     from koct.report.text.bound_text import format_table
 
@@ -34,7 +35,8 @@ def bound(network, arch, C, n, kappa, samples, trivial):
         raise KoctError(f"{network} has the layers of several networks; choose one with --arch")
     else:
         read = read_network(network)
-    print(format_table(read if trivial is None else BoundNetwork(read.layers, trivial), samples), end="")
+    read = read if trivial is None else BoundNetwork(read.layers, trivial)
+    print(format_table(read, samples, dict(mismatch or ()), input or 0.0), end="")
 
 
 def _pilot(path):
@@ -240,6 +242,14 @@ VERBS = {
                 type=number,
                 metavar="E",
             ),
+            optional(
+                "--mismatch",
+                "the distance of a known layer from the true one, in operator norm; may be given several times",
+                type=named_number,
+                action="append",
+                metavar="LAYER=DISTANCE",
+            ),
+            optional("--input", "with --mismatch, the root of the mean ‖x‖²", type=positive, metavar="R"),
         ],
     ),
     "budget": (

@@ -152,8 +152,8 @@ PAPER = ("H8", "H16", "H32", "H128", "H256")  # its sweeps, by their names here
 
 
 def claimed(study: Iterable[Sweep]) -> bool:
-    """Whether there are sweeps of the paper, about which it states something."""
-    return any(sweep.name in PAPER for sweep in study)
+    """Whether there are sweeps of the paper, about which it states something, or their continuations to larger N."""
+    return any(sweep.name.removesuffix("-crossing") in PAPER for sweep in study)
 
 
 def compared(study: Iterable[Sweep]) -> bool:

@@ -3,6 +3,7 @@
 import functools
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.printed import PRINTED
+from koct.report.sheet import SHOWN, Sheet
 from koct.study.results import grouped
 
 LEVEL = 0.9  # of intervals over seeds
@@ -33,8 +35,8 @@ class Study:
     points : {(sweep, arch): {N: mean error}}
     fitted : {(sweep, arch): row of calibration.parquet}
     baselines : {(sweep, arch): rows of cells.parquet} of what needs no sample
-    answers : {(sweep, arch, target): N that the forecast gives, None if out of reach}
     metrics : {sweep: the metric of its curves}
+    pictures : {sweep: the file with its reconstructions}
     """
 
     known, dense = PAPER_PAIR  # the operator-aware and the fully connected network of the paper
@@ -43,22 +45,19 @@ class Study:
     points: dict
     fitted: dict
     baselines: dict
-    answers: dict
     metrics: dict
     names: Names
+    pictures: dict = field(default_factory=dict)
     _without: dict = field(default_factory=dict)
 
     @classmethod
-    def read(cls, cells_path, curves_path, calibration_path, budget_path=None):
-        """Return (the study in these files, their provenance); those who ask for no answers leave out the last."""
+    def read(cls, cells_path, curves_path, calibration_path, pictures=()):
+        """Return (the study in these files, their provenance)."""
         sizes = ("H", "V", "B")
         columns = ("sweep", "arch", "N", "seed", "p", "device", *error_names())
-        cells, baselines, origin = inputs.split(cells_path, columns, ("lam",))
+        cells, baselines, origin = inputs.split(cells_path, columns)
         curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
-        answers = []
-        if budget_path:
-            answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
         study = cls(
             grouped(cells, "sweep", "arch"),
             {
@@ -67,9 +66,9 @@ class Study:
             },
             {(row["sweep"], row["arch"]): row for row in fitted},
             grouped(baselines, "sweep", "arch"),
-            {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers},
             {row["sweep"]: CurveMetric(row["metric"]) for row in curves},
             Names(origin),
+            {Path(path).stem.removeprefix("fig_recons_"): path for path in pictures},
         )
         sizes = {(*key, row["N"]) for key, rows in study.cells.items() for row in rows}
         points = {(*key, N) for key, curve in study.points.items() for N in curve}
@@ -152,6 +151,21 @@ class Study:
             if point.items() >= size.items() and PRINTED["problems"][point["beam"]] == problem:
                 return norms(**point)
         raise NotComputedError(f"has another geometry in {sweep} than the paper")
+
+    def images(self, sweep, arch, N):
+        """Return (truth, reconstruction) of the test images in the picture of a sweep, each over the truth's peak."""
+        self.rows(sweep, arch)
+        archs = [name for of, name in self.cells if of == sweep]
+        free = sum(of == sweep for of, _ in self.baselines)
+        sizes = sorted({row["N"] for name in archs for row in self.cells[sweep, name]})
+        H = self.size(sweep, "H")
+        sheet = Sheet((H, H), len(sizes), len(archs), SHOWN, math.ceil(free / len(archs)))
+        image = sheet.read(self.pictures[sweep]) if sweep in self.pictures else None
+        if image is None or N not in sizes:
+            raise NotComputedError(f"has no picture of the reconstructions of {sweep} at N = {N:,}")
+        middle = [(sheet.y(k, 0) + sheet.y(k, len(archs) - 1)) // 2 for k in range(SHOWN)]
+        x, row = sheet.x(sizes.index(N)), archs.index(arch)
+        return [(image(0, middle[k]), image(x, sheet.y(k, row))) for k in range(SHOWN)]
 
     # Over seeds
 

@@ -22,6 +22,7 @@ class Product:
     about : what it is, for docs/results.md
     caption : what one sees and what follows from it, for the report, in reStructuredText; without one, it is not there
     reads : the files of results/ that it is made from
+    pictures : whether it also reads the reconstructions of every sweep that has some
     when : the function of `koct.workflow.when` that says whether a study has it
     takes : what it has to know of the study, as keyword arguments: functions of `koct.workflow.when`, or keys of sweeps
     files : what it makes in results/; the last one is shown in the report. `{sweep}` stands for every sweep of `when`
@@ -32,6 +33,7 @@ class Product:
     about: str
     caption: str = ""
     reads: tuple[str, ...] = ()
+    pictures: bool = False
     when: str = "always"
     takes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()

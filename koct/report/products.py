@@ -60,7 +60,7 @@ def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str,
     about, spec = product(name), dict(spec or {})
     if about.per_sweep:
         raise KoctError(f"{name} is made sweep by sweep: see `koct figure-recons --help`")
-    if len(paths) != len(about.reads):
+    if len(paths) < len(about.reads) or (len(paths) > len(about.reads) and not about.pictures):
         raise KoctError(f"{name} is made from {' '.join(about.reads) or 'no file'}; give these files in this order")
     module = importlib.import_module(module_of(name))
     if about.kind == "page":

@@ -1,6 +1,7 @@
 """The operator norms that the bound of the CT networks needs, computed for every operating point of the paper."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from koct.base.files import write_json
 from koct.base.stamps import Stamp
@@ -29,7 +30,7 @@ def networks(H, V, B, beam, **constants):
     return operator_aware(K.norm(), At.norm(), p=V * B, **constants), fully_connected(p=H * H * V * B, **constants)
 
 
-def network(chain: Iterable[ChainLayer], **constants: float) -> BoundNetwork:
+def network(chain: Iterable[ChainLayer], **constants: Any) -> BoundNetwork:
     """The network of an architecture's `chain`, with the C, n and kappa of every learned layer in `constants`."""
     layers = []
     for layer in chain:

@@ -4,13 +4,12 @@ A statistic takes a study, a sweep and options, and returns a number, a text, or
 docstring says.
 """
 
-import itertools
 import math
 
 import numpy as np
 
 from koct.bound.calibration import Calibration, calibrate, rate, two_factors
-from koct.bound.theorem import BoundLayer, BoundNetwork, fully_connected, operator_aware, structural_reference
+from koct.bound.theorem import BoundLayer, BoundNetwork, structural_reference
 from koct.forecast.crossing import overtaken
 from koct.report.measured import NotComputedError, norms
 from koct.report.printed import PRINTED
@@ -18,6 +17,7 @@ from koct.study.results import grouped
 
 GIBI = 1024**3
 SAMPLES = 1000  # at which bounds are compared: their order depends on no N
+FINE, FLAT, LOCAL = 0.1, 9, 5  # cycles per pixel of details; pixels across a flat region, and across a local mean
 
 
 # Settings
@@ -46,28 +46,6 @@ def seeds(study, sweep):
     return min(len(group) for group in grouped(rows, "arch", "N").values())
 
 
-def lambda_share(study, sweep, grid):
-    """The share of fits with a chosen λ that is in a grid."""
-    chosen = [lam for arch in (study.known, study.dense) for lam in _lambdas(study, sweep, arch)]
-    if not chosen:
-        raise NotComputedError(f"has no fit with a λ in {sweep}")
-    return sum(any(math.isclose(lam, value) for value in grid) for lam in chosen) / len(chosen)
-
-
-def largest_lambda(study, sweep):
-    """The largest λ that validation took for the dense network."""
-    return max(_lambdas(study, sweep, study.dense), default=math.nan)
-
-
-def ridge_share(study, sweep):
-    """The share of dense fits that have a λ."""
-    return len(_lambdas(study, sweep, study.dense)) / len(study.rows(sweep, study.dense))
-
-
-def _lambdas(study, sweep, arch):
-    return [row["lam"] for row in study.rows(sweep, arch) if row["lam"] is not None]
-
-
 def cell_count(study, sweep, arch):
     return len(study.rows(sweep, arch))
 
@@ -75,13 +53,6 @@ def cell_count(study, sweep, arch):
 def devices(study, sweep, arch):
     """What the fits were computed on, in words."""
     return " and ".join(sorted({row["device"] for row in study.rows(sweep, arch)}))
-
-
-def agreement(study, sweep, arch):
-    """The error of another way to fit the dense network over that of the ridge, at the largest N of both."""
-    N, other = study.relative(sweep, arch, "rrmse_peak")
-    sizes, ridge = study.relative(sweep, study.dense, "rrmse_peak")
-    return float(other[-1]) / study.at(sizes, ridge, N[-1], sweep)
 
 
 # Parameters and memory
@@ -93,11 +64,6 @@ def parameters(study, sweep, arch):
 
 def parameter_ratio(study, sweep):
     return study.parameters(sweep, study.dense) / study.parameters(sweep, study.known)
-
-
-def square_share(study, sweep):
-    """The parameter ratio over H²."""
-    return parameter_ratio(study, sweep) / study.size(sweep, "H") ** 2
 
 
 def memory(study, sweep, arch, bytes):
@@ -135,27 +101,10 @@ def budget_factor(study, sweep, factor):
     return two_factors(known, dense, factor * max(known.floor, dense.floor)).approximation
 
 
-def budget_growth(study, sweep, near, far):
-    """The approximation-budget factor near the higher floor over that far from it."""
-    return budget_factor(study, sweep, near) / budget_factor(study, sweep, far)
-
-
 def invertible(study, sweep):
     """The largest target that both bounds can be solved for over the smallest one: none if below 1."""
     pair = study.pair(sweep)
     return min(fit.floor + fit.sigma / math.e for fit in pair) / max(fit.floor for fit in pair)
-
-
-def double_ratio(study, sweep):
-    """(N/log N of the dense network) / (N/log N of the known one) from the solved bounds over the two factors."""
-    known, dense = study.pair(sweep)
-    width = invertible(study, sweep)
-    if width <= 1:
-        raise NotComputedError(f"has no target error that both bounds of {sweep} can be solved for")
-    target = max(known.floor, dense.floor) * math.sqrt(width)
-    N = [fit.required(target).n for fit in (known, dense)]
-    solved = N[1] / math.log(N[1]) / (N[0] / math.log(N[0]))
-    return solved / two_factors(known, dense, target).product
 
 
 # Norms and Theorem 1
@@ -171,91 +120,15 @@ def reference_ratio(study, sweep):
     return reference(study, sweep) / slope_ratio(study, sweep)
 
 
-def _point(H):
-    """An operating point of the paper, and its norms."""
-    point = next(point for point in PRINTED["operating_points"] if point["H"] == H)
-    return point, norms(**point)
-
-
-def _reconstruction(H):
-    """W, K, Aᵀ and ReLU of the filtered backprojection, all of them learned."""
-    point, (filter_norm, back_norm) = _point(H)
-    p = point["V"] * point["B"]
-    norm_of = {"W": 1.0, "K": filter_norm, "At": back_norm, "ReLU": 1.0}
-    layers = zip(norm_of.items(), (p, point["B"], H * H * p, 1), strict=True)
-    return BoundNetwork([BoundLayer(name, norm, known=False, C=1.0, n=1.0, p=p) for (name, norm), p in layers])
-
-
 def removed_term(study, sweep, H):
     """By how much of the bound it differs, after a layer became known, from the bound less its term: 12 decimals."""
-    network, whole = _reconstruction(H), _reconstruction(H).bound(SAMPLES)
+    point = next(point for point in PRINTED["operating_points"] if point["H"] == H)
+    (filter_norm, back_norm), p = norms(**point), point["V"] * point["B"]
+    chain = {"W": (1.0, p), "K": (filter_norm, point["B"]), "At": (back_norm, H * H * p), "ReLU": (1.0, 1)}
+    network = BoundNetwork(BoundLayer(name, norm, False, C=1.0, p=p) for name, (norm, p) in chain.items())
+    whole = network.bound(SAMPLES)
     left = ((network.with_known(term.layer.name).bound(SAMPLES), term.total) for term in network.terms(SAMPLES))
     return round(max(abs(bound - (whole - term)) / whole for bound, term in left), 12)
-
-
-def smallest_share(study, sweep, H):
-    """The smallest share of the bound that goes when one of any set of learned layers becomes known."""
-    shares, names = [], [layer.name for layer in _reconstruction(H).layers]
-    for learned in itertools.chain.from_iterable(itertools.combinations(names, n) for n in range(1, 5)):
-        network = _reconstruction(H)
-        for name in set(names) - set(learned):
-            network = network.with_known(name)
-        before = network.bound(SAMPLES)
-        shares += [1 - network.with_known(name).bound(SAMPLES) / before for name in learned]
-    return min(shares)
-
-
-def doubled(study, sweep, H):
-    """N / log N that reaches an error, of a layer with twice the parameters over that of the layer."""
-    A_1, p = _reconstruction(H).amplifications()[0], 1000
-    N = [Calibration(0.0, A_1 * count).required(A_1).n for count in (p, 2 * p)]
-    return N[1] / math.log(N[1]) / (N[0] / math.log(N[0]))
-
-
-def amplification(study, sweep, H, layer, factor, filter_power, back_power):
-    """A_l of the reconstruction over `factor` times powers of ‖K‖ and ‖Aᵀ‖."""
-    _, (filter_norm, back_norm) = _point(H)
-    printed = factor * filter_norm**filter_power * back_norm**back_power
-    return _reconstruction(H).amplifications()[layer] / printed
-
-
-def dense_amplification(study, sweep):
-    """A_1 of the dense network."""
-    return fully_connected(p=1).amplifications()[0]
-
-
-def matched(study, sweep, H):
-    """A_1 p of the dense network over that of the known one, over H² / (4 ‖K‖² ‖Aᵀ‖²)."""
-    point, both = _point(H)
-    p = point["V"] * point["B"]
-    dense, known = fully_connected(p=H * H * p), operator_aware(*both, p=p)
-    terms = [network.terms(SAMPLES)[0].estimation for network in (dense, known)]
-    return terms[0] / terms[1] / structural_reference(H, *both)
-
-
-# What learning gives
-
-
-UNTRAINED = "untrained"  # the architecture of the known layers alone
-
-
-def trained_share(study, sweep):
-    """The known network's error at the largest N over that before any learning."""
-    rows, metric = study.baselines.get((sweep, UNTRAINED)), study.metrics.get(sweep)
-    error = study.error(sweep, study.known, "last")
-    before = metric.mean(rows) if rows else np.nan
-    if not before > 0:
-        raise NotComputedError(f"has no untrained network of {sweep}")
-    return error / before
-
-
-def forecast_ratio(study, sweep, target):
-    """The dense network's N for a target over the known one's, by the forecast; out of reach is infinite."""
-    keys = [(sweep, arch, target) for arch in (study.known, study.dense)]
-    if not all(key in study.answers for key in keys):
-        raise NotComputedError(f"has no forecast for {target:g} in {sweep}")
-    known, dense = (math.inf if study.answers[key] is None else study.answers[key] for key in keys)
-    return math.inf if math.isinf(dense) else dense / known
 
 
 # Curves
@@ -299,11 +172,6 @@ def rrmse(study, sweep, arch, N, column="rrmse_peak"):
     return study.at(*study.relative(sweep, arch, column), N, sweep)
 
 
-def rrmse_ratio(study, sweep, N):
-    """The dense network's relative error over the known one's."""
-    return rrmse(study, sweep, study.dense, N) / rrmse(study, sweep, study.known, N)
-
-
 def over_best(study, sweep, arch, N):
     """The relative error at an N over the smallest of the sweep."""
     sizes, errors = study.relative(sweep, arch, "rrmse_peak")
@@ -332,14 +200,15 @@ def sample_ratio(study, sweep, N):
 
 
 def sample_ratios(study, sweep):
-    """The same for every N of the sweep."""
+    """The same for every N of the sweep whose error the dense network reaches."""
     N, _ = study.curve(sweep, study.known)
-    return {f"N = {int(n):,}": sample_ratio(study, sweep, n) for n in N}
+    ratios = {f"N = {int(n):,}": sample_ratio(study, sweep, n) for n in N}
+    return {name: ratio for name, ratio in ratios.items() if math.isfinite(ratio)}
 
 
 def least_samples(study, sweep):
-    """The smallest of these."""
-    return min(sample_ratios(study, sweep).values())
+    """The smallest of these; infinite if there is none."""
+    return min(sample_ratios(study, sweep).values(), default=math.inf)
 
 
 def _measured(study, sweep):
@@ -376,6 +245,13 @@ def settled_ratio(study, sweep, factor):
     return dense / known
 
 
+def reached_ratio(study, sweep, factor):
+    """The N at which the dense network is within a factor of the known one's floor, over that of the known one."""
+    target = factor * study.calibration(sweep, study.known).floor
+    known, dense = (_reached(*study.curve(sweep, arch), target) for arch in (study.known, study.dense))
+    return dense / known
+
+
 def solved_ratio(study, sweep, factor):
     """N of the dense network over N of the known one, both from their bounds, at a multiple of the known floor."""
     known, dense = study.pair(sweep)
@@ -407,19 +283,59 @@ def bound_first(study, sweep, arch):
     return float(study.calibration(sweep, arch).predict(N[0]) / error[0])
 
 
+def bound_least(study, sweep, arch, share=1.0):
+    """The least bound over error of a curve, or of that share of its N that are the smallest."""
+    N, error = study.curve(sweep, arch)
+    ratios = study.calibration(sweep, arch).predict(N) / error
+    return float(ratios[: int(share * len(N))].min())
+
+
+def law_error(study, sweep, arch):
+    """The largest factor between a curve and its best floor + sigma log N / N, by least squares of relative errors."""
+    from scipy.optimize import nnls
+
+    N, error = study.curve(sweep, arch)
+    law, _ = nnls(np.stack([1 / error, rate(N) / error], axis=1), np.ones(len(N)))
+    return float(np.exp(np.abs(np.log(Calibration(*law).predict(N) / error)).max()))
+
+
 def pilot(study, sweep, arch):
     """What a bound that is calibrated without the two largest N says of the error at the largest, over that error."""
     N, error = study.curve(sweep, arch)
     return float(calibrate(N[:-2], error[:-2]).predict(N[-1]) / error[-1]) if len(N) > 3 else math.inf
 
 
+# Images
+
+
+def detail(study, sweep, arch, N):
+    """How much of the truth's amplitudes above a tenth of a cycle per pixel an image has; noise adds nothing to it."""
+    shares = []
+    for truth, image in study.images(sweep, arch, N):
+        spectrum, made = np.fft.fft2(truth), np.fft.fft2(image)
+        fine = np.hypot(*np.meshgrid(*map(np.fft.fftfreq, truth.shape), indexing="ij")) >= FINE
+        shares.append(abs(np.vdot(spectrum[fine], made[fine])) / np.vdot(spectrum[fine], spectrum[fine]).real)
+    return float(np.mean(shares))
+
+
+def spread_ratio(study, sweep, N):
+    """The spread of the dense network's images in flat regions over that of the known one's."""
+    return _spread(study, sweep, study.dense, N) / _spread(study, sweep, study.known, N)
+
+
+def _spread(study, sweep, arch, N):
+    """The root mean square around local means where the truth is constant, neither zero nor at its peak."""
+    from scipy import ndimage
+
+    squares = []
+    for truth, image in study.images(sweep, arch, N):
+        flat = ndimage.maximum_filter(truth, FLAT) == ndimage.minimum_filter(truth, FLAT)
+        flat &= (truth > 0) & (truth < truth.max())
+        squares.append(((image - ndimage.uniform_filter(image, LOCAL))[flat] ** 2).mean())
+    return float(np.sqrt(np.mean(squares)))
+
+
 # The shape of a curve
-
-
-def decay(study, sweep, arch):
-    """By what factor the error falls over the sweep, over that of log N / N."""
-    N, error = study.curve(sweep, arch)
-    return float(error[0] / error[-1] * rate(N[-1]) / rate(N[0]))
 
 
 def last_drop(study, sweep, arch):

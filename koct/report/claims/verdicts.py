@@ -1,5 +1,6 @@
 """Check what the paper states, statement by statement: claims.json says what, this module says whether it holds."""
 
+import itertools
 import json
 import math
 import re
@@ -8,27 +9,27 @@ from pathlib import Path
 
 from koct.report.claims.statistics import STATISTICS
 from koct.report.measured import NotComputedError
+from koct.report.printed import PAIR, PRINTED
 from koct.report.text import words
 
 HOLDS, PART, FAILS, MISSING = "holds", "holds in part", "does not hold", "not computed in this study"
 VERDICTS = (HOLDS, PART, FAILS, MISSING)
 DATA = json.loads(Path(__file__).with_name("claims.json").read_text(encoding="utf-8"))
+GROUPS = DATA["groups"]  # the twelve claims that a reader sees first
 PREFIXES = {"KiB": 1024**2, "MiB": 1024, "GiB": 1}  # how many of them a GiB has
 NOTATION = re.compile(r"([\d,]+)(?:\.(\d+))?(?:e(-?\d+))?(?: ([KMG]iB))?")
+PARTLY = "Without the rest: this study "  # begins the sentence on what it lacks
+SYMBOLS = {"floor": "floor", "sigma": "σ"}
 
 
 # The statements
 
 
 def claims():
-    """Return the claims, one by one: families are spelled out, and the names of limits and lists replaced."""
+    """Return the claims and the settings, with the names of limits and lists replaced."""
     known = {name: limit["value"] for name, limit in DATA["limits"].items()} | DATA["names"]
-    listed = []
-    for entry in DATA["claims"]:
-        template = {key: value for key, value in entry.items() if key != "each"}
-        family = _filled(entry.get("each", [{}]), {}, known)
-        listed += [_filled(template, variables, known) for variables in family]
-    return listed
+    known |= {"table 1": list(_table_1()), "table 2": list(_table_2())}
+    return [_filled({"study": "full", **entry}, known) for entry in DATA["claims"] + DATA["settings"]]
 
 
 def limits():
@@ -36,19 +37,37 @@ def limits():
     return [limit["means"] for limit in DATA["limits"].values() if "means" in limit]
 
 
-def _filled(value, variables, known):
-    """Return a template with `<name>` replaced by a variable and `@name` by what is known by that name."""
+def _table_1():
+    """What the paper prints of parameters and memory."""
+    printed = PRINTED["fullscale"]
+    for i, point in enumerate(PRINTED["operating_points"]):
+        sweep = {"sweep": f"H{point['H']}"}
+        yield {**sweep, "statistic": "parameter_ratio", "printed": printed["ratio"][i]}
+        for arch in PAIR:
+            name = arch.upper()
+            yield {**sweep, "statistic": "parameters", "options": {"arch": arch}, "printed": printed[f"p_{name}"][i]}
+            for bytes, kind in ((4, "FP32 weights"), (16, "Adam state")):
+                options = {"arch": arch, "bytes": bytes}
+                yield {**sweep, "statistic": "memory", "options": options, "printed": printed[f"{name} {kind}"][i]}
+
+
+def _table_2():
+    """What the paper prints of floors and slopes."""
+    for sweep, archs in PRINTED["calibration"].items():
+        for arch, numbers in archs.items():
+            for key, text in numbers.items():
+                name, printed = f"{SYMBOLS[key]}_{arch.upper()} of {sweep}", text.replace("e-0", "e-")
+                options = {"arch": arch, "key": key}
+                yield {"statistic": "calibrated", "sweep": sweep, "options": options, "printed": printed, "name": name}
+
+
+def _filled(value, known):
+    """Return an entry with `@name` replaced by what is known by that name."""
     if isinstance(value, dict):
-        return {key: _filled(item, variables, known) for key, item in value.items()}
+        return {key: _filled(item, known) for key, item in value.items()}
     if isinstance(value, list):
-        return [_filled(item, variables, known) for item in value]
-    if not isinstance(value, str):
-        return value
-    if value.startswith("@"):
-        return known[value[1:]]
-    for name, text in variables.items():
-        value = value.replace(f"<{name}>", str(text))
-    return value
+        return [_filled(item, known) for item in value]
+    return known[value[1:]] if isinstance(value, str) and value.startswith("@") else value
 
 
 # Verdicts
@@ -75,82 +94,108 @@ class Value:
 
 
 def row(claim, study):
-    """Return the row of a claim in claims.parquet."""
+    """Return the row of a claim or a setting in claims.parquet."""
     where = claim["where"] + (f" (also {claim['also']})" if "also" in claim else "")
-    printed = claim.get("printed") or "; ".join(item["printed"] for item in claim.get("items", []))
-    stated = {"id": claim["id"], "where": where, "statement": claim["statement"], "printed": printed}
+    printed = "; ".join(item["printed"] for item in claim.get("items", []))
+    stated = {"id": claim["id"], "where": where, "statement": claim["says"], "printed": printed}
+    nothing = {"computed": "", **_numbers(None, None, None)}
+    if "verdict" in claim:  # of a setting that no study can compute
+        return {**stated, **nothing, "verdict": claim["verdict"], "why": claim["why"]}
     try:
         return stated | (_digits if "items" in claim else _band)(claim, study)
     except NotComputedError as missing:
-        nothing = {"computed": "", **_numbers(None, None, None)}
-        return stated | nothing | {"verdict": MISSING, "why": f"This study {missing}."}
+        why = f"This study {missing}; snakemake --config study={claim['study']} decides it."
+        return {**stated, **nothing, "verdict": MISSING, "why": why}
 
 
 def _band(claim, study):
-    """Return whether numbers lie within limits: all of them, some, or none."""
-    parts = [(part, values(part, study)) for part in claim["parts"]]
+    """Return whether numbers lie within limits."""
+    parts, lacking = [], []
+    for part in claim["parts"]:
+        listed, missing = values(part, study)
+        lacking += missing
+        parts.append((part, listed))
+    judged = [(part, listed) for part, listed in parts if listed]
+    if not judged:
+        raise lacking[0] if lacking else NotComputedError("has no point that this is about")
     held = [
-        part.get("low", -math.inf) <= value.number <= part.get("high", math.inf)
-        for part, listed in parts
-        for value in listed
+        [part.get("low", -math.inf) <= one.number <= part.get("high", math.inf) for one in of] for part, of in judged
     ]
-    first, points = parts[0]
-    if not points:
-        raise NotComputedError("has no point that this is about")
+    first, points = judged[0]
     decisive = min(points, key=lambda value: _margin(value.number, first))
     low, high = decisive.interval(study) if claim.get("interval", True) else (None, None)
-    unit = f" {claim['unit']}" if "unit" in claim else ""
     fields = {f"values{i if i > 1 else ''}": _listed(listed) for i, (_, listed) in enumerate(parts, 1)}
     fields |= {key: show(first[key]) for key in ("low", "high") if key in first}
-    count = f"all {len(held)}" if all(held) else f"{sum(held) or 'none'} of {len(held)}"
-    fields |= {"count": count, "least": _listed(points, min(points, key=lambda value: value.number))}
+    fields |= {
+        "least": _listed(points, min(points, key=lambda value: value.number)),
+        "count": _count([*itertools.chain(*held)]),
+    }
+    fields |= {"most": _listed(points, max(points, key=lambda value: value.number))}
     fields |= {name: _fact(fact, study) for name, fact in claim.get("facts", {}).items()}
     why = claim["why"].format(**fields)
     if low is not None and any(low < first[key] < high for key in ("low", "high") if key in first):
         why = why.removesuffix(".") + "; the interval over seeds includes the limit."
     return {
-        "computed": _listed(points, decisive) + unit,
+        "computed": " ".join(filter(None, (claim.get("what"), _listed(points, decisive), claim.get("unit")))),
         **_numbers(decisive.number, low, high),
-        "verdict": HOLDS if all(held) else PART if any(held) else FAILS,
-        "why": why,
+        "verdict": judgement([(sum(part), len(part)) for part in held]),
+        "why": why + _without(lacking),
     }
 
 
 def _digits(claim, study):
-    """Return whether numbers are those that are printed, to their digits: all of them, some or nearly, or none."""
-    texts, exact, same, off = [], [], [], []
+    """Return whether numbers are those that are printed, to their digits."""
+    exact, same, off, differ, lacking = [], [], [], [], []
     for item in claim["items"]:
-        (value,) = values({**item, "sweeps": [item["sweep"]]}, study)
-        number, printed, text, step = in_print(value.number, item["printed"])
-        texts.append(text)
-        exact.append(f"{number:,.0f}" if number > 1000 else show(number, 4))
-        off.append(abs(number / printed - 1))
-        same.append(text == item["printed"] or abs(number - printed) <= claim.get("units", 0) * step)
-    low, high = value.interval(study) if len(texts) == 1 else (None, None)
+        listed, missing = values({**item, "sweeps": [item["sweep"]]}, study)
+        lacking += missing
+        for value in listed:
+            number, printed, text, step = in_print(value.number, item["printed"])
+            exact.append(text)
+            off.append(abs(number / printed - 1))
+            same.append(text == item["printed"] or abs(number - printed) <= claim.get("units", 0) * step)
+            if not same[-1]:
+                differ.append(f"{item.get('name', item['sweep'])} is {text}, and {item['printed']} in print")
+    if not same:
+        raise lacking[0]
+    few = len(same) < 5
+    low, high = value.interval(study) if len(same) == 1 else (None, None)
     near = max(off) <= DATA["limits"]["digits"]["value"]
-    difference = f"{100 * max(off):.2g} %" if max(off) < 1 else f"a factor of {show(1 + max(off))}"
+    fields = {"exact": ", ".join(exact), "count": _count(same), "differ": "; ".join(differ)}
+    fields["difference"] = f"{100 * max(off):.2g} %" if max(off) < 1 else f"a factor of {show(1 + max(off))}"
     return {
-        "computed": "; ".join(texts),
-        **_numbers(number if len(texts) == 1 else None, low, high),
-        "verdict": HOLDS if all(same) else PART if near or any(same) else FAILS,
-        "why": claim["why"].format(exact=", ".join(exact), difference=difference),
+        "computed": "; ".join(exact) if few else f"{_count(same)} as printed",
+        **_numbers(None, low, high),
+        "verdict": PART if near and not all(same) else judgement([(sum(same), len(same))]),
+        "why": claim["why"].format(**fields).replace("; .", ".") + _without(lacking),
     }
 
 
+def judgement(parts):
+    """Return the verdict on parts, each (cases that hold, cases): the rule of claims.json."""
+    if all(held == cases for held, cases in parts):
+        return HOLDS
+    return PART if any(2 * held > cases for held, cases in parts) else FAILS
+
+
 def values(part, study):
-    """Return the values of a part of a claim: of every sweep, every set of options, and every N if it has several."""
-    listed = []
+    """Return (values of a part, what this study lacks): of every sweep, set of options, and N if it has several."""
+    listed, lacking = [], []
     for sweep in part.get("sweeps", [None]):
         for more in part.get("each", [{}]):
             options = {**part.get("options", {}), **more}
-            number = STATISTICS[part["statistic"]](study, sweep, **options)
+            try:
+                number = STATISTICS[part["statistic"]](study, sweep, **options)
+            except NotComputedError as missing:
+                lacking.append(missing)
+                continue
             at = [study.label(more["arch"])] if "arch" in more else []
             at += [sweep] if len(part.get("sweeps", [])) > 1 else []
             at += [f"N = {more['N']:,}"] if "N" in more else []
             for key, one in number.items() if isinstance(number, dict) else [(None, number)]:
                 name = ", ".join(at if key is None else [*at, key])
                 listed.append(Value(one, name, sweep, part["statistic"], options, key))
-    return listed
+    return listed, lacking
 
 
 def in_print(number, printed):
@@ -164,6 +209,17 @@ def in_print(number, printed):
         return number, value, f"{number:,.{digits}f}" + (f" {unit}" if unit else ""), step
     mantissa, power = f"{number:.{digits}e}".split("e")
     return number, value, f"{mantissa}e{int(power)}", step
+
+
+def _without(lacking):
+    """Return a sentence: what of the statement this study cannot decide."""
+    first, *rest = dict.fromkeys(map(str, lacking)) if lacking else ("",)
+    more = "".join(f", {text.removeprefix('has no sweep ')}" for text in rest)
+    return f" {PARTLY}{first}{more}." if lacking else ""
+
+
+def _count(held):
+    return f"all {len(held)}" if all(held) else f"{sum(held) or 'none'} of {len(held)}"
 
 
 def _numbers(number, low, high):
@@ -180,8 +236,8 @@ def _margin(number, part):
 
 def _listed(values, only=None):
     """Return numbers, or only one of them, and where they are from; equal ones are said once."""
-    if len({show(value.number) for value in values}) == 1:
-        return show(values[0].number)
+    if len({show(value.number) for value in values}) <= 1:
+        return show(values[0].number) if values else "not computed"
     return ", ".join(f"{show(value.number)} ({value.label})" for value in ([only] if only else values))
 
 

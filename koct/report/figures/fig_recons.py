@@ -16,6 +16,7 @@ from koct.problems.pools import Pool
 from koct.report import drawing
 from koct.report.labels import Names
 from koct.report.product import Product
+from koct.report.sheet import SHOWN, Sheet
 from koct.study.cells import about_fit
 from koct.study.evaluation import load
 
@@ -30,9 +31,6 @@ scale; at N = 0, by what needs no sample.
 
 Numbers below the images are their errors. They show what an error looks like: streaks, noise or blur.""",
 )
-SHOWN = 2  # images: the first ones of the test part
-SIZE = 0.92  # width of a picture in inches
-RESOLUTION = 300  # dots per inch, at least
 
 
 @failures_explained()
@@ -71,7 +69,7 @@ def draw(truth, made, metric, names, out, stamp=None, unit=""):
     samples = sorted({N for _, N in made if N})
     sheet = Sheet(truth.shape[1:], len(samples), len(archs), len(truth), math.ceil(len(free) / len(archs)))
     with drawing.styled():
-        figure = sheet.figure()
+        figure = drawing.plt.figure(figsize=(sheet.width / sheet.dpi, sheet.height / sheet.dpi))
         if free:
             middle = (sheet.free_x(0) + sheet.free_x(sheet.free - 1) + sheet.across) // 2
             sheet.text(figure, middle, sheet.top, "$N = 0$", va="bottom")
@@ -120,47 +118,3 @@ def _grey(image):
 def _error(made, image, metric):
     error = metrics.load(metric).error(made.reshape(1, -1), image.reshape(1, -1))
     return f"{error:.3f}" if error >= 0.01 else f"{error:.2g}"
-
-
-class Sheet:
-    """Places in dots, from the upper left: an image pixel takes a whole number of dots, or it would look uneven.
-
-    `free` columns behind the image are for what needs no sample.
-    """
-
-    def __init__(self, shape, columns, rows, images, free=0):
-        dots = math.ceil(RESOLUTION * SIZE / shape[1])  # of a pixel
-        self.down, self.across = shape[0] * dots, shape[1] * dots
-        self.dpi = self.across / SIZE
-        self.top, self.line, self.label, self.gap, self.space = (
-            round(inches * self.dpi) for inches in (0.2, 0.17, 0.22, 0.05, 0.12)
-        )
-        self.rows, self.free = rows, free
-        self.width = self.x(columns) - self.gap
-        self.height = self.y(images, 0) - self.space
-
-    def free_x(self, column):
-        return (1 + column) * (self.across + self.gap)
-
-    def x(self, column):
-        return self.across + self.label + (self.free + column) * (self.across + self.gap)
-
-    def y(self, image, row):
-        return self.top + image * self.space + (image * self.rows + row) * (self.down + self.line)
-
-    def figure(self):
-        return drawing.plt.figure(figsize=(self.width / self.dpi, self.height / self.dpi))
-
-    def picture(self, figure, x, y, image, grey):
-        box = x / self.width, 1 - (y + self.down) / self.height, self.across / self.width, self.down / self.height
-        axis = figure.add_axes(box)
-        axis.imshow(image, cmap="gray", vmin=grey[0], vmax=grey[1], interpolation="nearest", aspect="auto")
-        axis.set_axis_off()
-
-    def text(self, figure, x, y, text, **style):
-        """Write text a little off the point, which lies on a picture's edge."""
-        style = {"ha": "center", **style}
-        pad = round(0.025 * self.dpi)
-        x -= pad if style["ha"] == "right" else 0
-        y += {"top": pad, "bottom": -pad}.get(style["va"], 0)
-        figure.text(x / self.width, 1 - y / self.height, text, **style)

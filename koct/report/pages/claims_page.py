@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections import Counter
 from pathlib import Path
 
 from koct.base.files import write_text
@@ -16,19 +17,24 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="what the paper states, and what holds",
-    about="every statement of the paper that can be checked, and whether it holds: "
+    about="twelve statements of the paper, and in an appendix all others that can be checked, and whether they hold: "
     "[those of the reference](../results/reference/claims.md)",
-    reads=("cells.parquet", "curves.parquet", "calibration.parquet", "budget.parquet"),
+    reads=("cells.parquet", "curves.parquet", "calibration.parquet"),
+    pictures=True,
     when="claimed",
     files=("claims.parquet", "claims.md", "claims.tex", "claims.html"),
     caption="""\
-Every checkable statement of the paper, what the paper prints, what this study computes, and whether it holds. Verdicts
-are computed from the Parquet files of this study, never typed. *Not computed* means that the study lacks the sweeps
-that a statement is about; the study ``full`` has all of them. What follows: where a row does not hold, quote the
+Twelve statements of the paper, what this study computes, and whether they hold; then the others by section, the
+settings, and what this study cannot decide, with the command that does. Verdicts are computed from the Parquet files
+and pictures of this study by one rule, which the page states. What follows: where a row does not hold, quote the
 computed number, not the printed one.""",
 )
 TITLE = "What the paper states, and what this study finds"
-HEADS = ("Claim", "Printed", "Computed", "Verdict", "Why")
+INTRO = "Twelve statements of the paper first; below them the others, the settings, and the rule of the verdicts."
+LACKING = (
+    " Of {} this study lacks sweeps, in part or in whole: snakemake --config study=full and study=crossing have them."
+)
+HEADS = ("The paper", "Computed", "Verdict", "Why")
 INTERVALS = (
     "Brackets are 90 % intervals by the jackknife over seeds: each seed of the sweep is left out in turn, with both "
     "networks, and everything is computed again from the cells. For a mean that is Student's interval; positive "
@@ -45,8 +51,14 @@ SYMBOLS = {  # of the statements, in LaTeX
     "⁺": "^+",
     "ŷ": r"\hat{y}",
     "−": "-",
+    "–": "-",
+    "≤": r"\le",
     "≈": r"\approx",
     "~": r"\sim",
+    "∼": r"\sim",
+    "×": r"\times",
+    "∈": r"\in",
+    "…": r"\ldots",
     ">": ">",
     "<": "<",
     "|": "|",
@@ -60,7 +72,8 @@ def write(paths, out, spec):
     for path in out:
         if Path(path).suffix not in (".parquet", *TEMPLATES):
             raise KoctError(f"{path}: the name of a table of claims must end in .parquet, .md, .tex or .html")
-    study, origin = Study.read(*paths)
+    tables = len(PRODUCT.reads)
+    study, origin = Study.read(*paths[:tables], pictures=paths[tables:])
     rows = [verdicts.row(claim, study) for claim in verdicts.claims()]
     stamp = Stamp(spec, made_from(*paths))
     for path in out:
@@ -73,8 +86,27 @@ def write(paths, out, spec):
 
 
 def counts(rows):
-    """Return {verdict: how many claims have it}."""
-    return {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in verdicts.VERDICTS}
+    """Return {verdict: how many rows have it}: first those of claims, then those of settings alone."""
+    found = Counter(row["verdict"] for row in rows)
+    return {verdict: found[verdict] for verdict in dict.fromkeys((*verdicts.VERDICTS, *found))}
+
+
+def sections(rows):
+    """Return [(title, [(heading, rows)])]: the twelve, the rest by place, settings, what the study cannot decide."""
+    shown = {row["id"]: {**row, "computed": " ".join(filter(None, (row["computed"], interval(row))))} for row in rows}
+    missing = [row for row in shown.values() if row["verdict"] == verdicts.MISSING]
+    decided = {name: row for name, row in shown.items() if row["verdict"] != verdicts.MISSING}
+    settings = [decided.pop(entry["id"]) for entry in verdicts.DATA["settings"] if entry["id"] in decided]
+    first = [(name, [decided.pop(id) for id in ids if id in decided]) for name, ids in verdicts.GROUPS.items()]
+    rest = [{**row, "place": row["where"].partition(",")[0]} for row in decided.values()]
+    by_place = [(place, group) for (place,), group in grouped(rest, "place").items()]
+    found = {
+        "Twelve claims": [(name, group) for name, group in first if group],
+        "Appendix: the other claims, by section": by_place,
+        "Settings, and what holds by definition": [("", settings)] if settings else [],
+        "What this study cannot decide": [("", missing)] if missing else [],
+    }
+    return [(name, places) for name, places in found.items() if places]
 
 
 def rendered(rows, template):
@@ -82,18 +114,17 @@ def rendered(rows, template):
     templates = table.templates(Path(__file__).parent)
     templates.filters |= {"tex": tex, "escape": html.escape}
     templates.filters["cell"] = lambda text: text.replace("|", "\\|").replace("<", "&lt;")
-    shown = []
-    for row in rows:
-        place = row["where"].partition(" (also ")[0]
-        computed = " ".join(filter(None, (row["computed"], interval(row))))
-        shown.append({**row, "place": place, "also": row["where"].removeprefix(place).strip(), "computed": computed})
+    lacking = sum(row["verdict"] == verdicts.MISSING or verdicts.PARTLY in row["why"] for row in rows)
     return templates.get_template(template).render(
         title=TITLE,
+        intro=INTRO + (LACKING.format(lacking) if lacking else ""),
+        counted=", ".join(f"{verdict}: {count}" for verdict, count in counts(rows).items()) + ".",
         intervals=INTERVALS,
         heads=HEADS,
         counts=counts(rows),
         limits=verdicts.limits(),
-        places=[(place, group) for (place,), group in grouped(shown, "place").items()],
+        rule=verdicts.DATA["rule"],
+        sections=sections(rows),
     )
 
 
