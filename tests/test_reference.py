@@ -129,12 +129,6 @@ def test_networks_whose_layers_were_measured_are_those_of_the_ladder():
         assert row["measured"] <= row["grouped"] <= row["sharp"] <= row["theorem"]
 
 
-def test_a_fresh_run_agrees_with_it(default_study):
-    """To 1e-6; NNLS and TV, in float32, whose sums differ between kinds of processors, to some pixel values.
-
-
-
-
 def test_the_rows_that_newcomers_take_are_those_of_the_benchmark():
     cells = table("benchmark", "cells").set_index(["sweep", "arch", "N", "seed"])["mse"]
     with tarfile.open(FOLDERS["benchmark"] / "rows.tar.xz") as archive:
