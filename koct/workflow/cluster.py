@@ -196,15 +196,13 @@ def used(jobs: list[Any]) -> str:
         name = job.rule.name if hasattr(job.wildcards, "sweep") else "tables and figures"
         with contextlib.suppress(OSError, TypeError, ValueError, StopIteration), open(job.benchmark) as file:
             took = next(csv.DictReader(file, delimiter="\t"))
-            asked = job.resources.mem_mb, job.resources.runtime
-            rows.setdefault(name, []).append((*asked, float(took["max_rss"]), float(took["s"]) / 60))
+            row = job.resources.mem_mb, float(took["max_rss"]), job.resources.runtime, float(took["s"]) / 60
+            rows.setdefault(name, []).append(row)
     lines = ["Asked for and used, at most:"] if rows else []
     for name, found in sorted(rows.items()):
-        mb, asked_minutes, mb_used, minutes_used = map(max, zip(*found, strict=True))
-        who = f"{name} ({len(found)})"
-        lines.append(
-            f"  {who:24} {mb:7.0f} MB, used {mb_used:6.0f}; {asked_minutes:5.0f} min, used {minutes_used:6.1f}"
-        )
+        most = map(max, zip(*found, strict=True))
+        text = "{:7.0f} MB, used {:6.0f}; {:5.0f} min, used {:6.1f}".format(*most)
+        lines.append(f"  {f'{name} ({len(found)})':24} {text}")
     return "\n".join(lines)
 
 
