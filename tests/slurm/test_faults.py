@@ -37,6 +37,7 @@ SEED = "F32_seed1"  # the group of a seed's jobs
 KO = [f"results/fits/F32/ko/N{N}_seed1.npy" for N in (4, 16)]
 FSDP_ROW = "results/cells/F32/fc-fsdp/N16_seed1.json"
 FSDP_LOG = "results/logs/fits/F32/fc-fsdp/N16_seed1.log"
+ERRORS = ("mse", "rrmse_peak", "rrmse_norm", "val_mse")
 FSDP_JOB = "fit_torchrun_wildcards_F32_fc-fsdp_16_1"
 
 
@@ -160,6 +161,12 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
     assert_same_cells(run, local)
 
 
+def preempt(job):
+    """Take the node of a job for one of a higher partition."""
+    node = re.search(r" NodeList=(\S+)", slurm("scontrol", "-o", "show", "job", job))[1]
+    slurm("sbatch", "--partition=urgent", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
+
+
 @cluster
 def test_a_preempted_study_finishes(checkout, local):
     """A job of a higher partition takes the node; no attempt is counted, so `--retries 0` does no harm."""
@@ -167,8 +174,7 @@ def test_a_preempted_study_finishes(checkout, local):
     process = started(run, *CELLS, "--retries", "0")
     kept, _, job = first_fit(run)
     before = inode(run, kept)
-    node = re.search(r" NodeList=(\S+)", slurm("scontrol", "-o", "show", "job", job))[1]
-    slurm("sbatch", "--partition=urgent", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
+    preempt(job)
     status, text = ended(process, run)
     assert status == 0, text
     assert f"SLURM preempted or lost job {job} " in text
@@ -232,25 +238,29 @@ def fsdp_under_way(run):
 
 @cluster
 @pytest.mark.long
-def test_a_cancelled_fsdp_cell_continues_from_its_checkpoint(checkout):
-    """Two ranks with two GPUs, cancelled in mid-run: submitted again, it ends as the local run does."""
+@pytest.mark.parametrize("how", ["cancelled", "preempted"])
+def test_an_fsdp_cell_that_is_ended_continues_from_its_checkpoint(checkout, how):
+    """Two ranks with two GPUs, ended in mid-run. Submitted again as before, it has the bits of a local run."""
     pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
     run, local = (small(checkout, with_fsdp(300)) for _ in range(2))
     process = started(run, FSDP_ROW)
     job = fsdp_under_way(run)
     assert (job["Partition"], job["TresPerNode"], job["NumCPUs"]) == ("gpu", "gres:gpu:2", "2")
-    slurm("scancel", job["JobId"])
+    if how == "cancelled":
+        slurm("scancel", job["JobId"])
+    else:
+        preempt(job["JobId"])
     assert process.wait(900) == 0  # the profile submits it again
     first, second = all_jobs(run.folder)[-3:-1]
-    assert [first[key] == second[key] for key in ("TimeLimit", "MinMemoryNode")] == [True, True]
+    assert [first[key] == second[key] for key in ("JobName", "TimeLimit", "MinMemoryNode")] == [True] * 3
+    assert first["JobState"] == how.upper()
     text = run.path(FSDP_LOG).read_text()
     assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d,\d\)$", text, re.M)
     assert 0 < int(re.search(r"^resumed after iteration (\d+)", text, re.M)[1]) < 300
     assert not re.search(r"^iteration 6 of", text, re.M)  # its first line of progress: not from zero
     local.snakemake(FSDP_ROW)
     rows = [json.loads(which.path(FSDP_ROW).read_text()) for which in (run, local)]
-    for key in ("mse", "rrmse_peak", "rrmse_norm", "val_mse"):
-        assert rows[0][key] == pytest.approx(rows[1][key], rel=1e-4)
+    assert [rows[0][key] for key in ERRORS] == [rows[1][key] for key in ERRORS]
 
 
 @cluster
