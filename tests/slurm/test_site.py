@@ -351,6 +351,7 @@ def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, 
     monkeypatch.setattr(module, "get_job_wildcards", lambda job: "N4")
     executor.slurm_logdir = tmp_path
     executor.format_job_exec = lambda job: "true"
+    executor.envvars = dict
     executor.ended = SimpleNamespace(wait=waited.append, is_set=lambda: False)
     if "Submit" in said:
         assert executor.submit(Job("fit")).external_jobid == "12"

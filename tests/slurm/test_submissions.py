@@ -249,24 +249,6 @@ def test_a_full_queue_is_waited_for(checkout):
     assert len(all_jobs(run.folder)) == 4
 
 
-@cluster
-@pytest.mark.long
-def test_jobs_that_left_the_queue_are_found_in_the_accounting(checkout):
-    """The queue forgets them within a minute, as on a busy cluster."""
-    run = small(checkout)
-    age = re.search(r"MinJobAge += (\d+)", slurm("scontrol", "show", "config"))[1]
-    config = Path(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
-    text = config.read_text()
-    try:
-        config.write_text(text.replace(f"MinJobAge={age}", "MinJobAge=2"))
-        slurm("scontrol", "reconfigure")
-        run.snakemake("results/pools/H8/seed1.npy", *PROFILE[:-1], "70")
-    finally:
-        config.write_text(text)
-        slurm("scontrol", "reconfigure")
-    assert not all_jobs(run.folder)
-
-
 ENVIRONMENT = """
     def fit(self, data):
         import os, pathlib
@@ -279,15 +261,16 @@ ENVIRONMENT = """
 @cluster
 def test_a_job_gets_what_it_needs_and_no_secret(checkout, monkeypatch):
     monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    monkeypatch.setenv("MINE", "wanted")
     run = small(checkout)
     run.path("mine").mkdir()
     run.path("mine/mine.py").write_text(f"from koct.networks.fc import FC\n\n\nclass Mine(FC):{ENVIRONMENT}")
     own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mine.py"]}
     run.path("config.yaml").write_text(yaml.safe_dump({**SMALL, "studies": {"small": ["own"]}, "sweeps": {"own": own}}))
-    run.snakemake("results/fits/own/mine/N4_seed1.npy", *PROFILE)
+    run.snakemake("results/fits/own/mine/N4_seed1.npy", *PROFILE, "--envvars", "MINE")
     found = run.path("environment.txt").read_text().split()
     assert "GITHUB_TOKEN" not in found
-    assert {"HOME", "PATH", "PYTHONPATH", "KOCT_DEVICE", "SLURM_JOB_ID"} <= set(found)
+    assert {"HOME", "PATH", "PYTHONPATH", "KOCT_DEVICE", "SLURM_JOB_ID", "MINE"} <= set(found)
 
 
 @cluster
@@ -328,3 +311,21 @@ def test_account_and_memory_reach_the_job(submitted, checkout):
     plain, _ = submitted
     job = jobs(plain.folder)["cells_fit"]
     assert (job["Account"], job["Requeue"], job["MinMemoryNode"]) == ("koct", "0", "2000M")  # the default account
+
+
+@cluster
+@pytest.mark.long
+def test_jobs_that_left_the_queue_are_found_in_the_accounting(checkout):
+    """The queue forgets them within a minute, as on a busy cluster; those of other tests too, so this is the last."""
+    run = small(checkout)
+    age = re.search(r"MinJobAge += (\d+)", slurm("scontrol", "show", "config"))[1]
+    config = Path(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
+    text = config.read_text()
+    try:
+        config.write_text(text.replace(f"MinJobAge={age}", "MinJobAge=2"))
+        slurm("scontrol", "reconfigure")
+        run.snakemake("results/pools/H8/seed1.npy", *PROFILE[:-1], "70")
+    finally:
+        config.write_text(text)
+        slurm("scontrol", "reconfigure")
+    assert not all_jobs(run.folder)

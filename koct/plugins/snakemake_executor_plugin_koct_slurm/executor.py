@@ -139,8 +139,13 @@ class Executor(SlurmExecutor):
         while True:
             if self.ended.is_set():
                 raise WorkflowError("the run has ended")
-            done = subprocess.run(  # out of reach of Ctrl-C, so that no job is submitted and its number lost
-                call, shell=True, capture_output=True, text=True, env=environment(), start_new_session=True
+            done = subprocess.run(
+                call,
+                shell=True,
+                capture_output=True,
+                text=True,
+                env=environment() | self.envvars(),
+                start_new_session=True,  # out of reach of Ctrl-C, so that no job is submitted and its number lost
             )
             full = done.returncode and FULL in done.stderr
             if not done.returncode or not (full or pauses):
