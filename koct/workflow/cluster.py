@@ -262,11 +262,12 @@ def allowed(request: Any) -> dict[str, float]:
     found = (row for row in _partitions() if named == row["PartitionName"] or (not named and row["Default"] == "YES"))
     partition = next(found, {"MaxTime": "", "QoS": ""})
     kinds = {row["Name"]: row for row in _accounting("qos", "Name", "Flags", "MaxWall", "MaxTRES")}
-    account = request.get("slurm_account")
-    most: list[dict[str, str]] = [{}]
-    for row in _accounting("user", "DefaultAccount", "Account", "Partition", "DefaultQOS", "MaxWall", "MaxTRES"):
-        if row["Account"] == (account or row["DefaultAccount"]) and row["Partition"] in ("", named):
-            most = [row]
+    columns = ("DefaultAccount", "Account", "Partition", "DefaultQOS", "MaxWall", "MaxTRES")
+    mine = sorted(
+        _accounting("user", *columns), key=lambda row: row["Partition"]
+    )  # a row for one partition is the last
+    mine = [row for row in mine if row["Account"] == (request.get("slurm_account") or row["DefaultAccount"])]
+    most = [row for row in mine if row["Partition"] in ("", named)][-1:] or [{}]
     own = kinds.get(str(request.get("qos") or most[0].get("DefaultQOS") or "normal"), {})
     of_partition = kinds.get(partition["QoS"], {})
     most += [of_partition, own] if "OverPartQOS" in own.get("Flags", "") else [own, of_partition]

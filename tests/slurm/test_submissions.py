@@ -21,6 +21,7 @@ from koct.config.study_file import build
 from koct.workflow import resources
 from koct.workflow.jobs import Jobs
 from tests.slurm.lab import (
+    CONFIG,
     PROFILE,
     ROOT,
     SMALL,
@@ -56,6 +57,26 @@ def test_the_cluster_gives_the_bits_of_the_local_run(submitted, checkout):
     local.snakemake()
     assert_same_results(run, local)
     assert run.path("results/fig_sweeps.pdf").exists()
+
+
+def shrunk(sweep):
+    """A fan-beam sweep of config.yaml with few pairs and iterations; a surrogate as it is."""
+    if sweep["problem"] == "surrogate":
+        return sweep
+    small = {"pool": {"train": 64, "val": 8, "test": 8}, "N": [4, 64], "seeds": [1, 2], "nnls": {"iterations": [5]}}
+    return {**sweep, **small, "tv": {"lambdas": [0.01], "iterations": 5}, "ko": {**sweep["ko"], "iterations": 20}}
+
+
+@cluster
+@pytest.mark.long
+@pytest.mark.parametrize("study", ["surrogate", "paper"])
+def test_a_study_has_the_bits_of_the_local_run(checkout, study):
+    sweeps = {name: shrunk(CONFIG["sweeps"][name]) for name in CONFIG["studies"][study]}
+    config = {**CONFIG, "study": study, "studies": {study: list(sweeps)}, "sweeps": sweeps}
+    run, local = small(checkout, config), small(checkout, config)
+    run.snakemake("--profile", "slurm", "--config", f"study={study}")
+    local.snakemake()
+    assert_same_results(run, local)
 
 
 @cluster
