@@ -208,12 +208,12 @@ def test_one_failing_cell_does_not_keep_the_others_of_its_group_from_being_made(
 @cluster
 @pytest.mark.long
 def test_snakemake_as_a_job_does_not_cancel_itself(checkout):
-    """Where login nodes forbid long processes; its name begins as those of its jobs do."""
+    """Where login nodes forbid long processes; its name ends as those of its jobs do."""
     run = small(checkout)
     snakemake = os.path.join(os.path.dirname(sys.executable), "snakemake")
     target = "results/cells/H8/ko/N4_seed1.json"
     command = f"{snakemake} {' '.join(PROFILE)} {target}"
-    options = ["--parsable", "--job-name=koct_main", f"--chdir={run.folder}", "--output=out.txt", "--mem=1000"]
+    options = ["--parsable", "--job-name=main.koct", f"--chdir={run.folder}", "--output=out.txt", "--mem=1000"]
     job = slurm("sbatch", *options, f"--wrap={command}").strip()
     done = until(lambda: (state := _state(job)) not in ("PENDING", "RUNNING", "COMPLETING") and state)
     assert done == "COMPLETED", run.path("out.txt").read_text()
