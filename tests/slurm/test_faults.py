@@ -265,14 +265,14 @@ def test_an_fsdp_cell_that_is_ended_continues_from_its_checkpoint(checkout, how)
 
 @cluster
 def test_an_fsdp_cell_writes_a_checkpoint_ahead_of_its_time_limit(checkout):
-    """The signal comes 120 s ahead, and at once if less is left; SLURM looks at time limits every half minute."""
+    """The signal comes 120 s ahead or up to a minute before; SLURM looks at time limits every half minute."""
     pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
     run = small(checkout, with_fsdp(20000))
     process = started(run, FSDP_ROW, "--retries", "0")
     job = fsdp_under_way(run)["JobId"]
-    slurm("scontrol", "update", f"JobId={job}", "EndTime=now+110seconds")
-    status, text = ended(process, run, 100)
+    slurm("scontrol", "update", f"JobId={job}", "TimeLimit=3")
+    status, text = ended(process, run, 180)
     assert status == 1
     assert "'TIMEOUT'" in text  # though SLURM calls it failed
-    assert len(text.splitlines()) < 30
+    assert len(text.splitlines()) < 35
     assert list(run.path("results/checkpoints/F32/fc-fsdp/N16_seed1").iterdir())

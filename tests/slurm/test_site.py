@@ -267,7 +267,7 @@ def test_only_a_job_that_lacked_memory_or_time_asks_for_more(executor, monkeypat
     states = {"1": "OUT_OF_MEMORY 1:00 None", "2": "TIMEOUT 0:00 TimeLimit", "3": "FAILED 1:00 NonZeroExitCode"}
     looked_at(executor, monkeypatch, states)
     assert executor.larger == {Job("1"): {"mem_mb": 1}, Job("2"): {"runtime": 1}}
-    for left in ("1:59", "2:01"):
+    for left in ("2:59", "3:01"):
         states = {"1": "CANCELLED 1:00 None", "2": "DEADLINE 1:00 None", "3": f"FAILED {left} NonZeroExitCode"}
         looked_at(executor, monkeypatch, states, call=f"{CALL} --signal=TERM@120")
     assert executor.larger == {Job("1"): {"mem_mb": 1}, Job("2"): {"runtime": 1}, Job("3"): {"runtime": 1}}

@@ -309,7 +309,7 @@ def is_warned(call: str, left: str) -> bool:
     from koct.workflow.cluster import minutes
 
     ahead = re.search(r"--signal=TERM@(\d+)", call)
-    return ahead is not None and 60 * minutes(left) <= int(ahead[1])
+    return ahead is not None and 60 * minutes(left) <= int(ahead[1]) + 60  # SLURM may tell it a minute earlier
 
 
 def queue_in_words(jobs: Iterable[str]) -> str:
