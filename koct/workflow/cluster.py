@@ -30,8 +30,8 @@ TEMPORARY = re.compile(
 # Variables for SLURM and modules, where programs and caches are, and what tells libraries how to compute.
 NEEDED = re.compile(
     r"HOME|USER|LOGNAME|SHELL|PATH|LANG|TZ|TERM|KRB5CCNAME|XDG_CACHE_HOME|MPLCONFIGDIR|VIRTUAL_ENV|CONDA_PREFIX|"
-    r"(LC_|_LMFILES_|KOCT|SLURM|SBATCH|PYTHON|LD_|LMOD|__LMOD|MODULE|LOADEDMODULES|BASH_FUNC_|OMP|MKL|OPENBLAS|NUMBA|CUDA|NVIDIA|"
-    r"TORCH|PYTORCH|NCCL|GLOO|TP_SOCKET).*"
+    r"(LC_|KOCT|SLURM|SBATCH|PYTHON|LD_|MODULE|LOADEDMODULES|_LMFILES_|LMOD|__LMOD|BASH_FUNC_|OMP|MKL|OPENBLAS|NUMBA|"
+    r"CUDA|NVIDIA|TORCH|PYTORCH|NCCL|GLOO|TP_SOCKET).*"
 )
 # Words of SLURM's errors, and the site lines that can be their cause.
 FAULTS = {
@@ -263,9 +263,7 @@ def allowed(request: Any) -> dict[str, float]:
     partition = next(found, {"MaxTime": "", "QoS": ""})
     kinds = {row["Name"]: row for row in _accounting("qos", "Name", "Flags", "MaxWall", "MaxTRES")}
     columns = ("DefaultAccount", "Account", "Partition", "DefaultQOS", "MaxWall", "MaxTRES")
-    mine = sorted(
-        _accounting("user", *columns), key=lambda row: row["Partition"]
-    )  # a row for one partition is the last
+    mine = sorted(_accounting("user", *columns), key=lambda row: row["Partition"])  # what is for one partition last
     mine = [row for row in mine if row["Account"] == (request.get("slurm_account") or row["DefaultAccount"])]
     most = [row for row in mine if row["Partition"] in ("", named)][-1:] or [{}]
     own = kinds.get(str(request.get("qos") or most[0].get("DefaultQOS") or "normal"), {})
@@ -311,7 +309,7 @@ def minutes(limit: str) -> float:
 
 def _number(amount: str) -> float:
     """Return a count, or MB from what SLURM writes of memory: 500M, 8G or 1.50T."""
-    return float(amount.rstrip("MGT")) * {"G": 1024, "T": 1024**2}.get(amount[-1], 1)
+    return float(amount.rstrip("MGTP")) * {"G": 1024, "T": 1024**2, "P": 1024**3}.get(amount[-1], 1)
 
 
 def asked(call: str) -> str:

@@ -48,7 +48,14 @@ OFTEN = 5  # times that a lost job is submitted again
 PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
 FULL = "MaxSubmitJob"  # in what SLURM says where a user may have no more jobs in the queue
 # Reasons of a pending job that do not pass by themselves, and how many seconds they are given for it.
-NEVER = {"BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionTimeLimit"}
+NEVER = {
+    "BadConstraints",
+    "InvalidAccount",
+    "InvalidQOS",
+    "PartitionTimeLimit",
+    "QOSMaxGRESPerJob",
+    "AssocMaxGRESPerJob",
+}
 NEVER |= {"QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerJobLimit", "QOSMaxNodePerJobLimit", "QOSMaxMemoryPerJob"}
 NEVER |= {"AssocMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit", "AssocMaxNodePerJobLimit", "AssocMaxMemPerJob"}
 STUCK = 30
@@ -170,12 +177,13 @@ class Executor(SlurmExecutor):
         self.scancel(*self.queued - first)  # what was just being submitted
 
     def scancel(self, *numbers: str) -> None:
-        for _ in range(3 if numbers else 0):
+        if not numbers:
+            return
+        for _ in range(3):
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(["scancel", *numbers], capture_output=True, timeout=60, start_new_session=True)
                 return
-        if numbers:
-            self.logger.error(f"SLURM does not answer, and jobs may be left in its queue: scancel {' '.join(numbers)}")
+        self.logger.error(f"SLURM does not answer, and jobs may be left in its queue: scancel {' '.join(numbers)}")
 
     def shutdown(self) -> None:
         from koct.workflow.cluster import used
