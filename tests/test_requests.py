@@ -75,17 +75,6 @@ def test_requests_grow_with_the_cell():
         assert resources.mem_mb(largest[job]) > 1.5 * mb
 
 
-@pytest.mark.parametrize("on_gpu", [True, False])
-def test_the_table_of_sizes_is_made_of_the_formulas(on_gpu):
-    text = (ROOT / "docs/cluster.md").read_text()
-    text = text.partition("with a GPU:")[2].partition("and with `device=cpu`:")[0 if on_gpu else 2]
-    jobs = ["pool", "gram", *(("fit", arch, N) for arch in ("ko", "fc") for N in (4, 2048))]
-    for name in ("H128", "H256", "H512"):
-        asked = [request(costs(name)[job], on_gpu) for job in jobs]
-        row = [f"{mb / 1000:.1f} GB, {minutes} min" for mb, minutes in asked]
-        assert f"| {name[1:]} | {' | '.join(row)} |" in text
-
-
 # What a dry run shows
 
 

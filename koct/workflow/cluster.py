@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import getpass
 import json
 import math
 import os
@@ -10,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 from koct.errors import KoctError
@@ -22,6 +26,12 @@ GPUS = re.compile(r"gpu(?::([^:,()]+))?:([0-9]+)")  # type and number, as sinfo 
 TEMPORARY = re.compile(
     "not available|can ?not be satisfied|policy|contact|temporarily|timed out|not found|failed to fetch config",
     re.IGNORECASE,
+)
+# Variables for SLURM and modules, where programs and caches are, and what tells libraries how to compute.
+NEEDED = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|PATH|LANG|TZ|TERM|KRB5CCNAME|XDG_CACHE_HOME|MPLCONFIGDIR|VIRTUAL_ENV|CONDA_PREFIX|"
+    r"(LC_|KOCT|SLURM|SBATCH|PYTHON|LD_|MODULE|LOADEDMODULES|_LMFILES_|LMOD|__LMOD|BASH_FUNC_|OMP|MKL|OPENBLAS|NUMBA|"
+    r"CUDA|NVIDIA|TORCH|PYTORCH|NCCL|GLOO|TP_SOCKET).*"
 )
 # Words of SLURM's errors, and the site lines that can be their cause.
 FAULTS = {
@@ -55,30 +65,36 @@ def complete(config: dict[str, Any], given: Mapping[str, Any]) -> None:
         config.update({key: value for key, value in profile.config.items() if key not in given})
 
 
-def submit_command(job: Any, settings: Any = None, **about: Any) -> str:
+def submit_command(job: Any, settings: Any = None, larger: Mapping[str, int] | None = None, **about: Any) -> str:
     """Return the plugin's sbatch command for a job or group, less what it runs; of a repeated option the last counts.
 
     GPUs are asked for per node, since `--gpus=4 --nodes=2` may be split 3 + 1, and of any type: the plugin knows none
-    with a hyphen. Without `slurm_account` there is no account: the plugin guesses one.
+    with a hyphen. Without `slurm_account` there is no account: the plugin guesses one. `larger` says how often a job
+    ended for want of a resource: it asks for that much more of it, as far as SLURM allows.
     """
+    from snakemake.jobs import ResourceList
     from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 
-    request = job.resources
-    about = {"run_uuid": "koct_check", "slurm_logfile": "/dev/null", "comment_str": "check", "workdir": "", **about}
+    request, most = dict(job.resources.items()), allowed(job.resources) if larger else {}
+    if request.get("runtime"):
+        request["runtime"] = max(SHORTEST, int(request["runtime"]))
+    for name, often in (larger or {}).items():
+        request[name] = int(min(request[name] * (1 + often), most.get(name, math.inf)))
+    about = {"job_name": "koct_check", "slurm_logfile": "/dev/null", "comment_str": "check", "workdir": "", **about}
     for option, key in (("account", "slurm_account"), ("partition", "slurm_partition")):
         about[option] = f"--{option}={shlex.quote(str(request.get(key)))}" if request.get(key) else ""
-    call = get_submit_command(job, about, settings=settings)
-    if request.get("runtime"):
-        attempt, most = getattr(job, "attempt", 1), longest(request)
-        minutes = max(SHORTEST * attempt, int(request.runtime))
-        if attempt > 1:  # what asks for more than there is would never start
-            minutes = max(1, int(min(minutes, most)))
-        call += f" --time={minutes}"
+    about["run_uuid"] = about.pop("job_name")  # which the plugin takes for a name
+    call = get_submit_command(Submission(job.threads, ResourceList(fromdict=request)), about, settings=settings)
     if gpus := request.get("gpu"):
         per_node = str(-(-gpus // (request.get("nodes") or 1)))
         call += " --gres=" + shlex.quote(":".join(filter(None, ["gpu", request.get("gpu_model"), per_node])))
     profile = site()
     return re.sub(r" --mem(-per-cpu)? \S+", "", call) if profile and not profile.memory else call
+
+
+def environment() -> dict[str, str]:
+    """Return the variables that a job gets: a shell may hold secrets, and a job does not need them."""
+    return {name: value for name, value in os.environ.items() if NEEDED.fullmatch(name)}
 
 
 # What will be submitted
@@ -102,6 +118,15 @@ class Submission(NamedTuple):
     @property
     def minutes(self) -> int:
         return max(SHORTEST, self.get("runtime"))
+
+    @property
+    def amounts(self) -> dict[str, tuple[int, str]]:
+        """what is asked for in all, and its unit, by names as in `allowed`"""
+        _, nodes, cores, gpus = self.place
+        profile = site()
+        megabytes = nodes * self.get("mem_mb") if profile is None or profile.memory else 0
+        asked = {"runtime": (self.minutes, "min"), "cores": (cores, "cores"), "mem_mb": (megabytes, "MB")}
+        return {**asked, "nodes": (nodes, "nodes"), "gpu": (gpus, "GPUs")}
 
 
 def planned(dag: Any) -> list[Submission]:
@@ -164,6 +189,23 @@ def _range(values: list[Any], unit: str, form: str) -> str:
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
 
 
+def used(jobs: list[Any]) -> str:
+    """Return a table of what finished jobs asked for and took at most, by rule, from Snakemake's benchmarks."""
+    rows: dict[str, list[tuple[float, ...]]] = {}
+    for job in jobs:
+        name = job.rule.name if hasattr(job.wildcards, "sweep") else "tables and figures"
+        with contextlib.suppress(OSError, TypeError, ValueError, StopIteration), open(job.benchmark) as file:
+            took = next(csv.DictReader(file, delimiter="\t"))
+            row = job.resources.mem_mb, float(took["max_rss"]), job.resources.runtime, float(took["s"]) / 60
+            rows.setdefault(name, []).append(row)
+    lines = ["Asked for and used, at most:"] if rows else []
+    for name, found in sorted(rows.items()):
+        most = map(max, zip(*found, strict=True))
+        text = "{:7.0f} MB, used {:6.0f}; {:5.0f} min, used {:6.1f}".format(*most)
+        lines.append(f"  {f'{name} ({len(found)})':24} {text}")
+    return "\n".join(lines)
+
+
 # Whether SLURM would take it
 
 
@@ -180,10 +222,11 @@ def check(submissions: list[Submission], settings: Any) -> None:
     if shutil.which("sbatch") is None:
         return
     for call, submission in {submit_command(kind, settings): kind for kind in submissions}.items():
-        most = longest(submission.resources)
-        if submission.minutes > most:
-            named = submission.place[0] or "the default partition"
-            _refuse(call, f"{named} runs no job for longer than {most:g} min", "cpu_partition or gpu_partition")
+        most = allowed(submission.resources)
+        for name, (asks, unit) in submission.amounts.items():
+            if asks > most.get(name, math.inf):
+                said = f"a job there may take {most[name]:g} {unit} at most, and one of this study asks for {asks:g}"
+                _refuse(call, said, "cpu_partition, gpu_partition, account or qos")
         try:
             done = subprocess.run(
                 f"{call} --test-only --wrap=true", shell=True, capture_output=True, text=True, timeout=60
@@ -209,21 +252,53 @@ def _refuse(call: str, said: str, fix: str) -> NoReturn:
     )
 
 
-def longest(request: Any) -> float:
-    """Return how many minutes a partition allows; infinity without a limit, or with a QOS, which may lift it."""
-    partition = str(request.get("slurm_partition") or "")
-    if request.get("qos"):
-        return math.inf
-    if not _limits:
-        _limits.extend((line.split("|")[0], line.split("|")[1]) for line in _sinfo("%P|%l") if "|" in line)
-    there = [limit for name, limit in _limits if name.rstrip("*") == partition or (not partition and name[-1:] == "*")]
-    return max(map(_minutes, there), default=math.inf)
+def allowed(request: Any) -> dict[str, float]:
+    """Return what SLURM lets a job take: minutes, cores, MB, nodes and GPUs, by the names of resources in a request.
+
+    Of a partition's QOS, the job's QOS and the user's association, the first that says something counts. A QOS may
+    change their order, and may lift the time limit of a partition.
+    """
+    named = str(request.get("slurm_partition") or "")
+    found = (row for row in _partitions() if named == row["PartitionName"] or (not named and row["Default"] == "YES"))
+    partition = next(found, {"MaxTime": "", "QoS": ""})
+    kinds = {row["Name"]: row for row in _accounting("qos", "Name", "Flags", "MaxWall", "MaxTRES")}
+    columns = ("DefaultAccount", "Account", "Partition", "DefaultQOS", "MaxWall", "MaxTRES")
+    mine = sorted(_accounting("user", *columns), key=lambda row: row["Partition"])  # what is for one partition last
+    mine = [row for row in mine if row["Account"] == (request.get("slurm_account") or row["DefaultAccount"])]
+    most = [row for row in mine if row["Partition"] in ("", named)][-1:] or [{}]
+    own = kinds.get(str(request.get("qos") or most[0].get("DefaultQOS") or "normal"), {})
+    of_partition = kinds.get(partition["QoS"], {})
+    most += [of_partition, own] if "OverPartQOS" in own.get("Flags", "") else [own, of_partition]
+    limits: dict[str, float] = {}
+    for row in most:
+        limits |= {"runtime": minutes(row["MaxWall"])} if row.get("MaxWall") else {}
+        pairs = (pair.split("=") for pair in row.get("MaxTRES", "").split(",") if "=" in pair)
+        limits |= {TRES[name]: _number(value) for name, value in pairs if name in TRES}
+    if not any("PartitionTimeLimit" in row.get("Flags", "") for row in most):
+        limits["runtime"] = min(limits.get("runtime", math.inf), minutes(partition["MaxTime"]))
+    return limits
 
 
-_limits: list[tuple[str, str]] = []  # of partitions, once SLURM has told them
+TRES = {"cpu": "cores", "mem": "mem_mb", "node": "nodes", "gres/gpu": "gpu"}  # SLURM's names of what a job takes
 
 
-def _minutes(limit: str) -> float:
+@cache
+def _partitions() -> list[dict[str, str]]:
+    return [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in _ask("scontrol", "-o", "show", "partition")]
+
+
+@cache
+def _accounting(kind: str, *fields: str) -> list[dict[str, str]]:
+    """Return rows of SLURM's accounting for this user and cluster, if it enforces limits."""
+    config = dict(re.findall(r"^(\w+) *= (\S+)", "\n".join(_ask("scontrol", "show", "config")), re.M))
+    if not re.search("limits|safe", config.get("AccountingStorageEnforce", "")):
+        return []
+    of_user = [getpass.getuser(), "withassoc", f"cluster={config['ClusterName']}"] if kind == "user" else []
+    lines = _ask("sacctmgr", "-nP", "show", kind, *of_user, f"format={','.join(fields)}")
+    return [dict(zip(fields, line.split("|"), strict=True)) for line in lines]
+
+
+def minutes(limit: str) -> float:
     """Return minutes from what SLURM writes: 30:00, 2:00:00 or 1-00:00:00."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
     if match is None:  # infinite
@@ -232,17 +307,21 @@ def _minutes(limit: str) -> float:
     return 1440 * days + 60 * hours + minutes + seconds / 60
 
 
+def _number(amount: str) -> float:
+    """Return a count, or MB from what SLURM writes of memory: 500M, 8G or 1.50T."""
+    return float(amount.rstrip("MGTP")) * {"G": 1024, "T": 1024**2, "P": 1024**3}.get(amount[-1], 1)
+
+
 def asked(call: str) -> str:
     """Return the options of a command that a site has a say in."""
-    kept = r"(?:--partition|-C|--mem|--account|--qos|--reservation|--gres|--time|--nodes)[= ](?:'[^']*'|\S+)"
+    kept = r"(?:--partition|-C|-t|--mem|--account|--qos|--reservation|--gres|--nodes)[= ](?:'[^']*'|\S+)"
     return " ".join(re.findall(rf"(?<=\s){kept}", call))
 
 
 def _lacking(submission: Submission) -> str:
     """Return why no node of its partition will ever do, as far as their sizes tell."""
     partition, nodes, cores, gpus = submission.place
-    profile, gpu_type = site(), submission.get("gpu_model", "")
-    megabytes = submission.get("mem_mb") if profile is None or profile.memory else 0
+    gpu_type, megabytes = submission.get("gpu_model", ""), submission.amounts["mem_mb"][0] // nodes
     kinds = [
         line.split("|") for line in _sinfo("%c|%m|%G", "--exact", *([f"--partition={partition}"] if partition else []))
     ]
@@ -262,8 +341,13 @@ def _there() -> str:
 
 
 def _sinfo(form: str, *options: str) -> list[str]:
-    ask = ["sinfo", "--noheader", f"--format={form}", *options]
+    return _ask("sinfo", "--noheader", f"--format={form}", *options)
+
+
+def _ask(*command: str) -> list[str]:
+    """Return the lines that a command prints; none if it is not there or fails."""
     try:
-        return subprocess.run(ask, capture_output=True, text=True, timeout=60).stdout.splitlines()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return []
+    return [] if done.returncode else done.stdout.splitlines()

@@ -352,17 +352,17 @@ class Jobs:
         """GPU memory of a job, so that `--resources gpu_mb=...` runs as many at once as there is room for."""
         return lambda wildcards: resources.gpu_mb(cost(wildcards)) if self.gpus(wildcards) else 0
 
-    def mem_mb(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards, int], int]:
-        """Host memory of a job, more after every failure."""
-        return lambda wildcards, attempt: resources.mem_mb(cost(wildcards)) * attempt
+    def mem_mb(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards], int]:
+        """Host memory of a job."""
+        return lambda wildcards: resources.mem_mb(cost(wildcards))
 
-    def minutes(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards, int], int]:
-        """Time limit of a job of one core, more after every failure."""
-        return lambda wildcards, attempt: resources.minutes(cost(wildcards)) * attempt
+    def minutes(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards], int]:
+        """Time limit of a job of one core."""
+        return lambda wildcards: resources.minutes(cost(wildcards))
 
-    def gpu_minutes(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards, int], int]:
+    def gpu_minutes(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards], int]:
         """The same where a GPU is used if there is one."""
-        return lambda wildcards, attempt: resources.minutes(cost(wildcards), bool(self.gpus(wildcards))) * attempt
+        return lambda wildcards: resources.minutes(cost(wildcards), bool(self.gpus(wildcards)))
 
     def seed_group(self, wildcards: Wildcards) -> str:
         """What a large job of a seed travels with."""
@@ -394,9 +394,9 @@ class Jobs:
         """A GPU for every rank."""
         return self.gpus(wildcards) * self.launch("ranks")(wildcards)
 
-    def rank_mem_mb(self, wildcards: Wildcards, attempt: int) -> int:
+    def rank_mem_mb(self, wildcards: Wildcards) -> int:
         """Host memory of a node."""
-        return resources.mem_mb(self.fit_cost(wildcards), self.ranks_per_node(wildcards)) * attempt
+        return resources.mem_mb(self.fit_cost(wildcards), self.ranks_per_node(wildcards))
 
 
 def _either(names: Iterable[str]) -> str:

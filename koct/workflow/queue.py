@@ -13,8 +13,7 @@ from typing import IO
 from koct.errors import KoctError
 
 LOCK = ".snakemake/koct.lock"
-# The names that Snakemake's plugin gives to jobs, with slurm-jobname-prefix of profiles/slurm in front.
-NAME = re.compile(r"koct_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12} ")
+NAME = re.compile(r"\S+\.koct ")  # of a job, as the executor koct-slurm gives it
 TEMPORARY = re.compile(
     r"\.koct-temporary\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+"
 )  # as koct.base.files.temporary_name makes them

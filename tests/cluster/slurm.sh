@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # A real SLURM on this one machine, to try the profile on: partitions `cpu` and `gpu`, four GPUs that schedule but do
-# not compute, and a partition `urgent` whose jobs preempt others. Needs Debian or Ubuntu and root. nodes.sh has several
-# nodes.
+# not compute, and a partition `urgent` whose jobs preempt others. Accounting is on and limits are enforced: accounts
+# `koct` and `mine`, and a QOS `short` of half an hour. Needs Debian or Ubuntu and root. nodes.sh has several nodes.
 #
-#   tests/cluster/slurm.sh start     installs slurm-wlm and munge where they are missing
+#   tests/cluster/slurm.sh start     installs slurm-wlm, slurmdbd, MariaDB and munge where they are missing
 #   tests/cluster/slurm.sh status
 #   tests/cluster/slurm.sh stop      cancels what runs, ends the daemons and removes the folder
 #
@@ -14,18 +14,19 @@ DIR=${KOCT_SLURM_DIR:-/tmp/koct-slurm}
 export SLURM_CONF=$DIR/slurm.conf
 LINK=/etc/slurm/slurm.conf
 PORT=${KOCT_SLURM_PORT:-26817}
-DAEMONS=(slurmd slurmctld munged)
+DAEMONS=(slurmd slurmctld slurmdbd mariadbd munged)
 
 die() { echo "slurm.sh: $*" >&2; exit 1; }
 running() { [ -s "$DIR/$1.pid" ] && kill -0 "$(cat "$DIR/$1.pid")" 2>/dev/null; }
 
 install() {
-    type slurmctld slurmd munged srun >/dev/null 2>&1 && return
-    command -v apt-get >/dev/null || die "needs slurm-wlm and munge; there is no apt-get here to install them with"
+    type slurmctld slurmd slurmdbd mariadbd munged srun >/dev/null 2>&1 && return
+    command -v apt-get >/dev/null ||
+        die "needs slurm-wlm, slurmdbd, mariadb-server and munge; there is no apt-get here to install them with"
     apt-get update -qq
     # the packages' own services stay down: this script has its own configuration
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends slurm-wlm munge >/dev/null
+        apt-get install -y -qq --no-install-recommends slurm-wlm slurmdbd mariadb-server munge >/dev/null
 }
 
 configure() {
@@ -66,7 +67,12 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SchedulerParameters=sched_interval=5,batch_sched_delay=0,sched_min_interval=0
-AccountingStorageType=accounting_storage/none
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort=$((PORT + 2))
+AccountingStoragePass=$DIR/munge/socket
+AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=limits,qos
 JobAcctGatherType=jobacct_gather/none
 GresTypes=gpu
 PreemptType=preempt/partition_prio
@@ -80,6 +86,47 @@ PartitionName=cpu Nodes=$host Default=YES MaxTime=INFINITE State=UP PriorityTier
 PartitionName=gpu Nodes=$host MaxTime=INFINITE State=UP PriorityTier=1
 PartitionName=urgent Nodes=$host MaxTime=INFINITE State=UP PriorityTier=10
 CONF
+    cat >"$DIR/slurmdbd.conf" <<CONF
+AuthType=auth/munge
+AuthInfo=socket=$DIR/munge/socket
+DbdHost=localhost
+DbdPort=$((PORT + 2))
+SlurmUser=root
+LogFile=$DIR/slurmdbd.log
+PidFile=$DIR/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=$((PORT + 3))
+StorageUser=slurm
+StoragePass=slurm
+CONF
+    chmod 600 "$DIR/slurmdbd.conf"
+}
+
+# waits until a command succeeds
+await() {
+    for _ in $(seq 120); do
+        ! "$@" >/dev/null 2>&1 || return 0
+        sleep 0.25
+    done
+    die "$* does not succeed: see the logs in $DIR"
+}
+
+idle() { [ "$(sinfo --noheader --partition cpu --format %t)" = idle ]; }
+
+# the database, its daemon, and who may submit what
+account() {
+    local client=(mariadb --no-defaults --socket="$DIR/mariadb.socket")
+    mariadb-install-db --no-defaults --user=root --datadir="$DIR/mariadb" >"$DIR/mariadb.log"
+    setsid mariadbd --no-defaults --user=root --datadir="$DIR/mariadb" --socket="$DIR/mariadb.socket" \
+        --pid-file="$DIR/mariadbd.pid" --bind-address=127.0.0.1 --port=$((PORT + 3)) </dev/null >>"$DIR/mariadb.log" 2>&1 &
+    await "${client[@]}" --execute="select 1"
+    "${client[@]}" --execute="create user slurm@127.0.0.1 identified by 'slurm'; grant all on *.* to slurm@127.0.0.1"
+    slurmdbd
+    await sacctmgr --immediate add cluster koct
+    sacctmgr --immediate --quiet add account koct,mine
+    sacctmgr --immediate --quiet add qos short set MaxWall=30
+    sacctmgr --immediate --quiet add user "$(id -un)" account=koct,mine defaultaccount=koct qos=normal,short
 }
 
 start() {
@@ -95,14 +142,10 @@ start() {
     ln -sfn "$SLURM_CONF" "$LINK"
     munged --force --key-file="$DIR/munge/key" --socket="$DIR/munge/socket" --pid-file="$DIR/munged.pid" \
         --log-file="$DIR/munged.log" --seed-file="$DIR/munge/seed"
+    account
     slurmctld -c 2>>"$DIR/slurmctld.log"
     slurmd 2>>"$DIR/slurmd.log"
-    for _ in $(seq 60); do
-        [ "$(sinfo --noheader --partition cpu --format %t 2>/dev/null)" = idle ] && break
-        sleep 0.5
-    done
-    [ "$(sinfo --noheader --partition cpu --format %t 2>/dev/null)" = idle ] ||
-        die "the node does not come up: see $DIR/slurmctld.log and $DIR/slurmd.log"
+    await idle
     sinfo
 }
 

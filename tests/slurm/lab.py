@@ -78,13 +78,18 @@ def small(checkout, config=SMALL, **lines):
     """A checkout with this config, and with other site lines in its profile."""
     made = checkout()
     made.path("config.yaml").write_text(yaml.safe_dump(config))
-    profile = made.path("profiles/slurm/config.yaml")
+    set_lines(made, **lines)
+    return made
+
+
+def set_lines(run, **lines):
+    """Write other site lines into a profile."""
+    profile = run.path("profiles/slurm/config.yaml")
     text = profile.read_text()
     for key, value in lines.items():
         text, count = re.subn(rf"^  {key}: \S+", f"  {key}: {value}", text, flags=re.M)
         assert count == 1
     profile.write_text(text)
-    return made
 
 
 def dry(run, *arguments):

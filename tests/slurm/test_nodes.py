@@ -131,7 +131,8 @@ def test_a_lost_node_costs_no_result(begun, one_node):
     try:
         status, text = ended(process, run, 600)
         assert status == 0, text
-        assert len(all_jobs(run.folder, *HEAD)) == 2
+        first, second = all_jobs(run.folder, *HEAD)
+        assert [first[key] == second[key] for key in ("MinMemoryNode", "TimeLimit")] == [True, True]
         assert difference(run, one_node) < 3e-5  # float32, summed in another order
     finally:
         until(lambda: re.search(r"down|idle", slurm(*HEAD, "sinfo", "-h", "-n", lost, "--format=%t")))

@@ -16,7 +16,7 @@ from conftest import ROOT, planned
 from koct.base import device
 from koct.config.study_file import build
 from koct.errors import KoctError
-from koct.workflow import queue, resources
+from koct.workflow import cluster, queue, resources
 from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import CONFIG, dry, small, told
 
@@ -111,10 +111,10 @@ def test_a_site_line_that_yaml_reads_as_a_number_is_refused(checkout):
 # What a request is made of
 
 
-def command(attempt=1, **asked):
+def command(larger=None, **asked):
     from snakemake.jobs import ResourceList
 
-    return submit_command(SimpleNamespace(threads=1, attempt=attempt, resources=ResourceList(fromdict=asked)))
+    return submit_command(SimpleNamespace(threads=1, resources=ResourceList(fromdict=asked)), larger=larger)
 
 
 def test_gpus_are_asked_for_per_node_and_of_any_type():
@@ -124,24 +124,76 @@ def test_gpus_are_asked_for_per_node_and_of_any_type():
 
 
 def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_that_is_forbidden(monkeypatch):
-    assert command(runtime=1).endswith(" --time=5")
-    assert command(runtime=61).endswith(" --time=61")
-    assert command(runtime=2, attempt=2).endswith(" --time=10")
+    assert " -t 5 " in command(runtime=1)
+    assert " -t 61 " in command(runtime=61)
     assert " --mem 2000 " in command(mem_mb=2000)
     monkeypatch.setenv(VARIABLE, json.dumps({"config": {}, "memory": False, "modules": ""}))
     assert "--mem" not in command(mem_mb=2000)
 
 
-def test_no_attempt_asks_for_more_time_than_its_partition_has(monkeypatch):
-    from koct.workflow import cluster
+@pytest.fixture
+def slurm_says(monkeypatch):
+    """Has SLURM answer like this: its partitions, and where it keeps accounts, their limits and those of QOS."""
 
-    monkeypatch.setattr(cluster, "_limits", [])
-    monkeypatch.setattr(cluster, "_sinfo", lambda form: ["cpu*|30:00", "gpu|1-02:30:00", "long|infinite"])
-    found = {name: cluster.longest({"slurm_partition": name}) for name in ("", "cpu", "gpu", "long", "other")}
-    assert found == {"": 30, "cpu": 30, "gpu": 1590, "long": math.inf, "other": math.inf}
-    assert cluster.longest({"slurm_partition": "cpu", "qos": "long"}) == math.inf
-    assert command(runtime=20, attempt=2, slurm_partition="cpu").endswith(" --time=20")
-    assert command(runtime=80, attempt=2, slurm_partition="cpu").endswith(" --time=30")
+    def say(partitions, enforced="none", qos=(), user=()):
+        def answer(*command):
+            text = " ".join(command)
+            if "show config" in text:
+                return [f"AccountingStorageEnforce = {enforced}", "ClusterName             = here"]
+            return partitions if "show partition" in text else qos if "show qos" in text else user
+
+        monkeypatch.setattr(cluster, "_ask", answer)
+        for function in (cluster._partitions, cluster._accounting):
+            function.cache_clear()
+
+    yield say
+    for function in (cluster._partitions, cluster._accounting):
+        function.cache_clear()
+
+
+PARTITIONS = [
+    "PartitionName=cpu Default=YES QoS=N/A MaxTime=00:30:00 MaxNodes=UNLIMITED",
+    "PartitionName=gpu Default=NO QoS=gpus MaxTime=1-02:30:00",
+    "PartitionName=long Default=NO QoS=N/A MaxTime=UNLIMITED",
+]
+QOS = [
+    "normal|||",
+    "gpus|||cpu=8,gres/gpu=4,mem=1.50T",
+    "short||00:10:00|mem=8G",
+    "mine|OverPartQOS|1-00:00:00|gres/gpu=9",
+]
+QOS += ["lifts|PartitionTimeLimit|2-00:00:00|"]
+
+
+def test_what_slurm_allows_is_known_before_anything_is_submitted(slurm_says):
+    def longest(partition, **more):
+        return cluster.allowed({"slurm_partition": partition, **more})["runtime"]
+
+    slurm_says(PARTITIONS)
+    names = ("", "cpu", "gpu", "long", "other")
+    plain = {"": 30, "cpu": 30, "gpu": 1590, "long": math.inf, "other": math.inf}
+    assert {name: longest(name) for name in names} == plain
+    slurm_says(PARTITIONS, "associations,limits,qos", QOS, ["a|a|||20:00|", "a|b||short||", "a|b|long|||node=2"])
+    assert {name: longest(name) for name in names} == {**dict.fromkeys(names, 20)}  # the account's
+    assert longest("cpu", qos="short") == longest("cpu", slurm_account="b") == 10  # the QOS before the account
+    assert longest("long", slurm_account="b") == math.inf
+    assert cluster.allowed({"slurm_partition": "long", "slurm_account": "b"})["nodes"] == 2
+    assert longest("cpu", qos="lifts") == 2880
+    assert longest("cpu", qos="mine") == 30
+    gpu = cluster.allowed({"slurm_partition": "gpu", "qos": "mine"})
+    assert gpu == {"runtime": 1440, "cores": 8, "mem_mb": 1.5 * 1024**2, "gpu": 9}
+    assert cluster.allowed({"slurm_partition": "gpu", "qos": "short"})["mem_mb"] == 1.5 * 1024**2  # the partition first
+    slurm_says(PARTITIONS, "associations", QOS)
+    assert longest("cpu", qos="short") == 30  # SLURM knows its limit, and does not enforce it
+
+
+def test_what_a_job_lacked_it_asks_for_more_of_as_far_as_slurm_allows(slurm_says):
+    slurm_says(PARTITIONS, "limits", QOS)
+    asked = {"runtime": 2, "mem_mb": 5000, "slurm_partition": "cpu"}
+    assert " -t 10 --mem 5000 " in command({"runtime": 1}, **asked)
+    assert " -t 5 --mem 15000 " in command({"mem_mb": 2}, **asked)
+    assert " -t 30 " in command({"runtime": 2}, **{**asked, "runtime": 20})
+    assert " --mem 8192 " in command({"mem_mb": 1}, **asked, qos="short")
 
 
 def test_an_account_is_the_named_one_or_none():
@@ -158,6 +210,10 @@ CALL = "sbatch --parsable --partition=cpu --time=99 --wrap=true"
 
 class Job(NamedTuple):
     name: str
+    wildcards: object = None
+
+    def is_group(self):
+        return False
 
 
 @pytest.fixture
@@ -168,20 +224,21 @@ def executor():
     made = object.__new__(Executor)
     made.logger = SimpleNamespace(info=lambda *_, **__: None)
     made.workflow = SimpleNamespace(executor_settings=SimpleNamespace(init_seconds_before_status_checks=10))
-    made.run_uuid, made.queue, made.missing, made.preempted = "koct_test", "", {}, set()
-    made.lost, made.stuck, made.full = Counter(), {}, ""
-    made.submitted, made.ended_well, made.failed = [], [], []
+    made.queue, made.missing, made.preempted, made.queued = "", {}, set(), {"1", "2", "3"}
+    made.lost, made.stuck, made.full, made.larger, made.done = Counter(), {}, "", {}, []
+    made.submitted, made.ended_well, made.failed, made.asked = [], [], [], []
     made._job_submission_executor = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))
     made.report_job_success = lambda info: made.ended_well.append(info.job.name)
     made.report_job_error = lambda info, *_: made.failed.append(info.job.name)
     return made
 
 
-def looked_at(executor, monkeypatch, squeue, sacct=None):
+def looked_at(executor, monkeypatch, squeue, sacct=None, call=CALL):
     """The jobs that go on after a look at the queue, in which SLURM answers like this."""
     import snakemake_executor_plugin_koct_slurm.executor as module
 
     async def answer(call, logger):
+        executor.asked.append(call.split()[0])
         return (sacct if call.startswith("sacct") else squeue), 0.1
 
     async def look():
@@ -189,7 +246,7 @@ def looked_at(executor, monkeypatch, squeue, sacct=None):
 
     monkeypatch.setattr(module, "query_job_status", answer)
     active = [
-        SimpleNamespace(job=Job(number), external_jobid=number, aux={"slurm_logfile": Path("no.log"), "call": CALL})
+        SimpleNamespace(job=Job(number), external_jobid=number, aux={"slurm_logfile": Path("no.log"), "call": call})
         for number in ("1", "2", "3")
     ]
     return asyncio.run(look())
@@ -197,9 +254,66 @@ def looked_at(executor, monkeypatch, squeue, sacct=None):
 
 def test_a_job_goes_on_until_slurm_says_otherwise_whoever_cancelled_it(executor, monkeypatch):
     assert looked_at(executor, monkeypatch, None) == ["1", "2", "3"]  # no answer
-    states = {"1": "RUNNING None", "2": "COMPLETED None"}
+    states = {"1": "RUNNING 9:00 None", "2": "COMPLETED 9:00 None"}
     assert looked_at(executor, monkeypatch, states, {"3": "CANCELLED by 1000"}) == ["1"]
     assert (executor.ended_well, executor.failed, executor.submitted) == (["2"], ["3"], [])
+    assert executor.asked == ["squeue", "squeue", "sacct"]  # a second call if a job has left the queue
+    assert executor.queued == {"1"}
+    assert not executor.larger
+
+
+def test_only_a_job_that_lacked_memory_or_time_asks_for_more(executor, monkeypatch):
+    """One that was told that its time is over ends ahead of its limit, and says that it failed."""
+    states = {"1": "OUT_OF_MEMORY 1:00 None", "2": "TIMEOUT 0:00 TimeLimit", "3": "FAILED 1:00 NonZeroExitCode"}
+    looked_at(executor, monkeypatch, states)
+    assert executor.larger == {Job("1"): {"mem_mb": 1}, Job("2"): {"runtime": 1}}
+    for left in ("2:59", "3:01"):
+        states = {"1": "CANCELLED 1:00 None", "2": "DEADLINE 1:00 None", "3": f"FAILED {left} NonZeroExitCode"}
+        looked_at(executor, monkeypatch, states, call=f"{CALL} --signal=TERM@120")
+    assert executor.larger == {Job("1"): {"mem_mb": 1}, Job("2"): {"runtime": 1}, Job("3"): {"runtime": 1}}
+    assert executor.failed == ["1", "2", "3"] * 3
+
+
+def test_a_job_is_named_after_its_sweep_and_seed():
+    from snakemake_executor_plugin_koct_slurm.executor import title
+
+    def group(name, *cells):
+        members = [SimpleNamespace(wildcards=SimpleNamespace(sweep=sweep, seed=seed)) for sweep, seed in cells]
+        return SimpleNamespace(name=name, is_group=lambda: True, jobs=members)
+
+    assert title(group("cells_fit", ("H8", "1"), ("H64", "5"), ("H8", "10"))) == "H64+H8_seeds1-10_cells_fit"
+    assert title(group("cells_fit", *((f"H{i}", "1") for i in range(4)))) == "4sweeps_seed1_cells_fit"
+    assert title(group("F32_seed1_fit_large", ("F32", "1"))) == "F32_seed1_fit_large"
+    assert title(group("summary_collect")) == "summary_collect"
+    assert title(Job("fit_torchrun", SimpleNamespace(sweep="F32", seed="1"))) == "F32_seed1_fit_torchrun"
+
+
+def test_a_job_gets_no_secrets(monkeypatch):
+    for name in ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "https_proxy", "SSH_AUTH_SOCK", "KOCT_DEVICE", "CUDA_HOME"):
+        monkeypatch.setenv(name, "x")
+    found = cluster.environment()
+    assert {name for name, value in found.items() if value == "x"} >= {"KOCT_DEVICE", "CUDA_HOME"}
+    assert not {"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "https_proxy", "SSH_AUTH_SOCK"} & set(found)
+    assert {"PATH", "HOME"} <= set(found)
+
+
+def test_what_was_asked_for_and_used_is_a_line_for_each_rule(tmp_path):
+    def job(rule, name, mb, seconds, **wildcards):
+        (tmp_path / name).write_text(f"s\tmax_rss\n{seconds}\t{mb}\n")
+        asked = SimpleNamespace(mem_mb=3000, runtime=20)
+        return SimpleNamespace(
+            rule=SimpleNamespace(name=rule),
+            wildcards=SimpleNamespace(**wildcards),
+            benchmark=str(tmp_path / name),
+            resources=asked,
+        )
+
+    jobs = [job("fit", "a", 900, 66, sweep="H8"), job("fit", "b", 1200.4, 30, sweep="H8"), job("table", "c", "NA", 1)]
+    jobs.append(SimpleNamespace(**{**vars(jobs[0]), "benchmark": None}))
+    title, line = cluster.used(jobs).splitlines()
+    assert title == "Asked for and used, at most:"
+    assert " ".join(line.split()) == "fit (2) 3000 MB, used 1200; 20 min, used 1.1"
+    assert cluster.used([]) == ""
 
 
 def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reason(executor, monkeypatch):
@@ -209,14 +323,14 @@ def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reaso
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     executor.scancel = cancelled.append
     executor.report_job_error = lambda info, text, *_: said.append(text)
-    states = {"1": "NODE_FAIL None", "2": "PENDING PartitionTimeLimit", "3": "PENDING Priority"}
+    states = {"1": "NODE_FAIL 9:00 None", "2": "PENDING 9:00 PartitionTimeLimit", "3": "PENDING 9:00 Priority"}
     assert looked_at(executor, monkeypatch, states) == ["2", "3"]  # it may be about to change
     now = module.STUCK + 1.0
-    assert looked_at(executor, monkeypatch, {**states, "1": "RUNNING None"}) == ["1", "3"]
+    assert looked_at(executor, monkeypatch, {**states, "1": "RUNNING 9:00 None"}) == ["1", "3"]
     assert (executor.submitted, cancelled) == (["1"], ["2"])
     assert said.pop().startswith("SLURM will never start job 2: PartitionTimeLimit\n  it asks for: --partition=cpu")
     for _ in range(5):
-        looked_at(executor, monkeypatch, {"1": "NODE_FAIL None", "2": "RUNNING", "3": "RUNNING"})
+        looked_at(executor, monkeypatch, {"1": "NODE_FAIL 9:00 None", "2": "RUNNING", "3": "RUNNING"})
     assert executor.submitted == ["1"] * 5
     assert said == ["SLURM lost job 1 for the 6th time"]
 
@@ -237,6 +351,7 @@ def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, 
     monkeypatch.setattr(module, "get_job_wildcards", lambda job: "N4")
     executor.slurm_logdir = tmp_path
     executor.format_job_exec = lambda job: "true"
+    executor.envvars = dict
     executor.ended = SimpleNamespace(wait=waited.append, is_set=lambda: False)
     if "Submit" in said:
         assert executor.submit(Job("fit")).external_jobid == "12"
@@ -252,11 +367,11 @@ def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monke
 
     now = 1000.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    states = {"1": "PREEMPTED None", "2": "PENDING Resources"}
+    states = {"1": "PREEMPTED 9:00 None", "2": "PENDING 9:00 Resources"}
     assert looked_at(executor, monkeypatch, states) == ["2", "3"]  # the third may still appear
     assert executor.submitted == ["1"]
-    states = {"1": "RUNNING None", "2": "RUNNING None"}
-    assert looked_at(executor, monkeypatch, {**states, "3": "RUNNING None"}) == ["1", "2", "3"]
+    states = {"1": "RUNNING 9:00 None", "2": "RUNNING 9:00 None"}
+    assert looked_at(executor, monkeypatch, {**states, "3": "RUNNING 9:00 None"}) == ["1", "2", "3"]
     for going_on in (["1", "2", "3"], ["1", "2"]):
         now += module.PATIENCE + 1
         assert looked_at(executor, monkeypatch, states) == going_on
@@ -268,9 +383,12 @@ def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monke
     ("states", "words"),
     [
         ([], ""),
-        (["RUNNING None"] * 3 + ["PENDING Resources"] * 12, "3 running, 12 pending: Resources"),
-        (["PENDING None", "PENDING Priority", "COMPLETED None"], "2 pending: Priority"),
-        (["PENDING QOSMaxJobs", "PENDING Priority", "PENDING Priority"], "3 pending: Priority, QOSMaxJobs"),
+        (["RUNNING 9:00 None"] * 3 + ["PENDING 9:00 Resources"] * 12, "3 running, 12 pending: Resources"),
+        (["PENDING 9:00 None", "PENDING 9:00 Priority", "COMPLETED 9:00 None"], "2 pending: Priority"),
+        (
+            ["PENDING 9:00 QOSMaxJobs", "PENDING 9:00 Priority", "PENDING 9:00 Priority"],
+            "3 pending: Priority, QOSMaxJobs",
+        ),
     ],
 )
 def test_the_queue_in_words(states, words):
@@ -280,7 +398,7 @@ def test_the_queue_in_words(states, words):
 
 
 def test_the_own_job_is_no_leftover(monkeypatch):
-    name = "koct_0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
+    name = "H8_seeds1-5_cells_fit.koct"
     text = f"{name} 11 /here\n{name} 12 /here\nkoct_main 13 /here\nother 14 /here\n"
     monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text))
     monkeypatch.setattr(queue, "OWN_JOB", "12")
@@ -330,5 +448,5 @@ def test_the_profile_names_every_site_line_that_docs_explain():
     profile = (ROOT / "profiles/slurm/config.yaml").read_text().partition("__definitions__")[0]
     lines = re.findall(r"^  (\w+): ", profile, re.M)
     text = (ROOT / "docs/cluster.md").read_text()
-    assert len(lines) == 10
+    assert len(lines) == 11
     assert [line for line in lines if f"`{line}`" not in text] == []

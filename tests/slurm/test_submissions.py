@@ -2,14 +2,17 @@
 
 import json
 import math
+import os
 import re
 import signal
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from test_requests import MEAN, request
 
 from koct.base.files import write_array
@@ -18,6 +21,7 @@ from koct.config.study_file import build
 from koct.workflow import resources
 from koct.workflow.jobs import Jobs
 from tests.slurm.lab import (
+    CONFIG,
     PROFILE,
     ROOT,
     SMALL,
@@ -27,6 +31,7 @@ from tests.slurm.lab import (
     dry,
     ended,
     jobs,
+    set_lines,
     slurm,
     small,
     started,
@@ -54,6 +59,29 @@ def test_the_cluster_gives_the_bits_of_the_local_run(submitted, checkout):
     assert run.path("results/fig_sweeps.pdf").exists()
 
 
+def shrunk(sweep):
+    """A sweep of config.yaml with few pairs and iterations."""
+    few = {"N": [4, 64], "seeds": [1], "nnls": {"iterations": [5]}, "tv": {"lambdas": [0.01], "iterations": 5}}
+    if sweep["problem"] == "fanbeam":
+        few |= {"pool": {"train": 64, "val": 8, "test": 8}, "ko": {**sweep["ko"], "iterations": 20}}
+    return {**sweep, **few}
+
+
+@cluster
+@pytest.mark.long
+@pytest.mark.parametrize("study", ["surrogate", "paper"])
+def test_a_study_has_the_bits_of_the_local_run(checkout, study):
+    """The default study as it is, and the paper's with few iterations."""
+    sweeps = {name: CONFIG["sweeps"][name] for name in CONFIG["studies"][study]}
+    if study == "paper":
+        sweeps = {name: shrunk(sweep) for name, sweep in sweeps.items()}
+    config = {**CONFIG, "study": study, "studies": {study: list(sweeps)}, "sweeps": sweeps}
+    run, local = small(checkout, config), small(checkout, config)
+    run.snakemake("--profile", "slurm", "--config", f"study={study}")
+    local.snakemake()
+    assert_same_results(run, local)
+
+
 @cluster
 def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
     run, text = submitted
@@ -64,7 +92,12 @@ def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
     assert lines[study + 3].startswith("    2 to gpu, each: 1 core, 1 GPU, 3.0 GB, 5 to ")
     assert [line for line in lines if re.fullmatch(r"(\d running)?(, )?(\d pending(: \w+)?)?", line)]
     assert "evaluate fc of F32, N = 16, seed 1" in text
-    assert len(lines) < sum(run.plan("--forceall", *PROFILE).values()) + 20  # a line for each job, and few others
+    used = text[text.index("Asked for and used, at most:") :]
+    assert re.search(r"^  fit_large \(5\) +3\d\d\d MB, used +\d+; +\d+ min, used +0\.\d$", used, re.M)
+    jobs_and_rules = sum(run.plan("--forceall", *PROFILE).values()) + used.count(" MB, used ")
+    assert len(lines) < jobs_and_rules + 20  # a line for each, and few others
+    names = {job["JobName"] for job in all_jobs(run.folder)}
+    assert {"H8_seed1_cells_fit.koct", "F32_seed1_evaluate_fit_large_gram_pool_large.koct"} < names
 
 
 @cluster
@@ -212,14 +245,56 @@ def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkou
     run = small(checkout, {**SMALL, "studies": {"small": ["own"]}, "sweeps": {"own": own}})
     run.path("mine").mkdir()
     run.path("mine/mean.py").write_text(MEAN)
-    slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=30")
-    try:
-        done = run.snakemake(*PROFILE, check=False)
-    finally:
-        slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=INFINITE")
-    assert done.returncode == 1
-    assert "cpu runs no job for longer than 30 min" in done.stdout + done.stderr
+    for maximum, qos in ((30, '""'), ("INFINITE", "short")):
+        set_lines(run, qos=qos)
+        slurm("scontrol", "update", "PartitionName=cpu", f"MaxTime={maximum}")
+        try:
+            done = run.snakemake(*PROFILE, check=False)
+        finally:
+            slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=INFINITE")
+        assert done.returncode == 1
+        sentence = "a job there may take 30 min at most, and one of this study asks for 6"
+        assert sentence in done.stdout + done.stderr
     assert not all_jobs(run.folder)
+
+
+@cluster
+def test_a_full_queue_is_waited_for(checkout):
+    """A user may have one job at a time: the others are submitted when it has ended."""
+    run = small(checkout)
+    limit = ("sacctmgr", "--immediate", "modify", "user", "root", "set")
+    slurm(*limit, "MaxSubmitJobs=1")
+    try:
+        done = run.snakemake("results/cells.parquet", *PROFILE, "--retries", "0")
+    finally:
+        slurm(*limit, "MaxSubmitJobs=-1")
+    assert "SLURM takes no more jobs of yours for now" in done.stdout + done.stderr
+    assert "Attempt" not in done.stdout + done.stderr
+    assert len(all_jobs(run.folder)) == 4
+
+
+ENVIRONMENT = """
+    def fit(self, data):
+        import os, pathlib
+
+        pathlib.Path("environment.txt").write_text(" ".join(os.environ))
+        return super().fit(data)
+"""
+
+
+@cluster
+def test_a_job_gets_what_it_needs_and_no_secret(checkout, monkeypatch):
+    monkeypatch.setenv("GITHUB_TOKEN", "secret")
+    monkeypatch.setenv("MINE", "wanted")
+    run = small(checkout)
+    run.path("mine").mkdir()
+    run.path("mine/mine.py").write_text(f"from koct.networks.fc import FC\n\n\nclass Mine(FC):{ENVIRONMENT}")
+    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mine.py"]}
+    run.path("config.yaml").write_text(yaml.safe_dump({**SMALL, "studies": {"small": ["own"]}, "sweeps": {"own": own}}))
+    run.snakemake("results/fits/own/mine/N4_seed1.npy", *PROFILE, "--envvars", "MINE")
+    found = run.path("environment.txt").read_text().split()
+    assert "GITHUB_TOKEN" not in found
+    assert {"HOME", "PATH", "PYTHONPATH", "KOCT_DEVICE", "SLURM_JOB_ID", "MINE"} <= set(found)
 
 
 @cluster
@@ -259,4 +334,22 @@ def test_account_and_memory_reach_the_job(submitted, checkout):
     assert job["MinMemoryNode"] == "0"
     plain, _ = submitted
     job = jobs(plain.folder)["cells_fit"]
-    assert (job["Account"], job["Requeue"], job["MinMemoryNode"]) == ("(null)", "0", "2000M")
+    assert (job["Account"], job["Requeue"], job["MinMemoryNode"]) == ("koct", "0", "2000M")  # the default account
+
+
+@cluster
+@pytest.mark.long
+def test_jobs_that_left_the_queue_are_found_in_the_accounting(checkout):
+    """The queue forgets them within a minute, as on a busy cluster; those of other tests too, so this is the last."""
+    run = small(checkout)
+    age = re.search(r"MinJobAge += (\d+)", slurm("scontrol", "show", "config"))[1]
+    config = Path(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
+    text = config.read_text()
+    try:
+        config.write_text(text.replace(f"MinJobAge={age}", "MinJobAge=2"))
+        slurm("scontrol", "reconfigure")
+        run.snakemake("results/pools/H8/seed1.npy", *PROFILE[:-1], "70")
+    finally:
+        config.write_text(text)
+        slurm("scontrol", "reconfigure")
+    assert not all_jobs(run.folder)

@@ -3,12 +3,15 @@
 - One Snakemake on a node runs the jobs of a submission one after the other, without a job step for each, and goes on
   behind a job that fails. A submission that is repeated has the unfinished jobs alone.
 - What SLURM preempts or forgets, or loses with a node, is submitted again with the same request, and a cancelled job
-  counts as failed, whoever cancelled it: the plugin waits for most of them for ever.
+  counts as failed, whoever cancelled it: the plugin waits for most of them for ever. A failed one asks for more memory
+  or time if that is what it lacked.
 - Where SLURM takes no more jobs of a user, it is asked until it does. A job that it will never start has failed.
 - An error while a job is being submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
 - Ctrl-C removes all jobs of the run, those included that are just being submitted, and so do SIGTERM and SIGHUP. A
   second Ctrl-C does not keep it from that.
-- The queue is asked often enough for jobs of minutes. A failure is told in a few lines, and so is what runs and waits.
+- A job is named after its sweep and seed, and gets the variables that it needs instead of all.
+- The queue is asked often enough for jobs of minutes. A failure is told in a few lines, and so are what runs and waits,
+  and at the end what was asked for and used.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import collections
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -28,7 +32,7 @@ from typing import Any
 
 from snakemake.io import is_flagged
 from snakemake_executor_plugin_slurm import Executor as SlurmExecutor
-from snakemake_executor_plugin_slurm.job_status_query import query_job_status, query_job_status_sacct
+from snakemake_executor_plugin_slurm.job_status_query import query_job_status
 from snakemake_executor_plugin_slurm.utils import get_job_wildcards
 from snakemake_executor_plugin_slurm.validation import validate_or_get_slurm_job_id
 from snakemake_interface_common.exceptions import WorkflowError
@@ -37,12 +41,21 @@ from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 from snakemake_interface_executor_plugins.utils import encode_target_jobs_cli_args, format_cli_arg, join_cli_args
 
 FAILED = {"CANCELLED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
+# What a job lacked, which asks for more of it when it is repeated: the resource, and in a word.
+LACKED = {"OUT_OF_MEMORY": ("mem_mb", "memory"), "TIMEOUT": ("runtime", "time")}
 LOST = {"BOOT_FAIL", "NODE_FAIL"}  # with the node
 OFTEN = 5  # times that a lost job is submitted again
 PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
 FULL = "MaxSubmitJob"  # in what SLURM says where a user may have no more jobs in the queue
 # Reasons of a pending job that do not pass by themselves, and how many seconds they are given for it.
-NEVER = {"BadConstraints", "InvalidAccount", "InvalidQOS", "PartitionTimeLimit"}
+NEVER = {
+    "BadConstraints",
+    "InvalidAccount",
+    "InvalidQOS",
+    "PartitionTimeLimit",
+    "QOSMaxGRESPerJob",
+    "AssocMaxGRESPerJob",
+}
 NEVER |= {"QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerJobLimit", "QOSMaxNodePerJobLimit", "QOSMaxMemoryPerJob"}
 NEVER |= {"AssocMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit", "AssocMaxNodePerJobLimit", "AssocMaxMemPerJob"}
 STUCK = 30
@@ -58,6 +71,9 @@ class Executor(SlurmExecutor):
     def __post_init__(self, *arguments: Any) -> None:
         super().__post_init__(*arguments)
         self.ended = threading.Event()
+        self.queued: set[str] = set()  # the numbers of all jobs that may be in SLURM's queue
+        self.larger: dict[Any, collections.Counter[str]] = {}  # what a job lacked, and how often
+        self.done: list[Any] = []  # jobs that have ended well
         self.preempted: set[Any] = set()  # jobs that were submitted again, for no fault of theirs
         self.lost: collections.Counter[Any] = collections.Counter()  # how often a job was
         self.stuck: dict[str, float] = {}  # since when a job waits for what does not pass
@@ -74,7 +90,7 @@ class Executor(SlurmExecutor):
 
     def get_job_args(self, job: Any, **others: Any) -> str:
         """Return the plugin's arguments, and what overrides them: unfinished jobs alone, on the cores of the widest."""
-        members = list(job.jobs) if job.is_group() else [job]
+        members = members_of(job)
         if job.attempt > 1 or job in self.preempted:
             members = [member for member in members if not self.is_finished(member)] or members
         targets = [target for member in members for target in member.get_target_spec()]
@@ -113,14 +129,15 @@ class Executor(SlurmExecutor):
             self._report_job_error_threadsafe(SubmittedJobInfo(job), f"it could not be submitted: {error}")
 
     def submit(self, job: Any) -> SubmittedJobInfo:
-        from koct.workflow.cluster import submit_command  # not before the Snakefile says which koct
+        from koct.workflow.cluster import environment, submit_command  # not before the Snakefile says which koct
 
         log = self.slurm_logdir / job.name / get_job_wildcards(job) / "%j.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         call = submit_command(
             job,
             self.workflow.executor_settings,
-            run_uuid=self.run_uuid,
+            self.larger.get(job),
+            job_name=f"{title(job)}.koct",
             slurm_logfile=log,
             comment_str="_wildcards_".join(filter(None, [f"rule_{job.name}", get_job_wildcards(job)])),
         )
@@ -129,7 +146,14 @@ class Executor(SlurmExecutor):
         while True:
             if self.ended.is_set():
                 raise WorkflowError("the run has ended")
-            done = subprocess.run(call, shell=True, capture_output=True, text=True)
+            done = subprocess.run(
+                call,
+                shell=True,
+                capture_output=True,
+                text=True,
+                env=environment() | self.envvars(),
+                start_new_session=True,  # out of reach of Ctrl-C, so that no job is submitted and its number lost
+            )
             full = done.returncode and FULL in done.stderr
             if not done.returncode or not (full or pauses):
                 break
@@ -140,25 +164,33 @@ class Executor(SlurmExecutor):
         if done.returncode:
             raise WorkflowError(done.stderr.strip())
         number = validate_or_get_slurm_job_id(done.stdout.strip().partition(";")[0], done.stdout)
+        self.queued.add(number)
         return SubmittedJobInfo(job, number, {"slurm_logfile": log.with_name(f"{number}.log"), "call": call})
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         self.ended.set()
-        self.cancel_all()
+        first = set(self.queued)
+        self.scancel(*first)
         self._job_submission_executor.shutdown(wait=True, cancel_futures=True)
-        self.cancel_all()  # what was just being submitted
+        self.scancel(*self.queued - first)  # what was just being submitted
 
-    def cancel_all(self) -> None:
-        self.scancel(f"--name={self.run_uuid}")
-
-    def scancel(self, which: str) -> None:
+    def scancel(self, *numbers: str) -> None:
+        if not numbers:
+            return
         for _ in range(3):
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(["scancel", which], capture_output=True, timeout=60, start_new_session=True)
+                subprocess.run(["scancel", *numbers], capture_output=True, timeout=60, start_new_session=True)
                 return
-        self.logger.error(f"SLURM does not answer, and jobs may be left in its queue: scancel {which}")
+        self.logger.error(f"SLURM does not answer, and jobs may be left in its queue: scancel {' '.join(numbers)}")
+
+    def shutdown(self) -> None:
+        from koct.workflow.cluster import used
+
+        super().shutdown()
+        if table := used(self.done):
+            self.logger.info(table)
 
     # Watching
 
@@ -171,12 +203,17 @@ class Executor(SlurmExecutor):
             number = info.external_jobid
             words = "UNKNOWN" if states is None else states.get(number, "")
             logs = [str(info.aux["slurm_logfile"])]
-            state, _, reason = words.partition(" ")
+            state, left, reason = [*words.split(" ", 2), "", ""][:3]
+            if state == "FAILED" and is_warned(info.aux["call"], left):
+                state = "TIMEOUT"
             lost = state in LOST or self.is_lost(number, state)
             if state == "COMPLETED":
                 self.report_job_success(info)
+                self.done += members_of(info.job)
                 info.aux["slurm_logfile"].unlink(missing_ok=True)
             elif state in FAILED:
+                if state in LACKED:
+                    self.larger.setdefault(info.job, collections.Counter())[LACKED[state][0]] += 1
                 self.report_job_error(info, f"SLURM ended job {number}: '{state}'", logs)
             elif state == "PREEMPTED" or (lost and self.again(info.job)):
                 self.logger.info(f"SLURM preempted or lost job {number} ({info.job.name}); it is submitted again.")
@@ -191,6 +228,8 @@ class Executor(SlurmExecutor):
             else:
                 going_on += 1
                 yield info
+                continue
+            self.queued.discard(number)
         wait = self.workflow.executor_settings.init_seconds_before_status_checks
         self.pause = min(self.pause + wait, 3 * wait) if going_on == len(active_jobs) else wait
         self.next_seconds_between_status_checks = self.pause
@@ -198,16 +237,16 @@ class Executor(SlurmExecutor):
     async def states(self, active_jobs: list[SubmittedJobInfo]) -> dict[str, str] | None:
         """Return state and reason of each job that SLURM knows, None if it does not answer; say what runs and waits."""
         numbers = [info.external_jobid for info in active_jobs]
-        call = f"squeue --noheader --states=all --name={self.run_uuid} '--format=%i|%T %r'"
-        answer, _ = await query_job_status(call, self.logger)
+        answer, _ = await query_job_status("squeue --noheader --states=all --me '--format=%i|%T %L %r'", self.logger)
         if answer is None:
             return None
         text = queue_in_words(answer[number] for number in numbers if number in answer)
         if text not in ("", self.queue):
             self.queue = text
             self.logger.info(text, extra={"koct_queue": text})
-        if any(number not in answer for number in numbers):  # ended some minutes ago
-            older, _ = await query_job_status(query_job_status_sacct(self.run_uuid), self.logger)
+        if gone := [number for number in numbers if number not in answer]:  # ended some minutes ago
+            call = f"sacct --allocations --parsable2 --noheader --format=JobIdRaw,State --jobs={','.join(gone)}"
+            older, _ = await query_job_status(call, self.logger)
             answer = {**(older or {}), **answer}
         for number in answer:
             self.missing.pop(number, None)
@@ -230,7 +269,7 @@ class Executor(SlurmExecutor):
     def report_job_error(self, job_info: Any, msg: str | None = None, aux_logs: Any = (), **others: Any) -> None:
         """Tell a failure, and delete what is outdated: with --keep-incomplete Snakemake would take it for made anew."""
         job = job_info.job
-        unfinished = [member for member in (job.jobs if job.is_group() else [job]) if not self.is_finished(member)]
+        unfinished = [member for member in members_of(job) if not self.is_finished(member)]
         for member in unfinished:
             for path in member.output:
                 if os.path.isfile(path) and not fits(path, member) and not is_flagged(path, "update"):
@@ -257,9 +296,33 @@ def fits(path: str, job: Any) -> bool:
         return False
 
 
+def members_of(job: Any) -> list[Any]:
+    return list(job.jobs) if job.is_group() else [job]
+
+
+def title(job: Any) -> str:
+    """Return sweeps, seeds and rules of a job or group, as in H8+H64_seeds1-5_cells_fit."""
+    wildcards = [member.wildcards for member in members_of(job)]
+    sweeps = sorted({found.sweep for found in wildcards if hasattr(found, "sweep")})
+    seeds = sorted({int(found.seed) for found in wildcards if hasattr(found, "seed")})
+    if sweeps and job.name.startswith(f"{sweeps[0]}_"):  # a group that is named so
+        return str(job.name)
+    places = ["+".join(sweeps if len(sweeps) < 4 else [f"{len(sweeps)}sweeps"])]
+    places += [f"seeds{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed{seed}" for seed in seeds[:1]]
+    return "_".join(filter(None, [*places, job.name]))
+
+
+def is_warned(call: str, left: str) -> bool:
+    """Return whether a job that failed had been told that its time is over: it ends ahead of its limit."""
+    from koct.workflow.cluster import minutes
+
+    ahead = re.search(r"--signal=TERM@(\d+)", call)
+    return ahead is not None and 60 * minutes(left) <= int(ahead[1]) + 60  # SLURM may tell it a minute earlier
+
+
 def queue_in_words(jobs: Iterable[str]) -> str:
     """Return '3 running, 12 pending: Resources' from the states and reasons of jobs; empty without one that goes on."""
-    rows = [row.partition(" ")[::2] for row in jobs]
+    rows = [(row.split(" ")[0], row.split(" ", 2)[-1]) for row in jobs]
     counts = {word: sum(state == word.upper() for state, _ in rows) for word in ("running", "pending")}
     text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     reasons = collections.Counter(reason for state, reason in rows if state == "PENDING" and reason != "None")
@@ -281,7 +344,8 @@ def failure(submitted: Any, unfinished: list[Any], message: str | None, logs: li
         lines += [f"    {line}" for path in logs for line in last_lines(path)]
     if submitted.restart_times >= submitted.attempt:
         attempt = f"Attempt {submitted.attempt} of {submitted.restart_times + 1} failed"
-        lines.append(f"  {attempt}; submitting it again with a larger request.")
+        more = [f" with more {word}" for state, (_, word) in LACKED.items() if f"'{state}'" in (message or "")]
+        lines.append(f"  {attempt}; submitting it again{''.join(more)}.")
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ HIDDEN_MESSAGES = re.compile(
     "Assuming unrestricted shared filesystem usage|Building DAG of jobs|Using shell: |Select jobs to execute|"
     "Group jobs: inactive|Conda environments: ignored|SLURM run ID: |Cleaning up SLURM log files|"
     r"Job \S+ has been submitted with SLURM jobid|Trying to restart job|"
-    "You are running snakemake in a SLURM job context|No SLURM account given"
+    "You are running snakemake in a SLURM job context|No SLURM account given|MinJobAge "
 )
 LITTLE = 10**6  # bytes free on a disk that is called full
 INPUTS_IN_REASON = re.compile("((?:Updated input files|Input files updated by another job): )([^;]+)")
