@@ -15,7 +15,6 @@ from matplotlib.ticker import NullLocator
 from koct.base.files import atomic_write
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.report.labels import sweep_label
 from koct.report.markup import power_of_ten
 
 FORMATS = (".pdf", ".png", ".svg")
@@ -129,7 +128,7 @@ def finish_panel(axis, N, row, names):
     axis.tick_params(axis="y", which="minor", labelsize=6)  # has labels only where powers of ten are too few
     axis.set_axisbelow(True)
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
-    axis.set_title(sweep_label(row))
+    axis.set_title(names.sweep(row))
     axis.set_xlabel(f"training {names.counted(row['sweep'])} $N$")
     axis.set_ylabel(f"test {CurveMetric(row['metric']).label}", labelpad=2)
 

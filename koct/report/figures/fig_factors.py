@@ -8,7 +8,7 @@ from koct.bound.calibration import PAPER_PAIR, Calibration, two_factors
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names, sweep_label
+from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -92,10 +92,10 @@ def _panel(axis, names, both, row):
     if high <= low:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 3}
         axis.text(0.5, 0.5, "no ε for both networks", transform=axis.transAxes, ha="center", va="center", bbox=box)
-    _finish(axis, row, (first, last), ends[0], both)
+    _finish(axis, names, row, (first, last), ends[0], both)
 
 
-def _finish(axis, row, span, unit, both):
+def _finish(axis, names, row, span, unit, both):
     """Set scales and labels; targets are in the power of ten of `unit`."""
     structural = both[1].sigma / both[0].sigma if both[0].sigma > 0 else 1.0
     power = math.floor(math.log10(unit)) if unit > 0 else 0
@@ -104,6 +104,6 @@ def _finish(axis, row, span, unit, both):
     axis.locator_params(axis="x", nbins=5)
     axis.axhline(1, color="0.6", linewidth=0.5, zorder=1)
     scale = "" if power == 0 else rf" ($10^{{{power}}}$)"
-    axis.set_title(sweep_label(row))
+    axis.set_title(names.sweep(row))
     axis.set_xlabel(rf"target {CurveMetric(row['metric']).label} $\varepsilon${scale}")
     axis.set_ylabel("factor", labelpad=2)

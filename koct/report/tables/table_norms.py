@@ -3,7 +3,6 @@
 from koct.bound.theorem import operator_aware
 from koct.errors import KoctError
 from koct.report.claims.statistics import reference, slope_ratio
-from koct.report.labels import sweep_label
 from koct.report.markup import latex, power_of_ten
 from koct.report.measured import NotComputedError, Study
 from koct.report.product import Product
@@ -62,7 +61,7 @@ def _rows(study, sweep):
     print(f"{sweep}: ‖K‖ {filter_norm:.6g}, ‖Aᵀ‖ {back_norm:.6g}, A_1 {amplification:.6g}", flush=True)
     matched = reference(study, sweep)
     norms = [f"${filter_norm:.3g}$", f"${back_norm:.2f}$", _digits(amplification), _digits(matched)]
-    return [[sweep_label(study.fitted[sweep, study.known]), *norms, *_measured(study, sweep, matched)]]
+    return [[study.names.sweep(study.fitted[sweep, study.known]), *norms, *_measured(study, sweep, matched)]]
 
 
 def _measured(study, sweep, matched):
