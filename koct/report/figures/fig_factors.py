@@ -17,6 +17,7 @@ PRODUCT = Product(
     about="with KO and FC: the two factors of Proposition 1 over the target error, and where they exist",
     reads=("calibration.parquet",),
     when="paired",
+    supplement=True,
     caption="""\
 **The two factors of Proposition 1 over the target error ε**: the structural factor σ of FC over σ of KO, the
 approximation factor, and their product, which is the ratio of N / log N. Beside it, the ratio of N itself.
@@ -48,17 +49,21 @@ def figure(calibration_path):
     }
     if not sweeps:
         raise KoctError("no sweep of this study has both networks of the paper, which the factors compare")
-    names, pairs = Names(origin), {}
+    names, pairs, without = Names(origin), {}, []
     for name, fitted in sweeps.items():
         pairs[name] = [Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAPER_PAIR]
         low, high = limits(*pairs[name])
         where = f"from {low:.3g} to {high:.3g}" if low < high else "no target error has both factors and both N"
+        without += [] if low < high else [name]
         print(f"{name}: {where}", flush=True)
+    shown = [name for name in sweeps if name not in without] or list(sweeps)
+    absent = [names.sweep(sweeps[name][PAPER_PAIR[0]]) for name in sweeps if name not in shown]
+    note = f"No target error has both factors and both $N$ in {', '.join(absent)}." if absent else ""
 
     def draw(axis, name):
         _panel(axis, names, pairs[name], sweeps[name][PAPER_PAIR[0]])
 
-    return drawing.by_sweep([row for row in rows if row["sweep"] in sweeps], draw, GAP)
+    return drawing.by_sweep([row for row in rows if row["sweep"] in shown], draw, GAP, note=note)
 
 
 def limits(known, dense):

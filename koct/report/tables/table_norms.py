@@ -14,6 +14,7 @@ PRODUCT = Product(
     reads=("cells.parquet", "curves.parquet", "calibration.parquet"),
     when="normed",
     takes=("normed",),
+    supplement=True,
     caption="""\
 **Norms of the filter K and of the backprojection Aᵀ**, the amplification A₁ that they give in the bound, the
 ratio of slopes that Proposition 1 expects if both networks have the same κ, and the ratio that was measured,
