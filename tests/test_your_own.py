@@ -9,6 +9,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
+from koct import cli
 from koct.config import study_file as config
 from koct.errors import KoctError
 
@@ -149,6 +150,16 @@ def test_a_mistake_is_named_like_any_other(own):
         with pytest.raises(KoctError) as caught:
             config.read({**overlay, "sweeps": {"photo": sweep}})
         assert all(message in str(caught.value) for message in messages)
+
+
+@pytest.mark.slow
+def test_a_study_of_init_runs(checkout):
+    run = checkout()
+    assert cli.main(["init", str(run.path("mine"))]) == 0
+    run.snakemake("--directory", "mine")
+    cells = pd.read_parquet(run.path("mine/results/cells.parquet"))
+    assert set(cells["arch"]) == {"untrained", "ko", "fc", "network"}
+    assert run.path("mine/results/fig_recons_pulses.pdf").stat().st_size > 1000
 
 
 PLAIN = '''

@@ -134,9 +134,9 @@ def _signals(truth, made, samples, names, unit):
         for i, (arch, signal, look) in enumerate(curves):
             above.plot(signal, label=names.arch(arch), **{"linewidth": 0.9, **look})
             below.plot(signal - truth, **{"linewidth": 0.9, **look})
-            place = {"xy": (1, 1), "xytext": (0, -7 * i), "xycoords": "axes fraction", "textcoords": "offset points"}
+            place = {"xy": (1, 0), "xytext": (0, 2 + 7 * i), "xycoords": "axes fraction", "textcoords": "offset points"}
             text = f"{names.arch(arch)} {_decibels(signal, truth)}"
-            below.annotate(text, **place, fontsize=6, color=look["color"], ha="right", va="top", bbox=BOX)
+            below.annotate(text, **place, fontsize=6, color=look["color"], ha="right", va="bottom", bbox=BOX)
         above.set(title=f"$N = {N:,}$".replace(",", "{,}") + unit, ylabel="signal", xlabel="sample")
         above.tick_params(labelbottom=False)
         below.set(ylabel="error", xlabel="sample")
