@@ -35,6 +35,12 @@ for verb in verbs:
 """
 
 
+def test_the_readme_shows_what_the_planner_prints(koct):
+    shown = re.search(r"```text\n\$ koct (budget .*)\n([^`]*)```", (ROOT / "README.md").read_text())
+    verb, _, target, error = shown[1].split()
+    assert koct(verb, ROOT / "docs/pilot.csv", target, error)[1] == shown[2]
+
+
 def test_planner_curve_and_operators_need_neither_snakemake_nor_torch(tmp_path):
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     names = {re.split("[<>=]", name)[0].replace("-", "_") for extra in extras.values() for name in extra}
