@@ -32,7 +32,7 @@ test-all: setup $(VENV)/torch
 
 test-newest:
 	$(PYTHON) -m venv --clear $(NEWEST)
-	$(NEWEST)/bin/python -m pip install --quiet --editable '.[workflow,slurm,fanbeam,dev]' $(TORCH)
+	$(NEWEST)/bin/python -m pip install --quiet --editable '.[workflow,slurm,dev]' $(TORCH)
 	$(call add_plugins,$(NEWEST))
 	$(NEWEST)/bin/python -m pip list
 	$(NEWEST)/bin/$(PYTEST)
@@ -72,7 +72,7 @@ endef
 $(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,fanbeam,dev]'
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,dev]'
 	$(call add_plugins,$(VENV))
 	$(VENV)/bin/python -m compileall -q --invalidation-mode checked-hash koct
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'

@@ -1,7 +1,7 @@
 """koct: how many training samples a network needs, and how many a known operator saves.
 
-from koct import Forecast, Pilot
-forecast = Forecast(Pilot.from_points(N, error, seed))
+from koct import Forecast
+forecast = Forecast({"N": N, "error": error, "seed": seed})  # or a DataFrame
 forecast.required(target=0.01)
 """
 
@@ -13,10 +13,12 @@ __version__ = "0.1.0"
 # What a notebook needs, imported when it is asked for: hundreds of short jobs import this package.
 PUBLIC = {
     "Architecture": "koct.contracts",
+    "Bound": "koct.notebook",
     "Calibration": "koct.bound.calibration",
+    "Curve": "koct.notebook",
     "FanBeam": "koct.operators.geometry",
-    "Forecast": "koct.forecast.budget",
-    "Pilot": "koct.forecast.runs",
+    "Forecast": "koct.notebook",
+    "Pilot": "koct.notebook",
     "Problem": "koct.contracts",
     "Projector": "koct.operators.fanbeam",
     "Spectral": "koct.prediction.spectral",

@@ -1,20 +1,23 @@
 """The command line: one verb per stage of the workflow, and verbs for people."""
 
 import argparse
+import difflib
 import os
 import stat
 import sys
+import textwrap
 
 from koct import __version__
 from koct.base import failures
 from koct.commands import VERBS
+from koct.commands.people import GROUPS
 from koct.errors import KoctError
 
 
 def main(argv=None):
     """The exit status: 0, 1 where a verb's answer is no, or one of `koct.base.failures`."""
     failures.show_anything()
-    argv = sys.argv[1:] if argv is None else argv
+    argv = list(sys.argv[1:] if argv is None else argv)
     written = {}
     try:
         arguments = _parse(argv)
@@ -29,6 +32,15 @@ def main(argv=None):
 
 
 def _parse(argv):
+    plumbing = argv[:1] == ["job"]
+    argv = argv[1:] if plumbing else argv
+    if argv[:1] in ([], ["-h"], ["--help"]) and (argv or plumbing):
+        print(_help(plumbing), end="")
+        raise SystemExit(failures.unwritten())
+    if argv and not argv[0].startswith("-") and argv[0] not in VERBS:
+        near = difflib.get_close_matches(argv[0], VERBS, 1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise KoctError(f"{argv[0][:100]!r} is no verb; {meant}`koct --help` shows what to write")
     try:
         return vars(_parser(argv[0] if argv and argv[0] in VERBS else None).parse_args(argv))
     except SystemExit:  # a mistake, or a question: its answer is printed
@@ -115,6 +127,24 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message):
         self.exit(failures.MISTAKE, f"koct: error: {message[:1000]}; `{self.prog} --help` shows what to write\n")
+
+
+def _help(plumbing):
+    """The verbs for people in groups with an example each, or those of the workflow's jobs."""
+    if plumbing:
+        verbs = {verb: VERBS[verb][1] for verb in VERBS if not any(verb in group for group, _ in GROUPS.values())}
+        return "usage: koct job VERB ...\n\nWhat the rules of the workflow call:\n" + _listed(verbs)
+    text = "usage: koct VERB ...\n\nHow many training samples does a network need?\n"
+    for title, (verbs, example) in GROUPS.items():
+        text += f"\n{title}:\n{_listed({verb: VERBS[verb][1] for verb in verbs})}    $ {example}\n"
+    return text + "\n`koct VERB --help` has the arguments; `koct job --help` lists what the workflow calls.\n"
+
+
+def _listed(verbs):
+    return "".join(
+        textwrap.fill(does, 80, initial_indent=f"  {verb:16}", subsequent_indent=" " * 18) + "\n"
+        for verb, does in verbs.items()
+    )
 
 
 def _parser(only=None):

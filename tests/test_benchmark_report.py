@@ -51,7 +51,7 @@ def test_a_row_says_what_a_network_needs(folder):
     tv, line, net = rows[:3]
     assert len(rows) == 6
     assert tv[:3] == [r"\quad Tv", "$0$", r"$3.06 \cdot 10^{-1}$"]
-    assert tv[3:6] == ["$0$", "--", "--"]
+    assert tv[3:6] == ["$0$", "never", "never"]
     assert net[1] == "$1{,}000$"
     assert net[3] == r"$\leq$ $4$"
     assert net[4].startswith("$")

@@ -200,21 +200,24 @@ def test_one_rule_decides_statements_with_several_cases(parts, verdict):
 
 def test_images_are_read_back_from_the_picture_of_a_sweep(tmp_path):
     rng = np.random.default_rng(0)
-    truth, made = rng.random((2, 8, 8)), {(arch, N): rng.random((2, 8, 8)) for arch in ("ko", "fc") for N in (4, 64)}
-    made["tv", 0] = truth
+    sizes = (4, 16, 64, 256)
+    truth, made = rng.random((8, 8)), {(arch, N): rng.random((8, 8)) for arch in ("ko", "fc") for N in sizes}
+    made["tv", 0] = made["nnls", 0] = truth
     path = tmp_path / "fig_recons_S.png"
-    styles = {arch: {"label": arch, "colour": "#000000", "marker": "o"} for arch in ("ko", "fc", "tv")}
-    fig_recons.draw(truth, made, "mse", Names({"koct.archs": json.dumps(styles)}), [str(path)])
-    cells = {("S", arch): [{"N": N} for N in (4, 64)] for arch in ("ko", "fc")}
-    curves = {key: {4: 1.0, 64: 0.5} for key in cells}
+    styles = {arch: {"label": arch, "colour": "#000000", "marker": "o"} for arch in ("ko", "fc", "tv", "nnls")}
+    fig_recons.draw(truth, made, Names({"koct.archs": json.dumps(styles)}), [str(path)])
+    cells = {("S", arch): [{"N": N} for N in sizes] for arch in ("ko", "fc")}
+    curves = {key: dict.fromkeys(sizes, 1.0) for key in cells}
     fitted = {key: {"H": 8} for key in cells}
-    study = Study(cells, curves, fitted, {("S", "tv"): [{"N": 0}]}, {}, None, {"S": str(path)})
-    for (arch, N), images in made.items():
-        for k, pair in enumerate(study.images("S", arch, N) if N else []):
-            for read, image in zip(pair, (truth[k], images[k]), strict=True):
-                np.testing.assert_allclose(read, np.clip(image / truth[k].max(), 0, 1), atol=2 / 255)
-    with pytest.raises(NotComputedError, match="no picture of the reconstructions of S at N = 16"):
-        study.images("S", "ko", 16)
+    free = {("S", arch): [{"N": 0}] for arch in ("tv", "nnls")}
+    study = Study(cells, curves, fitted, free, {}, None, {"S": str(path)})
+    for (arch, N), image in made.items():
+        for pair in study.images("S", arch, N) if N else []:
+            for read, wanted in zip(pair, (truth, image), strict=True):
+                np.testing.assert_allclose(read, np.clip(wanted / truth.max(), 0, 1), atol=2 / 255)
+    assert len(study.images("S", "ko", 16)) == 1
+    with pytest.raises(NotComputedError, match="no picture of the reconstructions of S at N = 32"):
+        study.images("S", "ko", 32)
 
 
 def test_noise_is_no_detail_and_blur_is_no_spread():

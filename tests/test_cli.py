@@ -5,14 +5,20 @@ import errno
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 from conftest import ROOT
 
 from koct import cli
+from koct.commands import VERBS
+from koct.commands.people import GROUPS
+from koct.config import study_file
 
 SURROGATE = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4, "tikhonov": 0.1}}
 POOL = {"problem": SURROGATE, "sizes": {"train": 4, "val": 2, "test": 2}, "seed": 1}
@@ -236,6 +242,36 @@ def test_numbers_that_make_no_sense(koct, arguments, option, value):
 @pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["budget"], ["config", "--x"], ["--", "config", "a", "b"]])
 def test_a_wrong_command_is_one_sentence(koct, arguments):
     refused(koct(*arguments), "--help` shows what to write")
+
+
+def test_help_has_every_verb_once_in_a_group_or_among_the_jobs(koct):
+    pages = [koct(*arguments)[1] for arguments in (["--help"], ["job", "--help"])]
+    listed = [re.findall(r"^  (\S+) ", page, re.MULTILINE) for page in pages]
+    assert sorted([*listed[0], *listed[1]]) == sorted(VERBS)
+    assert listed[0][0] == "budget"
+    assert "fit" in listed[1]
+    assert pages[0].count("    $ koct ") == len(GROUPS)
+    for _, example in GROUPS.values():
+        assert example.split()[1] in listed[0]
+    assert koct("job", "fit", "--help")[1] == koct("fit", "--help")[1]
+
+
+@pytest.mark.parametrize(("verb", "meant"), [("budgt", "budget"), ("plan", "planner"), ("fits", "fit")])
+def test_a_verb_with_a_typing_mistake_is_told(koct, verb, meant):
+    refused(koct(verb, "x"), f"{verb!r} is no verb; did you mean {meant}?")
+
+
+def test_a_study_of_ones_own_is_written_whole_and_keeps_its_promises(koct, tmp_path):
+    status, out, _ = koct("init", "mine")
+    assert status == 0
+    assert f"snakemake --snakefile {ROOT}/Snakefile --directory mine" in out
+    assert sorted(path.name for path in Path("mine").iterdir()) == ["config.yaml", "network.py", "problem.py"]
+    os.chdir("mine")
+    study = study_file.read(yaml.safe_load(Path("config.yaml").read_text()))
+    assert [arch.name for arch in study[0].archs] == ["untrained", "ko", "fc", "network"]
+    status, out, _ = koct("check", "problem.py", "network.py", "--set", "length=64", "--set", "blur=1.5")
+    assert (status, out.count("\nok"), "broken" in out) == (0, out.count("\n") - 1, False)
+    refused(koct("init", "."), "exists and is not an empty folder")
 
 
 # What the workflow tells a job

@@ -84,8 +84,8 @@ def test_a_row_has_what_the_planner_answers_and_where_the_larger_network_overtak
     assert not run(tmp_path)
     text = (tmp_path / "table.tex").read_text()
     assert r"{fan beam, $H = 32$, exact rays, $V = 20$, $B = 32$}" in text
-    assert r"\quad 1,000 photons, arc 90$^\circ$ & $12{,}345$ & -- & $23$ \\" in text
-    assert r"\quad none & $12{,}345$ & -- & $>$ $256$ \\" in text
+    assert r"\quad 1,000 photons, arc 90$^\circ$ & $12{,}345$ & never & $23$ \\" in text
+    assert r"\quad none & $12{,}345$ & never & $>$ $256$ \\" in text
     assert r"FC below" in text
     assert "parallel" not in text  # it has nothing to be compared with
     compiles([text], tmp_path)

@@ -2,6 +2,9 @@
 
 import importlib
 import re
+import subprocess
+import sys
+import tomllib
 
 import pytest
 import yaml
@@ -12,6 +15,38 @@ import koct
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 PEOPLE = ["Andreas Maier", "Md Hasan", "Paulina Conrad", "Paula Andrea Pérez Toro"]
+
+
+WITHOUT = """
+import sys
+
+sys.modules |= dict.fromkeys({packages!r})  # an import of them fails
+import numpy as np
+from koct import FanBeam, Projector, cli, fbp
+
+rng = np.random.default_rng(0)
+x = rng.normal(size=(60, 4))
+np.savez("pairs.npz", x=x, y=x @ rng.normal(size=(4, 2)))
+g = FanBeam(16, 12, 24)
+assert fbp(g)(Projector(g)(np.ones((1, 16, 16)))).shape == (1, 16, 16)
+verbs = "budget {pilot} --target 0.002", "planner {pilot} --out page.html", "curve pairs.npz", "init mine", "config"
+for verb in verbs:
+    assert cli.main(verb.split()) == 0, verb
+"""
+
+
+def test_the_readme_shows_what_the_planner_prints(koct):
+    shown = re.search(r"```text\n\$ koct (budget .*)\n([^`]*)```", (ROOT / "README.md").read_text())
+    verb, _, target, error = shown[1].split()
+    assert koct(verb, ROOT / "docs/pilot.csv", target, error)[1] == shown[2]
+
+
+def test_planner_curve_and_operators_need_neither_snakemake_nor_torch(tmp_path):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {re.split("[<>=]", name)[0].replace("-", "_") for extra in extras.values() for name in extra}
+    code = WITHOUT.format(packages=sorted({*names, "pandas", "sklearn", "skimage"}), pilot=ROOT / "docs/pilot.csv")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_citation_names_koct_and_the_paper():

@@ -192,8 +192,7 @@ def test_the_table_of_crossings(tmp_path):
     head, *rows = rows_of(tmp_path / "table.tex")
     assert head[2:] == [rf"\shortstack[r]{{better than\\{name}}}" for name in ("FBP", "TV", "KO")]
     assert rows == [
-        [r"\quad FBP", r"$1.00 \cdot 10^{-2}$", "--", "--", "--"],
-        [r"\quad TV", r"$1.00 \cdot 10^{-9}$", "--", "--", "--"],
+        [r"\quad error of the other", "", r"$1.00 \cdot 10^{-2}$", r"$1.00 \cdot 10^{-9}$", ""],
         [r"\quad KO", r"$5.00 \cdot 10^{-3}$", "$16$ [$16$, $16$]", "never", "--"],
         [r"\quad FC", r"$1.25 \cdot 10^{-3}$", "$32$ [$32$, $32$]", "never", "$40$ [$40$, $40$]"],
     ]
@@ -209,5 +208,5 @@ def test_tables_begin_with_what_needs_no_sample(both):
     assert [cell for cell in first if cell.strip()] == ["Sweep", "Error", "FBP", "TV"]
     assert second[2:4] == [r"$1.00 \cdot 10^{-2}$", r"$1.00 \cdot 10^{-9}$"]
     products.make("table_budget", [files["curves"], files["budget"]], [cells.with_name("budget.tex")])
-    rows = [row[1:3] for row in rows_of(cells.with_name("budget.tex"))[2:4]]
-    assert rows == [[r"$\geq$ $2.00 \cdot 10^{-2}$", "FBP"], [r"$\geq$ $5.00 \cdot 10^{-3}$", "TV"]]
+    budget = cells.with_name("budget.tex").read_text()
+    assert r"without samples: FBP $1.00 \cdot 10^{-2}$, TV $1.00 \cdot 10^{-9}$} \\" in budget

@@ -24,6 +24,7 @@ from koct.forecast.heldout import held_out
 from koct.operators.parallel import projector
 from koct.report import drawing, markup, products
 from koct.report.figures import fig_factors, fig_heldout, fig_sweeps
+from koct.report.table import BREAK, Span, Table, Underline, save
 from koct.study.results import CALIBRATION, CELLS, CURVES, THEORY, read, write
 from koct.workflow import when
 
@@ -129,6 +130,22 @@ def test_a_table_of_the_reference_is_the_committed_one_and_nothing_is_lost_in_ht
 
 def test_the_tables_of_the_reference_compile(tmp_path):
     compiles([path.read_text() for path in TABLES], tmp_path)
+
+
+def test_a_column_of_dashes_is_left_out_and_a_long_table_takes_several_pages(tmp_path):
+    blocks = [[[Span(4, "@{}l", f"block {i}")], *([f"row {j}", "1", "--", "2"] for j in range(9))] for i in range(12)]
+    body = [row for block in blocks for row in (BREAK, *block)][1:]
+    head = [["", Span(3, "c", "wide")], Underline((("lr", 2, 4),)), ["", "a", "b", "c"]]
+    table = Table("A caption", "tab:long", "lrrr", head, body)
+    assert (table.columns, table.head) == (
+        "lrr",
+        [["", Span(2, "c", "wide")], Underline((("lr", 2, 3),)), ["", "a", "c"]],
+    )
+    assert [len(page) for page in table.pages()] == [43, 43, 43]
+    save(table, [tmp_path / "long.tex"], Stamp({}))
+    text = (tmp_path / "long.tex").read_text()
+    assert text.count(r"row 8 & 1 & 2 \\") == 12
+    compiles([text], tmp_path)
 
 
 def test_captions_say_what_n_counts_and_where_the_ratio_is_a_square(tmp_path):
@@ -269,7 +286,8 @@ def test_what_a_study_lacks_is_left_out_or_said(tmp_path, cells):
     out = tmp_path / "out.tex"
     restricted(tmp_path, lambda row: row["sweep"] == "H8" and row["arch"] == "ko")
     make("table_norms", tmp_path, out)
-    assert r"& $0.983$ & -- & -- & -- \\" in out.read_text()
+    assert r"& $0.983$ \\" in out.read_text()  # no ratio, interval and quotient
+    assert "interval" not in out.read_text().partition(r"\toprule")[2]
     make("fig_heldout", tmp_path, tmp_path / "fig.png")
     with pytest.raises(KoctError, match="both networks"):
         make("fig_factors", tmp_path, tmp_path / "fig.png")

@@ -11,6 +11,7 @@ from conftest import SMALL_FANBEAM
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
+from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from test_workflow import compiles
 
 from koct import cli
@@ -29,7 +30,6 @@ from koct.report import drawing, products
 from koct.report.figures import fig_recons as recons
 from koct.report.figures import fig_sweeps
 from koct.report.labels import Names
-from koct.report.sheet import SIZE
 from koct.report.tables.table_scaling import outcome
 from koct.study.results import CALIBRATION, CURVES, THEORY, write
 
@@ -156,19 +156,24 @@ def test_a_metric_has_lines_of_its_own_and_no_text_meets_another(tmp_path, sweep
     figure = panels_of(tmp_path, sweeps, [4, 16, 64, 256, 1024, 2048], ["ko", "fc", *others], untrained=0.2)
     panels = [axis for axis in figure.axes if axis.get_title()]
     assert len(panels) == len(sweeps)
-    by_line = {}
+    by_line, by_column = {}, {}
     for axis in panels:
-        by_line.setdefault(round(axis.get_position().y0, 3), set()).add(axis.get_ylabel())
-    assert all(len(labels) == 1 for labels in by_line.values())
-    for label in {axis.get_ylabel() for axis in panels}:
-        assert len({axis.get_ylim() for axis in panels if axis.get_ylabel() == label}) == 1
+        by_line.setdefault(round(axis.get_position().y0, 3), []).append(axis)
+        by_column.setdefault(round(axis.get_position().x0, 3), []).append(axis)
+    for line in by_line.values():
+        assert [bool(axis.get_ylabel()) for axis in line] == [True] + [False] * (len(line) - 1)
+        assert len({axis.get_ylim() for axis in line}) == 1
+    for column in by_column.values():
+        assert [bool(axis.get_xlabel()) for axis in column] == [False] * (len(column) - 1) + [True]
+    letters = [axis.get_title("left") for axis in panels]
+    assert letters == (list("abcdefghi") if len(panels) > 1 else [""])
     (legend,) = figure.legends or [axis.get_legend() for axis in figure.axes if axis.get_legend()]
     legend_box = legend.get_window_extent()
     assert {text.get_text() for text in legend.get_texts()} == {"KO", "FC", *others, "calibrated bound", "UNTRAINED"}
     for axis in panels:
         assert not legend_box.overlaps(axis.get_tightbbox())
         ticks = [tick for tick in axis.get_xticklabels() if tick.get_text()]
-        assert {tick.get_text() for tick in ticks} >= {"4", "2,048"}
+        assert {tick.get_text() for tick in ticks} >= {"4", "1,024"}
         boxes = [tick.get_window_extent() for tick in ticks]
         assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
     for box in (legend_box, *(axis.get_tightbbox() for axis in panels)):
@@ -206,37 +211,30 @@ def picture(image, sheet, x, y):
     return squares[:, :, 0]
 
 
-def test_the_figure_shows_the_phantoms_and_what_the_networks_of_the_first_seed_make_of_them(small_fanbeam):
+def test_the_figure_shows_the_phantom_and_what_the_networks_of_the_first_seed_make_of_it(small_fanbeam):
     problem = registry.problem("fanbeam")(H=32, V=20, B=32, rays="exact")
     pool = Pool(small_fanbeam.path("results/pools/F32-exact/seed1.npy"), problem)
     image = imread(small_fanbeam.path("results/fig_recons_F32-exact.png"))
-    sheet = recons.Sheet(
-        (32, 32), 3, 2, 2, 1
-    )  # shape, number of N, of networks, of phantoms, of columns without samples
+    sheet = recons.Sheet((32, 32), 3, 4, 1)  # shape, number of N, of rows, of rows without samples
     assert image.shape[:2] == (sheet.height, sheet.width)
-    x, y = pool.x("test", 2), pool.y("test", 2)
-    for k, phantom in enumerate(y):
-        shown = picture(image, sheet, 0, (sheet.y(k, 0) + sheet.y(k, 1)) // 2)
-        np.testing.assert_allclose(shown, phantom.reshape(32, 32) / phantom.max(), atol=2 / 255)
+    x, (y,) = pool.x("test", 1), pool.y("test", 1)
     g = FanBeam(32, 20, 32)
     fbp = Backprojector(g) @ RampFilter(20, 32, g.width)
     untrained = (fbp @ Diagonal(analytic_weights(g)))(x.reshape(-1, 20, 32))
-    for k in range(2):
-        shown = picture(image, sheet, sheet.free_x(0), sheet.y(k, 0))
-        np.testing.assert_allclose(shown, (untrained[k] / y[k].max()).clip(0, 1), atol=2 / 255)
+    shown = picture(image, sheet, sheet.x(2), sheet.y(1))
+    np.testing.assert_allclose(shown, (untrained[0] / y.max()).clip(0, 1), atol=2 / 255)
     for j, N in enumerate((4, 16, 64)):
         w = read_record(small_fanbeam.path(f"results/fits/F32-exact/ko/N{N}_seed1.npy"))[0]["w"]
         lam = json.loads(small_fanbeam.path(f"results/cells/F32-exact/fc/N{N}_seed1.json").read_text())["lam"]
         X, Y = pool.x("train", N).astype(float), pool.y("train", N).astype(float)
         images = {
-            "ko": fbp((w * x).reshape(-1, 20, 32)).reshape(2, -1),
+            "ko": fbp((w * x).reshape(-1, 20, 32)).reshape(1, -1),
             "fc": x @ X.T @ np.linalg.solve(X @ X.T + lam * np.eye(N), Y),
         }
-        for i, arch in enumerate(("ko", "fc")):
-            for k in range(2):
-                shown = picture(image, sheet, sheet.x(j), sheet.y(k, i))
-                expected = (images[arch][k] / y[k].max()).clip(0, 1).reshape(32, 32)
-                np.testing.assert_allclose(shown, expected, atol=2 / 255)
+        for i, arch in enumerate(("ko", "fc"), 2):
+            expected = (images[arch][0] / y.max()).clip(0, 1).reshape(32, 32)
+            np.testing.assert_allclose(picture(image, sheet, sheet.x(j), sheet.y(i)), expected, atol=2 / 255)
+    assert small_fanbeam.path("results/fig_recons_F32-exact.pdf").read_bytes().startswith(b"%PDF")
 
 
 @pytest.fixture
@@ -247,19 +245,41 @@ def texts(monkeypatch):
     return written
 
 
-def test_the_numbers_under_the_pictures_are_rmse_over_the_peak(texts, tmp_path):
+def test_the_numbers_under_the_pictures_are_psnr_and_ssim_as_scikit_image_has_them(texts, tmp_path):
     rng = np.random.default_rng(0)
-    phantoms = rng.uniform(0, 1.4, (2, 8, 8))
-    made = {(arch, N): rng.uniform(0, 1, (2, 8, 8)) for arch in ("ko", "fc") for N in (1024, 4)}
-    recons.draw(phantoms, made, "rrmse_peak", Names(), [tmp_path / "out.png"])
+    phantom = rng.uniform(0, 1.4, (16, 16))
+    made = {(arch, N): rng.uniform(0, 1, (16, 16)) for arch in ("ko", "fc") for N in (1024, 4)}
+    recons.draw(phantom, made, Names(), [tmp_path / "out.png"])
     assert [text for text in texts if text.startswith("$N")] == ["$N = 4$", "$N = 1{,}024$"]
     expected = [
-        f"{np.sqrt(np.mean((made[arch, N][k] - phantoms[k]) ** 2)) / phantoms[k].max():.3f}"
-        for k in range(2)
-        for arch in ("ko", "fc")
-        for N in (4, 1024)
+        f"{peak_signal_noise_ratio(phantom, image, data_range=phantom.max()):.1f} dB, "
+        f"{structural_similarity(phantom, image, data_range=np.ptp(phantom)):.2f}"
+        for image in (made[arch, N] for arch in ("ko", "fc") for N in (4, 1024))
     ]
-    assert [text for text in texts if re.fullmatch(r"\d\.\d{3}", text)] == expected
+    assert [text for text in texts if " dB, " in text] == expected
+
+
+def test_of_many_n_four_are_shown_and_the_part_beside_them_is_of_the_largest(texts, tmp_path):
+    image = np.eye(16)
+    made = {("tv", 0): image} | {(arch, 4**i): image for arch in ("ko", "unet") for i in range(1, 8)}
+    del made["unet", 4**7]
+    recons.draw(image, made, Names(), [tmp_path / "out.png"])
+    shown = ["$N = 4$", "$N = 64$", "$N = 1{,}024$", "$N = 16{,}384$"]
+    assert [text for text in texts if text.startswith("$N = ")] == shown
+    assert "$N$ = 4,096" in texts
+
+
+def test_signals_are_drawn_as_curves(tmp_path):
+    truth = np.sin(np.arange(40) / 5)
+    made = {("fbp", 0): truth, ("fc", 4): truth + 0.1, ("fc", 16): truth - 0.01}
+    with drawing.styled():
+        figure = recons._signals(truth, made, [4, 16], Names(), "")
+    first, second, *below = figure.axes
+    assert first.get_ylim() == second.get_ylim()
+    np.testing.assert_allclose(first.lines[2].get_ydata(), truth + 0.1)
+    np.testing.assert_allclose(below[1].lines[1].get_ydata(), -0.01)
+    assert [text.get_text() for text in below[1].texts] == ["FBP 313.1 dB", "FC 40.0 dB"]
+    recons.draw(truth, made, Names(), [tmp_path / "out.pdf"])
 
 
 def test_groups_are_counted_where_n_counts_groups(folder, texts):
@@ -275,14 +295,15 @@ def test_groups_are_counted_where_n_counts_groups(folder, texts):
     assert [text for text in texts if text.startswith("$N")] == ["$N = 2$ groups", "$N = 4$ groups"]
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (300, 300), (16, 48)])
-def test_a_pixel_takes_whole_dots_and_a_picture_always_the_same_width(shape):
-    sheet = recons.Sheet(shape, 6, 2, 2)
+@pytest.mark.parametrize(("shape", "rows"), [((8, 8), 4), ((300, 300), 4), ((16, 48), 4), ((128, 128), 12)])
+def test_a_pixel_takes_whole_dots_and_square_pictures_fit_a_page(shape, rows):
+    sheet = recons.Sheet(shape, 4, rows, 2)
     assert sheet.down % shape[0] == 0
     assert sheet.down // shape[0] == sheet.across // shape[1]
     assert sheet.across % shape[1] == 0
     assert sheet.dpi >= 300
-    assert sheet.across / sheet.dpi == pytest.approx(SIZE)
+    assert sheet.height / sheet.dpi < 9.8
+    assert sheet.width / sheet.dpi < 7.1
 
 
 def test_fits_of_two_seeds_are_refused(small_fanbeam, koct, tmp_path):

@@ -38,7 +38,7 @@ def test_the_report_is_one_file_with_the_claims_first(study, page, tmp_path):
     page.goto(report.as_uri())
     categories = page.get_by_text(re.compile(r"^\d \w+$"))
     categories.first.wait_for()
-    assert categories.all_inner_texts() == ["1 Claims", "2 Figures", "3 Tables"]
+    assert categories.all_inner_texts() == ["1 Claims", "2 Figures", "3 Tables", "4 Supplement"]
     text = page.inner_text("body")
     assert "snakemake --config study=surrogate" in text  # how to make it again
     assert "seeds = [1, 2, 3]" in text  # the configuration

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
+from koct import cli
 from koct.config import study_file as config
 from koct.errors import KoctError
 
@@ -151,6 +152,16 @@ def test_a_mistake_is_named_like_any_other(own):
         assert all(message in str(caught.value) for message in messages)
 
 
+@pytest.mark.slow
+def test_a_study_of_init_runs(checkout):
+    run = checkout()
+    assert cli.main(["init", str(run.path("mine"))]) == 0
+    run.snakemake("--directory", "mine")
+    cells = pd.read_parquet(run.path("mine/results/cells.parquet"))
+    assert set(cells["arch"]) == {"untrained", "ko", "fc", "network"}
+    assert run.path("mine/results/fig_recons_pulses.pdf").stat().st_size > 1000
+
+
 PLAIN = '''
 """Linear pairs with noise: nothing is known."""
 
@@ -197,4 +208,5 @@ def test_a_problem_that_knows_nothing_runs_to_the_end(checkout, tmp_path):
     assert cells.query("N == 32")["mse"].mean() == pytest.approx(0.01 * (1 + 8 / 24), rel=0.3)  # least squares
     assert run.path("results/fig_sweeps.png").stat().st_size > 1000
     assert not list(run.path("results").glob("fig_recons*"))
-    assert "plain & -- & -- & --" in run.path("results/table_scaling.tex").read_text()
+    assert "\nplain & " in run.path("results/table_calibration.tex").read_text()
+    assert not run.path("results/table_scaling.tex").exists()  # of KO and FC

@@ -224,8 +224,51 @@ def config(file, schema):
 
 TARGET = {"help": "the error to reach, or the score if the metric is one; `budget` takes several"}
 
+
+def init(folder):
+    import os
+    import shutil
+    import tempfile
+    from pathlib import Path
+
+    import koct
+
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise KoctError(f"{folder} exists and is not an empty folder; give the name of a new one")
+    target.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.absolute().parent) as place:
+        shutil.copytree(Path(__file__).with_name("study"), made := Path(place) / "study", ignore=_compiled)
+        os.rename(made, target)  # whole, or not at all
+    snakefile = Path(koct.__file__).resolve().parents[1] / "Snakefile"
+    where = f"--snakefile {snakefile} " if snakefile.exists() else "--snakefile CLONE/Snakefile "
+    print(f"Written to {folder}: problem.py draws pairs, network.py learns them, config.yaml puts both on a grid.\n")
+    print(f"  koct check {folder}/problem.py {folder}/network.py --set length=64 --set blur=1.5   # seconds")
+    print(f"  snakemake {where}--directory {folder}   # a minute or two; then see {folder}/results")
+
+
+def _compiled(_, names):
+    return [name for name in names if name == "__pycache__"]
+
+
+# What people type first: group: (verbs, an example)
+GROUPS = {
+    "From a pilot to the number of samples": (
+        ("budget", "planner", "next"),
+        "koct budget docs/pilot.csv --target 0.002",
+    ),
+    "Before any training": (("curve", "bound"), "koct curve pairs.npz --target 0.01"),
+    "A study of your own": (("init", "check", "config"), "koct init mystudy"),
+    "Results": (("compare", "product"), "koct compare results/cells.parquet results/reference/cells.parquet"),
+}
+
 # verb: (function, what it does, its arguments)
 VERBS = {
+    "init": (
+        init,
+        "write a small study of your own to a new folder: problem, network and config, with comments",
+        [("folder", {"metavar": "FOLDER", "help": "a new folder"})],
+    ),
     "bound": (
         bound,
         "the risk bound of a layered network, layer by layer",

@@ -110,7 +110,7 @@ def _check_installed(sweep: Sweep) -> Iterator[str]:
         if arch.needs_torch:
             yield (
                 f"{section(type(arch))}: the architecture {arch.name} needs torch, which is not installed; "
-                f"install it (pip install 'koct[torch]'), or remove {arch.source} from archs"
+                f"install it (pip install torch), or remove {arch.source} from archs"
             )
 
 

@@ -13,6 +13,7 @@ from koct.contracts.options import Configured
 FIRST_THEORY_SEED = 101
 ENOUGH_THEORY_PAIRS = 2048
 MOST_THEORY_PAIRS = 4096  # an eigendecomposition of that size takes a core half a minute
+SIGNAL = 16  # samples of a signal to look at
 
 
 class Grid(Configured):
@@ -60,8 +61,9 @@ class Sweep(Grid):
 
     @property
     def pictured(self) -> bool:
-        """Whether a figure shows its reconstructions."""
-        return self.problem.pictured and len(self.problem.y_shape) == 2
+        """Whether a figure shows its reconstructions: images, or signals of more than a few samples."""
+        shape = self.problem.y_shape
+        return self.problem.pictured and (len(shape) == 2 or (len(shape) == 1 and shape[0] >= SIGNAL))
 
     @property
     def contained(self) -> list[tuple[str, str]]:

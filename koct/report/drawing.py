@@ -1,8 +1,11 @@
 """What figures share: their look, their panels, and how they are written, as vector and as bitmap."""
 
 import contextlib
+import itertools
 import math
 import os
+import string
+import textwrap
 import warnings
 
 import matplotlib
@@ -15,9 +18,9 @@ from matplotlib.ticker import NullLocator
 from koct.base.files import atomic_write
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.report.labels import sweep_label
 from koct.report.markup import power_of_ten
 
+LETTERS = string.ascii_lowercase
 FORMATS = (".pdf", ".png", ".svg")
 MOST_PANELS = 3  # side by side
 REACH = 10  # how many times below the curves an axis goes for a line
@@ -52,10 +55,11 @@ def styled():
             raise
 
 
-def by_sweep(curves, draw, gap=0.0, lines=((), None)):
+def by_sweep(curves, draw, gap=0.0, lines=((), None), note=""):
     """Return a figure with a panel for every sweep, which `draw(axis, sweep)` fills. A metric starts a line.
 
-    `gap` is the space above a legend below the panels, in inches; `lines` are what `draw_baselines` takes besides axes.
+    `gap` is the space above a legend below the panels, in inches; `lines` are what `draw_baselines` takes besides axes;
+    a `note` is written below all.
     """
     by_metric = {}
     for row in curves:
@@ -65,7 +69,7 @@ def by_sweep(curves, draw, gap=0.0, lines=((), None)):
         places += [group[first : first + MOST_PANELS] for first in range(0, len(group), MOST_PANELS)]
     columns = max(map(len, places))
     hole = len(places[-1]) < columns  # a place for the legend
-    figure, axes = panels(len(places), columns)
+    figure, axes = panels(len(places), columns, across=0.22, down=0.52)
     shown = {}
     for line, row in zip(places, axes, strict=True):
         for axis in row[len(line) :]:
@@ -74,10 +78,10 @@ def by_sweep(curves, draw, gap=0.0, lines=((), None)):
     for name, axis in shown.items():
         draw(axis, name)
     for group in by_metric.values():
-        limits = np.array([shown[name].get_ylim() for name in group])
-        for name in group:  # panels of one metric can be compared by eye
-            shown[name].set_ylim(limits[:, 0].min(), limits[:, 1].max())
-        draw_baselines({name: shown[name] for name in group}, *lines)
+        share_limits({name: shown[name] for name in group}, *lines)
+    label_once(axes)
+    if any(over.get_xlabel() and under.axison for over, under in zip(axes[:-1].flat, axes[1:].flat, strict=True)):
+        _widen(figure, len(places), 0.18)
     handles = {}
     for axis in shown.values():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -86,12 +90,85 @@ def by_sweep(curves, draw, gap=0.0, lines=((), None)):
         axes[-1, len(places[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
     else:
         legend_below(figure, handles, gap)
+    note_below(figure, note)
     return figure
+
+
+def share_limits(axes, rows=(), names=None):
+    """Give {sweep: axis} of one metric the same range, so that they can be compared by eye, and draw `rows` there."""
+    limits = np.array([axis.get_ylim() for axis in axes.values()])
+    for axis in axes.values():
+        axis.set_ylim(limits[:, 0].min(), limits[:, 1].max())
+    draw_baselines(axes, rows, names)
+
+
+def label_once(axes, pad=None):
+    """Give the panels of a grid letters, and leave out the labels that the next panel to the left or below has.
+
+    `pad` is that of titles; a place without a panel is None, or an axis that is off.
+    """
+    places = {place: axis for place, axis in np.ndenumerate(axes) if axis is not None and axis.axison}
+    labels = {place: (axis.get_xlabel(), axis.get_ylabel()) for place, axis in places.items()}
+    letters = itertools.chain(LETTERS, map("".join, itertools.product(LETTERS, repeat=2)))
+    for (i, j), letter in zip(labels, letters, strict=False):
+        axis, left = axes[i, j], (i, j - 1)
+        if labels.get(left, ("", None))[1] == labels[i, j][1]:
+            axis.set_ylabel("")
+            axis.tick_params(axis="y", which="both", labelleft=axes[left].get_ylim() != axis.get_ylim())
+        if labels.get((i + 1, j), (None,))[0] == labels[i, j][0]:
+            axis.set_xlabel("")
+        if len(labels) > 1:
+            mark = axis.set_title(letter, loc="left", fontweight="bold", pad=pad).get_window_extent().width
+            title = axis.title
+            room = axis.get_window_extent().width - 2.4 * mark
+            title.set_fontsize(title.get_fontsize() * min(1, room / max(title.get_window_extent().width, 1)))
+
+
+def _grow(figure, space):
+    """Make a figure higher by some inches at its lower edge; panels keep their size."""
+    (width, height), edges = figure.get_size_inches(), figure.subplotpars
+    bottom, top = ((edge * height + space) / (height + space) for edge in (edges.bottom, edges.top))
+    figure.set_size_inches(width, height + space)
+    figure.subplots_adjust(bottom=bottom, top=top)
+
+
+def _widen(figure, lines, space):
+    """Move lines of panels apart by some inches."""
+    height, edges = figure.get_size_inches()[1], figure.subplotpars
+    panel = (edges.top - edges.bottom) * height / (lines + (lines - 1) * edges.hspace)
+    below, above = edges.bottom * height, (1 - edges.top) * height
+    grown = height + (lines - 1) * space
+    figure.set_size_inches(figure.get_size_inches()[0], grown)
+    figure.subplots_adjust(bottom=below / grown, top=1 - above / grown, hspace=edges.hspace + space / panel)
+
+
+def note_below(figure, text):
+    """Write a note below all that a figure has, which grows by its lines."""
+    if not text:
+        return
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(text, int(width * 72 / 3.5))
+    space = 0.06 + 0.125 * len(lines)
+    _grow(figure, space)
+    for legend in figure.legends:
+        legend.set_bbox_to_anchor((0, space / (height + space), 1, 1))
+    figure.text(0.5, 0.04 / (height + space), "\n".join(lines), ha="center", va="bottom", fontsize=7, color="0.3")
+
+
+def ends(curves, names):
+    """Return a note on the networks that end before the largest N of their sweep, as the study says."""
+    notes = {}
+    for sweep in dict.fromkeys(row["sweep"] for row in curves):
+        last = {row["arch"]: row["N"] for row in sorted(curves, key=lambda row: row["N"]) if row["sweep"] == sweep}
+        for arch, N in last.items():
+            if max(last.values()) > N:
+                notes.setdefault(N, {}).setdefault(names.arch(arch))
+    return " ".join(f"Fitted up to N = {N:,} only, by design: {', '.join(archs)}." for N, archs in notes.items())
 
 
 def legend_below(figure, handles, gap=0.0):
     """Draw a legend with as many columns as the figure's width has room for; the figure grows by its height."""
-    width, height = figure.get_size_inches()
+    width = figure.get_size_inches()[0]
     for rows in range(1, len(handles) + 1):
         columns = math.ceil(len(handles) / rows)
         legend = figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=columns, frameon=False)
@@ -99,23 +176,24 @@ def legend_below(figure, handles, gap=0.0):
         if extent.width <= width or columns == 1:
             break
         legend.remove()
-    space, edges = extent.height + gap, figure.subplotpars
-    grown = height + space
-    figure.set_size_inches(width, grown)
-    figure.subplots_adjust(bottom=(edges.bottom * height + space) / grown, top=(edges.top * height + space) / grown)
+    _grow(figure, extent.height + gap)
 
 
-def panels(lines, columns, size=(1.8, 1.65), left=0.64, right=0.12, above=0.3, below=0.45, legend=0.0):
-    """Return a figure and the axes of a grid of panels of one size (inches), with space around them and a legend."""
-    width, height = columns * (size[0] + left + right), lines * (size[1] + above + below) + legend
+def panels(
+    lines, columns, size=(2.0, 1.65), left=0.64, right=0.12, above=0.3, below=0.45, legend=0.0, across=None, down=None
+):
+    """Return a figure and the axes of a grid of panels of one size (inches), with space around and between them."""
+    across, down = left + right if across is None else across, above + below if down is None else down
+    width = left + columns * size[0] + (columns - 1) * across + right
+    height = above + lines * size[1] + (lines - 1) * down + below + legend
     figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False)
     figure.subplots_adjust(
         left=left / width,
         right=1 - right / width,
         bottom=(below + legend) / height,
         top=1 - above / height,
-        wspace=(left + right) / size[0],
-        hspace=(above + below) / size[1],
+        wspace=across / size[0],
+        hspace=down / size[1],
     )
     return figure, axes
 
@@ -129,24 +207,22 @@ def finish_panel(axis, N, row, names):
     axis.tick_params(axis="y", which="minor", labelsize=6)  # has labels only where powers of ten are too few
     axis.set_axisbelow(True)
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
-    axis.set_title(sweep_label(row))
+    axis.set_title(names.sweep(row))
     axis.set_xlabel(f"training {names.counted(row['sweep'])} $N$")
     axis.set_ylabel(f"test {CurveMetric(row['metric']).label}", labelpad=2)
 
 
 def _tick_labels(N, axis):
-    """Return every N as text, empty where it would run into that of its larger neighbour."""
+    """Return every N as text, empty where it would run into another: powers of four come first, then the largest."""
     width = axis.get_window_extent().width / axis.figure.dpi * 72  # points
     size = plt.rcParams["font.size"] * 0.64  # of a digit
     low, high = np.log(axis.get_xlim())
-    labels, left = [], np.inf
-    for n in N[::-1]:
-        text = f"{n:,}"
-        middle, half = (np.log(n) - low) / (high - low) * width, len(text) * size / 2
-        fits = middle + half + size / 2 < left
-        labels.append(text if fits else "")
-        left = middle - half if fits else left
-    return labels[::-1]
+    taken = {}
+    for n in sorted(N, key=lambda n: (np.log2(n) % 2 > 0, -n)):
+        middle, half = (np.log(n) - low) / (high - low) * width, len(f"{n:,}") * size / 2 + size / 4
+        if all(abs(middle - other) > half + its for other, its in taken.values()):
+            taken[n] = middle, half
+    return [f"{n:,}" if n in taken else "" for n in N]
 
 
 def draw_baselines(axes, rows, names):

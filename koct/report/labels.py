@@ -10,6 +10,7 @@ PALETTE = ("#0b6e4f", "#c8553d", "#5b4b8a", "#d79b00", "#2f6db3", "#8a5a44")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 LINES = (":", "-.", (0, (6, 2)), (0, (8, 2, 1, 2, 1, 2)), (0, (1, 3)))  # of what needs no sample
 GREY = "0.35"
+SEPARATOR = ", "  # between the words of a problem's label
 
 
 class Names:
@@ -50,6 +51,23 @@ class Names:
         """Return the operating point of a sweep in words."""
         return self.sweeps.get(sweep, {}).get("label") or default
 
+    def sweep(self, row):
+        """Return `$H = 128$ (300 photons)`: what tells a sweep from the others of its study; without H, the words."""
+        name, labels = row["sweep"], {name: about.get("label") or "" for name, about in self.sweeps.items()}
+        label, size = labels.get(name, ""), f"H{row['H']}"
+        first, *_ = words = label.split(SEPARATOR)
+        family = {other for other in labels.values() if other.split(SEPARATOR)[0] == first}
+        own = [word for word in words if not all(word in other.split(SEPARATOR) for other in family)]
+        if not own and len(family) == 1 < len(set(labels.values())):
+            own = [first]
+        rest = {re.sub(r"^H\d+", "", other) for other in labels if labels[other] == label}
+        if len(rest) > 1 or not label or (not own and len(family) > 1):  # words do not tell it from the others
+            own = [*own, re.sub("[-_. ]+", " ", name.removeprefix(size)).strip()]
+        told = SEPARATOR.join(filter(None, own))
+        if row["H"] is None:
+            return told or name
+        return f"$H = {row['H']}$" + (f" ({told})" if told else "")
+
     def counted(self, sweep):
         """Return what the N of a sweep counts: samples, or groups of them."""
         return self.sweeps.get(sweep, {}).get("counts", "samples")
@@ -89,11 +107,3 @@ def _check_style(name, colour, marker):
         MarkerStyle(marker)
     except ValueError:
         raise KoctError(f"the marker {marker!r} of {name} is unknown to Matplotlib; write one like 'o'") from None
-
-
-def sweep_label(row):
-    """Return `$H = 8$` for the sweep H8, with what its name says beyond that in brackets; without H, the name."""
-    if row["H"] is None:
-        return row["sweep"]
-    remainder = row["sweep"].removeprefix(f"H{row['H']}").strip("-_. ")
-    return f"$H = {row['H']}$" + (f" ({remainder})" if remainder else "")

@@ -12,10 +12,9 @@ from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate
 from koct.errors import KoctError
 from koct.metrics import error_names
 from koct.metrics.curve_metric import CurveMetric
-from koct.report import inputs
+from koct.report import inputs, sheet
 from koct.report.labels import Names
 from koct.report.printed import PRINTED
-from koct.report.sheet import SHOWN, Sheet
 from koct.study.results import grouped
 
 LEVEL = 0.9  # of intervals over seeds
@@ -159,13 +158,11 @@ class Study:
         free = sum(of == sweep for of, _ in self.baselines)
         sizes = sorted({row["N"] for name in archs for row in self.cells[sweep, name]})
         H = self.size(sweep, "H")
-        sheet = Sheet((H, H), len(sizes), len(archs), SHOWN, math.ceil(free / len(archs)))
-        image = sheet.read(self.pictures[sweep]) if sweep in self.pictures else None
-        if image is None or N not in sizes:
+        path = self.pictures.get(sweep)
+        found = sheet.images(path, (H, H), sizes, archs, free, arch, N) if path else []
+        if not found:
             raise NotComputedError(f"has no picture of the reconstructions of {sweep} at N = {N:,}")
-        middle = [(sheet.y(k, 0) + sheet.y(k, len(archs) - 1)) // 2 for k in range(SHOWN)]
-        x, row = sheet.x(sizes.index(N)), archs.index(arch)
-        return [(image(0, middle[k]), image(x, sheet.y(k, row))) for k in range(SHOWN)]
+        return found
 
     # Over seeds
 

@@ -9,6 +9,7 @@ FILES = {  # below results/, unless a product names its own
     "table": ("{name}.tex", "report/{name}.html"),
     "figure": ("{name}.pdf", "{name}.png", "report/{name}.png"),
 }
+SUPPLEMENT = "4 Supplement"
 CATEGORIES = {"page": "1 Claims", "figure": "2 Figures", "table": "3 Tables"}  # of the report
 
 
@@ -26,6 +27,7 @@ class Product:
     when : the function of `koct.workflow.when` that says whether a study has it
     takes : what it has to know of the study, as keyword arguments: functions of `koct.workflow.when`, or keys of sweeps
     files : what it makes in results/; the last one is shown in the report. `{sweep}` stands for every sweep of `when`
+    supplement : whether it stands behind the others in the report
     name, kind : those of its module
     """
 
@@ -37,6 +39,7 @@ class Product:
     when: str = "always"
     takes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    supplement: bool = False
     name: str = ""
     kind: str = ""
 
@@ -55,4 +58,4 @@ class Product:
 
     @property
     def category(self) -> str:
-        return CATEGORIES[self.kind]
+        return SUPPLEMENT if self.supplement else CATEGORIES[self.kind]

@@ -4,30 +4,83 @@ import math
 
 import numpy as np
 
-SHOWN = 2  # images: the first ones of the test part
-SIZE = 0.92  # width of a picture in inches
+COLUMNS = 4  # of N
+SIZE = 0.92  # width of a picture in inches, at most
+HIGH = 9.3  # inches of a page
 RESOLUTION = 300  # dots per inch, at least
+NAME = 1.2  # inches for the name of a network
+
+
+def columns(samples):
+    """Return the N that are shown: the smallest, the largest, and some between."""
+    return [samples[round(i)] for i in np.linspace(0, len(samples) - 1, min(COLUMNS, len(samples)))]
 
 
 class Sheet:
     """Places in dots, from the upper left: an image pixel takes a whole number of dots, or it would look uneven.
 
-    `free` columns behind the image are for what needs no sample.
+    Columns are N, enlarged and error, rows truth and architectures; above row `free` + 1 there is room for N.
     """
 
-    def __init__(self, shape, columns, rows, images, free=0):
-        self.dots = math.ceil(RESOLUTION * SIZE / shape[1])  # of a pixel
+    def __init__(self, shape, columns, rows, free):
+        size = min(SIZE, HIGH / rows - 0.2)
+        self.font = min(7, 10 * size)  # points, so that numbers are no wider than their picture
+        self.dots = math.ceil(RESOLUTION * size / shape[1])  # of a pixel
         self.down, self.across = shape[0] * self.dots, shape[1] * self.dots
-        self.dpi = self.across / SIZE
+        self.dpi = self.across / size
+        self.top, self.line, self.gap, self.name = (round(inches * self.dpi) for inches in (0.2, 0.17, 0.05, NAME))
+        self.free = free
+        self.width = self.x(columns + 2) + self.name
+        self.height = self.y(rows)
+
+    def x(self, column):
+        return column * (self.across + self.gap)
+
+    def middle(self, column):
+        return self.x(column) + self.across // 2
+
+    def y(self, row):
+        return self.top + row * (self.down + self.line) + (self.top if row > self.free else 0)
+
+    def figure(self):
+        from koct.report import drawing
+
+        return drawing.plt.figure(figsize=(self.width / self.dpi, self.height / self.dpi))
+
+    def picture(self, figure, x, y, image, limits, scale=1, cmap="gray", height=None):
+        """Draw an image `scale` times as large as others; `height` is that of one which is not as high as wide."""
+        across, down = self.across * scale, (self.across * height if height else self.down * scale)
+        axis = figure.add_axes((x / self.width, 1 - (y + down) / self.height, across / self.width, down / self.height))
+        low, high = limits
+        axis.imshow(image, cmap=cmap, vmin=low, vmax=high, interpolation="nearest", aspect="auto")
+        axis.set_axis_off()
+        return axis
+
+    def text(self, figure, x, y, text, **style):
+        """Write text a little off the point, which lies on a picture's edge."""
+        style = {"ha": "center", "fontsize": self.font, **style}
+        pad = round(0.025 * self.dpi)
+        x += pad if style["ha"] == "left" else 0
+        y += {"top": pad, "bottom": -pad}.get(style["va"], 0)
+        figure.text(x / self.width, 1 - y / self.height, text, **style)
+
+    def read(self, path):
+        """Return f(x, y), the image at a place of the sheet in a file, from 0 to 1; None if it is no such sheet."""
+        return _read(self, path)
+
+
+class FirstSheet:
+    """The layout of sheets that older references have: two images, each with all N of all networks."""
+
+    def __init__(self, shape, columns, rows, free):
+        self.dots = math.ceil(RESOLUTION * SIZE / shape[1])
+        self.down, self.across = shape[0] * self.dots, shape[1] * self.dots
         self.top, self.line, self.label, self.gap, self.space = (
-            round(inches * self.dpi) for inches in (0.2, 0.17, 0.22, 0.05, 0.12)
+            round(inches * self.across / SIZE) for inches in (0.2, 0.17, 0.22, 0.05, 0.12)
         )
         self.rows, self.free = rows, free
         self.width = self.x(columns) - self.gap
-        self.height = self.y(images, 0) - self.space
-
-    def free_x(self, column):
-        return (1 + column) * (self.across + self.gap)
+        self.height = self.y(2, 0) - self.space
 
     def x(self, column):
         return self.across + self.label + (self.free + column) * (self.across + self.gap)
@@ -35,27 +88,33 @@ class Sheet:
     def y(self, image, row):
         return self.top + image * self.space + (image * self.rows + row) * (self.down + self.line)
 
-    def picture(self, figure, x, y, image, grey):
-        box = x / self.width, 1 - (y + self.down) / self.height, self.across / self.width, self.down / self.height
-        axis = figure.add_axes(box)
-        axis.imshow(image, cmap="gray", vmin=grey[0], vmax=grey[1], interpolation="nearest", aspect="auto")
-        axis.set_axis_off()
 
-    def text(self, figure, x, y, text, **style):
-        """Write text a little off the point, which lies on a picture's edge."""
-        style = {"ha": "center", **style}
-        pad = round(0.025 * self.dpi)
-        x -= pad if style["ha"] == "right" else 0
-        y += {"top": pad, "bottom": -pad}.get(style["va"], 0)
-        figure.text(x / self.width, 1 - y / self.height, text, **style)
+def _read(sheet, path):
+    from PIL import Image
 
-    def read(self, path):
-        """Return f(x, y), the image at a place of the sheet in a file, from 0 to 1; None if it is no such sheet."""
-        from PIL import Image
+    with Image.open(path) as opened:
+        if opened.size != (sheet.width, sheet.height):
+            return None
+        grey = np.asarray(opened.convert("L"), float) / 255
+    step = sheet.dots
+    return lambda x, y: grey[y + step // 2 : y + sheet.down : step, x + step // 2 : x + sheet.across : step]
 
-        with Image.open(path) as opened:
-            if opened.size != (self.width, self.height):
-                return None
-            grey = np.asarray(opened.convert("L"), float) / 255
-        step = self.dots
-        return lambda x, y: grey[y + step // 2 : y + self.down : step, x + step // 2 : x + self.across : step]
+
+def images(path, shape, samples, archs, free, arch, N):
+    """Return (truth, reconstruction) of the test images on a sheet; none if they are not there.
+
+    `samples` are the N of the sweep, `archs` its networks in order, and `free` how many others need no sample.
+    """
+    shown = columns(samples)
+    sheet = Sheet(shape, len(shown), 1 + free + len(archs), free)
+    if found := sheet.read(path):
+        place = sheet.x(shown.index(N)) if N in shown else None
+        made = found(place, sheet.y(1 + free + archs.index(arch))) if place is not None else None
+        return [] if made is None else [(found(sheet.x(len(shown) - 1), sheet.y(0)), made)]
+    first = FirstSheet(shape, len(samples), len(archs), math.ceil(free / len(archs)))
+    found = _read(first, path)
+    if found is None or N not in samples:
+        return []
+    middle = [(first.y(k, 0) + first.y(k, len(archs) - 1)) // 2 for k in range(2)]
+    row, x = archs.index(arch), first.x(samples.index(N))
+    return [(found(0, middle[k]), found(x, first.y(k, row))) for k in range(2)]

@@ -1,6 +1,7 @@
 """A table as data, and its pages in LaTeX and HTML; and what tables say of networks that need no sample."""
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from koct.errors import KoctError
 from koct.report import markup
 
 RULE = "rule"  # in place of a row: a line across
+BREAK = "break"  # the same, where the next page may begin
+LINES = 44  # of a page
+FAR = 100  # times the largest N of a curve: what a forecast says beyond that is no number of samples
 TEMPLATES = {".tex": "table.tex", ".html": "table.html"}
 FLOOR = r"their mean test error stands for $\mathrm{floor}$"  # the end of a caption
 KINDS = {"l": "", "r": "right", "c": "centre", "p": "wide"}  # alignment of a column: class in HTML
@@ -44,7 +48,8 @@ class Table:
     ----------
     caption, label : those of LaTeX
     columns : the alignment of every column: l, r, c, or p for a paragraph
-    head, body : lists of rows; a row is a list of texts and `Span`s, which may be short, an `Underline`, or `RULE`
+    head, body : lists of rows; a row is a list of texts and `Span`s, which may be short, an `Underline`, `RULE` or
+        `BREAK`. A column of which the body says nothing but -- is left out
     """
 
     caption: str
@@ -52,6 +57,52 @@ class Table:
     columns: str
     head: list
     body: list
+
+    def __post_init__(self):
+        columns = range(len(self.columns))
+        told = [[_told(row, self.columns, column) for row in self.body] for column in columns]
+        for column in reversed(columns):
+            if "--" in told[column] and set(told[column]) <= {"--", ""}:
+                self.head, self.body = ([_without(row, column) for row in rows] for rows in (self.head, self.body))
+                self.columns = self.columns[:column] + self.columns[column + 1 :]
+
+    def pages(self):
+        """Return the body in parts that fit a page each, as far as breaks allow."""
+        pages = [[]]
+        for broken, block in itertools.groupby(self.body, lambda row: row == BREAK):
+            block = [] if broken else list(block)
+            if pages[-1] and len(pages[-1]) + len(block) > LINES:
+                pages.append([])
+            pages[-1] += [RULE, *block] if pages[-1] and block else block
+        return pages
+
+
+def _told(row, columns, place):
+    """Return the text of a row in a column; nothing for what stands in more than one."""
+    if isinstance(row, list):
+        for cell, width, _ in _cells(row, columns):
+            if place < width:
+                return cell if isinstance(cell, str) else ""
+            place -= width
+    return ""
+
+
+def _without(row, column):
+    """Return a row of the head or the body without a column."""
+    if isinstance(row, Underline):
+        parts = ((trim, first - (first > column + 1), last - (last > column)) for trim, first, last in row.parts)
+        return Underline(tuple(part for part in parts if part[1] <= part[2]))
+    if not isinstance(row, list):
+        return row
+    kept, place = [], 0
+    for cell in row:
+        width = cell.columns if isinstance(cell, Span) else 1
+        if not place <= column < place + width:
+            kept.append(cell)
+        elif width > 1:
+            kept.append(replace(cell, columns=width - 1))
+        place += width
+    return kept
 
 
 def save(table, paths, stamp):
@@ -90,7 +141,7 @@ def templates(folder):
 
 def latex_line(row, columns):
     """Return a line of LaTeX."""
-    if row == RULE:
+    if row in (RULE, BREAK):
         return r"\midrule"
     if isinstance(row, Underline):
         return " ".join(rf"\cmidrule({trim}){{{first}-{last}}}" for trim, first, last in row.parts)
@@ -110,7 +161,7 @@ def html_rows(rows, columns):
     """Return [(whether a line is above, [(text, columns, class)])] of the rows for HTML."""
     lines, ruled = [], False
     for row in rows:
-        if row == RULE:
+        if row in (RULE, BREAK):
             ruled = True
         elif not isinstance(row, Underline):
             cells = [
@@ -151,6 +202,8 @@ def _listed(words):
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def needed(answers, key):
-    """Return the planner's N from {(sweep, arch, target): N}, or -- if it is out of reach or was not asked for."""
-    return "--" if answers.get(key) is None else markup.count(answers[key])
+def needed(n, largest):
+    """Return the planner's N, or never; far beyond the `largest` of the curve, only that."""
+    if n is None:
+        return "never"
+    return markup.count(n) if n <= FAR * largest else f"$>$ {markup.count(FAR * largest)}"

@@ -31,7 +31,7 @@ def figure(cells_path, curves_path):
     cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors), ("H", "ssim"))
     names, metrics = Names(origin), {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
     sweeps = list(metrics)
-    made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.22, below=0.42)
+    made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.24, below=0.42, down=0.26)
     for column, sweep in enumerate(sweeps):
         rows = [row for row in cells if row["sweep"] == sweep]
         lines = [row for row in free if row["sweep"] == sweep]
@@ -47,6 +47,9 @@ def figure(cells_path, curves_path):
         for axis in row:
             axis.set_ylim(limits[:, 0].min(), limits[:, 1].max())
             _label(axis)
+    drawing.label_once(axes)
+    made.align_ylabels()
+    drawing.note_below(made, drawing.ends(curves, names))
     return made
 
 

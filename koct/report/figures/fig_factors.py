@@ -8,7 +8,7 @@ from koct.bound.calibration import PAPER_PAIR, Calibration, two_factors
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names, sweep_label
+from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -17,6 +17,7 @@ PRODUCT = Product(
     about="with KO and FC: the two factors of Proposition 1 over the target error, and where they exist",
     reads=("calibration.parquet",),
     when="paired",
+    supplement=True,
     caption="""\
 **The two factors of Proposition 1 over the target error ε**: the structural factor σ of FC over σ of KO, the
 approximation factor, and their product, which is the ratio of N / log N. Beside it, the ratio of N itself.
@@ -48,17 +49,21 @@ def figure(calibration_path):
     }
     if not sweeps:
         raise KoctError("no sweep of this study has both networks of the paper, which the factors compare")
-    names, pairs = Names(origin), {}
+    names, pairs, without = Names(origin), {}, []
     for name, fitted in sweeps.items():
         pairs[name] = [Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAPER_PAIR]
         low, high = limits(*pairs[name])
         where = f"from {low:.3g} to {high:.3g}" if low < high else "no target error has both factors and both N"
+        without += [] if low < high else [name]
         print(f"{name}: {where}", flush=True)
+    shown = [name for name in sweeps if name not in without] or list(sweeps)
+    absent = [names.sweep(sweeps[name][PAPER_PAIR[0]]) for name in sweeps if name not in shown]
+    note = f"No target error has both factors and both $N$ in {', '.join(absent)}." if absent else ""
 
     def draw(axis, name):
         _panel(axis, names, pairs[name], sweeps[name][PAPER_PAIR[0]])
 
-    return drawing.by_sweep([row for row in rows if row["sweep"] in sweeps], draw, GAP)
+    return drawing.by_sweep([row for row in rows if row["sweep"] in shown], draw, GAP, note=note)
 
 
 def limits(known, dense):
@@ -92,10 +97,10 @@ def _panel(axis, names, both, row):
     if high <= low:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 3}
         axis.text(0.5, 0.5, "no ε for both networks", transform=axis.transAxes, ha="center", va="center", bbox=box)
-    _finish(axis, row, (first, last), ends[0], both)
+    _finish(axis, names, row, (first, last), ends[0], both)
 
 
-def _finish(axis, row, span, unit, both):
+def _finish(axis, names, row, span, unit, both):
     """Set scales and labels; targets are in the power of ten of `unit`."""
     structural = both[1].sigma / both[0].sigma if both[0].sigma > 0 else 1.0
     power = math.floor(math.log10(unit)) if unit > 0 else 0
@@ -104,6 +109,6 @@ def _finish(axis, row, span, unit, both):
     axis.locator_params(axis="x", nbins=5)
     axis.axhline(1, color="0.6", linewidth=0.5, zorder=1)
     scale = "" if power == 0 else rf" ($10^{{{power}}}$)"
-    axis.set_title(sweep_label(row))
+    axis.set_title(names.sweep(row))
     axis.set_xlabel(rf"target {CurveMetric(row['metric']).label} $\varepsilon${scale}")
     axis.set_ylabel("factor", labelpad=2)

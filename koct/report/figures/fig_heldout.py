@@ -64,7 +64,7 @@ def figure(cells_path, curves_path):
 def draw(held, names):
     """Return the figure of {arch: points that were held out}."""
     left, right = 0.62, 0.12
-    figure, axes = drawing.panels(2, 1, (WIDTH - left - right, 1.9), left, right, above=0.3, below=0.42)
+    figure, axes = drawing.panels(2, 1, (WIDTH - left - right, 1.9), left, right, above=0.3, below=0.42, down=0.5)
     above, below = axes[:, 0]
     for arch, points in held.items():
         measured, bound, forecast, low, high = (np.array([getattr(point, key) for point in points]) for key in SHOWN)
@@ -82,6 +82,7 @@ def draw(held, names):
     limits = min(values) / ROOM, max(values) * ROOM
     for axis, title in ((above, "calibrated bound"), (below, "forecast, with its 90 % interval")):
         _finish(axis, limits, title)
+    drawing.label_once(axes)
     handles, labels = above.get_legend_handles_labels()
     drawing.legend_below(figure, dict(zip(labels, handles, strict=True)), GAP)
     return figure

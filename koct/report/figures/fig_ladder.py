@@ -5,6 +5,7 @@ import math
 import textwrap
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.patches import Rectangle
 
 from koct.report import drawing, inputs
@@ -19,8 +20,9 @@ PRODUCT = Product(
     when="ladder",
     caption="""\
 **Error against N of networks between known and learned.** Below a panel, the layers of every network: white is
-known, dark is learned. A ring marks the best network at each N; those stacked on it cannot be told from it: the
-90 % interval of their ratio, over seeds and test images, holds 1. Grey horizontal lines need no sample.
+known, dark is learned. A ring marks the best network at each N that all have; those stacked on it cannot be
+told from it: the 90 % interval of their ratio, over seeds and test images, holds 1. Grey horizontal lines need
+no sample.
 
 Read it from left to right: which layers should be known, given N samples.""",
 )
@@ -37,11 +39,11 @@ KNOWN, LEARNED = "white", "0.25"  # what boxes are filled with
 def figure(ladder_path, curves_path):
     """Return a figure with a panel per sweep; panels with the same networks share one key."""
     rows, origin, chains = inputs.ladder(ladder_path)
-    names, sweeps = Names(origin), grouped(rows, "sweep")
+    names, sweeps, rows_of_all = Names(origin), grouped(rows, "sweep"), rows
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     free = {sweep: [row for row in baselines if row["sweep"] == sweep] for (sweep,) in sweeps}
     columns = min(len(sweeps), 2 if len(sweeps) <= 4 else 3)
-    lines = math.ceil(len(sweeps) / columns)
+    lines, panels = math.ceil(len(sweeps) / columns), {}
     shared = len({_networks(rows, chains.get(sweep, {}), free[sweep]) for (sweep,), rows in sweeps.items()}) == 1
     listed = max(len(grouped(rows, "arch")) + len(free[sweep]) for (sweep,), rows in sweeps.items())
     key = LINE * (3.2 + listed)  # head, networks, what marks mean
@@ -54,14 +56,19 @@ def figure(ladder_path, curves_path):
         left, bottom = column * WIDTH, (lines - 1 - line) * height + key
         panel = _axes(made, left + MARGIN, bottom + below, *PANEL)
         _panel(panel, names, rows)
-        drawing.draw_baselines({sweep: panel}, free[sweep], names)
         panel.set_title(panel.get_title(), pad=4 + 72 * ties)
+        panels[sweep] = panel
         _winners(_axes(made, left + MARGIN, bottom + below + PANEL[1], PANEL[0], ties), panel, names, rows)
         if not shared or i == 0:
             axis = _axes(made, left, 0 if shared else bottom - key, WIDTH, key)
             axis.set(xlim=(0, WIDTH), ylim=(0, key))
             axis.set_axis_off()
             _key(axis, key, names, rows, chains.get(sweep, {}), free[sweep])
+    for group in grouped(rows_of_all, "metric").values():
+        drawing.share_limits({row["sweep"]: panels[row["sweep"]] for row in group}, baselines, names)
+    grid = np.full(lines * columns, None)
+    grid[: len(panels)] = list(panels.values())
+    drawing.label_once(grid.reshape(lines, columns), pad=4 + 72 * ties)
     return made
 
 
@@ -90,9 +97,8 @@ def _panel(axis, names, rows):
             if row["mean_low"] is not None:
                 ends = [max(row["mean_low"], low), row["mean_high"]]
                 axis.plot([row["N"]] * 2, ends, color=colour, linewidth=0.7, zorder=1.9)
-    for row in rows:
-        if row["best"]:
-            axis.plot(row["N"], row["error_mean"], **RING)
+    for row in (row for stack in _stacks(rows).values() for row in stack if row["best"]):
+        axis.plot(row["N"], row["error_mean"], **RING)
     drawing.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0], names)
 
 
@@ -102,10 +108,11 @@ def _style(points):
 
 
 def _stacks(rows):
-    """Return {N: rows of the best network and of those that the interval does not tell from it}."""
-    stacks = {}
+    """Return {N: rows of the best network and of those that the interval does not tell from it}, where all are."""
+    stacks, archs = {}, {row["arch"] for row in rows}
+    complete = {N for (N,), same in grouped(rows, "N").items() if {row["arch"] for row in same} == archs}
     for row in sorted(rows, key=lambda row: row["rank"]):
-        if row["best"] or row["beyond"] is False:
+        if row["N"] in complete and (row["best"] or row["beyond"] is False):
             stacks.setdefault(row["N"], []).append(row)
     return stacks
 
@@ -135,7 +142,7 @@ def _key(axis, height, names, rows, chains, free):
     heads = _heads([chains[arch] for (arch,) in archs if chains.get(arch)])
     y = height - LINE
     for i, name in enumerate(heads):
-        text = "\n".join(textwrap.wrap(name, max(42 // len(heads), 4)))
+        text = "\n".join(textwrap.wrap(name, max(42 // len(heads), 4), break_long_words=False))
         axis.text(_part(boxes, len(heads), i + 0.5), y - 0.15 * LINE, text, ha="center", **grey)
     axis.text(end, y - 0.15 * LINE, "$p$", ha="right", **{**grey, "fontsize": 6.5})
     y += 0.2 * LINE

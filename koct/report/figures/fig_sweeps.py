@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+from matplotlib.colors import to_rgb
 
 from koct.base.stamps import again
 from koct.bound.calibration import Calibration
@@ -22,7 +23,7 @@ PRODUCT = Product(
 mean; dashed is the bound floor + σ log N / N, calibrated on the same points; crosses were predicted from pairs
 of another seed, before any fit. Grey horizontal lines need no sample: the known chain before any learning,
 filtered backprojection, non-negative least squares and total variation, those that the sweep has. One that is
-far below the axis is told at its lower edge.
+far below the axis is told at its lower edge; seeds ten times below all means are beyond it.
 
 Where the lines of two networks cross, one overtakes the other; *samples to beat what needs none* has the N. The
 bound is fitted to these points, so it cannot show how well it predicts others.""",
@@ -42,7 +43,7 @@ def figure(cells_path, curves_path, calibration_path, theory_path):
     def draw(axis, name):
         _panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
 
-    return drawing.by_sweep(curves, draw, lines=(baselines, names))
+    return drawing.by_sweep(curves, draw, lines=(baselines, names), note=drawing.ends(curves, names))
 
 
 def _check_complete(tables):
@@ -56,7 +57,7 @@ def _check_complete(tables):
 
 
 def _panel(axis, names, cells, curves, calibrations, theory):
-    metric = CurveMetric(curves[0]["metric"])
+    metric, crossed = CurveMetric(curves[0]["metric"]), False
     for fitted in calibrations:
         arch = fitted["arch"]
         points = [row for row in curves if row["arch"] == arch]
@@ -77,11 +78,15 @@ def _panel(axis, names, cells, curves, calibrations, theory):
             [row["N"] for row in predicted],
             [row["error"] for row in predicted],
             "x",
-            color="0.15",
+            color=0.45 * np.array(to_rgb(colour)),  # darker than the markers, which it may lie on
             markersize=4.5,
-            markeredgewidth=0.8,
+            markeredgewidth=0.9,
             zorder=3,
-            label="predicted from pairs" if predicted else None,
         )
+        crossed = crossed or bool(predicted)
+    if crossed:
+        axis.plot([], [], "x", color="0.25", markersize=4.5, markeredgewidth=0.9, label="predicted from pairs")
     axis.plot([], [], "--", color="0.35", linewidth=0.9, label="calibrated bound")  # of the network of its colour
     drawing.finish_panel(axis, N, curves[0], names)
+    least = min((row["error_mean"] for row in curves if row["error_mean"] > 0), default=0) / drawing.REACH
+    axis.set_ylim(bottom=max(axis.get_ylim()[0], least))

@@ -6,7 +6,7 @@ from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
-from koct.report.table import RULE, Span, Table, defined
+from koct.report.table import BREAK, Span, Table, defined, needed
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -32,11 +32,11 @@ def table(cells_path, curves_path, budget_path):
     for (sweep,), rows in grouped(curves, "sweep").items():
         targets = _targets(answers, sweep)
         heads = [power_of_ten(target) for target in targets] + [""] * (most - len(targets))
-        body += [RULE] if body else []
-        body.append([names.problem(sweep, sweep), "", "", *heads])
+        body += [BREAK] if body else []
+        body.append([Span(3, "@{}l", names.problem(sweep, sweep)), *heads])
         for row in (row for row in baselines if row["sweep"] == sweep):
             same = [cell for cell in free if (cell["sweep"], cell["arch"]) == (sweep, row["arch"])]
-            met = ["$0$" if row["error_mean"] <= target else "--" for target in targets]
+            met = ["$0$" if row["error_mean"] <= target else "never" for target in targets]
             error = power_of_ten(row["error_mean"])
             body.append(
                 [INDENT + names.arch(row["arch"]), "$0$", error, *met, *[""] * (most - len(met)), *_times(same)]
@@ -49,8 +49,8 @@ def table(cells_path, curves_path, budget_path):
             body.append([*start, *samples, *[""] * (most - len(samples)), *_times(same)])
     return Table(
         caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; the $N$ that "
-        r"reaches a target error, by the forecast, with its $90\,\%$ interval, -- if it is out of reach; the time of "
-        "a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
+        r"reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of reach; the time "
+        "of a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
         + defined(names, baselines, "0: the target is reached"),
         label="tab:benchmark",
         columns="lrr" + "r" * most + "rr",
@@ -69,12 +69,14 @@ def _targets(answers, sweep):
 def _samples(row, points):
     """Return the N that reaches a target and its interval; the smallest N of the curve if that is enough."""
     first = min(points, key=lambda point: point["N"])
-    if row is None or row["n"] is None:
+    if row is None:
         return "--"
     if first["error_mean"] <= row["target"]:
         return rf"$\leq$ {count(first['N'])}"
-    high = r"$\infty$" if row["n_high"] is None else count(row["n_high"])
-    return count(row["n"]) + ("" if row["n_low"] is None else f" [{count(row['n_low'])}, {high}]")
+    largest = max(point["N"] for point in points)
+    low, high = (r"$\infty$" if row[key] is None else needed(row[key], largest) for key in ("n_low", "n_high"))
+    n = needed(row["n"], largest)
+    return n if row["n_low"] is None or row["n"] is None or n.startswith("$>$") else f"{n} [{low}, {high}]"
 
 
 def _times(rows):

@@ -1,10 +1,12 @@
-"""How many samples reach each target, with the 90 % interval; first the targets that need none."""
+"""How many samples reach each target, with the 90 % interval, and the errors of what needs none."""
 
+from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
-from koct.report.labels import Names, sweep_label
-from koct.report.markup import count, power_of_ten
+from koct.report.labels import Names
+from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
-from koct.report.table import RULE, Span, Table, Underline, defined
+from koct.report.table import BREAK, Span, Table, Underline, defined, needed
+from koct.study.results import grouped
 
 PRODUCT = Product(
     title="samples for the targets",
@@ -12,8 +14,8 @@ PRODUCT = Product(
     reads=("curves.parquet", "budget.parquet"),
     caption="""\
 **How many samples reach a target error**, with a 90 % interval, by the planner from all points of a curve;
-right, by the curve that pairs predict. The first rows need no sample: their error, and the targets that it
-reaches.
+right, by the curve that pairs predict. Below the name of a sweep, the errors of what needs no sample: such a
+target needs none.
 
 An interval without an upper end means that the target may be below what the network ever reaches.""",
 )
@@ -23,35 +25,55 @@ def table(curves_path, budget_path):
     theory = ("theory_n", "theory_low", "theory_high", "theory_upto")
     columns, nullable = ("sweep", "arch", "target", "law"), ("H", "n", "n_low", "n_high", *theory)
     rows, origin = inputs.rows(budget_path, columns, nullable, empty=True)
-    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"), ("H",))
-    names, targets = Names(origin), {}
-    for row in rows:
-        targets.setdefault(row["sweep"], set()).add(row["target"])
-    body = []
-    for row in (row for row in baselines if row["sweep"] in targets):
-        met = [target for target in targets[row["sweep"]] if target >= row["error_mean"]]
-        start = [sweep_label(row), rf"$\geq$ {power_of_ten(min(met))}" if met else "none", names.arch(row["arch"])]
-        body.append([*start, Span(5, "l@{}", f"needs no sample, error {power_of_ten(row['error_mean'])}")])
-    body += [RULE] if body else []
-    for row in rows:
-        n = "out of reach" if row["n"] is None else count(row["n"])
-        high = r"$\infty$" if row["n_high"] is None else count(row["n_high"])
-        interval = "--" if row["n_low"] is None else f"{count(row['n_low'])} to {high}"
-        start = [sweep_label(row), power_of_ten(row["target"]), names.arch(row["arch"]), row["law"]]
-        body.append([*start, n, interval, *_by_theory(row)])
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    names, points, body = Names(origin), grouped(curves, "sweep", "arch"), []
+    baselines = [row for row in baselines if any(row["sweep"] == other["sweep"] for other in rows)]
+    for (sweep,), group in grouped(rows, "sweep").items():
+        free = [row for row in baselines if row["sweep"] == sweep]
+        body += [BREAK] if body else []
+        body.append([Span(7, "@{}l", names.sweep(group[0]) + _metric(points, sweep))])
+        if free:
+            errors = ", ".join(f"{names.arch(row['arch'])} {power_of_ten(row['error_mean'])}" for row in free)
+            body.append([Span(7, "@{}l", f"{INDENT}without samples: {errors}")])
+        shown = None
+        for row in group:
+            curve = points.get((sweep, row["arch"]), [])
+            largest = max((point["N"] for point in curve), default=0)
+            start = ["", ""] if row["arch"] == shown else [INDENT + names.arch(row["arch"]), row["law"]]
+            body.append([*start, power_of_ten(row["target"]), *_by_forecast(row, largest), *_by_theory(row)])
+            shown = row["arch"]
     return Table(
         caption=r"Samples that reach a target mean error: the most probable law, the median of the forecast, and its "
-        r"$90\,\%$ interval. Right, the same from the curve that pairs predict before any fit."
-        + defined(names, baselines, "the first rows say which targets they reach"),
+        r"$90\,\%$ interval, no further than $100$ times the largest $N$."
+        + (" Right, the same from the curve that pairs predict before any fit." if _predicted(rows) else "")
+        + defined(names, baselines, "a target at or above their error needs none either"),
         label="tab:budget",
-        columns="llllrrrr",
+        columns="lllrrrr",
         head=[
-            ["", "", "", Span(3, "c", "from the fits"), Span(2, "c", "from pairs")],
-            Underline((("lr", 4, 6), ("l", 7, 8))),
-            ["Sweep", "Target", "Network", "Law", "$N$", "Interval", "$N$", "Interval"],
+            ["", "", "", Span(2, "c", "from the fits"), Span(2, "c", "from pairs")],
+            Underline((("lr", 4, 5), ("l", 6, 7))),
+            ["Network", "Law", "Target", "$N$", "Interval", "$N$", "Interval"],
         ],
         body=body,
     )
+
+
+def _metric(points, sweep):
+    """Return what the errors of a sweep are, behind a comma."""
+    return next(
+        (f", {CurveMetric(rows[0]['metric']).label}" for (name, _), rows in points.items() if name == sweep), ""
+    )
+
+
+def _predicted(rows):
+    return any(row["theory_upto"] is not None for row in rows)
+
+
+def _by_forecast(row, largest):
+    """Return N and its interval from the fits."""
+    n = "out of reach" if row["n"] is None else needed(row["n"], largest)
+    high = r"$\infty$" if row["n_high"] is None else needed(row["n_high"], largest)
+    return [n, "--" if row["n_low"] is None else f"{needed(row['n_low'], largest)} to {high}"]
 
 
 def _by_theory(row):

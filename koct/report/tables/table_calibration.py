@@ -4,10 +4,10 @@ More than three networks would leave the page: they have a row each."""
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
-from koct.report.labels import Names, sweep_label
+from koct.report.labels import Names
 from koct.report.markup import INDENT, latex, power_of_ten
 from koct.report.product import Product
-from koct.report.table import FLOOR, RULE, Span, Table, defined
+from koct.report.table import BREAK, FLOOR, RULE, Span, Table, Underline, defined
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -32,14 +32,13 @@ CAPTION = (
 def table(curves_path, calibration_path):
     rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
-    names, symbols = Names(origin), (r"\mathrm{floor}", r"\sigma")
+    names = Names(origin)
     archs, free = (list(dict.fromkeys(row["arch"] for row in part)) for part in (rows, baselines))
     if len(archs) > 3:
         return _of_many(names, rows, grouped(baselines, "sweep"))
-    heads = [f"${symbol}_{{\\mathrm{{{latex(names.arch(arch))}}}}}$" for arch in archs for symbol in symbols]
-    head, body = ["Sweep", "Error", *heads], []
+    head, body = _head(names, archs), []
     for group in grouped(rows, "sweep").values():
-        fitted, cells = {row["arch"]: row for row in group}, _start(group[0])
+        fitted, cells = {row["arch"]: row for row in group}, _start(names, group[0])
         for arch in archs:
             cells += [power_of_ten(fitted[arch][key]) if arch in fitted else "--" for key in ("floor", "sigma")]
         body.append(cells)
@@ -47,13 +46,13 @@ def table(curves_path, calibration_path):
         above = []
         for group in grouped(baselines, "sweep").values():
             errors = {row["arch"]: power_of_ten(row["error_mean"]) for row in group}
-            above.append([*_start(group[0]), *(errors.get(arch, "--") for arch in free)])
-        head, body = ["Sweep", "Error", *map(names.arch, free)], [*above, RULE, head, RULE, *body]
+            above.append([*_start(names, group[0]), *(errors.get(arch, "--") for arch in free)])
+        head, body = [["Sweep", "Error", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
     return Table(
         caption=CAPTION + defined(names, baselines, "the first rows have their mean test errors"),
         label="tab:calibration",
-        columns="ll" + "c" * max(len(heads), len(free)),
-        head=[head],
+        columns="ll" + "c" * max(2 * len(archs), len(free)),
+        head=head,
         body=body,
     )
 
@@ -62,10 +61,10 @@ def _of_many(names, rows, baselines):
     """Return the table with a row per network."""
     body = []
     for key, group in grouped(rows, "sweep").items():
-        body += [RULE] if body else []
-        body.append([Span(3, "@{}l", ", ".join(_start(group[0])))])
+        body += [BREAK] if body else []
+        body.append([Span(3, "@{}l", ", ".join(_start(names, group[0])))])
         for row in baselines.get(key, []):
-            body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["error_mean"]), "--"])
+            body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["error_mean"])])
         for row in group:
             body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["floor"]), power_of_ten(row["sigma"])])
     return Table(
@@ -77,6 +76,17 @@ def _of_many(names, rows, baselines):
     )
 
 
-def _start(row):
+def _head(names, archs):
+    """Return the paper's head, floor and σ with the network as an index; above them where its name is longer."""
+    labels, symbols = [names.arch(arch) for arch in archs], (r"\mathrm{floor}", r"\sigma")
+    if not any(" " in label for label in labels):
+        indexed = [rf"${symbol}_{{\mathrm{{{latex(label)}}}}}$" for label in labels for symbol in symbols]
+        return [["Sweep", "Error", *indexed]]
+    lines = Underline(tuple(("lr", 3 + 2 * i, 4 + 2 * i) for i in range(len(archs))))
+    below = [f"${symbol}$" for symbol in symbols] * len(archs)
+    return [["", "", *(Span(2, "c", label) for label in labels)], lines, ["Sweep", "Error", *below]]
+
+
+def _start(names, row):
     """Return the sweep and its metric."""
-    return [sweep_label(row), CurveMetric(row["metric"]).label]
+    return [names.sweep(row), CurveMetric(row["metric"]).label]

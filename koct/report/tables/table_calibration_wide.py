@@ -5,11 +5,10 @@ import math
 import numpy as np
 
 from koct.bound.calibration import Calibration
-from koct.report.labels import sweep_label
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.measured import Study
 from koct.report.product import Product
-from koct.report.table import FLOOR, Span, Table, defined
+from koct.report.table import BREAK, FLOOR, Span, Table, defined
 
 PRODUCT = Product(
     title="floor and σ with intervals",
@@ -36,7 +35,7 @@ def table(cells_path, curves_path, calibration_path):
         label="tab:calibration-wide",
         columns="lllrrr",
         head=[["Network", r"$\mathrm{floor}$", r"$\sigma$", "$R^2$", "Ratio", "$N$"]],
-        body=[row for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for row in _rows(study, sweep)],
+        body=[row for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for row in _rows(study, sweep)][1:],
     )
 
 
@@ -44,12 +43,13 @@ def _rows(study, sweep):
     """Yield what the curves of a sweep have in common, and a row for each."""
     fitted = {arch: row for (name, arch), row in study.fitted.items() if name == sweep}
     seeds = {cell["seed"] for arch in fitted for cell in study.cells[sweep, arch]}
-    about = [sweep_label(next(iter(fitted.values()))), study.metrics[sweep].label]
+    about = [study.names.sweep(next(iter(fitted.values()))), study.metrics[sweep].label]
     about.append("one seed" if len(seeds) == 1 else f"{len(seeds)} seeds")
+    yield BREAK
     yield [Span(6, "@{}l", ", ".join(about))]
     for arch in (arch for name, arch in study.baselines if name == sweep):
         error = _estimate(study, sweep, lambda of, arch=arch: of.metrics[sweep].mean(of.baselines[sweep, arch]))
-        yield [INDENT + study.label(arch), error, *["--"] * 4]
+        yield [INDENT + study.label(arch), error]
     for arch, row in fitted.items():
         keys = ("floor", "sigma")
         cells = [_estimate(study, sweep, lambda of, arch=arch, key=key: of.fitted[sweep, arch][key]) for key in keys]

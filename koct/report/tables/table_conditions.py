@@ -3,7 +3,7 @@
 from koct.errors import KoctError
 from koct.forecast.crossing import overtaken
 from koct.report import inputs
-from koct.report.labels import Names
+from koct.report.labels import SEPARATOR, Names
 from koct.report.markup import INDENT, count, power_of_ten, short
 from koct.report.product import Product
 from koct.report.table import RULE, Span, Table, Underline, defined, needed
@@ -24,7 +24,6 @@ The first rows are the errors of what needs no sample.
 Compare a row with *none* in its block: where N or the crossing changes, the result is one of the measurement
 and not of the networks.""",
 )
-SEPARATOR = ", "  # between the words of a problem's label
 
 
 def table(curves_path, calibration_path, budget_path):
@@ -52,7 +51,11 @@ def table(curves_path, calibration_path, budget_path):
 
     def answer(sweep):
         steep = errors.get((sweep, largest), {})
-        cells = [needed(samples, (sweep, arch, target)) for target in targets for arch in p]
+        cells = [
+            needed(samples[sweep, arch, target], max(errors[sweep, arch])) if (sweep, arch, target) in samples else "--"
+            for target in targets
+            for arch in p
+        ]
         return cells + [_overtaken(errors.get((sweep, arch), {}), steep) for arch in others]
 
     without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) for row in baselines}
@@ -62,7 +65,7 @@ def table(curves_path, calibration_path, budget_path):
         head, body = [["Error without samples", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
     return Table(
         caption="What the conditions of the measurement do to the number of samples: the $N$ that reaches a target "
-        "mean error by the forecast, -- if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
+        "mean error by the forecast, never if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
         "Right, the $N$ from which on "
         f"{label} has a smaller error than another network; between the $N$ of the sweep, errors are interpolated."
         + defined(names, baselines, "the first rows have their mean test errors"),

@@ -3,10 +3,10 @@
 from koct.bound.calibration import PAPER_PAIR
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
-from koct.report.labels import Names, sweep_label
+from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
-from koct.report.table import RULE, Span, Table, defined
+from koct.report.table import BREAK, Span, Table, defined
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -32,19 +32,20 @@ def table(crossings_path, curves_path):
     others += [known] if any(row["versus"] == known for row in crossings) else []
     body = []
     for (sweep,), rows in grouped(curves, "sweep").items():
-        body += [RULE] if body else []
-        body.append([Span(2 + len(others), "@{}l", f"{sweep_label(rows[0])}, {CurveMetric(rows[0]['metric']).label}")])
-        for row in (row for row in baselines if row["sweep"] == sweep):
-            body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["error_mean"]), *["--"] * len(others)])
+        body += [BREAK] if body else []
+        free = {row["arch"]: power_of_ten(row["error_mean"]) for row in baselines if row["sweep"] == sweep}
+        about = f"{names.sweep(rows[0])}, {CurveMetric(rows[0]['metric']).label}"
+        body.append([Span(2 + len(others), "@{}l", about)])
+        body += [[INDENT + "error of the other", "", *(free.get(arch, "") for arch in others)]] if free else []
         for (arch,), points in grouped(rows, "arch").items():
             last, first = max(points, key=lambda row: row["N"]), min(row["N"] for row in points)
             needed = [_needed(answers.get((sweep, arch, versus)), first) for versus in others]
             body.append([INDENT + names.arch(arch), power_of_ten(last["error_mean"]), *needed])
     return Table(
-        caption="The mean test error, of networks at the largest $N$ of the sweep, and the $N$ from which on a "
-        "network's is smaller than another's, up to that $N$; between the $N$ of the sweep, errors are interpolated. "
+        caption="The mean test error at the largest $N$ of the sweep, and the $N$ from which on a network's is smaller "
+        "than another's, up to that $N$; between the $N$ of the sweep, errors are interpolated. "
         r"In brackets, the $90\,\%$ interval by the bootstrap. Never: not up to the largest $N$."
-        + defined(names, baselines),
+        + defined(names, baselines, "the first row of a sweep has their mean test errors"),
         label="tab:crossings",
         columns="lr" + "r" * len(others),
         head=[["", "error", *(f"better than\n{names.arch(arch)}" for arch in others)]],

@@ -3,10 +3,10 @@
 from koct.base.stamps import again
 from koct.errors import KoctError
 from koct.report import inputs
-from koct.report.labels import Names, sweep_label
+from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten, short, span
 from koct.report.product import Product
-from koct.report.table import FLOOR, RULE, Span, Table, defined, needed
+from koct.report.table import BREAK, FLOOR, Span, Table, defined, needed
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -32,12 +32,12 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
     targets = sorted({target for sweep, _, target in samples if (sweep,) in sweeps}, reverse=True)
     body = []
     for (sweep,), group in sweeps.items():
-        body += [RULE] if body else []
-        body.append([Span(6 + len(targets), "@{}l", sweep_label(group[0]))])
+        body += [BREAK] if body else []
+        body.append([Span(6 + len(targets), "@{}l", names.sweep(group[0]))])
         for row in baselines.get((sweep,), []):
-            met = ["$0$" if row["error_mean"] <= target else "--" for target in targets]
-            start = [INDENT + names.arch(row["arch"]), "$0$", "none", power_of_ten(row["error_mean"]), "--"]
-            body.append([*start, *met, "--"])
+            met = ["$0$" if row["error_mean"] <= target else "never" for target in targets]
+            start = [INDENT + names.arch(row["arch"]), "$0$", "none", power_of_ten(row["error_mean"]), ""]
+            body.append([*start, *met])
         for (arch,), points in grouped(group, "arch").items():
             if (sweep, arch) not in fitted:
                 raise KoctError(
@@ -46,13 +46,18 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
             cells = [INDENT + names.arch(arch), count(points[0]["p"], 99_999)]
             cells += [_learned(chains.get(sweep, {}).get(arch))]
             cells += [power_of_ten(fitted[sweep, arch][key]) for key in ("floor", "sigma")]
-            cells += [needed(samples, (sweep, arch, target)) for target in targets]
+            cells += [
+                needed(samples[sweep, arch, target], max(row["N"] for row in points))
+                if (sweep, arch, target) in samples
+                else "--"
+                for target in targets
+            ]
             body.append([*cells, _ranges(group, points)])
     heads = [f"$N_{{{short(target).strip('$')}}}$" for target in targets]
     return Table(
         caption=r"Networks between known and learned: how many numbers $p$ they learn, and in which layers; "
         r"$\mathrm{floor}$ and $\sigma$ of the calibrated bound; the $N$ that reaches a target mean error by the "
-        r"forecast, -- if it is out of reach, the smallest $N$ of the sweep if that is enough; and the $N$ of the "
+        r"forecast, never if it is out of reach, the smallest $N$ of the sweep if that is enough; and the $N$ of the "
         r"sweep at which the network has the smallest error."
         + defined(names, [row for key in sweeps for row in baselines.get(key, [])], FLOOR),
         label="tab:ladder",
@@ -80,4 +85,4 @@ def _ranges(group, points):
                 stretches[-1][1] = N
             else:
                 stretches.append([N, N])
-    return ", ".join(span(*stretch) for stretch in stretches) or "--"
+    return ", ".join(span(*stretch) for stretch in stretches)

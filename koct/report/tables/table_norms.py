@@ -3,7 +3,6 @@
 from koct.bound.theorem import operator_aware
 from koct.errors import KoctError
 from koct.report.claims.statistics import reference, slope_ratio
-from koct.report.labels import sweep_label
 from koct.report.markup import latex, power_of_ten
 from koct.report.measured import NotComputedError, Study
 from koct.report.product import Product
@@ -15,6 +14,7 @@ PRODUCT = Product(
     reads=("cells.parquet", "curves.parquet", "calibration.parquet"),
     when="normed",
     takes=("normed",),
+    supplement=True,
     caption="""\
 **Norms of the filter K and of the backprojection Aᵀ**, the amplification A₁ that they give in the bound, the
 ratio of slopes that Proposition 1 expects if both networks have the same κ, and the ratio that was measured,
@@ -62,7 +62,7 @@ def _rows(study, sweep):
     print(f"{sweep}: ‖K‖ {filter_norm:.6g}, ‖Aᵀ‖ {back_norm:.6g}, A_1 {amplification:.6g}", flush=True)
     matched = reference(study, sweep)
     norms = [f"${filter_norm:.3g}$", f"${back_norm:.2f}$", _digits(amplification), _digits(matched)]
-    return [[sweep_label(study.fitted[sweep, study.known]), *norms, *_measured(study, sweep, matched)]]
+    return [[study.names.sweep(study.fitted[sweep, study.known]), *norms, *_measured(study, sweep, matched)]]
 
 
 def _measured(study, sweep, matched):

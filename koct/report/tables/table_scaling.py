@@ -13,8 +13,9 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="who is below whom",
-    about="the paper's table of outcomes: which network has the smaller error at which N",
+    about="with KO and FC, the paper's table of outcomes: which network has the smaller error at which N",
     reads=("curves.parquet", "calibration.parquet"),
+    when="paired",
     caption="""\
 **Which network has the smaller mean error at which N.** The parameter ratio is that of the two networks of the
 paper.""",

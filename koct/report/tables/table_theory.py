@@ -6,10 +6,10 @@ import numpy as np
 
 from koct.errors import KoctError
 from koct.report import inputs
-from koct.report.labels import Names, sweep_label
+from koct.report.labels import Names
 from koct.report.markup import count
 from koct.report.product import Product
-from koct.report.table import RULE, Span, Table
+from koct.report.table import BREAK, RULE, Span, Table
 from koct.study.results import best_lambda, grouped
 
 PRODUCT = Product(
@@ -37,11 +37,11 @@ def table(theory_path, cells_path):
     columns, body = max(map(len, blocks)), []
     for sizes, curves in blocks.items():
         spare = [""] * (columns - len(sizes))
-        body += [RULE] if body else []
+        body += [BREAK] if body else []
         body += [["", "", "$N =$", *map(count, sizes)], RULE]
         for arch, rows, fits in curves:
             ratios, lambdas, inside = _lines(rows, sizes, fits)
-            body.append([sweep_label(rows[0]), names.arch(arch), "ratio", *ratios, *spare, inside])
+            body.append([names.sweep(rows[0]), names.arch(arch), "ratio", *ratios, *spare, inside])
             if rows[0]["lam"] is not None:
                 body.append(["", "", r"$\log_{10} \lambda$", *lambdas])
     return Table(
