@@ -285,14 +285,14 @@ def test_networks_that_people_use_before_and_after_training(make, learned):
         assert network.is_vacuous(1000) is None  # however small: the constants are those of learned layers
         assert read(module, 1, 8, 8, kappa=1e6, trivial=20.0).is_vacuous(1000) is True
         assert "* is the constant of a learned layer" in format_table(network, 1000)
-        amplified[state] = network.amplifications()[0]
+        amplified[state] = network.amplifications()
         bound = network.lipschitz()
         x, y = torch.rand(2, 200, 1, 8, 8, dtype=torch.float64)
         with torch.no_grad():
             apart = (module.double()(x) - module(y)).flatten(1).norm(dim=1) / (x - y).flatten(1).norm(dim=1)
         module.float()
         assert float(apart.max()) <= bound
-    assert amplified["trained"] != pytest.approx(amplified["untrained"], rel=0.02)
+    assert amplified["trained"] != pytest.approx(amplified["untrained"], rel=0.01)  # some A_l, by a per cent or more
 
 
 def test_a_last_layer_times_ten_is_a_hundred_times_the_first_amplification():
