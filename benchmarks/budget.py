@@ -1,17 +1,15 @@
-"""How accurate is the budget planner? Held-out points of real curves, and intervals on synthetic pilots.
+"""Intervals of the budget planner on synthetic pilots; benchmarks/curves.py has real curves.
 
-.venv/bin/python benchmarks/budget.py results/cells.parquet [--first 4] [--figure docs/fig_coverage.png]
+.venv/bin/python benchmarks/budget.py [--figure docs/fig_coverage.png]
 """
 
 import argparse
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from koct.bound.calibration import rate
 from koct.forecast.budget import Forecast
 from koct.forecast.runs import Pilot
-from koct.metrics.curve_metric import CurveMetric
 
 N = np.array([4, 8, 16, 32, 64, 128])
 TRUE_N = 256  # twice the pilot's largest N; the target is the true error at this N
@@ -21,45 +19,6 @@ TRUTHS = {
     "floor + a N^(−b)": lambda N: 0.003 + 0.1 * N**-0.7,
     "a N^(−1/2)": lambda N: 0.1 * N**-0.5,
 }
-
-
-def out_of_sample(cells, first=None):
-    """One row per held-out point, predicted from the smaller N: the two largest of a curve, or all behind `first`."""
-    rows = []
-    cells = [cell for cell in cells if cell["N"]]  # N = 0: what needs no sample
-    for sweep, arch in sorted({(cell["sweep"], cell["arch"]) for cell in cells}):
-        curve = [cell for cell in cells if (cell["sweep"], cell["arch"]) == (sweep, arch)]
-        metric = CurveMetric("mse" if curve[0]["problem"] == "surrogate" else "rrmse_peak2")
-        points = np.array([(cell["N"], metric.of(cell), cell["seed"]) for cell in curve])
-        sizes = np.unique(points[:, 0])
-        hidden = sizes[-2:] if first is None else sizes[first:]
-        pilot = Pilot.from_points(*points[points[:, 0] < hidden[0]].T)
-        forecasts = {"auto": Forecast(pilot), "paper": Forecast(pilot, law="paper")}
-        for n in hidden:
-            true = points[points[:, 0] == n, 1].mean()
-            error, low, high = (values[0] for values in forecasts["auto"].predict([n]))
-            rows.append(
-                {
-                    "sweep": sweep,
-                    "arch": arch,
-                    "N": int(n),
-                    "law": forecasts["auto"].law_,
-                    "true": true,
-                    "forecast": error,
-                    "off": error / true - 1,
-                    "paper_off": forecasts["paper"].predict([n])[0][0] / true - 1,
-                    "low": low,
-                    "high": high,
-                    "covered": bool(low <= true <= high),
-                }
-            )
-    return rows
-
-
-def summary(rows):
-    """(median relative error of the planner, of the paper's rule, share of points inside their intervals)."""
-    median = [float(np.median(np.abs([row[key] for row in rows]))) for key in ("off", "paper_off")]
-    return *median, float(np.mean([row["covered"] for row in rows]))
 
 
 def intervals(truth, draws):
@@ -103,21 +62,9 @@ def draw(ends_of, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cells", help="results/cells.parquet of a study")
-    parser.add_argument("--first", type=int, help="how many N of a curve are seen; without it all but the last two")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--figure", help="draw the intervals of the synthetic pilots")
     arguments = parser.parse_args()
-
-    rows = out_of_sample(pq.ParquetFile(arguments.cells).read().to_pylist(), arguments.first)
-    print("sweep  arch    N  law    forecast/true - 1   the paper's rule   in the 90 % interval")
-    for row in rows:
-        print(
-            f"{row['sweep']:<6} {row['arch']:<4} {row['N']:>4}  {row['law']:<6} {row['off']:>15.0%}"
-            f" {row['paper_off']:>18.0%}   {'yes' if row['covered'] else 'no'}"
-        )
-    own, paper, covered = summary(rows)
-    print(f"median error {own:.1%}, of the paper's rule {paper:.1%}; {covered:.0%} of the points in their intervals\n")
 
     ends_of = {truth: intervals(truth, arguments.draws) for truth in TRUTHS}
     for truth, ends in ends_of.items():

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from curves import MARGIN, METRICS, RESOLUTION, first_crossing, load, tasks
 
+from koct.forecast import next_runs
 from koct.forecast.budget import Forecast
 from koct.forecast.next_runs import AHEAD, plan
 from koct.forecast.runs import Pilot
@@ -61,7 +62,7 @@ class Study:
         place, run = np.array([(k, run) for k, n in enumerate(self.runs) for run in range(n)]).T
         pilot = Pilot.from_points(self.sizes[place], self.errors[place, run], self.seeds[run])
         self.forecast, self.largest = Forecast(pilot), pilot.N[-1]
-        answer = self.forecast.required(self.target)
+        answer = self.forecast.answers([self.target], self.forecast.samples([self.target], blur=next_runs.BLUR))[0]
         low, high = (np.inf if n is None else n for n in (answer.n_low, answer.n_high))
         self.factor = high / low if low < np.inf else np.inf
         self.covers = bool(low <= self.true_n <= high)

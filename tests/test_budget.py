@@ -23,9 +23,11 @@ from koct.forecast.runs import Pilot
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import budget as benchmark
+import curves
 
 REFERENCE = ROOT / "results/reference"
 GOOD = "arch,N,seed,error\nko,4,1,0.2\nko,4,2,0.22\nko,16,1,0.1\nko,16,2,0.11\nko,64,1,0.05\nko,64,2,0.06\n"
+RULES = curves.Line, curves.Paper
 GIVEN = ["--target", 0.08, "--json"]
 
 
@@ -176,6 +178,22 @@ def test_json_has_one_object_per_arch(pilot):
     assert 16 < answers["ko"]["n"] < 64
 
 
+def test_the_error_at_an_n_and_the_chance_of_a_target(pilot):
+    score = GOOD.replace("error", "accuracy").replace("0.", "0.9")
+    found = json.loads(koct("budget", pilot(GOOD), *GIVEN, "--at", "64,256,4096").stdout)
+    assert [each.get("n") is None for each in found] == [False, True, True, True]
+    chances = [each["chances"][0] for each in found[1:]]
+    assert chances == sorted(chances)
+    assert all(each["error_low"] < each["error"] < each["error_high"] for each in found[1:])
+    alone = koct("budget", pilot(score), "--metric", "accuracy", "--at", "256")
+    assert alone.stdout.splitlines()[0].split("  ")[-2:] == ["predicted accuracy", "90 % interval"]
+    assert "1.0 %" not in alone.stdout
+    for arguments, message in (([], "give one of them, or both"), (["--at", 1], "N = 1 must be at least 2")):
+        done = koct("budget", pilot(GOOD), *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+
+
 def test_other_separators_spaces_and_a_byte_order_mark_are_read(pilot):
     plain = koct("budget", pilot(GOOD), *GIVEN).stdout
     quoted = GOOD.replace("arch,N,seed,error", '"arch","N","seed","error"').replace("\n", "\r\n")
@@ -215,12 +233,16 @@ def test_the_workflow_answers_every_configured_target():
 
 
 def test_held_out_points_of_the_reference_are_foreseen_as_the_readme_says():
-    rows = benchmark.out_of_sample(pq.read_table(REFERENCE / "cells.parquet").to_pylist())
-    own, paper, covered = benchmark.summary(rows)
-    assert len(rows) == 2 * 18
-    assert own < 0.04
-    assert paper == pytest.approx(1.24, abs=0.01)
-    assert covered >= 0.8
+    """With priors that know nothing of a point's data set."""
+    own = curves.judged("reference", None)
+    found, line, paper = map(curves.measures, (own, *(curves.run("reference", None, each) for each in RULES)))
+    dense = [row for row in own if row["curve"].endswith("fc")]
+    assert len(own) == 2 * len(dense) == 2 * 18
+    assert found["log_miss"] < 0.04 < line["log_miss"]
+    assert np.median([abs(row["forecast"] / row["true"] - 1) for row in dense]) < 0.066  # a line has 0.06
+    assert found["mean_off"] < 0.14  # and 0.10 on average
+    assert np.expm1(paper["log_miss"]) > 1
+    assert found["error_in"] >= 0.88
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from koct.forecast.pilot import PilotFile, read_pilots
 from koct.forecast.runs import Pilot
 
 PILOT = ROOT / "docs/pilot.csv"
+NARROW = {"target": 0.0115, "factor": 1.5}  # what one N does not quite achieve
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +36,20 @@ def timed(tmp_path):
 
 
 def test_a_plan_narrows_the_interval_step_by_step(forecast):
-    found = plan(forecast, 0.0125)
-    assert found.present > 2
+    found = plan(forecast, **NARROW)
     assert found.present > found.steps[0].factor > found.expected > 1
     assert found.enough
+    low, high = found.interval_after
+    assert found.answer.n_low < low < found.answer.n < high < found.answer.n_high
+    assert high / low == pytest.approx(found.expected, rel=0.05)
     assert found.cost == sum(step.N * step.seeds for step in found.steps)
     assert {step.N for step in found.steps} <= set(sizes(forecast.pilot))
-    assert plan(forecast, 0.0125) == found
+    assert plan(forecast, **NARROW) == found
 
 
 def test_more_seeds_and_a_second_size_narrow_the_expected_interval(forecast):
-    plans = _Plans(forecast, 0.01, np.array([16.0, 32.0, 64.0, 128.0]), RunCost())
+    now, samples = forecast.required(0.01), forecast.samples(0.01)
+    plans = _Plans(forecast, now, samples, np.array([16.0, 32.0, 64.0, 128.0]), RunCost())
     rows = plans.all()
     width = {tuple(row): value for row, value in zip(rows.tolist(), plans.widths(rows), strict=True)}
     for (i, j, m, n), value in width.items():
@@ -56,19 +60,19 @@ def test_more_seeds_and_a_second_size_narrow_the_expected_interval(forecast):
 
 
 def test_of_plans_that_reach_the_factor_the_cheapest_is_taken(forecast):
-    dear, cheap = (plan(forecast, 0.01, RunCost(slope=slope), factor=20) for slope in (3.0, 0.0))
+    dear, cheap = (plan(forecast, 0.01, RunCost(slope=slope), factor=3) for slope in (3.0, 0.0))
     assert cheap.cost == 1
     assert max(step.N for step in dear.steps) <= max(step.N for step in cheap.steps)
     assert RunCost(slope=3.0).of(cheap.steps[0].N) * cheap.steps[0].seeds >= dear.cost
 
 
 def test_a_plan_keeps_to_the_budget_and_to_the_largest_size(forecast):
-    free = plan(forecast, 0.0125)
-    poor = plan(forecast, 0.0125, budget=free.cost / 2)
+    free = plan(forecast, **NARROW)
+    poor = plan(forecast, **NARROW, budget=free.cost / 2)
     assert poor.cost <= free.cost / 2
     assert poor.expected >= free.expected
-    assert max(step.N for step in plan(forecast, 0.0125, largest=45).steps) <= 45
-    assert plan(forecast, 0.0125, budget=1.0).steps == ()
+    assert max(step.N for step in plan(forecast, **NARROW, largest=45).steps) <= 45
+    assert plan(forecast, **NARROW, budget=1.0).steps == ()
 
 
 def test_no_runs_if_the_interval_is_narrow_enough_or_no_replicate_reaches_the_target(forecast):

@@ -51,15 +51,19 @@ def test_answers_are_what_the_command_on_the_page_prints(koct, tmp_path, text, o
             if question["assurance"] is not None:
                 command += f" --assurance {question['assurance']}"
             _, *arguments = shlex.split(command)
-            answers, printed = json.loads(koct(*arguments, "--json")[1]), koct(*arguments)[1]
-            rows = question["answers"][i]
+            rows, printed = question["answers"][i], koct(*arguments)[1]
+            first = sweep["archs"][rows[0][0]]
+            found = json.loads(koct(*arguments, "--at", ",".join(map(str, first["octaves"])), "--json")[1])
+            answers = [each for each in found if "chances" not in each]
+            chances = [each["chances"][0] for each in found if "chances" in each and each["arch"] == first["name"]]
+            assert rows[0][-1] == [round(100 * chance) for chance in chances]
             assert [sweep["archs"][row[0]]["name"] for row in rows] == [answer["arch"] for answer in answers]
             for (_, *row), answer in zip(rows, answers, strict=True):
                 assert row[:4] == [answer[key] for key in ENTRIES]
                 error, low, high, ratio = row[5:9]
                 assert f"{error} ({low} to {high}) at N = {answer['at']:,}" in printed
                 assert ratio in ("", "1") or f"{ratio} times as many" in printed or "about as many" in printed
-                assert sweep["reasons"][row[-1]] == answer["reason"]
+                assert sweep["reasons"][row[-2]] == answer["reason"]
             assert question["goal"].replace("{target}", sweep["targets"][i]) in printed
             assert all(sentence in printed for sentence in sweep["factors"][i : i + 1])
 

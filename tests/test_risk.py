@@ -191,7 +191,7 @@ def test_two_sizes_or_single_runs_still_give_an_interval():
 def test_bad_arguments_are_named():
     pilot = pilot_of(lambda n: n**-0.5)
     with pytest.raises(
-        KoctError, match="law = 'cubic' is unknown; choose one of auto, power, pow4, mmf4, broken, last, rate, paper"
+        KoctError, match="law = 'cubic' is unknown; choose one of auto, power, pow4, mmf4, broken, last, slope,"
     ):
         Forecast(pilot, law="cubic")
     for target in (0, -1.0, float("nan"), float("inf")):

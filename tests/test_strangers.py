@@ -18,14 +18,20 @@ SOME = list(benchmark.load("error"))[::20]
 class Answers:
     """A forecaster that gives the same interval, of errors and of N, to every pilot."""
 
-    def __init__(self, low, high, n_low, n_high, error=0.1, n=1000):
-        self.values, self.sizes = (error, low, high), SimpleNamespace(n=n, n_low=n_low, n_high=n_high)
+    def __init__(self, low, high, n_low, n_high, n=1000):
+        self.errors, self.sizes = np.array([low, high]), SimpleNamespace(n=n, n_low=n_low, n_high=n_high)
 
     def __call__(self, N, error, seed):
         return self
 
     def predict(self, N):
-        return tuple(np.full(len(N), value) for value in self.values)
+        return np.full((3, len(N)), self.errors[0])
+
+    def replicates(self, N):
+        return self.errors[:, None]
+
+    def samples(self, target):
+        return np.full(2, np.inf if self.sizes.n is None else self.sizes.n)
 
     def required(self, target):
         return self.sizes
@@ -66,9 +72,9 @@ def test_folds_never_split_a_data_set():
     folds = benchmark.folds(curves)
     assert sorted(curve for fold in folds for curve in fold) == sorted(curves)
     assert max(map(len, folds)) - min(map(len, folds)) <= 5
-    homes = {(benchmark.dataset(curve), i) for i, fold in enumerate(folds) for curve in fold}
+    homes = {(curve.split("-")[0], i) for i, fold in enumerate(folds) for curve in fold}
     assert len(homes) == len(dict(homes))  # one fold for each data set
-    assert dict(homes)[26] == dict(homes)[959]  # both are `nursery`
+    assert dict(homes)["26"] == dict(homes)["959"]  # both are `nursery`
     assert folds == benchmark.folds(curves[::-1])
 
 
@@ -87,10 +93,30 @@ def test_who_knows_the_truth_misses_nothing():
     def oracle(N, error, seed):
         task = truths[error.tobytes()]
         true, n = task.truth[-1], int(task.sizes[-1])
-        return Answers(true, true, 2, n, error=true, n=n)(N, error, seed)
+        return Answers(true, true, 2, n, n=n)(N, error, seed)
 
     numbers = judged(oracle)
-    assert (numbers["log_miss"], numbers["error_in"], numbers["width"], numbers["n_in"]) == (0, 1, 0, 1)
+    assert [numbers[key] for key in ("log_miss", "error_in", "width", "score", "crps", "n_in")] == [0, 1, 0, 0, 0, 1]
+
+
+def test_scores_are_those_of_their_definitions():
+    draws = np.random.default_rng(0).normal(0.5, 1, 999)
+    low, high = np.quantile(draws, [0.05, 0.95], method="weibull")
+    inside, below, above, width, score, crps = benchmark.scores(draws)
+    assert (inside, below, above) == (True, False, False)
+    assert width == score == pytest.approx(high - low)
+    assert crps == pytest.approx(np.abs(draws).mean() - np.abs(draws[:, None] - draws).mean() / 2)
+    assert benchmark.scores(draws + 10)[4] == pytest.approx(high - low + 20 * (low + 10))
+
+
+def test_a_conformal_interval_is_from_other_data_sets():
+    rows = benchmark.run("error", 4, benchmark.Last, SOME)
+    for row in rows:
+        others = [each for each in rows if benchmark.dataset(each["curve"]) != benchmark.dataset(row["curve"])]
+        own = np.log(row["true"] / row["forecast"])
+        assert set(np.round(row["draws"] + own, 9)) <= {
+            round(np.log(each["true"] / each["forecast"]), 9) for each in others
+        }
 
 
 def test_forecasts_of_strangers_curves_are_honest():
@@ -105,3 +131,11 @@ def test_forecasts_of_strangers_curves_are_honest():
         assert found[f"{name}_above"] > 0
     assert found["upper_end"] >= 0.5
     assert found["out_of_reach"] <= 0.3
+
+
+@pytest.mark.long
+def test_chances_come_true_on_data_sets_that_were_left_out():
+    chances = np.array([each for row in benchmark.judged("error", 4) for each in row["chances"]])
+    near = chances[np.abs(chances[:, 0] - 0.8) <= 0.05]
+    assert len(near) > 100
+    assert 0.75 <= near[:, 1].mean() <= 0.85

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,7 +25,8 @@ SENTENCES = {
     "reached": ((24, 21, 26), "should reach a mean error of 0.02 with about 24 samples (between", r"24 +21 to 26"),
     "with a remark": ((4, 4, 6, 1.0, 0.02, "a remark"), "4 samples (between 4 and 6): a remark.", r"4 +4 to 6"),
     "at once": ((4, 4, 4), "should reach a mean error of 0.02 with about 4 samples.", r"4 +4 to 4"),
-    "no upper end": ((2400, 1200, None, 0.92), "at least 1,200; it never does with probability 8 %", "from 1,200"),
+    "no upper end": ((2400, 1200, None, 0.92), "The chance is 50 % with 3,000 samples, 75 % with 10,000", "from 1,200"),
+    "a far upper end": ((2400, 1200, 10**8), "at least 1,200. The chance is 50 % with 3,000", "1,200 to 100,000,000"),
     "probably not": ((None, 783, None, 0.12), "probably does not reach a mean", r"out of reach \(12 %\) +from 783"),
     "even odds": ((2400, 1200, None, 0.54), "or never: the probability of reaching it is 54 %", r"2,400 +from 1,200"),
     "rather not": ((None, 783, None, 0.46), "of 0.02, with 783 samples or more, or never", "46 %"),
@@ -34,7 +36,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize(("values", "sentence", "row"), SENTENCES.values(), ids=SENTENCES)
 def test_an_answer_does_not_contradict_itself(values, sentence, row):
-    text = report.as_text([plan("fc", *values)])
+    text = report.as_text([replace(plan("fc", *values), samples=np.array([2e3, 3e3, 9e3, 1e5]))])
     assert sentence in text
     assert re.search(rf"power 60 % .*{row}.* 0.0199", text)
 

@@ -58,24 +58,30 @@ def _score(metric, higher, **_):
     return score, metric or ("error" if score is None else score.name)
 
 
-def budget(pilot, target, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json, **reading):
+def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json, **reading):
     from koct.forecast.laws import ALONE, LAWS
     from koct.report.labels import names_of
     from koct.report.text import budget_text as report
 
     if plot:
         report.check_format(plot)
+    if plot and not target:
+        raise KoctError("--plot draws a target; give one with --target, or omit --plot")
     if not pairs and (pairs_arch or lam or nonnegative):
         raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
     if pairs and law in LAWS | ALONE:
         raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
+    if not (target or at):
+        raise KoctError("--target is what to reach, and --at an N whose error to predict; give one of them, or both")
     score, name = _score(**reading)
-    targets = list(dict.fromkeys(target if score is None else map(score.target, target)))
+    targets = list(dict.fromkeys(target or [] if score is None else map(score.target, target or [])))
     file, curves = _pilot(pilot), {}
     pilots = file.pilots(**reading)
     if pairs:
         curves[report.arch_of_pairs(pilots, pairs_arch)] = _curve(pairs, lam, nonnegative)
-    plans = report.plans(report.forecasts(pilots, law, curves), targets, assurance)
+    forecasts = report.forecasts(pilots, law, curves)
+    plans = report.plans(forecasts, targets, assurance) if targets else []
+    rows = report.at_rows(forecasts, at or [], targets, assurance)
     unit = names_of(file).counted(reading["sweep"] or file.sweeps()[0])
     if plot:
         from koct.report.text.plots import plot_budget
@@ -83,9 +89,11 @@ def budget(pilot, target, law, assurance, pairs, pairs_arch, lam, nonnegative, p
         plot_budget(plans, plot, name, score, assurance, unit)
     _note(*file.notes)
     if json:
-        print(report.as_json(plans, score, assurance=assurance, metric=name, sweep=reading["sweep"]))
-    else:
-        print(report.as_text(plans, assurance, score, unit), end="")
+        print(report.as_json(plans, score, rows, assurance=assurance, metric=name, sweep=reading["sweep"]))
+        return
+    texts = [report.as_text(plans, assurance, score, unit)] if targets else []
+    texts += [report.at_text(rows, targets, assurance, score, unit)] if rows else []
+    print(*texts, sep="\n", end="")
 
 
 def planner(pilot, out, **reading):
@@ -300,11 +308,14 @@ VERBS = {
         "how many samples reach a target error, from pilot runs",
         [
             PILOT,
-            ("--target", {**TARGET, "type": targets, "action": "extend", "metavar": "E[,E...]"}),
+            ("--target", {**TARGET, "type": targets, "action": "extend", "metavar": "E[,E...]", "required": False}),
+            optional(
+                "--at", "predict the error at these N, and the chances of the targets", type=sizes, metavar="N,N,..."
+            ),
             *READING,
             optional(
                 "--law",
-                "auto (default), power, rate, pow4, mmf4, broken, last, paper or, with --pairs, theory",
+                "auto (default), power, rate, pow4, mmf4, broken, slope, fading, last, paper or, with --pairs, theory",
                 default="auto",
             ),
             optional("--assurance", "reach the target in this share of runs, like 0.9", type=number, metavar="P"),

@@ -187,10 +187,11 @@ class Forecast:
         ]
 
     @np.errstate(all="ignore")
-    def samples(self, target: ArrayLike, assurance: float | None = None) -> FloatArray:
+    def samples(self, target: ArrayLike, assurance: float | None = None, blur: float = 0.0) -> FloatArray:
         """The real N that every replicate needs, shape (replicates,); inf if it never reaches the target.
 
-        Of several targets, shape (replicates, n_targets).
+        Of several targets, shape (replicates, n_targets). With `blur`, a standard deviation of the log error, each
+        replicate has a target of its own nearby.
         """
         targets = np.asarray(target, dtype=float)
         for each in targets.ravel().tolist():
@@ -199,7 +200,13 @@ class Forecast:
             if not MIN_ERROR <= each <= MAX_ERROR:
                 raise KoctError(f"target = {each!r} is too small or too large to compute with; choose another error")
         aims = np.log(targets.ravel()) - self._margins(assurance)[:, None]
+        if blur:
+            aims = aims + rounded(blur * np.random.default_rng(len(aims)).standard_normal((len(aims), 1)))
         return self.curves_.reach(aims, self.pilot.N[0]).reshape(-1, *targets.shape)
+
+    def chance(self, target: float, N: ArrayLike, assurance: float | None = None) -> FloatArray:
+        """The probability that each N reaches the target, shape (n,); `required` says what `assurance` is."""
+        return np.mean(self.samples(target, assurance)[:, None] <= np.atleast_1d(np.asarray(N, dtype=float)), axis=0)
 
     def _margins(self, assurance: float | None) -> FloatArray:
         """By how much each curve's log mean must lie below the target for that share of runs to reach it."""

@@ -29,6 +29,7 @@ DRIFT_OCTAVES = 4.0  # beyond the pilot, up to which the drift grows; farther ou
 MORE_INSIDE = 0.8  # by which curves vary more within the pilot than its runs tell; others' curves do
 FADING = 3  # per octave beyond the pilot, of that
 STEP = 2.0**-20  # drawn curves are multiples of it: a millionth of an error, which a pilot knows to a per cent
+NO_NOISE = 1e-13  # variance, for matrices that would be singular
 MOST = 500.0  # of a log error: beyond any that can be asked for
 
 
@@ -63,7 +64,7 @@ class Ensemble:
         freedom: float,
     ) -> None:
         self.pilot, self.priors, self.freedom = pilot, priors, freedom
-        self._octaves = np.log2(pilot.N)
+        self._octaves = np.log2(pilot.N / pilot.N[-1])
         self.members = [
             member for name, (law, weight) in laws.items() for member in self._members(name, law, np.log(weight))
         ]
@@ -86,50 +87,49 @@ class Ensemble:
         members = []
         for centre, spread, share in law.scales(self.pilot):
             for walk, weight in law.misfit(self.priors).items():
-                factor = np.linalg.cholesky(self._covariance(walk, spread))
+                factor = np.linalg.cholesky(self._covariance(law, walk, spread))
                 white = np.linalg.solve(factor, rest.T - centre)
                 likelihood = -0.5 * np.sum(white**2, axis=0) - np.sum(np.log(np.diag(factor)))
                 members.append(Member(name, law, walk, centre, spread, prior + likelihood + np.log(weight * share)))
         return members
 
-    def _walks(self, octaves: FloatArray) -> FloatArray:
-        """Covariance of a walk of unit size at the pilot's N (rows) and elsewhere; it begins at the smallest N."""
-        start = self._octaves[0]
-        return np.maximum(0, np.minimum(self._octaves[:, None], octaves) - start)
+    def _prior(self, law: Law, walk: float, spread: float, octaves: FloatArray, others: FloatArray) -> FloatArray:
+        """Covariance of a curve's distance from its shape, at octaves (rows) and others (columns)."""
+        return law.wander(octaves, others, self._octaves[0], walk) + spread**2
 
-    def _covariance(self, walk: float, spread: float) -> FloatArray:
-        return self.pilot.covariance + walk**2 * self._walks(self._octaves) + spread**2
+    def _covariance(self, law: Law, walk: float, spread: float) -> FloatArray:
+        return self.pilot.covariance + self._prior(law, walk, spread, self._octaves, self._octaves)
 
     def moments(self, N: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(weight, mean, variance) of the log error at N for every shape of every member; for estimating priors."""
         means, variances = [], []
-        octave = np.log2([N])
+        octave = np.log2([N / self.pilot.N[-1]])
         for member in self.members:
             at_pilot, there = (member.law.shapes(n, self.pilot) for n in (self.pilot.N, np.array([N])))
-            towards = member.walk**2 * self._walks(octave) + member.spread**2
-            gain = np.linalg.solve(self._covariance(member.walk, member.spread), towards)[:, 0]
-            own = member.walk**2 * max(0.0, octave[0] - self._octaves[0]) + member.spread**2
+            kind = member.law, member.walk, member.spread
+            towards, own = (self._prior(*kind, rows, octave) for rows in (self._octaves, octave))
+            gain = np.linalg.solve(self._covariance(*kind), towards)[:, 0]
             rest = self.pilot.log_mean - at_pilot - member.centre
             means.append(there[:, 0] + member.centre + rest @ gain)
-            variances.append(np.full(len(rest), own - towards[:, 0] @ gain))
+            variances.append(np.full(len(rest), own[0, 0] - towards[:, 0] @ gain))
         return self._weights, np.concatenate(means), np.concatenate(variances)
 
     def draw(self, count: int, rng: "np.random.Generator") -> "Curves":
         """Curves that the pilot leaves plausible."""
         N = grid(self.pilot.N)
-        octaves, at_pilot, largest = np.log2(N), np.searchsorted(N, self.pilot.N), self.pilot.N[-1]
+        largest, at_pilot = self.pilot.N[-1], np.searchsorted(N, self.pilot.N)
+        octaves = np.log2(N / largest)
         # Systematic sampling: of every shape as many curves as its probability asks for, rounded.
         chosen = np.searchsorted(np.cumsum(self._weights), (np.arange(count) + rng.random()) / count)
         chosen = np.minimum(chosen, len(self._weights) - 1)
         starts = np.cumsum([0, *(len(member.log_weight) for member in self.members)])
         place = np.searchsorted(starts, chosen, side="right") - 1
-        steps = np.where(self.pilot.N[0] < N, np.sqrt(np.diff(octaves, prepend=octaves[0])), 0.0)
-        walks = np.cumsum(steps * rng.standard_normal((count, len(N))), axis=1)
+        walks = rng.standard_normal((count, len(N)))
         noise = rng.standard_normal((count, len(self.pilot.N))) @ np.linalg.cholesky(self.pilot.covariance).T
         tails = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
         scales, normals = rng.standard_normal((2, count, 1))
         values, shares = (np.array(list(each)) for each in zip(*self.priors.drift.items(), strict=True))
-        beyond = np.maximum(0, octaves - self._octaves[-1])
+        beyond = np.maximum(0, octaves)
         drift = rng.choice(values, size=(count, 1), p=shares / shares.sum()) * drift_growth(beyond)
         wider = 1 + MORE_INSIDE * np.maximum(0, 1 - FADING * beyond)
         log_error, falls = np.empty((count, len(N))), np.empty(count, dtype=bool)
@@ -138,9 +138,11 @@ class Ensemble:
             which, back = np.unique(chosen[rows] - starts[i], return_inverse=True)
             # A curve from the prior is moved to what the pilot has measured (Matheron's rule).
             curve = member.centre + member.law.shapes(N, self.pilot, which)[back]
-            off = member.spread * scales[rows] + member.walk * walks[rows]
-            towards = member.walk**2 * self._walks(octaves) + member.spread**2
-            gain = np.linalg.solve(self._covariance(member.walk, member.spread), towards)
+            kind = member.law, member.walk, member.spread
+            own = member.law.wander(octaves, octaves, self._octaves[0], member.walk)
+            root = np.linalg.cholesky(own + NO_NOISE * (1 + np.trace(own)) * np.eye(len(own)))
+            off = member.spread * scales[rows] + walks[rows] @ root.T
+            gain = np.linalg.solve(self._covariance(*kind), self._prior(*kind, self._octaves, octaves))
             curve += (self.pilot.log_mean - curve[:, at_pilot]) @ gain
             curve += wider * tails[rows] * (off - (off[:, at_pilot] + noise[rows]) @ gain)
             curve += normals[rows] * (drift[rows] if member.law.drifts else member.law.doubt(N, self.pilot))

@@ -20,6 +20,7 @@ AS_IT_STANDS = 1e-3  # of one that says the error itself
 
 FLOORS = np.concatenate([np.linspace(0, 0.95, 20), 1 - np.geomspace(0.03, 1e-3, 4)])  # over the error there
 EXPONENTS = np.geomspace(0.06, 3.0, 100)
+FLOOR_BINS = np.array([0, 1e-9, 0.45, 0.78, 0.93])  # where the values begin that `Priors.floors` tells apart
 COARSE_FLOORS = FLOORS[[0, 2, 6, 10, 14, 17, 20, 22]]
 COARSE_EXPONENTS = np.geomspace(0.1, 3.0, 9)
 SHIFTS = np.array([0.03, 0.1, 0.3, 1.0, 3.0])  # of N, in units of the largest N
@@ -28,6 +29,8 @@ PLATEAUS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])  # (largest N / N at
 SLOPES = np.array([-0.1, 0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.6])
 BREAKS = np.array([-4.0, -3.0, -2.0, -1.0, 0.0])  # octaves from the largest N
 SOFTNESS = 0.5  # of a break, in octaves
+USUAL_SLOPE, SLOPE_SPREAD = 0.2, 0.25  # fall of the log error per octave at the largest N: mean, standard deviation
+FADES = 3.0  # octaves over which a slope fades
 
 Which = slice | NDArray[np.intp]  # of the shapes of a law
 EVERY = slice(None)
@@ -56,6 +59,13 @@ class Law(ABC):
         """{size of the random walk: probability}, as of `Priors`."""
         return priors.misfit
 
+    def wander(self, octaves: FloatArray, others: FloatArray, start: float, size: float) -> FloatArray:
+        """Covariance of the random walk around a shape, at octaves (rows) and others (columns) from the largest N.
+
+        The walk has this size, and begins at the smallest N, at `start`.
+        """
+        return size**2 * np.maximum(0, np.minimum(octaves[:, None], others) - start)
+
     def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
         """Standard deviation of the log error that a law without drift knows of, shape (n,)."""
         return np.zeros(len(N))
@@ -68,22 +78,23 @@ class GridLaw(Law):
     """A law whose parameters take the values of a grid.
 
     `shape(N, largest, *parameters)` is the log of its shapes at N, relative to that at the largest N of the pilot. With
-    `no_floor`, a name in `Priors.no_floor`, its first parameter is the floor; without, all shapes are as probable.
+    `floors`, a name in `Priors.floors`, its first parameter is the floor; without, all shapes are as probable.
     """
 
-    def __init__(self, text: str, shape: Callable[..., FloatArray], *axes: ArrayLike, no_floor: str | None = None):
-        self.text, self._shape, self._no_floor = text, shape, no_floor
+    def __init__(self, text: str, shape: Callable[..., FloatArray], *axes: ArrayLike, floors: str | None = None):
+        self.text, self._shape, self._floors = text, shape, floors
         self._parameters = [values.reshape(-1, 1) for values in np.meshgrid(*axes, indexing="ij")]
+        first = np.ravel(self._parameters[0])
+        self.bins = (
+            np.searchsorted(FLOOR_BINS, 0 * first if floors is None else first, side="right") - 1
+        )  # of the floor
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return self._shape(N, pilot.N[-1], *(values[which] for values in self._parameters))
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        first = np.ravel(self._parameters[0])
-        if self._no_floor is None:
-            return np.full(len(first), -np.log(len(first)))
-        none, floored = priors.no_floor[self._no_floor], first > 0
-        return np.where(floored, np.log1p(-none) - np.log(np.sum(floored)), np.log(none) - np.log(np.sum(~floored)))
+        shares = np.ones(1) if self._floors is None else np.array(priors.floors[self._floors])
+        return np.log(shares / shares.sum() / np.bincount(self.bins))[self.bins]
 
 
 def _power(N: FloatArray, largest: float, share: FloatArray, exponent: FloatArray) -> FloatArray:
@@ -131,6 +142,33 @@ class Last(Law):
         return np.zeros(1)
 
 
+class Slope(Law):
+    """The slope at the pilot's largest N goes on, or fades; the slope itself is a random walk.
+
+    A pilot that is straight there tells the slope well, whatever the curve did before.
+    """
+
+    def __init__(self, text: str, octaves: float = np.inf) -> None:
+        self.text, self._octaves = text, octaves  # over which the slope fades
+
+    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
+        return -USUAL_SLOPE * self._fading(np.log2(N / pilot.N[-1]))[None, :]
+
+    def _fading(self, octaves: FloatArray) -> FloatArray:
+        if np.isinf(self._octaves):
+            return octaves
+        return np.where(octaves > 0, -self._octaves * np.expm1(-np.abs(octaves) / self._octaves), octaves)
+
+    def wander(self, octaves: FloatArray, others: FloatArray, start: float, size: float) -> FloatArray:
+        one, two = (np.maximum(each, start) for each in (octaves, others))
+        short, long = (pick(np.abs(one[:, None]), np.abs(two)) for pick in (np.minimum, np.maximum))
+        walk = np.where(one[:, None] * two > 0, short**2 * (3 * long - short) / 6, 0.0)
+        return SLOPE_SPREAD**2 * np.outer(self._fading(one), self._fading(two)) + size**2 * walk
+
+    def log_prior(self, priors: Priors) -> FloatArray:
+        return np.zeros(1)
+
+
 class Paper(Law):
     """floor + σ log N / N by the paper's rule: the floor is the smallest error of the pilot."""
 
@@ -156,13 +194,15 @@ class Paper(Law):
 
 
 LAWS: dict[str, Law] = {
-    "power": GridLaw("floor + a N^(−b)", _power, FLOORS, EXPONENTS, no_floor="power"),
-    "pow4": GridLaw("floor + a (N + d)^(−b)", _shifted, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS, no_floor="pow4"),
-    "mmf4": GridLaw("floor + a / (1 + (N/m)^q)", _sigmoid, COARSE_FLOORS, STEEPNESS, PLATEAUS, no_floor="mmf4"),
+    "power": GridLaw("floor + a N^(−b)", _power, FLOORS, EXPONENTS, floors="power"),
+    "pow4": GridLaw("floor + a (N + d)^(−b)", _shifted, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS, floors="pow4"),
+    "mmf4": GridLaw("floor + a / (1 + (N/m)^q)", _sigmoid, COARSE_FLOORS, STEEPNESS, PLATEAUS, floors="mmf4"),
     "broken": GridLaw("a N^(−b), then another b", _broken, SLOPES, SLOPES, BREAKS),
     "last": Last(),
+    "slope": Slope("the last slope goes on"),
+    "fading": Slope("the last slope fades", FADES),
 }
 ALONE: dict[str, Law] = {  # on request only
-    "rate": GridLaw("floor + σ log N / N", _rate, FLOORS, no_floor="power"),
+    "rate": GridLaw("floor + σ log N / N", _rate, FLOORS, floors="power"),
     "paper": Paper(),
 }

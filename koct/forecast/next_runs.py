@@ -6,6 +6,10 @@ plan(forecast, target=0.01).steps
 The replicates of a forecast tell how the number of samples that reaches the target goes together with the error at
 every N. If both were Gaussian in the log, a measurement would narrow the answer by a known amount whatever it shows.
 Every plan of one or two N is judged that way, and none needs a new forecast.
+
+Who adds runs until an interval is narrow stops where it is so by chance, and such intervals hold too seldom.
+Intervals are therefore wider here than those of a forecast: the target is blurred, by as much as makes them hold on
+other learning curves (benchmarks/next.py). For a flat curve that is much in N, and for a steep one little.
 """
 
 from collections.abc import Sequence
@@ -15,10 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
-from koct.forecast.budget import N_ENDS, Forecast
+from koct.forecast.budget import N_ENDS, Answer, Forecast
 from koct.forecast.ensemble import MAX_RATIO
 from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
 
+BLUR = 0.05  # standard deviation of the log of the target; see below
 FACTOR = 2.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
 MOST_SEEDS = 5  # new runs at an N
@@ -66,7 +71,7 @@ class NewRuns:
 class RunPlan:
     """The result of `plan`."""
 
-    target: float  # the error to reach
+    answer: Answer  # how many samples the target takes, as far as is known without the runs
     wanted: float  # the factor between the ends of the answer's interval to get down to
     present: float  # this factor now; infinite if the interval has no upper end
     steps: tuple[NewRuns, ...]  # the runs to add; empty if the interval is narrow enough, or if no runs would help much
@@ -75,6 +80,20 @@ class RunPlan:
     @property
     def cost(self) -> float:
         return sum(step.cost for step in self.steps)
+
+    @property
+    def target(self) -> float:
+        """The error to reach."""
+        return self.answer.target
+
+    @property
+    def interval_after(self) -> tuple[int, int] | None:
+        """The ends of the interval that the steps should leave, if N is what it seems to be now; None as `expected`."""
+        n, low, high = self.answer.n, self.answer.n_low, self.answer.n_high
+        if self.expected is None or not np.isfinite(self.expected) or n is None or low is None or high is None:
+            return None
+        kept = np.log(self.expected) / np.log(high / low) if high > low else 1.0
+        return round(n * (low / n) ** kept), round(n * (high / n) ** kept)
 
     @property
     def expected(self) -> float | None:
@@ -121,11 +140,14 @@ def plan(
     if not budget > 0:
         raise KoctError(f"budget = {budget!r} must be above 0; give what the new runs may cost together")
     N = np.array(candidates if candidates is not None else sizes(forecast.pilot, largest), dtype=float)
-    present = _factor(forecast, target)
-    design = RunPlan(target, factor, present, (), int(N.max()))
+    samples = forecast.samples([target], blur=BLUR)
+    wide = forecast.answers([target], samples)[0]
+    answer = replace(forecast.required(target), n_low=wide.n_low, n_high=wide.n_high)
+    present = np.inf if answer.n_low is None or answer.n_high is None else answer.n_high / answer.n_low
+    design = RunPlan(answer, factor, present, (), int(N.max()))
     if design.done:
         return design
-    plans = _Plans(forecast, target, N, cost)
+    plans = _Plans(forecast, answer, samples[:, 0], N, cost)
     known = present <= NEVER_RATIO  # beyond that, its width is not known
     best = plans.choose(np.log(factor) if known else 0.0, budget)
     return design if best is None else replace(design, steps=plans.steps(best, known))
@@ -147,23 +169,16 @@ def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
     return sorted({int(n) for n in [*pilot.N[place], *beyond] if n <= largest})
 
 
-def _factor(forecast: Forecast, target: float) -> float:
-    """The upper end of the answer's interval over the lower one, as they are reported; infinite if there is none."""
-    answer = forecast.required(target)
-    return np.inf if answer.n_low is None or answer.n_high is None else answer.n_high / answer.n_low
-
-
 class _Plans:
     """All plans of runs at one or two of the N, and the factor expected after each.
 
     A plan is a row (i, j, m, n): m + 1 runs at N[i] and n + 1 runs at N[j]; only the first if i = j.
     """
 
-    def __init__(self, forecast: Forecast, target: float, N: FloatArray, cost: RunCost) -> None:
+    def __init__(self, forecast: Forecast, now: Answer, samples: FloatArray, N: FloatArray, cost: RunCost) -> None:
         self.N, self.costs = N, cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
         pilot = forecast.pilot
-        low = forecast.required(target).n_low or pilot.N[-1]
-        answer = np.log(np.minimum(forecast.samples(target), NEVER_RATIO * max(low, pilot.N[-1])))
+        answer = np.log(np.minimum(samples, NEVER_RATIO * max(now.n_low or pilot.N[-1], pilot.N[-1])))
         low, _, high = np.quantile(answer, N_ENDS, method="inverted_cdf")
         self.width = high - low
         joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)

@@ -1,11 +1,11 @@
 """What real learning curves look like: how probable laws, floors, misfit and drift are before a pilot.
 
-`priors.json` is estimated by benchmarks/priors.py from 195 curves of LCDB 1.0, each as error rate and as log-loss.
+`priors.json` is estimated by benchmarks/priors.py, from learning curves of others and from those of koct's studies.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -15,7 +15,7 @@ class Priors:
     """Prior probabilities; misfit and drift are {standard deviation of the log error: probability}."""
 
     laws: Mapping[str, float]  # of every law, by its name in `laws.LAWS`
-    no_floor: Mapping[str, float]  # that a law has no floor; the other values of `laws.FLOORS` are equally probable
+    floors: Mapping[str, Sequence[float]]  # of the bins `laws.FLOOR_BINS` of a law's floor, of which the first is none
     misfit: Mapping[float, float]  # per square root of an octave; no law is quite right
     drift: Mapping[float, float]  # per octave, two octaves beyond the pilot; it grows with their cube, up to four
 
@@ -29,10 +29,9 @@ def learned() -> Priors:
 def from_json(text: str) -> Priors:
     content = json.loads(text)
     sizes = {name: {float(size): share for size, share in content[name].items()} for name in ("misfit", "drift")}
-    return Priors(content["laws"], content["no_floor"], **sizes)
+    return Priors(content["laws"], content["floors"], **sizes)
 
 
 def to_json(priors: Priors, **about: object) -> str:
     """Text for `from_json`; `about` says where the numbers come from."""
-    sizes = {name: {str(size): share for size, share in getattr(priors, name).items()} for name in ("misfit", "drift")}
-    return json.dumps({**about, "laws": priors.laws, "no_floor": priors.no_floor, **sizes}, indent=1) + "\n"
+    return json.dumps({**about, **asdict(priors)}, indent=1) + "\n"

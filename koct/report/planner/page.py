@@ -204,6 +204,7 @@ def _answers(
                 *words.predicted(plan.answer, score),
                 *(_ratio(plan, *ratios[rank - 1][i]) if rank else ("1", "", "")),
                 reasons.setdefault(plan.answer.reason, len(reasons)),
+                [round(100 * float(np.mean(plan.samples <= N))) for N in _octaves(plan.forecast)],
             ]
             for rank, plan in enumerate(group)
         ]
@@ -252,8 +253,15 @@ def _arch(arch: str, forecast: Forecast, score: Score | None, names: Names) -> d
         "N": _digits(N, None),
         "band": [_digits(values, score) for values in (low, middle, high)],
         "pilot": [pilot.N.astype(int).tolist(), _digits(pilot.mean, score)],
+        "octaves": _octaves(forecast),
         "runs": [_digits(column[~np.isnan(column)][:count], score) for column in pilot.errors.T],
     }
+
+
+def _octaves(forecast: Forecast) -> list[int]:
+    """Return the N whose chances are drawn: from the pilot's smallest, by octaves."""
+    N = forecast.pilot.N
+    return [round(N[0] * 2.0**k) for k in range(2 + int(np.log2(AHEAD * N[-1] / N[0])))]
 
 
 def _hex(colour: str) -> str:

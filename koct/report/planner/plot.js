@@ -2,6 +2,7 @@
 
 // The learning curves with their points and bands, the target, and where each network reaches it.
 
+const CHANCES = 70; // height of the chances
 const LABELLED = 3; // networks whose N is written beside its mark
 const HALO = { stroke: "var(--paper)", "stroke-width": 3, "paint-order": "stroke", "stroke-linejoin": "round" };
 
@@ -122,8 +123,9 @@ function drawPlot({ sweep, target, value, rows, title }, width) {
   const logarithmic = !sweep.score;
   const legend = legendRows(rows, width);
   const box = { left: 62, right: width - 14, top: 16 + 20 * legend.length };
-  box.bottom = box.top + clipped(0.46 * width, 210, 360);
-  const svg = add(null, "svg", { viewBox: `0 0 ${width} ${box.bottom + 46}`, role: "img", "aria-label": title });
+  box.bottom = box.top + clipped(0.4 * width, 200, 320);
+  const lower = { ...box, top: box.bottom + 58, bottom: box.bottom + 58 + CHANCES };
+  const svg = add(null, "svg", { viewBox: `0 0 ${width} ${lower.bottom + 46}`, role: "img", "aria-label": title });
   const last = niceAbove(Math.max(...rows.flatMap(({ arch, n }) => [4 * arch.pilot[0].at(-1), 1.5 * (n || 0)])));
   const first = Math.min(...rows.map(({ arch }) => arch.N[0]));
   const x = scale([first / 1.15, last], [box.left, box.right], true);
@@ -159,9 +161,23 @@ function drawPlot({ sweep, target, value, rows, title }, width) {
   const right = behind >= before || !bars.length;
   const side = right ? { x: box.right - 4, "text-anchor": "end" } : { x: box.left + 4, "text-anchor": "start" };
   add(area, "text", { ...side, y: y(value) - 9, fill: "var(--ink)", ...HALO }, `target ${target}`);
+  drawChances(svg, lower, x, rows, sweep);
   drawLegend(svg, legend);
   add(svg, "line", { ...line, class: "grip" });
   return { svg, y };
+}
+
+/** The chance that each network reaches the target, against N. */
+function drawChances(svg, box, x, rows, sweep) {
+  const y = scale([0, 100], [box.bottom, box.top], false);
+  drawAxes(svg, box, x, y, false, { ...sweep, axis: "chance, %" });
+  for (const { arch, chances } of rows) {
+    const points = arch.octaves.map((N, i) => [x(N), y(chances[i])]);
+    const group = add(svg, "g", { class: "arch chance", style: `--base: ${arch.colour}`, "clip-path": "url(#below)" });
+    add(group, "path", { d: path(points), fill: "none", stroke: "var(--arch)", "stroke-width": 1.8 });
+  }
+  const below = add(svg, "clipPath", { id: "below" });
+  add(below, "rect", { x: box.left, y: box.top - 4, width: box.right - box.left, height: CHANCES + 8 });
 }
 
 function drawCurve(parent, { N, band, pilot: [sizes, means], runs, marker: kind }, x, y) {

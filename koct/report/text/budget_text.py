@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 EVEN = (0.35, 0.65)  # probabilities at which a target is called neither likely nor unlikely to be reached
 SIDES = (ENDS[0], ENDS[-1])  # of the interval of a ratio
+FAR = 64  # an upper end this many times the lower one: the chances are told instead
 PAIRING = 7  # seed of the order in which replicates of two architectures are compared
 
 
@@ -33,6 +34,11 @@ class Plan:
     answer: Answer
     calibration: Calibration  # by the paper's rule, of the same points
     samples: FloatArray  # the real N that every replicate needs, shape (replicates,)
+
+    @property
+    def open_end(self) -> bool:
+        """Whether the interval of N has no upper end, or one so far that it says nothing."""
+        return self.answer.n_low is not None and (self.answer.n_high or np.inf) > FAR * self.answer.n_low
 
 
 def forecasts(
@@ -86,36 +92,29 @@ def arch_of_pairs(pilots: Mapping[str, Pilot], arch: str | None) -> str:
     return arch
 
 
-def as_json(result: Sequence[Plan], score: Score | None = None, **about: object) -> str:
-    """A JSON list with one object per target and architecture; `about` is added to each."""
-    return json.dumps(
-        [
-            {
-                "arch": plan.arch,
-                **asdict(plan.answer),
-                "reachable": plan.answer.reachable,
-                "weights": {law: float(weight) for law, weight in plan.forecast.weights_.items()},
-                "floor": plan.calibration.floor,
-                "sigma": plan.calibration.sigma,
-                **(_scored(plan.answer, score) if score else {}),
-                **about,
-            }
-            for plan in result
-        ],
-        indent=1,
-        allow_nan=False,
-    )
+def as_json(
+    result: Sequence[Plan], score: Score | None = None, at: Sequence[Mapping[str, Any]] = (), **about: object
+) -> str:
+    """A JSON list with an object per target and architecture, and one per row of `at_rows`; each has `about`."""
+    found = [
+        {
+            "arch": plan.arch,
+            **asdict(plan.answer),
+            "reachable": plan.answer.reachable,
+            "weights": {law: float(weight) for law, weight in plan.forecast.weights_.items()},
+            "floor": plan.calibration.floor,
+            "sigma": plan.calibration.sigma,
+        }
+        for plan in result
+    ]
+    scored = ({**each, **(_scored(each, score) if score else {}), **about} for each in (*found, *at))
+    return json.dumps(list(scored), indent=1, allow_nan=False)
 
 
-def _scored(answer: Answer, score: Score) -> dict[str, float | None]:
+def _scored(answer: Mapping[str, Any], score: Score) -> dict[str, float | None]:
     """An answer in a score's units; a low error is a high score."""
-    errors = {
-        "score": answer.error,
-        "score_low": answer.error_high,
-        "score_high": answer.error_low,
-        "score_target": answer.target,
-    }
-    values = {key: words.rounded(score, error) for key, error in errors.items()}
+    names = {"score": "error", "score_low": "error_high", "score_high": "error_low", "score_target": "target"}
+    values = {key: words.rounded(score, answer[name]) for key, name in names.items() if name in answer}
     return {key: value if np.isfinite(value) else None for key, value in values.items()}
 
 
@@ -164,16 +163,55 @@ def _sentence(plan: Plan, assurance: float | None, score: Score | None, unit: st
     elif not answer.reachable:
         text = f"{arch} probably does not reach {goal}: the probability is {odds}"
         text += "" if answer.n_low is None else f", and then with {answer.n_low:,} {unit} or more"
-    elif answer.n_high is None:
-        text = (
-            f"{arch} should reach {goal} with about {answer.n:,} {unit}, at least {answer.n_low:,}; "
-            f"it never does with probability {words.percent(1 - answer.probability)}"
-        )
+    elif plan.open_end:
+        text = f"{arch} should reach {goal} with about {answer.n:,} {unit}, at least {answer.n_low:,}"
     else:
         ends = f" (between {answer.n_low:,} and {answer.n_high:,})" if answer.n_low != answer.n_high else ""
         text = f"{arch} should reach {goal} with about {answer.n:,} {unit}{ends}"
         remark = ": "
-    return text + (f"{remark}{answer.reason}." if answer.reason else ".")
+    text += f"{remark}{answer.reason}." if answer.reason else "."
+    return f"{text} {_chances(plan, unit)}" if plan.open_end else text
+
+
+def _chances(plan: Plan, unit: str) -> str:
+    """What an interval without upper end does not say."""
+    start = plan.answer.n or plan.answer.n_low or 1
+    series = [step * 10**decade for decade in range(16) for step in (1, 3)]
+    first = next(i for i, N in enumerate(series) if start <= N)
+    sizes = [series[first], series[first + 1], series[first + 3]]
+    odds = [f"{words.percent(float(np.mean(plan.samples <= N)))} with {N:,}" for N in sizes]
+    return f"The chance is {odds[0]} {unit}, {odds[1]} and {odds[2]}."
+
+
+def at_rows(
+    forecasts: Mapping[str, Forecast], N: Sequence[int], targets: Sequence[float], assurance: float | None
+) -> list[dict[str, object]]:
+    """For every architecture and N: the predicted error with its interval, and the chance of every target."""
+    rows: list[dict[str, object]] = []
+    for arch, forecast in forecasts.items():
+        chances = [forecast.chance(target, N, assurance).tolist() for target in targets]
+        for i, (n, error, low, high) in enumerate(
+            zip(N, *(each.tolist() for each in forecast.predict(N)), strict=True)
+        ):
+            row = {"arch": arch, "at": n, "error": error, "error_low": low, "error_high": high}
+            rows.append({**row, "targets": list(targets), "chances": [each[i] for each in chances]})
+    return rows
+
+
+def at_text(
+    rows: Sequence[Mapping[str, Any]], targets: Sequence[float], assurance: float | None, score: Score | None, unit: str
+) -> str:
+    """A table of `at_rows`."""
+    goals = [f"chance of {words.target(target, score)}" for target in targets]
+    if assurance is not None:
+        goals = [f"{goal} in {100 * assurance:g} % of runs" for goal in goals]
+    kind = f"predicted {'error' if score is None else score.name}"
+    lines = [["arch", "N" if unit == "samples" else f"N ({unit})", kind, f"{100 * LEVEL:.0f} % interval", *goals]]
+    for row in rows:
+        value, low, high = words.errors(row["error"], row["error_low"], row["error_high"], score)
+        chances = map(words.percent, row["chances"])
+        lines.append([printable(row["arch"]), f"{row['at']:,}", value, f"{low} to {high}", *chances])
+    return "\n".join(words.table(lines)) + "\n"
 
 
 def _even(answer: Answer) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from koct.errors import KoctError
-from koct.forecast.budget import Answer, Forecast
+from koct.forecast.budget import Forecast
 from koct.forecast.columns import listed, printable
 from koct.forecast.next_runs import FACTOR, MOST_SEEDS, RunCost, RunPlan, plan, sizes
 from koct.forecast.pilot import PilotFile
@@ -29,7 +29,6 @@ class Next:
     arch: str
     design: RunPlan  # the runs to add
     cost: RunCost  # of a run
-    answer: Answer  # how many samples the target takes, without these runs
     limited: bool  # whether a budget was given
     remark: str  # which N were considered, where --largest leaves out some of the pilot; may be empty
 
@@ -56,7 +55,7 @@ def designs(
             forecast = Forecast(pilot)  # the same as that of `koct budget`
             design = plan(forecast, target, cost, wanted, limit, largest)
             remark = _left_out(pilot, N, largest)
-            plans.append(Next(name, design, cost, forecast.required(target), budget is not None, remark))
+            plans.append(Next(name, design, cost, budget is not None, remark))
     return plans
 
 
@@ -81,7 +80,7 @@ def as_json(plans: Sequence[Next], score: Score | None = None, **about: object) 
 
 
 def _content(each: Next, score: Score | None) -> dict[str, object]:
-    design, answer = each.design, each.answer
+    design, answer, after = each.design, each.design.answer, each.design.interval_after or (None, None)
     content = {
         "arch": each.arch,
         "target": design.target,
@@ -92,6 +91,8 @@ def _content(each: Next, score: Score | None) -> dict[str, object]:
         "factor": design.wanted,
         "present": _finite(design.present),
         "expected": _finite(design.expected),
+        "expected_low": after[0],
+        "expected_high": after[1],
         "done": design.done,
         "enough": design.enough,
         "largest": design.largest,
@@ -134,7 +135,7 @@ def _cost(value: float, law: RunCost) -> str:
 
 
 def _sentence(each: Next, score: Score | None) -> str:
-    design, answer, arch = each.design, each.answer, printable(each.arch)
+    design, answer, arch = each.design, each.design.answer, printable(each.arch)
     goal, wanted = words.goal(design.target, None, score), f"{design.wanted:,g}"
     interval = f"For {goal}, the interval of {arch} is {words.interval(answer)}"
     narrow, much = "narrow it", "narrow it much"
@@ -161,7 +162,9 @@ def _sentence(each: Next, score: Score | None) -> str:
         effect = f"should bring it within a factor of {wanted}"
     else:
         effect = f"should bring it to a {_factor(design.expected)}, not to {wanted} yet: {again}"
-    return f"{interval}. {runs} and {effect}."
+    ends = design.interval_after
+    known = f" If N is {answer.n:,}, it should then be {ends[0]:,} to {ends[1]:,}." if ends else ""
+    return f"{interval}. {runs} and {effect}.{known}"
 
 
 def _assumed(each: Next, several: bool) -> str:

@@ -55,12 +55,16 @@ def interval(answer: Answer) -> str:
 
 def predicted(answer: Answer, score: Score | None) -> tuple[str, str, str]:
     """Return the predicted error, or score, and the ends of its interval."""
-    errors = (answer.error, answer.error_low, answer.error_high)
+    return errors(answer.error, answer.error_low, answer.error_high, score)
+
+
+def errors(error: float, low: float, high: float, score: Score | None) -> tuple[str, str, str]:
+    """Return an error and the ends of its interval as texts, in units of the score if there is one."""
     if score is None:
-        return number(errors[0]), number(errors[1]), number(errors[2])
-    decimals = score.decimals(answer.error)
-    value, high, low = (f"{score.score(error):,.{decimals}f}" for error in errors)  # a high error is a low score
-    return value, low, high
+        return number(error), number(low), number(high)
+    decimals = score.decimals(error)
+    value, least, most = (f"{score.score(each):,.{decimals}f}" for each in (error, high, low))
+    return value, least, most  # a high error is a low score
 
 
 def table(rows: list[list[str]], left: int | None = None) -> list[str]:
