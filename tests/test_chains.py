@@ -32,6 +32,7 @@ def test_chains_count_the_parameters_of_their_networks(problem):
 
 OPTIONS = {
     "fanbeam": {"H": 8, "V": 6, "B": 8, "rays": "exact"},
+    "misaligned": {"H": 8, "V": 6, "B": 8, "gain": 10.0},
     "parallelbeam": {"H": 8, "V": 6, "B": 8},
     "ellipses50": {"H": 8, "V": 6, "B": 12},
     "surrogate": {"H": 8, "V": 5, "B": 8, "tikhonov": 0.1},

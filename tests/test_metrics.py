@@ -159,4 +159,4 @@ def test_results_of_an_older_koct_are_read(tmp_path):
     pq.write_table(older.replace_schema_metadata(None), path)
     assert len(results.read_cells(path)[0]) + len(results.read_baselines(path)[0]) == table.num_rows
     folder = ROOT / "results/reference"
-    Study.read(*(folder / f"{name}.parquet" for name in ("cells", "curves", "calibration", "budget")))
+    Study.read(*(folder / f"{name}.parquet" for name in ("cells", "curves", "calibration")))

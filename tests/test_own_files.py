@@ -142,7 +142,7 @@ def test_a_file_has_one_class_and_exists(tmp_path):
         (f"{tmp_path}/no.py", f"{tmp_path}/no.py does not exist (looked in {os.getcwd()}); correct the path"),
         (
             "fan-beam",
-            "must be one of deblur, ellipses50, fanbeam, mri, pairs, parallelbeam, surrogate, or a Python file of your",
+            "must be one of deblur, ellipses50, fanbeam, misaligned, mri, pairs, parallelbeam, surrogate, or a Python",
         ),
     ):
         with pytest.raises(KoctError) as caught:

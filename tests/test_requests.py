@@ -131,7 +131,7 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
         "pools/F32/seed101.npy": resources.pool(fanbeam),
         "grams/F32/seed1.npy": resources.gram(fanbeam),
         "theory/F32/fc.json": resources.theory(fanbeam, fanbeam.arch("fc")),
-        "fig_recons_F32.png": resources.recons(fanbeam),
+        "fig_recons_F32.pdf": resources.recons(fanbeam),
     }.items():
         on_gpu[output] = ("gpu", *request(cost, on_gpu=True), 1)
     assert {output: found[output] for output in on_cpu | on_gpu} == on_cpu | on_gpu

@@ -222,7 +222,8 @@ PAPER |= {module_of_product(name) for name in products()}  # captions
 # An architecture says itself which one's cells it reads, or which one it is a variant of.
 VARIANTS = {f"koct.networks.{name}" for name in ("fc_fsdp", "ko_ridge", "ko_filter", "ko_filter_adagrad", "filters")}
 VARIANTS |= {"koct.networks.ko_unet"}
-VARIANTS |= {"koct.config.contract_suite"}  # which tries a user's problem with networks of koct
+VARIANTS |= {"koct.problems.misaligned"}
+VARIANTS |= {"koct.config.contract_suite", "koct.study.knowing"}  # which try a user's problem with networks of koct
 WORDS = {"filter", "filters", "taps", "pairs", "untrained", "fbp", "nnls", "tv"}  # of the language and of the field
 
 

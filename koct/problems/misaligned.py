@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 from koct.contracts import Problem, option
+from koct.contracts.options import options
 from koct.problems.fanbeam import FanBeamProblem
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ class Misaligned(FanBeamProblem, Problem):
     def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
         """Small images are fitted before a GPU has started."""
         return "auto" if self.H > LARGEST_ON_CPU else "cpu"
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """What differs from the known scanner, by option."""
+        own = [key for key in options(Misaligned) if key not in options(FanBeamProblem)]
+        return {key: value for key in own if (value := getattr(self, key))}
 
     @property
     def label(self) -> str:

@@ -42,11 +42,6 @@ class Sheet:
     def y(self, row):
         return self.top + row * (self.down + self.line) + (self.top if row > self.free else 0)
 
-    def figure(self):
-        from koct.report import drawing
-
-        return drawing.plt.figure(figsize=(self.width / self.dpi, self.height / self.dpi))
-
     def picture(self, figure, x, y, image, limits, scale=1, cmap="gray", height=None):
         """Draw an image `scale` times as large as others; `height` is that of one which is not as high as wide."""
         across, down = self.across * scale, (self.across * height if height else self.down * scale)

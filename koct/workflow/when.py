@@ -13,7 +13,6 @@ from koct.config.sweep import Grid, Sweep
 from koct.contracts.options import options
 from koct.errors import KoctError
 from koct.networks.module import ModuleArchitecture
-from koct.problems.fanbeam import FanBeamProblem
 from koct.report.printed import PAIR, PRINTED
 from koct.report.products import products
 
@@ -109,9 +108,7 @@ def mismatch(study: Iterable[Sweep]) -> dict[str, list[Any]]:
     """Return the kind and the strength of the difference between scanner and known geometry, of sweeps with one."""
     found = {}
     for sweep in study:
-        if sweep.problem.source == "misaligned":
-            own = [key for key in options(type(sweep.problem)) if key not in options(FanBeamProblem)]
-            kinds = [(key, value) for key in own if (value := getattr(sweep.problem, key))]
-            if len(kinds) < 2:
-                found[sweep.name] = [*kinds[0]] if kinds else ["", 0.0]
-    return found if len({kind for kind, _ in found.values() if kind}) else {}
+        kinds = list(getattr(sweep.problem, "differences", {0: 0, 1: 0}).items())
+        if len(kinds) < 2:
+            found[sweep.name] = [*kinds[0]] if kinds else ["", 0.0]
+    return found if any(kind for kind, _ in found.values()) else {}

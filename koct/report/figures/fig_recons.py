@@ -85,7 +85,8 @@ def _free(made):
 
 
 def _images(sheet, truth, made, samples, names, unit):
-    figure, grey, last = sheet.figure(), _grey(truth), len(samples) - 1
+    figure = drawing.plt.figure(figsize=(sheet.width / sheet.dpi, sheet.height / sheet.dpi))
+    grey, last = _grey(truth), len(samples) - 1
     part, archs, free = _busiest(truth), _rows(made), _free(made)
     best = {arch: max(N for other, N in made if other == arch) for arch in archs}
     errors = {arch: np.abs(made[arch, N] - truth) for arch, N in best.items()}

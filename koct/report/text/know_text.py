@@ -86,6 +86,7 @@ def plot(crossing: Crossing, pairs: int, path: str | PathLike[str]) -> None:
     """Plot both curves with their intervals, and where they cross."""
     from koct.report import drawing
     from koct.report.labels import Names
+    from koct.report.printed import PAIR
     from koct.report.text.plots import _label_axes
 
     names, curves = Names(), {"weight per measurement": crossing.weights, "dense matrix": crossing.dense}
@@ -94,7 +95,7 @@ def plot(crossing: Crossing, pairs: int, path: str | PathLike[str]) -> None:
         axis, handles = axes[0, 0], {}
         axis.set_xscale("log")
         axis.set_yscale("log")
-        for (label, points), arch in zip(curves.items(), ("ko", "fc"), strict=True):
+        for (label, points), arch in zip(curves.items(), PAIR, strict=True):
             N, error, low, high = ([getattr(point, key) for point in points] for key in ("N", "error", "low", "high"))
             handles[label] = axis.plot(N, error, color=names.colour(arch))[0]
             axis.fill_between(N, low, high, color=names.colour(arch), alpha=0.18, linewidth=0)
