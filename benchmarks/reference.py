@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pandas as pd
+
 from koct.report import products
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,17 +82,35 @@ def run(study, profile, folder):
 
 
 def redraw(folder):
-    """Draw the figures and tables of a folder again, and say in about.json which commit drew them."""
+    """Forecast, and draw figures and tables of a folder again; about.json says which commit did."""
+    answers = pd.read_parquet(folder / "budget.parquet")
+    wanted = {
+        sweep: {"metric": rows["metric"].iloc[0], "targets": sorted(rows["target"].unique(), reverse=True)}
+        for sweep, rows in answers.groupby("sweep", sort=False)
+    }
+    koct(
+        "budgets",
+        folder / "cells.parquet",
+        "--theory",
+        folder / "theory.parquet",
+        "--spec",
+        json.dumps({"wanted": wanted}),
+        "--out",
+        folder / "budget.parquet",
+    )
     for product in PRODUCTS:
         outputs = [folder / Path(path).name for path in product.outputs if Path(path).parent.name == "results"]
         if outputs[0].exists():
             inputs = [folder / name for name in product.reads]
             inputs += sorted(folder.glob("fig_recons_*.png")) if product.pictures else []
-            command = [sys.executable, "-m", "koct", "product", product.name, *inputs, "--out", *outputs]
-            subprocess.run(command, cwd=ROOT, check=True)
+            koct("product", product.name, *inputs, "--out", *outputs)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     about["figures and tables drawn by commit"] = git("rev-parse", "HEAD")
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def koct(*arguments):
+    subprocess.run([sys.executable, "-m", "koct", *arguments], cwd=ROOT, check=True)
 
 
 def git(*command):
