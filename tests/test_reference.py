@@ -84,7 +84,13 @@ def test_four_to_sixteen_images_are_worth_as_much_as_total_variation_behind_a_kn
         assert 4 <= rows.loc[(arch, "tv")]["N_low"] < rows.loc[(arch, "tv")]["N_high"] < 16
         assert means["ellipses50", arch].is_monotonic_decreasing or arch == "unrolled"
     assert rows.loc[(["ko", "ko-ridge", "filters", "fc"], "tv"), "N"].isna().all()
-    assert 498 <= rows.loc[("fc", "fbp")]["N_low"] < rows.loc[("fc", "fbp")]["N_high"] <= 591
+    told = {name: rows.loc[key] for name, key in {arch: (arch, "tv") for arch in ("unrolled", "lpd", "unet")}.items()}
+    texts = [f"{row['N']:.0f} ({row['N_low']:.0f} to {row['N_high']:.0f})" for row in told.values()]
+    assert "from N = {}, {} and {} on".format(*texts) in README
+    below = 1 - means["ellipses50", "unet"].iloc[-1] / means["ellipses50", "tv"][0]
+    assert f"ends {below:.0%} below. FC needs".replace("%", " %") in README
+    row = rows.loc[("fc", "fbp")]
+    assert f"FC needs {row['N']:.0f} samples ({row['N_low']:.0f} to {row['N_high']:.0f})" in README
 
 
 def test_the_findings_of_the_readme_are_those_of_the_references():
