@@ -142,6 +142,7 @@ def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_result
 
 
 @cluster
+@pytest.mark.long
 def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_more(checkout, local):
     run = small(checkout, LONG)
     process = started(run, *CELLS)
@@ -264,6 +265,7 @@ def test_an_fsdp_cell_that_is_ended_continues_from_its_checkpoint(checkout, how)
 
 
 @cluster
+@pytest.mark.long
 def test_an_fsdp_cell_writes_a_checkpoint_ahead_of_its_time_limit(checkout):
     """The signal comes 120 s ahead or up to a minute before; SLURM looks at time limits every half minute."""
     pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")

@@ -155,6 +155,7 @@ def test_a_row_that_was_deleted_is_one_submission_of_five_minutes(submitted, che
 
 
 @cluster
+@pytest.mark.long
 def test_a_large_problem_for_the_cpu_shares_a_run_with_one_for_the_gpu(checkout):
     """An architecture that does not say its cost is large; here it is quick."""
     own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mean.py"]}
@@ -259,6 +260,7 @@ def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkou
 
 
 @cluster
+@pytest.mark.long
 def test_a_full_queue_is_waited_for(checkout):
     """A user may have one job at a time: the others are submitted when it has ended."""
     run = small(checkout)
