@@ -169,6 +169,7 @@ def preempt(job):
 
 
 @cluster
+@pytest.mark.long
 def test_a_preempted_study_finishes(checkout, local):
     """A job of a higher partition takes the node; no attempt is counted, so `--retries 0` does no harm."""
     run = small(checkout, LONG)
