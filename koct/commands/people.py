@@ -265,7 +265,7 @@ GROUPS = {
         ("budget", "planner", "next"),
         "koct budget docs/pilot.csv --target 0.002",
     ),
-    "Before any training": (("curve", "bound"), "koct curve pairs.npz --target 0.01"),
+    "Before any training": (("curve", "know", "bound"), "koct curve pairs.npz --target 0.01"),
     "A study of your own": (("init", "check", "config"), "koct init mystudy"),
     "Results": (("compare", "product"), "koct compare results/cells.parquet results/reference/cells.parquet"),
 }

@@ -32,7 +32,7 @@ from koct.prediction.subsets import Subsets
 FOLDS = 3
 DECADES = range(-8, 3)  # of λ, relative to the mean of the normal matrix's diagonal
 DRAWS = 6  # training sets for every N of the weights' curve
-PER_OCTAVE = 4  # points of the dense matrix's curve around the crossing
+FINER = 4  # points of the dense matrix's curve around the crossing
 STEPS = 4  # of Gauss and Newton for the shift
 
 
@@ -232,7 +232,7 @@ class Knowing:
         rough = crossing([curve[point.N] for point in dense], dense)
         if rough.N is None or rough.N <= dense[0].N:
             return rough
-        finer = [round(rough.N * 2 ** (k / PER_OCTAVE)) for k in range(-PER_OCTAVE, PER_OCTAVE + 1)]
+        finer = [round(rough.N * 2 ** (k / FINER)) for k in range(-FINER, FINER + 1)]
         known = {point.N: point for point in dense}
         known |= {point.N: point for point in _usable(theory.at([N for N in finer if dense[0].N < N < rough.upto]))}
         sizes = sorted(known)
