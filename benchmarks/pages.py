@@ -214,6 +214,7 @@ TABLES = {
     "ladder-128": lambda: grid("ladder", "H128-ladder"),
     "ladder-256": lambda: grid("ladder", "H256-ladder"),
     "ellipses50": lambda: grid("benchmark", "ellipses50"),
+    "fanbeam-1e4": lambda: grid("benchmark", "fanbeam-1e4"),
     "mri": lambda: grid("modalities", "mri"),
     "deblur": lambda: grid("modalities", "deblur"),
 }

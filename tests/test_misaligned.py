@@ -95,3 +95,29 @@ def test_what_makes_no_sense_is_refused(options):
     entry |= {"seeds": [1], "archs": ["fc"], "lambdas": [1.0], "metric": "mse"}
     with pytest.raises(KoctError, match=next(iter(options))):
         build("it", entry)
+
+
+# Radial MRI and deblurring
+
+RADIAL = {"H": 16, "spokes": 6, "samples": 32}
+
+
+def test_a_readout_that_is_two_samples_late_gives_the_samples_two_farther_on():
+    right, late = problem("mri")(**RADIAL), problem("mri")(**RADIAL, delay=2.0)
+    y = pairs(right)[1].astype(float)
+    np.testing.assert_allclose(late.measure(y)[..., :-2, :], right.measure(y)[..., 2:, :], atol=1e-9)
+    np.testing.assert_array_equal(pairs(late)[1], y)
+
+
+def test_the_phase_of_the_coil_is_that_of_a_complex_image():
+    y = pairs(problem("mri")(**RADIAL))[1].astype(float)
+    axis = (np.arange(16) - 8) / 8
+    turned = y * np.exp(0.7j * (axis[:, None] ** 2 + axis**2))
+    expected = problem("mri")(**RADIAL, phase=1.0).measure(np.stack([turned.real, turned.imag], axis=-1))
+    np.testing.assert_allclose(problem("mri")(**RADIAL, coil_phase=0.7).measure(y), expected, atol=1e-9)
+
+
+def test_a_blur_that_is_taken_to_be_wider_changes_the_known_filter_and_no_pair():
+    wrong = problem("deblur")(H=32, blur=1.0, widened=20.0)
+    np.testing.assert_array_equal(pairs(wrong)[0], pairs(problem("deblur")(H=32, blur=1.0))[0])
+    np.testing.assert_allclose(wrong.inverse().spectrum, problem("deblur")(H=32, blur=1.2).inverse().spectrum)

@@ -14,6 +14,7 @@ from koct.workflow import when
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SWEEPS = {"aligned": ["", 0.0], "gain-1": ["gain", 1.0], "gain-4": ["gain", 4.0], "turn-1": ["turn", 1.0]}
+SWEEPS = {sweep: ["misaligned", *difference] for sweep, difference in SWEEPS.items()}
 SIZES = (4, 64, 1024)
 
 
@@ -21,7 +22,7 @@ SIZES = (4, 64, 1024)
 def curves(tmp_path_factory):
     """Weights whose error is as large as the gain; filters that are twice as bad; a dense matrix that learns."""
     path, rows = tmp_path_factory.mktemp("mismatch") / "curves.parquet", []
-    for sweep, (_, strength) in SWEEPS.items():
+    for sweep, (*_, strength) in SWEEPS.items():
         for N in SIZES:
             for arch, error in {"ko-ridge": 0.5 + strength, "filters": 1 + 2 * strength, "fc": 128 / N}.items():
                 about = {"sweep": sweep, "problem": "misaligned", "H": 32, "arch": arch, "N": N, "metric": "mse"}
@@ -58,9 +59,10 @@ def test_the_figure_has_two_panels_for_every_kind(curves):
 def test_studies_of_one_difference_at_a_time_have_them():
     study = config.read({**CONFIG, "study": "mismatch"})
     found = when.mismatch(study)
-    assert len(found) == 41
-    assert found["aligned"] == ["", 0.0]
-    assert found["offset-0.25"] == ["offset_mm", 0.25]
-    assert {kind for kind, _ in found.values()} == {"", *mismatch.KINDS}
+    assert len(found) == 58
+    assert found["aligned"] == ["misaligned", "", 0.0]
+    assert found["offset-0.25"] == ["misaligned", "offset_mm", 0.25]
+    assert found["blur-10"] == ["deblur", "widened", 10.0]
+    assert {kind for _, kind, _ in found.values()} == {"", *mismatch.KINDS}
     assert "results/fig_mismatch.pdf" in when.published(study)
     assert not when.mismatch(config.read({**CONFIG, "study": "paper"}))

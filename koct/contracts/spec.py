@@ -57,6 +57,11 @@ def encode_curve(sweep: str, problem: Problem, arch: Architecture, lambdas: tupl
     }
 
 
+def curve_options(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of the spec of a cell its curve shares and a person chose: no hash of code or of a pool."""
+    return {key: spec[key] for key in ("sweep", "problem", "arch", "lambdas")}
+
+
 def result_options(arch: Architecture) -> dict[str, Any]:
     """Return the options that results depend on, by name."""
     declared = options(type(arch))

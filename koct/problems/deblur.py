@@ -48,6 +48,15 @@ class Deblur(Problem):
         pairs=False,
     )
 
+    widened: float = option(
+        "percent by which the known filter takes the blur to be wider than it is", default=0.0, above=-100, pairs=False
+    )
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """What the known filter has wrong, by option, beside the sensitivity."""
+        return {"widened": self.widened} if self.widened else {}
+
     @property
     def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
         """Small images are fitted before a GPU has started."""
@@ -63,7 +72,7 @@ class Deblur(Problem):
 
     @property
     def label(self) -> str:
-        return "deblurring"
+        return "deblurring" + (f", blur {self.widened:+g} %" if self.widened else "")
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         if self.blur > self.H / 16:
@@ -79,16 +88,17 @@ class Deblur(Problem):
         square = grid(self.H) ** 2
         return 1 - self.vignetting * (square[:, None] + square) / 2
 
-    def blurring(self) -> SpectralFilter:
+    def blurring(self, known: bool = False) -> SpectralFilter:
         from koct.operators.fourier import SpectralFilter, gaussian_spectrum
 
-        return SpectralFilter(gaussian_spectrum(self.H, self.blur))
+        factor = 1 + self.widened / 100 if known else 1
+        return SpectralFilter(gaussian_spectrum(self.H, factor * self.blur))
 
     def inverse(self, ratio: float | None = None) -> SpectralFilter:
         """The Wiener filter: b / (b² + ratio) for the spectrum b of the blur; the ratio is `wiener` by default."""
         from koct.operators.fourier import SpectralFilter
 
-        b = self.blurring().spectrum
+        b = self.blurring(known=True).spectrum
         return SpectralFilter(b / (b**2 + (self.wiener if ratio is None else ratio)))
 
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
@@ -111,7 +121,7 @@ class Deblur(Problem):
 
     def forward(self, shared: Mapping[str, Any]) -> Any:
         """The blur: of the sensitivity of the pixels nothing is known."""
-        return self.blurring()
+        return self.blurring(known=True)
 
     def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
         """Wiener filters, by their ratio."""

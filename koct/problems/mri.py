@@ -45,6 +45,20 @@ class MRI(Problem):
         default=0.0,
         minimum=0,
     )
+    delay: float = option(
+        "samples by which the readout is late: true samples lie that much farther along their spoke than known ones",
+        default=0.0,
+    )
+    coil_phase: float = option(
+        "radians that the coil adds to the phase at the middle of each edge, growing with the square of the distance "
+        "from the centre; the known transform does not know of it",
+        default=0.0,
+    )
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """What differs from the known transform, by option."""
+        return {key: value for key in ("delay", "coil_phase") if (value := getattr(self, key))}
 
     @property
     def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
@@ -65,7 +79,9 @@ class MRI(Problem):
 
     @property
     def label(self) -> str:
-        return "radial MRI" + (", complex images" if self.phase else "")
+        said = ["radial MRI", self.phase and "complex images", self.delay and f"delay {self.delay:g}"]
+        said.append(self.coil_phase and f"coil phase {self.coil_phase:g}")
+        return ", ".join(words for words in said if words)
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         if self.samples < self.H:
@@ -84,13 +100,27 @@ class MRI(Problem):
 
         return NonUniformFourier(self.H, self.trajectory(), complex_images=self.phase > 0)
 
+    def measure(self, y: np.ndarray) -> np.ndarray:
+        """The samples of images (n, *y_shape) that the scanner takes, without noise: `transform` with `differences`."""
+        import numpy as np
+
+        from koct.operators.nufft import NonUniformFourier
+        from koct.problems.smooth import grid
+
+        if not self.differences:
+            return self.transform()(y)
+        square = grid(self.H) ** 2
+        turned = np.exp(1j * self.coil_phase * (square[:, None] + square)) * (y @ [1, 1j] if self.phase else y)
+        k = self.trajectory().k
+        k = k + self.delay * (k[:, 1:2] - k[:, :1])
+        return NonUniformFourier(self.H, k, complex_images=True)(np.stack([turned.real, turned.imag], axis=-1))
+
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         """Validation and test phantoms are the same for all seeds; noise has a stream of its own."""
         import numpy as np
 
         from koct.problems.smooth import chunks, noisy, soft
 
-        F = self.transform()
         for part, count, phantoms, noise in chunks(seed, sizes):
             images = []
             for _ in range(count):
@@ -99,7 +129,7 @@ class MRI(Problem):
                 parts = [magnitude * np.cos(turned), magnitude * np.sin(turned)]
                 images.append(np.stack(parts, axis=-1) if self.phase else magnitude)
             y = np.stack(images)
-            yield part, noisy(F(y), self.noise, noise), y.astype(np.float32)
+            yield part, noisy(self.measure(y), self.noise, noise), y.astype(np.float32)
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
         from koct.operators.fourier import ComplexDiagonal

@@ -12,24 +12,31 @@ KINDS = {  # option: in words, with its unit
     "jitter": ("jitter of the angles", "°"),
     "spacing": ("spacing of the views", "%"),
     "hardening": ("beam hardening", "%"),
+    "delay": ("delay of the readout", "samples"),
+    "coil_phase": ("phase of the coil", "rad"),
+    "widened": ("width of the blur", "%"),
 }
 
 
 def errors(curves_path, mismatch):
     """Return ({(kind, strength): {arch: {N: mean error}}}, the archs that are trained, and where the rows come from).
 
-    A scanner that is the known one has kind "" and strength 0.
+    A scanner that is the known one has strength 0, under every kind of its problem.
     """
     rows, free, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    kinds = {(problem, kind) for problem, kind, strength in mismatch.values() if strength}
     found = {}
     for (sweep,), of in grouped([*rows, *free], "sweep").items():
         if sweep in mismatch:
             curves = {
                 arch: {row["N"]: row["error_mean"] for row in own} for (arch,), own in grouped(of, "arch").items()
             }
-            found[tuple(mismatch[sweep])] = curves
+            problem, own_kind, strength = mismatch[sweep]
+            for kind in [own_kind] if strength else [kind for where, kind in kinds if where == problem]:
+                found[kind, strength] = curves
     return found, list(dict.fromkeys(row["arch"] for row in rows)), origin
 
 
 def strengths(found, kind):
-    return sorted(strength for own, strength in found if own == kind)
+    """Return how much scanners differ in one way, in ascending order, without the one that does not."""
+    return sorted(strength for own, strength in found if own == kind and strength)

@@ -61,38 +61,14 @@ class Sheet:
 
     def read(self, path):
         """Return f(x, y), the image at a place of the sheet in a file, from 0 to 1; None if it is no such sheet."""
-        return _read(self, path)
+        from PIL import Image
 
-
-class FirstSheet:
-    """The layout of sheets that older references have: two images, each with all N of all networks."""
-
-    def __init__(self, shape, columns, rows, free):
-        self.dots = math.ceil(RESOLUTION * SIZE / shape[1])
-        self.down, self.across = shape[0] * self.dots, shape[1] * self.dots
-        self.top, self.line, self.label, self.gap, self.space = (
-            round(inches * self.across / SIZE) for inches in (0.2, 0.17, 0.22, 0.05, 0.12)
-        )
-        self.rows, self.free = rows, free
-        self.width = self.x(columns) - self.gap
-        self.height = self.y(2, 0) - self.space
-
-    def x(self, column):
-        return self.across + self.label + (self.free + column) * (self.across + self.gap)
-
-    def y(self, image, row):
-        return self.top + image * self.space + (image * self.rows + row) * (self.down + self.line)
-
-
-def _read(sheet, path):
-    from PIL import Image
-
-    with Image.open(path) as opened:
-        if opened.size != (sheet.width, sheet.height):
-            return None
-        grey = np.asarray(opened.convert("L"), float) / 255
-    step = sheet.dots
-    return lambda x, y: grey[y + step // 2 : y + sheet.down : step, x + step // 2 : x + sheet.across : step]
+        with Image.open(path) as opened:
+            if opened.size != (self.width, self.height):
+                return None
+            grey = np.asarray(opened.convert("L"), float) / 255
+        half, step = self.dots // 2, self.dots
+        return lambda x, y: grey[y + half : y + self.down : step, x + half : x + self.across : step]
 
 
 def images(path, shape, samples, archs, free, arch, N):
@@ -102,14 +78,8 @@ def images(path, shape, samples, archs, free, arch, N):
     """
     shown = columns(samples)
     sheet = Sheet(shape, len(shown), 1 + free + len(archs), free)
-    if found := sheet.read(path):
-        place = sheet.x(shown.index(N)) if N in shown else None
-        made = found(place, sheet.y(1 + free + archs.index(arch))) if place is not None else None
-        return [] if made is None else [(found(sheet.x(len(shown) - 1), sheet.y(0)), made)]
-    first = FirstSheet(shape, len(samples), len(archs), math.ceil(free / len(archs)))
-    found = _read(first, path)
-    if found is None or N not in samples:
+    image = sheet.read(path)
+    if image is None or N not in shown:
         return []
-    middle = [(first.y(k, 0) + first.y(k, len(archs) - 1)) // 2 for k in range(2)]
-    row, x = archs.index(arch), first.x(samples.index(N))
-    return [(found(0, middle[k]), found(x, first.y(k, row))) for k in range(2)]
+    truth = image(sheet.x(len(shown) - 1), sheet.y(0))
+    return [(truth, image(sheet.x(shown.index(N)), sheet.y(1 + free + archs.index(arch))))]

@@ -16,6 +16,7 @@ from koct import metrics
 from koct.base.files import atomic_write, read_json
 from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
 from koct.bound.calibration import calibrate
+from koct.contracts.spec import curve_options
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.study import images, paths
@@ -133,11 +134,11 @@ def collect(spec, path, images_path):
             for N, seed in itertools.product(arch["N"], arch["seeds"]):
                 place = paths.cell(sweep["name"], arch["name"], N, seed)
                 elsewhere = paths.brought(sweep["name"], arch["name"], N, seed)
-                if not Path(place).exists() and Path(elsewhere).exists():
-                    place = elsewhere
+                brought = not Path(place).exists() and Path(elsewhere).exists()
+                place = elsewhere if brought else place
                 row, stamp = read_json(place)
                 _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
-                if curve_hash(stamp.spec) != arch["spec"]:
+                if curve_options(stamp.spec) != arch["options"] if brought else curve_hash(stamp.spec) != arch["spec"]:
                     raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
                 rows.append(row)
                 contents.append(stamp.content)

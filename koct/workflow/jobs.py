@@ -17,13 +17,13 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from koct.base import stamps
+from koct.base.files import read_json
 from koct.base.stamps import checksum_of, difference
 from koct.config import study_file as config
 from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, Problem
 from koct.contracts.registry import module_of
-from koct.contracts.spec import encode_curve, encode_problem
+from koct.contracts.spec import curve_options, encode_curve, encode_problem
 from koct.errors import KoctError
 from koct.report.products import product
 from koct.study import paths
@@ -52,7 +52,7 @@ class Jobs:
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
         self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
-        self.brought = set[str]()  # fits that nobody needs: their rows were made elsewhere
+        self.brought: dict[str, bool] = {}  # fits that nobody needs: rows made elsewhere; whether by the same code
         row = self._row if os.path.isdir(paths.BROUGHT) else paths.cell
         self.cells = [row(**cell) for sweep in self.study for cell in sweep.grid()]
         bare = [name for name in self.sweeps if not self.first_fits(SimpleNamespace(sweep=name))]
@@ -61,13 +61,15 @@ class Jobs:
         self.pictures = [path for path in map(paths.picture, self.sweeps) if path in self.products]
 
     def _row(self, **cell: Any) -> str:
-        """Where the row of a cell is, or will be: elsewhere if one is there with the same options and code."""
+        """Where the row of a cell is, or will be: elsewhere if one is there with the same options and test images."""
         own, place = paths.cell(**cell), paths.brought(**cell)
         if os.path.isfile(place) and not os.path.exists(own):
             with contextlib.suppress(ValueError, KoctError):  # damaged, or not of this version
+                row, stamp = read_json(place)
                 wanted = json.loads(self.row_spec(SimpleNamespace(**cell)))
-                if not difference(stamps.check(place).spec, wanted):
-                    self.brought.add(paths.fit(**cell))
+                same = curve_options(stamp.spec) == curve_options(wanted)
+                if same and len(row["images"]["mse"]) == self.sweeps[cell["sweep"]].sizes.test:
+                    self.brought[paths.fit(**cell)] = not difference(stamp.spec, wanted)
                     return place
         return own
 
@@ -231,6 +233,7 @@ class Jobs:
                     "spec": checksum_of(
                         {**json.loads("{" + self._curve_spec(sweep.name, arch.name)), "evaluation": self.evaluation}
                     ),
+                    "options": curve_options(json.loads("{" + self._curve_spec(sweep.name, arch.name))),
                 }
                 for arch, described in zip(sweep.archs, about["archs"], strict=True)
             ]

@@ -105,10 +105,13 @@ def normed(study: Iterable[Sweep]) -> list[str]:
 
 
 def mismatch(study: Iterable[Sweep]) -> dict[str, list[Any]]:
-    """Return the kind and the strength of the difference between scanner and known geometry, of sweeps with one."""
+    """Return problem, kind and strength of the one difference between the scanner and what is known of it, by sweep.
+
+    A sweep without a difference has strength 0.
+    """
     found = {}
     for sweep in study:
         kinds = list(getattr(sweep.problem, "differences", {0: 0, 1: 0}).items())
         if len(kinds) < 2:
-            found[sweep.name] = [*kinds[0]] if kinds else ["", 0.0]
-    return found if any(kind for kind, _ in found.values()) else {}
+            found[sweep.name] = [sweep.problem.name, *(kinds[0] if kinds else ("", 0.0))]
+    return found if any(strength for *_, strength in found.values()) else {}

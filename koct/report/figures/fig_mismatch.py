@@ -7,7 +7,7 @@ from koct.report.product import Product
 
 PRODUCT = Product(
     title="known operators that are wrong",
-    about="with sweeps of the problem `misaligned`: error against N and against [how wrong the operator is](know.md)",
+    about="with sweeps whose operator is wrong: error against N and against [how wrong the operator is](know.md)",
     reads=("curves.parquet",),
     when="mismatch",
     takes=("mismatch",),
@@ -69,12 +69,12 @@ def _curves(axis, found, kind, names):
 def _floors(axis, found, kind, archs, names):
     """The error with the most samples against the strength, and dotted where the scanner is the known one."""
     levels, handles = strengths(found, kind), {}
-    for arch in archs:
+    for arch in (arch for arch in archs if arch in found[kind, levels[0]]):
         ends = [curve[max(curve)] for curve in (found[kind, strength][arch] for strength in levels)]
         look = {"color": names.colour(arch), "marker": names.marker(arch), "markersize": 3.5}
         handles[names.arch(arch)] = axis.plot(levels, ends, **look)[0]
-        if ("", 0.0) in found:
-            curve = found["", 0.0][arch]
+        if (kind, 0.0) in found:
+            curve = found[kind, 0.0][arch]
             axis.axhline(curve[max(curve)], color=names.colour(arch), linestyle=":", linewidth=0.7)
     axis.set_xscale("log")
     axis.set_yscale("log")

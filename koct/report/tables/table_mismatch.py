@@ -10,7 +10,7 @@ from koct.report.table import Span, Table, Underline
 
 PRODUCT = Product(
     title="when a wrong operator loses",
-    about="with sweeps of the problem `misaligned`: from which difference on learning more beats knowing",
+    about="with sweeps whose operator is wrong: from which difference on learning more beats knowing",
     reads=("curves.parquet",),
     when="mismatch",
     takes=("mismatch",),
@@ -47,8 +47,10 @@ def table(curves_path, mismatch):
 
 def _from(found, kind, levels, arch, N):
     """The strength at which a network gets ahead for good: 0, a number, or above the largest."""
+    if arch not in found[kind, levels[0]]:
+        return "--"
     logs = [math.log(found[kind, level][arch][N] / found[kind, level][KNOWING][N]) for level in levels]
-    aligned = found.get(("", 0.0))
+    aligned = found.get((kind, 0.0))
     behind = [i for i, log in enumerate(logs) if log > 0]
     if not behind:
         ahead = aligned is not None and aligned[arch][N] < aligned[KNOWING][N]
