@@ -50,7 +50,6 @@ rule fit_large:
         spec=jobs.fit_spec,
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
-        " ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
     shell:
         "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
@@ -85,7 +84,6 @@ rule fit_torchrun:
         checkpoints=lambda wildcards: paths.checkpoints(**wildcards),
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}, on {resources.ranks} ranks"
-        " ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
     shell:
         'sh "$KOCT_TORCHRUN" {resources.nodes} {resources.ranks}'
         " fit-torchrun --spec {params.spec:q} --inputs {input} --out {output}"
@@ -187,4 +185,4 @@ use rule theory as theory_large with:
         mem_mb=jobs.mem_mb(jobs.theory_cost),
         runtime=jobs.gpu_minutes(jobs.theory_cost),
     message:
-        "predicted curve of {wildcards.arch} of {wildcards.sweep} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
+        "predicted curve of {wildcards.arch} of {wildcards.sweep}"

@@ -34,7 +34,7 @@ use rule pool as pool_large with:
         mem_mb=jobs.mem_mb(jobs.cost(resources.pool)),
         runtime=jobs.gpu_minutes(jobs.cost(resources.pool)),
     message:
-        "pool of {wildcards.sweep}, seed {wildcards.seed} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
+        "pool of {wildcards.sweep}, seed {wildcards.seed}"
 
 
 rule known:
@@ -105,6 +105,6 @@ rule gram:
     params:
         spec=jobs.gram_spec,
     message:
-        "Gram matrix of {wildcards.sweep}, seed {wildcards.seed} ({resources.mem_mb} MB, {resources.runtime} min, {resources.gpu} GPU)"
+        "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
         "python -m koct gram --spec {params.spec:q} --pool {input} --out {output} > {log} 2>&1"

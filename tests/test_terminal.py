@@ -38,7 +38,8 @@ def test_a_plain_run_prints_one_short_line_for_each_job_and_where_the_results_ar
     assert done.stdout == ""
     assert [line.partition("]")[0] for line in counted] == [f"[{i:2}/{jobs}" for i in range(1, jobs + 1)]
     fits = {f"fit {arch} of T4, N = {N}, seed 1" for arch in ("ko", "fc") for N in (4, 8)}
-    assert fits <= {line.partition("] ")[2] for line in counted}
+    used = re.compile(r" \(\d+ MB, \d+\.\d s\)$")  # by the job, not what was asked for
+    assert fits <= {used.sub("", line.partition("] ")[2]) for line in counted if used.search(line)}
     assert len(lines) <= jobs + 15
     assert max(map(len, lines)) <= 200
     assert COUNT.search(done.stderr).start() > done.stderr.index("Study tiny: 1 sweep, 4 cells")
@@ -97,8 +98,20 @@ def test_a_terminal_shows_one_line_that_is_rewritten(finished):
         pass
     os.close(ours)
     assert process.wait() == 0
-    line = "\r[{}/1] table results/table_fullscale.tex\033[K"
-    assert line.format(0) + line.format(1) + "\r\n" in told.decode()
+    table = r"table results/table_fullscale\.tex"
+    lines = rf"\r\[0/1\] {table}\x1b\[K\r\[1/1\] {table} \(\d+ MB, \d+\.\d s\)(; about 0 s left)?\x1b\[K\r\n"
+    assert re.search(lines, told.decode())
+
+
+def test_the_time_left_is_that_of_jobs_of_the_same_rule(monkeypatch):
+    """Ten fits of 4 s, two at a time, and a table of which nothing is known yet."""
+    run = handler()
+    run.began, run.left = 0.0, {"fit": 10, "table": 1}
+    run.took = {"fit": [4.0] * 6, "pool": [16.0]}
+    monkeypatch.setattr(plugin.time, "monotonic", lambda: 20.0)
+    assert run.time_left() == f"about {(10 * 4 + 40 / 7) * 20 / 40:.0f} s left"
+    monkeypatch.setattr(plugin.time, "monotonic", lambda: 5.0)
+    assert run.time_left() == ""
 
 
 def handler(dryrun=False):

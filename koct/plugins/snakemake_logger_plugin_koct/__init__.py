@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import csv
 import logging
 import os
 import re
 import sys
+import time
 from typing import Any
 
 from snakemake.logging import ColorizingTextHandler
@@ -44,6 +46,10 @@ class LogHandler(LogHandlerBase):
         self.printer = ColorizingTextHandler(nocolor=given.nocolor, stream=stream)
         self.brief = not (given.quiet or given.verbose or given.printshellcmds or given.debug_dag)
         self.messages: dict[int, str] = {}  # of jobs that have started
+        self.started: dict[int, tuple[str, str | None, float]] = {}  # their rules, benchmark files and times
+        self.left: collections.Counter[str] = collections.Counter()  # jobs of each rule
+        self.took: dict[str, list[float]] = {}  # seconds, of finished jobs of each rule
+        self.began = time.monotonic()
         self.finished: list[str] = []  # messages of jobs that no count includes yet
         self.done = self.total = 0
         self.errors: collections.deque[str] = collections.deque(maxlen=20)  # texts printed last
@@ -77,13 +83,21 @@ class LogHandler(LogHandlerBase):
             return None
         match _event(record):
             case "RUN_INFO":
-                self.total = record.stats["total"]
+                self.left = collections.Counter(record.stats)
+                self.total = self.left.pop("total")
             case "JOB_INFO":
                 self.messages[record.jobid] = record.rule_msg or record.rule_name
+                self.started[record.jobid] = record.rule_name, record.benchmark, time.monotonic()
                 if self.rewrites:
                     self.count(self.done, self.messages[record.jobid])
             case "JOB_FINISHED":
-                self.finished.append(self.messages.pop(record.job_id, record.msg))
+                message = self.messages.pop(record.job_id, record.msg)
+                if record.job_id in self.started:
+                    rule, benchmark, start = self.started.pop(record.job_id)
+                    self.left[rule] -= 1
+                    self.took.setdefault(rule, []).append(time.monotonic() - start)
+                    message += _used(benchmark)
+                self.finished.append(message)
             case "PROGRESS":
                 finished, self.finished = self.finished, []
                 self.done, self.total = record.done, record.total
@@ -110,11 +124,31 @@ class LogHandler(LogHandlerBase):
     def count(self, number: int, message: str) -> None:
         line, stream = f"[{number:{len(str(self.total))}}/{self.total}] {message}", self.printer.stream
         if self.rewrites:
-            line = "; ".join(filter(None, [line.rstrip(), self.queue]))
+            line = "; ".join(filter(None, [line.rstrip(), self.queue, self.time_left()]))
             line = line[: (os.get_terminal_size(stream.fileno()).columns or 80) - 1]
         stream.write(f"\r{line}\033[K" if self.rewrites else f"{line}\n")
         stream.flush()
         self.in_line = self.rewrites
+
+    def time_left(self) -> str:
+        """Return about how long a run will still take, as jobs of the same rules took; nothing in its first seconds."""
+        elapsed, took = time.monotonic() - self.began, [seconds for rule in self.took.values() for seconds in rule]
+        if elapsed < 10 or not took:
+            return ""
+        means = {rule: sum(seconds) / len(seconds) for rule, seconds in self.took.items()}
+        work = sum(count * means.get(rule, sum(took) / len(took)) for rule, count in self.left.items())
+        seconds = work * elapsed / sum(took)  # as many jobs at once as so far
+        return f"about {seconds / 60:.0f} min left" if seconds > 90 else f"about {seconds:.0f} s left"
+
+
+def _used(benchmark: str | None) -> str:
+    """Return the memory and the time that a job took, from the file of its benchmark."""
+    try:
+        with open(benchmark or "", encoding="utf-8") as file:
+            row = next(csv.DictReader(file, delimiter="\t"))
+        return f" ({float(row['max_rss']):.0f} MB, {float(row['s']):.1f} s)"
+    except (OSError, ValueError, KeyError, StopIteration):
+        return ""
 
 
 def _full(record: Any) -> str | None:
