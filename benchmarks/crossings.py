@@ -19,8 +19,8 @@ from koct.contracts import Sizes
 from koct.study.knowing import Knowing
 
 ROOT = Path(__file__).resolve().parents[1]
-PAIRS = {"mri": (100, 200, 416), "deblur": (100, 416), "H16": (128, 400), "H8": (64, 400)}
-MEASURED = {"mri": "modalities", "deblur": "modalities", "H16": "crossing", "H8": "crossing"}
+PAIRS = {"mri": (100, 200, 416), "deblur": (100, 416), "H8": (64, 128, 416), "H16": (128, 416), "H32": (128, 416)}
+MODALITIES = ("mri", "deblur")
 SEED = 101
 
 
@@ -34,8 +34,8 @@ def drawn(problem, count):
 
 
 def measured(sweep):
-    rows = pd.read_parquet(ROOT / "results/reference" / MEASURED[sweep] / "crossings.parquet")
-    name = sweep if MEASURED[sweep] == "modalities" else f"{sweep}-crossing"
+    study, name = ("modalities", sweep) if sweep in MODALITIES else ("crossing", f"{sweep}-crossing")
+    rows = pd.read_parquet(ROOT / "results/reference" / study / "crossings.parquet")
     row = rows.set_index(["sweep", "arch", "versus"]).loc[(name, "fc", "ko")]
     if pd.isna(row["N"]):
         return f"not up to {row['upto']:,}"
@@ -46,10 +46,11 @@ def main():
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["sweeps"]
     print("| problem | pairs | predicted crossing (90 % interval) | measured |\n|---|---|---|---|")
     for sweep in sys.argv[1:] or PAIRS:
-        problem = build(sweep, config[sweep]).problem
+        made = build(sweep, config[sweep])
+        problem = made.problem
         for count in PAIRS[sweep]:
             with contextlib.redirect_stdout(io.StringIO()):  # what a problem says of its progress
-                found = Knowing(problem, *drawn(problem, count)).crossing()
+                found = Knowing(problem, *drawn(problem, count), made.arch("ko"), made.lambdas).crossing()
             ends = f"{found.N_low:,} to {found.N_high:,}" if found.N_low and found.N_high else f"from {found.N_low}"
             predicted = f"{found.N:,} ({ends})" if found.N else f"not up to {found.upto:,}"
             print(f"| `{sweep}` | {count} | {predicted} | {measured(sweep)} |", flush=True)

@@ -74,7 +74,8 @@ class Curve(curve.Curve):
     """The curve that pairs predict before any training: of arrays x and y, or of a fitted `Spectral`."""
 
     def __init__(self, x: Any, y: Any = None, lam: float | None = None) -> None:
-        super().__init__(x if isinstance(x, Spectral) else Spectral().fit(np.asarray(x), np.asarray(y)), lam)
+        theory = x if isinstance(x, Spectral) else Spectral().fit(np.asarray(x), np.asarray(y))
+        super().__init__(theory, None if lam is None else [lam])
 
     def plot(self, target: float | None = None, axis: Axes | None = None) -> Axes:
         """Draw the mean squared error at every octave with its 90 % interval, dashed beyond the pairs; the axes."""

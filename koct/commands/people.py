@@ -146,7 +146,7 @@ def _curve(pairs, lam, nonnegative):
     from koct.prediction.spectral import Spectral
     from koct.workflow.limits import machine_memory
 
-    return Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), lam)
+    return Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), [lam] if lam is not None else None)
 
 
 def curve(pairs, target, at, lam, nonnegative, plot, json):

@@ -35,12 +35,12 @@ class SamplesForTarget(NamedTuple):
 
 
 class Curve:
-    """The predicted curve of a pool, with the best λ at every N or a given one."""
+    """The predicted curve of a pool, with the best λ at every N, of those given if there are any."""
 
-    def __init__(self, theory: Spectral, lam: float | None = None):
+    def __init__(self, theory: Spectral, lambdas: Sequence[float] | None = None):
         self.theory = theory
         mean = float(theory.values.mean())
-        self.lambdas = [lam] if lam is not None else [mean * 10.0**power for power in DECADES]
+        self.lambdas = list(lambdas or (mean * 10.0**power for power in DECADES))
         sizes = [2**k for k in range(1, 64) if 2**k < theory.M] + [theory.M]
         sizes += [theory.M * 2**k for k in range(1, FARTHEST.bit_length())]
         with np.errstate(all="ignore"):

@@ -19,6 +19,7 @@ import numpy as np
 from koct.base.device import CPU
 from koct.contracts import Array, Problem, Training
 from koct.errors import KoctError
+from koct.networks.fc import FC
 from koct.networks.filter import check_problem
 from koct.networks.filters import Filters
 from koct.networks.ko import KO
@@ -32,6 +33,7 @@ from koct.prediction.subsets import Subsets
 FOLDS = 3
 DECADES = range(-8, 3)  # of λ, relative to the mean of the normal matrix's diagonal
 DRAWS = 6  # training sets for every N of the weights' curve
+DENSE_DRAWS = 24  # of the dense matrix's, where rare samples make its error
 FINER = 4  # points of the dense matrix's curve around the crossing
 STEPS = 4  # of Gauss and Newton for the shift
 
@@ -83,9 +85,15 @@ class Given(Training):
 
 
 class Knowing:
-    """Pairs (x, y), and a problem whose known layers lead from x to y."""
+    """Pairs (x, y), and a problem whose known layers lead from x to y.
 
-    def __init__(self, problem: Problem, x: Any, y: Any):
+    `weights` is how the weights are fitted, toward the known ones by default. Its λ, and those of the dense matrix, are
+    the best of `lambdas`, or of a wide grid.
+    """
+
+    def __init__(
+        self, problem: Problem, x: Any, y: Any, weights: KO | None = None, lambdas: Sequence[float] | None = None
+    ):
         x, y = checked_pairs(x, y)
         for name, array, shape in (("x", x, problem.x_shape), ("y", y, problem.y_shape)):
             if array.shape[1:] != shape and array[0].size != np.prod(shape):
@@ -99,7 +107,7 @@ class Knowing:
         normal = problem.normal_matrix(problem.shared())
         normal = normal_matrix(self.known.R) if normal is None else normal
         self.data = Given(problem, np.asarray(x, float).reshape(len(x), -1), y.reshape(len(y), -1), layers, normal)
-        self.weights = KO(solver="ridge", toward="analytic")
+        self.weights, self.lambdas = weights or KO(solver="ridge", toward="analytic"), lambdas
 
     # Repairs
 
@@ -197,7 +205,9 @@ class Knowing:
         return fit
 
     def _strengths(self) -> list[float]:
-        """λ for the weights, around the mean of their normal matrix's diagonal."""
+        """λ for the weights, around the mean of their normal matrix's diagonal if none are given."""
+        if self.lambdas:
+            return list(self.lambdas)
         data = self.data
         mean = float(((data.x**2).sum(0) * np.diag(data.normal)).mean())
         return [mean * 10.0**power for power in DECADES]
@@ -205,18 +215,21 @@ class Knowing:
     # The crossing
 
     def crossing(self) -> Crossing:
-        """Compare the predicted curves of weights and of a dense matrix, up to eight times the pairs."""
+        """Compare the predicted curves of weights and of a dense matrix, up to eight times the pairs.
+
+        Where the theory of the dense matrix is not to be trusted, it is fitted to subsets of the pairs as well.
+        """
         data = self.data
-        theory = Curve(Spectral(data.nonnegative).fit(data.x, data.y))
-        dense = _usable(theory.octaves)
+        theory = Curve(Spectral(data.nonnegative).fit(data.x, data.y), self.lambdas)
+        subsets = self._subsets(self.weights, self.lambdas or self._strengths()[2::2], DRAWS)
+        drawn = self._subsets(FC(), theory.lambdas, DENSE_DRAWS)
 
-        def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
-            part = Given(data.problem, x, y, data.layers, data.normal)
-            part.lambdas = tuple(self._strengths()[2::2])
-            for lam, network in self.weights.fit(part):
-                yield lam, network.predict
+        def dense_at(points: Sequence[Prediction]) -> list[Prediction]:
+            doubtful = [point.N for point in points if not point.trusted and 4 <= point.N <= drawn.largest]
+            fitted = {point.N: point for point in drawn.best_curve(doubtful)}
+            return _usable([fitted.get(point.N, point) for point in points])
 
-        subsets = Subsets(fitting, DRAWS).fit(data.x, data.y)
+        dense = dense_at(theory.octaves)
         inside = [point.N for point in dense if 4 <= point.N <= subsets.largest]
         curve = {point.N: point for point in subsets.best_curve(inside)}
         last = curve[inside[-1]]
@@ -234,9 +247,21 @@ class Knowing:
             return rough
         finer = [round(rough.N * 2 ** (k / FINER)) for k in range(-FINER, FINER + 1)]
         known = {point.N: point for point in dense}
-        known |= {point.N: point for point in _usable(theory.at([N for N in finer if dense[0].N < N < rough.upto]))}
+        known |= {point.N: point for point in dense_at(theory.at([N for N in finer if dense[0].N < N < rough.upto]))}
         sizes = sorted(known)
         return crossing([_between(curve, N) for N in sizes], [known[N] for N in sizes])
+
+    def _subsets(self, arch: Any, lambdas: Sequence[float], draws: int) -> Subsets:
+        """Fits of an architecture to some of the pairs, for every λ."""
+        data = self.data
+
+        def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
+            part = Given(data.problem, x, y, data.layers, data.normal)
+            part.lambdas = tuple(lambdas)
+            for lam, network in arch.fit(part):
+                yield lam, network.predict
+
+        return Subsets(fitting, draws).fit(data.x, data.y)
 
 
 def _usable(points: Sequence[Prediction]) -> list[Prediction]:
