@@ -97,10 +97,3 @@ def test_density_compensation_shares_out_the_disc(trajectory):
     assert weights[0, centre] == pytest.approx(np.pi * trajectory.spacing**2 / 6 / trajectory.spokes)
     np.testing.assert_allclose(weights[:, centre + 1] / weights[:, centre], 6)
     np.testing.assert_allclose(weights[:, centre + 3] / weights[:, centre + 1], 3)
-
-
-def test_a_trajectory_without_samples_is_refused():
-    with pytest.raises(ValueError, match="has no samples"):
-        RadialTrajectory(0, 8, 4.0)
-    with pytest.raises(ValueError, match=r"points \(kx, ky\), got the shape \(5, 3\)"):
-        NonUniformFourier(8, np.ones((5, 3)))

@@ -11,7 +11,7 @@ from koct import metrics
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
 from koct.report.measured import Study
-from koct.study import evaluation, images, results
+from koct.study import images, results
 
 SHAPES = [(7, 7), (8, 32), (33, 20), (150, 140), (9, 8, 10), (30,), (16, 12, 2)]
 
@@ -67,16 +67,6 @@ def test_every_metric_is_the_mean_over_the_images_that_have_one():
     assert (best["ssim"], best["psnr"]) == (pytest.approx(1), pytest.approx(313, abs=0.1))
 
 
-def test_a_metric_of_ones_own_needs_no_function_for_each_image(monkeypatch):
-    monkeypatch.delattr(metrics.load("rrmse_norm"), "each")
-    predicted, y = pairs((8, 8))
-    y[1] = 0
-    expected = np.linalg.norm(predicted - y, axis=1) / np.linalg.norm(y + 0.0, axis=1).clip(1e-300)
-    found = metrics.each(predicted, y, (8, 8))["rrmse_norm"]
-    np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]])
-    assert np.isnan(found[1])
-
-
 # images.parquet
 
 
@@ -123,24 +113,6 @@ def test_images_know_their_seed_and_their_group(tmp_path):
     assert set(found.columns["image"]) == set(range(8))
     errors = found.errors("A", "ko", 4, "mse")
     np.testing.assert_allclose(errors.values[:, 0], [np.mean(row["images"]["mse"]) for row in cells[:2]], rtol=1e-7)
-
-
-def test_networks_are_paired_by_seed_and_a_baseline_tested_once_serves_all():
-    errors = images.Errors(np.arange(6.0).reshape(3, 2), (1, 2, 3))
-    first, second = images.paired(errors, images.Errors(np.array([[9.0, 8.0], [7.0, 6.0]]), (3, 1)))
-    assert first.tolist() == [[0, 1], [4, 5]]
-    assert second.tolist() == [[7, 6], [9, 8]]
-    once = images.paired(errors, images.Errors(np.array([[9.0, 8.0]]), (1,)))
-    assert once[1].tolist() == [[9, 8]] * 3
-    with pytest.raises(KoctError, match="different seeds or images"):
-        images.paired(errors, images.Errors(np.zeros((3, 5)), (1, 2, 3)))
-
-
-def test_errors_of_too_many_images_for_a_stamp_are_left_to_the_row(monkeypatch):
-    found = {"mse": 1.0, "images": {"mse": [1.0] * 100}}
-    assert evaluation.remember({"lam": 1.0}, found)["errors"] == found
-    monkeypatch.setattr(evaluation, "LARGEST", 100)
-    assert evaluation.remember({"lam": 1.0}, found) == {"lam": 1.0}
 
 
 def test_the_same_images_give_the_same_bytes_and_others_another_stamp(tmp_path):

@@ -13,10 +13,8 @@ from conftest import ROOT
 from koct import cli
 from koct.config.study_file import read
 from koct.contracts import Sizes, registry
-from koct.contracts.blame import blamed
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.networks.ranks import Interrupted
 from koct.problems import pools
 
 SIZES = Sizes(train=4, val=3, test=3)
@@ -98,15 +96,6 @@ def one_sentence(error):
 # Loading
 
 
-def test_files_of_ones_own_are_loaded_and_named_by_their_stem(tmp_path):
-    problem = registry.problem(written(tmp_path, "blur.py", PROBLEM))
-    arch = registry.architecture(written(tmp_path, "matrix.py", ARCH))
-    assert (problem.name, problem.source) == ("blur", str(tmp_path / "blur.py"))
-    assert (arch.name, arch.source) == ("matrix", str(tmp_path / "matrix.py"))
-    assert problem(noise=1.0).noise == 1.0
-    assert registry.problem(str(tmp_path / "blur.py")) is problem
-
-
 DESCRIBED = 'option("standard deviation of the noise", default=0.0, minimum=0)'
 IN_A_FILE = {  # what is wrong: (what stands in the place of what, the line that is named, message)
     "import": ("import numpy as np", "import no_such_module", "import no_such", "ModuleNotFoundError: No module named"),
@@ -160,14 +149,6 @@ def test_a_file_can_import_from_its_own_folder(tmp_path):
     assert (problem.x_shape, problem.y_shape) == ((2,), (3,))
 
 
-def test_a_mistake_in_a_helper_names_the_helper(tmp_path):
-    (tmp_path / "broken_beside.py").write_text("a = 1\nb = = 2\n")
-    path = written(tmp_path, "own.py", "import broken_beside\n" + PROBLEM)
-    with pytest.raises(KoctError) as caught:
-        registry.problem(path)
-    assert one_sentence(caught.value).startswith(f"{tmp_path / 'broken_beside.py'}, line 2: SyntaxError: ")
-
-
 def test_helpers_of_one_name_in_two_folders_are_not_confused(tmp_path):
     """Each file has its own helper, or is refused; it never silently gets the other's."""
     found = []
@@ -216,24 +197,6 @@ def fit(tmp_path, capsys):
     return run
 
 
-def test_a_network_of_ones_own_is_fitted_and_evaluated(tmp_path, fit):
-    status, error = fit(written(tmp_path, "own.py", PROBLEM), written(tmp_path, "matrix.py", ARCH))
-    assert (status, error) == (0, "")
-    row = json.loads((tmp_path / "row.json").read_text())
-    assert row["mse"] < 1e-8
-    about = {"sweep": "S", "problem": "own", "H": None, "V": None, "B": None, "arch": "matrix", "N": 4, "seed": 1}
-    assert row.items() > {**about, "lam": 1e-6, "p": 6}.items()
-
-
-def test_scalars_of_numpy_tensors_of_torch_and_states_of_any_name_are_taken(tmp_path, fit):
-    pytest.importorskip("torch", reason="torch is not installed: no tensors")
-    tensors = "import torch\n\n        return torch.tensor(x) @ torch.tensor(self.matrix, requires_grad=True)"
-    text = ARCH.replace("yield lam,", "yield np.float32(lam),").replace(f"return {APPLIED}", tensors)
-    path = written(tmp_path, "matrix.py", text.replace('"matrix"', '"path"'))
-    status, error = fit(written(tmp_path, "own.py", PROBLEM), path, (1.0,))
-    assert (status, error) == (0, "")
-
-
 SOLVED = "yield lam, OwnNetwork(np.linalg.solve(normal, data.x.T @ data.y))"
 APPLIED = "x @ self.matrix"
 IN_A_FIT = {
@@ -261,30 +224,6 @@ def test_what_goes_wrong_in_a_fit_is_one_sentence_with_its_line(tmp_path, fit, o
     assert message in error
     assert not (tmp_path / "fit.npy").exists()
     assert not (tmp_path / "row.json").exists()
-
-
-@pytest.mark.parametrize("state", ["None", "[1.0]", '{"matrix": 1.0}'])
-def test_a_state_that_cannot_be_written_is_one_sentence_with_the_file(tmp_path, fit, state):
-    path = written(tmp_path, "matrix.py", ARCH, '{"matrix": self.matrix}', state)
-    status, error = fit(written(tmp_path, "own.py", PROBLEM), path)
-    assert status == 2
-    assert path in one_sentence(error)
-
-
-def test_a_traceback_is_shown_to_who_asks_for_it(tmp_path, fit, monkeypatch):
-    monkeypatch.setenv("KOCT_TRACEBACK", "1")
-    path = written(tmp_path, "matrix.py", ARCH, "x @ self.matrix", "x @ self.vector")
-    status, error = fit(written(tmp_path, "own.py", PROBLEM), path)
-    assert status == 3
-    assert error.startswith("Traceback ")
-    assert "object has no attribute 'vector'" in error
-
-
-def test_an_interruption_is_no_mistake_of_the_file_it_passes_through(tmp_path):
-    stopped = "from koct.networks.ranks import Interrupted\n\n        raise Interrupted"
-    path = written(tmp_path, "own.py", ARCH, "for lam in data.lambdas:", f"{stopped}\n        for lam in data.lambdas:")
-    with pytest.raises(Interrupted), blamed(path):
-        next(registry.architecture(path)().fit(None))
 
 
 @pytest.mark.parametrize(

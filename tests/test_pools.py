@@ -13,7 +13,6 @@ from koct.contracts import Sizes, registry
 from koct.errors import KoctError
 from koct.operators.parallel import projector
 from koct.problems import pools
-from koct.problems.phantoms import Ellipse, rasterise
 from koct.problems.surrogate import Surrogate
 from koct.study import cells
 
@@ -58,15 +57,6 @@ def test_prefixes_are_nested(tmp_path):
         np.testing.assert_array_equal(y, all_y[:count])
     with pytest.raises(KoctError, match="holds 12 train pairs and 13 were asked for: make the pool larger"):
         read(tmp_path / "pool.npy", "train", 13)
-
-
-def test_an_ellipse_covers_its_area_where_it_is_and_brightness_is_clipped():
-    one = Ellipse(amplitude=0.5, centre=(0.1, -0.2), axes=(0.6, 0.3), angle=0.7)
-    image = rasterise([one], 801)
-    assert image.sum() * (2 / 800) ** 2 == pytest.approx(0.5 * np.pi * 0.6 * 0.3, rel=1e-3)
-    assert rasterise([one] * 4, 32).max() == 1.5
-    row, column = np.argwhere(image > 0).mean(axis=0)  # x runs along columns and y along rows
-    assert (row, column) == pytest.approx((320, 440), abs=0.5)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
@@ -173,15 +163,6 @@ def make_own(tmp_path, statements):
     problem = registry.problem(str(file))()
     line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if "def pairs" in text)
     return problem, f"{file}, line {line}: ", out
-
-
-def test_good_pairs_of_a_users_own_make_a_pool(tmp_path):
-    problem, _, out = make_own(tmp_path, GOOD)
-    pools.make(problem, 4, SIZES, out)
-    pool = pools.Pool(out, problem)
-    assert pool.count == asdict(SIZES)
-    assert pool.x("train").shape == (12, 2)
-    assert pool.y("test").shape == (5, 6)
 
 
 @pytest.mark.parametrize(("statements", "message"), BAD_PAIRS.values(), ids=BAD_PAIRS)

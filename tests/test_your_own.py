@@ -10,8 +10,6 @@ import yaml
 from conftest import ROOT
 
 from koct import cli
-from koct.config import study_file as config
-from koct.errors import KoctError
 
 pytest.importorskip("torch", reason="torch is not installed: the example's CNN needs it")
 
@@ -127,29 +125,6 @@ def test_a_file_that_the_problem_reads_is_an_input(own):
         assert own.plan()["pool"] == 2
     finally:
         aside.rename(photo)  # with its old time
-
-
-def test_options_of_a_network_and_of_the_layers_keep_the_pools(own, edited):
-    edited("own.yaml", lambda text: text)
-    own.change(cnn={"channels": 4, "steps": 21})
-    assert own.plan() == {"fit": 2, "chains": 1}
-    own.change(cnn={"channels": 4, "steps": 20}, wiener=0.02)  # changes the layers and not the pairs
-    assert own.plan() == {"fit": 4, "theory": 1, "chains": 1}
-
-
-def test_a_mistake_is_named_like_any_other(own):
-    overlay = yaml.safe_load((own.folder / "own.yaml").read_text())
-    for changes, messages in (
-        (
-            {"blur": -1, "cnn": {"chanels": 8}},
-            ["sweeps.photo.blur = -1 must be greater than 0", "cnn.chanels is not a key of the config; did you mean"],
-        ),
-        ({"images": "nowhere.jpg"}, ["reads 'nowhere.jpg', which does not exist"]),
-    ):
-        sweep = {**overlay["sweeps"]["photo"], **changes}
-        with pytest.raises(KoctError) as caught:
-            config.read({**overlay, "sweeps": {"photo": sweep}})
-        assert all(message in str(caught.value) for message in messages)
 
 
 @pytest.mark.slow
