@@ -5,11 +5,13 @@ import math
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
+from conftest import ROOT, TINY
 
 from koct import metrics
 from koct.base.stamps import Stamp
+from koct.config import study_file
 from koct.errors import KoctError
+from koct.metrics.curve_metric import CurveMetric
 from koct.report.measured import Study
 from koct.study import images, results
 
@@ -65,6 +67,60 @@ def test_every_metric_is_the_mean_over_the_images_that_have_one():
         assert value == pytest.approx(np.nanmean(found[name]), rel=1e-12), name
     best = metrics.each(y[:1], y[:1], (8, 8))
     assert (best["ssim"], best["psnr"]) == (pytest.approx(1), pytest.approx(313, abs=0.1))
+
+
+OWN = """
+import numpy as np
+
+SYMBOL, UNIT, DESCRIPTION = "largest error", "1", "largest absolute error, averaged over images"
+
+
+def error(predicted, y):
+    return float(np.mean(np.abs(predicted - y).max(axis=1)))
+"""
+
+
+@pytest.fixture
+def study(folder):
+    """A config with a metric of one's own, in a file with this text; afterwards it is no metric any more."""
+
+    def read(text=OWN, name="largest.py"):
+        (folder / name).write_text(text)
+        sweep = {**TINY["sweeps"]["T4"], "metric": "largest"}
+        return study_file.read({**TINY, "metrics": [name], "sweeps": {"T4": sweep}})
+
+    yield read
+    metrics.use(())
+
+
+def test_a_metric_of_ones_own_is_a_column_and_may_be_that_of_a_curve(study):
+    (sweep,) = study()
+    assert sweep.metric == "largest"
+    assert metrics.names()[-1] == "largest"
+    predicted, y = pairs((8, 8))
+    found = metrics.each(predicted, y, (8, 8))
+    np.testing.assert_allclose(found["largest"], np.abs(predicted - y).max(axis=1))
+    assert metrics.errors(predicted, y, found)["largest"] == pytest.approx(found["largest"].mean())
+    assert CurveMetric("largest2").label == "largest error$^2$"
+    metrics.use(())
+    with pytest.raises(KoctError, match=r"sweeps\.T4\.metric = 'largest' must be one of mse, "):
+        study_file.read({**TINY, "sweeps": {"T4": {**TINY["sweeps"]["T4"], "metric": "largest"}}})
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        (OWN, "mse.py", r"metrics has mse\.py, whose name is taken; rename it"),
+        (OWN, "seed.py", r"metrics has seed\.py, whose name is taken; rename it"),
+        (OWN, "error2.py", "no 2 at the end"),
+        (OWN, "largest.txt", r"give a \.py file"),
+        (OWN.replace("UNIT,", "UNITS,"), "largest.py", r"metrics has largest\.py, which lacks UNIT; docs/your-own"),
+        (OWN + "1 / 0", "largest.py", r"largest\.py, line 9: ZeroDivisionError"),
+    ],
+)
+def test_a_metric_that_cannot_be_used_is_one_sentence(study, text, name, message):
+    with pytest.raises(KoctError, match=message):
+        study(text, name)
 
 
 # images.parquet
