@@ -35,6 +35,7 @@ OPTIONS = {
     "misaligned": {"H": 8, "V": 6, "B": 8, "gain": 10.0},
     "parallelbeam": {"H": 8, "V": 6, "B": 8},
     "ellipses50": {"H": 8, "V": 6, "B": 12},
+    "anatomy": {"H": 8, "V": 6, "B": 8, "learned": "ellipses", "tested": "ellipses"},  # which needs no package
     "surrogate": {"H": 8, "V": 5, "B": 8, "tikhonov": 0.1},
     "mri": {"H": 8, "spokes": 4, "samples": 8},
     "mri with a phase": {"H": 8, "spokes": 4, "samples": 8, "phase": 1.0},

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from conftest import SMALL_FANBEAM
 from test_scans import integrals, smooth
 
@@ -116,27 +115,6 @@ def test_a_fit_by_the_workflow_is_the_fit_by_hand(small_fanbeam):
     assert small_fanbeam.path("results/logs/fits/F32/fc/N16_seed2.log").read_text().startswith("device: ")
     assert row["lam"] == best
     assert row["rrmse_peak"] == pytest.approx(errors[best, "test"], rel=1e-6)
-
-
-def test_what_runs_again(small_fanbeam, tmp_path):
-    run = small_fanbeam.copy(tmp_path / "study")
-    config = {**SMALL_FANBEAM, "device": "cpu"}
-
-    def plan(**changes):
-        sweep = {**config["sweeps"]["F32"], **changes}
-        config["sweeps"] = {**config["sweeps"], "F32": sweep}
-        run.path("config.yaml").write_text(yaml.safe_dump(config))
-        return run.plan()
-
-    def fits(**changes):
-        jobs = plan(**changes)
-        return [jobs.get(rule, 0) for rule in ("pool_large", "gram", "fit_large", "evaluate")]
-
-    assert plan() == {}
-    assert fits(ko={**SMALL_FANBEAM["sweeps"]["F32"]["ko"], "iterations": 100}) == [0, 0, 6, 6]
-    assert fits(known="printed") == [0, 0, 7, 7]  # other layers, the same pairs; with the untrained chain
-    assert fits(lambdas=[1.0, 10.0]) == [0, 0, 13, 13]
-    assert fits(rays="exact") == [3, 2, 13, 13]
 
 
 # What goes wrong

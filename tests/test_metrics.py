@@ -171,14 +171,6 @@ def test_images_know_their_seed_and_their_group(tmp_path):
     np.testing.assert_allclose(errors.values[:, 0], [np.mean(row["images"]["mse"]) for row in cells[:2]], rtol=1e-7)
 
 
-def test_the_same_images_give_the_same_bytes_and_others_another_stamp(tmp_path):
-    contents = []
-    for i, cells in enumerate((rows(), rows(), rows(groups=[2, 2]))):
-        written(tmp_path / f"{i}.parquet", cells)
-        contents.append((tmp_path / f"{i}.parquet").read_bytes())
-    assert contents[0] == contents[1] != contents[2]
-
-
 def test_results_of_an_older_koct_are_read(tmp_path):
     """A cells.parquet without scores."""
     path = tmp_path / "cells.parquet"

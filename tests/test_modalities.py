@@ -3,17 +3,15 @@
 import numpy as np
 import pytest
 from conftest import Pairs
-from test_fourier import direct, dot_test, random, relative
+from test_fourier import dot_test, random, relative
 
 from koct.base.files import read_json
 from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.contracts.spec import Cell
-from koct.errors import KoctError
 from koct.networks.gradient import loss_and_gradient
 from koct.networks.ko import KO
 from koct.networks.solvers import Known
-from koct.operators.fourier import gaussian_spectrum
 from koct.problems import pools, smooth
 from koct.problems.deblur import Deblur
 from koct.problems.mri import MRI
@@ -129,18 +127,6 @@ def test_pairs_are_the_same_on_every_machine(name):
     assert found == pytest.approx(PINNED[name], rel=1e-5, abs=1e-7)
 
 
-def test_measurements_are_what_the_problem_says():
-    problem = MRI(H=8, spokes=5, samples=8, phase=0.5)
-    x, y = drawn(problem)["test"]
-    assert relative(x, direct(8, problem.trajectory(), complex_images=True)(y.astype(float))) < 1e-6
-    problem = Deblur(H=16, blur=0.8, vignetting=0.3)
-    x, y = drawn(problem)["test"]
-    blurred = np.fft.ifft2(np.fft.fft2(y) * gaussian_spectrum(16, 0.8)).real
-    gain = problem.sensitivity()
-    assert (gain.max(), gain[0, 0]) == (gain[8, 8], pytest.approx(0.7))
-    np.testing.assert_allclose(x, gain * blurred, atol=1e-6)
-
-
 # Small sweeps
 
 COMMON = {
@@ -188,16 +174,3 @@ def test_networks_of_small_sweeps(name, weights, tmp_path):
 
 
 # What goes wrong
-
-
-@pytest.mark.parametrize(
-    ("sweep", "key", "value", "message"),
-    [
-        ("mri", "samples", 10, r"mri\.samples = 10 are 1\.2 cycles per field of view apart .*; take at least 12"),
-        ("deblur", "blur", 2.0, r"deblur\.blur = 2 pixels reaches across .*; take at most 0\.75, or a larger H"),
-    ],
-)
-def test_options_that_do_not_go_together(sweep, key, value, message):
-    changed = {**SMALL["sweeps"], sweep: {**SMALL["sweeps"][sweep], key: value}}
-    with pytest.raises(KoctError, match=message):
-        read({**SMALL, "sweeps": changed})

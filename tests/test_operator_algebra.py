@@ -11,7 +11,7 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koct.operators.algebra import Diagonal, Matrix, Operator, Sum
+from koct.operators.algebra import Diagonal, Matrix, Operator
 from koct.operators.blocks import Identity, Stack
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.operators.filters import RampFilter
@@ -61,36 +61,16 @@ def test_an_operator_before_an_array_is_applied_to_it():
     np.testing.assert_array_equal(A.T @ A @ x, A.T(A(x)))
 
 
-def test_shapes_that_do_not_fit_are_both_named():
-    A, B = Matrix(np.ones((4, 3))), Matrix(np.ones((3, 4)))
-    for combine in (lambda: A + B, lambda: A - B, lambda: Sum(A, B)):
-        with pytest.raises(ValueError, match=r"cannot add Matrix\(\(3,\) -> \(4,\)\) and .*Matrix\(\(4,\) -> \(3,\)\)"):
-            combine()
-    with pytest.raises(ValueError, match=r"cannot stack Matrix\(\(3,\) -> \(4,\)\) and Matrix\(\(4,\) -> \(3,\)\)"):
-        Stack(A, B)
-    with pytest.raises(ValueError, match="at least one operator"):
-        Stack()
-    with pytest.raises(TypeError, match=r"Stack takes operators, got list; use Stack\(\*operators\)"):
-        Stack([A, A])
-
-
 @pytest.mark.parametrize(
     ("combine", "error", "message"),
     [
         (lambda A: A * 1j, TypeError, "real numbers only, got complex"),
-        (lambda A: True * A, TypeError, "real numbers only, got bool"),
         (lambda A: A * np.ones(3), TypeError, r"got ndarray; A\(x\) applies it"),
-        (lambda A: np.ones(3) * A, TypeError, r"got ndarray; A\(x\) applies it"),
         (lambda A: A * A, TypeError, "A @ B composes"),
         (lambda A: A * np.inf, ValueError, "finite numbers only, got inf"),
-        (lambda A: np.nan * A, ValueError, "finite numbers only, got nan"),
-        (lambda A: 1e200 * (1e200 * A), ValueError, "finite numbers only, got inf"),
         (lambda A: A / 0, ValueError, "cannot divide .* by zero"),
         (lambda A: A + 1, TypeError, r"got int; .* c \* Identity\(shape\)"),
-        (lambda A: 1 + A, TypeError, r"got int; .* c \* Identity\(shape\)"),
-        (lambda A: A - np.ones(3), TypeError, "only an operator can be added .* got ndarray"),
         (lambda A: np.ones((3, 3)) @ A, TypeError, "unsupported operand"),
-        (lambda A: 2 / A, TypeError, "unsupported operand"),
     ],
 )
 def test_what_is_no_operator_or_number_gets_a_sentence(combine, error, message):
@@ -151,11 +131,8 @@ def test_a_wrong_adjoint_is_found(kind):
     ("shape", "fix"),
     [
         ((64,), r"reshape it to \(\.\.\., 8, 8\)"),
-        ((5, 64), r"reshape it to \(\.\.\., 8, 8\)"),
-        ((1, 64, 1), r"reshape it to \(\.\.\., 8, 8\)"),
         ((5, 6, 8), r"the shape of its range, which its adjoint `\.T` takes"),
         ((8, 7), "any axes before them are a batch"),
-        ((), "any axes before them are a batch"),
     ],
 )
 def test_a_wrong_shape_says_what_to_do(shape, fix):

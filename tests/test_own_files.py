@@ -2,13 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 
 from koct import cli
 from koct.config.study_file import read
@@ -99,17 +96,12 @@ def one_sentence(error):
 DESCRIBED = 'option("standard deviation of the noise", default=0.0, minimum=0)'
 IN_A_FILE = {  # what is wrong: (what stands in the place of what, the line that is named, message)
     "import": ("import numpy as np", "import no_such_module", "import no_such", "ModuleNotFoundError: No module named"),
-    "name": ("Layer, Problem", "Lair, Problem", "Lair", "ImportError: cannot import name 'Lair'"),
     "syntax": ("(self, seed, sizes):", "(self, seed, sizes)", "def pairs", "SyntaxError: expected ':'"),
     "exception": ("class Own(Problem):", "1 / 0\n\n\nclass Own(Problem):", "1 / 0", "ZeroDivisionError: division by"),
     "no y_shape": ("def y_shape", "def y_form", "class Own", "class Own lacks y_shape; "),
-    "no pairs": ("def pairs", "def couples", "class Own", "class Own lacks pairs; "),
     "dict": ("noise: float", "noise: dict", "class Own", "an option cannot be <class 'dict'>: use int, float, str"),
-    "complex": ("noise: float", "noise: complex | None", "class Own", "an option cannot be complex | None: use"),
-    "two types": ("noise: float", "noise: int | str", "class Own", "an option cannot be int | str"),
     "no option": (DESCRIBED, "0.0", "class Own", "the option noise has no description: write noise = option"),
     "no type": ("noise: float =", "noise =", "class Own", "'noise' is a field but has no type annotation"),
-    "no description": (DESCRIBED, "option()", "option()", "missing 1 required positional argument: 'description'"),
 }
 
 
@@ -131,7 +123,7 @@ def test_a_file_has_one_class_and_exists(tmp_path):
         (f"{tmp_path}/no.py", f"{tmp_path}/no.py does not exist (looked in {os.getcwd()}); correct the path"),
         (
             "fan-beam",
-            "must be one of deblur, ellipses50, fanbeam, misaligned, mri, pairs, parallelbeam, surrogate, or a Python",
+            "must be one of anatomy, deblur, ellipses50, fanbeam, misaligned, mri, pairs, ",
         ),
     ):
         with pytest.raises(KoctError) as caught:
@@ -166,18 +158,6 @@ def test_helpers_of_one_name_in_two_folders_are_not_confused(tmp_path):
         assert problem.x_shape == (size,)
 
 
-def test_a_file_named_like_a_standard_module_does_not_break_python(tmp_path):
-    """Even where the folder is the working folder: the workflow sets PYTHONSAFEPATH."""
-    (tmp_path / "secrets.py").write_text("raise SystemExit('the wrong secrets')\n")
-    written(tmp_path, "random.py", PROBLEM)
-    spec = {"seed": 1, "problem": {"source": "random.py", "options": {"noise": 0.0}}, "sizes": asdict(SIZES)}
-    command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec), "--out", "pool.npy"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "pool.npy").exists()
-
-
 # Pools and fits
 
 
@@ -201,14 +181,10 @@ SOLVED = "yield lam, OwnNetwork(np.linalg.solve(normal, data.x.T @ data.y))"
 APPLIED = "x @ self.matrix"
 IN_A_FIT = {
     "shape": (APPLIED, "x", "def fit", "predict gave an array of shape (3, 2) for 3 samples; give flat images, (3, 3)"),
-    "no prediction": (f"return {APPLIED}", "pass", "def fit", "predict gave an array of shape () for 3 samples"),
     "NaN": (APPLIED, f"np.nan * {APPLIED}", "def fit", "no fit gave a finite validation error; lambdas are [1e-06,"),
-    "no tuple": ("yield lam, OwnNetwork", "yield OwnNetwork", "def fit", "fit yielded OwnNetwork; yield (lambda or"),
     "no network": (SOLVED, "yield lam, normal", "def fit", "fit yielded tuple; yield (lambda or None, a koct.contra"),
-    "no fit": (SOLVED, "yield from ()", "def fit", "no fit gave a finite validation error"),
     "returned": (SOLVED, "return None", "def fit", "fit returned NoneType"),
     "exception in fit": (SOLVED, "yield ValueError.odd", "ValueError.odd", "AttributeError: type object 'ValueError'"),
-    "exception in predict": (APPLIED, "x @ self.vector", "self.vector", "AttributeError: 'OwnNetwork' object has no"),
     "exception in state": ('{"matrix": self.matrix}', "1 / 0", "1 / 0", "ZeroDivisionError: division by zero"),
     "unknown data": ("data.x.T @ data.x ", "data.sinograms ", "data.sinograms", "AttributeError: 'Data' object has no"),
     "not needed": ("data.x.T @ data.x ", "data.normal ", "def fit", "data.normal is used, and needs() does not name"),

@@ -45,14 +45,6 @@ class Anatomy(ScanProblem):
     tested: Images = option("what test images show", default="anatomy")
 
     @property
-    def x_shape(self) -> tuple[int, int]:
-        return self.V, self.B
-
-    @property
-    def y_shape(self) -> tuple[int, int]:
-        return self.H, self.H
-
-    @property
     def label(self) -> str:
         return f"{self.learned} to {self.tested}"
 

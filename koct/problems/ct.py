@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import Chunk, Cost, Part, Sizes, option
+from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.problems.known_chain import KNOWN, SAMPLE, ScanProblem
 
 if TYPE_CHECKING:
@@ -80,14 +80,6 @@ class CTProblem(ScanProblem, ABC):
         """Whether line integrals and images are computed from the ellipses in closed form: `rays: analytic`."""
 
     @property
-    def x_shape(self) -> tuple[int, int]:
-        return self.V, self.B
-
-    @property
-    def y_shape(self) -> tuple[int, int]:
-        return self.H, self.H
-
-    @property
     def conditions(self) -> str:
         """Those that are not the default, in the words of a table, each behind a comma."""
         said = [
@@ -154,8 +146,7 @@ class CTProblem(ScanProblem, ABC):
 
         place = device.choose()
         A = self.projector()
-        parts: tuple[Part, ...] = ("train", "val", "test")
-        for part in parts:
+        for part in PARTS:
             number = HELD_OUT.get(part, 1 + seed)
             stream = TorchStream(number)
             held = getattr(sizes, part)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from koct.contracts import Chunk, Cost, Part, Sizes, option
+from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
 from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, ScanProblem
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from koct.problems.slices import Slice
 
 CHUNK = 32  # pairs that are read together
-PARTS: tuple[Part, ...] = ("train", "val", "test")
 GEOMETRY = ("H", "V", "B")
 LARGE = 10**6  # entries of a matrix
 

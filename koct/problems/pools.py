@@ -21,12 +21,11 @@ import numpy as np
 from koct.base import stamps
 from koct.base.files import map_array, record_writer
 from koct.base.stamps import DIGEST, Stamp, again, digest
-from koct.contracts import Part, Problem, Sizes
+from koct.contracts import PARTS, Part, Problem, Sizes
 from koct.contracts.blame import line_of
 from koct.contracts.spec import encode_problem, same_values
 from koct.errors import KoctError
 
-PARTS: tuple[Part, ...] = ("train", "val", "test")
 MOST_GROUPS = 100_000  # whose sizes a stamp has room for
 MOST_FLAT = (
     0.75  # share of measurements that may be one number everywhere: at few pixels some phantoms fall between them

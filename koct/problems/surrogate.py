@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import Chunk, Cost, Layer, Problem, Sizes, option
+from koct.contracts import PARTS, Chunk, Cost, Layer, Problem, Sizes, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,8 +48,7 @@ class Surrogate(Problem):
 
         rng = np.random.default_rng(seed)
         A = projector(self.H, self.V)
-        parts: tuple[Literal["train", "val", "test"], ...] = ("train", "val", "test")
-        for part in parts:
+        for part in PARTS:
             count = getattr(sizes, part)
             phantoms = np.stack([rasterise(draw(rng), self.H) for _ in range(count)])
             yield part, A(phantoms), phantoms
