@@ -8,7 +8,7 @@ import pytest
 from koct.bound.theorem import BoundLayer, BoundNetwork
 from koct.errors import KoctError
 
-CHAINS = 10_000
+CHAINS = 2_000
 
 
 def random_chain(rng):

@@ -98,16 +98,6 @@ class Surrogate(Problem):
 
 def draw(rng: np.random.Generator) -> list[Ellipse]:
     """One to four ellipses, in the order that made the printed numbers."""
-    import numpy as np
+    from koct.problems.phantoms import random_ellipse
 
-    from koct.problems.phantoms import Ellipse
-
-    return [
-        Ellipse(
-            amplitude=rng.uniform(0.2, 1),
-            centre=tuple(rng.uniform(-0.5, 0.5, 2)),
-            axes=tuple(rng.uniform(0.08, 0.4, 2)),
-            angle=rng.uniform(0, np.pi),
-        )
-        for _ in range(rng.integers(1, 5))
-    ]
+    return [random_ellipse(rng, (0.2, 1), 0.5, (0.08, 0.4)) for _ in range(rng.integers(1, 5))]
