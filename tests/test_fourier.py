@@ -5,7 +5,7 @@ import pytest
 
 from koct.operators.algebra import Matrix
 from koct.operators.fourier import SpectralFilter, gaussian_spectrum
-from koct.operators.nufft import NonUniformFourier, RadialTrajectory, normal_of_adjoint, points
+from koct.operators.nufft import NonUniformFourier, RadialTrajectory, points
 
 TRAJECTORIES = [RadialTrajectory(9, 16, 4.0), RadialTrajectory(5, 15, 7.5), RadialTrajectory(1, 1, 3.0)]
 
@@ -60,13 +60,6 @@ def test_on_the_cartesian_grid_it_is_the_orthonormal_fft():
     expected = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image), norm="ortho"))
     assert relative(F(image), np.stack([expected.real, expected.imag], axis=-1)) < 1e-10
     assert relative(F.T(F(image)), image) < 1e-10
-
-
-@pytest.mark.parametrize("complex_images", [False, True])
-def test_the_closed_form_of_the_normal_matrix(complex_images):
-    for H in (6, 7):
-        F = direct(H, TRAJECTORIES[0], complex_images).values
-        np.testing.assert_allclose(normal_of_adjoint(H, TRAJECTORIES[0], complex_images), F @ F.T, atol=1e-12)
 
 
 def test_a_filter_is_a_circular_convolution():

@@ -15,7 +15,7 @@ from koct.operators.fanbeam import Backprojector, FanBeam, ParallelBeam, Project
 from koct.operators.filters import RampFilter
 from koct.operators.fourier import ComplexDiagonal, SpectralFilter
 from koct.operators.nufft import NonUniformFourier, RadialTrajectory
-from koct.operators.parallel import cosine_and_sine, projector, tikhonov_inverse, view_angles
+from koct.operators.parallel import projector, tikhonov_inverse, view_angles
 from koct.operators.testing import adjoint_error, assert_adjoint
 
 
@@ -35,15 +35,6 @@ def test_projector_is_rotate_and_sum_on_basis_images(H, V):
     images = np.eye(H * H).reshape(-1, H, H)[:: 1 + (H > 16) * 12]  # every one of a small image, some of a large
     expected = np.stack([rotate_and_sum(image, V) for image in images])
     assert abs(projector(H, V)(images) - expected).max() < 1e-12
-
-
-@given(st.integers(-720, 720))
-def test_cosine_and_sine_in_degrees(degrees):
-    c, s = cosine_and_sine(degrees)
-    assert c == pytest.approx(np.cos(np.deg2rad(degrees)), abs=1e-14)
-    assert s == pytest.approx(np.sin(np.deg2rad(degrees)), abs=1e-14)
-    if degrees % 90 == 0:
-        assert {abs(c), abs(s)} == {0.0, 1.0}
 
 
 def test_a_large_sparse_operator_equals_its_dense_form():

@@ -17,7 +17,6 @@ from pydicom.uid import (
 
 from koct.contracts import Sizes, registry
 from koct.errors import KoctError
-from koct.operators import chain
 from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import pools, slices
 from koct.study import cells
@@ -165,11 +164,7 @@ def test_the_known_layers_are_filtered_backprojection(folder):
     printed = PAIRS(data="ct", H=16, V=24, B=16, known="printed")
     assert printed.layers({})[1].operator.width is None
     for name in ("ko", "ko-ridge", "filter", "filters", "ko-filter", "taps"):
-        arch = registry.architecture(name)()
-        assert not list(arch.check(problem))
-        assert len(arch.chain(problem, problem.layers({}))) >= 2
-    _, R = chain.split([layer.operator for layer in problem.layers({})])
-    np.testing.assert_allclose(problem.normal_matrix({}), chain.normal_matrix(R), rtol=1e-5, atol=1e-8)
+        assert not list(registry.architecture(name)().check(problem))
 
 
 def test_slices_that_do_not_fit_are_one_sentence(folder):

@@ -15,7 +15,6 @@ from koct.operators.fanbeam import (
     fbp,
 )
 from koct.operators.filters import RampFilter
-from koct.operators.normal import backprojection_normal
 from koct.problems.phantoms import Ellipse, rasterise
 
 UNEVEN = (0.0, 7.0, 30.0, 31.5, 90.0, 120.0, 200.0)
@@ -228,10 +227,3 @@ def test_geometry_of_the_paper_and_angles_of_arcs():
 def test_a_bad_geometry_is_named(arguments, message):
     with pytest.raises(KoctError, match=message):
         FanBeam(**{"H": 8, "V": 3, "B": 8, **arguments})
-
-
-@pytest.mark.parametrize("geometry", [PARALLEL[1], ARCS[1]], ids=str)
-def test_the_normal_matrix_is_that_of_the_operator(geometry):
-    back, ramp = Backprojector(geometry), RampFilter(geometry.V, geometry.B)
-    R = (back @ ramp).matrix()
-    np.testing.assert_allclose(backprojection_normal(back, ramp), R.T @ R, rtol=1e-10, atol=1e-12)
