@@ -20,7 +20,7 @@ from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
 from koct.operators.fanbeam import Projector, fbp
 from koct.problems import pools
-from koct.problems.slices import image
+from koct.problems.slices import dicom, image
 from koct.study import cells
 
 FILES = ("CT_small.dcm", "693_J2KI.dcm", "J2K_pixelrep_mismatch.dcm")  # a spine, two heads
@@ -34,7 +34,7 @@ ARCHS = {"KO": ("ko", {"toward": "analytic"}), "FC": ("fc", {})}
 
 def real_slices(H):
     """(3, H, H): the slices as attenuation relative to water."""
-    return np.stack([image(get_testdata_file(name, download=False), H) for name in FILES])
+    return np.stack([image(dicom(get_testdata_file(name, download=False)), H) for name in FILES])
 
 
 def errors(N=N, seeds=SEEDS, sizes=SIZES):

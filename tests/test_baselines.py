@@ -4,14 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from conftest import Pairs
 
 from koct import cli, metrics
 from koct.base.files import read_json
-from koct.contracts import Layer, Sizes, registry
+from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
-from koct.networks.untrained import Untrained
-from koct.operators.algebra import Diagonal, Matrix
 from koct.problems import pools
 from koct.study import cells, evaluation
 
@@ -65,17 +62,6 @@ def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, a
     assert {name: rows[0][name] for name in again} == again
 
 
-def test_untrained_network_is_the_known_operator():
-    rng = np.random.default_rng(0)
-    R, w, x = rng.standard_normal((8, 6)), 1 + rng.random(6), rng.standard_normal((3, 6))
-    data = Pairs(x, None, layers=[Layer("weights", Diagonal(w)), Layer("R", Matrix(R))])
-    expected = (x * w) @ R.T
-    assert (expected < 0).any()
-    for data.nonnegative, images in ((False, expected), (True, expected.clip(min=0))):
-        ((_, network),) = Untrained().fit(data)
-        np.testing.assert_allclose(network.predict(x), images)
-
-
 CLEAN = {"parallelbeam": {"photons": None}, "mri": {"noise": 0.0}, "complex": {"noise": 0.0}}
 CLEAN["deblur"] = {"noise": 0.0, "vignetting": 0.0}
 
@@ -93,12 +79,6 @@ def test_measurements_without_noise_are_what_the_forward_operator_says_and_held_
     problem = problem_of(name)
     one, other = ([x for part, x, _ in problem.pairs(seed, SIZES) if part != "train"] for seed in (1, 2))
     assert all(np.array_equal(*both) for both in zip(one, other, strict=True)) == problem.same_held_out
-
-
-def test_the_sensitivity_of_pixels_is_not_told():
-    """The known chain of deblurring does not know of it, so nothing that needs no sample may."""
-    seen = [problem_of("deblur", vignetting=share).forward({}).spectrum for share in (0.0, 0.5)]
-    np.testing.assert_array_equal(*seen)
 
 
 @pytest.mark.parametrize(

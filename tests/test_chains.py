@@ -5,7 +5,7 @@ from test_ladder import FANBEAM, PRINTED, PROBLEMS, SURROGATE, fit, pairs
 
 from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
-from koct.networks import chain_layers, pixelwise
+from koct.networks import pixelwise
 from koct.networks.filtering import split_filter
 from koct.networks.module import ModuleArchitecture
 from koct.study import norms
@@ -35,6 +35,7 @@ OPTIONS = {
     "misaligned": {"H": 8, "V": 6, "B": 8, "gain": 10.0},
     "parallelbeam": {"H": 8, "V": 6, "B": 8},
     "ellipses50": {"H": 8, "V": 6, "B": 12},
+    "anatomy": {"H": 8, "V": 6, "B": 8, "learned": "ellipses", "tested": "ellipses"},  # which needs no package
     "surrogate": {"H": 8, "V": 5, "B": 8, "tikhonov": 0.1},
     "mri": {"H": 8, "spokes": 4, "samples": 8},
     "mri with a phase": {"H": 8, "spokes": 4, "samples": 8, "phase": 1.0},
@@ -86,13 +87,3 @@ def test_the_bound_of_a_chain_is_that_of_the_paper():
         assert [term.A_l for term in found.terms(9)] == pytest.approx([term.A_l for term in expected.terms(9)])
     sharded = registry.architecture("fc-fsdp")(ranks=2, iterations=9)
     assert sharded.chain(FANBEAM, ()) == registry.architecture("fc")().chain(FANBEAM, ())
-
-
-def test_knowing_a_layer_removes_its_term():
-    both = bound_of("ko-filter", FANBEAM, C=0.3, n=64)
-    assert both.with_known("weights").bound(50) == pytest.approx(bound_of("filter", FANBEAM, C=0.3, n=64).bound(50))
-    of_filter = both.terms(50)[1]
-    assert not of_filter.layer.known
-    assert both.bound(50) - both.with_known("learned filter").bound(50) == pytest.approx(of_filter.total)
-    back = chain_layers.norm(FANBEAM.layers({})[-1])
-    assert of_filter.A_l == pytest.approx(8 * back**2)  # two layers behind it: backprojection and ReLU

@@ -80,11 +80,3 @@ def test_a_broken_promise_is_named_with_its_line(koct, tmp_path, name):
     assert broken.startswith(f"FAILED  {paths[which]} {promise}")
     assert (line(paths[which], place) if place else paths[which]).removeprefix(f"{tmp_path}/") in broken
     assert fix in broken
-
-
-def test_an_option_that_is_missing_is_asked_for(koct, tmp_path):
-    path = written(tmp_path, "own.py", PROBLEM, ", default=0.0, minimum=0", "")
-    status, out, _ = koct("check", path, "--set", "nose=1")
-    assert status == 1
-    assert "--set noise is missing; add it: standard deviation of the noise" in out
-    assert "--set nose is not a key of the config; did you mean 'noise'?" in out

@@ -48,12 +48,6 @@ def test_noise_is_a_share_of_the_mean_measurement_and_the_data_come_from_finer_p
     assert 1e-3 < difference < 0.03  # nearly the same, and not the same
 
 
-def test_a_constant_square_is_seen_whole(small):
-    """The detector is as wide as the diagonal: every view sums up to the area."""
-    sums = small.forward({})(np.ones((32, 32))).sum(axis=1) * small.geometry().bin
-    assert sums == pytest.approx(32**2, rel=0.01)
-
-
 def test_ellipses_are_drawn_as_the_literature_draws_them():
     drawn = np.concatenate([ellipses50.ellipses(7, number) for number in range(200)], axis=1)
     values, centres, axes, angles = drawn[0], drawn[1:3], drawn[3:5], drawn[5]

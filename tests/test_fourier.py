@@ -5,7 +5,7 @@ import pytest
 
 from koct.operators.algebra import Matrix
 from koct.operators.fourier import SpectralFilter, gaussian_spectrum
-from koct.operators.nufft import NonUniformFourier, RadialTrajectory, normal_of_adjoint, points
+from koct.operators.nufft import NonUniformFourier, RadialTrajectory, points
 
 TRAJECTORIES = [RadialTrajectory(9, 16, 4.0), RadialTrajectory(5, 15, 7.5), RadialTrajectory(1, 1, 3.0)]
 
@@ -62,13 +62,6 @@ def test_on_the_cartesian_grid_it_is_the_orthonormal_fft():
     assert relative(F.T(F(image)), image) < 1e-10
 
 
-@pytest.mark.parametrize("complex_images", [False, True])
-def test_the_closed_form_of_the_normal_matrix(complex_images):
-    for H in (6, 7):
-        F = direct(H, TRAJECTORIES[0], complex_images).values
-        np.testing.assert_allclose(normal_of_adjoint(H, TRAJECTORIES[0], complex_images), F @ F.T, atol=1e-12)
-
-
 def test_a_filter_is_a_circular_convolution():
     """A wide Gaussian spectrum has the sampled Gaussian as its response, and the closed form is the matrix squared."""
     H, width = 16, 1.3
@@ -97,10 +90,3 @@ def test_density_compensation_shares_out_the_disc(trajectory):
     assert weights[0, centre] == pytest.approx(np.pi * trajectory.spacing**2 / 6 / trajectory.spokes)
     np.testing.assert_allclose(weights[:, centre + 1] / weights[:, centre], 6)
     np.testing.assert_allclose(weights[:, centre + 3] / weights[:, centre + 1], 3)
-
-
-def test_a_trajectory_without_samples_is_refused():
-    with pytest.raises(ValueError, match="has no samples"):
-        RadialTrajectory(0, 8, 4.0)
-    with pytest.raises(ValueError, match=r"points \(kx, ky\), got the shape \(5, 3\)"):
-        NonUniformFourier(8, np.ones((5, 3)))

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from conftest import Pairs
 
 from koct.base.arrays import like
 from koct.base.device import CPU, Device
 from koct.base.streams import TorchStream
 from koct.errors import KoctError
 from koct.networks import gradient
-from koct.networks.ko import KO
 from koct.networks.solvers import Known
 from koct.problems.fanbeam import FanBeamProblem
 
@@ -110,19 +108,3 @@ def test_a_diverged_fit_names_the_iteration_and_the_fix(where):
     x, y = map(where.put, pairs())
     with pytest.raises(KoctError, match=r"diverged: the loss of iteration \d+ is not finite; lower lr = 1e\+30"):
         gradient.train(network(), x, y, gradient.batches(1, len(x), 4, 200), "sgd", 1e30)
-
-
-def test_gradient_descent_reaches_the_closed_form():
-    """Without noise in the gradient and with a weak ridge both minimise the same sum of squares."""
-    x, y = pairs(40)
-    linear = network(nonnegative=False)
-    data = Pairs(x, y, layers=PROBLEM.layers({}), normal=PROBLEM.normal_matrix({}), lambdas=(1e-3,))
-    ((_, closed),) = KO(solver="ridge", toward="analytic").fit(data)
-    chosen = np.tile(np.arange(40), (3000, 1))
-    w = gradient.train(linear, x, y, chosen, "adam", 1e-2)
-
-    def loss(w):
-        return float(np.mean((linear.reconstruct(w * x) - y) ** 2))
-
-    assert loss(w) == pytest.approx(loss(closed.w), rel=1e-3)
-    assert loss(w) < 0.95 * loss(like(linear.analytic, x))

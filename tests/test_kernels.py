@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from test_operators import each_class
+from test_scans import ARCS, CLOSE, PARALLEL
 
 from koct.operators.algebra import Diagonal, Matrix
 from koct.operators.fanbeam import RAYS, Backprojector, FanBeam, ParallelBeam, Projector, analytic_weights, fbp
@@ -17,7 +18,6 @@ CUDA = pytest.param(
     "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
 )
 DEVICES = ["cpu", CUDA]
-CLOSE = {"source_isocentre": 60.0, "source_detector": 80.0, "bin": 2.5}
 GEOMETRIES = [
     FanBeam(32, 20, 32),
     FanBeam(33, 7, 40),
@@ -173,22 +173,7 @@ def test_one_operator_serves_every_kind_in_turn(device):
 
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: nothing to compare with")
-UNEVEN = (0.0, 7.0, 30.0, 31.5, 90.0, 120.0, 200.0)
-BEAMS = [
-    FanBeam(9, 6, 11, arc=90),
-    FanBeam(16, 5, 15, arc=270),
-    FanBeam(8, 7, 9, degrees=UNEVEN),
-    FanBeam(12, 9, 12, arc=360),
-    FanBeam(10, 6, 9, 60.0, 80.0, 2.5, arc=210),
-    FanBeam(128, 60, 128, arc=200),
-    ParallelBeam(9, 6, 11),
-    ParallelBeam(16, 5, 15, bin=0.7),
-    ParallelBeam(11, 6, 19, image=13.0),
-    ParallelBeam(8, 7, 9, degrees=UNEVEN),
-    ParallelBeam(12, 9, 12, arc=360),
-    ParallelBeam(1, 1, 1),
-    ParallelBeam(128, 60, 128, bin=2 / 3),
-]
+BEAMS = [*ARCS, FanBeam(128, 60, 128, arc=200), *PARALLEL, ParallelBeam(128, 60, 128, bin=2 / 3)]
 
 
 @GPU

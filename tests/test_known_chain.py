@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from test_fanbeam_problem import chain, chords
+from test_fanbeam_problem import chain
+from test_scans import integrals
 
 from koct.contracts import Layer, Sizes
 from koct.networks.filtering import Filtered
@@ -25,7 +26,7 @@ def test_the_known_chain_reconstructs():
         y, image = problem.decode(stored), chain(problem)(x).clip(min=0)
         found = np.mean(np.sqrt(((image - y) ** 2).mean((1, 2))) / y.max((1, 2))) ** 2
         assert found == pytest.approx(error, rel=0.01)
-        image = chain(problem)(chords(problem.geometry(), disc))
+        image = chain(problem)(integrals(problem.geometry(), disc))
         assert image[rasterise([inside], 128) > 0].mean() == pytest.approx(value, abs=0.005)
 
 
@@ -53,7 +54,7 @@ def test_inverses_are_exact_fbp_by_their_window(known):
     inverses = problem.inverses({})
     np.testing.assert_array_equal(inverses[None](noise), fbp(g)(noise))
     for inverse in inverses.values():
-        assert inverse(chords(g, disc))[inside].mean() == pytest.approx(1, abs=0.01)
+        assert inverse(integrals(g, disc))[inside].mean() == pytest.approx(1, abs=0.01)
         spread.append(inverse(noise).std())
     assert spread == sorted(spread, reverse=True)
     assert spread[-1] < 0.3 * spread[0]

@@ -7,12 +7,6 @@ import pytest
 from koct.contracts.registry import architecture, problem
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.operators.testing import fault
-from koct.problems.deblur import Deblur
-from koct.problems.fanbeam import FanBeamProblem
-from koct.problems.mri import MRI
-from koct.problems.parallelbeam import ParallelBeamProblem
-from koct.problems.surrogate import Surrogate
 from koct.study.cells import Data, checked_layers
 
 OWN = """
@@ -85,18 +79,3 @@ def test_a_wrong_forward_operator_is_refused_too(folder):
     data = Data(Cell("own", problem(str(folder / "own.py"))(), architecture("nnls")(), 0, 1, ()), {})
     with pytest.raises(KoctError, match=r"own\.py, line 14: the operator: its adjoint is not its transpose"):
         data.forward  # noqa: B018
-
-
-SHIPPED = [
-    Surrogate(H=8, V=10, B=8, tikhonov=0.1),
-    FanBeamProblem(H=16, V=20, B=16, rays="exact"),
-    ParallelBeamProblem(H=16, V=20, B=16),
-    MRI(H=8, spokes=5, samples=8, noise=0.01, phase=1.0),
-    Deblur(H=16, blur=0.8, noise=0.01, vignetting=0.3),
-]
-
-
-@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda shipped: type(shipped).__name__)
-def test_the_layers_of_kocts_own_problems_pass(shipped):
-    for layer in checked_layers(shipped, shipped.shared()):
-        assert fault(layer.operator) is None, layer.name

@@ -5,13 +5,15 @@ import math
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
+from conftest import ROOT, TINY
 
 from koct import metrics
 from koct.base.stamps import Stamp
+from koct.config import study_file
 from koct.errors import KoctError
+from koct.metrics.curve_metric import CurveMetric
 from koct.report.measured import Study
-from koct.study import evaluation, images, results
+from koct.study import images, results
 
 SHAPES = [(7, 7), (8, 32), (33, 20), (150, 140), (9, 8, 10), (30,), (16, 12, 2)]
 
@@ -67,14 +69,58 @@ def test_every_metric_is_the_mean_over_the_images_that_have_one():
     assert (best["ssim"], best["psnr"]) == (pytest.approx(1), pytest.approx(313, abs=0.1))
 
 
-def test_a_metric_of_ones_own_needs_no_function_for_each_image(monkeypatch):
-    monkeypatch.delattr(metrics.load("rrmse_norm"), "each")
+OWN = """
+import numpy as np
+
+SYMBOL, UNIT, DESCRIPTION = "largest error", "1", "largest absolute error, averaged over images"
+
+
+def error(predicted, y):
+    return float(np.mean(np.abs(predicted - y).max(axis=1)))
+"""
+
+
+@pytest.fixture
+def study(folder):
+    """A config with a metric of one's own, in a file with this text; afterwards it is no metric any more."""
+
+    def read(text=OWN, name="largest.py"):
+        (folder / name).write_text(text)
+        sweep = {**TINY["sweeps"]["T4"], "metric": "largest"}
+        return study_file.read({**TINY, "metrics": [name], "sweeps": {"T4": sweep}})
+
+    yield read
+    metrics.use(())
+
+
+def test_a_metric_of_ones_own_is_a_column_and_may_be_that_of_a_curve(study):
+    (sweep,) = study()
+    assert sweep.metric == "largest"
+    assert metrics.names()[-1] == "largest"
     predicted, y = pairs((8, 8))
-    y[1] = 0
-    expected = np.linalg.norm(predicted - y, axis=1) / np.linalg.norm(y + 0.0, axis=1).clip(1e-300)
-    found = metrics.each(predicted, y, (8, 8))["rrmse_norm"]
-    np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]])
-    assert np.isnan(found[1])
+    found = metrics.each(predicted, y, (8, 8))
+    np.testing.assert_allclose(found["largest"], np.abs(predicted - y).max(axis=1))
+    assert metrics.errors(predicted, y, found)["largest"] == pytest.approx(found["largest"].mean())
+    assert CurveMetric("largest2").label == "largest error$^2$"
+    metrics.use(())
+    with pytest.raises(KoctError, match=r"sweeps\.T4\.metric = 'largest' must be one of mse, "):
+        study_file.read({**TINY, "sweeps": {"T4": {**TINY["sweeps"]["T4"], "metric": "largest"}}})
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        (OWN, "mse.py", r"metrics has mse\.py, whose name is taken; rename it"),
+        (OWN, "seed.py", r"metrics has seed\.py, whose name is taken; rename it"),
+        (OWN, "error2.py", "no 2 at the end"),
+        (OWN, "largest.txt", r"give a \.py file"),
+        (OWN.replace("UNIT,", "UNITS,"), "largest.py", r"metrics has largest\.py, which lacks UNIT; docs/your-own"),
+        (OWN + "1 / 0", "largest.py", r"largest\.py, line 9: ZeroDivisionError"),
+    ],
+)
+def test_a_metric_that_cannot_be_used_is_one_sentence(study, text, name, message):
+    with pytest.raises(KoctError, match=message):
+        study(text, name)
 
 
 # images.parquet
@@ -123,32 +169,6 @@ def test_images_know_their_seed_and_their_group(tmp_path):
     assert set(found.columns["image"]) == set(range(8))
     errors = found.errors("A", "ko", 4, "mse")
     np.testing.assert_allclose(errors.values[:, 0], [np.mean(row["images"]["mse"]) for row in cells[:2]], rtol=1e-7)
-
-
-def test_networks_are_paired_by_seed_and_a_baseline_tested_once_serves_all():
-    errors = images.Errors(np.arange(6.0).reshape(3, 2), (1, 2, 3))
-    first, second = images.paired(errors, images.Errors(np.array([[9.0, 8.0], [7.0, 6.0]]), (3, 1)))
-    assert first.tolist() == [[0, 1], [4, 5]]
-    assert second.tolist() == [[7, 6], [9, 8]]
-    once = images.paired(errors, images.Errors(np.array([[9.0, 8.0]]), (1,)))
-    assert once[1].tolist() == [[9, 8]] * 3
-    with pytest.raises(KoctError, match="different seeds or images"):
-        images.paired(errors, images.Errors(np.zeros((3, 5)), (1, 2, 3)))
-
-
-def test_errors_of_too_many_images_for_a_stamp_are_left_to_the_row(monkeypatch):
-    found = {"mse": 1.0, "images": {"mse": [1.0] * 100}}
-    assert evaluation.remember({"lam": 1.0}, found)["errors"] == found
-    monkeypatch.setattr(evaluation, "LARGEST", 100)
-    assert evaluation.remember({"lam": 1.0}, found) == {"lam": 1.0}
-
-
-def test_the_same_images_give_the_same_bytes_and_others_another_stamp(tmp_path):
-    contents = []
-    for i, cells in enumerate((rows(), rows(), rows(groups=[2, 2]))):
-        written(tmp_path / f"{i}.parquet", cells)
-        contents.append((tmp_path / f"{i}.parquet").read_bytes())
-    assert contents[0] == contents[1] != contents[2]
 
 
 def test_results_of_an_older_koct_are_read(tmp_path):

@@ -1,21 +1,17 @@
 """Radial MRI and deblurring: what a pair is, one weight per complex sample, pools, and networks of small sweeps."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from conftest import Pairs
-from test_fourier import direct, dot_test, random, relative
+from test_fourier import dot_test, random, relative
 
 from koct.base.files import read_json
 from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.contracts.spec import Cell
-from koct.errors import KoctError
 from koct.networks.gradient import loss_and_gradient
 from koct.networks.ko import KO
 from koct.networks.solvers import Known
-from koct.operators.fourier import gaussian_spectrum
 from koct.problems import pools, smooth
 from koct.problems.deblur import Deblur
 from koct.problems.mri import MRI
@@ -131,57 +127,6 @@ def test_pairs_are_the_same_on_every_machine(name):
     assert found == pytest.approx(PINNED[name], rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_noise_has_its_standard_deviation_and_phantoms_do_not_depend_on_it(name):
-    problem = PROBLEMS[name]
-    clean, loud = (replace(problem, noise=noise) for noise in (0.0, 0.2))
-    (x, y), (noisy, same) = drawn(clean)["train"], drawn(loud)["train"]
-    np.testing.assert_array_equal(y, same)
-    difference = noisy - x
-    assert difference.std() == pytest.approx(0.2, rel=0.03)
-    assert abs(difference.mean()) < 0.01
-
-
-def test_images_with_phase_have_the_same_magnitude():
-    (_, y), (_, z) = (drawn(PROBLEMS[name])["train"] for name in ("mri", "complex"))
-    assert y.min() >= 0
-    np.testing.assert_allclose(np.hypot(z[..., 0], z[..., 1]), y, atol=1e-6)
-    inside = y > 0.1
-    angle = np.arctan2(z[..., 1], z[..., 0])[inside]
-    assert 0.3 < np.abs(angle).max() <= 1
-
-
-def test_measurements_are_what_the_problem_says():
-    problem = MRI(H=8, spokes=5, samples=8, phase=0.5)
-    x, y = drawn(problem)["test"]
-    assert relative(x, direct(8, problem.trajectory(), complex_images=True)(y.astype(float))) < 1e-6
-    problem = Deblur(H=16, blur=0.8, vignetting=0.3)
-    x, y = drawn(problem)["test"]
-    blurred = np.fft.ifft2(np.fft.fft2(y) * gaussian_spectrum(16, 0.8)).real
-    gain = problem.sensitivity()
-    assert (gain.max(), gain[0, 0]) == (gain[8, 8], pytest.approx(0.7))
-    np.testing.assert_allclose(x, gain * blurred, atol=1e-6)
-
-
-def test_objects_stay_away_from_the_border():
-    """So that a circular convolution is a linear one but for what reaches across: less than a percent."""
-    _, y = drawn(Deblur(H=32, blur=2.0))["train"]
-    assert y[:, [0, -1]].max() == y[:, :, [0, -1]].max() == 0
-    x, _ = drawn(Deblur(H=32, blur=2.0))["train"]
-    assert np.abs(x[:, [0, -1]]).max() < 0.01
-    assert np.abs(x[:, :, [0, -1]]).max() < 0.01
-
-
-def test_deblurring_learns_the_sensitivity_that_nobody_told_it():
-    problem = Deblur(H=16, blur=0.6, vignetting=0.5, wiener=1e-4)
-    (_, network), *_ = KO().fit(pairs_of(problem, N=60))
-    gain = problem.sensitivity()
-    seen = smooth.grid(16)[:, None] ** 2 + smooth.grid(16) ** 2 < 0.3
-    weights = np.reshape(network.w, (16, 16))
-    assert np.abs(weights * gain - 1)[seen].max() < 0.05
-    assert np.abs(weights - 1)[seen].max() > 0.05
-
-
 # Small sweeps
 
 COMMON = {
@@ -229,21 +174,3 @@ def test_networks_of_small_sweeps(name, weights, tmp_path):
 
 
 # What goes wrong
-
-
-@pytest.mark.parametrize(
-    ("sweep", "key", "value", "message"),
-    [
-        ("mri", "samples", 10, r"mri\.samples = 10 are 1\.2 cycles per field of view apart .*; take at least 12"),
-        ("deblur", "blur", 2.0, r"deblur\.blur = 2 pixels reaches across .*; take at most 0\.75, or a larger H"),
-    ],
-)
-def test_options_that_do_not_go_together(sweep, key, value, message):
-    changed = {**SMALL["sweeps"], sweep: {**SMALL["sweeps"][sweep], key: value}}
-    with pytest.raises(KoctError, match=message):
-        read({**SMALL, "sweeps": changed})
-
-
-def test_small_images_stay_on_the_cpu():
-    assert MRI(H=64, spokes=5, samples=64).device == Deblur(H=64, blur=1.0).device == "cpu"
-    assert MRI(H=65, spokes=5, samples=65).device == Deblur(H=65, blur=1.0).device == "auto"

@@ -1,9 +1,6 @@
 """Networks that are torch modules: what koct trains, how it goes on after a kill, and operators as layers."""
 
 import textwrap
-import threading
-import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -146,49 +143,6 @@ def test_a_checkpoint_that_is_damaged_or_of_another_fit_is_not_used(data, monkey
     cells.fit(made)
     said = "is of another fit" if content == "other" else "is damaged"
     assert f"the checkpoint {made.checkpoints} {said} and is not used" in capsys.readouterr().out
-
-
-def test_every_pair_is_seen_once_in_a_passage_and_the_rate_rises_and_falls():
-    rows = training.batches(3, N, 5, 24)
-    assert rows.shape == (24, 5)
-    for first in range(0, 120, N):
-        assert sorted(rows.ravel()[first : first + N]) == list(range(N))
-    assert training.batches(3, 4, 8, 5).shape == (5, 4)
-    rates = training.rates("one-cycle", 2.0, 1000)
-    assert rates.max() == pytest.approx(2.0, rel=1e-3)
-    assert rates.argmax() == pytest.approx(300, abs=1)
-    assert max(rates[0], rates[-1]) < 1e-3
-    assert training.rates("cosine", 2.0, 1000)[0] == pytest.approx(2.0, rel=1e-3)
-    assert set(training.rates("constant", 2.0, 10)) == {2.0}
-
-
-def test_training_ends_when_the_validation_error_stays(data, capsys):
-    cells.fit(data("unet", steps=400, channels=2, levels=2, lr=1e-12, evaluations=100, patience=3))
-    assert "step 400 of" not in capsys.readouterr().out
-
-
-def test_trainings_take_turns_on_a_gpu(monkeypatch, tmp_path):
-    monkeypatch.setattr(training.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="12-34"))
-    started, order = threading.Event(), []
-
-    def other():
-        started.set()
-        with training.alone(torch.device("cuda")):
-            order.append("second")
-
-    with training.alone(torch.device("cuda")):
-        thread = threading.Thread(target=other)
-        thread.start()
-        started.wait()
-        time.sleep(0.2)
-        order.append("first")
-    thread.join(10)
-    assert order == ["first", "second"]
-    monkeypatch.setattr(training.tempfile, "gettempdir", lambda: str(tmp_path / "missing"))
-    with training.alone(torch.device("cuda")):
-        order.append("without a lock")
-    assert len(order) == 3
 
 
 OWN = """

@@ -13,7 +13,6 @@ from koct import cli
 from koct.base.files import read_json, read_record, write_record
 from koct.contracts import Layer, Network, Sizes, registry
 from koct.contracts.spec import Cell
-from koct.errors import KoctError
 from koct.networks.fc import FC
 from koct.networks.fc_fsdp import Dense
 from koct.networks.ko import KO
@@ -92,13 +91,6 @@ def test_cholesky_solve_and_the_normal_matrix_by_basis_vectors(seed, size):
     R = rng.standard_normal((40, size))
     domain = (5, size // 5) if size % 5 == 0 else (size,)
     np.testing.assert_allclose(normal_matrix(Matrix(R, domain, (8, 5))), R.T @ R, rtol=1e-12, atol=1e-12)
-
-
-def test_a_singular_ridge_names_the_lambda():
-    data = random_problem(0, 1, 40, 3)
-    data.lambdas = (1e-300,)
-    with pytest.raises(KoctError, match="lambda = 1e-300 is singular"):
-        list(KO(solver="ridge", toward="zero").fit(data))
 
 
 class Two(Network):

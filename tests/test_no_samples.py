@@ -14,7 +14,6 @@ from koct.config.study_file import build, read
 from koct.errors import KoctError
 from koct.forecast.pilot import PilotFile, read_pilots
 from koct.metrics.curve_metric import CurveMetric
-from koct.report import products
 from koct.study import crossings, ladder, results
 from koct.study.images import Images
 
@@ -113,25 +112,6 @@ def test_the_planner_does_not_see_them(both, tmp_path, capsys):
     assert 0 not in grid["N"]
 
 
-def test_a_pilot_needs_runs_that_were_trained(tmp_path, capsys):
-    path = made(tmp_path, curves={})
-    for command in (["budget", path, "--metric", "mse", "--target", "0.1"], ["planner", path, "--out", "page.html"]):
-        assert cli.main([*map(str, command)]) == 2
-        assert "every row has N = 0, so nothing was trained; a pilot needs runs" in capsys.readouterr().err
-    (tmp_path / "pilot.csv").write_text("N,error\n0,0.5\n4,0.3\n8,0.2\n")
-    assert cli.main(["budget", str(tmp_path / "pilot.csv"), "--target", "0.1"]) == 2
-    assert "row 1, column N" in capsys.readouterr().err
-
-
-def test_runs_are_compared_at_N_0_too(both, tmp_path, capsys):
-    assert cli.main(["compare", str(both[0]), str(both[1])]) == 0
-    assert f"new, only in {both[0]}: A fbp, 3 cells (all)" in capsys.readouterr().out
-    (tmp_path / "other").mkdir()
-    other = made(tmp_path / "other", {**FREE, "tv": 2e-9})
-    assert cli.main(["compare", str(other), str(both[0])]) == 1
-    assert "curves differ by more than 0.005: A tv by 1 at N = 0" in capsys.readouterr().out
-
-
 # Crossings
 
 
@@ -170,43 +150,4 @@ def test_the_interval_is_that_of_the_seeds(tmp_path):
     assert alone == {"N": 8, "N_low": None, "N_high": None, "upto": 256}
 
 
-def test_a_relative_error_is_squared_after_the_mean(tmp_path):
-    curves = {4: [2.0, 2.0], 16: [0.5, 1.3]}
-    assert crossed(tmp_path, curves, 0.95, "rrmse_peak2")["N"] is not None  # 0.9 < 0.95
-    assert crossed(tmp_path, curves, 0.85, "rrmse_peak2")["N"] is None
-
-
 # Tables
-
-
-def rows_of(path):
-    return [line.removesuffix(r" \\").split(" & ") for line in path.read_text().splitlines() if " & " in line]
-
-
-def test_the_table_of_crossings(tmp_path):
-    cells = made(tmp_path)
-    crossings.compute(cells, tmp_path / "images.parquet", SPEC, tmp_path / "crossings.parquet")
-    results.aggregate(cells, SPEC, tmp_path / "curves.parquet", tmp_path / "calibration.parquet")
-    files = [tmp_path / "crossings.parquet", tmp_path / "curves.parquet"]
-    products.make("table_crossings", files, [tmp_path / "table.tex"])
-    head, *rows = rows_of(tmp_path / "table.tex")
-    assert head[2:] == [rf"\shortstack[r]{{better than\\{name}}}" for name in ("FBP", "TV", "KO")]
-    assert rows == [
-        [r"\quad error of the other", "", r"$1.00 \cdot 10^{-2}$", r"$1.00 \cdot 10^{-9}$", ""],
-        [r"\quad KO", r"$5.00 \cdot 10^{-3}$", "$16$ [$16$, $16$]", "never", "--"],
-        [r"\quad FC", r"$1.25 \cdot 10^{-3}$", "$32$ [$32$, $32$]", "never", "$40$ [$40$, $40$]"],
-    ]
-
-
-def test_tables_begin_with_what_needs_no_sample(both):
-    cells = both[0]
-    files = {name: cells.with_name(f"{name}.parquet") for name in ("curves", "calibration", "budget")}
-    results.aggregate(cells, SPEC, files["curves"], files["calibration"])
-    results.budget(cells, None, {"wanted": {"A": {"metric": "mse", "targets": [2e-2, 5e-3]}}}, files["budget"])
-    products.make("table_calibration", [files["curves"], files["calibration"]], [cells.with_name("calibration.tex")])
-    first, second, *_ = rows_of(cells.with_name("calibration.tex"))
-    assert [cell for cell in first if cell.strip()] == ["Sweep", "Error", "FBP", "TV"]
-    assert second[2:4] == [r"$1.00 \cdot 10^{-2}$", r"$1.00 \cdot 10^{-9}$"]
-    products.make("table_budget", [files["curves"], files["budget"]], [cells.with_name("budget.tex")])
-    budget = cells.with_name("budget.tex").read_text()
-    assert r"without samples: FBP $1.00 \cdot 10^{-2}$, TV $1.00 \cdot 10^{-9}$} \\" in budget

@@ -4,8 +4,6 @@ import contextlib
 import importlib
 import io
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,9 +11,9 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koct.operators.algebra import Diagonal, Matrix, Operator, Scaled, Sum
+from koct.operators.algebra import Diagonal, Matrix, Operator
 from koct.operators.blocks import Identity, Stack
-from koct.operators.fanbeam import Backprojector, FanBeam, Projector
+from koct.operators.fanbeam import FanBeam, Projector
 from koct.operators.filters import RampFilter
 from koct.operators.parallel import projector
 from koct.operators.testing import adjoint_error, assert_adjoint
@@ -63,83 +61,16 @@ def test_an_operator_before_an_array_is_applied_to_it():
     np.testing.assert_array_equal(A.T @ A @ x, A.T(A(x)))
 
 
-def test_norms_of_multiples_and_sums():
-    A, B = matrices(2, 1)
-    assert (-3 * A).norm() == 3 * A.norm()
-    assert (A + B).norm() == pytest.approx(np.linalg.norm(A.values + B.values, 2), rel=1e-6)
-    assert (A - A).norm() == 0
-    back = Backprojector(FanBeam(8, 6, 8))
-    assert (2 * back).norm() == 2 * back.norm(tol=1e-10)
-
-
-@pytest.mark.parametrize("number", [2, 2.0, np.float32(2), np.float64(2), np.int64(2)], ids=lambda n: type(n).__name__)
-def test_every_real_number_multiplies_and_keeps_the_precision(number):
-    A, x = Diagonal(np.ones(3)), np.ones(3, np.float32)
-    for operator in (number * A, A * number, A / (1 / number)):
-        assert isinstance(operator, Scaled)
-        assert operator(x).dtype == np.float32
-        np.testing.assert_array_equal(operator(x), 2)
-
-
-def test_repr_reads_like_the_expression():
-    A, B, C = Diagonal(np.ones(2)), Matrix(np.ones((2, 2))), Identity((2,))
-    a, b, c = map(repr, (A, B, C))
-    assert c == "Identity((2,) -> (2,))"
-    g = FanBeam(128, 60, 128)
-    assert repr(Projector(g, "exact").T) == "Projector((128, 128) -> (60, 128), rays='exact').T"
-    assert repr(RampFilter(4, 9, width=0.5)) == "RampFilter((4, 9) -> (4, 9), width=0.5)"
-    for operator, text in (
-        (A + B + C, f"{a} + {b} + {c}"),
-        (A + (B + C), f"{a} + {b} + {c}"),
-        (A - 2 * B, f"{a} - 2 * {b}"),
-        (A - (B - C), f"{a} - {b} + {c}"),
-        (-A, f"-{a}"),
-        (-A + B, f"-{a} + {b}"),
-        (3 * (2 * A), f"6 * {a}"),
-        (A / 4, f"0.25 * {a}"),
-        (2 * (A + B), f"2 * ({a} + {b})"),
-        (2 * (A @ B), f"2 * ({a} @ {b})"),
-        (A @ B + C, f"{a} @ {b} + {c}"),
-        ((A + B) @ C, f"({a} + {b}) @ {c}"),
-        ((A + B).T, f"({a} + {b}).T"),
-        ((2 * A).T, f"(2 * {a}).T"),
-        (2 * A.T, f"2 * {a}.T"),
-        (Stack(A, B), f"Stack({a}, {b})"),
-    ):
-        assert repr(operator) == text
-    assert len((A + B + C + A).terms) == 4
-
-
-def test_shapes_that_do_not_fit_are_both_named():
-    A, B = Matrix(np.ones((4, 3))), Matrix(np.ones((3, 4)))
-    for combine in (lambda: A + B, lambda: A - B, lambda: Sum(A, B)):
-        with pytest.raises(ValueError, match=r"cannot add Matrix\(\(3,\) -> \(4,\)\) and .*Matrix\(\(4,\) -> \(3,\)\)"):
-            combine()
-    with pytest.raises(ValueError, match=r"cannot stack Matrix\(\(3,\) -> \(4,\)\) and Matrix\(\(4,\) -> \(3,\)\)"):
-        Stack(A, B)
-    with pytest.raises(ValueError, match="at least one operator"):
-        Stack()
-    with pytest.raises(TypeError, match=r"Stack takes operators, got list; use Stack\(\*operators\)"):
-        Stack([A, A])
-
-
 @pytest.mark.parametrize(
     ("combine", "error", "message"),
     [
         (lambda A: A * 1j, TypeError, "real numbers only, got complex"),
-        (lambda A: True * A, TypeError, "real numbers only, got bool"),
         (lambda A: A * np.ones(3), TypeError, r"got ndarray; A\(x\) applies it"),
-        (lambda A: np.ones(3) * A, TypeError, r"got ndarray; A\(x\) applies it"),
         (lambda A: A * A, TypeError, "A @ B composes"),
         (lambda A: A * np.inf, ValueError, "finite numbers only, got inf"),
-        (lambda A: np.nan * A, ValueError, "finite numbers only, got nan"),
-        (lambda A: 1e200 * (1e200 * A), ValueError, "finite numbers only, got inf"),
         (lambda A: A / 0, ValueError, "cannot divide .* by zero"),
         (lambda A: A + 1, TypeError, r"got int; .* c \* Identity\(shape\)"),
-        (lambda A: 1 + A, TypeError, r"got int; .* c \* Identity\(shape\)"),
-        (lambda A: A - np.ones(3), TypeError, "only an operator can be added .* got ndarray"),
         (lambda A: np.ones((3, 3)) @ A, TypeError, "unsupported operand"),
-        (lambda A: 2 / A, TypeError, "unsupported operand"),
     ],
 )
 def test_what_is_no_operator_or_number_gets_a_sentence(combine, error, message):
@@ -183,14 +114,7 @@ class Mixing(Operator):
         return np.broadcast_to(y.sum(0), y.shape)
 
 
-class Undefined(Operator):
-    def _apply(self, x):
-        return x * np.nan
-
-    _adjoint = _apply
-
-
-@pytest.mark.parametrize("kind", [Wrong, Mixing, Undefined])
+@pytest.mark.parametrize("kind", [Wrong, Mixing])
 def test_a_wrong_adjoint_is_found(kind):
     A = kind((5,), (5,))
     assert not adjoint_error(A) < 1e-3
@@ -200,10 +124,6 @@ def test_a_wrong_adjoint_is_found(kind):
         assert_adjoint(A)
 
 
-def test_the_zero_operator_has_no_error():
-    assert adjoint_error(0 * Identity((3,))) == 0
-
-
 # Errors
 
 
@@ -211,11 +131,8 @@ def test_the_zero_operator_has_no_error():
     ("shape", "fix"),
     [
         ((64,), r"reshape it to \(\.\.\., 8, 8\)"),
-        ((5, 64), r"reshape it to \(\.\.\., 8, 8\)"),
-        ((1, 64, 1), r"reshape it to \(\.\.\., 8, 8\)"),
         ((5, 6, 8), r"the shape of its range, which its adjoint `\.T` takes"),
         ((8, 7), "any axes before them are a batch"),
-        ((), "any axes before them are a batch"),
     ],
 )
 def test_a_wrong_shape_says_what_to_do(shape, fix):
@@ -223,13 +140,6 @@ def test_a_wrong_shape_says_what_to_do(shape, fix):
         ValueError, match=rf"takes arrays of shape \(\.\.\., 8, 8\), got {re.escape(str(shape))}; .*{fix}"
     ):
         Projector(FanBeam(8, 6, 8), "exact")(np.ones(shape))
-
-
-def test_importing_operators_does_not_import_torch():
-    modules = ["algebra", "blocks", "filters", "fanbeam", "parallel", "testing"]
-    code = f"import sys, {', '.join(f'koct.operators.{name}' for name in modules)}; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "False\n"
 
 
 # torch

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy.ndimage import rotate
 from scipy.sparse import csr_array
 
-from koct.operators.algebra import Diagonal, Matrix, Operator, Sparse
+from koct.operators.algebra import Diagonal, Matrix, Sparse
 from koct.operators.blocks import Identity, Stack
 from koct.operators.fanbeam import Backprojector, FanBeam, ParallelBeam, Projector, fbp
 from koct.operators.filters import RampFilter
 from koct.operators.fourier import ComplexDiagonal, SpectralFilter
 from koct.operators.nufft import NonUniformFourier, RadialTrajectory
-from koct.operators.parallel import cosine_and_sine, projector, tikhonov_inverse, view_angles
+from koct.operators.parallel import projector, tikhonov_inverse, view_angles
 from koct.operators.testing import adjoint_error, assert_adjoint
 
 
@@ -37,21 +37,6 @@ def test_projector_is_rotate_and_sum_on_basis_images(H, V):
     assert abs(projector(H, V)(images) - expected).max() < 1e-12
 
 
-def test_views_at_right_angles_keep_the_border():
-    image = np.ones((16, 16))
-    sinogram = projector(16, 2)(image)  # 0° and 90°
-    np.testing.assert_array_equal(sinogram, np.full((2, 16), 16.0))
-
-
-@given(st.integers(-720, 720))
-def test_cosine_and_sine_in_degrees(degrees):
-    c, s = cosine_and_sine(degrees)
-    assert c == pytest.approx(np.cos(np.deg2rad(degrees)), abs=1e-14)
-    assert s == pytest.approx(np.sin(np.deg2rad(degrees)), abs=1e-14)
-    if degrees % 90 == 0:
-        assert {abs(c), abs(s)} == {0.0, 1.0}
-
-
 def test_a_large_sparse_operator_equals_its_dense_form():
     A = projector(24, 30)
     A.SMALL = 0
@@ -68,35 +53,12 @@ def test_norm_is_the_largest_singular_value(rows, columns, seed):
     assert Matrix(values).norm(tol=1e-14) == pytest.approx(largest, rel=1e-4)
 
 
-def test_norm_of_the_projector_and_of_zero():
-    A = projector(8, 10)
-    assert A.norm() == pytest.approx(np.linalg.norm(A.dense().values, 2), rel=1e-8)
-    assert Matrix(np.zeros((3, 2))).norm() == 0
-
-
 def test_tikhonov_inverse_solves_the_normal_equations():
     A = projector(8, 10)
     for operator in (A, A.dense(), 1.0 * A, A.compressed()):
         M, R = operator.matrix(), tikhonov_inverse(operator, 0.1)
         np.testing.assert_allclose((M.T @ M + 0.1 * np.eye(64)) @ R.matrix(), M.T, atol=1e-11)
         assert adjoint_error(R) < 1e-12
-
-
-def test_wrong_shapes_are_named():
-    A = Matrix(np.ones((4, 5)))
-    with pytest.raises(ValueError, match=r"Matrix\(.*\) takes arrays of shape \(\.\.\., 5\), got \(2, 4\)"):
-        A(np.ones((2, 4)))
-    with pytest.raises(ValueError, match="cannot compose"):
-        A @ A
-    with pytest.raises(ValueError, match="cannot map"):
-        Matrix(np.ones((4, 5)), domain=(2, 2), range=(4,))
-
-
-def test_entries_with_the_same_place_add_up():
-    A = Sparse(np.array([0, 0, 1]), np.array([1, 1, 0]), np.array([1.0, 2.0, 5.0]), domain=(2,), range=(2,))
-    expected = [[0, 3], [5, 0]]
-    np.testing.assert_array_equal(A.dense().values, expected)
-    np.testing.assert_array_equal(A.compressed().values.toarray(), expected)
 
 
 def each_class():
@@ -167,41 +129,15 @@ def test_the_precision_of_the_input_is_kept(name):
         np.testing.assert_array_equal(A(x), A(x.astype(np.float64)), strict=True)
 
 
-@CLASSES
 @pytest.mark.parametrize(
     ("dtype", "fix"),
-    [
-        ("float16", r"x\.astype\(np\.float32\)"),
-        ("complex64", r"apply it to x\.real and to x\.imag"),
-        ("complex128", r"apply it to x\.real and to x\.imag"),
-        ("object", r"x\.astype\(np\.float64\)"),
-    ],
+    [("float16", r"x\.astype\(np\.float32\)"), ("complex64", r"x\.real and to x\.imag"), ("object", r"np\.float64\)")],
 )
-def test_other_dtypes_are_refused(name, dtype, fix):
-    A = each_class()[name]
-    for operator in (A, A.T):
-        message = re.escape(repr(operator)) + f" takes real numbers in float32 or float64, got {dtype}; .*{fix}$"
+def test_other_dtypes_are_refused(dtype, fix):
+    for A in each_class().values():
+        message = re.escape(repr(A)) + f" takes real numbers in float32 or float64, got {dtype}; .*{fix}$"
         with pytest.raises(TypeError, match=message):
-            operator(np.ones(operator.domain, dtype))
-
-
-@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
-def test_arrays_of_other_classes_are_plain_arrays_or_refused():
-    A, x = Diagonal(np.arange(4.0)), np.arange(16.0).reshape(4, 4)
-    out = A(np.asmatrix(x))  # whose product with an array is that of matrices
-    assert type(out) is np.ndarray
-    np.testing.assert_array_equal(out, A(x))
-    with pytest.raises(TypeError, match=r"Diagonal.* takes arrays without a mask; use x\.filled\(0\)"):
-        A(np.ma.masked_array(np.ones(4), [0, 0, 1, 0]))
-    with pytest.raises(TypeError, match="takes NumPy arrays and torch tensors, got list"):
-        A([1.0, 2.0, 3.0, 4.0])
-
-
-def test_lists_make_operators():
-    np.testing.assert_array_equal(Matrix([[1, 2], [3, 4]])(np.ones(2)), [3, 7])
-    np.testing.assert_array_equal(Diagonal([1, 2])(np.ones(2)), [1, 2])
-    np.testing.assert_array_equal(Sparse([1], [0], [5.0], (2,), (2,)).matrix(), [[0, 0], [5, 0]])
-    assert Diagonal(3.0)(np.array(2.0)) == 6
+            A(np.ones(A.domain, dtype))
 
 
 @pytest.mark.parametrize(
@@ -216,40 +152,6 @@ def test_lists_make_operators():
 def test_entries_outside_the_matrix_are_refused(rows, columns, message):
     with pytest.raises(ValueError, match=message):
         Sparse(np.array(rows), np.array(columns), np.ones(2), domain=(3,), range=(2,))
-
-
-class Wrong(Operator):
-    """Gives something else than it says."""
-
-    def __init__(self, factor=1.0):
-        super().__init__((2, 3), (2, 3))
-        self.factor = factor
-
-    def _apply(self, x):
-        return self.factor * x
-
-    def _adjoint(self, y):
-        return y.swapaxes(1, 2)
-
-
-def test_what_an_operator_gives_is_looked_at():
-    with pytest.raises(ValueError, match=r"Wrong.*\.T gave the shape \(1, 3, 2\); `_apply` and `_adjoint` must keep"):
-        Wrong().T(np.ones((2, 3)))
-    with pytest.raises(ArithmeticError, match="gives numbers that are not finite, so it has no norm"):
-        Wrong(np.nan).norm()
-    with pytest.raises(NotImplementedError, match="Operator must define _apply"):
-        Operator((2,), (2,))(np.ones(2))
-
-
-def test_the_norm_of_weights_is_exact():
-    assert Diagonal(np.array([1.0, -3.0, 2.9999999])).norm() == 3
-    assert ComplexDiagonal(np.array([1.0, -3.0])).norm() == 3
-
-
-def test_complex_values_are_refused():
-    for make in (Diagonal, Matrix, lambda values: Matrix(csr_array(values))):
-        with pytest.raises(TypeError, match="needs real values, got complex128"):
-            make(np.ones((2, 2)) * 1j)
 
 
 def test_a_matrix_in_double_precision_is_one_product():

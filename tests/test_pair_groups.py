@@ -1,10 +1,6 @@
 """Pairs that belong to groups: how groups are drawn, counted and costed, and those of a problem of one's own."""
 
-import json
-
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pair_files import PAIRS, SIZES, SWEEP, arrays
 
@@ -114,14 +110,3 @@ def test_groups_of_a_problem_of_ones_own(folder, groups, message):
         return
     with pytest.raises(KoctError, match=r"own\.py, line \d+: .*" + message):
         pools.make(problem, 1, sizes, "pool.npy")
-
-
-def test_a_budget_names_what_is_counted(koct):
-    rows = {"sweep": ["own"] * 4, "arch": ["ko"] * 4, "N": [2, 4, 8, 16], "seed": [1] * 4, "mse": [0.4, 0.2, 0.1, 0.05]}
-    for counts in ("samples", "groups"):
-        about = {"koct.sweeps": json.dumps({"own": {"counts": counts}})}
-        pq.write_table(pa.table(rows).replace_schema_metadata(about), "cells.parquet")
-        status, text, _ = koct("budget", "cells.parquet", "--metric", "mse", "--target", "0.03")
-        assert status == 0
-        assert (counts in text, "N (groups)" in text) == (True, counts == "groups")
-        assert ("samples" in text) == (counts == "samples")

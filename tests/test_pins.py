@@ -38,3 +38,12 @@ def test_every_requirement_is_pinned():
     requirements = PROJECT["dependencies"] + [entry for extra in extras for entry in extra]
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
     assert names <= set(PINS)
+
+
+def test_the_container_copies_what_there_is_and_installs_extras_that_exist():
+    lines = (ROOT / "envs/Dockerfile").read_text().splitlines()
+    copied = {name for line in lines if line.startswith("COPY") for name in line.split()[1:-1]}
+    assert {"koct", "rules", "profiles", "envs", "Snakefile", "constraints.txt"} <= copied
+    assert all((ROOT / name).exists() for name in copied)
+    (extras,) = re.findall(r"'\.\[(.*)\]'", "\n".join(lines))
+    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])

@@ -13,10 +13,8 @@ from koct.operators.fanbeam import (
     Projector,
     analytic_weights,
     fbp,
-    printed_weights,
 )
 from koct.operators.filters import RampFilter
-from koct.operators.normal import backprojection_normal
 from koct.problems.phantoms import Ellipse, rasterise
 
 UNEVEN = (0.0, 7.0, 30.0, 31.5, 90.0, 120.0, 200.0)
@@ -90,17 +88,6 @@ def test_batches_of_any_size_have_the_bits_of_single_sinograms():
                     np.testing.assert_array_equal(operator(x[:count]), single[:count])
 
 
-@pytest.mark.parametrize(("H", "V", "B"), [(8, 6, 8), (7, 5, 9), (3, 2, 4)])
-def test_the_norm_of_the_backprojector_is_its_largest_singular_value(H, V, B):
-    At = Backprojector(FanBeam(H, V, B))
-    largest = np.linalg.norm(At.matrix(), 2)
-    assert At.norm(tol=1e-14) == pytest.approx(largest, rel=1e-10)
-    assert At.norm() == pytest.approx(largest, rel=2e-6)
-    assert At.T.norm() == pytest.approx(largest, rel=1e-6)
-    with pytest.raises(ArithmeticError, match="did not settle"):
-        At.norm(max_iterations=1)
-
-
 @pytest.mark.parametrize("B", [1, 2, 3, 4, 7, 8, 15, 16, 33])
 def test_the_ramp_of_the_paper_multiplies_every_view_by_its_frequency(B):
     K, sinogram = RampFilter(2, B), np.random.default_rng(3).standard_normal((2, B))
@@ -165,37 +152,11 @@ def test_a_view_along_the_rows_is_that_along_the_columns_of_the_transposed_image
     assert np.vdot(A.T(sinogram), image) == pytest.approx(along_rows.sum(), rel=1e-12)
 
 
-def test_a_distant_source_is_a_parallel_beam():
-    """Also along the arc: angles mean the same, and so do bins at the isocentre."""
-    degrees = (0.0, 20.0, 75.0, 130.0, 250.0)
-    image = np.random.default_rng(0).random((2, 24, 24))
-    far = FanBeam(24, 5, 24, 1e8, 1e8, 1.0, degrees=degrees)
-    near = ParallelBeam(24, 5, 24, degrees=degrees)
-    np.testing.assert_allclose(Projector(far)(image), Projector(near)(image), rtol=1e-4, atol=1e-4)
-    sinogram = np.random.default_rng(1).random((2, 5, 24))
-    weight = far.view_weight / near.view_weight
-    np.testing.assert_allclose(Backprojector(far)(sinogram), weight * Backprojector(near)(sinogram), atol=1e-4)
-
-
-def test_fbp_of_an_analytic_parallel_sinogram():
-    geometry = ParallelBeam(128, 360, 128, bin=0.5)
-    truth = sum(smooth(ellipse, 128) for ellipse in BODY)
-    image = fbp(geometry)(sum(integrals(geometry, ellipse) for ellipse in BODY))
-    assert 10 * np.log10(truth.max() ** 2 / np.mean((image - truth) ** 2)) > 32
-
-
 COMPLETE = {
-    **{f"fan, {arc}°": FanBeam(128, 60, 128, arc=arc) for arc in (180, 182, 190, 200, 270, 360)},
-    **{f"parallel, {arc}°": ParallelBeam(128, 60, 128, bin=0.5, arc=arc) for arc in (180, 181, 200, 250, 360)},
-    "fan, 180°, many views": FanBeam(128, 180, 128),
-    "fan, 200°, many views": FanBeam(128, 180, 128, arc=200),
-    "fan, 360°, many views": FanBeam(128, 180, 128, arc=360),
-    "parallel, 180°, many views": ParallelBeam(128, 180, 128),
-    "parallel, 200°, many views": ParallelBeam(128, 180, 128, arc=200),
-    "parallel, 360°, many views": ParallelBeam(128, 180, 128, arc=360),
+    **{f"fan, {arc}°": FanBeam(128, 60, 128, arc=arc) for arc in (180, 190, 270, 360)},
+    **{f"parallel, {arc}°": ParallelBeam(128, 60, 128, bin=0.5, arc=arc) for arc in (180, 200, 360)},
     "fan, wide": FanBeam(128, 90, 128, 500.0, 600.0, 3.0),
     "fan, own angles": FanBeam(128, 180, 128, degrees=tuple(190 * (np.arange(180) / 179) ** 1.5)),
-    "fan, own circle": FanBeam(128, 180, 128, degrees=tuple(np.arange(0.0, 360, 2))),
     "parallel, own angles": ParallelBeam(128, 90, 128, degrees=tuple(np.arange(5.0, 185, 2))),
 }
 
@@ -232,27 +193,6 @@ def test_weights_count_every_line_once(beam, arc, V):
     np.testing.assert_allclose(angle + angle[::-1], math.tau, rtol=1e-12)
 
 
-@pytest.mark.parametrize("weights", [analytic_weights, printed_weights])
-@pytest.mark.parametrize("arc", [150, 180, 186, 200, 270, 359])
-def test_weights_of_a_line_measured_twice_sum_to_one(arc, weights):
-    geometry = FanBeam(64, 4001, 64, arc=arc)
-    parker, gamma = weights(geometry) / geometry.cosines, geometry.fan_angles
-    for b in (*range(12), *range(52, 64)):  # where the weights rise slowly enough to be interpolated
-        opposite = geometry.angles[1:-1:43] + math.pi + 2 * gamma[b]
-        seen = opposite < geometry.angles[-2]  # the ends also stand for lines that are never measured
-        other = np.interp(opposite[seen], geometry.angles, parker[:, 63 - b])
-        np.testing.assert_allclose(parker[1:-1:43, b][seen] + other, 1, rtol=0, atol=5e-3)
-    assert parker[1:-1].max() < 1.001  # V views with both ends stand for V/(V − 1) of the mean
-
-
-@pytest.mark.parametrize("beam", [FanBeam, ParallelBeam])
-def test_weights_hardly_change_with_the_arc(beam):
-    """No rule ends at 180° or at 180° plus the fan angle, 4.9° here."""
-    for arc in (175.1, 180, 184.9):
-        below, above = (analytic_weights(beam(128, 60, 128, arc=arc + change)) for change in (-1e-6, 1e-6))
-        np.testing.assert_allclose(below, above, atol=1e-5)
-
-
 def test_geometry_of_the_paper_and_angles_of_arcs():
     geometry = FanBeam(128, 60, 128)
     assert geometry.pixels[[0, -1]] == pytest.approx([-128 / 3, 128 / 3])
@@ -287,18 +227,3 @@ def test_geometry_of_the_paper_and_angles_of_arcs():
 def test_a_bad_geometry_is_named(arguments, message):
     with pytest.raises(KoctError, match=message):
         FanBeam(**{"H": 8, "V": 3, "B": 8, **arguments})
-
-
-def test_bad_rays_and_filters_are_named():
-    with pytest.raises(KoctError, match="rays = 'printed' exist for the fan beam only"):
-        Projector(ParallelBeam(8, 3, 8), "printed")(np.ones((8, 8)))
-    for width in (0, -1.0, np.nan):
-        with pytest.raises(KoctError, match=r"width = .* must be a length above 0; give it in mm"):
-            RampFilter(6, 8, width)
-
-
-@pytest.mark.parametrize("geometry", [PARALLEL[1], ARCS[1]], ids=str)
-def test_the_normal_matrix_is_that_of_the_operator(geometry):
-    back, ramp = Backprojector(geometry), RampFilter(geometry.V, geometry.B)
-    R = (back @ ramp).matrix()
-    np.testing.assert_allclose(backprojection_normal(back, ramp), R.T @ R, rtol=1e-10, atol=1e-12)

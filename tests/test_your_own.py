@@ -1,6 +1,5 @@
 """The example of docs/your-own.md, run through Snakemake from a folder outside the package: koct is not edited."""
 
-import json
 import shutil
 
 import matplotlib.cbook
@@ -10,8 +9,6 @@ import yaml
 from conftest import ROOT
 
 from koct import cli
-from koct.config import study_file as config
-from koct.errors import KoctError
 
 pytest.importorskip("torch", reason="torch is not installed: the example's CNN needs it")
 
@@ -95,20 +92,6 @@ def test_the_grid_is_fitted_and_counted(own):
     assert "CNN" in own.checkout.path("results/table_calibration.tex").read_text()
 
 
-def test_a_restored_network_is_the_fitted_one(own, tmp_path, monkeypatch):
-    """Evaluated again from its file, the CNN has the errors of its row."""
-    monkeypatch.setenv("KOCT_EVALUATION", "another")
-    row = tmp_path / "row.json"
-    cell = "photo/cnn/N16_seed1"
-    pool = "results/pools/photo/seed1.npy"
-    own.checkout.koct("evaluate", f"results/fits/{cell}.npy", "--pool", pool, "--out", row)
-    original = own.checkout.path(f"results/cells/{cell}.json")
-    again, original = (json.loads(path.read_text()) for path in (row, original))
-    assert again.keys() == original.keys()
-    for key in ("mse", "rrmse_peak", "rrmse_norm", "val_mse"):
-        assert again[key] == pytest.approx(original[key], rel=1e-5)
-
-
 def test_what_runs_again(own, edited):
     edited("cnn.py", lambda text: '"""Another docstring."""\n# and a comment\n' + text.split('"""', 2)[2])
     edited("deconvolution.py", lambda text: text.replace("    def pairs", "    # a comment\n    def pairs"))
@@ -127,29 +110,6 @@ def test_a_file_that_the_problem_reads_is_an_input(own):
         assert own.plan()["pool"] == 2
     finally:
         aside.rename(photo)  # with its old time
-
-
-def test_options_of_a_network_and_of_the_layers_keep_the_pools(own, edited):
-    edited("own.yaml", lambda text: text)
-    own.change(cnn={"channels": 4, "steps": 21})
-    assert own.plan() == {"fit": 2, "chains": 1}
-    own.change(cnn={"channels": 4, "steps": 20}, wiener=0.02)  # changes the layers and not the pairs
-    assert own.plan() == {"fit": 4, "theory": 1, "chains": 1}
-
-
-def test_a_mistake_is_named_like_any_other(own):
-    overlay = yaml.safe_load((own.folder / "own.yaml").read_text())
-    for changes, messages in (
-        (
-            {"blur": -1, "cnn": {"chanels": 8}},
-            ["sweeps.photo.blur = -1 must be greater than 0", "cnn.chanels is not a key of the config; did you mean"],
-        ),
-        ({"images": "nowhere.jpg"}, ["reads 'nowhere.jpg', which does not exist"]),
-    ):
-        sweep = {**overlay["sweeps"]["photo"], **changes}
-        with pytest.raises(KoctError) as caught:
-            config.read({**overlay, "sweeps": {"photo": sweep}})
-        assert all(message in str(caught.value) for message in messages)
 
 
 @pytest.mark.slow
@@ -191,22 +151,3 @@ class Plain(Problem):
     def cost(self, stage, sizes):
         return Cost()
 '''
-
-
-def test_a_problem_that_knows_nothing_runs_to_the_end(checkout, tmp_path):
-    """No layers, no picture, no H, V or B: tables and figure all the same."""
-    (tmp_path / "plain.py").write_text(PLAIN)
-    run = checkout()
-    entry = {"problem": str(tmp_path / "plain.py"), "size": 8, "archs": ["fc"], "N": [4, 32], "seeds": [1, 2]}
-    entry |= {"pool": {"train": 32, "val": 8, "test": 64}, "lambdas": [0.01, 1.0], "metric": "mse", "targets": [0.02]}
-    config = {"study": "mine", "studies": {"mine": ["plain"]}, "sweeps": {"plain": entry}}
-    run.path("config.yaml").write_text(yaml.safe_dump(config))
-    run.snakemake()
-    cells = pd.read_parquet(run.path("results/cells.parquet"))
-    assert cells[["H", "V", "B"]].isna().all(axis=None)
-    assert set(cells["p"]) == {8 * 3}
-    assert cells.query("N == 32")["mse"].mean() == pytest.approx(0.01 * (1 + 8 / 24), rel=0.3)  # least squares
-    assert run.path("results/fig_sweeps.png").stat().st_size > 1000
-    assert not list(run.path("results").glob("fig_recons*"))
-    assert "\nplain & " in run.path("results/table_calibration.tex").read_text()
-    assert not run.path("results/table_scaling.tex").exists()  # of KO and FC

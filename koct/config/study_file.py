@@ -18,11 +18,14 @@ from koct.config.validation import at_least, check, dotted, shown, unique, unkno
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.blame import blamed
 from koct.contracts.options import Configured, option, options
+from koct.contracts.own_files import import_file
 from koct.contracts.spec import encode_curve, result_options
 from koct.errors import KoctError
 
 LONGEST_NAME = 64  # characters: names become folders
 STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
+TAKEN = {"sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p", "val_mse", "fit_seconds", "device"}
+TAKEN |= {"image_seconds", "images", "image", "group", "groups", "same"}  # columns of the results, no metrics
 PREDICTED = ("spectral", "subsets", "fixed point")
 
 StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
@@ -49,6 +52,11 @@ class Settings(Configured):
         "machine has, and on a cluster no limit",
         default=None,
         above=0,
+    )
+    metrics: tuple[str, ...] = option(
+        "Python files of your own with an error each, which are columns of the results beside those of koct and may be "
+        "the `metric` of a sweep",
+        default=(),
     )
     studies: dict[StudyName, SweepNames] = option("a study is a name for a list of sweeps")
     sweeps: dict[SweepName, dict[str, Any]] = option(
@@ -91,7 +99,9 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
     Of sweeps outside the study, those with files of a user's own are not looked at: the files may be elsewhere.
     """
     keys, sweeps = settings(config), {}
-    wrong: list[str] = []
+    wrong = [f"metrics has {path}, {why}" for path in keys.metrics if (why := _wrong_metric_file(path))]
+    _refuse(wrong)
+    metrics.use(keys.metrics)
     chosen = keys.studies[keys.study]
     for name, entry in keys.sweeps.items():
         if name in chosen or not any(
@@ -102,6 +112,17 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
     study = [made for name in chosen if (made := sweeps[name])]
     _refuse([*wrong, *(f"sweeps.{sweep.name}.{text}" for sweep in study for text in _check_installed(sweep))])
     return study
+
+
+def _wrong_metric_file(path: str) -> str:
+    """What is wrong with a metric of a user's own; empty if nothing is."""
+    name = os.path.basename(path).removesuffix(".py")
+    if not registry.is_file(path) or not name.isidentifier() or name.endswith("2"):
+        return "which is no name of a metric; give a .py file, named by letters, digits and _, and no 2 at the end"
+    if name in TAKEN or os.path.exists(os.path.join(os.path.dirname(metrics.__file__), f"{name}.py")):
+        return "whose name is taken; rename it"
+    missing = [part for part in metrics.GIVEN if not hasattr(import_file(path), part)]
+    return f"which lacks {' and '.join(missing)}; docs/your-own.md says what each is" if missing else ""
 
 
 def _check_installed(sweep: Sweep) -> Iterator[str]:

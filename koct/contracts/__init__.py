@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from koct.contracts.options import Configured, option
 
 __all__ = [
+    "PARTS",
     "Architecture",
     "Array",
     "ChainLayer",
@@ -35,6 +36,7 @@ __all__ = [
 
 Array = Any  # a NumPy array or a torch tensor
 Part = Literal["train", "val", "test"]
+PARTS: tuple[Part, ...] = ("train", "val", "test")
 Chunk = tuple[Part, Array, Array]
 
 

@@ -8,14 +8,18 @@ metric is a mean of RMSE / scale over images, `scale(y)` lets its curves be pred
 `each(predicted, y, shape)` gives the metric of every image (n,), NaN where it has none, for images of that shape;
 without it, `error` is called for one image after the other. Where higher is better, the metric is named in SCORES and
 has `each` alone: its mean over images is a column of the results, and no curve shows it.
+
+A metric of a user's own is such a file anywhere, which `metrics` of config.yaml names; it is an error. Jobs know of it
+by a variable of the environment.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,13 +27,28 @@ from koct.errors import KoctError
 
 HELPERS = {"__init__", "curve_metric", "relative"}
 SCORES = ("psnr", "ssim")  # higher is better; null where no image has one
+OWN = "KOCT_METRICS"  # variable of the environment: the paths of the user's own metrics
+GIVEN = ("error", "SYMBOL", "UNIT", "DESCRIPTION")  # what a metric has
+
+
+def use(paths: Iterable[str]) -> None:
+    """Let these files be metrics too, here and in all processes that are started from here."""
+    os.environ[OWN] = os.pathsep.join(paths)
+    for function in (names, error_names, load):
+        function.cache_clear()
+
+
+def own() -> dict[str, str]:
+    """The paths of the user's own metrics, by name."""
+    paths = filter(None, os.environ.get(OWN, "").split(os.pathsep))
+    return {os.path.basename(path).removesuffix(".py"): path for path in paths}
 
 
 @cache
 def names() -> tuple[str, ...]:
     """All metrics."""
     files = (name.removesuffix(".py") for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
-    return tuple(sorted(name for name in files if name not in HELPERS))
+    return (*sorted(name for name in files if name not in HELPERS), *own())
 
 
 @cache
@@ -39,12 +58,26 @@ def error_names() -> tuple[str, ...]:
 
 
 def modules() -> list[str]:
-    return [f"{__name__}.{name}" for name in names()]
+    return [module_of(name) for name in names()]
 
 
+def module_of(name: str) -> str:
+    """A dotted name, or the path of a user's own file."""
+    return own().get(name, f"{__name__}.{name}")
+
+
+@cache
 def load(name: str) -> Any:
     """The module of a metric."""
-    return importlib.import_module(f"{__name__}.{name}")
+    module = module_of(name)
+    if not module.endswith(".py"):
+        return importlib.import_module(module)
+    spec = importlib.util.spec_from_file_location(f"koct_metric_{name}", module)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 def each(predicted: Any, y: Any, shape: Sequence[int]) -> dict[str, Any]:

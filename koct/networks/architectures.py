@@ -71,10 +71,10 @@ def check_layers(problem: Problem) -> Iterable[str]:
         yield f"the problem {problem.name} has no known layers to learn with; take another architecture"
 
 
-def check_size(problem: Problem, instead: str) -> Iterable[str]:
+def check_size(problem: Problem, instead: str = "") -> Iterable[str]:
     size = problem.x_size
     if size > LARGEST_NORMAL:
-        yield (
-            f"solver = 'ridge' needs matrices of {size}² numbers ({size**2 * 8 / 2**30:.0f} GiB each); "
-            f"take {instead}, or fewer measurements"
+        what, fix = (
+            ("solver = 'ridge'", f"{instead}, or fewer measurements") if instead else ("it", "fewer measurements")
         )
+        yield f"{what} needs matrices of {size}² numbers ({size**2 * 8 / 2**30:.0f} GiB each); take {fix}"

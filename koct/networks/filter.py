@@ -19,53 +19,42 @@ class Filter(Architecture):
 
     per_view: ClassVar[bool] = False  # whether there is a filter for each view, or one for all
 
-    solver: Literal["ridge", "cg"] = option(
-        "`ridge` is the closed form; `cg` are conjugate gradients, which need no matrix between all measurements; both "
-        "take the best of `lambdas`",
-        default="ridge",
-    )
+    solver: ClassVar[str] = "ridge"  # the closed form, with the best of `lambdas`
     toward: Literal["zero", "analytic"] = option(
         "what the ridge pulls the filter to: the known filter of the problem, or zero", default="analytic"
     )
 
     @property
-    def predicted(self) -> Literal["subsets"] | None:
-        return "subsets" if self.solver == "ridge" else None
+    def predicted(self) -> Literal["subsets"]:
+        return "subsets"
 
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
-        return frozenset({"layers", "normal"} if self.solver == "ridge" else {"layers"})
+        return frozenset({"layers", "normal"})
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from check_problem(problem)
-        if self.solver == "ridge":
-            yield from check_size(problem, "cg")
+        yield from check_size(problem)
 
     def contains(self, other: Architecture) -> bool:
         """One filter for all views, if there is one for each; and the known filter, if they are pulled to it."""
         if isinstance(other, Filter):
-            same = (self.solver, self.toward) == (other.solver, other.toward)
-            return same and self.per_view and not other.per_view
+            return self.toward == other.toward and self.per_view and not other.per_view
         return other.name == "untrained" and self.toward == "analytic"
 
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ: argmin_s Σ_n ‖B F(s) W x_n − y_n‖² + λ‖s − s₀‖²."""
         import numpy as np
 
-        from koct.base.arrays import double, like
-        from koct.networks.filtering import FilterDesign, Filtered, Moments
+        from koct.base.arrays import like
+        from koct.networks.filtering import Filtered, Moments
         from koct.networks.solvers import by_cholesky
 
         known = Filtered(data.layers, data.nonnegative)
         start = np.tile(known.spectrum, known.views if self.per_view else 1)
         prior = start if self.toward == "analytic" else np.zeros_like(start)
-        if self.solver == "ridge":
-            moments = Moments(known, data.x, data.y, data.normal)
-            matrix, right = moments.of_filter(like(known.weights, moments.mixed), self.per_view)
-            spectra = by_cholesky(matrix, right, like(prior, right), data.lambdas)
-        else:
-            design = FilterDesign(known, data.x, self.per_view, prior)
-            spectra = design.by_conjugate_gradients(double(data.y), data.lambdas)
-        for lam, spectrum in spectra:
+        moments = Moments(known, data.x, data.y, data.normal)
+        matrix, right = moments.of_filter(like(known.weights, moments.mixed), self.per_view)
+        for lam, spectrum in by_cholesky(matrix, right, like(prior, right), data.lambdas):
             yield lam, FilterNetwork(like(spectrum, data.x), known)
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
@@ -85,12 +74,7 @@ class Filter(Architecture):
 
     def cost(self, work: Workload) -> Cost:
         learned = work.x_size if self.per_view else work.y_size**0.5  # about, with as many bins as rows
-        if self.solver == "ridge":
-            return cost_with_moments(work, Cost(work.lambdas * learned**3 / 3, 8 * learned**2, 8 * learned**2))
-        pairs = work.N * (work.x_size + work.y_size)
-        iterations = 2 * min(10 * learned, 2000)
-        held = 16 * work.N * work.x_size  # as many coefficients again as the padding adds
-        return Cost(iterations * work.N * work.layers.operations, 32 * pairs + held, 28 * pairs + held)
+        return cost_with_moments(work, Cost(work.lambdas * learned**3 / 3, 8 * learned**2, 8 * learned**2))
 
 
 class FilterNetwork(Network):

@@ -17,7 +17,7 @@ import numpy as np
 from koct.base.arrays import blocks, copy, double, joined, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
-from koct.networks.solvers import TOLERANCE, by_cholesky, shifted_solutions
+from koct.networks.solvers import by_cholesky
 from koct.operators.algebra import Diagonal, Operator
 from koct.operators.chain import product
 from koct.operators.constant import Constant
@@ -200,35 +200,6 @@ class Moments:
         for rows in known.each_view():
             matrix[rows] = known.on_both_sides(self.normal[rows], F) * self.second[rows]
         return matrix, right
-
-
-class FilterDesign:
-    """The linear map D from spectra θ (p,) behind the known weights to flat images (N, pixels), all in float64.
-
-    θ is of one filter for each view, or of one for all.
-    """
-
-    def __init__(self, known: Filtered, x: Array, per_view: bool, prior: np.ndarray):
-        self.known, self.per_view = known, per_view
-        self.prior = double(like(prior, x))
-        X = double(x)
-        self.held = known.coefficients(X * like(known.weights, X))
-
-    def apply(self, theta: Array) -> Array:
-        return self.known.behind(self.held * self.known.factors(theta))
-
-    def adjoint(self, residual: Array) -> Array:
-        per_view = (self.held * self.known.adjoint(residual)).sum(0) @ self.known.tied(self.held).T
-        return per_view.reshape(-1) if self.per_view else per_view.sum(0)
-
-    def by_conjugate_gradients(
-        self, y: Array, lambdas: Sequence[float], tolerance: float = TOLERANCE
-    ) -> Iterator[tuple[float, Array]]:
-        """Yield (λ, argmin_θ ‖Dθ − y‖² + λ‖θ − prior‖²) without the matrix DᵀD: one Krylov space serves all λ."""
-        right = self.adjoint(y - self.apply(self.prior))
-        steps = shifted_solutions(lambda theta: self.adjoint(self.apply(theta)), right, lambdas, tolerance)
-        for lam, step in zip(lambdas, steps, strict=True):
-            yield lam, self.prior + step
 
 
 # Weights and one filter learned together: ŷ is linear in each of them, but not in both

@@ -1,4 +1,4 @@
-"""Known operators, and the closed forms and conjugate gradients that fit what is learned in front of or between them.
+"""Known operators, and the closed forms that fit what is learned in front of or between them.
 
 All sums are in float64, on NumPy arrays and torch tensors alike. SciPy has more linear algebra, but importing it takes
 longer than a small fit.
@@ -15,8 +15,6 @@ from koct.base.arrays import copy, double, is_torch, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.operators.chain import split
-
-TOLERANCE = 1e-8  # of conjugate gradients: the residual over the right side, for every λ
 
 
 class Known:
@@ -126,74 +124,3 @@ def weights_by_ridge(
         w = copy(prior)
         w[live] = solve(right + lam * prior[live])
         yield lam, like(w, x)
-
-
-# Conjugate gradients
-
-
-def shifted_solutions(
-    normal: Callable[[Array], Array],
-    right: Array,
-    shifts: Sequence[float],
-    tolerance: float = TOLERANCE,
-    most: int | None = None,
-) -> list[Array]:
-    """u of (A + λI) u = `right` for every λ of `shifts`, with ‖residual‖ ≤ tolerance · ‖right‖.
-
-    `normal` applies A, which is symmetric and has no negative eigenvalue. The directions of conjugate gradients for the
-    smallest λ serve the others too (Frommer, BiCGStab(l) for families of shifted linear systems, 2003; Jegerlehner,
-    hep-lat/9612014). Rounding can leave a true residual that is larger than the recursion says: then that system goes
-    on by itself from where it is. An error after `most` products with A, by default max(1000, 20 p).
-    """
-    most = max(1000, 20 * len(right)) if most is None else most
-    wanted = tolerance * _norm(right)
-    solutions, done = _together(normal, right, shifts, wanted, most)
-    for i, lam in enumerate(shifts):
-        while (left := _norm(residual := right - normal(solutions[i]) - lam * solutions[i])) > wanted:
-            if done >= most:
-                raise KoctError(
-                    f"conjugate gradients for lambda = {lam:g} have a relative residual of "
-                    f"{left / wanted * tolerance:.1e} after {done} iterations, above {tolerance:g}; "
-                    "remove it from lambdas, or take the closed form"
-                )
-            (step,), more = _together(normal, residual, [lam], wanted, most - done)
-            solutions[i], done = solutions[i] + step, done + more
-    return solutions
-
-
-def _together(
-    normal: Callable[[Array], Array], right: Array, shifts: Sequence[float], wanted: float, most: int
-) -> tuple[list[Array], int]:
-    """Solutions for all shifts by the recursion, and its number of iterations, at most `most`."""
-    base = min(shifts)
-    solutions = [zeros_like(right) for _ in shifts]
-    directions = [copy(right) for _ in shifts]
-    scale, scale_before = [1.0] * len(shifts), [1.0] * len(shifts)  # the residual of a shift is scale · residual
-    residual, direction = copy(right), copy(right)
-    size, step_before, turn = float(residual @ residual), 1.0, 0.0
-    done = 0
-    while done < most:
-        active = [i for i, z in enumerate(scale) if abs(z) * size**0.5 > wanted]
-        if not active:
-            break
-        image = normal(direction) + base * direction
-        step = size / float(direction @ image)
-        done += 1
-        ratios = {}
-        for i in active:
-            z, before, shift = scale[i], scale_before[i], shifts[i] - base
-            below = step_before * before * (1 + shift * step) + step * turn * (before - z)
-            scale[i], scale_before[i] = z * before * step_before / below, z
-            ratios[i] = scale[i] / z
-            solutions[i] = solutions[i] + step * ratios[i] * directions[i]
-        residual = residual - step * image
-        size, size_before = float(residual @ residual), size
-        step_before, turn = step, size / size_before
-        direction = residual + turn * direction
-        for i in active:
-            directions[i] = scale[i] * residual + turn * ratios[i] ** 2 * directions[i]
-    return solutions, done
-
-
-def _norm(vector: Array) -> float:
-    return float(vector @ vector) ** 0.5

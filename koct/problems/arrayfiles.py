@@ -38,7 +38,7 @@ def find(key: str, name: str, data: str | None) -> Stored:
     if data.lower().endswith(HDF5):
         return _hdf5(key, name, data)
     fix = "write the pairs into one of these" if os.path.exists(data) else "correct the path"
-    raise KoctError(f"data = {data!r} is no folder (of DICOM slices), and no .npz, .h5 or .hdf5 file; {fix}")
+    raise KoctError(f"data = {data!r} is no folder (of images), and no .npz, .h5 or .hdf5 file; {fix}")
 
 
 def is_npy(name: str) -> bool:
@@ -148,17 +148,11 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
         readable(f"data = {data!r}", data, "is not a complete HDF5 file; write it again"),
         h5py.File(data, "r") as file,
     ):
-        for other in linked(data, name):
-            if not os.path.isfile(other):  # HDF5 would read zeros
-                raise KoctError(f"{what} lies in {other}, which does not exist; put it there, or correct the link")
         dataset = file.get(name)
         if not isinstance(dataset, h5py.Dataset):
             raise _unknown(key, name, data, datasets(file))
-        stored = dataset.id.get_create_plist()
-        filters = (stored.get_filter(i)[0] for i in range(stored.get_nfilters()))
-        for code in filters:
-            if not h5py.h5z.filter_avail(code):
-                raise KoctError(f"{what} is compressed by filter {code}, which h5py lacks; write it again with gzip")
+        if dataset.is_virtual or dataset.external or not os.path.samefile(dataset.file.filename, data):
+            raise KoctError(f"{what} lies in another file, whose changes nobody would see; copy it into {data}")
         dtype = np.dtype(str) if h5py.check_string_dtype(dataset.dtype) else dataset.dtype
         shape = dataset.shape or ()  # None if it is empty
 
@@ -167,40 +161,6 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
             return np.asarray(file[name][rows])
 
     return Stored(what, shape, dtype, read)
-
-
-def linked(data: str, name: str) -> list[str]:
-    """Return the other files that an array of an HDF5 file lies in, also those that are missing.
-
-    These are behind external links, and sources of virtual datasets and of those with external storage.
-    """
-    import h5py
-
-    with h5py.File(data, "r") as file:
-        item = file.get(name)
-        if not isinstance(item, h5py.Dataset):
-            return []
-        own = item.file.filename if os.path.isabs(data) else os.path.relpath(item.file.filename)
-        others = [] if os.path.samefile(own, data) else [own]
-        others += [_beside(own, place) for place, *_ in item.external or ()]
-        sources = item.virtual_sources() if item.is_virtual else []
-    for source in sources:
-        place = own if source.file_name == "." else _beside(own, source.file_name)
-        others.append(place)
-        if os.path.isfile(place):
-            with h5py.File(place, "r") as file:
-                if source.dset_name not in file:  # HDF5 would read zeros
-                    raise KoctError(
-                        f"{place} has no array {source.dset_name!r}, which a virtual dataset names; correct it"
-                    )
-            others += linked(place, source.dset_name)
-    return [path for path in dict.fromkeys(others) if path != data]
-
-
-def _beside(data: str, filename: str) -> str:
-    """Where HDF5 looks for a file: beside the one that names it, then in the working folder."""
-    beside = os.path.join(os.path.dirname(data), filename)
-    return filename if os.path.isfile(filename) and not os.path.isfile(beside) else beside
 
 
 def _unknown(key: str, name: str, data: str, names: list[str]) -> KoctError:

@@ -5,11 +5,11 @@ The conditions are the dose, the angles and the width of the detector: docs/cond
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import Chunk, Cost, Part, Sizes, option
+from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.problems.known_chain import KNOWN, SAMPLE, ScanProblem
 
 if TYPE_CHECKING:
@@ -74,18 +74,13 @@ class CTProblem(ScanProblem, ABC):
     )
     known: Literal["exact", "printed"] = option(KNOWN, default="exact", pairs=False)
 
+    if TYPE_CHECKING:
+        rays: Any  # an option of subclasses
+
     @property
-    @abstractmethod
     def analytic(self) -> bool:
-        """Whether line integrals and images are computed from the ellipses in closed form: `rays: analytic`."""
-
-    @property
-    def x_shape(self) -> tuple[int, int]:
-        return self.V, self.B
-
-    @property
-    def y_shape(self) -> tuple[int, int]:
-        return self.H, self.H
+        """Whether line integrals and images are computed from the ellipses in closed form."""
+        return bool(self.rays == "analytic")
 
     @property
     def conditions(self) -> str:
@@ -154,8 +149,7 @@ class CTProblem(ScanProblem, ABC):
 
         place = device.choose()
         A = self.projector()
-        parts: tuple[Part, ...] = ("train", "val", "test")
-        for part in parts:
+        for part in PARTS:
             number = HELD_OUT.get(part, 1 + seed)
             stream = TorchStream(number)
             held = getattr(sizes, part)

@@ -145,16 +145,6 @@ class Deblur(Problem):
 
 def draw(rng: np.random.Generator) -> list[Ellipse]:
     """Four to ten objects, from specks to long fibres."""
-    import numpy as np
+    from koct.problems.phantoms import random_ellipse
 
-    from koct.problems.phantoms import Ellipse
-
-    return [
-        Ellipse(
-            amplitude=rng.uniform(0.2, 1),
-            centre=tuple(rng.uniform(-0.4, 0.4, 2)),
-            axes=tuple(rng.uniform(0.05, 0.25, 2)),
-            angle=rng.uniform(0, np.pi),
-        )
-        for _ in range(rng.integers(4, 11))
-    ]
+    return [random_ellipse(rng, (0.2, 1), 0.4, (0.05, 0.25)) for _ in range(rng.integers(4, 11))]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import Chunk, Cost, Part, Sizes, option
+from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.problems.known_chain import SAMPLE, ScanProblem
 
 if TYPE_CHECKING:
@@ -38,14 +38,6 @@ class Ellipses50(ScanProblem):
         default=0.05,
         minimum=0,
     )
-
-    @property
-    def x_shape(self) -> tuple[int, int]:
-        return self.V, self.B
-
-    @property
-    def y_shape(self) -> tuple[int, int]:
-        return self.H, self.H
 
     @property
     def label(self) -> str:
@@ -77,8 +69,7 @@ class Ellipses50(ScanProblem):
         from koct.problems.noise import uniforms
 
         place, A = device.choose(), Projector(self._geometry(FINER))
-        parts: tuple[Part, ...] = ("train", "val", "test")
-        for part in parts:
+        for part in PARTS:
             stream, count = HELD_OUT.get(part, seed), getattr(sizes, part)
             for first in range(0, count, CHUNK):
                 numbers = range(first, min(first + CHUNK, count))

@@ -23,10 +23,6 @@ class FanBeamProblem(CTProblem):
     )
 
     @property
-    def analytic(self) -> bool:
-        return self.rays == "analytic"
-
-    @property
     def label(self) -> str:
         return "fan beam" + ("" if self.rays == "printed" else f", {self.rays} rays") + self.conditions
 

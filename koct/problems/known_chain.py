@@ -24,8 +24,19 @@ KNOWN = (
 class ScanProblem(Problem, ABC):
     """A problem with a `koct.operators.geometry.Scan`, whose known chain is filtered backprojection."""
 
-    if TYPE_CHECKING:
-        known: str  # an option of subclasses: exact or printed
+    if TYPE_CHECKING:  # options of subclasses
+        H: Any
+        V: Any
+        B: Any
+        known: str  # exact or printed
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        return self.V, self.B
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        return self.H, self.H
 
     @abstractmethod
     def geometry(self) -> Any:

@@ -161,20 +161,10 @@ class MRI(Problem):
 
 def draw(rng: np.random.Generator) -> list[Ellipse]:
     """A body and three to six regions in it, brighter or darker than the body."""
-    import numpy as np
+    from koct.problems.phantoms import random_ellipse
 
-    from koct.problems.phantoms import Ellipse
-
-    def ellipse(amplitude: tuple[float, float], reach: float, axes: tuple[float, float]) -> Ellipse:
-        return Ellipse(
-            rng.uniform(*amplitude),
-            tuple(rng.uniform(-reach, reach, 2)),
-            tuple(rng.uniform(*axes, 2)),
-            rng.uniform(0, np.pi),
-        )
-
-    body = ellipse((0.3, 0.7), 0.08, (0.6, 0.8))
-    return [body, *(ellipse((-0.3, 0.6), 0.4, (0.06, 0.3)) for _ in range(rng.integers(3, 7)))]
+    body = random_ellipse(rng, (0.3, 0.7), 0.08, (0.6, 0.8))
+    return [body, *(random_ellipse(rng, (-0.3, 0.6), 0.4, (0.06, 0.3)) for _ in range(rng.integers(3, 7)))]
 
 
 def smooth_phase(rng: np.random.Generator, H: int) -> np.ndarray:

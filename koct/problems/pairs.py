@@ -1,7 +1,7 @@
-"""Pairs of your own from files, with no code: NumPy, HDF5, or a folder of CT slices in DICOM, which are projected.
+"""Pairs of your own from files, with no code: NumPy, HDF5, or a folder of images (DICOM, PNG, NIfTI), projected.
 
 Validation and test pairs are the same for all seeds; a seed draws the training pairs from the others. If pairs belong
-to groups, such as patients, whole groups are drawn and counted. Of arrays nothing is known; behind projected slices
+to groups, such as patients, whole groups are drawn and counted. Of arrays nothing is known; behind projected images
 there is the chain of filtered backprojection.
 """
 
@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from koct.contracts import Chunk, Cost, Part, Sizes, option
+from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
 from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, ScanProblem
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from koct.problems.slices import Slice
+
 CHUNK = 32  # pairs that are read together
-PARTS: tuple[Part, ...] = ("train", "val", "test")
 GEOMETRY = ("H", "V", "B")
 LARGE = 10**6  # entries of a matrix
 
@@ -32,15 +33,16 @@ class Content(NamedTuple):
     y_shape: tuple[int, ...]
     total: int
     labels: tuple[str, ...] | None
+    slices: Sequence[Slice] = ()  # of a folder
 
 
 class PairsProblem(ScanProblem):
     same_held_out = True
 
     data: str | None = option(
-        "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of CT slices in DICOM files, which are "
-        "cropped to their central square, averaged to `H` × `H` pixels of 1 + HU / 1000 (at least 0), set to 0 outside "
-        "the inscribed circle, and projected; leave it out if `x` and `y` are .npy files",
+        "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of images: CT or MR slices in DICOM "
+        "files, PNG images or NIfTI volumes. Images are cropped to one central square, averaged to `H` × `H` pixels, "
+        "set to 0 outside the inscribed circle, and projected. Leave it out if `x` and `y` are .npy files",
         default=None,
     )
     x: str = option("measurements, (pairs, ...): a .npy file, or the name of an array in `data`", default="x")
@@ -48,7 +50,8 @@ class PairsProblem(ScanProblem):
     group: str | None = option(
         "which pairs belong together, such as those of a patient: a .npy file, or the name of an array in `data`, with "
         "a whole number or a text for every pair; of DICOM slices a keyword, by default PatientID (SOPInstanceUID: "
-        "every slice stands alone). `N` and `pool` then count groups, and no part shares one with another",
+        "every slice stands alone); PNG images are grouped by their folders, and slices by their NIfTI volume. `N` and "
+        "`pool` then count groups, and no part shares one with another",
         default=None,
     )
     split: int = option(
@@ -57,14 +60,14 @@ class PairsProblem(ScanProblem):
     nonnegative: bool = option(  # type: ignore[misc]
         "whether images cannot be negative; networks then end in a ReLU", default=False
     )
-    H: int | None = option("of DICOM slices: image height and width in pixels", default=None, minimum=2)
+    H: int | None = option("of images: height and width in pixels", default=None, minimum=2)
     V: int | None = option(
-        "of DICOM slices: number of views of the fan beam, equally spaced over 180°, both ends included",
+        "of images: number of views of the fan beam, equally spaced over 180°, both ends included",
         default=None,
         minimum=1,
     )
-    B: int | None = option("of DICOM slices: number of detector bins", default=None, minimum=2)
-    known: Literal["exact", "printed"] = option(f"of DICOM slices: {KNOWN}", default="exact", pairs=False)
+    B: int | None = option("of images: number of detector bins", default=None, minimum=2)
+    known: Literal["exact", "printed"] = option(f"of images: {KNOWN}", default="exact", pairs=False)
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -97,7 +100,7 @@ class PairsProblem(ScanProblem):
 
     @property
     def label(self) -> str:
-        return "CT slices" if self._is_folder else "pairs from files"
+        return "images from files" if self._is_folder else "pairs from files"
 
     @property
     def _is_folder(self) -> bool:
@@ -109,16 +112,7 @@ class PairsProblem(ScanProblem):
 
             return find(str(self.data))
         named = [name for name in (self.x, self.y, self.group) if name and name.lower().endswith(".npy")]
-        return [*([self.data, *self._linked()] if self.data else []), *named]
-
-    def _linked(self) -> Sequence[str]:
-        """The other files that arrays of an HDF5 file lie in."""
-        from koct.problems.arrayfiles import HDF5
-
-        if not str(self.data).lower().endswith(HDF5) or not os.path.isfile(str(self.data)):
-            return []
-        state = os.stat(str(self.data))
-        return _links(self, (state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+        return [*([self.data] if self.data else []), *named]
 
     def _content(self) -> Content:
         """What the files hold, looked up again if one of them has changed."""
@@ -132,13 +126,13 @@ class PairsProblem(ScanProblem):
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         for key in GEOMETRY if not self._is_folder else ():
             if getattr(self, key) is not None:
-                yield f"{key} = {getattr(self, key)} is for a folder of DICOM slices, and data is none; remove {key}"
+                yield f"{key} = {getattr(self, key)} is for a folder of images, and data is none; remove {key}"
         if self.known == "printed" and not self._is_folder:
-            yield "known = 'printed' is for a folder of DICOM slices, and data is none; remove known"
+            yield "known = 'printed' is for a folder of images, and data is none; remove known"
         for key in ("x", "y") if self._is_folder else ():
             if getattr(self, key) != key:  # the default
                 value = getattr(self, key)
-                yield f"{key} = {value!r} names an array, and data is a folder of DICOM slices; remove {key}, or data"
+                yield f"{key} = {value!r} names an array, and data is a folder of images; remove {key}, or data"
         try:
             content = self._content()
         except KoctError as error:
@@ -204,8 +198,9 @@ class PairsProblem(ScanProblem):
 
         first, second = sorted((one, other))
         if self._is_folder:
-            names = " and ".join(arrayfiles.shown(self.files()[place], 1000) for place in (first, second))
-            return f"data: {names} are the same slice, and they came into {parts}; remove one"
+            slices = self._content().slices
+            names = " and ".join(arrayfiles.shown(slices[place].path, 1000) for place in (first, second))
+            return f"data: {names} are the same image, and they came into {parts}; remove one"
         what = f"{arrayfiles.find('x', self.x, self.data).what}: pairs {first} and {second}, counted from 0,"
         return f"{what} are the same, and they came into {parts}; remove one"
 
@@ -224,11 +219,11 @@ class PairsProblem(ScanProblem):
         from koct.base.arrays import to_numpy
         from koct.problems.slices import image
 
-        place, paths = device.choose(), self.files()
-        A = self.forward({})
+        place, slices = device.choose(), self._content().slices
+        A, side = self.forward({}), min(each.side for each in slices)
 
         def read(places: np.ndarray) -> tuple[Any, Any]:
-            images = np.stack([image(paths[i], self.y_shape[0]) for i in places])
+            images = np.stack([image(slices[i], self.y_shape[0], side) for i in places])
             return to_numpy(A(place.put(images))), images
 
         return read
@@ -237,11 +232,11 @@ class PairsProblem(ScanProblem):
         from koct.operators.fanbeam import FanBeam
 
         if self.H is None or self.V is None or self.B is None:
-            raise KoctError("of arrays no layers are known; give data, a folder of DICOM slices, with H, V and B")
+            raise KoctError("of arrays no layers are known; give data, a folder of images, with H, V and B")
         return FanBeam(self.H, self.V, self.B)
 
     def forward(self, shared: Mapping[str, Any]) -> Any:
-        """Return what projects slices; of arrays nothing is known."""
+        """Return what projects images; of arrays nothing is known."""
         from koct.operators.fanbeam import Projector
 
         return Projector(self.geometry(), "exact")
@@ -255,18 +250,6 @@ class PairsProblem(ScanProblem):
             return Cost(count * (1e8 + SAMPLE * x * 2 * content.y_shape[0]))
         whole = 8 * count * (x + y) if str(self.data).lower().endswith(".npz") else 0  # an archive is read whole
         return Cost(1e8 + 20 * count * (x + y), whole + 16 * CHUNK * (x + y))
-
-
-@lru_cache(maxsize=16)
-def _links(problem: PairsProblem, state: tuple[int, ...]) -> list[str]:
-    """What the arrays of an HDF5 file lie in besides; if it cannot be read, `check` says why."""
-    from koct.problems import arrayfiles
-
-    names = (name for name in (problem.x, problem.y, problem.group) if name and not arrayfiles.is_npy(name))
-    try:
-        return list(dict.fromkeys(other for name in names for other in arrayfiles.linked(str(problem.data), name)))
-    except Exception:
-        return []
 
 
 @lru_cache(maxsize=16)
@@ -294,19 +277,21 @@ def _look_at_arrays(problem: PairsProblem) -> Content:
 
 
 def _look_at_slices(problem: PairsProblem) -> Content:
-    from koct.problems.arrayfiles import require
-    from koct.problems.slices import check_folder, headers
+    from koct.problems.arrayfiles import shown
+    from koct.problems.slices import slices
 
-    require("pydicom", f"data = {problem.data!r}")
-    check_folder(str(problem.data))
     for key in GEOMETRY:
         if getattr(problem, key) is None:
-            raise KoctError(f"{key} is missing; a folder of DICOM slices needs it: add it")
+            raise KoctError(f"{key} is missing; a folder of images needs it: add it")
     H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
     if B > MOST_BINS:
         raise KoctError(f"B = {B} makes the image so wide that the source lies in it; take at most {MOST_BINS}")
-    slices = headers(str(problem.data), "PatientID" if problem.group is None else problem.group)
-    side = min(slices[0].rows, slices[0].columns)
-    if side < H:
-        raise KoctError(f"H = {H} is more than the {side} pixels of the slices in {problem.data}; take at most {side}")
-    return Content((V, B), (H, H), len(slices), tuple(slice.group for slice in slices))
+    found = slices(str(problem.data), problem.group)
+    side = min(each.side for each in found)
+    coarsest = min(found, key=lambda each: min(each.pixels(side)))
+    pixels = int(min(coarsest.pixels(side)))
+    if pixels < H:
+        raise KoctError(
+            f"H = {H} is more than the {pixels} pixels of {shown(coarsest.path, 1000)}; take at most {pixels}"
+        )
+    return Content((V, B), (H, H), len(found), tuple(each.group for each in found), found)

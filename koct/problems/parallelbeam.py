@@ -21,10 +21,6 @@ class ParallelBeamProblem(CTProblem):
     )
 
     @property
-    def analytic(self) -> bool:
-        return self.rays == "analytic"
-
-    @property
     def label(self) -> str:
         return "parallel beam" + (", analytic rays" if self.analytic else "") + self.conditions
 

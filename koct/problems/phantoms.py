@@ -21,6 +21,19 @@ class Ellipse:
     angle: float | np.floating[Any]
 
 
+Range = tuple[float, float]
+
+
+def random_ellipse(rng: np.random.Generator, amplitude: Range, reach: float, axes: Range) -> Ellipse:
+    """An ellipse with its centre up to `reach` from the middle along x and y, of any angle; all uniform."""
+    return Ellipse(
+        rng.uniform(*amplitude),
+        tuple(rng.uniform(-reach, reach, 2)),
+        tuple(rng.uniform(*axes, 2)),
+        rng.uniform(0, np.pi),
+    )
+
+
 def rasterise(ellipses: Sequence[Ellipse], H: int, dtype: Any = float, out: np.ndarray | None = None) -> np.ndarray:
     """The phantom on H×H pixel centres `linspace(-1, 1, H)`: amplitudes add up, clipped to [0, 1.5].
 

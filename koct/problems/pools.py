@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import mmap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, BinaryIO
@@ -21,12 +20,11 @@ import numpy as np
 from koct.base import stamps
 from koct.base.files import map_array, record_writer
 from koct.base.stamps import DIGEST, Stamp, again, digest
-from koct.contracts import Part, Problem, Sizes
+from koct.contracts import PARTS, Part, Problem, Sizes
 from koct.contracts.blame import line_of
 from koct.contracts.spec import encode_problem, same_values
 from koct.errors import KoctError
 
-PARTS: tuple[Part, ...] = ("train", "val", "test")
 MOST_GROUPS = 100_000  # whose sizes a stamp has room for
 MOST_FLAT = (
     0.75  # share of measurements that may be one number everywhere: at few pixels some phantoms fall between them
@@ -213,7 +211,6 @@ class Pool:
             raise self.damaged("it holds no pairs")
         self.records = map_array(path)
         self.index = self._read_index()
-        self.records._mmap.madvise(mmap.MADV_RANDOM)  # or the kernel reads ahead, by megabytes for four small pairs
         self.count: dict[str, int] = self.stamp.about["counts"]
         self.groups = self.stamp.about.get("groups")  # how many pairs each has, by part; None without groups
         self.first = dict(zip(PARTS, np.cumsum([0, *self.count.values()]).tolist(), strict=False))
@@ -266,7 +263,6 @@ class Pool:
                 f"{self.path} holds {held} {part} pairs and {end} were asked for: make the pool larger or N smaller"
             )
         chosen = slice(self.first[part] + first, self.first[part] + end)
-        self._fetch(chosen)
         records = self.records[chosen]
         if not self.checked[chosen].all():
             for i, actual in enumerate(digests(records)):
@@ -275,14 +271,6 @@ class Pool:
                     raise self.damaged(f"the checksum of its {part} pair {first + i} is wrong")
             self.checked[chosen] = True
         return records
-
-    def _fetch(self, chosen: slice) -> None:
-        """Have the kernel read just these records, at the speed of the disk."""
-        start = self.records.offset % mmap.ALLOCATIONGRANULARITY + chosen.start * self.records.itemsize
-        end = start + (chosen.stop - chosen.start) * self.records.itemsize
-        start -= start % mmap.PAGESIZE
-        if end > start:
-            self.records._mmap.madvise(mmap.MADV_WILLNEED, start, end - start)
 
     def x(self, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
         chosen = self._chosen(part, count, first)

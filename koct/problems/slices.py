@@ -1,37 +1,62 @@
-"""CT slices in DICOM files: what a folder holds, and slices as small images of attenuation."""
+"""Images in a folder of a user's own, as small squares: DICOM slices, PNG images, or volumes in NIfTI files."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import warnings
 import zlib
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koct.errors import KoctError
-from koct.problems.arrayfiles import HDF5, opened, shown
+from koct.problems.arrayfiles import HDF5, opened, require, shown
 
-ENDINGS = ("", ".dcm", ".dicom", ".ima")  # of files that are read, in capitals too
+if TYPE_CHECKING:
+    import numpy as np
+
+ENDINGS = {"DICOM": ("", ".dcm", ".dicom", ".ima"), "PNG": (".png",), "NIfTI": (".nii", ".nii.gz")}  # capitals too
+READERS = {"DICOM": "pydicom", "PNG": "PIL", "NIfTI": "nibabel"}
 AIR = -1000.0  # HU
-PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a file is
+PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a DICOM file is
 LARGEST = 2**28  # bytes of a slice: one of 8,192 × 8,192 pixels has half as many
 AGAIN = "copy it again or remove it"
 
 
-class Header(NamedTuple):
-    """What a slice says of itself."""
+class Slice(NamedTuple):
+    """What a file says of an image before its pixels are read."""
 
     path: str
-    rows: int
-    columns: int
+    kind: str  # CT, MR, PNG or NIfTI
+    shape: tuple[int, int]
+    spacing: tuple[float, float] | None  # mm from row to row and from column to column; None: unknown
     group: str
+    number: int = 0  # of the slice in a volume
+
+    @property
+    def side(self) -> float:
+        """The side of the largest central square, in mm if the spacing is known, else in pixels."""
+        return min(size * step for size, step in zip(self.shape, self.spacing or (1.0, 1.0), strict=True))
+
+    def pixels(self, side: float) -> tuple[float, float]:
+        """How many pixels a square of this side has in each direction."""
+        down, right = self.spacing or (1.0, 1.0)
+        return min(self.shape[0], round(side / down, 6)), min(self.shape[1], round(side / right, 6))
 
 
 def find(folder: str) -> list[str]:
-    """The DICOM files below a folder, in order; hidden files and DICOMDIR are no slices."""
-    return [path for path in _files(folder) if os.path.splitext(path)[1].lower() in ENDINGS]
+    """The files with images below a folder, in order. One without an ending is DICOM if there is nothing else."""
+    paths = [path for path in _files(folder) if kind_of(path)]
+    named = [path for path in paths if os.path.splitext(path)[1]]
+    return named if {kind_of(path) for path in named} - {"DICOM"} else paths
+
+
+def kind_of(path: str) -> str | None:
+    """DICOM, PNG or NIfTI, by the ending of a name; None: none of them."""
+    stem, ending = os.path.splitext(path.lower())
+    ending = ".nii.gz" if ending == ".gz" and stem.endswith(".nii") else ending
+    return next((kind for kind, endings in ENDINGS.items() if ending in endings), None)
 
 
 def _files(folder: str) -> list[str]:
@@ -49,64 +74,122 @@ def _files(folder: str) -> list[str]:
     return sorted(paths)
 
 
-def check_folder(folder: str) -> None:
-    """Refuse a folder without slices."""
-    if find(folder):
-        return
-    endings = {os.path.splitext(path)[1].lower() for path in _files(folder)}
-    if ".npy" in endings:
-        instead = " but .npy files; leave data out and give x and y, one .npy file each that holds all pairs"
-    elif arrays := sorted(endings & {".npz", *HDF5}):
-        instead = f" but {arrays[0]} files; give one that holds all pairs"
+def slices(folder: str, group: str | None) -> list[Slice]:
+    """All images of a folder, which must be of one kind, and of one size unless all say how large their pixels are.
+
+    `group` is a DICOM keyword, by default PatientID. PNG images of one folder below this one are a group, and so are
+    the slices of a volume. Pixels are not read.
+    """
+    paths = find(folder)
+    kinds = sorted({str(kind_of(path)) for path in paths})
+    if not paths:
+        found = {os.path.splitext(path)[1].lower() for path in _files(folder)}
+        arrays = sorted(found & {".npy", ".npz", *HDF5})
+        fix = f" but {arrays[0]} files; name one that holds all pairs" if arrays else "; correct the path"
+        raise KoctError(f"data = {folder!r} has no images (DICOM, .png, .nii or .nii.gz){fix}")
+    if len(kinds) > 1:
+        raise KoctError(f"data = {folder!r} has {' and '.join(kinds)} files; keep one kind")
+    require(READERS[kinds[0]], f"data = {folder!r}")
+    if kinds != ["DICOM"]:
+        if group is not None:
+            raise KoctError(f"group = {group!r} is a DICOM keyword, and data = {folder!r} has {kinds[0]}; remove group")
+        read = _png if kinds == ["PNG"] else _nifti
+        found_slices = [each for path in paths for each in read(path, folder)]
     else:
-        instead = " (.dcm, .ima, or no ending); correct the path or rename them"
-    raise KoctError(f"data = {folder!r} has no DICOM files{instead}")
+        found_slices = [dicom(path, group or "PatientID") for path in paths]
+    return _alike(folder, found_slices)
 
 
-def headers(folder: str, group: str) -> list[Header]:
-    """Return the headers of all slices of a folder, which must be CT and of one size; pixels are not read."""
-    from pydicom.datadict import tag_for_keyword
-
-    if tag_for_keyword(group) is None:
-        raise KoctError(f"group = {group!r} is no DICOM keyword; give one that all slices have, such as PatientID")
-    slices = [_header(path, group) for path in find(folder)]
-    for other in slices:
-        if other[1:3] != slices[0][1:3]:
-            sizes = (f"{slice.rows} × {slice.columns} pixels ({_named(slice.path)})" for slice in (slices[0], other))
-            raise KoctError(f"data = {folder!r} has slices of {' and of '.join(sizes)}; keep those of one size")
-    return slices
+def _alike(folder: str, found: list[Slice]) -> list[Slice]:
+    """The slices, without spacing if not all have one."""
+    first = found[0]
+    for other in found:
+        if other.kind != first.kind:
+            raise KoctError(f"data = {folder!r} has {first.kind} and {other.kind} slices; keep one kind")
+    if all(each.spacing for each in found):
+        return found
+    for other in found:
+        if other.shape != first.shape:
+            sizes = (f"{each.shape[0]} × {each.shape[1]} pixels ({_named(each.path)})" for each in (first, other))
+            raise KoctError(
+                f"data = {folder!r} has images of {' and of '.join(sizes)}, and not all say how large a pixel is; "
+                "keep those of one size"
+            )
+    return [each._replace(spacing=None) for each in found]
 
 
 def _named(path: str) -> str:
     return shown(path, 1000)
 
 
-def _header(path: str, group: str) -> Header:
-    what = f"data: {_named(path)}"
-    opened(what, path, AGAIN)
-    with open(path, "rb") as file, _understood(path):
-        from pydicom import dcmread
+@contextlib.contextmanager
+def _understood(path: str, kind: str) -> Iterator[None]:
+    """Turn whatever a damaged file makes of its reader into one sentence."""
+    opened(f"data: {_named(path)}", path, AGAIN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of values that no pixel depends on
+        try:
+            yield
+        except (KoctError, MemoryError):
+            raise
+        except Exception as error:
+            why = str(error).strip().partition("\n")[0].rstrip(":. ")
+            raise KoctError(f"data: {_named(path)} is no {kind} file that can be read: {why}; {AGAIN}") from None
 
-        _check_inflated(what, path)
-        dataset = dcmread(file, stop_before_pixels=True)
-        _check_slice(what, dataset)
-        if _is(dataset, "deflated"):  # and read as a whole
-            file.seek(0)
-            left = 8 + len(dcmread(file).get("PixelData", b""))
-        else:
-            left = os.fstat(file.fileno()).st_size - file.tell()
-        size = 8 + dataset.Rows * dataset.Columns * dataset.BitsAllocated // 8  # tag and length, and the pixels
-        if left <= 8:
-            raise KoctError(f"{what} has no pixels; {AGAIN}")
-        if left < (1 if _is(dataset, "compressed") else size):
-            raise KoctError(f"{what} is damaged: it ends before its pixels do; {AGAIN}")
-        label = dataset.get(group)
+
+def image(each: Slice, H: int, side: float | None = None) -> Any:
+    """(H, H), float32: the central square of a slice with this side, by default the largest, averaged over areas.
+
+    What lies outside the inscribed circle, which not every view sees, is 0.
+    """
+    import numpy as np
+
+    values = {"PNG": _png_values, "NIfTI": _nifti_values}.get(each.kind, _dicom_values)(each)
+    if not np.isfinite(values).all():
+        raise KoctError(f"data: {_named(each.path)} has values that are not finite; correct it or remove it")
+    down, right = (
+        averages(size, H, length)
+        for size, length in zip(values.shape, each.pixels(each.side if side is None else side), strict=True)
+    )
+    places = np.linspace(-1, 1, H)
+    seen = places[:, None] ** 2 + places**2 <= 1
+    return np.where(seen, down @ values @ right.T, 0).astype(np.float32)
+
+
+def averages(n: int, H: int, length: float | None = None) -> Any:
+    """(H, n): the mean over each of H equal parts of the middle `length` of n pixels; pixels may lie in two parts."""
+    import numpy as np
+
+    length = n if length is None else length
+    edges = (n - length) / 2 + np.arange(H + 1) * (length / H)
+    low, high = edges[:-1, None], edges[1:, None]
+    pixels = np.arange(n)
+    return (np.minimum(high, pixels + 1) - np.maximum(low, pixels)).clip(min=0) / (length / H)
+
+
+# DICOM
+
+
+def dicom(path: str, group: str = "PatientID") -> Slice:
+    """What the header of a DICOM file says; a KoctError if it is no slice of CT or MR."""
+    from pydicom import dcmread
+    from pydicom.datadict import tag_for_keyword
+
+    if tag_for_keyword(group) is None:
+        raise KoctError(f"group = {group!r} is no DICOM keyword; give one that all slices have, such as PatientID")
+    with _understood(path, "DICOM"):
+        _check_inflated(path)
+        dataset = dcmread(path, stop_before_pixels=True)
+        _check_dicom(f"data: {_named(path)}", dataset)
+        label, spacing = dataset.get(group), dataset.get("PixelSpacing") or ()
         if label in (None, ""):
             raise KoctError(f"group = {group!r} is not in {_named(path)}; give a DICOM keyword that all slices have")
-        return Header(path, dataset.Rows, dataset.Columns, str(label))
+        steps = tuple(float(step) for step in spacing)
+        known = len(steps) == 2 and min(steps) > 0
+        return Slice(path, dataset.Modality, (dataset.Rows, dataset.Columns), steps if known else None, str(label))  # type: ignore[arg-type]
 
 
-def _check_inflated(what: str, path: str) -> None:
+def _check_inflated(path: str) -> None:
     """Refuse a deflated file that becomes too large: pydicom inflates it as a whole, before it looks at anything."""
     from pydicom.filereader import read_file_meta_info
 
@@ -122,112 +205,94 @@ def _check_inflated(what: str, path: str) -> None:
         while deflated and not inflate.eof and (part := inflate.unconsumed_tail or file.read(2**16)):
             size += len(inflate.decompress(part, 2**20))
             if size > LARGEST:
-                raise KoctError(
-                    f"{what} becomes over {LARGEST >> 20} MiB when it is inflated, as no slice does; {AGAIN}"
-                )
+                large = f"becomes over {LARGEST >> 20} MiB when it is inflated, as no slice does"
+                raise KoctError(f"data: {_named(path)} {large}; {AGAIN}")
 
 
-def _check_slice(what: str, dataset: Any) -> None:
-    """Refuse what is no CT slice, as far as the header tells."""
-    for name in ("Rows", "Columns", "BitsAllocated"):
-        if not isinstance(dataset.get(name), int) or not dataset.get(name):
+def _check_dicom(what: str, dataset: Any) -> None:
+    """Refuse what is no slice, as far as the header tells."""
+    for name in ("Rows", "Columns"):
+        if not dataset.get(name):
             raise KoctError(f"{what} is no image: it has no {name}; remove it from the folder")
     colour = not str(dataset.get("PhotometricInterpretation", "MONOCHROME2")).startswith("MONOCHROME")
     if colour or dataset.get("NumberOfFrames", 1) not in (None, 1) or dataset.get("SamplesPerPixel", 1) != 1:
         raise KoctError(f"{what} is in colour or has several frames; give one grey slice per file")
-    slope, intercept = (_number(dataset.get(name)) for name in ("RescaleSlope", "RescaleIntercept"))
-    if dataset.get("Modality") != "CT" or slope in (None, 0) or intercept is None:
-        raise KoctError(f"{what} is no CT slice in Hounsfield units; remove it from the folder")
+    in_units = dataset.get("RescaleSlope") not in (None, 0) and dataset.get("RescaleIntercept") is not None
+    if dataset.get("Modality") != "MR" and not (dataset.get("Modality") == "CT" and in_units):
+        raise KoctError(f"{what} is neither a CT slice in Hounsfield units nor an MR slice; remove it from the folder")
     if "LOCALIZER" in (dataset.get("ImageType") or ()):
         raise KoctError(f"{what} is a localizer and no slice; remove it from the folder")
-    if not _can_decode(dataset):
-        name = dataset.file_meta.TransferSyntaxUID.name
-        raise KoctError(
-            f"{what} is stored as {shown(name)}, for which pydicom finds no decoder; install one (pip install "
-            "'pylibjpeg[all]'), or decompress the slices"
-        )
 
 
-@contextlib.contextmanager
-def _understood(path: str) -> Iterator[None]:
-    """Turn whatever a damaged file makes of the parser, which parses values when asked for, into one sentence."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of values that no pixel depends on
-        try:
-            yield
-        except KoctError:
-            raise
-        except Exception:
-            raise KoctError(f"data: {_named(path)} is not a DICOM file, or damaged; {AGAIN}") from None
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or None if it is none."""
-    try:
-        return float(value) if math.isfinite(float(value)) else None
-    except (TypeError, ValueError):
-        return None
-
-
-def _syntax(dataset: Any) -> Any:
-    """Return how the file is written; None if it does not say."""
-    return getattr(getattr(dataset, "file_meta", None), "TransferSyntaxUID", None)
-
-
-def _is(dataset: Any, how: Literal["compressed", "deflated"]) -> bool:
-    syntax = _syntax(dataset)
-    return bool(syntax is not None and not syntax.is_private and getattr(syntax, f"is_{how}"))
-
-
-def _can_decode(dataset: Any) -> bool:
-    from pydicom.pixels import get_decoder
-
-    try:
-        return _syntax(dataset) is None or bool(get_decoder(_syntax(dataset)).is_available)
-    except NotImplementedError:
-        return False
-
-
-def image(path: str, H: int) -> Any:
-    """(H, H), float32: a slice as attenuation relative to water, 1 + HU / 1000 and nothing below 0.
-
-    Its central square is averaged over areas to H × H pixels, and what lies outside the inscribed circle, which not
-    every view sees, is 0. The spacing of its pixels is not used: the square fills the field of view.
-    """
+def _dicom_values(each: Slice) -> np.ndarray:
+    """CT as attenuation relative to water, 1 + HU / 1000; MR relative to the largest value; nothing below 0."""
     import numpy as np
     from pydicom import dcmread
 
-    opened(f"data: {_named(path)}", path, AGAIN)
-    with open(path, "rb") as file, _understood(path):
-        _check_inflated(f"data: {_named(path)}", path)
-        dataset = dcmread(file)
-        _check_slice(f"data: {_named(path)}", dataset)
-        slope, intercept = float(dataset.RescaleSlope), float(dataset.RescaleIntercept)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            stored = dataset.pixel_array.astype(float)
-    except Exception as error:
-        why = str(error).strip().partition("\n")[0].rstrip(":. ")
-        raise KoctError(f"data: the pixels of {_named(path)} cannot be decoded: {why}; {AGAIN}") from None
-    with np.errstate(over="ignore"):
-        hounsfield = stored * slope + intercept
-    if not np.isfinite(hounsfield).all():
-        raise KoctError(f"data: {_named(path)} has Hounsfield units that are not finite; correct it or remove it")
-    side = min(hounsfield.shape)
-    top, left = ((size - side) // 2 for size in hounsfield.shape)
-    square = (1 - hounsfield[top : top + side, left : left + side] / AIR).clip(min=0)
-    means = averages(side, H)
-    places = np.linspace(-1, 1, H)
-    seen = places[:, None] ** 2 + places**2 <= 1
-    return np.where(seen, means @ square @ means.T, 0).astype(np.float32)
+    with _understood(each.path, "DICOM"), np.errstate(over="ignore"):
+        _check_inflated(each.path)
+        dataset = dcmread(each.path)
+        _check_dicom(f"data: {_named(each.path)}", dataset)
+        slope, intercept = dataset.get("RescaleSlope"), dataset.get("RescaleIntercept")
+        values = dataset.pixel_array.astype(float) * float(slope or 1) + float(intercept or 0)
+    return (1 - values / AIR).clip(min=0) if each.kind == "CT" else _relative(values)
 
 
-def averages(n: int, H: int) -> Any:
-    """(H, n): the mean over each of H equal parts of n pixels, some of which lie in two parts."""
+def _relative(values: np.ndarray) -> np.ndarray:
+    """Values from 0 to 1: in units of the largest, and nothing below 0."""
+    values = values.clip(min=0)
+    return values / (values.max() or 1)
+
+
+# PNG and NIfTI
+
+
+def _png(path: str, folder: str) -> list[Slice]:
+    from PIL import Image
+
+    with _understood(path, "PNG"), Image.open(path) as file:
+        below = os.path.relpath(path, folder)
+        return [Slice(path, "PNG", file.size[::-1], None, os.path.dirname(below) or below)]
+
+
+def _png_values(each: Slice) -> np.ndarray:
+    """From 0 to 1, which is white. Colours must be shades of grey."""
+    from matplotlib.image import imread
+
+    with _understood(each.path, "PNG"):
+        values: np.ndarray = imread(each.path).astype(float)
+    if values.ndim == 3 and (values[..., :3] != values[..., :1]).any():
+        raise KoctError(f"data: {_named(each.path)} is in colour; make it grey")
+    return values[..., 0] if values.ndim == 3 else values
+
+
+def _nifti(path: str, folder: str) -> list[Slice]:
+    """The middle half of the axial slices of a volume: those at its ends show little."""
+    import nibabel
+
+    with _understood(path, "NIfTI"):
+        volume: Any = nibabel.load(path)
+        if len(volume.shape) != 3:
+            raise KoctError(f"data: {_named(path)} has the shape {volume.shape}; give volumes of three axes")
+        order = nibabel.io_orientation(volume.affine)[:, 0].argsort()
+        columns, rows, count = (volume.shape[axis] for axis in order)
+        across, down, _ = (float(volume.header.get_zooms()[axis]) for axis in order)
+        label, chosen = os.path.relpath(path, folder), range(count // 4, count - count // 4)
+        return [Slice(path, "NIfTI", (rows, columns), (down, across), label, number) for number in chosen]
+
+
+@lru_cache(maxsize=1)  # the slices of a volume come one after the other
+def _volume(path: str) -> np.ndarray:
+    """From left to right, from back to front, and up."""
+    import nibabel
     import numpy as np
 
-    edges = np.arange(H + 1) * (n / H)
-    low, high = edges[:-1, None], edges[1:, None]
-    pixels = np.arange(n)
-    return (np.minimum(high, pixels + 1) - np.maximum(low, pixels)).clip(min=0) / (n / H)
+    with _understood(path, "NIfTI"):
+        volume: Any = nibabel.as_closest_canonical(nibabel.load(path))
+        return _relative(np.asarray(volume.dataobj, np.float32))
+
+
+def _nifti_values(each: Slice) -> np.ndarray:
+    """From 0 to 1, the largest value of the volume; the front of the body is at the top."""
+    values: np.ndarray = _volume(each.path)[:, ::-1, each.number].T.astype(float)
+    return values

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import Chunk, Cost, Layer, Problem, Sizes, option
+from koct.contracts import PARTS, Chunk, Cost, Layer, Problem, Sizes, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,8 +48,7 @@ class Surrogate(Problem):
 
         rng = np.random.default_rng(seed)
         A = projector(self.H, self.V)
-        parts: tuple[Literal["train", "val", "test"], ...] = ("train", "val", "test")
-        for part in parts:
+        for part in PARTS:
             count = getattr(sizes, part)
             phantoms = np.stack([rasterise(draw(rng), self.H) for _ in range(count)])
             yield part, A(phantoms), phantoms
@@ -99,16 +98,6 @@ class Surrogate(Problem):
 
 def draw(rng: np.random.Generator) -> list[Ellipse]:
     """One to four ellipses, in the order that made the printed numbers."""
-    import numpy as np
+    from koct.problems.phantoms import random_ellipse
 
-    from koct.problems.phantoms import Ellipse
-
-    return [
-        Ellipse(
-            amplitude=rng.uniform(0.2, 1),
-            centre=tuple(rng.uniform(-0.5, 0.5, 2)),
-            axes=tuple(rng.uniform(0.08, 0.4, 2)),
-            angle=rng.uniform(0, np.pi),
-        )
-        for _ in range(rng.integers(1, 5))
-    ]
+    return [random_ellipse(rng, (0.2, 1), 0.5, (0.08, 0.4)) for _ in range(rng.integers(1, 5))]

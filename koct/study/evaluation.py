@@ -31,8 +31,10 @@ def errors(network: Network, data: cells.Data) -> dict[str, Any]:
     x, started = data.device.put(data.read("x", "test")), time.perf_counter()
     predicted = data.images(network, x)
     seconds, y = time.perf_counter() - started, data.read("y", "test")
-    images = metrics.each(predicted, y, data.y_shape)
-    measured = {"val_mse": validation, **metrics.errors(predicted, y, images), "images": _kept(images, data)}
+    with blamed(*metrics.own().values()):
+        images = metrics.each(predicted, y, data.y_shape)
+        errors = metrics.errors(predicted, y, images)
+    measured = {"val_mse": validation, **errors, "images": _kept(images, data)}
     return {**_finite(measured), "image_seconds": seconds / len(y)}
 
 

@@ -17,6 +17,7 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from koct import metrics
 from koct.base.files import read_json
 from koct.base.stamps import checksum_of, difference
 from koct.config import study_file as config
@@ -85,6 +86,7 @@ class Jobs:
             "KOCT_GPU_SWEEPS": " ".join(on_gpu),
             "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted(self.gpu_problems)),
             "KOCT_EVALUATION": self.evaluation,
+            metrics.OWN: os.pathsep.join(self.settings.metrics),
             **self.sources,
         }
 
@@ -92,7 +94,7 @@ class Jobs:
         """The users' Python files that jobs import, what they import from their own folders included."""
         used = {module_of(sweep.problem.source, Problem) for sweep in self.study}
         used |= {module_of(arch.source, Architecture) for sweep in self.study for arch in sweep.archs + sweep.required}
-        own = {source for source in used if source.endswith(".py")}
+        own = {source for source in used if source.endswith(".py")} | set(self.settings.metrics)
         return {source for source in sources.reached(own) if source.endswith(".py")} if own else set()
 
     # Which rule makes a file follows from its cost: patterns of wildcards

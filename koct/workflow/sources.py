@@ -274,7 +274,7 @@ def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
     found = registry.module_of(problem, Problem)
     if stage in PROBLEM_MODULES:
         return (*PROBLEM_MODULES[stage], found)
-    metric = f"koct.metrics.{registry.problem(problem).validation_metric}"
+    metric = metrics.module_of(registry.problem(problem).validation_metric)
     networks = [registry.module_of(arch, Architecture) for arch in archs]
     if stage == "figure-recons":
         return ("koct.report.figures.fig_recons", metric, found, *networks)
