@@ -96,9 +96,3 @@ def test_without_conditions_there_is_no_table(tmp_path, capsys):
     assert run(tmp_path)
     assert "no two sweeps of this study differ in the conditions" in capsys.readouterr().err
     assert not (tmp_path / "table.tex").exists()
-
-
-def test_sweeps_differ_in_their_conditions_or_in_the_number_of_views():
-    row = {"problem": "p", "H": 8, "V": 6, "B": 8}
-    sweeps = [("a", row, "p"), ("b", {**row, "V": 3}, "p"), ("c", {**row, "H": 16}, "p, dose")]
-    assert table_conditions.compared(sweeps) == {"p, $H = 8$, $B = 8$": [("a", "$V = 6$"), ("b", "$V = 3$")]}

@@ -10,8 +10,7 @@ from test_networks import stacked_ridge
 
 from koct import cli
 from koct.base.files import read_json
-from koct.contracts import Architecture, Sizes, registry
-from koct.contracts.options import options
+from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.networks import pixelwise, solvers
@@ -117,7 +116,7 @@ def test_filters_equal_dense_least_squares(data, per_view, solver, toward):
             np.testing.assert_allclose(network.spectrum, expected, rtol=close, atol=close)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_shifted_systems_are_solved_together(seed):
     rng = np.random.default_rng(seed)
     half = rng.standard_normal((40, 25)) * np.logspace(0, -3, 25)
@@ -240,15 +239,6 @@ def test_a_network_by_adagrad_is_one_of_those_that_learn_a_filter_too():
 
 
 # What networks say of themselves
-
-
-def test_what_networks_share_is_no_network():
-    assert "architectures" not in registry.shipped(Architecture)
-    with pytest.raises(KoctError, match="must be one of fbp, fc, "):
-        registry.architecture("architectures")
-    assert set(options(registry.architecture("ko-ridge"))) == {"up_to", "toward"}
-    assert registry.architecture("ko-ridge")().solver == "ridge"
-    assert "solver" in options(registry.architecture("ko"))
 
 
 def test_what_a_problem_must_have():

@@ -1,4 +1,4 @@
-"""The planner's commands: files, options, figures, and what `koct next` says and writes."""
+"""The planner's commands: files, options, figures, and what `koct next` says."""
 
 import json
 import subprocess
@@ -6,10 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import yaml
 from conftest import ROOT
 
 from koct import cli
@@ -69,11 +66,6 @@ def test_a_row_of_the_wrong_length_is_named(koct, tmp_path, text, message):
     assert ("decimals" in found[2]) == ("decimals" in message)
 
 
-def test_names_with_control_characters_stay_in_one_line(koct, tmp_path):
-    (tmp_path / "pilot.csv").write_text('arch,N,error\n"a\x1b[31m\nb",4,0.2\n')
-    refused(koct("budget", "pilot.csv", "--target", 0.05), r"only the value 4 for arch a\x1b[31m\nb; a pilot needs")
-
-
 def test_a_cost_that_grows_beyond_all_numbers_is_refused(koct, tmp_path, recwarn):
     (tmp_path / "pilot.csv").write_text("N,error,cost\n1000,0.2,1e-60\n1001,0.1,1e60\n")
     refused(
@@ -129,50 +121,6 @@ def test_json_of_next_has_the_answer_of_budget(koct):
             assert each["n_low"] <= answer["n_low"]  # the interval is wider: it has to hold after a choice of runs
             assert (each["n_high"] or np.inf) >= (answer["n_high"] or np.inf)
     assert runs[0]["score_target"] == 0.95
-
-
-# The overlay
-
-
-def cells(sweeps=("T4", "T5")):
-    rng = np.random.default_rng(1)
-    runs = [(sweep, arch, N, seed) for sweep in sweeps for arch in ("a", "b") for N in (4, 8, 16) for seed in (1, 2)]
-    rows = [dict(zip(("sweep", "arch", "N", "seed"), run, strict=True)) for run in runs]
-    rows = [{**row, "mse": 0.1 * rng.lognormal(0, 0.3) / row["N"]} for row in rows]
-    pq.write_table(pa.Table.from_pylist(rows), "cells.parquet")
-    return ["cells.parquet", "--sweep", "T4", "--metric", "mse", "--overlay", "more.yaml"]
-
-
-def test_an_overlay_overwrites_nothing_but_an_overlay(koct, tmp_path):
-    arguments = [*cells(), "--target", 0.003]
-    (tmp_path / "more.yaml").write_text("study: mine\n")
-    refused(koct("next", *arguments), "--overlay more.yaml: the file is there and is not one that koct next made; give")
-    assert (tmp_path / "more.yaml").read_text() == "study: mine\n"
-    (tmp_path / "more.yaml").unlink()
-    status, said, _ = koct("next", *arguments)
-    assert status == 0
-    first = (tmp_path / "more.yaml").read_text()
-    assert first.startswith("# Made by koct next: the sweep T4 with ")
-    assert list(yaml.safe_load(first)["sweeps"]) == ["T4"]
-    grid = yaml.safe_load(first)["sweeps"]["T4"]
-    assert {4, 8, 16} < set(grid["N"]) or {1, 2} < set(grid["seeds"])
-    added = 2 * len(grid["N"]) * len(grid["seeds"]) - 12  # every seed at every N, of two archs
-    assert f"more.yaml adds {added} fits to T4" in said
-    (tmp_path / "more.yaml").write_text(first + "# edited\n")
-    assert koct("next", *arguments)[0] == 0
-    assert (tmp_path / "more.yaml").read_text() == first
-
-
-def test_an_overlay_without_runs_is_not_written_and_that_is_said(koct, tmp_path):
-    arguments = [*cells(), "--target", 0.02, "--factor", 1e9]
-    _, out, _ = koct("next", *arguments)
-    assert out.endswith("\nmore.yaml is not written, since no runs are to be added.\n")
-    _, out, err = koct("next", *arguments, "--json")
-    assert json.loads(out)
-    assert err == "koct: note: more.yaml is not written, since no runs are to be added.\n"
-    (tmp_path / "more.yaml").write_text("# Made by koct next: before\n")
-    assert "more.yaml is left as it was" in koct("next", *arguments)[1]
-    assert (tmp_path / "more.yaml").read_text() == "# Made by koct next: before\n"
 
 
 @pytest.mark.parametrize("damage", [lambda stamp: stamp.replace(b'checksum": "', b'checksum" : '), lambda stamp: b"?"])

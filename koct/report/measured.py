@@ -52,11 +52,9 @@ class Study:
     @classmethod
     def read(cls, cells_path, curves_path, calibration_path, pictures=()):
         """Return (the study in these files, their provenance)."""
-        sizes = ("H", "V", "B")
-        columns = ("sweep", "arch", "N", "seed", "p", "device", *error_names())
-        cells, baselines, origin = inputs.split(cells_path, columns)
+        cells, baselines, origin = inputs.split(cells_path, ("sweep", "arch", "N", "seed", "p", *error_names()))
         curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
-        fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
+        fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma", "H"))
         study = cls(
             grouped(cells, "sweep", "arch"),
             {

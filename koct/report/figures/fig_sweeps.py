@@ -32,7 +32,7 @@ MOST_SWEEPS = 100
 
 
 def figure(cells_path, curves_path, calibration_path, theory_path):
-    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
     cells, _, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors))
     calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))

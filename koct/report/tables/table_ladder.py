@@ -24,7 +24,7 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
     """Return a row per network and sweep; first what needs no sample, with its error for the floor."""
     rows, origin, chains = inputs.ladder(ladder_path)
     fitted, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
-    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
+    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n"), empty=True)
     names, fitted = Names(origin), {(row["sweep"], row["arch"]): row for row in fitted}
     samples = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))

@@ -24,7 +24,7 @@ paper.""",
 
 def table(curves_path, calibration_path):
     curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
-    calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
+    calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
     names, points, square = Names(origin), [], []
     for (name,), fitted in grouped(calibrations, "sweep").items():
         size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
