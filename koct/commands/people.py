@@ -100,7 +100,7 @@ def planner(pilot, out, **reading):
     from koct.report.planner import page
 
     file = _pilot(pilot)
-    page.write(file, out, **reading)
+    print(page.write(file, out, **reading))
     _note(*dict.fromkeys(file.notes))
 
 

@@ -16,4 +16,4 @@ def write(paths, out, spec):
     from koct.forecast.pilot import PilotFile
     from koct.report.planner import page
 
-    page.write(PilotFile(paths[0]), out[0], spec=spec)
+    print(page.write(PilotFile(paths[0]), out[0], spec=spec), flush=True)
