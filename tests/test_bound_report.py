@@ -75,11 +75,6 @@ def test_a_vacuous_bound_says_so():
         BoundNetwork([layer, BoundLayer("K", 1e200, True)]).bound(10)
 
 
-def test_the_table_of_a_network_without_a_learned_layer():
-    text = format_table(BoundNetwork([BoundLayer("K", 0.5, True)]), 2)
-    assert "at most 0, so replacing a layer cannot reduce it." in text
-
-
 def test_the_trivial_error_of_the_command_line(koct):
     command = ("bound", ROOT / "docs/network.yaml", "--samples", 256)
     assert "If so, this is 1.4 % of the trivial error 0.5" in koct(*command, "--trivial", 0.5)[1]
@@ -128,9 +123,3 @@ def test_a_file_of_chains_wants_one_of_its_networks(koct, tmp_path, arguments, m
     status, _, err = koct("bound", chains_file(tmp_path), *arguments, "--samples", 256)
     assert status
     assert message in err
-
-
-def test_a_file_of_ones_own_has_no_networks_to_choose_from(koct):
-    status, _, err = koct("bound", ROOT / "docs/network.yaml", "--arch", "ko", "--samples", 256)
-    assert status
-    assert "network.yaml is not a results/chains/SWEEP.json; give one, or omit --arch" in err

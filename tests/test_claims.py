@@ -274,15 +274,3 @@ def test_every_claim_is_complete():
     assert used | helpers == set(claims.STATISTICS)
     assert [len(claim["items"]) for claim in listed if claim["id"] in ("table-2", "table-1")] == [20, 42]
     assert tuple(claims.DATA["names"]["five"]) == PAPER
-
-
-@pytest.mark.parametrize(
-    ("number", "printed", "text"),
-    [
-        (6.326e-3, "6.32e-3", "6.33e-3"),
-        (80 * 4 / 1024**3, "0.31 KiB", "0.31 KiB"),
-        (1024, "1,024", "1,024"),
-    ],
-)
-def test_numbers_are_written_as_the_printed_ones(number, printed, text):
-    assert claims.in_print(number, printed)[2] == text

@@ -99,18 +99,6 @@ def test_the_same_files_give_the_same_bytes(made):
     assert '"2020-09-13T12:26:42+00:00"' in before.decode()  # when the last of them was written
 
 
-def test_files_that_a_crate_cannot_hold_are_named(made, koct, tmp_path):
-    made()
-    (tmp_path / "outside.png").write_text("")
-    for path, sentence in {
-        "outside.png": "is not below results, and a crate holds what is in its folder; leave it out",
-        "results/none.png": "cannot be read; `snakemake results/none.png` makes it",
-    }.items():
-        status, _, err = koct("crate", path, "--spec", json.dumps(SPEC), "--out", f"results/{NAME}")
-        assert status == 2
-        assert f"{path} {sentence}" in err
-
-
 def test_parameters_are_those_of_the_config():
     sweeps = [config.build(name, entry) for name, entry in TINY["sweeps"].items()]
     values = {key: json.loads(value) for key, value in config.parameters(sweeps).items()}

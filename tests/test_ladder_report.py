@@ -117,17 +117,6 @@ def test_a_pair_says_what_was_learned_and_what_was_won(tmp_path):
     assert "won at N = 64, 1,024; lost at N = 4. At N = 1,024 it has 0.787 times the error" in pair["sentence"]
 
 
-@pytest.mark.parametrize("settings", [{"spread": 0.08}, {"seeds": (1,)}])
-def test_what_the_interval_does_not_tell_is_undecided(tmp_path, settings):
-    rows, pairs = climb(tmp_path, **settings)
-    assert outcomes(pairs["two", "few"])[1:] == ["undecided"] * 2
-    if "seeds" in settings:
-        assert rows["mean_low"].isna().all()
-        assert rows["beyond"][~rows["best"]].isna().all()
-    else:
-        assert not rows.loc[64, "few"]["beyond"]
-
-
 def test_a_network_without_samples_has_no_rank_and_is_compared_at_every_N(tmp_path, monkeypatch):
     monkeypatch.setitem(CHAINS, "fixed", [{"name": name, "lipschitz": 1.0, "p": 0} for name in LAYERS])
     rows, pairs = climb(tmp_path, errors={**ERRORS, "fixed": (0.2,)})

@@ -6,8 +6,6 @@ import re
 
 import numpy as np
 import pytest
-import yaml
-from conftest import SMALL_FANBEAM
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
@@ -265,28 +263,3 @@ def test_a_pixel_takes_whole_dots_and_square_pictures_fit_a_page(shape, rows):
     assert sheet.dpi >= 300
     assert sheet.height / sheet.dpi < 9.8
     assert sheet.width / sheet.dpi < 7.1
-
-
-def test_fits_of_two_seeds_are_refused(small_fanbeam, koct, tmp_path):
-    fits = [small_fanbeam.path(f"results/fits/F32/ko/N4_seed{seed}.npy") for seed in (1, 2)]
-    arguments = ["--pool", small_fanbeam.path("results/pools/F32/seed1.npy"), "--out", "out.png"]
-    for two, sentence in (
-        (fits, "seed1.npy is the pool of another seed than the cell's"),
-        (fits[:1] * 2, "--fits has ko with N = 4 twice"),
-    ):
-        status, _, err = koct("figure-recons", "--fits", *two, *arguments)
-        assert status == 2
-        assert sentence in err
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_figure_of_a_sweep_asks_for_its_first_seed_alone(checkout):
-    fresh = checkout()
-    fresh.path("config.yaml").write_text(yaml.safe_dump(SMALL_FANBEAM))
-    assert fresh.plan("results/fig_recons_F32.png") == {
-        "pool_large": 1,
-        "gram": 1,
-        "fit_large": 7,
-        "figure_recons": 1,
-    }
-    assert fresh.plan()["figure_recons"] == 2
