@@ -240,8 +240,8 @@ def test_the_interval_of_a_mean_is_students(changed):
     ("source", "target", "sentence"),
     [
         ("curves", "cells", "lacks the column seed"),
-        ("dose/curves", "curves", "are not of one study: H128 fc 4 is in one only"),
-        ("dose/calibration", "calibration", "are not of one study: H128 fc is in one only"),
+        ("dose/curves", "curves", "curves.parquet has, so they are not of one study"),
+        ("dose/calibration", "calibration", "calibration.parquet has, so they are not of one study"),
     ],
 )
 def test_files_that_do_not_fit_are_refused_in_one_sentence(changed, capsys, source, target, sentence):

@@ -1,5 +1,6 @@
 """What a report reads: rows of a Parquet file that koct has made, which its stamp says."""
 
+import itertools
 import json
 import os
 
@@ -30,6 +31,15 @@ def split(path, columns, others=()):
     if not trained(both):
         raise KoctError(f"{path} has no row of a network that was trained; {_advice(path)}")
     return trained(both), baselines(both), origin
+
+
+def check_alike(tables, *keys):
+    """Refuse {path: rows} that do not all have rows of the same `keys`: they are not of one study."""
+    found = {path: {tuple(row[key] for key in keys) for row in table} for path, table in tables.items()}
+    for (path, own), (other, others) in itertools.permutations(found.items(), 2):
+        if lacking := others - own:
+            what = " ".join(map(str, min(lacking)))
+            raise KoctError(f"{path} lacks {what}, which {other} has, so they are not of one study; {_advice(path)}")
 
 
 def _advice(path):
