@@ -47,7 +47,7 @@ function choose() {
     const row = Object.fromEntries(ENTRIES.map((key, k) => [key, entries[k]]));
     row.arch = sweep.archs[row.arch];
     const samples = row.n === null ? "out of reach" : beyond(row.n, row.arch);
-    return { ...row, samples, interval: between(row), cost: costs[i] };
+    return { ...row, samples, interval: between(row), cost: row.n > row.arch.far ? "–" : costs[i] };
   });
   return { sweep, place, question, target, value: Number(plain(target)), rows };
 }

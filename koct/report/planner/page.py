@@ -31,6 +31,7 @@ from koct.report.labels import Names, names_of
 from koct.report.text import budget_text as budget
 from koct.report.text import words
 from koct.report.text.budget_text import Plan
+from koct.report.text.curve_text import counted
 
 MOST_CURVES = 1000  # of all sweeps together
 MOST_RUNS, LEAST_RUNS, MOST_MARKS = 100, 5, 2000  # that are drawn: at each N, at least, and of a network
@@ -107,8 +108,8 @@ def write(
         "sweeps": sweeps,
     }
     write_text(out, page(content), Stamp(spec or {}, inputs))
-    targets = sum(len(each["targets"]) for each in sweeps)
-    return f"{out} answers for {targets:,} targets and {curves:,} learning curves; open it in a browser."
+    targets = counted(sum(len(each["targets"]) for each in sweeps), "target")
+    return f"{out} answers for {targets} and {counted(curves, 'learning curve')}; open it in a browser."
 
 
 def page(content: Mapping[str, Any]) -> str:
