@@ -45,6 +45,12 @@ def test_what_is_wrong_with_a_pilot_is_one_line(koct, tmp_path, text, message):
     refused(koct("budget", "pilot.csv", "--target", 0.05), message)
 
 
+def test_a_cost_that_grows_beyond_all_numbers_is_refused(koct, tmp_path, recwarn):
+    (tmp_path / "pilot.csv").write_text("N,error,cost\n1000,0.2,1e-60\n1001,0.1,1e60\n")
+    refused(koct("next", "pilot.csv", "--target", 0.05), "column cost: the cost of a run grows as N^")
+    assert not recwarn
+
+
 @pytest.mark.parametrize("option", ["--group", "--sweep"])
 def test_an_empty_name_is_refused(koct, option):
     refused(koct("budget", PILOT, "--target", 0.02, option, ""), f"argument {option}: the name is empty; give one")

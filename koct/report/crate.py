@@ -15,7 +15,6 @@ from urllib.parse import quote
 import koct
 from koct.base.files import write_json
 from koct.base.stamps import Stamp, made_from
-from koct.errors import KoctError
 from koct.study.results import commit
 
 CONTEXT = ["https://w3id.org/ro/crate/1.1/context", "https://w3id.org/ro/terms/workflow-run/context"]
@@ -88,16 +87,10 @@ def _references(entities):
 
 
 def _file(path, folder):
-    try:
-        content = Path(path).read_bytes()
-    except OSError:
-        raise KoctError(f"{path} cannot be read; `snakemake {path}` makes it") from None
-    place = os.path.relpath(path, folder)
-    if place.startswith(".."):
-        raise KoctError(f"{path} is not below {folder}, and a crate holds what is in its folder; leave it out")
+    content = Path(path).read_bytes()
     about = {
         "encodingFormat": FORMATS.get(Path(path).suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream",
         "contentSize": str(len(content)),
         "sha256": hashlib.sha256(content).hexdigest(),
     }
-    return _entity(quote(place), "File", Path(path).name, **about)
+    return _entity(quote(os.path.relpath(path, folder)), "File", Path(path).name, **about)
