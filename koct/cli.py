@@ -57,7 +57,7 @@ def _run(function, arguments):
 
 
 # The arguments of a verb that it writes to; others that are files, it reads.
-OUTPUTS = {"calibrate": ("curves", "calibration"), "next": ("overlay",)}
+OUTPUTS = {"calibrate": ("curves", "calibration")}
 
 
 def _files(verb, arguments):

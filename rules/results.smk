@@ -157,20 +157,3 @@ rule ladder:
         "python -m koct ladder {input.cells} --images {input.images} --chains {input.chains} --spec {params.spec:q}"
         " --out {output.ladder} --verdicts {output.verdicts} > {log} 2>&1"
 
-
-# On request: `snakemake results/table_structural.tex`. The norms take 15 s, most of it for H = 512.
-rule norms:
-    output:
-        "results/norms.json",
-    log:
-        "results/logs/norms.log",
-    benchmark:
-        "results/benchmarks/norms.tsv"
-    conda:
-        "../envs/koct.yaml"
-    params:
-        spec=jobs.report_spec("norms"),
-    message:
-        "operator norms {output}"
-    shell:
-        "python -m koct norms --spec {params.spec:q} --out {output} > {log} 2>&1"

@@ -71,13 +71,6 @@ def test_the_figure_has_a_column_for_every_condition_and_a_label_for_every_curve
     assert similarity.lines[1].get_ydata() == pytest.approx([0.1, 0.5, 0.6])
 
 
-def test_labels_keep_apart_and_near_to_their_curves():
-    assert fig_benchmark._spread([10, 50, 90], 8, 100) == [10, 50, 90]
-    assert fig_benchmark._spread([50, 50, 50], 8, 100) == [42, 50, 58]
-    assert fig_benchmark._spread([98, 99, 100], 8, 100) == pytest.approx([84, 92, 100])
-    assert fig_benchmark._spread([2, 3, 4, 5], 8, 100) == pytest.approx([0, 8, 16, 24])
-
-
 @pytest.mark.parametrize(("study", "sweeps"), [("surrogate", []), ("benchmark", ["ellipses50", "fanbeam-1e4"])])
 def test_a_study_with_a_torch_module_has_them(study, sweeps):
     assert when.benchmark(config.read({**CONFIG, "study": study})) == sweeps

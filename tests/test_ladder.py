@@ -1,27 +1,20 @@
 """The networks between one weight per measurement and a dense matrix, against least squares that cannot be wrong."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 from conftest import Pairs
 from test_networks import stacked_ridge
 
-from koct import cli
-from koct.base.files import read_json
-from koct.contracts import Architecture, Sizes, registry
-from koct.contracts.options import options
-from koct.contracts.spec import Cell
+from koct.contracts import registry
 from koct.errors import KoctError
 from koct.networks import pixelwise
 from koct.networks.filtering import Alternation, Filtered, Joint
 from koct.operators.chain import product
 from koct.operators.fanbeam import Backprojector
-from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate
-from koct.study import cells, evaluation
 
 LAMBDAS = (1e-4, 1e-2, 1.0, 1e2)
 FANBEAM = FanBeamProblem(H=8, V=6, B=8, rays="exact")
@@ -220,34 +213,6 @@ def test_a_network_by_adagrad_is_one_of_those_that_learn_a_filter_too():
 # What networks say of themselves
 
 
-def test_what_networks_share_is_no_network():
-    assert "architectures" not in registry.shipped(Architecture)
-    with pytest.raises(KoctError, match="must be one of fbp, fc, "):
-        registry.architecture("architectures")
-    assert set(options(registry.architecture("ko-ridge"))) == {"up_to", "toward"}
-    assert registry.architecture("ko-ridge")().solver == "ridge"
-    assert "solver" in options(registry.architecture("ko"))
-
-
-def test_what_a_problem_must_have():
-    def sentences(name, problem, **options):
-        return list(registry.architecture(name)(**options).check(problem))
-
-    for name in NEW:
-        assert not sentences(name, FANBEAM)
-        assert not sentences(name, SURROGATE) or name == "taps"
-    (sentence,) = sentences("taps", SURROGATE)
-    assert sentence.startswith("the problem")
-    assert "remove taps from archs" in sentence
-    large = FanBeamProblem(H=512, V=180, B=512, rays="exact")
-    for name, instead in (("filter", "fewer"), ("filters", "fewer"), ("ko-filter", "adagrad, or fewer")):
-        (sentence,) = sentences(name, large)
-        assert f"92160² numbers (63 GiB each); take {instead}" in sentence
-    assert any("lr is missing" in sentence for sentence in sentences("ko-filter", large, solver="adam"))
-    with pytest.raises(KoctError, match="is no Backprojector"):
-        pixelwise.Taps(SURROGATE.layers(SURROGATE.shared()))
-
-
 @pytest.fixture(params=["cpu", "cuda"])
 def tensors(request):
     """Makes torch tensors of NumPy arrays, on the CPU or on a GPU."""
@@ -275,29 +240,3 @@ def test_torch_tensors_give_the_same(name, options, problem, tensors):
 
 
 # End to end
-
-
-@pytest.mark.parametrize("name", ["fanbeam", "surrogate"])
-def test_cells_of_all_networks(tmp_path, name):
-    """From a pool on disk to a row, and the row again from the fit on disk; the fan beam's networks end in a ReLU."""
-    options = {"H": 8, "V": 6, "B": 8} | ({"rays": "exact"} if name == "fanbeam" else {"tikhonov": 0.1})
-    problem = registry.problem(name)(**options)
-    inputs = {"pool": str(tmp_path / "pool.npy"), "normal": str(tmp_path / "normal.npy")}
-    pools.make(problem, 1, Sizes(train=16, val=4, test=4), inputs["pool"])
-    if problem.has_shared:
-        inputs["shared"] = str(tmp_path / "shared.npy")
-        cells.write_shared(problem, inputs["shared"])
-    cells.write_normal(problem, inputs.get("shared"), inputs["normal"])
-    for source in (name for name in NEW if name != "taps" or problem.interpolates):
-        cell = Cell("T8", problem, registry.architecture(source)(), 16, 1, (1e-2, 1.0))
-        spec, row, out = {**cell.encode(), "inputs": list(inputs)}, tmp_path / "row.json", tmp_path / "fit.npy"
-        arguments = ["--inputs", *inputs.values(), "--outputs", str(row), str(out)]
-        assert cli.main(["fit", "--spec", json.dumps(spec), *arguments]) == 0
-        about, restored, data = evaluation.load(str(out), inputs)
-        found, _ = read_json(row)
-        assert (found["arch"], found["p"]) == (source, about["p"])
-        network = restored()
-        assert evaluation.errors(network, data)["mse"] == pytest.approx(found["mse"], rel=1e-5)
-        predicted = data.predict(network, "test")
-        assert predicted.shape == (4, problem.y_size)
-        assert (predicted >= 0).all() == problem.nonnegative

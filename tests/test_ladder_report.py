@@ -16,7 +16,6 @@ from koct.base.stamps import Stamp
 from koct.config import study_file as config
 from koct.contracts import registry
 from koct.errors import KoctError
-from koct.report import products
 from koct.study import ladder, results
 from koct.workflow import when
 
@@ -96,12 +95,6 @@ def test_every_network_has_its_rank_and_the_best_is_marked(tmp_path):
     assert ((rows["mean_low"] < rows["error_mean"]) & (rows["error_mean"] < rows["mean_high"])).all()
 
 
-def test_equal_networks_share_a_rank(tmp_path):
-    rows, _ = climb(tmp_path, errors={**ERRORS, "two": (0.10, *ERRORS["two"][1:])}, spread=0.0)
-    assert rows.loc[4]["rank"].to_dict() == {"few": 1, "two": 1, "sparse": 3, "dense": 4}
-    assert rows.loc[4]["best"].sum() == 2
-
-
 def test_the_interval_is_students_over_seeds_and_covers_test_images(tmp_path):
     rows, _ = climb(tmp_path, spread=0.01, noise=0.0)
     row = rows.loc[4, "few"]
@@ -124,17 +117,6 @@ def test_a_pair_says_what_was_learned_and_what_was_won(tmp_path):
     assert "won at N = 64, 1,024; lost at N = 4. At N = 1,024 it has 0.787 times the error" in pair["sentence"]
 
 
-@pytest.mark.parametrize("settings", [{"spread": 0.08}, {"seeds": (1,)}])
-def test_what_the_interval_does_not_tell_is_undecided(tmp_path, settings):
-    rows, pairs = climb(tmp_path, **settings)
-    assert outcomes(pairs["two", "few"])[1:] == ["undecided"] * 2
-    if "seeds" in settings:
-        assert rows["mean_low"].isna().all()
-        assert rows["beyond"][~rows["best"]].isna().all()
-    else:
-        assert not rows.loc[64, "few"]["beyond"]
-
-
 def test_a_network_without_samples_has_no_rank_and_is_compared_at_every_N(tmp_path, monkeypatch):
     monkeypatch.setitem(CHAINS, "fixed", [{"name": name, "lipschitz": 1.0, "p": 0} for name in LAYERS])
     rows, pairs = climb(tmp_path, errors={**ERRORS, "fixed": (0.2,)})
@@ -143,14 +125,6 @@ def test_a_network_without_samples_has_no_rank_and_is_compared_at_every_N(tmp_pa
     assert [point["N"] for point in pair["N"]] == list(SIZES)
     assert [outcomes(pair)[0], outcomes(pair)[2]] == ["lost", "won"]
     assert "fixed (nothing; p = 0)" in pair["sentence"]
-
-
-def test_networks_in_no_pair_are_ranked_and_the_text_says_so(tmp_path, capsys):
-    rows, _ = climb(tmp_path, chains={"few": CHAINS["few"], "sparse": []})
-    assert rows.loc[4]["rank"].to_dict() == {"few": 1, "two": 2, "sparse": 3, "dense": 4}
-    assert rows["known"].isna().sum() == 9
-    assert "A: No verdict on dense: no other network of the sweep contains" in capsys.readouterr().out
-    products.make("fig_ladder", [tmp_path / "ladder.parquet", tmp_path / "curves.parquet"], [tmp_path / "fig.png"])
 
 
 def test_verdicts_never_compare_networks_of_different_solvers():

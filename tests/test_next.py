@@ -1,4 +1,4 @@
-"""Which runs to add to a pilot: plans, costs, the command line, and the overlay for the workflow."""
+"""Which runs to add to a pilot: plans, costs and the command line."""
 
 import json
 
@@ -139,8 +139,6 @@ def test_json_has_an_object_per_arch():
     [
         (["--arch", "mlp"], "--arch mlp: the pilot has no such arch; choose one of fc, ko"),
         (["--factor", "1"], "factor = 1.0 must be above 1"),
-        (["--overlay", "{tmp}/more.yaml"], "--overlay is for a sweep of the workflow; name it with --sweep"),
-        (["--overlay", str(PILOT)], "the command reads this file as pilot"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(tmp_path, arguments, message):

@@ -8,7 +8,6 @@ import pytest
 import yaml
 from conftest import ROOT, TINY
 
-from koct import cli
 from koct.base.stamps import Stamp
 from koct.config.study_file import build, read
 from koct.errors import KoctError
@@ -106,10 +105,6 @@ def test_the_planner_does_not_see_them(both, tmp_path, capsys):
     costs = [PilotFile(path).costs("A")[1] for path in both]
     for arch, runs in costs[0].items():
         np.testing.assert_array_equal(runs, costs[1][arch])
-    more = ["--metric", "mse", "--sweep", "A", "--target", "0.001", "--overlay", str(tmp_path / "more.yaml")]
-    assert cli.main(["next", str(both[0]), *more]) == 0
-    grid = yaml.safe_load((tmp_path / "more.yaml").read_text())["sweeps"]["A"]
-    assert 0 not in grid["N"]
 
 
 # Crossings

@@ -14,7 +14,6 @@ from scipy.optimize import brentq
 from scipy.stats import t as student
 from test_workflow import compiles
 
-from koct import Forecast, Pilot
 from koct.base import stamps
 from koct.base.stamps import Stamp
 from koct.bound.calibration import Calibration, calibrate
@@ -23,9 +22,9 @@ from koct.errors import KoctError
 from koct.forecast.heldout import held_out
 from koct.operators.parallel import projector
 from koct.report import drawing, markup, products
-from koct.report.figures import fig_factors, fig_heldout, fig_sweeps
+from koct.report.figures import fig_factors, fig_heldout
 from koct.report.table import BREAK, Span, Table, Underline, save
-from koct.study.results import CALIBRATION, CELLS, CURVES, THEORY, read, write
+from koct.study.results import CALIBRATION, CELLS, CURVES, read, write
 from koct.workflow import when
 
 REFERENCE = ROOT / "results/reference"
@@ -71,12 +70,12 @@ def test_a_declaration_is_made_of_literals(tmp_path):
 
 
 def test_every_product_can_be_asked_for_and_reads_what_is_made():
-    made = {f"{name}.parquet" for name in (*NAMES, "budget", "theory", "crossings", "ladder")} | {"norms.json"}
+    made = {f"{name}.parquet" for name in (*NAMES, "budget", "theory", "crossings", "ladder")}
     for name, product in products.products().items():
         assert set(product.reads) <= made, name
         assert all(hasattr(when, question) for question in (product.when, *product.takes)), name
         assert importlib.util.find_spec(products.module_of(name)), name
-        assert product.caption or name == "planner", name
+        assert product.caption, name
 
 
 def study_of(name, **changes):
@@ -102,7 +101,6 @@ def test_the_workflow_makes_what_a_study_has(study):
     has, changes = HAVE[study]
     published = " ".join(when.published(study_of(study, **changes)))
     assert {name for name in ALL if re.search(rf"results/(table|fig)_{name}\.", published)} == has
-    assert "table_structural" not in published
 
 
 # The committed references
@@ -146,27 +144,6 @@ def test_a_column_of_dashes_is_left_out_and_a_long_table_takes_several_pages(tmp
     text = (tmp_path / "long.tex").read_text()
     assert text.count(r"row 8 & 1 & 2 \\") == 12
     compiles([text], tmp_path)
-
-
-def test_captions_say_what_n_counts_and_where_the_ratio_is_a_square(tmp_path):
-    out = tmp_path / "table.tex"
-    for study, square in (("", True), ("modalities", False)):  # complex data have two weights for a pixel
-        make("table_scaling", REFERENCE / study, out)
-        assert ("= H^2$" in out.read_text()) == square
-        assert "groups" not in out.read_text()
-    for name, columns in NAMES.items():
-        rows, origin = read(parquet(name))
-        told = json.loads(origin["koct.sweeps"])
-        told["H8"]["counts"] = "groups"
-        rows = [row for row in rows if row["sweep"] == "H8"]
-        write(rows, columns, tmp_path / f"{name}.parquet", {**origin, "koct.sweeps": json.dumps(told)}, Stamp({}))
-    write([], THEORY, tmp_path / "theory.parquet", {}, Stamp({}))
-    for name in ("table_scaling", "table_calibration", "table_calibration_wide"):
-        make(name, tmp_path, out)
-        assert "$N$ counts groups, not single samples, in H8." in out.read_text()
-    figure = fig_sweeps.figure(*(tmp_path / file for file in fig_sweeps.PRODUCT.reads))
-    assert figure.axes[0].get_xlabel() == "training groups $N$"
-    drawing.plt.close(figure)
 
 
 @pytest.mark.parametrize(
@@ -275,34 +252,6 @@ def test_floors_slopes_and_their_intervals_are_those_of_the_cells(cells):
         assert (N, ratio) == ((errors / bound).idxmax(), pytest.approx((errors / bound).max(), abs=6e-3))
 
 
-def restricted(folder, keep, change=lambda row: row):
-    """cells, curves and calibration of the reference with only some rows."""
-    for name, columns in NAMES.items():
-        rows, origin = read(parquet(name))
-        write([change(row) for row in rows if keep(row)], columns, folder / f"{name}.parquet", origin, Stamp({}))
-
-
-def test_what_a_study_lacks_is_left_out_or_said(tmp_path, cells):
-    out = tmp_path / "out.tex"
-    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row["arch"] == "ko")
-    make("table_norms", tmp_path, out)
-    assert r"& $0.983$ \\" in out.read_text()  # no ratio, interval and quotient
-    assert "interval" not in out.read_text().partition(r"\toprule")[2]
-    make("fig_heldout", tmp_path, tmp_path / "fig.png")
-    with pytest.raises(KoctError, match="both networks"):
-        make("fig_factors", tmp_path, tmp_path / "fig.png")
-    restricted(tmp_path, lambda row: row["sweep"] == "H8", lambda row: {**row, "problem": "own"})
-    with pytest.raises(KoctError, match="operating point"):  # another problem of the same size has other norms
-        make("table_norms", tmp_path, out)
-    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row.get("N", 4) <= 8)
-    with pytest.raises(KoctError, match="three N"):
-        make("fig_heldout", tmp_path, tmp_path / "fig.png")
-    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row.get("seed", 1) == 1 and row.get("N") != 0)
-    make("table_calibration_wide", tmp_path, out)  # one seed has no interval
-    assert "one seed" in out.read_text()
-    assert not re.search(r"\d\\,\[", out.read_text())
-
-
 def test_predictions_are_those_of_the_smaller_sizes(cells, capsys):
     fig_heldout.figure(parquet("cells"), parquet("curves"))
     assert "all networks: 36 of 36 intervals contain the measured error" in capsys.readouterr().out
@@ -310,12 +259,9 @@ def test_predictions_are_those_of_the_smaller_sizes(cells, capsys):
     runs = [rows[key].to_numpy() for key in ("N", "rrmse_peak", "seed")]
     means = error_means(cells, "H128", "fc").to_dict()
     points = held_out(runs[0], runs[1] ** 2, runs[2], means)
-    kept = rows[rows["N"] < 1024]
-    forecast = Forecast(Pilot.from_points(kept["N"], kept["rrmse_peak"] ** 2, kept["seed"])).predict([1024, 2048])
     bound = calibrate([4, 16, 64, 256], [means[N] for N in (4, 16, 64, 256)])
     assert [(point.N, point.measured) for point in points] == [(N, means[N]) for N in (1024, 2048)]
     assert [point.bound for point in points] == pytest.approx(bound.predict([1024, 2048]))
-    assert [point[3:] for point in points] == [pytest.approx(part) for part in np.transpose(forecast)]
     later = np.where(runs[0] >= 1024, 7.0, runs[1] ** 2)  # what is held out has no say
     again = held_out(runs[0], later, runs[2], {**means, 2048: 7.0})
     assert [point[2:] for point in again] == [point[2:] for point in points]
@@ -347,6 +293,35 @@ def test_factors_and_their_range_are_those_of_the_bounds(sweep):
 
 
 # What a reader sees
+
+
+def restricted(folder, keep, **told):
+    """cells, curves and calibration of the reference with only some rows, and with what else is told of H8."""
+    for name, columns in NAMES.items():
+        rows, origin = read(parquet(name))
+        about = json.loads(origin["koct.sweeps"])
+        about["H8"] |= told
+        origin["koct.sweeps"] = json.dumps(about)
+        write([row for row in rows if keep(row)], columns, folder / f"{name}.parquet", origin, Stamp({}))
+    return folder
+
+
+def test_what_a_study_lacks_is_left_out_or_said(tmp_path):
+    out = tmp_path / "out.tex"
+    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row["arch"] == "ko", counts="groups")
+    make("table_norms", tmp_path, out)
+    assert r"& $0.983$ \\" in out.read_text()  # no ratio, interval and quotient
+    make("table_calibration", tmp_path, out)
+    assert "$N$ counts groups, not single samples, in H8." in out.read_text()
+    with pytest.raises(KoctError, match="both networks"):
+        make("fig_factors", tmp_path, tmp_path / "fig.png")
+    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row.get("N", 4) <= 8)
+    with pytest.raises(KoctError, match="three N"):
+        make("fig_heldout", tmp_path, tmp_path / "fig.png")
+    restricted(tmp_path, lambda row: row["sweep"] == "H8" and row.get("seed", 1) == 1 and row.get("N") != 0)
+    make("table_calibration_wide", tmp_path, out)
+    assert "one seed" in out.read_text()
+    assert not re.search(r"\d\\,\[", out.read_text())  # which has no interval
 
 
 @pytest.mark.parametrize("study", ["", "crossing"])

@@ -177,18 +177,6 @@ def as_latex(printed):
     return f"${mantissa}" + (f" \\cdot 10^{{{exponent}}}$" if power else "$") + (f" {unit}" if unit else "")
 
 
-def test_norms_and_matched_references_of_every_size(default_study, tmp_path):
-    default_study.snakemake("results/table_structural.tex")
-    rows = {row["H"]: row for row in json.loads(default_study.path("results/norms.json").read_text())["points"]}
-    assert set(rows) == {8, 16, 32, 128, 256, 512}
-    for H, row in rows.items():
-        assert row["filter_norm"] == 0.5
-        assert row["reference"] == pytest.approx(H**2 / (4 * 0.25 * row["backprojection_norm"] ** 2))
-    A = plain.forward_matrix(8, 10)
-    assert rows[8]["backprojection_norm"] == pytest.approx(np.linalg.norm(A, 2), rel=1e-5)
-    compiles([default_study.path("results/table_structural.tex").read_text()], tmp_path)
-
-
 def test_sweeps_of_different_metrics_share_one_figure(checkout):
     mixed = checkout()
     small = {**TINY_SWEEP, "seeds": [1]}

@@ -100,17 +100,14 @@ def planner(pilot, out, **reading):
     from koct.report.planner import page
 
     file = _pilot(pilot)
-    page.write(file, out, **reading)
+    print(page.write(file, out, **reading))
     _note(*dict.fromkeys(file.notes))
 
 
-def next_runs(pilot, target, arch, factor, budget, largest, overlay, json, **reading):
-    from koct.base import files
+def next_runs(pilot, target, arch, factor, budget, largest, json, **reading):
     from koct.forecast.next_runs import RunCost
     from koct.report.text import next_text as report
 
-    if overlay:
-        report.check_overlay(overlay)
     (score, name), sweep = _score(**reading), reading["sweep"]
     aim = target if score is None else score.target(target)
     file = _pilot(pilot)
@@ -118,18 +115,8 @@ def next_runs(pilot, target, arch, factor, budget, largest, overlay, json, **rea
     column, runs = file.costs(sweep) or (None, {})
     costs = {name: RunCost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
     plans = report.designs(pilots, aim, costs, arch, factor, budget, largest)
-    remarks = []
-    if overlay:
-        text, added = report.overlay(file, sweep, plans)
-        remarks = report.overlay_text(overlay, sweep, added).splitlines()
-        if added:
-            files.write_text(overlay, text)
-    if json:
-        print(report.as_json(plans, score, metric=name, sweep=sweep))
-        _note(*file.notes, *remarks)
-    else:
-        _note(*file.notes)
-        print(report.as_text(plans, score), *remarks, sep="\n", end="\n" if remarks else "")
+    _note(*file.notes)
+    print(report.as_json(plans, score, metric=name, sweep=sweep) if json else report.as_text(plans, score).rstrip())
 
 
 def _note(*sentences):
@@ -190,7 +177,9 @@ def know(pairs, layers, set, plot, json):
         knowing = Knowing(problem, x, y)
         repairs, crossing = knowing.repairs(), knowing.crossing()
     if plot:
-        know_text.plot(crossing, len(x), plot)
+        from koct.report.text.plots import plot_crossing
+
+        plot_crossing(crossing, len(x), plot)
     show = know_text.as_json if json else know_text.as_text
     print(show(len(x), float(np.mean(np.square(y, dtype=float))), repairs, crossing).rstrip())
 
@@ -353,11 +342,6 @@ VERBS = {
             ),
             optional("--budget", "what the new runs of an arch may cost together", type=positive, metavar="COST"),
             optional("--largest", "the largest N to consider (default: 4 times the pilot's)", type=whole, metavar="N"),
-            optional(
-                "--overlay",
-                "write a config file that adds the runs to --sweep, for `snakemake --configfile`",
-                metavar="FILE",
-            ),
             optional("--json", "print a list with one object per arch", action="store_true"),
         ],
     ),

@@ -15,13 +15,6 @@ def figure_recons(fits, pool, shared, spec, out):
     fig_recons.recons(fits, {"pool": pool, **({"shared": shared} if shared else {})}, out, spec)
 
 
-def norms(spec, out):
-    from koct.report.printed import PRINTED
-    from koct.study import norms
-
-    norms.compute(PRINTED["operating_points"], out, spec)
-
-
 def crate(files, spec, out):
     from koct.report import crate
 
@@ -54,7 +47,6 @@ VERBS = {
             OUTS,
         ],
     ),
-    "norms": (norms, "compute the operator norms of the paper's operating points", [REPORT, OUT]),
     "crate": (
         crate,
         "an RO-Crate that describes the results of a study",

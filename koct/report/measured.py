@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from koct.base.stamps import again
 from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate
-from koct.errors import KoctError
 from koct.metrics import error_names
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs, sheet
@@ -52,11 +50,11 @@ class Study:
     @classmethod
     def read(cls, cells_path, curves_path, calibration_path, pictures=()):
         """Return (the study in these files, their provenance)."""
-        sizes = ("H", "V", "B")
-        columns = ("sweep", "arch", "N", "seed", "p", "device", *error_names())
-        cells, baselines, origin = inputs.split(cells_path, columns)
+        cells, baselines, origin = inputs.split(cells_path, ("sweep", "arch", "N", "seed", "p", *error_names()))
         curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
-        fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma"), sizes)
+        fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma", "H"))
+        inputs.check_alike({cells_path: cells, curves_path: curves}, "sweep", "arch", "N")
+        inputs.check_alike({curves_path: curves, calibration_path: fitted}, "sweep", "arch")
         study = cls(
             grouped(cells, "sweep", "arch"),
             {
@@ -69,13 +67,6 @@ class Study:
             Names(origin),
             {Path(path).stem.removeprefix("fig_recons_"): path for path in pictures},
         )
-        sizes = {(*key, row["N"]) for key, rows in study.cells.items() for row in rows}
-        points = {(*key, N) for key, curve in study.points.items() for N in curve}
-        differences = {curves_path: sizes ^ points, calibration_path: study.points.keys() ^ study.fitted.keys()}
-        for path, keys in differences.items():
-            if keys:
-                what = " ".join(map(str, min(keys)))
-                raise KoctError(f"{path} and {cells_path} are not of one study: {what} is in one only; {again(path)}")
         return study, origin
 
     def label(self, arch):

@@ -10,7 +10,7 @@ FILES = {  # below results/, unless a product names its own
     "figure": ("{name}.pdf", "{name}.png", "report/{name}.png"),
 }
 SUPPLEMENT = "4 Supplement"
-CATEGORIES = {"page": "1 Claims", "figure": "2 Figures", "table": "3 Tables"}  # of the report
+CATEGORIES = {"page": "1 Claims and planner", "figure": "2 Figures", "table": "3 Tables"}  # of the report
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,9 @@
-"""The operator norms that the bound of the CT networks needs, computed for every operating point of the paper."""
+"""The operator norms that the bound of the CT networks needs, computed."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from koct.base.files import write_json
-from koct.base.stamps import Stamp
-from koct.bound.theorem import BoundLayer, BoundNetwork, fully_connected, operator_aware, structural_reference
+from koct.bound.theorem import BoundLayer, BoundNetwork, fully_connected, operator_aware
 from koct.contracts import ChainLayer
 from koct.operators.fanbeam import Backprojector, FanBeam
 from koct.operators.filters import RampFilter
@@ -38,13 +36,3 @@ def network(chain: Iterable[ChainLayer], **constants: Any) -> BoundNetwork:
         learned = {"p": layer.p, **constants} if layer.p else {}
         layers.append(BoundLayer(layer.name, layer.lipschitz, known=not layer.p, **learned))
     return BoundNetwork(layers)
-
-
-def compute(points, path, spec=None):
-    """Write the norms and the matched-κ reference (Eq. ct-structural) of every operating point."""
-    rows = []
-    for point in points:
-        computed = dict(zip(("filter_norm", "backprojection_norm"), norms(**point), strict=True))
-        rows.append({**point, **computed, "reference": structural_reference(point["H"], *computed.values())})
-        print(f"H = {point['H']}:", ", ".join(f"{name} {value:.6g}" for name, value in computed.items()), flush=True)
-    write_json(path, {"points": rows}, Stamp(spec or {}))

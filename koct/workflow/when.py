@@ -48,11 +48,6 @@ def always(study: Iterable[Sweep]) -> bool:
     return True
 
 
-def on_request(study: Iterable[Sweep]) -> bool:
-    """Return False: `snakemake FILE` makes it."""
-    return False
-
-
 def predicted(study: Iterable[Sweep]) -> bool:
     """Return whether a curve is predicted before any fit."""
     return any(sweep.predicted for sweep in study)

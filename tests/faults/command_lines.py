@@ -84,9 +84,8 @@ def stages():
     yield ["chains", "--shared", shared, "--spec", jobs.chains_spec(seed[1]), "--out", paths.chains("T4")]
     outputs = ["--out", "results/ladder.parquet", "--verdicts", "results/ladder.json"]
     yield ["ladder", cells, "--images", images, "--chains", *jobs.chains(), "--spec", jobs.ladder_spec(), *outputs]
-    yield ["norms", "--out", "results/norms.json"]
     for name, product in products.products().items():
-        if product.outputs[0] in jobs.products or product.when == "on_request":
+        if product.outputs[0] in jobs.products:
             yield [
                 "product",
                 name,

@@ -159,7 +159,6 @@ READERS = {
     "table of outcomes, curves": File("curves.parquet", "table_scaling.tex", share=0.5),
     "table of outcomes, calibration": File("calibration.parquet", "table_scaling.tex", share=0.5),
     "table of budgets": File("budget.parquet", "table_budget.tex", share=0.5),
-    "table of norms": File("norms.json", "table_structural.tex", strict=True),
     **{
         f"figure, {name}": File(f"{name}.parquet", "fig_sweeps.svg", share=0.05)
         for name in ("cells", "curves", "calibration", "theory")

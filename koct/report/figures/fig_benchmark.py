@@ -26,9 +26,9 @@ APART = 7.5  # points between labels
 
 
 def figure(cells_path, curves_path):
-    curves, _, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    curves, _, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
-    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors), ("H", "ssim"))
+    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors, "H", "ssim"))
     names, metrics = Names(origin), {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
     sweeps = list(metrics)
     made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.24, below=0.42, down=0.26)

@@ -41,7 +41,7 @@ SHADES = {"below a floor": "0.72", "a bound is below ε at every $N$": "#bcd7ee"
 
 def figure(calibration_path):
     """Return a figure with a panel per sweep that has both networks of the paper."""
-    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
+    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
     sweeps = {
         name: {row["arch"]: row for row in group}
         for (name,), group in grouped(rows, "sweep").items()

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from koct.base.stamps import again
 from koct.errors import KoctError
 from koct.forecast.heldout import held_out
 from koct.metrics.curve_metric import CurveMetric
@@ -41,13 +40,11 @@ def figure(cells_path, curves_path):
     curves, _, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     columns = {CurveMetric(row["metric"]).column for row in curves}
     cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "seed", *columns))
+    inputs.check_alike({cells_path: cells, curves_path: curves}, "sweep", "arch", "N")
     runs, held = grouped(cells, "sweep", "arch"), {}
     for (sweep, arch), points in grouped(curves, "sweep", "arch").items():
         metric, means = CurveMetric(points[0]["metric"]), {row["N"]: row["error_mean"] for row in points}
-        of_curve = runs.get((sweep, arch), [])
-        if {row["N"] for row in of_curve} != set(means):
-            raise KoctError(f"{cells_path} lacks {sweep} {arch}, or some N of it; {again(cells_path)}")
-        columns = zip(*((row["N"], metric.of(row), row["seed"]) for row in of_curve), strict=True)
+        columns = zip(*((row["N"], metric.of(row), row["seed"]) for row in runs[sweep, arch]), strict=True)
         held.setdefault(arch, []).extend(held_out(*columns, means))
     shown = {arch: [point for point in points if point.measured > 0] for arch, points in held.items()}
     if not any(shown.values()):

@@ -1,13 +1,9 @@
 """Error against N, a panel per sweep: every seed, their mean, the bound, the prediction, what needs no sample."""
 
-import itertools
-
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from koct.base.stamps import again
 from koct.bound.calibration import Calibration
-from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.labels import Names
@@ -28,32 +24,21 @@ far below the axis is told at its lower edge; seeds ten times below all means ar
 Where the lines of two networks cross, one overtakes the other; *samples to beat what needs none* has the N. The
 bound is fitted to these points, so it cannot show how well it predicts others.""",
 )
-MOST_SWEEPS = 100
 
 
 def figure(cells_path, curves_path, calibration_path, theory_path):
-    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
     cells, _, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors))
     calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     theory, _ = inputs.predictions(theory_path)
-    _check_complete({cells_path: cells, curves_path: curves, calibration_path: calibrations})
+    inputs.check_alike({cells_path: cells, curves_path: curves, calibration_path: calibrations}, "sweep", "arch")
     names, tables = Names(origin), (cells, curves, calibrations, theory)
 
     def draw(axis, name):
         _panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
 
     return drawing.by_sweep(curves, draw, lines=(baselines, names), note=drawing.ends(curves, names))
-
-
-def _check_complete(tables):
-    """Refuse files that do not all have the rows of every curve."""
-    curves = {path: {(row["sweep"], row["arch"]) for row in rows} for path, rows in tables.items()}
-    if len({sweep for keys in curves.values() for sweep, _ in keys}) > MOST_SWEEPS:
-        raise KoctError(f"{', '.join(map(str, curves))} have more than {MOST_SWEEPS} sweeps, too many for a figure")
-    for (path, keys), (other, others) in itertools.permutations(curves.items(), 2):
-        if lacking := sorted(others - keys):
-            raise KoctError(f"{path} lacks {' '.join(lacking[0])}, which {other} has; {again(path)}")
 
 
 def _panel(axis, names, cells, curves, calibrations, theory):

@@ -1,14 +1,13 @@
-"""Every statement of the paper that can be checked, and whether it holds: as Parquet, Markdown, LaTeX and HTML."""
+"""Every statement of the paper that can be checked, and whether it holds: as Parquet, Markdown and HTML."""
 
 import html
-import re
 from collections import Counter
 from pathlib import Path
 
 from koct.base.files import write_text
 from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
-from koct.report import markup, table
+from koct.report import table
 from koct.report.claims import verdicts
 from koct.report.measured import Study
 from koct.report.product import Product
@@ -22,7 +21,7 @@ PRODUCT = Product(
     reads=("cells.parquet", "curves.parquet", "calibration.parquet"),
     pictures=True,
     when="claimed",
-    files=("claims.parquet", "claims.md", "claims.tex", "claims.html"),
+    files=("claims.parquet", "claims.md", "claims.html"),
     caption="""\
 Twelve statements of the paper, what this study computes, and whether they hold; then the others by section, the
 settings, and what this study cannot decide, with the command that does. Verdicts are computed from the Parquet files
@@ -40,38 +39,14 @@ INTERVALS = (
     "networks, and everything is computed again from the cells. For a mean that is Student's interval; positive "
     "numbers are taken as logarithms. Verdicts are about the value itself."
 )
-TEMPLATES = {".md": "claims.md", ".tex": "claims.tex", ".html": "claims.html"}
-SYMBOLS = {  # of the statements, in LaTeX
-    "σ": r"\sigma",
-    "κ": r"\kappa",
-    "λ": r"\lambda",
-    "‖": r"\|",
-    "ᵀ": r"^\top",
-    "²": "^2",
-    "⁺": "^+",
-    "ŷ": r"\hat{y}",
-    "−": "-",
-    "–": "-",
-    "≤": r"\le",
-    "≈": r"\approx",
-    "~": r"\sim",
-    "∼": r"\sim",
-    "×": r"\times",
-    "∈": r"\in",
-    "…": r"\ldots",
-    ">": ">",
-    "<": "<",
-    "|": "|",
-}
-SUBSCRIPT = re.compile(r"([A-Za-zσ]+)_([A-Za-z0-9]+)")
-POWER = re.compile(r"\b(\d+(?:\.\d+)?)e(-?\d+)\b")
+TEMPLATES = {".md": "claims.md", ".html": "claims.html"}
 
 
 def write(paths, out, spec):
     """Check every claim, and write the table in the formats that the endings of `out` say."""
     for path in out:
         if Path(path).suffix not in (".parquet", *TEMPLATES):
-            raise KoctError(f"{path}: the name of a table of claims must end in .parquet, .md, .tex or .html")
+            raise KoctError(f"{path}: the name of a table of claims must end in .parquet, .md or .html")
     tables = len(PRODUCT.reads)
     study, origin = Study.read(*paths[:tables], pictures=paths[tables:])
     rows = [verdicts.row(claim, study) for claim in verdicts.claims()]
@@ -112,8 +87,7 @@ def sections(rows):
 def rendered(rows, template):
     """Return a page of rows of claims.parquet."""
     templates = table.templates(Path(__file__).parent)
-    templates.filters |= {"tex": tex, "escape": html.escape}
-    templates.filters["cell"] = lambda text: text.replace("|", "\\|").replace("<", "&lt;")
+    templates.filters |= {"escape": html.escape, "cell": lambda text: text.replace("|", "\\|").replace("<", "&lt;")}
     lacking = sum(row["verdict"] == verdicts.MISSING or verdicts.PARTLY in row["why"] for row in rows)
     return templates.get_template(template).render(
         title=TITLE,
@@ -134,24 +108,3 @@ def interval(row):
         return ""
     powers = 0.1 if "e-" in row["computed"] else 0.01  # as the value is written
     return "[{}, {}]".format(*(verdicts.show(row[key], powers=powers) for key in ("value_low", "value_high")))
-
-
-def tex(text):
-    """Return plain text with symbols, subscripts and powers of ten as LaTeX."""
-    text = re.sub("“(.*?)”", r"``\1''", text)
-    parts, end = [], 0
-    for match in re.finditer(f"{SUBSCRIPT.pattern}|{POWER.pattern}", text):
-        parts.append(_plain(text[end : match.start()]))
-        name, below, mantissa, power = match.groups()
-        if name:
-            name = SYMBOLS.get(name) or (name if len(name) == 1 else rf"\mathrm{{{name}}}")
-            parts.append(rf"${name}_{{\mathrm{{{below}}}}}$")
-        else:
-            parts.append(rf"${{{mantissa} \cdot 10^{{{power}}}}}$")
-        end = match.end()
-    return "".join([*parts, _plain(text[end:])])
-
-
-def _plain(text):
-    text = "".join(f"${SYMBOLS[letter]}$" if letter in SYMBOLS else markup.latex(letter) for letter in text)
-    return re.sub(r"(\b[NHV]) = (?=\d)", r"\1~=~", text)  # no line ends there

@@ -9,6 +9,9 @@ PRODUCT = Product(
     reads=("cells.parquet",),
     takes=("metrics",),
     files=("planner.html",),
+    caption="""\
+**How many samples reach a target error**, for every sweep of this study: choose a target, and read N with its interval,
+the curves, and the chance of the target against N.""",
 )
 
 
@@ -16,4 +19,4 @@ def write(paths, out, spec):
     from koct.forecast.pilot import PilotFile
     from koct.report.planner import page
 
-    page.write(PilotFile(paths[0]), out[0], spec=spec)
+    print(page.write(PilotFile(paths[0]), out[0], spec=spec), flush=True)

@@ -1,8 +1,9 @@
-// The controls, and what they choose of the answers that the page carries: nothing is computed here.
+// The controls, and what they choose of the answers that the page carries.
 // Names come from files of others: they are only ever set as text.
 
 const $ = (id) => document.getElementById(id);
 const SPOKEN_AFTER = 600; // milliseconds without a change, so that a screen reader is not interrupted at every step
+const UNTOLD = "?"; // of a ratio
 const LISTED = 3; // networks that the summary names
 const ENTRIES = ["arch", "n", "nLow", "nHigh", "probability", "odds", "error", "low", "high"]; // of koct.report.planner
 ENTRIES.push("ratio", "ratioLow", "ratioHigh", "reason", "chances");
@@ -21,6 +22,15 @@ function element(name, text, attributes = {}) {
 const grouped = (n) => n.toLocaleString("en-US");
 const plain = (text) => text.replaceAll(",", "");
 
+const beyond = (n, { far }) => (n > far ? `more than ${grouped(far)}` : grouped(n));
+
+/** An interval of N; beyond what the pilot can tell, only that. */
+function between({ nLow, nHigh, arch }) {
+  if (nLow === null) return "–";
+  if (nLow > arch.far) return beyond(nLow, arch);
+  return nHigh === null ? `from ${grouped(nLow)}` : `${grouped(nLow)} to ${beyond(nHigh, arch)}`;
+}
+
 function range(low, high) {
   if (low && high) return `${low} to ${high}`;
   return low ? `from ${low}` : high ? `up to ${high}` : "–";
@@ -35,9 +45,9 @@ function choose() {
   const costs = sweep.cost ? sweep.cost.texts[$("question").selectedIndex][place] : [];
   const rows = question.answers[place].map((entries, i) => {
     const row = Object.fromEntries(ENTRIES.map((key, k) => [key, entries[k]]));
-    const [low, high] = [row.nLow, row.nHigh].map((n) => (n === null ? "" : grouped(n)));
-    const samples = row.n === null ? "out of reach" : grouped(row.n);
-    return { ...row, arch: sweep.archs[row.arch], samples, interval: range(low, high), cost: costs[i] };
+    row.arch = sweep.archs[row.arch];
+    const samples = row.n === null ? "out of reach" : beyond(row.n, row.arch);
+    return { ...row, samples, interval: between(row), cost: row.n > row.arch.far ? "–" : costs[i] };
   });
   return { sweep, place, question, target, value: Number(plain(target)), rows };
 }
@@ -46,7 +56,8 @@ function sentence({ sweep, question, target, rows }) {
   const each = rows.slice(0, LISTED).map(({ arch, n, samples, interval, odds }) => {
     if (n === null) return `${arch.label} probably does not reach it (probability ${odds})`;
     const doubt = odds.startsWith("above") ? "" : `; probability ${odds}`;
-    return `${arch.label} needs about ${samples} ${sweep.counts} (${interval}${doubt})`;
+    const about = n > arch.far ? "" : "about ";
+    return `${arch.label} needs ${about}${samples} ${sweep.counts} (${interval}${doubt})`;
   });
   return `For ${question.goal.replace("{target}", target)}: ${each.join("; ")}.`;
 }
@@ -83,13 +94,14 @@ function columns({ sweep, rows }) {
     [`${sweep.counts[0].toUpperCase()}${sweep.counts.slice(1)} N`, ({ samples }) => [samples]],
     [DATA.interval, ({ interval }) => [interval]],
     ...(rows.length > 1 ? [["Ratio to the first", compared]] : []),
-    [sweep.predicted, predicted],
+    [`Predicted ${sweep.noun} at N`, predicted],
     ["Probability", ({ odds }) => [odds]],
     ...(sweep.cost ? [["Cost of a run", ({ cost }) => [cost]]] : []),
   ];
 }
 
 function compared({ ratio, ratioLow, ratioHigh }) {
+  if (ratio === UNTOLD) return ["the pilot cannot tell"];
   if (!ratio) return [ratioLow ? `at least ${ratioLow}` : "–"];
   return [ratio, ratioLow || ratioHigh ? range(ratioLow, ratioHigh) : ""];
 }
@@ -132,8 +144,36 @@ function draw() {
   const title = `${sweep.axis} against the number of training ${sweep.counts}, with forecasts and the target. `;
   const width = Math.max(280, Math.round($("plot").clientWidth));
   const drawn = drawPlot({ ...shown, title: title + sentence(shown) }, width);
-  shown.y = drawn.y;
+  Object.assign(shown, { x: drawn.x, y: drawn.y });
   $("plot").replaceChildren(drawn.svg);
+  readOut();
+}
+
+/** Between values at some N, in the logarithm of N; in that of the value too, unless it is a score or a chance. */
+function interpolated(N, values, n, logarithmic) {
+  const i = clipped(N.findLastIndex((each) => each <= n), 0, N.length - 2);
+  const part = clipped(Math.log(n / N[i]) / Math.log(N[i + 1] / N[i]), 0, 1);
+  const [a, b] = [values[i], values[i + 1]];
+  if (a === null || b === null) return null;
+  return logarithmic ? a ** (1 - part) * b ** part : a + part * (b - a);
+}
+
+/** What is predicted at the N of its box, and the chance that this N suffices. */
+function readOut() {
+  const { sweep, rows, target, x } = shown;
+  const n = Number($("at").value);
+  $("readout").replaceChildren();
+  for (const side of ["x1", "x2"]) $("plot").querySelector(".at").setAttribute(side, n >= 1 ? x(n) : -9);
+  if (!(n >= 1)) return;
+  const text = (value) => (value === null ? "–" : value.toLocaleString("en-US", { maximumSignificantDigits: 3 }));
+  for (const { arch, chances } of rows) {
+    const [low, middle, high] = arch.band.map((values) => text(interpolated(arch.N, values, n, !sweep.score)));
+    const ends = sweep.score ? `${high} to ${low}` : `${low} to ${high}`;
+    const chance = Math.round(interpolated(arch.octaves, chances, n, false));
+    const odds = chance < 1 ? "below 1 %" : chance > 99 ? "above 99 %" : `${chance} %`;
+    const line = `${arch.label}: ${sweep.noun} ${middle} (${ends}); chance of ${target}: ${odds}`;
+    $("readout").append(element("li", line, { "data-arch": arch.name }));
+  }
 }
 
 function csv() {
@@ -144,7 +184,7 @@ function csv() {
   if (sweep.cost) head.push(sweep.cost.column);
   const lines = rows.map((row) => {
     const numbers = [target, question.assurance, row.n, row.nLow, row.nHigh, row.probability, row.error, row.low];
-    numbers.push(row.high, row.ratio, row.ratioLow, row.ratioHigh);
+    numbers.push(row.high, row.ratio.replace(UNTOLD, ""), row.ratioLow, row.ratioHigh);
     if (sweep.cost) numbers.push(row.cost.replace(/[^\d.e+-]/g, ""));
     return [sweep.name, sweep.metric, row.arch.name, ...numbers.map((number) => plain(String(number ?? "")))];
   });
@@ -175,27 +215,36 @@ function setTarget(place) {
   update();
 }
 
-/** Drag the line of the target; the container keeps the pointer, since the line is drawn anew at every step. */
-function allowDragging(plot) {
+/** Drag the line of the target, or read off the curves; the container keeps the pointer, since the line is drawn anew at every step. */
+function watchPointer(plot) {
   plot.addEventListener("pointerdown", (event) => {
     if (event.target.classList.contains("grip")) plot.setPointerCapture(event.pointerId);
   });
   plot.addEventListener("pointermove", (event) => {
-    if (!plot.hasPointerCapture(event.pointerId)) return;
-    const height = event.clientY - plot.getBoundingClientRect().top;
+    const { left, top } = plot.getBoundingClientRect();
+    if (!plot.hasPointerCapture(event.pointerId)) {
+      const n = Math.round(shown.x.inverse(event.clientX - left));
+      if (n < shown.x.inverse(shown.x.start) || n > shown.x.inverse(shown.x.end)) return;
+      $("at").value = Math.max(1, n);
+      readOut();
+      return;
+    }
+    const height = event.clientY - top;
     const away = shown.sweep.targets.map((target) => Math.abs(shown.y(Number(plain(target))) - height));
     setTarget(away.indexOf(Math.min(...away)));
   });
 }
 
 function chooseSweep() {
-  const { control, targets, questions } = DATA.sweeps[$("sweep").selectedIndex];
+  const { archs, control, laws, targets, questions } = DATA.sweeps[$("sweep").selectedIndex];
   const kept = Math.min(Math.max($("question").selectedIndex, 0), questions.length - 1);
   $("target-name").textContent = control;
   $("target").replaceChildren(...targets.map((target) => element("option", target)));
   $("target-range").max = targets.length - 1;
   $("question").replaceChildren(...questions.map(({ choice }) => element("option", choice)));
   $("question").selectedIndex = kept;
+  $("laws").textContent = laws && `${laws}.`;
+  $("at").value = Math.max(...archs.map(({ pilot }) => pilot[0].at(-1)));
   $("unassurable").hidden = questions.length > 1;
   update();
 }
@@ -211,7 +260,8 @@ function start() {
   $("question").addEventListener("change", update);
   $("controls").addEventListener("submit", (event) => event.preventDefault());
   $("copy").addEventListener("click", copy);
-  allowDragging($("plot"));
+  $("at").addEventListener("input", readOut);
+  watchPointer($("plot"));
   chooseSweep();
   new ResizeObserver(draw).observe($("plot"));
 }

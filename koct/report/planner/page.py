@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -30,6 +31,7 @@ from koct.report.labels import Names, names_of
 from koct.report.text import budget_text as budget
 from koct.report.text import words
 from koct.report.text.budget_text import Plan
+from koct.report.text.curve_text import counted
 
 MOST_CURVES = 1000  # of all sweeps together
 MOST_RUNS, LEAST_RUNS, MOST_MARKS = 100, 5, 2000  # that are drawn: at each N, at least, and of a network
@@ -37,10 +39,22 @@ ROUND = (10, 11, 12, 13, 14, 15, 16, 18, 20, 22, 24, 26, 28, 30, 33, 36, 40, 45,
 DECIBEL_STEP = 0.25  # between targets, 6 % of the error
 MOST_TARGETS = 250  # of a sweep
 AHEAD = 64  # times the pilot's largest N: what the hardest target takes at best
+FAR_AWAY = 100  # times the pilot's largest N: beyond that, N are no numbers
 FAR = 30  # times below the smallest error of the pilot: the hardest target at the latest
 ASSURANCES = (None, 0.8, 0.95)  # None: the mean error
 SECONDS = ("seconds", "fit_seconds")  # columns of costs with a unit
 TARGET = "{target}"  # stands for a target in texts that main.js completes
+UNTOLD = "?"  # stands for a ratio that the pilot cannot tell
+LAWS = {  # in words
+    "power": "a power of N, down to a floor",
+    "pow4": "a power of N with a slow start, down to a floor",
+    "mmf4": "a plateau, a fall and a floor",
+    "broken": "a power of N whose exponent changes once",
+    "last": "no further fall",
+    "slope": "the fall of the last octave goes on",
+    "fading": "the fall of the last octave fades",
+    "theory": "the curve that pairs predict",
+}
 
 
 def write(
@@ -52,8 +66,8 @@ def write(
     test_size: int | None = None,
     sweep: str | None = None,
     spec: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the page of a pilot file; the options are those of `PilotFile.pilots`.
+) -> str:
+    """Write the page of a pilot file, and say so; the options are those of `PilotFile.pilots`.
 
     Without `sweep`, the page has all that the file has, and without `metric`, each has the one that a study gave it.
     """
@@ -80,7 +94,7 @@ def write(
                 "counts": names.counted(name),
                 "unit": "error" if score is None else "score",
                 "control": f"Target {symbol}" if score or symbol == "error" else f"Target error ({symbol})",
-                "predicted": f"Predicted {'error' if score is None else score.name} at N",
+                "noun": "error" if score is None else score.name,
                 "axis": score.label if score else symbol if symbol == quantity else f"test {symbol}",
                 "command": _command(source, options),
                 **_sweep(budget.forecasts(pilots), score, names, file.costs(name)),
@@ -94,6 +108,8 @@ def write(
         "sweeps": sweeps,
     }
     write_text(out, page(content), Stamp(spec or {}, inputs))
+    targets = counted(sum(len(each["targets"]) for each in sweeps), "target")
+    return f"{out} answers for {targets} and {counted(curves, 'learning curve')}; open it in a browser."
 
 
 def page(content: Mapping[str, Any]) -> str:
@@ -155,6 +171,7 @@ def _sweep(
         "targets": [words.target(error, score) for error in errors],
         "first": first,
         "archs": [_arch(arch, forecast, score, names) for arch, forecast in forecasts.items()],
+        "laws": _laws(forecasts.values()),
         "questions": [
             {
                 "assurance": assurance,
@@ -212,12 +229,20 @@ def _answers(
     ]
 
 
+def _laws(forecasts: Iterable[Forecast]) -> str:
+    """Return what the names of laws mean that are on the page."""
+    named = {name for forecast in forecasts for name in re.findall(r"\w+", forecast.formula_)}
+    return "; ".join(f"{name}: {text}" for name, text in LAWS.items() if name in named)
+
+
 def _ratio(plan: Plan, ratio: float, low: float, high: float) -> list[str]:
     """Return a ratio and its interval as texts, each empty where there is none."""
     if np.isnan(ratio):
         return ["", "", ""]
     if plan.answer.n is None or np.isinf(ratio):
         return ["", words.number(low) if 1 <= low < np.inf else "", ""]
+    if budget.untold(low, high):
+        return [UNTOLD, "", ""]
     return [words.number(each) if 0 < each < np.inf else "" for each in (ratio, low, high)]
 
 
@@ -253,6 +278,7 @@ def _arch(arch: str, forecast: Forecast, score: Score | None, names: Names) -> d
         "N": _digits(N, None),
         "band": [_digits(values, score) for values in (low, middle, high)],
         "pilot": [pilot.N.astype(int).tolist(), _digits(pilot.mean, score)],
+        "far": int(FAR_AWAY * pilot.N[-1]),
         "octaves": _octaves(forecast),
         "runs": [_digits(column[~np.isnan(column)][:count], score) for column in pilot.errors.T],
     }

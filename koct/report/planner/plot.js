@@ -81,6 +81,7 @@ function scale([low, high], [start, end], logarithmic) {
   const [forth, back] = logarithmic ? [Math.log, Math.exp] : [(v) => v, (v) => v];
   const [a, b] = [forth(low), forth(high)];
   const place = (value) => start + ((forth(value) - a) / (b - a)) * (end - start);
+  Object.assign(place, { start, end });
   place.inverse = (pixel) => back(a + ((pixel - start) / (end - start)) * (b - a));
   return place;
 }
@@ -118,7 +119,7 @@ function drawAxes(svg, box, x, y, logarithmic, sweep) {
 
 // The plot
 
-/** {svg, y}: the picture in this width, and the function from values to heights in it. */
+/** {svg, x, y}: the picture in this width, and the functions from N and values to places in it. */
 function drawPlot({ sweep, target, value, rows, title }, width) {
   const logarithmic = !sweep.score;
   const legend = legendRows(rows, width);
@@ -126,7 +127,8 @@ function drawPlot({ sweep, target, value, rows, title }, width) {
   box.bottom = box.top + clipped(0.4 * width, 200, 320);
   const lower = { ...box, top: box.bottom + 58, bottom: box.bottom + 58 + CHANCES };
   const svg = add(null, "svg", { viewBox: `0 0 ${width} ${lower.bottom + 46}`, role: "img", "aria-label": title });
-  const last = niceAbove(Math.max(...rows.flatMap(({ arch, n }) => [4 * arch.pilot[0].at(-1), 1.5 * (n || 0)])));
+  const ends = rows.map(({ arch, n }) => Math.max(4 * arch.pilot[0].at(-1), Math.min(1.5 * (n || 0), arch.far)));
+  const last = niceAbove(Math.max(...ends));
   const first = Math.min(...rows.map(({ arch }) => arch.N[0]));
   const x = scale([first / 1.15, last], [box.left, box.right], true);
   const near = rows.flatMap(({ arch: { N, band, pilot, runs } }) => [
@@ -160,11 +162,13 @@ function drawPlot({ sweep, target, value, rows, title }, width) {
   const behind = box.right - Math.max(...bars.map(({ nHigh }) => x(nHigh ?? last)));
   const right = behind >= before || !bars.length;
   const side = right ? { x: box.right - 4, "text-anchor": "end" } : { x: box.left + 4, "text-anchor": "start" };
-  add(area, "text", { ...side, y: y(value) - 9, fill: "var(--ink)", ...HALO }, `target ${target}`);
+  const height = y(value) < box.top + 18 ? y(value) + 17 : y(value) - 9;
+  add(area, "text", { ...side, y: height, fill: "var(--ink)", ...HALO }, `target ${target}`);
   drawChances(svg, lower, x, rows, sweep);
   drawLegend(svg, legend);
+  add(svg, "line", { class: "at", y1: box.top - 4, y2: lower.bottom, stroke: "var(--muted)", "stroke-width": 0.8 });
   add(svg, "line", { ...line, class: "grip" });
-  return { svg, y };
+  return { svg, x, y };
 }
 
 /** The chance that each network reaches the target, against N. */

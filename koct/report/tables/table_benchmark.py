@@ -23,8 +23,8 @@ time of a training and that of one image. What needs no sample comes first; 0 sa
 
 def table(cells_path, curves_path, budget_path):
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
-    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds"), ("image_seconds",))
-    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n", "n_low", "n_high"), empty=True)
+    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds", "image_seconds"))
+    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n", "n_low", "n_high"), empty=True)
     names = Names(origin)
     answers = {(row["sweep"], row["arch"], row["target"]): row for row in answers}
     body = []

@@ -22,10 +22,8 @@ An interval without an upper end means that the target may be below what the net
 
 
 def table(curves_path, budget_path):
-    theory = ("theory_n", "theory_low", "theory_high", "theory_upto")
-    columns, nullable = ("sweep", "arch", "target", "law"), ("H", "n", "n_low", "n_high", *theory)
-    rows, origin = inputs.rows(budget_path, columns, nullable, empty=True)
-    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    rows, origin = inputs.rows(budget_path, ("sweep", "arch", "target", "law", "n", "theory_n"), empty=True)
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     names, points, body = Names(origin), grouped(curves, "sweep", "arch"), []
     baselines = [row for row in baselines if any(row["sweep"] == other["sweep"] for other in rows)]
     for (sweep,), group in grouped(rows, "sweep").items():

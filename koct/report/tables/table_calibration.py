@@ -30,8 +30,8 @@ CAPTION = (
 
 
 def table(curves_path, calibration_path):
-    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma"), ("H",))
-    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
+    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
+    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     names = Names(origin)
     archs, free = (list(dict.fromkeys(row["arch"] for row in part)) for part in (rows, baselines))
     if len(archs) > 3:

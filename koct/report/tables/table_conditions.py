@@ -29,8 +29,8 @@ and not of the networks.""",
 def table(curves_path, calibration_path, budget_path):
     """Return a row per sweep: N of every network for every target, and from which N on the largest is the best."""
     curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
-    fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
-    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
+    fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
+    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n"), empty=True)
     names, sweeps = Names(origin), grouped(fitted, "sweep")
     families = compared(
         [(sweep, rows[0], names.problem(sweep, rows[0]["problem"])) for (sweep,), rows in sweeps.items()]

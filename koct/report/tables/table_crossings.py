@@ -23,9 +23,8 @@ sweep.""",
 
 
 def table(crossings_path, curves_path):
-    curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"), ("H",))
-    nullable = ("N", "N_low", "N_high")
-    crossings, _ = inputs.rows(crossings_path, ("sweep", "arch", "versus", "upto"), nullable, empty=True)
+    curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
+    crossings, _ = inputs.rows(crossings_path, ("sweep", "arch", "versus", "N", "N_low", "N_high"), empty=True)
     names, known = Names(origin), PAPER_PAIR[0]
     answers = {(row["sweep"], row["arch"], row["versus"]): row for row in crossings}
     others = list(dict.fromkeys(row["arch"] for row in baselines))

@@ -1,7 +1,5 @@
 """Networks between known and learned: what they learn, floor, sigma, N for every target, and where they are best."""
 
-from koct.base.stamps import again
-from koct.errors import KoctError
 from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten, short, span
@@ -24,11 +22,15 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
     """Return a row per network and sweep; first what needs no sample, with its error for the floor."""
     rows, origin, chains = inputs.ladder(ladder_path)
     fitted, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
-    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target"), ("n",), empty=True)
+    answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n"), empty=True)
+    sweeps = grouped(rows, "sweep")
+    inputs.check_alike(
+        {calibration_path: [row for row in fitted if (row["sweep"],) in sweeps], ladder_path: rows}, "sweep", "arch"
+    )
     names, fitted = Names(origin), {(row["sweep"], row["arch"]): row for row in fitted}
     samples = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
-    baselines, sweeps = grouped(baselines, "sweep"), grouped(rows, "sweep")
+    baselines = grouped(baselines, "sweep")
     targets = sorted({target for sweep, _, target in samples if (sweep,) in sweeps}, reverse=True)
     body = []
     for (sweep,), group in sweeps.items():
@@ -39,10 +41,6 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
             start = [INDENT + names.arch(row["arch"]), "$0$", "none", power_of_ten(row["error_mean"]), ""]
             body.append([*start, *met])
         for (arch,), points in grouped(group, "arch").items():
-            if (sweep, arch) not in fitted:
-                raise KoctError(
-                    f"{calibration_path} lacks {sweep} {arch}, which {ladder_path} has; {again(ladder_path)}"
-                )
             cells = [INDENT + names.arch(arch), count(points[0]["p"], 99_999)]
             cells += [_learned(chains.get(sweep, {}).get(arch))]
             cells += [power_of_ten(fitted[sweep, arch][key]) for key in ("floor", "sigma")]

@@ -1,7 +1,5 @@
 """The paper's Table 3: a row per sweep, and which network has the smaller error where."""
 
-from koct.base.stamps import again
-from koct.errors import KoctError
 from koct.forecast.crossing import order
 from koct.report import inputs
 from koct.report.labels import Names
@@ -24,17 +22,12 @@ paper.""",
 
 def table(curves_path, calibration_path):
     curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
-    calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p"), ("H", "V", "B"))
+    calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
+    inputs.check_alike({calibration_path: calibrations, curves_path: curves}, "sweep", "arch")
     names, points, square = Names(origin), [], []
     for (name,), fitted in grouped(calibrations, "sweep").items():
         size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
         curve = [row for row in curves if row["sweep"] == name]
-        lacking = {row["arch"] for row in curve} - {row["arch"] for row in fitted}
-        if lacking:
-            raise KoctError(
-                f"{calibration_path} lacks {name} {', '.join(sorted(lacking))}, which {curves_path} has; "
-                f"{again(calibration_path)}"
-            )
         ratio, below = _versus(fitted, curve, names)
         square += [] if ratio is None else [ratio == (fitted[0]["H"] or 0) ** 2]
         cells = ["--" if ratio is None else count(ratio), below]

@@ -25,7 +25,7 @@ untrustworthy.""",
 
 def table(theory_path, cells_path):
     theory, origin = inputs.predictions(theory_path)
-    cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "mse"), ("H", "lam"))
+    cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "mse", "H", "lam"))
     names, measured = Names(origin), grouped(cells, "sweep", "arch", "N")
     blocks = {}
     for (sweep, arch), rows in grouped(theory, "sweep", "arch").items():

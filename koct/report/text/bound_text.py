@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from koct.bound.theorem import BoundNetwork, Term
 from koct.report.text import words
 
+HEAD = ["layer", "kind", "Lipschitz", "A_l", "approximation", "estimation", "term", "share", "bound if known"]
+FARTHEST = 1e18  # samples
+
 
 def format_table(
     network: BoundNetwork, N: float, mismatch: Mapping[str, float] | None = None, input_rms: float = 0.0
@@ -17,38 +20,22 @@ def format_table(
     `mismatch` has the distance of every known layer that is not the true one from that one.
     """
     terms, total = network.terms(N), network.bound(N)
-    rows = [
-        [
-            "layer",
-            "kind",
-            "Lipschitz",
-            "A_l",
-            "approximation",
-            "estimation",
-            "term",
-            "share",
-            "bound if known",
-            "assumed",
-        ]
-    ]
+    rows = [[*HEAD, "assumed"]]
     for term in terms:
         layer = term.layer
-        constants = [
-            layer.name,
-            "known" if layer.known else "learned",
-            f"{float(layer.lipschitz):.4g}" + "*" * layer.stands_in,
-        ]
-        constants.append(f"{term.A_l:.4g}")
+        constant = f"{float(layer.lipschitz):.4g}" + "*" * layer.stands_in
+        rows.append([layer.name, "known" if layer.known else "learned", constant, f"{term.A_l:.4g}"])
         if layer.known:
-            rows.append([*constants, "0", "0", "0", "0 %", "-", "-"])
+            rows[-1] += ["0", "0", "0", "0 %", "-", "-"]
             continue
         share = f"{term.total / total * 100:.1f} %" if total else "-"
-        parts = [f"{value:.4g}" for value in (term.approximation, term.estimation, term.total)]
+        left = network.with_known(layer.name).bound(N)
         assumed = f"C = {layer.C:g}, " + (f"n = {layer.n:g}, " if layer.C else "") + f"κ = {layer.kappa:g}"
-        rows.append([*constants, *parts, share, f"{network.with_known(layer.name).bound(N):.4g}", assumed])
+        rows[-1] += [f"{value:.4g}" for value in (term.approximation, term.estimation, term.total)]
+        rows[-1] += [share, f"{left:.4g}", assumed]
     sums = (sum(term.approximation for term in terms), sum(term.estimation for term in terms), total)
     rows.append(["total", "", "", "", *(f"{value:.4g}" for value in sums), "100 %" if total else "-", "", ""])
-    sentences = [_advice(network, N, terms, total), *_worth(network, N, terms, total)]
+    sentences = [_advice(network, N, terms, total), *_worth(network, terms, total)]
     if mismatch:
         sentences.append(_mismatched(network, terms, mismatch, input_rms))
     if any(layer.stands_in for layer in network.layers):
@@ -79,9 +66,9 @@ def _advice(network: BoundNetwork, N: float, terms: list[Term], total: float) ->
     )
 
 
-def _worth(network: BoundNetwork, N: float, terms: list[Term], total: float) -> list[str]:
+def _worth(network: BoundNetwork, terms: list[Term], total: float) -> list[str]:
     """Whether the bound is below the error of a trivial prediction, and if not, whether more samples help."""
-    trivial = network.trivial
+    trivial, floor = network.trivial, sum(term.approximation for term in terms)
     if not total:
         return []
     if trivial is None:
@@ -89,21 +76,11 @@ def _worth(network: BoundNetwork, N: float, terms: list[Term], total: float) -> 
     if total < trivial:
         return [f"If so, this is {total / trivial * 100:.2g} % of the trivial error {trivial:.4g}."]
     head = f"The bound is vacuous: a trivial prediction has an error of {trivial:.4g} without any samples"
-    floor = sum(term.approximation for term in terms)
     if floor >= trivial:
         return [f"{head}, and the approximation terms alone are {floor:.4g}, whatever N is."]
-    needed = _first_below(network, trivial)
-    return [
-        f"{head}; it falls below that at about N = {needed:,.3g}." if needed else f"{head}, and at any N up to 1e18."
-    ]
+    if network.bound(FARTHEST) >= trivial:
+        return [f"{head}, and at any N up to {FARTHEST:.0e}.".replace("+", "")]
+    from scipy.optimize import brentq
 
-
-def _first_below(network: BoundNetwork, trivial: float) -> float | None:
-    """Where the bound falls below `trivial`: to a thousandth, or None beyond 1e18."""
-    low, high = math.log(3), math.log(1e18)  # the bound falls from N = 3 on
-    if network.bound(1e18) >= trivial:
-        return None
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        low, high = (middle, high) if network.bound(math.exp(middle)) >= trivial else (low, middle)
-    return math.exp(high)
+    needed = math.exp(brentq(lambda log: network.bound(math.exp(log)) - trivial, math.log(3), math.log(FARTHEST)))
+    return [f"{head}; it falls below that at about N = {needed:,.3g}."]  # the bound falls from N = 3 on

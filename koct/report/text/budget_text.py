@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EVEN = (0.35, 0.65)  # probabilities at which a target is called neither likely nor unlikely to be reached
 SIDES = (ENDS[0], ENDS[-1])  # of the interval of a ratio
 FAR = 64  # an upper end this many times the lower one: the chances are told instead
+WIDE = 100  # an upper end of a ratio this many times the lower one
 PAIRING = 7  # seed of the order in which replicates of two architectures are compared
 
 
@@ -236,6 +237,11 @@ def _compare(first: Plan, other: Plan, score: Score | None, several: bool, unit:
     return [line, *factors(first, other)]
 
 
+def untold(low: float, high: float) -> bool:
+    """Whether an interval of a ratio holds 1, and is so wide that the ratio says nothing."""
+    return low < 1 < high and high > WIDE * low
+
+
 def _times(first: str, other: str, shown: str, ratio: float, low: float, high: float, unit: str) -> str:
     """How many times as many samples `other` needs; 0 and infinity are ends where one never reaches the target."""
     least, value, most = map(words.number, (low, ratio, high))
@@ -244,6 +250,8 @@ def _times(first: str, other: str, shown: str, ratio: float, low: float, high: f
         return (
             f"{other} and {first} need the same number of {unit}." if same else _many(other, value, first, unit) + "."
         )
+    if low > 0 and high < np.inf and untold(low, high):
+        return f"{other} and {first} cannot be compared: the pilot cannot tell which of them needs more {unit}."
     equal = value == "1"
     about = f"{other} needs about as many {unit} as {first}" if equal else _many(other, f"about {value}", first, unit)
     if low > 0 and high < np.inf:

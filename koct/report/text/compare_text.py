@@ -1,7 +1,6 @@
 """A fresh run against a reference: how far its cells and its curves are from the same ones there."""
 
 import math
-import os
 
 from koct import metrics
 from koct.errors import KoctError
@@ -24,22 +23,21 @@ def compare(fresh_path, reference_path, tolerance):
     reference, other = _cells(reference_path)
     sweeps = {**described(other, "koct.sweeps"), **described(origin, "koct.sweeps")}
     pairs = [{**row, "reference": reference[key]} for key, row in fresh.items() if key in reference]
-    scores = [name for name in metrics.SCORES if pairs and name in pairs[0] and name in pairs[0]["reference"]]
-    lines, apart = _differences(pairs, sweeps, tolerance, scores)
-    lines += _skipped(pairs, scores, fresh_path, reference_path)
+    lines, apart = _differences(pairs, sweeps, tolerance) if pairs else ([], [])
     lines += _only_in(reference, fresh, f"missing, only in {reference_path}")
     lines += _only_in(fresh, reference, f"new, only in {fresh_path}")
     if not pairs:
         lines.append("no cell is in both files: nothing was compared")
     else:
-        found = "curves differ" if apart else "no curve differs"
-        lines.append(f"{_cells_text(pairs)} compared; {found} by more than {tolerance:g}")
-        lines[-1] += ": " + ", ".join(apart) if apart else ""
+        found = f"curves differ by more than {tolerance:g}: {', '.join(apart)}"
+        lines.append(f"{_count(pairs)} compared; {found if apart else f'no curve differs by more than {tolerance:g}'}")
     return "\n".join(lines) + "\n", bool(pairs) and not apart
 
 
 def difference(value, reference):
-    """|value − reference| / |reference|; what is no number is infinitely far from any."""
+    """|value − reference| / |reference|; what is no number is infinitely far from any, and two nulls are the same."""
+    if value is reference is None:  # a score of images that are too small for one
+        return 0.0
     if not all(isinstance(each, int | float) and math.isfinite(each) for each in (value, reference)):
         return math.inf
     if value == reference:
@@ -47,57 +45,40 @@ def difference(value, reference):
     return abs(value - reference) / abs(reference) if reference else math.inf
 
 
-def _skipped(pairs, scores, fresh_path, reference_path):
-    """A line on the scores that one of the files lacks: it is of an older koct."""
-    for path, row in ((fresh_path, pairs[0]), (reference_path, pairs[0]["reference"])) if pairs else ():
-        missing = [name for name in metrics.SCORES if name not in scores and name not in row]
-        if missing:
-            yield f"not compared: {', '.join(missing)}, which {path} lacks"
-
-
-def _differences(pairs, sweeps, tolerance, scores):
+def _differences(pairs, sweeps, tolerance):
     """The table of largest relative differences as lines, and the curves that are further apart than `tolerance`."""
-    columns = [*ERRORS, *scores]
+    both = pairs[0].keys() & pairs[0]["reference"].keys()  # an older koct has fewer scores
+    columns = [*ERRORS, *(name for name in metrics.SCORES if name in both)]
     rows, apart = [["sweep", "arch", "cells", *columns, "curve"]], []
     for (sweep, arch), group in grouped(pairs, "sweep", "arch").items():
-        largest = [max(_of_column(pair, name) for pair in group) for name in columns]
+        largest = [max(difference(pair[name], pair["reference"][name]) for pair in group) for name in columns]
         metric = sweeps.get(sweep, {}).get("metric") or DEFAULT
         if metric not in metrics.curve_metrics():
             raise KoctError(
                 f"the sweep {sweep} was made with the metric {metric!r}, of which this koct has no curves: "
                 f"it has {', '.join(metrics.curve_metrics())}"
             )
-        curve, N = max((_mean_difference(metric, same), N) for (N,), same in grouped(group, "N").items())
+        curve, N = max((_mean_difference(CurveMetric(metric), same), N) for (N,), same in grouped(group, "N").items())
         rows.append([sweep, arch, str(len(group)), *map(_short, largest), f"{_short(curve)} ({metric})"])
         if curve > tolerance:
             apart.append(f"{sweep} {arch} by {curve:.2g} at N = {N:,}")
-    return ["largest relative differences", *words.table(rows)] if pairs else [], apart
+    return ["largest relative differences", *words.table(rows)], apart
 
 
-def _of_column(pair, name):
-    """The relative difference of a cell; a score that neither run has, since images are small, is the same."""
-    value, reference = pair[name], pair["reference"][name]
-    return 0.0 if value is reference is None and name in metrics.SCORES else difference(value, reference)
+def _mean_difference(metric, pairs):
+    """Return how far the means over the seeds that both runs have are apart."""
+    values = [row[metric.column] for pair in pairs for row in (pair, pair["reference"])]
+    if not all(isinstance(value, float) and math.isfinite(value) for value in values):
+        return math.inf
+    return difference(metric.mean(pairs), metric.mean([pair["reference"] for pair in pairs]))
 
 
-def _cells_text(rows):
+def _count(rows):
     return f"{len(rows)} cell{'' if len(rows) == 1 else 's'}"
 
 
 def _short(value):
     return f"{value:.1e}" if value else "0"
-
-
-def _mean_difference(metric, pairs):
-    """Return how far the means over the seeds that both runs have are apart."""
-    metric = CurveMetric(metric)
-    values = [row.get(metric.column) for pair in pairs for row in (pair, pair["reference"])]
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
-        return math.inf
-    try:
-        return difference(metric.mean(pairs), metric.mean([pair["reference"] for pair in pairs]))
-    except OverflowError:  # the square of a huge number
-        return math.inf
 
 
 def _only_in(these, others, what):
@@ -109,15 +90,12 @@ def _only_in(these, others, what):
         if (sweep, arch) in curves:
             seeds = {N: ", ".join(str(row["seed"]) for row in same) for (N,), same in grouped(group, "N").items()}
             names = "; ".join(f"N = {N:,} seed {listed}" for N, listed in seeds.items())
-        yield f"{what}: {sweep} {arch}, {_cells_text(group)} ({names})"
+        yield f"{what}: {sweep} {arch}, {_count(group)} ({names})"
 
 
 def _cells(path):
     """(rows of a cells.parquet by their key, its metadata)."""
-    if not os.path.exists(path):
-        raise KoctError(f"{path} does not exist; `snakemake results/cells.parquet` makes the cells of a run")
-    advice = "give the cells.parquet of a run"
-    rows, origin = inputs.rows(path, (*KEY, "problem"), loose=ERRORS, advice=advice, baselines=True)
+    rows, origin = inputs.rows(path, (*KEY, *ERRORS))
     cells = {tuple(row[name] for name in KEY): row for row in rows}
     if len(cells) < len(rows):
         raise KoctError(f"{path} holds a cell (sweep, arch, N, seed) twice; make it again with snakemake")

@@ -1,10 +1,9 @@
-"""Report what a known operator explains of pairs, and what would repair it: as text, as JSON, and as a figure."""
+"""Report what a known operator explains of pairs, and what would repair it: as text or as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from os import PathLike
 
 from koct.report.text import words
 from koct.study.knowing import Crossing, Repair
@@ -80,31 +79,3 @@ def _pays(crossing: Crossing) -> str:
     return (
         f"Learning everything, by a dense matrix, is predicted to pay from about {crossing.N:,} pairs on ({interval})."
     )
-
-
-def plot(crossing: Crossing, pairs: int, path: str | PathLike[str]) -> None:
-    """Plot both curves with their intervals, and where they cross."""
-    from koct.report import drawing
-    from koct.report.labels import Names
-    from koct.report.printed import PAIR
-    from koct.report.text.plots import _label_axes
-
-    names, curves = Names(), {"weight per measurement": crossing.weights, "dense matrix": crossing.dense}
-    with drawing.styled():
-        figure, axes = drawing.panels(1, 1, size=(2.65, 1.9), left=0.7, above=0.25, below=0.42, legend=0)
-        axis, handles = axes[0, 0], {}
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        for (label, points), arch in zip(curves.items(), PAIR, strict=True):
-            N, error, low, high = ([getattr(point, key) for point in points] for key in ("N", "error", "low", "high"))
-            handles[label] = axis.plot(N, error, color=names.colour(arch))[0]
-            axis.fill_between(N, low, high, color=names.colour(arch), alpha=0.18, linewidth=0)
-        axis.axvline(pairs, color="0.6", linewidth=0.7, zorder=1)
-        axis.text(pairs, 1.02, f"{pairs:,} pairs", ha="center", transform=axis.get_xaxis_transform())
-        if crossing.N is not None:
-            at = min(crossing.weights, key=lambda point: abs(point.N - (crossing.N or 0)))
-            star = axis.plot([crossing.N], [at.error], "*", color="0.2", markersize=9, zorder=4)
-            handles[f"$N$ ≈ {crossing.N:,}"] = star[0]
-        _label_axes(axis, "mean squared error")
-        drawing.legend_below(figure, handles)
-        drawing.save(figure, [path])

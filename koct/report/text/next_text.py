@@ -1,9 +1,6 @@
-"""Report which runs to add to a pilot as text, as JSON or as an overlay of the workflow's configuration."""
+"""Report which runs to add to a pilot as text or as JSON."""
 
-import itertools
 import json
-import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
@@ -13,12 +10,10 @@ from koct.errors import KoctError
 from koct.forecast.budget import Forecast
 from koct.forecast.columns import listed, printable
 from koct.forecast.next_runs import FACTOR, MOST_SEEDS, RunCost, RunPlan, plan, sizes
-from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import Pilot
 from koct.forecast.scores import Score
 from koct.report.text import words
 
-MADE_BY = "# Made by koct next: "  # how an overlay begins
 MOST_COST = 1e200  # of a plan: far from the end of float64
 
 
@@ -174,66 +169,3 @@ def _assumed(each: Next, several: bool) -> str:
     return (
         f"A run{f' of {printable(each.arch)}' if several else ''} costs {law}, fitted to the column {each.cost.column}."
     )
-
-
-# The overlay of a study
-
-
-def check_overlay(path: str) -> None:
-    """Fail if the file is there and was not made as an overlay."""
-    if not os.path.isfile(path):
-        return
-    with open(path, "rb") as file:
-        start = file.read(len(MADE_BY))
-    if start not in (b"", MADE_BY.encode()):
-        raise KoctError(f"--overlay {path}: the file is there and is not one that koct next made; give another name")
-
-
-def overlay(file: PilotFile, sweep: str | None, plans: Sequence[Next]) -> tuple[str, int]:
-    """Return a config with the sweep's whole grid and the runs that the plans add, and how many fits these are.
-
-    `file` is the workflow's cells.parquet. Every seed of a sweep runs at every N.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    import yaml
-
-    if sweep is None:
-        raise KoctError("--overlay is for a sweep of the workflow; name it with --sweep")
-    try:
-        rows = pq.read_table(pa.BufferReader(file.data), columns=["sweep", "arch", "N", "seed"]).to_pylist()
-        of_sweep = [row for row in rows if row["sweep"] == sweep and row["N"]]  # N = 0: what needs no sample
-        runs = {(row["arch"], int(row["N"]), int(row["seed"])) for row in of_sweep}
-    except (pa.ArrowException, OSError, ValueError, TypeError):
-        raise KoctError(
-            f"--overlay is for the cells.parquet of the workflow, and {file.path} is none; omit it"
-        ) from None
-    archs, N, seeds = (sorted({run[i] for run in runs}) for i in range(3))
-    steps = [step for each in plans for step in each.design.steps]
-    if not steps:
-        return "", 0
-    done = {n: min(sum(run[:2] == (arch, n) for run in runs) for arch in archs) for n in N}
-    most = max(done.get(step.N, 0) + step.seeds for step in steps)
-    fresh = (seed for seed in itertools.count(1) if seed not in seeds)
-    seeds = seeds + list(itertools.islice(fresh, max(0, most - len(seeds))))
-    N = sorted({*N, *(step.N for step in steps)})
-    added = len(archs) * len(N) * len(seeds) - len(runs)
-    content = {"sweeps": {sweep: {"N": N, "seeds": seeds}}}
-    text = yaml.safe_dump(content, default_flow_style=None, allow_unicode=True, width=120)
-    return f"{MADE_BY}the sweep {sweep} with {_fits(added)} more\n{text}", added
-
-
-def overlay_text(path: str, sweep: str, added: int) -> str:
-    """Return what an overlay adds, and how to use it; or that none is written."""
-    if not added:
-        state = "is left as it was" if os.path.lexists(path) else "is not written"
-        return f"{path} {state}, since no runs are to be added."
-    return (
-        f"{path} adds {_fits(added)} to {sweep}, whose grid has every seed at every N: "
-        f"snakemake --configfile {shlex.quote(path)}, with --config study=NAME if the default study lacks {sweep}.\n"
-        "If an N is above the sweep's pool.train, plan again with --largest, or make the pool larger."
-    )
-
-
-def _fits(count: int) -> str:
-    return "1 fit" if count == 1 else f"{count:,} fits"

@@ -1,8 +1,9 @@
-"""Figures of the verbs for people: the forecasts of `koct budget`, and the predicted curve of `koct curve`."""
+"""Figures of the verbs for people: the forecasts of `koct budget`, the curves of `koct curve` and `koct know`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any
 
@@ -15,9 +16,11 @@ from koct.prediction.curve import Curve
 from koct.prediction.prediction import Prediction
 from koct.report import drawing
 from koct.report.labels import Names
+from koct.report.printed import PAIR
 from koct.report.text import words
 from koct.report.text.budget_text import Plan, by_target
 from koct.report.text.curve_text import counted
+from koct.study.knowing import Crossing
 
 LETTER = 0.075  # width of a letter, in inches
 LONGEST_NAME = 40  # letters that are shown of a name
@@ -81,28 +84,52 @@ def plot_curve(curve: Curve, target: float | None, path: str | PathLike[str]) ->
     """Plot the curve, its interval and the target, as wide as a column; dashed beyond the pairs at hand."""
     points, pairs = curve.octaves, curve.theory.M
     inside = points[: [point.N for point in points].index(pairs) + 1]
+    with _column(pairs, path) as axis:
+        _line(axis, inside, "o-", color=BLUE, markersize=3, label="predicted")
+        _line(axis, points[len(inside) - 1 :], "--", color=BLUE, label="extrapolated")
+        _band(axis, points, color=BLUE, label="90 % interval")
+        if flagged := [point for point in inside if not point.trusted]:
+            look = {"color": VERMILION, "markersize": 5, "markerfacecolor": "none", "zorder": 3}
+            _line(axis, flagged, "s", **look, label="not to be trusted")
+        if target is not None:
+            axis.axhline(target, color="0.3", linestyle=":", linewidth=1, zorder=1, label=f"target {target:g}")
+            if (n := curve.required(target).n) is not None:
+                axis.plot([n], [target], "*", color=BLUE, markersize=9, zorder=4, label=f"$N$ ≈ {n:,}")
+
+
+def plot_crossing(crossing: Crossing, pairs: int, path: str | PathLike[str]) -> None:
+    """Plot the curves of a weight per measurement and of a dense matrix, and where they cross."""
+    names, curves = Names(), {"weight per measurement": crossing.weights, "dense matrix": crossing.dense}
+    with _column(pairs, path) as axis:
+        for (label, points), arch in zip(curves.items(), PAIR, strict=True):
+            _line(axis, points, "-", color=names.colour(arch), label=label)
+            _band(axis, points, color=names.colour(arch))
+        if crossing.N is not None:
+            at = min(crossing.weights, key=lambda point: abs(point.N - (crossing.N or 0)))
+            look = {"color": "0.2", "markersize": 9, "zorder": 4, "label": f"$N$ ≈ {crossing.N:,}"}
+            axis.plot([crossing.N], [at.error], "*", **look)
+
+
+@contextlib.contextmanager
+def _column(pairs: int, path: str | PathLike[str]) -> Iterator[Any]:
+    """The axes of a figure as wide as a column, with a line at the pairs at hand; it is written in the end."""
     with drawing.styled():
         figure, axes = drawing.panels(1, 1, size=(2.65, 1.9), left=0.7, above=0.25, below=0.42, legend=0)
         axis = axes[0, 0]
         axis.set_xscale("log")
         axis.set_yscale("log")
-        _line(axis, inside, "o-", color=BLUE, markersize=3, label="predicted")
-        _line(axis, points[len(inside) - 1 :], "--", color=BLUE, label="extrapolated")
-        N, low, high = ([getattr(point, name) for point in points] for name in ("N", "low", "high"))
-        axis.fill_between(N, low, high, color=BLUE, alpha=0.18, linewidth=0, label="90 % interval")
-        if flagged := [point for point in inside if not point.trusted]:
-            look = {"color": VERMILION, "markersize": 5, "markerfacecolor": "none", "zorder": 3}
-            _line(axis, flagged, "s", **look, label="not to be trusted")
+        yield axis
         axis.axvline(pairs, color="0.6", linewidth=0.7, zorder=1)
         axis.text(pairs, 1.02, counted(pairs, "pair"), ha="center", transform=axis.get_xaxis_transform())
-        if target is not None:
-            axis.axhline(target, color="0.3", linestyle=":", linewidth=1, zorder=1, label=f"target {target:g}")
-            if (n := curve.required(target).n) is not None:
-                axis.plot([n], [target], "*", color=BLUE, markersize=9, zorder=4, label=f"$N$ ≈ {n:,}")
         _label_axes(axis, "mean squared error")
         handles, labels = axis.get_legend_handles_labels()
         drawing.legend_below(figure, dict(zip(labels, handles, strict=True)))
         drawing.save(figure, [path])
+
+
+def _band(axis: Any, points: Sequence[Prediction], **look: Any) -> None:
+    N, low, high = ([getattr(point, name) for point in points] for name in ("N", "low", "high"))
+    axis.fill_between(N, low, high, alpha=0.18, linewidth=0, **look)
 
 
 def _line(axis: Any, points: Sequence[Prediction], style: str, **look: Any) -> None:
