@@ -92,12 +92,6 @@ def test_theorem_1_the_measured_error_never_exceeds_the_bound(drawn):
     assert np.sqrt(squared(ideal + residual - actual).mean()) <= np.sqrt(with_rest) * (1 + 1e-9) + rounded
 
 
-def test_theorem_1_is_attained():
-    """Equal errors of the same sign at two scalar layers: (a + b)² = 2a² + 2b²."""
-    network = BoundNetwork([BoundLayer("u1", 1.0, False), BoundLayer("u2", 1.0, False)])
-    assert network.bound_from_errors([0.25, 0.25]) == (0.5 + 0.5) ** 2
-
-
 @settings(deadline=None)
 @given(networks())
 def test_lemma_1_the_lipschitz_constant_is_at_most_the_product(drawn):
@@ -244,16 +238,6 @@ def test_bad_networks_and_arguments_are_rejected():
     assert network.bound_from_errors({"W": 2.0}) == network.bound_from_errors([2.0, 77.0]) == 4.0
 
 
-def test_overflow_is_an_error_not_infinity():
-    steep = BoundNetwork([BoundLayer("a", 1.0, False), BoundLayer("b", 1e200, True)])
-    with pytest.raises(KoctError, match="layer 'a': A_l is too large"):
-        steep.bound(10)
-    with pytest.raises(KoctError, match="layer 'a': its term is too large"):
-        BoundNetwork([BoundLayer("a", 1.0, False, C=1e200)]).bound(10)
-    with pytest.raises(KoctError, match="Lipschitz constant is too large"):
-        BoundNetwork([BoundLayer("a", 1e200, False), BoundLayer("b", 1e200, True)]).lipschitz()
-
-
 FILE = """\
 layers:
   - {name: W, lipschitz: 1.0, C: 0.5, n: 64, p: 80, kappa: 1.0e-3}
@@ -279,23 +263,19 @@ def test_a_network_file(tmp_path):
     [
         ("", "must have keys at its top level"),
         ("layer: []", "the key 'layers' is missing"),
-        ("layers: []", r"layers = \[\] must be a list of at least one layer"),
         (
             "layers: [{name: W, lipschitz: 1, p: 1}]\nlayer: 3",
             "unknown key 'layer'; did you mean 'layers'",
         ),
-        ("layers: [W]", "layer 1 = 'W' must be a mapping"),
         (
             "layers: [{name: W, lipshitz: 1.0}]",
             "layer 'W': unknown key 'lipshitz'; did you mean 'lipschitz'",
         ),
-        ("layers: [{lipschitz: 1.0}]", "layer 1: name is missing"),
         ("layers: [{name: W, lipschitz: 1.0}]", "layer 'W': p is missing; .* or `known: true`"),
         (
             "layers: [{name: W, lipschitz: 1e-6, p: 1}]",
             "layer 'W': lipschitz = '1e-6' must be a number; YAML .* 1.0e-6",
         ),
-        ("layers: [{name: on, lipschitz: 1, p: 1}]", "name = True must be a non-empty string; put it in quotes"),
         ("layers: [\n  {name: W", "is not valid YAML at line "),
         (
             "layers:\n  - {name: W, lipschitz: 1, p: 1, p: 2}",

@@ -9,9 +9,7 @@ import yaml
 from conftest import ROOT, TINY, TINY_SWEEP
 from test_workflow import compiles
 
-from koct.study import predictions as theory
 from koct.study import results
-from koct.workflow import resources
 
 REFERENCE = ROOT / "results/reference"
 OWN = """
@@ -173,7 +171,3 @@ def test_a_problem_that_draws_no_other_seed_is_fitted_and_not_predicted(checkout
     done = fresh.snakemake("--dry-run")
     assert "No curve of T4 is predicted, for want of a pool: seeds = 101: there are two." in done.stdout + done.stderr
     assert "theory" not in fresh.plan()
-
-
-def test_the_cost_of_subsets_counts_the_fits_that_are_made():
-    assert resources.DRAWS == theory.DRAWS

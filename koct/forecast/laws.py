@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from koct.bound.calibration import calibrate, rate
 from koct.forecast.priors import Priors
 from koct.forecast.runs import FloatArray, Points
 
 ANY_SCALE = 10.0  # standard deviation of the log scale of a law
-AS_IT_STANDS = 1e-3  # of one that says the error itself
 
 FLOORS = np.concatenate([np.linspace(0, 0.95, 20), 1 - np.geomspace(0.03, 1e-3, 4)])  # over the error there
 EXPONENTS = np.geomspace(0.06, 3.0, 100)
@@ -47,9 +45,9 @@ class Law(ABC):
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         """The log of some shapes at each N, shape (n_shapes, n)."""
 
-    @abstractmethod
     def log_prior(self, priors: Priors) -> FloatArray:
         """Log probability of every shape, given the law; shape (n_shapes,)."""
+        return np.zeros(1)
 
     def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
         """Priors of the log of the scale: mean, standard deviation, probability. A shape is 0 at the largest N."""
@@ -69,9 +67,6 @@ class Law(ABC):
     def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
         """Standard deviation of the log error that a law without drift knows of, shape (n,)."""
         return np.zeros(len(N))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.text!r})"
 
 
 class GridLaw(Law):
@@ -121,10 +116,6 @@ def _broken(N: FloatArray, largest: float, before: FloatArray, after: FloatArray
     return -np.log(2) * (before * (octaves - beyond + start) + after * (beyond - start))
 
 
-def _rate(N: FloatArray, largest: float, share: FloatArray) -> FloatArray:
-    return _above_floor(share, rate(N) / rate(largest))
-
-
 def _above_floor(share: FloatArray, falling: FloatArray) -> FloatArray:
     """Log of floor and falling part; the latter is 1 at the largest N."""
     return np.log(share + (1 - share) * falling)
@@ -137,9 +128,6 @@ class Last(Law):
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return np.zeros((1, len(N)))
-
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return np.zeros(1)
 
 
 class Slope(Law):
@@ -165,33 +153,6 @@ class Slope(Law):
         walk = np.where(one[:, None] * two > 0, short**2 * (3 * long - short) / 6, 0.0)
         return SLOPE_SPREAD**2 * np.outer(self._fading(one), self._fading(two)) + size**2 * walk
 
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return np.zeros(1)
-
-
-class Paper(Law):
-    """floor + σ log N / N by the paper's rule: the floor is the smallest error of the pilot."""
-
-    text = "floor + σ log N / N, floor = smallest error"
-    drifts = False
-
-    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        curve = calibrate(pilot.N, np.exp(pilot.log_mean))
-        return np.log(curve.floor + curve.sigma * rate(N))[None, :]
-
-    def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
-        return [(0.0, AS_IT_STANDS, 1.0)]
-
-    def misfit(self, priors: Priors) -> Mapping[float, float]:
-        return {0.0: 1.0}
-
-    def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
-        """That of the smallest error, on which the rule rests."""
-        return np.full(len(N), np.sqrt(pilot.covariance[-1, -1]))
-
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return np.zeros(1)
-
 
 LAWS: dict[str, Law] = {
     "power": GridLaw("floor + a N^(−b)", _power, FLOORS, EXPONENTS, floors="power"),
@@ -201,8 +162,4 @@ LAWS: dict[str, Law] = {
     "last": Last(),
     "slope": Slope("the last slope goes on"),
     "fading": Slope("the last slope fades", FADES),
-}
-ALONE: dict[str, Law] = {  # on request only
-    "rate": GridLaw("floor + σ log N / N", _rate, FLOORS, floors="power"),
-    "paper": Paper(),
 }

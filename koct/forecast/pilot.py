@@ -13,7 +13,7 @@ from koct.forecast import scores
 from koct.forecast.columns import LARGEST_N, Columns, listed, printable, shown
 from koct.forecast.runs import MAX_ERROR, MIN_ERROR, Pilot
 
-LARGEST_FILE = 2**28  # bytes: far above any pilot, and small enough for a laptop's memory and patience
+LARGEST_FILE = 2**26  # bytes: far above any pilot
 MOST_ARCHS = 64
 ONLY_ARCH = "pilot"  # the name where there is no column arch
 COSTS = ("seconds", "cost", "fit_seconds")  # columns with the cost of a run; the first of them counts
