@@ -226,7 +226,7 @@ def test_held_out_points_of_the_reference_are_foreseen_as_the_readme_says():
     assert len(own) == 2 * len(dense) == 2 * 18
     assert found["log_miss"] < 0.04 < line["log_miss"]
     assert np.median([abs(row["forecast"] / row["true"] - 1) for row in dense]) < 0.066  # a line has 0.06
-    assert found["mean_off"] < 0.14  # and 0.10 on average
+    assert found["mean_off"] < 1.05 * line["mean_off"]
     assert np.expm1(paper["log_miss"]) > 1
     assert found["error_in"] >= 0.88
 

@@ -37,11 +37,11 @@ def test_folds_never_split_a_data_set():
 def test_scores_are_those_of_their_definitions():
     draws = np.random.default_rng(0).normal(0.5, 1, 999)
     low, high = np.quantile(draws, [0.05, 0.95], method="weibull")
-    inside, below, above, width, score, crps = benchmark.scores(draws)
+    inside, below, above, width, score, crps = benchmark.scores(draws, (0.05, 0.95))
     assert (inside, below, above) == (True, False, False)
     assert width == score == pytest.approx(high - low)
     assert crps == pytest.approx(np.abs(draws).mean() - np.abs(draws[:, None] - draws).mean() / 2)
-    assert benchmark.scores(draws + 10)[4] == pytest.approx(high - low + 20 * (low + 10))
+    assert benchmark.scores(draws + 10, (0.05, 0.95))[4] == pytest.approx(high - low + 20 * (low + 10))
 
 
 def test_forecasts_of_strangers_curves_are_honest():
