@@ -274,7 +274,7 @@ def test_a_network_file(tmp_path):
         ("layers: [{name: W, lipschitz: 1.0}]", "layer 'W': p is missing; .* or `known: true`"),
         (
             "layers: [{name: W, lipschitz: 1e-6, p: 1}]",
-            "layer 'W': lipschitz = '1e-6' must be a number; YAML .* 1.0e-6",
+            "layer 'W': lipschitz = '1e-6' must be a number; .* 1.0e-6",
         ),
         ("layers: [\n  {name: W", "is not valid YAML at line "),
         (

@@ -212,4 +212,4 @@ def test_pairs_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, c
     for name, width in (("x", 64), ("y", 10**6)):
         np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", np.float32, (10**6, width)).flush()
     line = refused(capsys, tmp_path / "x.npy", tmp_path / "y.npy")
-    assert re.search(r"1,000,000 pairs need about 44 TiB of memory, for matrices .* give at most [\d,]+ of them", line)
+    assert re.search(r"1,000,000 pairs need about 44,703 GiB .* give at most [\d,]+ of them", line)

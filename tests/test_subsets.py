@@ -16,7 +16,7 @@ from koct.errors import KoctError
 from koct.networks.solvers import Known, weights_by_ridge
 from koct.operators.algebra import Matrix
 from koct.prediction.fixed_point import FixedPoint
-from koct.prediction.subsets import Subsets, interval, student, take_apart, training_sets
+from koct.prediction.subsets import Subsets, interval, take_apart, training_sets
 from koct.problems import pools
 from koct.study import cells
 
@@ -107,7 +107,6 @@ def test_the_interval_of_means_is_exact():
         assert np.mean(inside) == pytest.approx(0.9, abs=0.02)
         assert low * high == pytest.approx(np.exp(2 * np.log(drawn).mean()))
     assert interval(1.0, np.ones(6), 4, 4, 20, 0.25) == pytest.approx(np.exp(stats.norm.interval(0.9, 0, 0.5)))
-    assert [student(n) for n in (2, 7, 99)] == pytest.approx(stats.t.ppf(0.95, (2, 7, 99)), rel=3e-3)
 
 
 def test_lambda_is_chosen_in_every_draw():
