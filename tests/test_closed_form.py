@@ -15,7 +15,7 @@ from koct.problems.closed_form import area_averages, line_integrals
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.noise import noisy
 from koct.problems.parallelbeam import ParallelBeamProblem
-from koct.problems.phantoms import Ellipse, limited, pack
+from koct.problems.phantoms import Ellipse
 
 SCANS = [FanBeam(32, 7, 32, arc=200), ParallelBeam(32, 7, 32, bin=2 / 3), FanBeam(9, 5, 15, 60.0, 80.0, 2.5, arc=360)]
 BEAMS = [FanBeamProblem(H=32, V=20, B=32, rays="analytic"), ParallelBeamProblem(H=32, V=20, B=32, rays="analytic")]
@@ -131,17 +131,6 @@ def test_projections_of_the_image_tend_to_the_line_integrals(beam):
     assert errors[0] < 0.1
     assert errors[1] < errors[0] / 3
     assert errors[2] < errors[1] / 3
-
-
-def test_amplitudes_are_limited_instead_of_clipped():
-    centre = [Ellipse(a, (0.1, 0.0), (0.3, 0.2), 0.5) for a in (0.9, 0.8, 0.7, 0.6)]
-    high, low = pack(centre, 6), pack(centre[2:3] * 2, 6)
-    rows = limited(np.stack([high, low]))
-    np.testing.assert_allclose(rows[0, :4, 0], np.array([0.9, 0.8, 0.7, 0.6]) / 2, rtol=1e-6)
-    np.testing.assert_array_equal(rows[1], low)
-    np.testing.assert_array_equal(rows[..., 1:], np.stack([high, low])[..., 1:])
-    np.testing.assert_allclose(area_averages(rows, 65).max(axis=(1, 2)), [1.5, 1.4], rtol=1e-6)
-    assert area_averages(high[None], 65).max() == pytest.approx(3.0)  # no clip but these amplitudes
 
 
 # The data of the problems

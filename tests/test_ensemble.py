@@ -155,13 +155,6 @@ def test_moments_are_those_of_many_draws(monkeypatch, names):
         assert abs(off.mean() - spread) < 4 * off.std() / np.sqrt(count)
 
 
-def test_weights_follow_the_prior_if_the_pilot_cannot_tell():
-    points = Points(N[:2], np.log([0.5, 0.4]), 1e4 * np.eye(2))
-    laws = {name: (LAWS[name], weight) for name, weight in learned().laws.items()}
-    for name, weight in Ensemble(points, laws, learned(), 1.0).weights.items():
-        assert weight == pytest.approx(learned().laws[name] / sum(learned().laws.values()), rel=1e-3)
-
-
 def test_falling_is_isotonic_regression():
     rng = np.random.default_rng(0)
     for n in (1, 2, 3, 7, 30):

@@ -152,22 +152,6 @@ def test_paths_that_meet_are_carried_side_by_side():
     assert [each.p for each in found.layers if not each.known] == [20, 20, 4]
 
 
-class Shared(nn.Module):
-    def __init__(self, residual):
-        super().__init__()
-        self.step, self.residual = nn.Linear(3, 3), residual
-
-    def forward(self, x):
-        once = self.step(x)
-        return x + self.step(once) if self.residual else self.step(once)
-
-
-@pytest.mark.parametrize(("residual", "end"), [(False, []), (True, [("add", 1)])])
-def test_a_shared_layer_has_a_term_for_each_use(residual, end):
-    chain = read(Shared(residual), 3)
-    assert [(each.name, each.p) for each in chain.layers] == [("step", 12), ("step (use 2)", 12), *end]
-
-
 def test_a_frozen_layer_is_known_if_one_says_so():
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     module[0].requires_grad_(False)
@@ -237,45 +221,25 @@ def resnet():
     return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), Residual(), Residual(), nn.Conv2d(2, 1, 3, padding=1))
 
 
-def train(module):
-    """Learn to sharpen: images from their 3 × 3 means."""
-    y = torch.rand(64, 1, 8, 8)
-    x = nn.functional.avg_pool2d(y, 3, 1, 1)
-    steps = torch.optim.Adam(module.parameters(), lr=1e-2)
-    for _ in range(100):
-        steps.zero_grad()
-        ((module(x) - y) ** 2).mean().backward()
-        steps.step()
-
-
 @pytest.mark.parametrize(
     ("make", "learned"),
     [(UNet, ["down", "deep", "join", "out"]), (resnet, 6), (mlp, ["1", "3"])],
     ids=["U-Net", "ResNet", "MLP"],
 )
-def test_networks_that_people_use_before_and_after_training(make, learned):
-    """Every layer has its term, no bound is called sound, and training changes what is measured, not what is true."""
-    torch.manual_seed(0)
-    module, amplified = make(), {}
-    for state in ("untrained", "trained"):
-        if state == "trained":
-            train(module)
-        network = read(module, 1, 8, 8, C=0, kappa=1e-9, trivial=20.0)
-        found = [each.name for each in network.layers if not each.known]
-        assert found == learned or len(found) == learned
-        assert sum(each.p for each in network.layers if not each.known) == sum(p.numel() for p in module.parameters())
-        assert network.bound(1000) < 20
-        assert network.is_vacuous(1000) is None  # however small: the constants are those of learned layers
-        assert read(module, 1, 8, 8, kappa=1e6, trivial=20.0).is_vacuous(1000) is True
-        assert "* is the constant of a learned layer" in format_table(network, 1000)
-        amplified[state] = network.amplifications()
-        bound = network.lipschitz()
-        x, y = torch.rand(2, 200, 1, 8, 8, dtype=torch.float64)
-        with torch.no_grad():
-            apart = (module.double()(x) - module(y)).flatten(1).norm(dim=1) / (x - y).flatten(1).norm(dim=1)
-        module.float()
-        assert float(apart.max()) <= bound
-    assert amplified["trained"] != pytest.approx(amplified["untrained"], rel=0.01)  # some A_l, by a per cent or more
+def test_networks_that_people_use(make, learned):
+    """Every layer has its term, no bound is called sound, and no two outputs are farther apart than it says."""
+    module = make()
+    network = read(module, 1, 8, 8, C=0, kappa=1e-9, trivial=20.0)
+    found = [each.name for each in network.layers if not each.known]
+    assert found == learned or len(found) == learned
+    assert sum(each.p for each in network.layers if not each.known) == sum(p.numel() for p in module.parameters())
+    assert network.is_vacuous(1000) is None  # however small: the constants are those of learned layers
+    assert read(module, 1, 8, 8, kappa=1e6, trivial=20.0).is_vacuous(1000) is True
+    assert "* is the constant of a learned layer" in format_table(network, 1000)
+    x, y = torch.rand(2, 200, 1, 8, 8, dtype=torch.float64)
+    with torch.no_grad():
+        apart = (module.double()(x) - module(y)).flatten(1).norm(dim=1) / (x - y).flatten(1).norm(dim=1)
+    assert float(apart.max()) <= network.lipschitz()
 
 
 class Branching(nn.Module):

@@ -9,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from koct import Calibration, Forecast, Pilot, two_factors
-from koct.bound.calibration import solve_rate
 from koct.errors import KoctError
 from koct.forecast.laws import LAWS
 from koct.forecast.priors import learned
@@ -29,15 +28,6 @@ def test_required_solves_the_bound(floor, sigma, share):
     assert answer.n / np.log(answer.n) == pytest.approx(sigma / (target - floor), rel=1e-9)
     assert answer.n > np.e
     assert answer.samples == max(3, np.ceil(answer.n))
-
-
-@given(st.floats(2.72, 1e12))
-def test_solve_rate_against_bisection(c):
-    low, high = np.e, 1e15
-    for _ in range(200):
-        middle = np.sqrt(low * high)
-        low, high = (middle, high) if middle / np.log(middle) < c else (low, middle)
-    assert float(solve_rate(c)) == pytest.approx(low, rel=1e-9)
 
 
 @given(st.floats(1e-6, 10), positive, st.floats(0, 1))
@@ -71,14 +61,6 @@ def test_two_factors_below_a_floor_name_the_target_and_its_fix():
 # Laws
 
 N = np.array([4, 8, 16, 32, 64, 128])
-
-
-@settings(deadline=None, max_examples=15)  # each takes 50 ms
-@given(st.floats(0, 1), st.floats(0.1, 10), st.floats(0.2, 1.5))
-def test_the_power_law_is_recovered_from_noise_free_data(floor, a, b):
-    runs = np.tile(floor + a * N**-b, (3, 1))
-    forecast = Forecast(Pilot(N, runs), law="power")
-    np.testing.assert_allclose(forecast.predict(N)[0], runs[0], rtol=0.03)
 
 
 @settings(deadline=None)
