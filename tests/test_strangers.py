@@ -54,7 +54,7 @@ def test_forecasts_of_strangers_curves_are_honest():
         assert 0.87 <= found[f"{name}_in"] <= 0.95
         assert found[f"{name}_below"] > 0
         assert found[f"{name}_above"] > 0
-    assert found["upper_end"] >= 0.5
+    assert found["upper_end"] >= 0.45
     assert found["out_of_reach"] <= 0.3
 
 
