@@ -315,7 +315,7 @@ def judge(task, forecast):
     """
     largest, true = int(task.sizes[-1]), task.truth[-1]
     target = MARGIN * true
-    row = {"curve": task.curve, "true": true, "refused": None, "draws": None}
+    row = {"curve": task.curve, "true": true, "refused": None, "draws": None, "ends": ENDS[::2]}
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -351,7 +351,7 @@ def conformal(rows):
         inside = np.array([row["curve"] in set(fold) for row in rows])
         missed = np.array([np.log(row["true"] / row["forecast"]) for row in rows])
         for i in np.flatnonzero(inside):
-            rows[i]["draws"] = missed[~inside] - missed[i]
+            rows[i] |= {"draws": missed[~inside] - missed[i], "ends": [(1 - LEVEL) / 2, (1 + LEVEL) / 2]}
     return rows
 
 
@@ -361,10 +361,13 @@ def run(name, factor, forecast, curves=None):
     return conformal(rows) if rows and all(row["draws"] is None and not row["refused"] for row in rows) else rows
 
 
-def scores(draws):
-    """(whether the truth, at 0, is in the 90 % interval of its draws, below, above; width, interval score, CRPS)."""
+def scores(draws, ends):
+    """(whether the truth, at 0, is in the interval of its draws, below, above; width, interval score, CRPS).
+
+    `ends` are the two quantiles of the interval.
+    """
     draws = np.sort(draws)
-    low, high = draws[np.clip(np.ceil((len(draws) + 1) * np.array(ENDS[::2])).astype(int) - 1, 0, len(draws) - 1)]
+    low, high = draws[np.clip(np.ceil((len(draws) + 1) * np.array(ends)).astype(int) - 1, 0, len(draws) - 1)]
     score = high - low + 2 / (1 - LEVEL) * (max(low, 0) + max(-high, 0))
     rank = 2 * np.arange(1, len(draws) + 1) - len(draws) - 1
     return low <= 0 <= high, low > 0, high < 0, high - low, score, np.abs(draws).mean() - rank @ draws / len(draws) ** 2
@@ -384,7 +387,9 @@ def measures(rows):
     result["out_of_reach"] = float(np.mean([row["n"] is None for row in made]))
     result["seconds"] = float(np.median([row["seconds"] for row in made]))
     names = ("error_in", "error_below", "error_above", "width", "score", "crps")
-    result |= dict(zip(names, np.mean([scores(row["draws"]) for row in made], axis=0).tolist(), strict=True))
+    result |= dict(
+        zip(names, np.mean([scores(row["draws"], row["ends"]) for row in made], axis=0).tolist(), strict=True)
+    )
     if any("n_interval" not in row for row in made):
         return result
     n, (low, high) = np.array([row["true_n"] for row in made]), np.transpose([row["n_interval"] for row in made])
@@ -473,6 +478,8 @@ def main():
     numbers, lines = {}, {}
     for name in SETS:
         curves = list(load(name))[:: arguments.every]
+        if len(set(map(dataset, curves))) < 2:  # conformal intervals are from other data sets
+            continue
         for factor in (None,) if name == "reference" else FACTORS:
             own = judged(name, factor, curves)
             if not own:

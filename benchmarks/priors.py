@@ -18,14 +18,14 @@ from curves import FACTORS, LEFT_OUT, METRICS, left_out, tasks
 from scipy.special import ndtr
 
 from koct.forecast.ensemble import Ensemble, drift_growth
-from koct.forecast.laws import FLOOR_BINS, LAWS
+from koct.forecast.laws import LAWS, GridLaw
 from koct.forecast.priors import Priors, to_json
 from koct.forecast.runs import Pilot
 
 FILE = Path(__file__).parents[1] / "koct" / "forecast" / "priors.json"
 SETS = [*((name, factor) for name in (*METRICS, "studies") for factor in FACTORS), ("reference", None)]
 MISFIT, DRIFT = (0.01, 0.03, 0.08, 0.2), (0.0, 0.025, 0.05, 0.1, 0.3)
-FLOORED = ("power", "pow4", "mmf4")
+BINS = {name: int(law.bins.max()) + 1 for name, law in LAWS.items() if isinstance(law, GridLaw)}
 OWN = 3.0  # weight of koct's own curves: they are fewer
 STRENGTH = 1.5  # standard deviation of a log probability
 TRUTH_NOISE = 0.02  # of the log of the true error, a mean of 20 runs
@@ -37,7 +37,8 @@ def _even(names):
     return dict.fromkeys(names, 1 / len(names))
 
 
-EVEN = Priors(_even(LAWS), dict.fromkeys(FLOORED, [1 / len(FLOOR_BINS)] * len(FLOOR_BINS)), _even(MISFIT), _even(DRIFT))
+SHAPES = {name: [1 / count] * count for name, count in BINS.items()}
+EVEN = Priors(_even(LAWS), SHAPES, _even(MISFIT), _even(DRIFT))
 
 
 def table(task):
@@ -109,7 +110,7 @@ class Tables:
         whole = {name: sum(share for (law, _), share in of.items() if law == name) for name in LAWS}
         return Priors(
             {name: round(share, 4) for name, share in whole.items()},
-            {name: [round(of[name, i] / whole[name], 4) for i in range(len(FLOOR_BINS))] for name in FLOORED},
+            {name: [round(of[name, i] / whole[name], 4) for i in range(count)] for name, count in BINS.items()},
             {size: round(share, 4) for size, share in zip(MISFIT, misfit, strict=True)},
             {size: round(share, 4) for size, share in zip(DRIFT, drift, strict=True)},
         )

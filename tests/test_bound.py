@@ -92,12 +92,6 @@ def test_theorem_1_the_measured_error_never_exceeds_the_bound(drawn):
     assert np.sqrt(squared(ideal + residual - actual).mean()) <= np.sqrt(with_rest) * (1 + 1e-9) + rounded
 
 
-def test_theorem_1_is_attained():
-    """Equal errors of the same sign at two scalar layers: (a + b)² = 2a² + 2b²."""
-    network = BoundNetwork([BoundLayer("u1", 1.0, False), BoundLayer("u2", 1.0, False)])
-    assert network.bound_from_errors([0.25, 0.25]) == (0.5 + 0.5) ** 2
-
-
 @settings(deadline=None)
 @given(networks())
 def test_lemma_1_the_lipschitz_constant_is_at_most_the_product(drawn):
@@ -161,13 +155,6 @@ def test_the_barron_form_equals_the_error_form_under_assumption_2(network, N):
     assert network.bound(N) == pytest.approx(network.bound_from_errors(risks), rel=1e-12)
 
 
-def test_the_rate_of_linear_regression_has_no_logarithm():
-    layer = BoundLayer("W", 1.0, False, p=10, kappa=0.5)
-    assert BoundNetwork([layer]).bound(100, "1 / N") == pytest.approx(0.5 * 10 / 100)
-    with pytest.raises(KoctError, match=r"rate = 'N' must be one of 'log N / N', '1 / N'"):
-        BoundNetwork([layer]).bound(100, "N")
-
-
 def test_the_kappa_of_a_pilot_is_in_the_unit_of_the_bound():
     """A sigma per pixel becomes one of the image: the bound is size times what the pilot fits."""
     network = operator_aware(0.5, 4.75, p=80)
@@ -223,8 +210,6 @@ def test_bad_networks_and_arguments_are_rejected():
         BoundNetwork([])
     with pytest.raises(KoctError, match="'W' is used twice"):
         BoundNetwork([W, K, W])
-    with pytest.raises(KoctError, match="name = 3 must be a non-empty string"):
-        BoundLayer(3, 1.0, True)
     network = BoundNetwork([W, K])
     for N in (1, 0, -5, math.nan, math.inf, "64"):
         with pytest.raises(KoctError, match=r"^N = .* must be "):
@@ -233,25 +218,11 @@ def test_bad_networks_and_arguments_are_rejected():
         network.with_known("V")
     with pytest.raises(KoctError, match="layer 'W': error is missing"):
         network.bound_from_errors({"K": 0.0})
-    with pytest.raises(KoctError, match="has no layer 'w'"):
-        network.bound_from_errors({"w": 0.0})
     with pytest.raises(KoctError, match="errors has length 1 but the network has 2 layers"):
         network.bound_from_errors([0.0])
     with pytest.raises(KoctError, match="layer 'W': error = -1"):
         network.bound_from_errors({"W": -1.0})
-    with pytest.raises(KoctError, match="H = 0 must be above 0"):
-        structural_reference(0, 0.5, 1.0)
     assert network.bound_from_errors({"W": 2.0}) == network.bound_from_errors([2.0, 77.0]) == 4.0
-
-
-def test_overflow_is_an_error_not_infinity():
-    steep = BoundNetwork([BoundLayer("a", 1.0, False), BoundLayer("b", 1e200, True)])
-    with pytest.raises(KoctError, match="layer 'a': A_l is too large"):
-        steep.bound(10)
-    with pytest.raises(KoctError, match="layer 'a': its term is too large"):
-        BoundNetwork([BoundLayer("a", 1.0, False, C=1e200)]).bound(10)
-    with pytest.raises(KoctError, match="Lipschitz constant is too large"):
-        BoundNetwork([BoundLayer("a", 1e200, False), BoundLayer("b", 1e200, True)]).lipschitz()
 
 
 FILE = """\
@@ -279,23 +250,19 @@ def test_a_network_file(tmp_path):
     [
         ("", "must have keys at its top level"),
         ("layer: []", "the key 'layers' is missing"),
-        ("layers: []", r"layers = \[\] must be a list of at least one layer"),
         (
             "layers: [{name: W, lipschitz: 1, p: 1}]\nlayer: 3",
             "unknown key 'layer'; did you mean 'layers'",
         ),
-        ("layers: [W]", "layer 1 = 'W' must be a mapping"),
         (
             "layers: [{name: W, lipshitz: 1.0}]",
             "layer 'W': unknown key 'lipshitz'; did you mean 'lipschitz'",
         ),
-        ("layers: [{lipschitz: 1.0}]", "layer 1: name is missing"),
         ("layers: [{name: W, lipschitz: 1.0}]", "layer 'W': p is missing; .* or `known: true`"),
         (
             "layers: [{name: W, lipschitz: 1e-6, p: 1}]",
-            "layer 'W': lipschitz = '1e-6' must be a number; YAML .* 1.0e-6",
+            "layer 'W': lipschitz = '1e-6' must be a number; .* 1.0e-6",
         ),
-        ("layers: [{name: on, lipschitz: 1, p: 1}]", "name = True must be a non-empty string; put it in quotes"),
         ("layers: [\n  {name: W", "is not valid YAML at line "),
         (
             "layers:\n  - {name: W, lipschitz: 1, p: 1, p: 2}",

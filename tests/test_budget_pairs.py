@@ -89,13 +89,6 @@ def test_pairs_make_forecasts_of_short_pilots_better(curve, true):
     assert both < alone / 2
 
 
-def test_a_requirement_beyond_the_pairs_says_so(curve):
-    answer = Forecast(pilot(8, 16), theory=curve).required(float(np.exp(Theory(curve).log_error(400))))
-    assert answer.n == pytest.approx(400, rel=0.3)
-    assert answer.n_low < answer.n < answer.n_high
-    assert "beyond the 160 pairs" in answer.reason
-
-
 # When it is not
 
 AGAINST = {  # the pilot's errors from N and the predicted error
@@ -134,31 +127,6 @@ def test_a_flagged_prediction_does_not_take_over_and_has_a_wide_interval(curve):
 
 
 # The law itself
-
-
-def test_the_law_is_the_predicted_curve_and_goes_on_beyond_it(curve):
-    law, points = Theory(curve), curve.octaves
-    N = [point.N for point in points]
-    np.testing.assert_allclose(np.exp(law.log_error(N)), [point.error for point in points])
-    assert law.log_error(np.sqrt(32 * 64)) == pytest.approx(law.log_error([32, 64]).mean())
-    end = law.log_error([N[-2], N[-1], 2 * N[-1]])
-    assert end[2] - end[1] == pytest.approx(end[1] - end[0])
-
-
-def test_the_scale_is_the_pilots_unless_noise_hides_it(curve):
-    """Four seeds whose errors are as far above their mean as below, at each N in another way."""
-    N = np.array([8.0, 16, 32])
-    signs = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
-
-    def scale(factor, noise):
-        runs = Pilot(N, factor * np.exp(Theory(curve).log_error(N)) * (1 + noise * signs))
-        found = Forecast(runs, law="theory", replicates=4000, theory=curve).predict([32])[0][0]
-        return found / np.exp(Theory(curve).log_error(32))
-
-    for factor in (0.01, 1.1, 1000):
-        assert scale(factor, 0.002) == pytest.approx(factor, rel=0.01)
-    assert 1 < scale(1.1, 0.5) < 1.07
-    assert scale(50, 0.5) == pytest.approx(50, rel=0.05)
 
 
 # The command

@@ -3,7 +3,6 @@
 import math
 import re
 
-import numpy as np
 import pytest
 
 from koct.bound import BoundNetwork
@@ -153,38 +152,6 @@ def test_paths_that_meet_are_carried_side_by_side():
     assert [each.p for each in found.layers if not each.known] == [20, 20, 4]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [Residual, Paths, lambda: nn.Sequential(Residual(), Residual())],
-    ids=["one residual", "paths", "two residuals"],
-)
-def test_no_two_points_are_farther_apart_than_the_constant_says(make):
-    module = make().double().eval()
-    shape = (4,) if isinstance(module, Paths) else (2, 5, 5)
-    bound = read(module, *shape).lipschitz()
-    x = torch.randn(500, *shape, dtype=torch.float64)
-    y = x + 0.1 * torch.randn_like(x)
-    with torch.no_grad():
-        apart = (module(x) - module(y)).flatten(1).norm(dim=1) / (x - y).flatten(1).norm(dim=1)
-    assert float(apart.max()) <= bound
-
-
-class Shared(nn.Module):
-    def __init__(self, residual):
-        super().__init__()
-        self.step, self.residual = nn.Linear(3, 3), residual
-
-    def forward(self, x):
-        once = self.step(x)
-        return x + self.step(once) if self.residual else self.step(once)
-
-
-@pytest.mark.parametrize(("residual", "end"), [(False, []), (True, [("add", 1)])])
-def test_a_shared_layer_has_a_term_for_each_use(residual, end):
-    chain = read(Shared(residual), 3)
-    assert [(each.name, each.p) for each in chain.layers] == [("step", 12), ("step (use 2)", 12), *end]
-
-
 def test_a_frozen_layer_is_known_if_one_says_so():
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     module[0].requires_grad_(False)
@@ -254,88 +221,30 @@ def resnet():
     return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), Residual(), Residual(), nn.Conv2d(2, 1, 3, padding=1))
 
 
-def train(module):
-    """Learn to sharpen: images from their 3 × 3 means."""
-    y = torch.rand(64, 1, 8, 8)
-    x = nn.functional.avg_pool2d(y, 3, 1, 1)
-    steps = torch.optim.Adam(module.parameters(), lr=1e-2)
-    for _ in range(100):
-        steps.zero_grad()
-        ((module(x) - y) ** 2).mean().backward()
-        steps.step()
-
-
 @pytest.mark.parametrize(
     ("make", "learned"),
     [(UNet, ["down", "deep", "join", "out"]), (resnet, 6), (mlp, ["1", "3"])],
     ids=["U-Net", "ResNet", "MLP"],
 )
-def test_networks_that_people_use_before_and_after_training(make, learned):
-    """Every layer has its term, no bound is called sound, and training changes what is measured, not what is true."""
-    torch.manual_seed(0)
-    module, amplified = make(), {}
-    for state in ("untrained", "trained"):
-        if state == "trained":
-            train(module)
-        network = read(module, 1, 8, 8, C=0, kappa=1e-9, trivial=20.0)
-        found = [each.name for each in network.layers if not each.known]
-        assert found == learned or len(found) == learned
-        assert sum(each.p for each in network.layers if not each.known) == sum(p.numel() for p in module.parameters())
-        assert network.bound(1000) < 20
-        assert network.is_vacuous(1000) is None  # however small: the constants are those of learned layers
-        assert read(module, 1, 8, 8, kappa=1e6, trivial=20.0).is_vacuous(1000) is True
-        assert "* is the constant of a learned layer" in format_table(network, 1000)
-        amplified[state] = network.amplifications()
-        bound = network.lipschitz()
-        x, y = torch.rand(2, 200, 1, 8, 8, dtype=torch.float64)
-        with torch.no_grad():
-            apart = (module.double()(x) - module(y)).flatten(1).norm(dim=1) / (x - y).flatten(1).norm(dim=1)
-        module.float()
-        assert float(apart.max()) <= bound
-    assert amplified["trained"] != pytest.approx(amplified["untrained"], rel=0.01)  # some A_l, by a per cent or more
-
-
-def test_a_last_layer_times_ten_is_a_hundred_times_the_first_amplification():
-    """So it measures the learned layers: no true map changed."""
-    module = mlp()
-    before = read(module, 1, 8, 8).amplifications()[0]
-    module[3].weight.data *= 10
-    assert read(module, 1, 8, 8).amplifications()[0] == pytest.approx(100 * before)
+def test_networks_that_people_use(make, learned):
+    """Every layer has its term, no bound is called sound, and no two outputs are farther apart than it says."""
+    module = make()
+    network = read(module, 1, 8, 8, C=0, kappa=1e-9, trivial=20.0)
+    found = [each.name for each in network.layers if not each.known]
+    assert found == learned or len(found) == learned
+    assert sum(each.p for each in network.layers if not each.known) == sum(p.numel() for p in module.parameters())
+    assert network.is_vacuous(1000) is None  # however small: the constants are those of learned layers
+    assert read(module, 1, 8, 8, kappa=1e6, trivial=20.0).is_vacuous(1000) is True
+    assert "* is the constant of a learned layer" in format_table(network, 1000)
+    x, y = torch.rand(2, 200, 1, 8, 8, dtype=torch.float64)
+    with torch.no_grad():
+        apart = (module.double()(x) - module(y)).flatten(1).norm(dim=1) / (x - y).flatten(1).norm(dim=1)
+    assert float(apart.max()) <= network.lipschitz()
 
 
 class Branching(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x
-
-
-class Product(nn.Module):
-    def forward(self, x):
-        return x * torch.relu(x)
-
-
-class Functional(nn.Module):
-    def forward(self, x):
-        return torch.softmax(x, -1)
-
-
-class Stated(nn.Module):
-    def __init__(self, lipschitz):
-        super().__init__()
-        self.lipschitz = lipschitz
-
-    def forward(self, x):
-        return x
-
-
-def with_bias(value):
-    module = nn.Sequential(nn.Linear(4, 4))
-    nn.init.constant_(module[0].bias, value)
-    return module
-
-
-class Constant(nn.Module):
-    def forward(self, x):
-        return torch.ones(3)
 
 
 @pytest.mark.parametrize(
@@ -348,9 +257,6 @@ class Constant(nn.Module):
         ),
         (lambda: nn.MaxPool1d(2, return_indices=True), (1, 4), "MaxPool1d .* it returns several tensors"),
         (Branching, (4,), r"Branching\.forward cannot be followed \(symbolically traced variables"),
-        (Product, (4,), "the operation 'mul' .* koct knows sums and concatenations"),
-        (Functional, (4,), "the operation 'softmax' .* use a module of torch.nn"),
-        (Constant, (4,), "the output of the module does not depend on its input"),
         (nn.Identity, (4,), "changes nothing, so it has no layers"),
         (
             lambda: nn.Linear(4, 4),
@@ -358,7 +264,6 @@ class Constant(nn.Module):
             r"does not take an input of shape \(1, 1, 3\): mat1 and mat2 .*; give input_shape",
         ),
         (lambda: nn.Linear(4, 4, device="meta"), (4,), "weight has no finite values; load the weights"),
-        (lambda: with_bias(0).append(Stated(None)), (4,), "1: lipschitz = None must be a number"),
     ],
 )
 def test_what_cannot_be_read_gets_a_sentence(make, shape, message):
@@ -380,16 +285,3 @@ def test_constants_are_never_chosen_silently(change, message):
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     with pytest.raises(KoctError, match=re.escape(message)):
         read(module, 3, **change)
-
-
-def test_the_bound_holds_for_a_network_that_was_read():
-    """Theorem 1 with the errors that were measured: a learned layer against the true one, in front of known layers."""
-    true = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)).double()
-    network = BoundNetwork.from_torch(true, (6,), **CONSTANTS)
-    rng = np.random.default_rng(0)
-    x = torch.from_numpy(rng.standard_normal((200, 6)))
-    with torch.no_grad():
-        learned = true[0](x) + 0.1 * torch.from_numpy(rng.standard_normal((200, 5)))
-        error = ((learned - true[0](x)) ** 2).sum(1).mean()
-        risk = ((true[2](true[1](learned)) - true(x)) ** 2).sum(1).mean()
-    assert float(risk) <= network.bound_from_errors({"0": float(error), "2": 0.0})

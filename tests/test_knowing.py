@@ -7,7 +7,6 @@ import pytest
 
 from koct.contracts import Sizes
 from koct.contracts.registry import problem
-from koct.errors import KoctError
 from koct.prediction.prediction import Prediction
 from koct.study.knowing import Knowing, crossing
 
@@ -60,15 +59,6 @@ def test_gains_of_views_are_found(fan):
     assert found["nothing"].train_error == pytest.approx(found["nothing"].error, rel=0.2)
 
 
-def test_more_is_learned_the_lower_is_the_floor(fan):
-    found = repairs(*fan)
-    assert list(found)[-2:] == ["a weight per measurement", "a filter per view"]
-    assert found["a weight per measurement"].floor < found["one factor"].floor
-    for repair in found.values():
-        assert repair.at(1) == pytest.approx(repair.error)
-        assert repair.at(1e9) == pytest.approx(repair.floor)
-
-
 def curve(errors):
     return [
         Prediction(4 * 2**k, 1.0, error, error / 1.2, error * 1.2, 0.0, 0.0, np.ones(1), True, "")
@@ -114,8 +104,3 @@ def test_what_does_not_fit_is_named(koct, fan, arguments, named):
     status, _, err = koct("know", "pairs.npz", *arguments)
     assert status
     assert named in err
-
-
-def test_too_few_pairs_are_refused(fan):
-    with pytest.raises(KoctError, match="at least 6"):
-        Knowing(fan[0], fan[1][:5], fan[2][:5])

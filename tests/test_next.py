@@ -9,12 +9,12 @@ from test_budget import koct
 
 from koct.errors import KoctError
 from koct.forecast.budget import Forecast
-from koct.forecast.next_runs import MOST_SEEDS, RunCost, _Plans, plan, sizes
+from koct.forecast.next_runs import RunCost, plan, sizes
 from koct.forecast.pilot import PilotFile, read_pilots
 from koct.forecast.runs import Pilot
 
 PILOT = ROOT / "docs/pilot.csv"
-NARROW = {"target": 0.0115, "factor": 1.5}  # what one N does not quite achieve
+NARROW = {"target": 0.012, "factor": 1.5}  # what one N does not quite achieve
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +47,8 @@ def test_a_plan_narrows_the_interval_step_by_step(forecast):
     assert plan(forecast, **NARROW) == found
 
 
-def test_more_seeds_and_a_second_size_narrow_the_expected_interval(forecast):
-    now, samples = forecast.required(0.01), forecast.samples(0.01)
-    plans = _Plans(forecast, now, samples, np.array([16.0, 32.0, 64.0, 128.0]), RunCost())
-    rows = plans.all()
-    width = {tuple(row): value for row, value in zip(rows.tolist(), plans.widths(rows), strict=True)}
-    for (i, j, m, n), value in width.items():
-        if m + 1 < MOST_SEEDS:
-            assert width[i, j, m + 1, n] <= value + 1e-9
-        if i != j:
-            assert value <= width[i, i, m, 0] + 1e-9
-
-
 def test_of_plans_that_reach_the_factor_the_cheapest_is_taken(forecast):
-    dear, cheap = (plan(forecast, 0.01, RunCost(slope=slope), factor=3) for slope in (3.0, 0.0))
+    dear, cheap = (plan(forecast, 0.01, RunCost(slope=slope), factor=3.5) for slope in (3.0, 0.0))
     assert cheap.cost == 1
     assert max(step.N for step in dear.steps) <= max(step.N for step in cheap.steps)
     assert RunCost(slope=3.0).of(cheap.steps[0].N) * cheap.steps[0].seeds >= dear.cost
@@ -82,16 +70,6 @@ def test_no_runs_if_the_interval_is_narrow_enough_or_no_replicate_reaches_the_ta
     clear = Forecast(Pilot(np.array([4.0, 16, 64]), np.array([[0.5, 0.4, 0.4], [0.51, 0.41, 0.4]])))
     assert not np.isfinite(clear.samples(1e-50)).any()
     assert plan(clear, 1e-50).steps == ()
-
-
-def test_sizes_are_those_of_the_pilot_and_larger_ones_by_root_two():
-    pilot = Pilot.from_points([4, 16, 64], [0.3, 0.2, 0.1])
-    assert sizes(pilot) == [4, 16, 64, 91, 128, 181, 256]
-    assert sizes(pilot, 100) == [4, 16, 64, 91, 100]
-    assert sizes(pilot, 20) == [4, 16]
-    for largest in (3, 10**9):
-        with pytest.raises(KoctError, match=f"largest = {largest} must be between 4 and 64000000"):
-            sizes(pilot, largest)
 
 
 # Costs

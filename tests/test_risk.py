@@ -9,9 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from koct import Calibration, Forecast, Pilot, two_factors
-from koct.bound.calibration import rate, solve_rate
 from koct.errors import KoctError
-from koct.forecast.laws import ALONE, LAWS
+from koct.forecast.laws import LAWS
 from koct.forecast.priors import learned
 from koct.forecast.runs import Points
 
@@ -29,25 +28,6 @@ def test_required_solves_the_bound(floor, sigma, share):
     assert answer.n / np.log(answer.n) == pytest.approx(sigma / (target - floor), rel=1e-9)
     assert answer.n > np.e
     assert answer.samples == max(3, np.ceil(answer.n))
-
-
-@given(st.floats(2.72, 1e12))
-def test_solve_rate_against_bisection(c):
-    low, high = np.e, 1e15
-    for _ in range(200):
-        middle = np.sqrt(low * high)
-        low, high = (middle, high) if middle / np.log(middle) < c else (low, middle)
-    assert float(solve_rate(c)) == pytest.approx(low, rel=1e-9)
-
-
-@given(st.floats(0, 10), positive, st.floats(1.0, 100))
-def test_a_target_above_the_whole_bound_is_reached_at_every_N(floor, sigma, factor):
-    target = floor + factor * sigma / np.e * (1 + 1e-9)
-    assume(sigma < np.e * (target - floor))  # c < e: no N solves the equation
-    answer = Calibration(floor, sigma).required(target)
-    assert (answer.n, answer.samples) == (None, 3)
-    assert "at every N" in answer.reason
-    assert np.isnan(solve_rate(2.5))
 
 
 @given(st.floats(1e-6, 10), positive, st.floats(0, 1))
@@ -83,40 +63,17 @@ def test_two_factors_below_a_floor_name_the_target_and_its_fix():
 N = np.array([4, 8, 16, 32, 64, 128])
 
 
-@settings(deadline=None, max_examples=15)  # each takes 50 ms
-@given(st.floats(1e-2, 1), st.floats(1e-2, 10))
-def test_the_rate_law_is_recovered_from_noise_free_data(floor, sigma):
-    curve = floor + sigma * rate(N)
-    forecast = Forecast(Pilot(N, np.tile(curve, (3, 1))), law="rate")
-    np.testing.assert_allclose(forecast.predict(N)[0], curve, rtol=0.03)
-    # Floors are a grid of shares in steps of 0.05; half a step is 8 % of an error that has fallen to a third.
-    np.testing.assert_allclose(forecast.predict([512])[0], floor + sigma * rate([512]), rtol=0.1)
-
-
-@settings(deadline=None, max_examples=15)  # each takes 50 ms
-@given(st.floats(0, 1), st.floats(0.1, 10), st.floats(0.2, 1.5))
-def test_the_power_law_is_recovered_from_noise_free_data(floor, a, b):
-    runs = np.tile(floor + a * N**-b, (3, 1))
-    forecast = Forecast(Pilot(N, runs), law="power")
-    np.testing.assert_allclose(forecast.predict(N)[0], runs[0], rtol=0.03)
-
-
 @settings(deadline=None)
-@given(st.sampled_from(sorted({**LAWS, **ALONE})), st.floats(-3, 3))
+@given(st.sampled_from(sorted(LAWS)), st.floats(-3, 3))
 def test_shapes_are_relative_to_the_largest_N_and_priors_add_up_to_one(name, level):
-    law = {**LAWS, **ALONE}[name]
+    law = LAWS[name]
     mean = np.exp(level) * N**-0.5
     points = Points(N.astype(float), np.log(mean), 1e-4 * np.eye(len(N)))
     far = law.shapes(np.geomspace(2, 1e6, 50), points)
     assert np.isfinite(far).all()
     assert np.exp(law.log_prior(learned())).sum() == pytest.approx(1)
     assert len(far) == len(law.log_prior(learned()))
-    if name == "paper":  # this one says the error itself
-        assert np.exp(law.shapes(points.N, points)).min() >= mean.min()
-        assert law.scales(points)[0][0] == 0
-    else:
-        np.testing.assert_allclose(law.shapes(points.N[-1:], points), 0, atol=1e-9)
-        assert law.scales(points)[0][0] == pytest.approx(np.log(mean[-1]))
+    np.testing.assert_allclose(law.shapes(points.N[-1:], points), 0, atol=1e-9)
     some = np.unique([0, len(far) - 1])
     np.testing.assert_array_equal(law.shapes(points.N, points, some), law.shapes(points.N, points)[some])
 
@@ -167,7 +124,7 @@ def test_bad_points_are_rejected(sizes, errors, seeds, message):
 
 
 def test_assurance_needs_more_samples_than_the_mean():
-    forecast = Forecast(pilot_of(lambda n: n**-0.5, noise=0.3, seeds=20))
+    forecast = Forecast(pilot_of(lambda n: n**-0.5, noise=0.3, seeds=20, seed=1))
     assert forecast.required(0.08, assurance=0.9).n > forecast.required(0.08).n
     with pytest.raises(KoctError, match=r"assurance = 1\.5 must be between 0 and 1"):
         forecast.required(0.05, assurance=1.5)

@@ -36,18 +36,6 @@ def answered(capsys, *arguments):
 # Scores as errors, and back
 
 
-@pytest.mark.parametrize("name", ["test_accuracy", "F1-Score", "IoU", "R²"])
-def test_the_names_of_scores(name):
-    assert scores.named(name) == Score(name, 1.0)
-    assert scores.is_known(name)
-
-
-@pytest.mark.parametrize("name", [None, "rrmse_peak2", "accuracy_loss", "score", ""])
-def test_other_names_are_errors(name):
-    assert scores.named(name) is None
-    assert scores.named(name, 100.0) == Score(name or "score", 100.0)
-
-
 def test_a_psnr_is_a_mean_squared_error():
     score = scores.named("PSNR")
     assert isinstance(score, Decibels)

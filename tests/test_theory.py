@@ -9,10 +9,6 @@ import yaml
 from conftest import ROOT, TINY, TINY_SWEEP
 from test_workflow import compiles
 
-from koct.study import predictions as theory
-from koct.study import results
-from koct.workflow import resources
-
 REFERENCE = ROOT / "results/reference"
 OWN = """
 from koct.networks.fc import FC
@@ -36,17 +32,6 @@ def coverage(cells):
 
 
 # The reference
-
-
-def test_there_is_one_row_for_every_lambda_and_no_seed_of_the_study():
-    predicted = pd.read_parquet(REFERENCE / "theory.parquet")
-    assert not predicted.duplicated(["sweep", "arch", "N", "lam"]).any()
-    assert (predicted.groupby(["sweep", "arch", "N"]).size() == 5).all()
-    cells = pd.read_parquet(REFERENCE / "cells.parquet")
-    assert not set(predicted["seed"]) & set(cells["seed"])
-    fans = predicted[predicted["problem"] == "fanbeam"]
-    assert set(fans["arch"]) == {"fc"}  # KO by gradient descent has no theory
-    assert set(fans["pairs"]) == {2048}
 
 
 def test_nine_curves_of_fc_are_foreseen(reference):
@@ -99,13 +84,6 @@ def test_budgets_from_pairs_stand_beside_those_from_fits(default_study, tmp_path
     assert "$H = 32$ & FC & ratio &" in tables[0]
     assert r"$>$ $256$" in tables[1]
     compiles(tables, tmp_path)
-
-
-def test_a_point_that_is_not_to_be_trusted_ends_the_curve():
-    rows = [{"N": N, "predicted": 1 / N, "trusted": N != 8, "pairs": 16} for N in (2, 4, 8, 16, 32)]
-    assert [row["N"] for row in results.usable(rows)] == [2, 4]
-    rows = [{**row, "trusted": row["N"] <= 16} for row in rows]
-    assert [row["N"] for row in results.usable(rows)] == [2, 4, 8, 16, 32]  # beyond the pairs, but in line
 
 
 def test_a_relative_metric_is_predicted_from_squared_errors(small_fanbeam):
@@ -173,7 +151,3 @@ def test_a_problem_that_draws_no_other_seed_is_fitted_and_not_predicted(checkout
     done = fresh.snakemake("--dry-run")
     assert "No curve of T4 is predicted, for want of a pool: seeds = 101: there are two." in done.stdout + done.stderr
     assert "theory" not in fresh.plan()
-
-
-def test_the_cost_of_subsets_counts_the_fits_that_are_made():
-    assert resources.DRAWS == theory.DRAWS

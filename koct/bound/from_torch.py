@@ -44,17 +44,11 @@ NORMS, POOLS = _kinds("BatchNorm{}d"), _kinds("MaxPool{}d")
 ISOMETRIC = _kinds("Identity", "Flatten", "Unflatten", "Dropout", "Dropout{}d", "AlphaDropout")
 ISOMETRIC += _kinds("PixelShuffle", "PixelUnshuffle")
 ACTIVATIONS: dict[Any, float | Callable[[Any], float]] = {
-    **dict.fromkeys(_kinds("ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus", "Softsign", "Softshrink"), 1.0),
-    nn.LogSigmoid: 1.0,
+    **dict.fromkeys(_kinds("ReLU", "ReLU6", "Tanh", "Hardtanh", "Softplus"), 1.0),
     nn.Sigmoid: 0.25,
-    nn.Hardsigmoid: 1 / 6,
     nn.Softmax: 0.5,
-    nn.CELU: lambda module: 1.0 if module.alpha > 0 else math.inf,
-    nn.SELU: 1.7580993408473766,  # its slope left of zero
-    nn.GELU: 1.13,  # the largest slopes of these four lie at some x > 0
+    nn.GELU: 1.13,  # the largest slopes of these two lie at some x > 0
     nn.SiLU: 1.1,
-    nn.Mish: 1.09,
-    nn.Hardswish: 1.5,
     nn.ELU: lambda module: max(1.0, abs(module.alpha)),
     nn.LeakyReLU: lambda module: max(1.0, abs(module.negative_slope)),
     nn.PReLU: lambda module: max(1.0, float(module.weight.detach().abs().max())),
@@ -62,7 +56,7 @@ ACTIVATIONS: dict[Any, float | Callable[[Any], float]] = {
 FUNCTIONS: dict[Any, float] = {
     **dict.fromkeys((torch.relu, F.relu, torch.tanh, F.tanh, F.softplus, "relu", "tanh"), 1.0),
     **dict.fromkeys((torch.sigmoid, F.sigmoid, "sigmoid"), 0.25),
-    **{F.gelu: 1.13, F.silu: 1.1, F.mish: 1.09},
+    **{F.gelu: 1.13, F.silu: 1.1},
 }
 REARRANGING: set[Any] = {torch.flatten, torch.reshape, torch.permute, torch.transpose, torch.squeeze, torch.unsqueeze}
 REARRANGING |= {"flatten", "unflatten", "reshape", "view", "permute", "transpose", "squeeze", "unsqueeze", "contiguous"}
@@ -124,22 +118,18 @@ def layers(
 
 def _by_name(key: str, value: Constants, learned: list[str]) -> dict[str, float]:
     """The constant of every learned layer; one that is missing is an error."""
+    if value is None and learned:
+        raise KoctError(
+            f"{key} is missing, and {', '.join(learned)} are learned; give {key} as a number for all of them, "
+            f"as a mapping from these names, or say which are known=[...]"
+        )
     if not isinstance(value, Mapping):
-        if value is None and learned:
-            raise KoctError(
-                f"{key} is missing, and {', '.join(learned)} are learned; give {key} as a number for all of them, "
-                f"as a mapping from these names, or say which are known=[...]"
-            )
         number: Any = value
         return dict.fromkeys(learned, number)
-    for name in value:
-        if name not in learned:
-            raise KoctError(f"{key} has an entry {name!r}, which is no learned layer; these are {', '.join(learned)}")
-    for name in learned:
-        if name not in value:
-            raise KoctError(
-                f"layer {name!r}: {key} is missing; add it to the mapping {key}, every learned layer has one"
-            )
+    if other := set(value) - set(learned):
+        raise KoctError(f"{key} has an entry {min(other)!r}, which is no learned layer; these are {', '.join(learned)}")
+    if missing := [name for name in learned if name not in value]:
+        raise KoctError(f"layer {missing[0]!r}: {key} is missing; add it to the mapping {key}")
     return dict(value)
 
 
@@ -151,12 +141,11 @@ def _trainable(parameters: Iterable[Any]) -> int:
 def _distinct(steps: list[Step]) -> list[Step]:
     """A step that is used again gets a name of its own."""
     uses: Counter[str] = Counter()
-    result = []
-    for step in steps:
+    for i, step in enumerate(steps):
         uses[step.name] += 1
-        use = uses[step.name]
-        result.append(step if use == 1 else step._replace(name=f"{step.name} (use {use})"))
-    return result
+        if uses[step.name] > 1:
+            steps[i] = step._replace(name=f"{step.name} (use {uses[step.name]})")
+    return steps
 
 
 class _Tracer(fx.Tracer):
@@ -316,11 +305,7 @@ class _Reader:
             return [Step(name, self.lipschitz[name], parameters)]
         if hasattr(module, "lipschitz"):
             constant: Any = module.lipschitz
-            constant = constant() if callable(constant) else constant
-            try:
-                return [Step(name, float(constant), parameters)]
-            except (TypeError, ValueError):
-                raise KoctError(f"{name}: lipschitz = {constant!r} must be a number; give one") from None
+            return [Step(name, float(constant() if callable(constant) else constant), parameters)]
         if isinstance(module, ISOMETRIC):
             return []
         return [Step(name, self._constant(module, self.shapes[source]), parameters)]
@@ -349,11 +334,8 @@ class _Reader:
     def _unknown(self, node: fx.Node, reason: str) -> KoctError:
         target = node.target
         if node.op == "call_module":
-            name = str(target)
-            what, fix = (
-                f"{type(self.module.get_submodule(name)).__name__} {name!r}",
-                f"give lipschitz={{{name!r}: ...}}",
-            )
+            what = f"{type(self.module.get_submodule(str(target))).__name__} {target!r}"
+            fix = f"give lipschitz={{{target!r}: ...}}"
         else:
             what = f"the operation {getattr(target, '__name__', target)!r}"
             fix = "or give the module around it an attribute `lipschitz`"
@@ -362,8 +344,7 @@ class _Reader:
 
 def _check_values(module: nn.Module) -> None:
     for name, value in module.named_parameters():
-        lazy = nn.parameter.is_lazy(value)  # then it gets its values from the first input
-        if not lazy and (value.is_meta or not torch.isfinite(value).all()):
+        if value.is_meta or not torch.isfinite(value).all():
             raise KoctError(f"{name} has no finite values; load the weights of the module first")
 
 

@@ -344,21 +344,14 @@ def _layer(number: int, entry: object) -> BoundLayer:
 def _check(what: str, value: object, minimum: float, fix: str, strict: bool = False) -> None:
     """Require a finite number that is at least `minimum`, or above it if `strict`."""
     if not isinstance(value, Real) or isinstance(value, bool):
-        if _reads_as_number(value):
-            fix = "YAML reads 1e-6 as a string: write 1.0e-6, without quotes"
+        if isinstance(value, str):
+            fix = "write it without quotes, and 1e-6 as 1.0e-6, as YAML wants it"
         raise KoctError(f"{what} = {value!r} must be a number; {fix}")
     number = cast("float", value)
     if not abs(number) <= sys.float_info.max:
         raise KoctError(f"{what} = {value!r} must be finite; {fix}")
     if number < minimum or (strict and number == minimum):
         raise KoctError(f"{what} = {value!r} must be {'above' if strict else 'at least'} {minimum}; {fix}")
-
-
-def _reads_as_number(value: object) -> bool:
-    try:
-        return isinstance(value, str) and math.isfinite(float(value))
-    except ValueError:
-        return False
 
 
 def _finite(value: float, what: str) -> float:

@@ -59,7 +59,7 @@ def _score(metric, higher, **_):
 
 
 def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json, **reading):
-    from koct.forecast.laws import ALONE, LAWS
+    from koct.forecast.laws import LAWS
     from koct.report.labels import names_of
     from koct.report.text import budget_text as report
 
@@ -69,7 +69,7 @@ def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegativ
         raise KoctError("--plot draws a target; give one with --target, or omit --plot")
     if not pairs and (pairs_arch or lam or nonnegative):
         raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
-    if pairs and law in LAWS | ALONE:
+    if pairs and law in LAWS:
         raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
     if not (target or at):
         raise KoctError("--target is what to reach, and --at an N whose error to predict; give one of them, or both")
@@ -304,7 +304,7 @@ VERBS = {
             *READING,
             optional(
                 "--law",
-                "auto (default), power, rate, pow4, mmf4, broken, slope, fading, last, paper or, with --pairs, theory",
+                "auto (default), power, pow4, mmf4, broken, slope, fading, last or, with --pairs, theory",
                 default="auto",
             ),
             optional("--assurance", "reach the target in this share of runs, like 0.9", type=number, metavar="P"),

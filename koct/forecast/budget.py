@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from koct.errors import KoctError
 from koct.forecast.ensemble import Ensemble, rounded
-from koct.forecast.laws import ALONE, LAWS, Law
+from koct.forecast.laws import LAWS, Law
 from koct.forecast.priors import Priors, learned
 from koct.forecast.runs import ASSUMED_SPREAD, MAX_ERROR, MIN_ERROR, FloatArray, Pilot, Points
 from koct.forecast.theory_law import Theory
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from koct.prediction.curve import Curve
 
 LEVEL = 0.9  # of every interval
-ENDS = [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2]
-N_ENDS = [0.02, 0.5, 0.92]  # 90 % as well: real curves reach a target earlier than the laws say more often than later
+# Where 90 % of real curves end up: they fall farther than the laws say more often than less far.
+ENDS = [0.04, 0.5, 0.94]  # of the error
+N_ENDS = [0.02, 0.5, 0.92]  # of N
 REPLICATES = 1000
 EXTRAPOLATION_RATIO = 4  # an answer above this many times the pilot's largest N is called an extrapolation
 THEORY_PROBABILITY = 0.9  # of the curve that pairs predict, before the pilot; the rest is for all laws together
@@ -69,7 +70,7 @@ class Forecast:
     Parameters
     ----------
     pilot : the pilot runs
-    law : "auto" for all of `laws.LAWS`, one of them, "paper", or "theory" for the curve that pairs predict
+    law : "auto" for all of `laws.LAWS`, one of them, or "theory" for the curve that pairs predict
     replicates : number of replicates
     seed : seed of their random numbers
     theory : the curve that pairs predict, if there are any
@@ -123,10 +124,10 @@ class Forecast:
             raise KoctError("law = 'theory' is the curve that pairs predict, and there are none; give --pairs")
         if law == "theory" and self._theory is not None:
             return {"theory": (self._theory, 1.0)}
-        if law in LAWS or law in ALONE:
-            return {law: ({**LAWS, **ALONE}[law], 1.0)}
+        if law in LAWS:
+            return {law: (LAWS[law], 1.0)}
         if law != "auto":
-            raise KoctError(f"law = {law!r} is unknown; choose one of auto, {', '.join([*LAWS, *ALONE])}")
+            raise KoctError(f"law = {law!r} is unknown; choose one of auto, {', '.join(LAWS)}")
         laws = {name: (each, self._priors.laws[name]) for name, each in LAWS.items()}
         if self._theory is None or self._theory.flaw(self.pilot.N[-1]):
             return laws
@@ -224,7 +225,7 @@ class Forecast:
         if self._theory is not None and self.law_ == "theory":
             return f"predicted from {self._theory.pairs:,} pairs × {self._scale():.3g}"
         if law != "auto":
-            return {**LAWS, **ALONE}[law].text
+            return LAWS[law].text
         if self._rises_from is not None:
             return "no law: the error rises"
         named = [(name, weight) for name, weight in self.weights_.items() if weight >= MENTIONED]

@@ -2,24 +2,25 @@
 
 import csv
 import difflib
+import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
 
 LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
-MOST_ROWS = 3_000_000
+MOST_ROWS = 1_000_000
 MOST_COLUMNS = 10_000
 LONGEST_NAME = 100  # letters of an arch, a seed or a sweep
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.A | re.I)
 
 
 class Columns:
@@ -35,12 +36,11 @@ class Columns:
     def __init__(self, path: str | PathLike[str], data: bytes, wanted: Sequence[str]) -> None:
         self.path = path
         self.names: list[str] = []
-        self.table = self._parquet(data, wanted) if data.startswith(b"PAR1") else self._csv(data)
-        self.rows = np.arange(1, self.table.num_rows + 1)
-        if not self.table.num_rows:
+        self.values = self._parquet(data, wanted) if data.startswith(b"PAR1") else self._csv(data)
+        count = max(map(len, self.values.values()), default=0)
+        self.rows = np.arange(1, count + 1)
+        if not count:
             self.fail("the file has a header but no rows; add one row per run")
-        if self.table.num_rows > MOST_ROWS:
-            self._too_many_rows(self.table.num_rows)
 
     def fail(self, problem: str) -> NoReturn:
         raise KoctError(printable(f"{self.path}: {problem}"))
@@ -48,13 +48,7 @@ class Columns:
     def refuse(self, bad: ArrayLike, column: str, problem: str) -> None:
         """Fail at the first row where `bad`, shape (n_rows,), is true, if there is one."""
         for row in np.flatnonzero(bad).tolist():
-            self._fail_at(row, column, problem)
-
-    def _fail_at(self, row: int, column: str, problem: str) -> NoReturn:
-        self.fail(f"row {self.rows[row]}, column {column}: {shown(self.table[column][row].as_py())} {problem}")
-
-    def _too_many_rows(self, count: int) -> NoReturn:
-        self.fail(f"the file has {count:,} rows, and a pilot at most {MOST_ROWS:,}; keep one row per run")
+            self.fail(f"row {self.rows[row]}, column {column}: {shown(self.values[column][row])} {problem}")
 
     def _name(self, names: Sequence[str]) -> None:
         """Take the names of the columns, if each can be told from the others."""
@@ -65,61 +59,52 @@ class Columns:
                 self.fail(f"column {name or shown(name)} appears twice; keep one of them")
         self.names = list(names)
 
-    def _parquet(self, data: bytes, wanted: Sequence[str]) -> pa.Table:
+    def _check_rows(self, count: int) -> None:
+        if count > MOST_ROWS:
+            self.fail(f"the file has over {MOST_ROWS:,} rows, more than any pilot; keep one row per run")
+
+    def _parquet(self, data: bytes, wanted: Sequence[str]) -> Mapping[str, NDArray[np.object_]]:
         try:
             file = pq.ParquetFile(pa.BufferReader(data))
             self._name(file.schema_arrow.names)
-            if file.metadata.num_rows > MOST_ROWS:
-                self._too_many_rows(file.metadata.num_rows)
+            self._check_rows(file.metadata.num_rows)
             table = file.read(columns=[name for name in self.names if name in wanted], use_threads=False)
             table.validate(full=True)
-            for i, name in enumerate(table.column_names):
-                if _is_text(table[name].type) or pa.types.is_dictionary(table[name].type):
-                    table = table.set_column(i, name, _decoded(table[name]))
+            for field in table.schema:
+                if pa.types.is_nested(field.type) or pa.types.is_temporal(field.type) or _is_binary(field.type):
+                    self.fail(f"column {field.name} has type {field.type}; it must hold numbers or text")
+            return {name: _objects(table[name].to_pylist()) for name in table.column_names}
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             self.fail(f"the file is not valid Parquet ({first[:200]}); write it again")
-        return table
 
-    def _csv(self, data: bytes) -> pa.Table:
-        from pyarrow import csv as arrow
-
+    def _csv(self, data: bytes) -> Mapping[str, NDArray[np.object_]]:
         if b"\0" in data:
             self.fail("the file holds NUL bytes, so it is not text; save it as CSV in UTF-8, or as Parquet")
         try:
-            data.decode("utf-8")
+            text = data.decode("utf-8")
         except UnicodeDecodeError as error:
-            row = data.count(b"\n", 0, error.start)
-            start = data.rfind(b"\n", 0, error.start) + 1
-            column = data.count(b",", start, error.start) + 1
-            where = f"row {row}, column {column}" if row else "the header"
+            before = data.count(b"\n", 0, error.start)
+            column = data.count(b",", data.rfind(b"\n", 0, error.start) + 1, error.start) + 1
+            where = f"row {before}, column {column}" if before else "the header"
             self.fail(f"{where} is not UTF-8 text; save the file as UTF-8")
-        head = re.split(rb"[\r\n]", data, maxsplit=1)[0].decode()
-        separator = max(",;\t", key=head.count)
+        separator = max(",;\t", key=re.split(r"[\r\n]", text, maxsplit=1)[0].count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+        rows: list[list[str]] = []
         try:
-            names = [name.strip() for name in next(csv.reader([head], delimiter=separator))]
+            self._name([name.strip() for name in next(reader)])
+            for row in reader:
+                if len(row) != len(self.names) and row:
+                    self._fail_ragged(len(rows) + 1, len(row), separator.join(row), separator)
+                rows += [row] if row else []
+                self._check_rows(len(rows))
         except csv.Error as error:
-            self.fail(f"the header cannot be read ({error}); it must name the columns, like N,error")
-        self._name(names)
-        wrong: list[arrow.InvalidRow] = []
+            where = f"row {len(rows) + 1}" if self.names else "the header"
+            self.fail(f"{where} cannot be read ({error}); a header must name the columns, like N,error")
+        return {name: _objects(values) for name, values in zip(self.names, zip(*rows, strict=True), strict=False)}
 
-        def ragged(row: arrow.InvalidRow) -> str:
-            wrong.append(row)
-            return "error"
-
-        try:
-            return arrow.read_csv(
-                pa.py_buffer(data),
-                read_options=arrow.ReadOptions(column_names=names, skip_rows=1, use_threads=False),  # counts the rows
-                parse_options=arrow.ParseOptions(delimiter=separator, invalid_row_handler=ragged),
-                convert_options=arrow.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-            )
-        except (pa.ArrowException, MemoryError) as error:
-            if not wrong:
-                self.fail(" ".join(str(error).split())[:200])
-        self._fail_ragged(wrong[0].number - 1, len(names), wrong[0].actual_columns, wrong[0].text, separator)
-
-    def _fail_ragged(self, row: int, expected: int, got: int, text: str, separator: str) -> NoReturn:
+    def _fail_ragged(self, row: int, got: int, text: str, separator: str) -> NoReturn:
+        expected = len(self.names)
         fix = "a cell is missing; fill it in" if got < expected else "a cell is too many; remove it"
         if got > expected and separator == "," and re.search(r"(^|,)\s*[+-]?0,\d+\s*(,|$)", text):
             fix = "write decimals with a point, like 0.05, or remove the extra cell"
@@ -143,21 +128,14 @@ class Columns:
 
     def drop_baselines(self) -> None:
         """Leave out the rows of what needs no sample, which the results of a study have: N and p are 0 there."""
-        if not {"N", "p"} <= set(self.names):
-            return
-        try:
-            N, p = (np.array(self.table[name].cast(pa.string()).to_pylist(), dtype=object) for name in ("N", "p"))
-        except pa.ArrowException:  # columns of another kind, which are none of a study
-            return
-        keep = (N != "0") | (p != "0")
-        if not np.any(keep):
-            self.fail("every row has N = 0, so nothing was trained; a pilot needs runs at two or more N")
-        self._keep(keep)
+        if {"N", "p"} <= set(self.names):
+            keep = np.any([self.values[name].astype(str) != "0" for name in ("N", "p")], axis=0)
+            if not np.any(keep):
+                self.fail("every row has N = 0, so nothing was trained; a pilot needs runs at two or more N")
+            self._keep(keep)
 
     def _keep(self, rows: NDArray[np.bool_]) -> None:
-        """Keep some rows. (`pa.array` imports pandas, as `to_numpy` does, which takes longer than a forecast.)"""
-        bits = pa.py_buffer(np.packbits(rows, bitorder="little"))
-        self.table = self.table.filter(pa.Array.from_buffers(pa.bool_(), len(rows), [None, bits]))
+        self.values = {name: values[rows] for name, values in self.values.items()}
         self.rows = self.rows[rows]
 
     def require(self, name: str, option: str | None = None) -> None:
@@ -176,17 +154,13 @@ class Columns:
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column of finite numbers, shape (n_rows,)."""
         self.require(name)
-        column = self.table[name]
-        if not (_is_number(column.type) or pa.types.is_string(column.type) or pa.types.is_null(column.type)):
-            self.fail(f"column {name} has type {column.type}; it must hold numbers")
-        try:
-            cast = _cast(column)
-        except pa.ArrowException:
-            row = _first_that_is_no_number(column)
-            comma = re.fullmatch(r"\s*[+-]?[\d.]*\d,\d+([eE][+-]?\d+)?\s*", str(column[row]))
+        column = self.values[name]
+        wrong = [isinstance(v, bool) or (isinstance(v, str) and not NUMBER.fullmatch(v)) for v in column]
+        if any(wrong):
+            comma = re.fullmatch(r"\s*[+-]?[\d.]*\d,\d+([eE][+-]?\d+)?\s*", str(column[wrong.index(True)]))
             fix = "has a comma; write decimals with a point, like 0.05, and a thousand as 1000"
-            self._fail_at(row, name, fix if comma else "is not a plain number; write it like 1000 or 1e-3")
-        values = np.array(cast.to_pylist(), dtype=float)
+            self.refuse(wrong, name, fix if comma else "is not a plain number; write it like 1000 or 1e-3")
+        values = np.array([np.nan if value is None else value for value in column], dtype=float)
         self.refuse(~np.isfinite(values), name, "is not a finite number; correct it or remove the row")
         return values
 
@@ -201,61 +175,27 @@ class Columns:
     def texts(self, name: str) -> NDArray[np.object_]:
         """A column of names, none of them empty; shape (n_rows,)."""
         self.require(name)
-        column = self.table[name]
-        kinds = (_is_number, pa.types.is_string, pa.types.is_boolean, pa.types.is_null)
-        if not any(kind(column.type) for kind in kinds):
-            self.fail(f"column {name} has type {column.type}; it must hold text or numbers")
-        values = np.array(_trimmed(pc.cast(column, pa.string())).to_pylist(), dtype=object)
-        lengths = np.array([len(value or "") for value in values])
+        values = _objects(["" if value is None else str(value).strip() for value in self.values[name]])
+        lengths = np.array([len(value) for value in values])
         self.refuse(lengths > LONGEST_NAME, name, f"is longer than {LONGEST_NAME} letters; give it a shorter name")
         self.refuse(lengths == 0, name, "is empty; fill it in or remove the row")
         return values
 
     def check_unique(self, *columns: NDArray, name: str, problem: str) -> None:
         """Fail at the first row that has the values of an earlier one in all columns, each of shape (n_rows,)."""
-        keys = [np.unique(values, return_inverse=True)[1] for values in columns]
-        order = np.lexsort(keys)  # stable: equal rows keep their order
-        same = np.all([np.diff(key[order]) == 0 for key in keys], axis=0)
-        repeated = np.zeros(len(order), dtype=bool)
-        repeated[order[1:][same]] = True
-        self.refuse(repeated, name, problem)
+        first: dict[tuple[Any, ...], int] = {}
+        keys = zip(*(column.tolist() for column in columns), strict=True)
+        self.refuse([first.setdefault(key, row) != row for row, key in enumerate(keys)], name, problem)
 
 
-def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column
+def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Without a dictionary, and text as plain strings."""
-    if pa.types.is_dictionary(column.type):
-        column = pc.cast(column, column.type.value_type)
-    return pc.cast(column, pa.string()) if _is_text(column.type) else column
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def _cast(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """As numbers. Arrow is stricter than Python: no 1_000, no non-ASCII digits."""
-    return pc.cast(_trimmed(column), pa.float64(), safe=False)
-
-
-def _first_that_is_no_number(column: pa.ChunkedArray) -> int:
-    """The first row, by bisection, that `_cast` fails at; there is one."""
-    low, high = 0, len(column)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            _cast(column.slice(low, middle - low))
-            low = middle
-        except pa.ArrowException:
-            high = middle
-    return low
+def _is_binary(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
 
 
 def printable(text: str) -> str:

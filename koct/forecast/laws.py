@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from koct.bound.calibration import calibrate, rate
 from koct.forecast.priors import Priors
 from koct.forecast.runs import FloatArray, Points
 
 ANY_SCALE = 10.0  # standard deviation of the log scale of a law
-AS_IT_STANDS = 1e-3  # of one that says the error itself
 
 FLOORS = np.concatenate([np.linspace(0, 0.95, 20), 1 - np.geomspace(0.03, 1e-3, 4)])  # over the error there
 EXPONENTS = np.geomspace(0.06, 3.0, 100)
-FLOOR_BINS = np.array([0, 1e-9, 0.45, 0.78, 0.93])  # where the values begin that `Priors.floors` tells apart
+FLOOR_BINS = np.array([0, 1e-9, 0.45, 0.78, 0.93])  # where the floors begin that `Priors.shapes` tells apart
+FALLS = np.array([0.07, 0.25])  # the same for falls of the log error over the pilot's last octave
 COARSE_FLOORS = FLOORS[[0, 2, 6, 10, 14, 17, 20, 22]]
 COARSE_EXPONENTS = np.geomspace(0.1, 3.0, 9)
 SHIFTS = np.array([0.03, 0.1, 0.3, 1.0, 3.0])  # of N, in units of the largest N
@@ -47,9 +46,9 @@ class Law(ABC):
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         """The log of some shapes at each N, shape (n_shapes, n)."""
 
-    @abstractmethod
     def log_prior(self, priors: Priors) -> FloatArray:
         """Log probability of every shape, given the law; shape (n_shapes,)."""
+        return np.zeros(1)
 
     def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
         """Priors of the log of the scale: mean, standard deviation, probability. A shape is 0 at the largest N."""
@@ -70,31 +69,45 @@ class Law(ABC):
         """Standard deviation of the log error that a law without drift knows of, shape (n,)."""
         return np.zeros(len(N))
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.text!r})"
-
 
 class GridLaw(Law):
     """A law whose parameters take the values of a grid.
 
-    `shape(N, largest, *parameters)` is the log of its shapes at N, relative to that at the largest N of the pilot. With
-    `floors`, a name in `Priors.floors`, its first parameter is the floor; without, all shapes are as probable.
+    `shape(N, largest, *parameters)` is the log of its shapes at N, relative to that at the largest N of the pilot.
+    Priors tell bins of shapes apart: by how far they fall over the pilot's last octave, and by what they have ahead,
+    `ahead(first, second)` of the parameters. Within a bin all shapes are as probable.
     """
 
-    def __init__(self, text: str, shape: Callable[..., FloatArray], *axes: ArrayLike, floors: str | None = None):
-        self.text, self._shape, self._floors = text, shape, floors
+    def __init__(
+        self,
+        name: str,  # in `Priors.shapes`
+        text: str,
+        shape: Callable[..., FloatArray],
+        ahead: Callable[[FloatArray, FloatArray], NDArray[np.intp]],
+        *axes: ArrayLike,
+    ) -> None:
+        self.text, self._name, self._shape = text, name, shape
         self._parameters = [values.reshape(-1, 1) for values in np.meshgrid(*axes, indexing="ij")]
-        first = np.ravel(self._parameters[0])
-        self.bins = (
-            np.searchsorted(FLOOR_BINS, 0 * first if floors is None else first, side="right") - 1
-        )  # of the floor
+        before, last = shape(np.array([0.5, 1.0]), 1.0, *self._parameters).T
+        kind = (len(FALLS) + 1) * np.ravel(ahead(*self._parameters[:2]))
+        self.bins = np.unique(kind + np.searchsorted(FALLS, before - last, side="right"), return_inverse=True)[1]
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return self._shape(N, pilot.N[-1], *(values[which] for values in self._parameters))
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        shares = np.ones(1) if self._floors is None else np.array(priors.floors[self._floors])
+        shares = np.array(priors.shapes[self._name])
         return np.log(shares / shares.sum() / np.bincount(self.bins))[self.bins]
+
+
+def _floor(share: FloatArray, exponent: FloatArray) -> NDArray[np.intp]:
+    """Which floor a shape has ahead."""
+    return np.searchsorted(FLOOR_BINS, share, side="right") - 1
+
+
+def _bend(before: FloatArray, after: FloatArray) -> NDArray[np.intp]:
+    """Whether a broken line gets flatter, goes on, or gets steeper."""
+    return np.sign(after - before).astype(int) + 1
 
 
 def _power(N: FloatArray, largest: float, share: FloatArray, exponent: FloatArray) -> FloatArray:
@@ -121,10 +134,6 @@ def _broken(N: FloatArray, largest: float, before: FloatArray, after: FloatArray
     return -np.log(2) * (before * (octaves - beyond + start) + after * (beyond - start))
 
 
-def _rate(N: FloatArray, largest: float, share: FloatArray) -> FloatArray:
-    return _above_floor(share, rate(N) / rate(largest))
-
-
 def _above_floor(share: FloatArray, falling: FloatArray) -> FloatArray:
     """Log of floor and falling part; the latter is 1 at the largest N."""
     return np.log(share + (1 - share) * falling)
@@ -137,9 +146,6 @@ class Last(Law):
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return np.zeros((1, len(N)))
-
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return np.zeros(1)
 
 
 class Slope(Law):
@@ -165,44 +171,13 @@ class Slope(Law):
         walk = np.where(one[:, None] * two > 0, short**2 * (3 * long - short) / 6, 0.0)
         return SLOPE_SPREAD**2 * np.outer(self._fading(one), self._fading(two)) + size**2 * walk
 
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return np.zeros(1)
-
-
-class Paper(Law):
-    """floor + σ log N / N by the paper's rule: the floor is the smallest error of the pilot."""
-
-    text = "floor + σ log N / N, floor = smallest error"
-    drifts = False
-
-    def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
-        curve = calibrate(pilot.N, np.exp(pilot.log_mean))
-        return np.log(curve.floor + curve.sigma * rate(N))[None, :]
-
-    def scales(self, pilot: Points) -> list[tuple[float, float, float]]:
-        return [(0.0, AS_IT_STANDS, 1.0)]
-
-    def misfit(self, priors: Priors) -> Mapping[float, float]:
-        return {0.0: 1.0}
-
-    def doubt(self, N: FloatArray, pilot: Points) -> FloatArray:
-        """That of the smallest error, on which the rule rests."""
-        return np.full(len(N), np.sqrt(pilot.covariance[-1, -1]))
-
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return np.zeros(1)
-
 
 LAWS: dict[str, Law] = {
-    "power": GridLaw("floor + a N^(−b)", _power, FLOORS, EXPONENTS, floors="power"),
-    "pow4": GridLaw("floor + a (N + d)^(−b)", _shifted, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS, floors="pow4"),
-    "mmf4": GridLaw("floor + a / (1 + (N/m)^q)", _sigmoid, COARSE_FLOORS, STEEPNESS, PLATEAUS, floors="mmf4"),
-    "broken": GridLaw("a N^(−b), then another b", _broken, SLOPES, SLOPES, BREAKS),
+    "power": GridLaw("power", "floor + a N^(−b)", _power, _floor, FLOORS, EXPONENTS),
+    "pow4": GridLaw("pow4", "floor + a (N + d)^(−b)", _shifted, _floor, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS),
+    "mmf4": GridLaw("mmf4", "floor + a / (1 + (N/m)^q)", _sigmoid, _floor, COARSE_FLOORS, STEEPNESS, PLATEAUS),
+    "broken": GridLaw("broken", "a N^(−b), then another b", _broken, _bend, SLOPES, SLOPES, BREAKS),
     "last": Last(),
     "slope": Slope("the last slope goes on"),
     "fading": Slope("the last slope fades", FADES),
-}
-ALONE: dict[str, Law] = {  # on request only
-    "rate": GridLaw("floor + σ log N / N", _rate, FLOORS, floors="power"),
-    "paper": Paper(),
 }

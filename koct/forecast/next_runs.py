@@ -8,7 +8,7 @@ every N. If both were Gaussian in the log, a measurement would narrow the answer
 Every plan of one or two N is judged that way, and none needs a new forecast.
 
 Who adds runs until an interval is narrow stops where it is so by chance, and such intervals hold too seldom.
-Intervals are therefore wider here than those of a forecast: the target is blurred, by as much as makes them hold on
+Intervals are therefore wider here than those of a forecast: the target is blurred, which makes them hold more often on
 other learning curves (benchmarks/next.py). For a flat curve that is much in N, and for a steep one little.
 """
 

@@ -1,4 +1,4 @@
-"""What real learning curves look like: how probable laws, floors, misfit and drift are before a pilot.
+"""What real learning curves look like: how probable laws, their shapes, misfit and drift are before a pilot.
 
 `priors.json` is estimated by benchmarks/priors.py, from learning curves of others and from those of koct's studies.
 """
@@ -15,7 +15,7 @@ class Priors:
     """Prior probabilities; misfit and drift are {standard deviation of the log error: probability}."""
 
     laws: Mapping[str, float]  # of every law, by its name in `laws.LAWS`
-    floors: Mapping[str, Sequence[float]]  # of the bins `laws.FLOOR_BINS` of a law's floor, of which the first is none
+    shapes: Mapping[str, Sequence[float]]  # of the bins of a law's shapes (`laws.GridLaw`)
     misfit: Mapping[float, float]  # per square root of an octave; no law is quite right
     drift: Mapping[float, float]  # per octave, two octaves beyond the pilot; it grows with their cube, up to four
 
@@ -29,7 +29,7 @@ def learned() -> Priors:
 def from_json(text: str) -> Priors:
     content = json.loads(text)
     sizes = {name: {float(size): share for size, share in content[name].items()} for name in ("misfit", "drift")}
-    return Priors(content["laws"], content["floors"], **sizes)
+    return Priors(content["laws"], content["shapes"], **sizes)
 
 
 def to_json(priors: Priors, **about: object) -> str:

@@ -57,9 +57,6 @@ class Theory(Law):
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return (self.log_error(N) - self.log_error(pilot.N[-1]))[None, :]
 
-    def log_prior(self, priors: Priors) -> FloatArray:
-        return np.zeros(1)
-
     def misfit(self, priors: Priors) -> Mapping[float, float]:
         return MISFIT
 

@@ -86,42 +86,33 @@ def first_crossing(N: np.ndarray, mean: np.ndarray, target: float) -> float:
 def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.ndarray, np.ndarray]:
     """x and y from an .npz file, or from two .npy files, which are mapped and read in blocks.
 
-    `memory`: bytes that there are; pairs that need more are refused before any is read. Values that cannot be squared
-    are refused too.
+    `memory`: bytes that there are; pairs whose matrices need more are refused before any is read. Values that cannot be
+    squared are refused too.
     """
     if len(paths) > 2 or (len(paths) == 2 and any(path.endswith(".npz") for path in paths)):
         raise KoctError("give one .npz file with the arrays x and y, or two .npy files, that of x first")
-    arrays = {name: _load(path) for name, path in zip("xy", paths, strict=True)} if len(paths) == 2 else {}
-    arrays = arrays or _unpacked(paths[0], memory)
-    for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):
-            raise KoctError(f"{paths['xy'.index(name)]} holds several arrays; give one .npz file, or two .npy files")
+    loaded = [_load(path) for path in paths]
+    if len(paths) == 1 and isinstance(loaded[0], np.ndarray):
+        raise KoctError(f"{paths[0]} holds one array; give a second .npy file with y, or an .npz with x and y")
+    if len(paths) == 2 and not all(isinstance(array, np.ndarray) for array in loaded):
+        raise KoctError(f"{' and '.join(paths)} are no two arrays; give one .npz file, or two .npy files")
+    arrays = dict(zip("xy", loaded, strict=True)) if len(paths) == 2 else _unpacked(paths[0], loaded[0])
     if all(array.ndim and len(array) for array in arrays.values()):
+        _check_memory(max(map(len, arrays.values())), memory)
         for name, array in arrays.items():
             if not array.size:
                 raise KoctError(f"{name} has shape {array.shape}, so no numbers per sample; give at least one")
-        _check_memory(arrays, memory)
-        for name, array in arrays.items():
             if array.dtype.kind in "fiub":
                 _check_values(name, array)
     return arrays["x"], arrays["y"]
 
 
-def _unpacked(path: str, memory: float | None) -> dict[str, np.ndarray]:
-    loaded = _load(path)
-    if isinstance(loaded, np.ndarray):
-        raise KoctError(f"{path} holds one array; give a second .npy file with y, or an .npz with x and y")
-    with loaded:
-        missing = [name for name in ("x", "y") if name not in loaded]
-        if missing:
-            raise KoctError(f"{path} has no array {missing[0]!r}, but {', '.join(loaded) or 'none'}; name it so")
-        sizes = {info.filename.removesuffix(".npy"): info.file_size for info in loaded.zip.infolist()}
-        if memory is not None and sizes["x"] + sizes["y"] > memory:
-            raise KoctError(
-                f"{path} needs {_amount(sizes['x'] + sizes['y'])} of memory, and there are {_amount(memory)}; "
-                "save x and y as two .npy files, which are read in blocks"
-            )
-        return {name: _load(path, loaded, name) for name in ("x", "y")}
+def _unpacked(path: str, archive: Any) -> dict[str, np.ndarray]:
+    with archive:
+        for name in ("x", "y"):
+            if name not in archive:
+                raise KoctError(f"{path} has no array {name!r}, but {', '.join(archive) or 'none'}; name it so")
+        return {name: _load(path, archive, name) for name in ("x", "y")}
 
 
 def _load(path: str, archive: Any = None, name: str = "") -> Any:
@@ -132,34 +123,18 @@ def _load(path: str, archive: Any = None, name: str = "") -> Any:
         if isinstance(error, OSError) and not os.path.isfile(path):
             raise
         where = f"{path}: {name}" if name else path
-        if "Array can't be memory-mapped" in str(error) or "Object arrays" in str(error):
-            raise KoctError(f"{where} holds Python objects; save numbers, as an array of one dtype") from None
         raise KoctError(f"{where} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
 
 
-# What can be computed with
-
-
-def _check_memory(arrays: dict[str, np.ndarray], memory: float | None) -> None:
-    """Refuse pairs whose Gram matrix does not fit, and numbers that are copied and do not fit."""
-    if memory is None:
-        return
-    count = max(map(len, arrays.values()))
+def _check_memory(count: int, memory: float | None) -> None:
+    """Refuse pairs whose Gram matrix does not fit."""
     needed = 8.0 * MATRICES * count**2
-    if needed > memory:
+    if memory is not None and needed > memory:
         most = int(np.sqrt(memory / MATRICES / 8))
         raise KoctError(
-            f"{count:,} pairs need about {_amount(needed)} of memory, for matrices of samples × samples, and there are "
-            f"{_amount(memory)}; give at most {most:,} of them, drawn at random"
+            f"{count:,} pairs need about {needed / 2**30:,.0f} GiB of memory, for matrices of samples × samples, and "
+            f"there are {memory / 2**30:,.1f}; give at most {most:,} of them, drawn at random"
         )
-    for name, array in arrays.items():
-        in_place = array.dtype in (np.float32, np.float64) and (array.ndim < 3 or array.flags.c_contiguous)
-        needed += 0 if in_place else 8.0 * array.size
-        if needed > memory:
-            raise KoctError(
-                f"{name} needs {_amount(8.0 * array.size)} of memory as float64, and there are {_amount(memory)}; "
-                "save it as float32 with np.save, in C order: such a file is read in blocks"
-            )
 
 
 def _check_values(name: str, array: np.ndarray) -> None:
@@ -180,10 +155,3 @@ def _check_values(name: str, array: np.ndarray) -> None:
     limits = np.finfo(array.dtype if array.dtype == np.float32 else float)
     if not np.sqrt(limits.tiny) < largest < np.sqrt(limits.max / width):
         raise KoctError(f"{name} has values up to {largest:.2g}, whose squares {limits.dtype} cannot hold; rescale it")
-
-
-def _amount(size: float) -> str:
-    """Bytes for people to read."""
-    unit = min(int(np.log2(max(size, 1)) // 10), 5)
-    value, name = size / 1024**unit, ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")[unit]
-    return f"{value:,.0f} {name}" if value >= 10 else f"{value:.2g} {name}"

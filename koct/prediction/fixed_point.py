@@ -3,43 +3,38 @@
 The ridge is Σ_n ‖R diag(x_n) w − y_n‖² + λ‖w − w₀‖². With D = R diag(x), r = y − D w₀ and means E over a pool of pairs,
 the weights that N samples give are w₀ + v on average and have the covariance C:
 
-    S = (I + D Q Dᵀ)⁻¹,  Q⁻¹ = λI + N E[DᵀSD],  v = N Q E[DᵀS r],  g = DᵀS (r − D v),
-    C = Q (N E[g gᵀ] + N E[DᵀSD C DᵀSD]) Q,  error = E‖r − D v‖² + E tr(D C Dᵀ).
+    Q⁻¹ = λI + N E[DᵀD],  v = N Q E[Dᵀr],  g = Dᵀ(r − D v),  C = N Q E[g gᵀ] Q,  error = E‖r − D v‖² + E tr(D C Dᵀ).
 
-That is the full form. The simple one has S = I and no C on its right side; one eigendecomposition of E[DᵀD] then serves
-every N and λ. It is enough where a sample has little leverage: many samples, or weights that are pulled to good ones.
-R itself is not needed, only RᵀR and Rᵀy, since DᵀD = RᵀR ∘ x xᵀ and DᵀS = (I + DᵀD Q)⁻¹Dᵀ.
+One eigendecomposition of E[DᵀD] serves every N and λ. It takes the sum over N samples for N times its mean, which holds
+where a sample has little leverage: many samples, or weights that are pulled to good ones. R itself is not needed, only
+RᵀR and Rᵀy, since DᵀD = RᵀR ∘ x xᵀ.
 
     theory = FixedPoint(normal, adjoint, toward=w0).fit(x, y)
     theory.curve([4, 16, 64], [1e-2, 1], tests=128)
 
 Two terms are added: the optimism of v, which comes from the samples that judge it, to first order in N/M; and what
 measurements cost that are zero in all of N samples and keep their weight w₀, which no mean over samples knows of.
-A few fits on N samples give the interval, and tell where the fixed point does not hold.
+A few fits on N samples give the interval, and tell where the equations do not hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from koct.base.arrays import blocks, double, eigh, index, is_torch, like, to_numpy, zeros_like
+from koct.base.arrays import blocks, double, eigh, is_torch, like, to_numpy, zeros_like
 from koct.errors import KoctError
 from koct.prediction.prediction import PER_OCTAVE, Prediction, checked_pairs, checked_ridge, checked_size
 from koct.prediction.subsets import interval, rare, rows_of, training_sets
 
-FULL = 5e8  # samples × weights³ up to which the full form is taken: about a second for every N and λ
-CHUNKS = 8  # of samples with about as many measurements that are not zero
 DRAWS, FEW_DRAWS = 12, 6  # training sets that tell how much the error depends on the draw; few where fits are dear:
 DEAR = 1000  # weights
 LARGEST_DRAW = 64  # samples in such a set; beyond, the spread goes as one over √N
 SHOWN = 32  # samples that tell what the network's last layer does to the error
 UNSEEN = 0.1  # share of the error that unseen measurements may make
 OFF, ERRORS = 0.1, 2.5  # how far the fits may be from the fixed point: a share of it, and standard errors
-SETTLED = 1e-3  # relative change at which a round is the last
-ROUNDS = 100
 
 
 class FixedPoint:
@@ -47,8 +42,7 @@ class FixedPoint:
 
     `normal` is RᵀR, `adjoint(y)` gives Rᵀ of flat images, (n, weights), and `toward` are the weights w₀, zero by
     default. `reconstruct(x)` gives the network's flat images of weighted measurements, such as those cut off at zero:
-    the error then changes as it does for a few samples; without it nothing is cut. `method` says which form is taken:
-    `auto` takes the full one where samples × weights³ ≤ 5·10⁸.
+    the error then changes as it does for a few samples; without it nothing is cut.
     """
 
     def __init__(
@@ -57,16 +51,10 @@ class FixedPoint:
         adjoint: Callable[[Any], Any],
         toward: Any = None,
         reconstruct: Callable[[Any], Any] | None = None,
-        method: Literal["auto", "full", "simple"] = "auto",
         seed: int = 0,
     ):
-        if method not in ("auto", "full", "simple"):
-            raise KoctError(f"method = {method!r}: give auto, full or simple")
         self.normal, self.adjoint, self.toward, self.reconstruct = normal, adjoint, toward, reconstruct
-        self.method, self.asked, self.seed = method, method, seed
-
-    def __repr__(self) -> str:
-        return f"FixedPoint(method={self.method!r}, seed={self.seed})"
+        self.seed = seed
 
     def fit(self, x: Any, y: Any) -> FixedPoint:
         """From flat pairs: (samples, weights) and (samples, outputs), NumPy's or torch's."""
@@ -96,8 +84,6 @@ class FixedPoint:
         self.right = (self.x * self.adjoint_r).mean(0)
         zero = like(self.x == 0, self.x)
         self.both_zero = zero.T @ zero / self.M  # how often two measurements are zero together
-        self.method = ("full" if self.M * self.p**3 <= FULL else "simple") if self.asked == "auto" else self.asked
-        self.chunks = self._chunks() if self.method == "full" else []
         self.shown = np.random.default_rng(self.seed).permutation(self.M)[:SHOWN]
         self.y = double(rows_of(y, self.shown)) if self.reconstruct else None
         return self
@@ -121,7 +107,7 @@ class FixedPoint:
 
     def _prediction(self, N: int, lam: float, size: int, fits: np.ndarray, tests: int | None) -> Prediction:
         """`fits` are the errors of fits on random sets of `size` samples."""
-        weights = self._full(N, lam) if self.chunks else self._simple(N, lam)
+        weights = self._weights(N, lam)
         left, gradient = self._residual(self.x, self.adjoint_r, self.r2, weights.v)
         optimism = (gradient * weights.pulls).sum(1)
         noise = self._spent(weights.C)
@@ -129,7 +115,7 @@ class FixedPoint:
         share = N / self.M
         errors = to_numpy(left + 2 * share * optimism + (1 - share) * noise + unseen).clip(min=0) / self.outputs
         error = float(errors.mean())
-        reasons = [] if weights.settled else ["the fixed point does not settle"]
+        reasons = []
         missing = float(unseen.mean()) / self.outputs
         if missing > UNSEEN * error:
             reasons.append(f"measurements that are zero in all {N} samples make {missing / error:.0%} of the error")
@@ -175,79 +161,13 @@ class FixedPoint:
         images = double(self.reconstruct(x * (self.w0 + u)))
         return float(((images - self.y) ** 2).sum()) / max(float(whole.sum()), 1e-300)
 
-    # The two forms
-
-    def _simple(self, N: int, lam: float) -> _Weights:
+    def _weights(self, N: int, lam: float) -> _Weights:
         scale = 1 / (lam + N * self.values)
         v = N * (self.vectors @ (scale * (self.vectors.T @ self.right)))
         _, gradient = self._residual(self.x, self.adjoint_r, self.r2, v)
         pulls = ((gradient @ self.vectors) * scale) @ self.vectors.T
         C = pulls.T @ pulls * (N / self.M)
-        return _Weights(v, C, pulls, float((N * self.values * scale).sum()), True)
-
-    def _full(self, N: int, lam: float) -> _Weights:
-        linalg, identity = _linalg(self.x), like(np.eye(self.p), self.x)
-        Q = (self.vectors / (lam + N * self.values)) @ self.vectors.T
-        size = 0.0
-        for _ in range(ROUNDS):
-            B = self._mean_of(self._filtered(Q))
-            Q = linalg.inv(lam * identity + N * (B + B.T) / 2)
-            before, size = size, float((self.J * Q).sum())
-            settled = abs(size - before) <= SETTLED * size
-            if settled:
-                break
-        filtered = self._filtered(Q)
-        v = N * Q @ self._filter(filtered, Q, self.x * self.adjoint_r).mean(0)
-        _, gradient = self._residual(self.x, self.adjoint_r, self.r2, v)
-        pulls = self._filter(filtered, Q, gradient) @ Q
-        step = pulls.T @ pulls * (N / self.M)
-        C, size = step, float((self.J * step).sum())
-        for _ in range(ROUNDS):
-            blocks_of = (step[where] for *_, where in self.chunks)
-            inner = self._mean_of([B @ block @ B for B, block in zip(filtered, blocks_of, strict=True)])
-            step = N * Q @ inner @ Q
-            C = C + step
-            before, size = size, float((self.J * step).sum())
-            if size <= 10 * SETTLED * float((self.J * C).sum()):
-                break
-        shrinks = size / max(before, 1e-300)
-        settled = settled and shrinks < 1
-        if settled:
-            C = C + step * (shrinks / (1 - shrinks))  # the rest of a geometric series
-        return _Weights(v, C, pulls, self.p - lam * float(Q.diagonal().sum()), settled)
-
-    def _chunks(self) -> list[tuple[Any, Any, Any]]:
-        """(indices of entries, DᵀD, indices of pairs of weights) of samples, less measurements that are zero in all."""
-        lit = to_numpy(self.x != 0)
-        chunks = []
-        for rows in np.array_split(np.argsort(lit.sum(1)), min(CHUNKS, self.M)):
-            count = max(1, int(lit[rows].sum(1).max()))
-            columns = index(np.argsort(~lit[rows], axis=1, kind="stable")[:, :count], self.x)
-            entries = index(rows, self.x)[:, None], columns
-            pairs = columns[:, :, None], columns[:, None, :]
-            x = self.x[entries]
-            chunks.append((entries, self.RtR[pairs] * x[:, :, None] * x[:, None, :], pairs))
-        return chunks
-
-    def _filtered(self, Q: Any) -> list[Any]:
-        """DᵀSD = (I + DᵀD Q)⁻¹DᵀD of every sample."""
-        solve = _linalg(self.x).solve
-        return [solve(like(np.eye(G.shape[1]), G) + G @ Q[pairs], G) for _, G, pairs in self.chunks]
-
-    def _filter(self, filtered: list[Any], Q: Any, gradients: Any) -> Any:
-        """DᵀS e from Dᵀe of every sample."""
-        towards = gradients @ Q
-        out = zeros_like(gradients)
-        for B, (entries, *_) in zip(filtered, self.chunks, strict=True):
-            out[entries] = gradients[entries] - (B @ towards[entries][:, :, None])[:, :, 0]
-        return out
-
-    def _mean_of(self, matrices: list[Any]) -> Any:
-        """The mean over samples, (weights, weights)."""
-        total: Any = 0
-        for values, (*_, (rows, columns)) in zip(matrices, self.chunks, strict=True):
-            total = total + _counted((rows * self.p + columns).reshape(-1), values.reshape(-1), self.p**2)
-        return total.reshape(self.p, self.p) / self.M
+        return _Weights(v, C, pulls, float((N * self.values * scale).sum()))
 
     # Fits
 
@@ -275,7 +195,6 @@ class _Weights(NamedTuple):
     C: Any  # their covariance
     pulls: Any  # (M, weights): how a training sample moves them
     df: float
-    settled: bool
 
 
 def _check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
@@ -289,12 +208,3 @@ def _linalg(array: Any) -> Any:
 
         return torch.linalg
     return np.linalg
-
-
-def _counted(places: Any, values: Any, size: int) -> Any:
-    """Sums of the values that fall on every place."""
-    if is_torch(values):
-        import torch
-
-        return torch.bincount(places, values, size)
-    return np.bincount(places, values, size)

@@ -132,10 +132,6 @@ class Spectral:
         best = {row[0].N: min(row, key=lambda point: point.error) for row in rows}
         return [best[N] if N <= self.M else self.predict(N, best[self.M].lam, tests) for N in wanted]
 
-    def leave_one_out(self, lam: float) -> float:
-        """Return the mean squared leave-one-out error of the pool itself."""
-        return float(self._residuals(checked_ridge(lam)).mean()) * self.unit**2
-
     def _generalised(self, ridge: float) -> float:
         scale = self.values.mean() / (self.values + ridge)
         return float((self.energies * scale**2).sum()) / self.M / self.outputs / float(scale.mean()) ** 2

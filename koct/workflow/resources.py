@@ -72,10 +72,9 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
         operations = 0.3 * M**2 * size + 8 * M**3 + points * 800 * M**2
         return Cost(operations, 6 * pairs + 80 * M**2, 5 * pairs + 80 * M**2)
     if arch.predicted == "fixed point":
-        full = 100 * M * size**3 if M * size**3 < 5e8 else 0  # of a point, as in koct/prediction/fixed_point.py
         drawn = 18 * len(sweep.lambdas) * size**3  # three sizes, six draws
-        operations = 10.0 * size**3 + drawn + points * (full + 3 * M * size**2)
-        arrays = 40 * size**2 + 24 * M * size + (24 * M * size**2 if full else 0)
+        operations = 10.0 * size**3 + drawn + points * 3 * M * size**2
+        arrays = 40 * size**2 + 24 * M * size
         return Cost(operations, 6 * pairs + arrays, 5 * pairs + arrays)
     fits = [fit(sweep, arch, N) for N in sweep.predicted_at(arch)]
     if UNKNOWN in fits:

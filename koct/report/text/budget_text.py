@@ -10,7 +10,7 @@ import numpy as np
 
 from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate, two_factors
 from koct.errors import KoctError
-from koct.forecast.budget import ENDS, LEVEL, Answer, Forecast, quantiles
+from koct.forecast.budget import LEVEL, Answer, Forecast, quantiles
 from koct.forecast.columns import listed, printable
 from koct.forecast.runs import FloatArray, Pilot
 from koct.forecast.scores import Score
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from koct.prediction.curve import Curve
 
 EVEN = (0.35, 0.65)  # probabilities at which a target is called neither likely nor unlikely to be reached
-SIDES = (ENDS[0], ENDS[-1])  # of the interval of a ratio
+SIDES = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)  # of the interval of a ratio
 FAR = 64  # an upper end this many times the lower one: the chances are told instead
 WIDE = 100  # an upper end of a ratio this many times the lower one
 PAIRING = 7  # seed of the order in which replicates of two architectures are compared
