@@ -13,7 +13,7 @@ rule collect:
     benchmark:
         "results/benchmarks/collect.tsv"
     group:
-        "summary"
+        jobs.summary_group
     conda:
         "../envs/koct.yaml"
     params:

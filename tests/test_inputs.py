@@ -1,6 +1,5 @@
 """What tables and figures make of files that koct has not made: one sentence with the file and the column."""
 
-import json
 import math
 
 import pyarrow as pa
@@ -12,8 +11,7 @@ from koct import cli
 from koct.base.files import write_json
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
-from koct.report import drawing, products
-from koct.report.labels import Names, described
+from koct.report import products
 from koct.study.results import BUDGET, CELLS, THEORY, write
 
 SWEEPS = {("H8", "surrogate", 8): {"ko": [0.3, 0.1], "fc": [0.5, 0.4]}}
@@ -122,73 +120,10 @@ def test_values_of_other_kinds_are_refused(files, run, verb, name):
         refused(run(verb), files, f"{path}{why}")
 
 
-@pytest.mark.parametrize(("verb", "name"), PAIRS)
-def test_a_table_without_rows(files, run, verb, name):
-    change(files / f"{name}.parquet", lambda table: table.slice(0, 0))
-    if name == "budget":  # a study without targets
-        assert run(verb)[0] == 0
-    else:
-        refused(run(verb), files, f"{files / name}.parquet has no rows")
-
-
-@pytest.mark.parametrize("verb", ["table_calibration", "fig_sweeps"])
-def test_an_unknown_metric_is_named(files, run, verb):
-    name = "calibration" if verb == "table_calibration" else "curves"
-
-    def other(table):
-        return table.set_column(table.column_names.index("metric"), "metric", pa.array(["ssim"] * table.num_rows))
-
-    change(files / f"{name}.parquet", other)
-    refused(run(verb), files, "row 1: metric is 'ssim', which is a score, and curves are of errors")
-
-
-def test_files_of_two_studies_are_told_apart(files, run):
-    change(files / "calibration.parquet", lambda table: table.slice(0, 1))
-    refused(run("table_scaling"), files, f"{files}/calibration.parquet lacks H8 fc, which {files}/curves.parquet has")
-    refused(run("fig_sweeps"), files, f"{files}/calibration.parquet lacks H8 fc, which ")
-
-
-@pytest.mark.parametrize("key", ["koct.archs", "koct.sweeps"])
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"ko": 3}', b'{"ko": {"label": []}}', b"\xff\xfe"])
-def test_metadata_that_is_no_description(files, run, key, text):
-    change(files / "calibration.parquet", lambda table: table.replace_schema_metadata({key: text}))
-    refused(run("table_calibration"), files, f"calibration.parquet: the metadata {key} is not what koct writes")
-
-
-def test_names_without_metadata_or_with_half_of_it():
-    assert Names().arch("ko") == "KO"
-    names = Names({"koct.archs": '{"ko": {"label": "Known"}, "fc": {"colour": null}}'})
-    assert (names.arch("ko"), names.arch("fc")) == ("Known", "FC")
-    assert names.colour("ko") != names.colour("fc")
-    with pytest.raises(KoctError, match="is not what koct writes"):
-        described({"koct.sweeps": "no"}, "koct.sweeps")
-
-
-@pytest.mark.parametrize(("key", "value"), [("colour", "greenish"), ("marker", "banana")])
-def test_a_style_that_matplotlib_does_not_know(key, value):
-    names = Names({"koct.archs": json.dumps({"ko": {key: value}})})
-    with pytest.raises(KoctError, match=f"the {key} '{value}' of ko is unknown to Matplotlib"):
-        names.colour("ko")
-
-
-@pytest.mark.parametrize("content", [{}, {"points": 3}, {"points": []}, {"points": [3]}, {"points": [{"H": 8}]}])
-def test_norms_that_are_none(files, run, content):
-    write_json(files / "norms.json", content, Stamp({}))
-    refused(run("table_structural"), files, f"{files / 'norms.json'}")
-
-
 @pytest.mark.parametrize("name", ["figure", "figure.foo", "figure.pdf.gz", "report/figure.jpg"])
 def test_a_figure_needs_a_known_format(files, capsys, name):
     assert cli.main([*map(str, command(files, "fig_sweeps", name))]) == 2
     assert f"{name}: the name of a figure must end in .pdf, .png or .svg" in capsys.readouterr().err
-
-
-def test_a_formula_that_is_none_is_a_sentence(tmp_path):
-    figure, axes = drawing.panels(1, 1)
-    axes[0, 0].set_title(r"$\nonsense$")
-    with pytest.raises(KoctError, match=r"out\.png cannot be drawn: .*nonsense"):
-        drawing.save(figure, [tmp_path / "out.png"])
-    assert not list(tmp_path.iterdir())
 
 
 def test_results_of_the_workflow_are_made_again_and_others_not(tmp_path):

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from koct import metrics
 from koct.config.sweep import Grid, Sweep
-from koct.config.validation import at_least, check, dotted, shown, unique, unknown
+from koct.config.validation import check, dotted, shown, unique, unknown
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.blame import blamed
 from koct.contracts.options import Configured, option, options
@@ -27,7 +27,7 @@ PREDICTED = ("spectral", "subsets", "fixed point")
 
 StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
 SweepName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-SweepNames = Annotated[tuple[str, ...], at_least(1), AfterValidator(unique)]
+SweepNames = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(unique)]
 
 
 class Settings(Configured):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import getpass
 import json
 import math
 import os
@@ -75,11 +74,12 @@ def submit_command(job: Any, settings: Any = None, larger: Mapping[str, int] | N
     from snakemake.jobs import ResourceList
     from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 
-    request, most = dict(job.resources.items()), allowed(job.resources) if larger else {}
+    request = dict(job.resources.items())
     if request.get("runtime"):
         request["runtime"] = max(SHORTEST, int(request["runtime"]))
     for name, often in (larger or {}).items():
-        request[name] = int(min(request[name] * (1 + often), most.get(name, math.inf)))
+        most = longest(job.resources) if name == "runtime" else math.inf
+        request[name] = int(min(request[name] * (1 + often), most))
     about = {"job_name": "koct_check", "slurm_logfile": "/dev/null", "comment_str": "check", "workdir": "", **about}
     for option, key in (("account", "slurm_account"), ("partition", "slurm_partition")):
         about[option] = f"--{option}={shlex.quote(str(request.get(key)))}" if request.get(key) else ""
@@ -118,15 +118,6 @@ class Submission(NamedTuple):
     @property
     def minutes(self) -> int:
         return max(SHORTEST, self.get("runtime"))
-
-    @property
-    def amounts(self) -> dict[str, tuple[int, str]]:
-        """what is asked for in all, and its unit, by names as in `allowed`"""
-        _, nodes, cores, gpus = self.place
-        profile = site()
-        megabytes = nodes * self.get("mem_mb") if profile is None or profile.memory else 0
-        asked = {"runtime": (self.minutes, "min"), "cores": (cores, "cores"), "mem_mb": (megabytes, "MB")}
-        return {**asked, "nodes": (nodes, "nodes"), "gpu": (gpus, "GPUs")}
 
 
 def planned(dag: Any) -> list[Submission]:
@@ -222,11 +213,10 @@ def check(submissions: list[Submission], settings: Any) -> None:
     if shutil.which("sbatch") is None:
         return
     for call, submission in {submit_command(kind, settings): kind for kind in submissions}.items():
-        most = allowed(submission.resources)
-        for name, (asks, unit) in submission.amounts.items():
-            if asks > most.get(name, math.inf):
-                said = f"a job there may take {most[name]:g} {unit} at most, and one of this study asks for {asks:g}"
-                _refuse(call, said, "cpu_partition, gpu_partition, account or qos")
+        most = longest(submission.resources)
+        if submission.minutes > most:
+            said = f"a job there may take {most:g} min at most, and one of this study asks for {submission.minutes}"
+            _refuse(call, said, "cpu_partition or gpu_partition")
         try:
             done = subprocess.run(
                 f"{call} --test-only --wrap=true", shell=True, capture_output=True, text=True, timeout=60
@@ -252,50 +242,21 @@ def _refuse(call: str, said: str, fix: str) -> NoReturn:
     )
 
 
-def allowed(request: Any) -> dict[str, float]:
-    """Return what SLURM lets a job take: minutes, cores, MB, nodes and GPUs, by the names of resources in a request.
+def longest(request: Any) -> float:
+    """Return the minutes that the partition of a request gives a job at most.
 
-    Of a partition's QOS, the job's QOS and the user's association, the first that says something counts. A QOS may
-    change their order, and may lift the time limit of a partition.
+    Other limits, of QOS and account, are SLURM's to say: a job that they keep from starting fails with their reason.
     """
     named = str(request.get("slurm_partition") or "")
-    found = (row for row in _partitions() if named == row["PartitionName"] or (not named and row["Default"] == "YES"))
-    partition = next(found, {"MaxTime": "", "QoS": ""})
-    kinds = {row["Name"]: row for row in _accounting("qos", "Name", "Flags", "MaxWall", "MaxTRES")}
-    columns = ("DefaultAccount", "Account", "Partition", "DefaultQOS", "MaxWall", "MaxTRES")
-    mine = sorted(_accounting("user", *columns), key=lambda row: row["Partition"])  # what is for one partition last
-    mine = [row for row in mine if row["Account"] == (request.get("slurm_account") or row["DefaultAccount"])]
-    most = [row for row in mine if row["Partition"] in ("", named)][-1:] or [{}]
-    own = kinds.get(str(request.get("qos") or most[0].get("DefaultQOS") or "normal"), {})
-    of_partition = kinds.get(partition["QoS"], {})
-    most += [of_partition, own] if "OverPartQOS" in own.get("Flags", "") else [own, of_partition]
-    limits: dict[str, float] = {}
-    for row in most:
-        limits |= {"runtime": minutes(row["MaxWall"])} if row.get("MaxWall") else {}
-        pairs = (pair.split("=") for pair in row.get("MaxTRES", "").split(",") if "=" in pair)
-        limits |= {TRES[name]: _number(value) for name, value in pairs if name in TRES}
-    if not any("PartitionTimeLimit" in row.get("Flags", "") for row in most):
-        limits["runtime"] = min(limits.get("runtime", math.inf), minutes(partition["MaxTime"]))
-    return limits
-
-
-TRES = {"cpu": "cores", "mem": "mem_mb", "node": "nodes", "gres/gpu": "gpu"}  # SLURM's names of what a job takes
+    for row in _partitions():
+        if named == row["PartitionName"] or (not named and row["Default"] == "YES"):
+            return minutes(row["MaxTime"])
+    return math.inf
 
 
 @cache
 def _partitions() -> list[dict[str, str]]:
     return [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in _ask("scontrol", "-o", "show", "partition")]
-
-
-@cache
-def _accounting(kind: str, *fields: str) -> list[dict[str, str]]:
-    """Return rows of SLURM's accounting for this user and cluster, if it enforces limits."""
-    config = dict(re.findall(r"^(\w+) *= (\S+)", "\n".join(_ask("scontrol", "show", "config")), re.M))
-    if not re.search("limits|safe", config.get("AccountingStorageEnforce", "")):
-        return []
-    of_user = [getpass.getuser(), "withassoc", f"cluster={config['ClusterName']}"] if kind == "user" else []
-    lines = _ask("sacctmgr", "-nP", "show", kind, *of_user, f"format={','.join(fields)}")
-    return [dict(zip(fields, line.split("|"), strict=True)) for line in lines]
 
 
 def minutes(limit: str) -> float:
@@ -307,11 +268,6 @@ def minutes(limit: str) -> float:
     return 1440 * days + 60 * hours + minutes + seconds / 60
 
 
-def _number(amount: str) -> float:
-    """Return a count, or MB from what SLURM writes of memory: 500M, 8G or 1.50T."""
-    return float(amount.rstrip("MGTP")) * {"G": 1024, "T": 1024**2, "P": 1024**3}.get(amount[-1], 1)
-
-
 def asked(call: str) -> str:
     """Return the options of a command that a site has a say in."""
     kept = r"(?:--partition|-C|-t|--mem|--account|--qos|--reservation|--gres|--nodes)[= ](?:'[^']*'|\S+)"
@@ -321,7 +277,8 @@ def asked(call: str) -> str:
 def _lacking(submission: Submission) -> str:
     """Return why no node of its partition will ever do, as far as their sizes tell."""
     partition, nodes, cores, gpus = submission.place
-    gpu_type, megabytes = submission.get("gpu_model", ""), submission.amounts["mem_mb"][0] // nodes
+    gpu_type, profile = submission.get("gpu_model", ""), site()
+    megabytes = submission.get("mem_mb") if profile is None or profile.memory else 0
     kinds = [
         line.split("|") for line in _sinfo("%c|%m|%G", "--exact", *([f"--partition={partition}"] if partition else []))
     ]

@@ -16,7 +16,7 @@ from conftest import ROOT, planned
 from koct.base import device
 from koct.config.study_file import build
 from koct.errors import KoctError
-from koct.workflow import cluster, queue, resources
+from koct.workflow import cluster, resources
 from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import CONFIG, dry, small, told
 
@@ -36,12 +36,6 @@ def test_a_study_is_few_submissions(checkout, study, device, most):
     assert bool([line for line in kinds if " to gpu, each: 1 core, 1 GPU, " in line]) == (device == "auto")
 
 
-def test_a_plain_dry_run_says_the_study_and_no_submissions(checkout):
-    text = checkout().snakemake("--dry-run").stdout
-    assert "\nStudy surrogate: 3 sweeps, 210 cells, device auto.\n" in text
-    assert "submission" not in text
-
-
 @pytest.mark.parametrize("on_gpu", [True, False])
 @pytest.mark.parametrize("name", CONFIG["studies"]["full"])
 def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(name, on_gpu):
@@ -55,18 +49,6 @@ def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(name, on_gpu):
     if name == "H512":
         assert asked["_tv_N0"][0] // 60 == (6 if on_gpu else 60)  # hours, as docs/cluster.md says
         assert len(asked) == (3 if on_gpu else 5)
-
-
-def test_a_fit_that_reads_one_that_travels_alone_does_so_too(tmp_path):
-    """Else its group would wait for that fit, which waits for the pool in its group."""
-    (tmp_path / "mine.py").write_text(
-        "from koct.networks.fc import FC\n\n\nclass Mine(FC):\n    requires_cell = 'ko'\n"
-    )
-    slow = {"solver": "adagrad", "lr": 0.02, "iterations": 200000, "batch": 1}
-    archs = {"archs": ["ko", str(tmp_path / "mine.py")], "ko": slow}
-    found = resources.groups(build("s", {**CONFIG["sweeps"]["H512"], **archs}), True)
-    assert found["ko", 4] == "_ko_N4"
-    assert found["mine", 4] == "_mine_N4"
 
 
 # Precedence: --config, --configfile, the profile, config.yaml
@@ -131,74 +113,21 @@ def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_tha
     assert "--mem" not in command(mem_mb=2000)
 
 
-@pytest.fixture
-def slurm_says(monkeypatch):
-    """Has SLURM answer like this: its partitions, and where it keeps accounts, their limits and those of QOS."""
-
-    def say(partitions, enforced="none", qos=(), user=()):
-        def answer(*command):
-            text = " ".join(command)
-            if "show config" in text:
-                return [f"AccountingStorageEnforce = {enforced}", "ClusterName             = here"]
-            return partitions if "show partition" in text else qos if "show qos" in text else user
-
-        monkeypatch.setattr(cluster, "_ask", answer)
-        for function in (cluster._partitions, cluster._accounting):
-            function.cache_clear()
-
-    yield say
-    for function in (cluster._partitions, cluster._accounting):
-        function.cache_clear()
-
-
 PARTITIONS = [
-    "PartitionName=cpu Default=YES QoS=N/A MaxTime=00:30:00 MaxNodes=UNLIMITED",
-    "PartitionName=gpu Default=NO QoS=gpus MaxTime=1-02:30:00",
-    "PartitionName=long Default=NO QoS=N/A MaxTime=UNLIMITED",
+    {"PartitionName": "cpu", "Default": "YES", "MaxTime": "00:30:00"},
+    {"PartitionName": "gpu", "Default": "NO", "MaxTime": "1-02:30:00"},
+    {"PartitionName": "long", "Default": "NO", "MaxTime": "UNLIMITED"},
 ]
-QOS = [
-    "normal|||",
-    "gpus|||cpu=8,gres/gpu=4,mem=1.50T",
-    "short||00:10:00|mem=8G",
-    "mine|OverPartQOS|1-00:00:00|gres/gpu=9",
-]
-QOS += ["lifts|PartitionTimeLimit|2-00:00:00|"]
 
 
-def test_what_slurm_allows_is_known_before_anything_is_submitted(slurm_says):
-    def longest(partition, **more):
-        return cluster.allowed({"slurm_partition": partition, **more})["runtime"]
-
-    slurm_says(PARTITIONS)
-    names = ("", "cpu", "gpu", "long", "other")
-    plain = {"": 30, "cpu": 30, "gpu": 1590, "long": math.inf, "other": math.inf}
-    assert {name: longest(name) for name in names} == plain
-    slurm_says(PARTITIONS, "associations,limits,qos", QOS, ["a|a|||20:00|", "a|b||short||", "a|b|long|||node=2"])
-    assert {name: longest(name) for name in names} == {**dict.fromkeys(names, 20)}  # the account's
-    assert longest("cpu", qos="short") == longest("cpu", slurm_account="b") == 10  # the QOS before the account
-    assert longest("long", slurm_account="b") == math.inf
-    assert cluster.allowed({"slurm_partition": "long", "slurm_account": "b"})["nodes"] == 2
-    assert longest("cpu", qos="lifts") == 2880
-    assert longest("cpu", qos="mine") == 30
-    gpu = cluster.allowed({"slurm_partition": "gpu", "qos": "mine"})
-    assert gpu == {"runtime": 1440, "cores": 8, "mem_mb": 1.5 * 1024**2, "gpu": 9}
-    assert cluster.allowed({"slurm_partition": "gpu", "qos": "short"})["mem_mb"] == 1.5 * 1024**2  # the partition first
-    slurm_says(PARTITIONS, "associations", QOS)
-    assert longest("cpu", qos="short") == 30  # SLURM knows its limit, and does not enforce it
-
-
-def test_what_a_job_lacked_it_asks_for_more_of_as_far_as_slurm_allows(slurm_says):
-    slurm_says(PARTITIONS, "limits", QOS)
+def test_what_a_job_lacked_it_asks_for_more_of_as_far_as_its_partition_allows(monkeypatch):
+    monkeypatch.setattr(cluster, "_partitions", lambda: PARTITIONS)
+    most = {"": 30, "cpu": 30, "gpu": 1590, "long": math.inf, "other": math.inf}
+    assert {name: cluster.longest({"slurm_partition": name}) for name in most} == most
     asked = {"runtime": 2, "mem_mb": 5000, "slurm_partition": "cpu"}
     assert " -t 10 --mem 5000 " in command({"runtime": 1}, **asked)
     assert " -t 5 --mem 15000 " in command({"mem_mb": 2}, **asked)
     assert " -t 30 " in command({"runtime": 2}, **{**asked, "runtime": 20})
-    assert " --mem 8192 " in command({"mem_mb": 1}, **asked, qos="short")
-
-
-def test_an_account_is_the_named_one_or_none():
-    assert "account" not in command()
-    assert "--account=mine " in command(slurm_account="mine")
 
 
 # What becomes of a submission
@@ -395,14 +324,6 @@ def test_the_queue_in_words(states, words):
     from snakemake_executor_plugin_koct_slurm.executor import queue_in_words
 
     assert queue_in_words(states) == words
-
-
-def test_the_own_job_is_no_leftover(monkeypatch):
-    name = "H8_seeds1-5_cells_fit.koct"
-    text = f"{name} 11 /here\n{name} 12 /here\nkoct_main 13 /here\nother 14 /here\n"
-    monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text))
-    monkeypatch.setattr(queue, "OWN_JOB", "12")
-    assert queue._mine() == [("11", "/here")]
 
 
 # A GPU that is held is used
