@@ -86,21 +86,18 @@ def settings(config: Mapping[str, Any]) -> Settings:
 
 
 def read(config: Mapping[str, Any]) -> list[Sweep]:
-    """Return the sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config.
+    """Return the sweeps of the chosen study, in order; a KoctError lists everything that is wrong with them.
 
-    Of sweeps outside the study, those with files of a user's own are not looked at: the files may be elsewhere.
+    Sweeps of other studies are not looked at: they take time, and files that they name may be elsewhere.
     """
-    keys, sweeps = settings(config), {}
+    keys = settings(config)
     wrong: list[str] = []
-    chosen = keys.studies[keys.study]
-    for name, entry in keys.sweeps.items():
-        if name in chosen or not any(
-            isinstance(source, str) and registry.is_file(source) for source in _sources(entry)
-        ):
-            sweep = sweeps[name] = _build(name, entry, wrong)
-            wrong += [f"sweeps.{name}.{text}" for text in (_check_together(sweep) if sweep else ())]
-    study = [made for name in chosen if (made := sweeps[name])]
-    _refuse([*wrong, *(f"sweeps.{sweep.name}.{text}" for sweep in study for text in _check_installed(sweep))])
+    study = []
+    for name in keys.studies[keys.study]:
+        if sweep := _build(name, keys.sweeps[name], wrong):
+            wrong += [f"sweeps.{name}.{text}" for text in (*_check_together(sweep), *_check_installed(sweep))]
+            study.append(sweep)
+    _refuse(wrong)
     return study
 
 
