@@ -16,8 +16,6 @@ from koct.commands import VERBS
 from koct.commands.people import GROUPS
 from koct.config import study_file
 
-SURROGATE = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4, "tikhonov": 0.1}}
-POOL = {"problem": SURROGATE, "sizes": {"train": 4, "val": 2, "test": 2}, "seed": 1}
 PILOT = ROOT / "docs" / "pilot.csv"
 TABLE = ["product", "table_fullscale", "--out"]
 

@@ -1,20 +1,15 @@
 """What a run shows on the terminal: little, but every failure, and all that Snakemake says to those who ask for it."""
 
-import io
-import logging
 import os
 import pty
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 from conftest import TINY, TINY_SWEEP
-
-from koct.plugins import snakemake_logger_plugin_koct as plugin
 
 COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)
 ONE_JOB = ["--force", "results/table_fullscale.tex"]
@@ -90,31 +85,3 @@ def test_a_terminal_shows_one_line_that_is_rewritten(finished):
     assert process.wait() == 0
     line = "\r[{}/1] table results/table_fullscale.tex\033[K"
     assert line.format(0) + line.format(1) + "\r\n" in told.decode()
-
-
-def handler(dryrun=False):
-    """The logger of koct, which prints into a text."""
-    flags = dict.fromkeys(["quiet", "verbose", "printshellcmds", "debug_dag", "stdout", "nocolor"])
-    made = plugin.LogHandler(SimpleNamespace(**flags, dryrun=dryrun), None)
-    made.printer.setStream(io.StringIO())
-    made.setFormatter(logging.Formatter())
-    return made
-
-
-def test_what_runs_and_waits_on_a_cluster_is_part_of_the_rewritten_line(monkeypatch):
-    monkeypatch.setattr(plugin.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
-    screen = io.StringIO()
-    screen.isatty, screen.fileno = lambda: True, lambda: -1
-    run = handler()
-    run.printer.setStream(screen)
-    run.rewrites = True
-    logger = logging.Logger("koct")
-    logger.addHandler(run)
-    run.done, run.total = 3, 40
-    logger.info("2 running", extra={"koct_queue": "2 running, 5 pending: Priority"})
-    run.count(4, "fit ko of H8, N = 4, seed 1")
-    lines = screen.getvalue().split("\r")[1:]
-    assert [line.removesuffix("\033[K") for line in lines] == [
-        "[ 3/40]; 2 running, 5 pending: Priority",
-        "[ 4/40] fit ko of H8, N = 4, seed 1; 2 running, 5 pending: Priority",
-    ]

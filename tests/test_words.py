@@ -55,28 +55,6 @@ def test_an_answer_in_the_units_of_a_score():
     assert bounded["score_low"] == 0
 
 
-# Ratios
-
-TEN, NEVER = [10] * 100, [np.inf] * 10
-RATIOS = {
-    "both reached": (TEN, [20] * 10 + [30] * 80 + [40] * 10, "other needs about 3 times as many samples as first (b"),
-    "certain": (TEN, [30] * 100, "other needs 3 times as many samples as first."),
-    "the same": ([4] * 100, [4] * 100, "other and first need the same number of samples."),
-    "about the same": (TEN, [5] * 10 + TEN[:80] + [20] * 10, "about as many samples as first (between 0.5 and 2 times"),
-    "thousands": ([1] * 100, [2000] * 10 + [3000] * 80 + [4123] * 10, "about 3,000 times as many samples as first (b"),
-    "no upper end": (TEN, [20] * 10 + [30] * 80 + NEVER, "at least 2 times; the pilot leaves open how many more, "),
-    "hardly a lower end": (TEN, [5] * 10 + [30] * 80 + NEVER, "as first; the pilot leaves open how many more, since"),
-    "no lower end": (TEN[:90] + NEVER, [20] * 100, "at most 2 times; there is no lower end, since first may never"),
-    "open": (TEN[:80] + 2 * NEVER, [20] * 80 + 2 * NEVER, "the pilot leaves open how many more or fewer, since"),
-}
-
-
-@pytest.mark.parametrize(("first", "other", "sentence"), RATIOS.values(), ids=RATIOS)
-def test_a_ratio_is_that_of_the_medians_with_an_interval_of_the_replicates(first, other, sentence):
-    result = [plan("first", 10, 9, 11, samples=first), plan("other", 20, 19, 21, samples=other)]
-    assert sentence in report.as_text(result)
-
-
 def test_the_interval_of_a_ratio_takes_the_replicates_as_independent():
     """All architectures share their random numbers, so that replicates in the same place go together."""
     both = np.geomspace(10, 1000, 600)
@@ -84,11 +62,3 @@ def test_the_interval_of_a_ratio_takes_the_replicates_as_independent():
     assert ratio == 1
     assert low == pytest.approx(1 / high, rel=0.3)
     assert 10 < high < 100
-
-
-@pytest.mark.parametrize(("archs", "printed"), [("ko fc", 1), ("FC KO", 1), ("knn fc", 0), ("a b", 0)])
-def test_the_two_factors_are_about_ko_and_fc(archs, printed):
-    text = report.as_text([plan(arch, 4, 4, 4, samples=[4.0]) for arch in archs.split()])
-    assert text.count("structural") == printed
-    if printed:
-        assert f"({archs.replace('ko fc', 'fc ko').replace(' ', ' to ')}): structural 1 " in text

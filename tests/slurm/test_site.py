@@ -5,7 +5,7 @@ import json
 import math
 import re
 import shutil
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -14,9 +14,8 @@ import pytest
 from conftest import ROOT, planned
 
 from koct.base import device
-from koct.config.study_file import build
 from koct.errors import KoctError
-from koct.workflow import cluster, resources
+from koct.workflow import cluster
 from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import CONFIG, dry, small, told
 
@@ -34,21 +33,6 @@ def test_a_study_is_few_submissions(checkout, study, device, most):
     assert int(second.split()[0]) <= most
     assert sum(int(line.split()[0]) for line in kinds) == int(second.split()[0])
     assert bool([line for line in kinds if " to gpu, each: 1 core, 1 GPU, " in line]) == (device == "auto")
-
-
-@pytest.mark.parametrize("on_gpu", [True, False])
-@pytest.mark.parametrize("name", CONFIG["studies"]["full"])
-def test_long_fits_travel_alone_and_others_in_groups_of_two_hours(name, on_gpu):
-    sweep = build(name, CONFIG["sweeps"][name])
-    asked = defaultdict(list)  # the minutes of the fits of a group
-    for (arch, N), group in resources.groups(sweep, on_gpu).items():
-        costs = [stage(sweep, sweep.arch(arch), N) for stage in (resources.fit, resources.evaluate)]
-        asked[group].append(sum(resources.minutes(cost, on_gpu) for cost in costs))
-    for minutes in asked.values():
-        assert len(minutes) == 1 or (sum(minutes) <= resources.LONGEST and max(minutes) <= resources.LONGEST / 2)
-    if name == "H512":
-        assert asked["_tv_N0"][0] // 60 == (6 if on_gpu else 60)  # hours, as docs/cluster.md says
-        assert len(asked) == (3 if on_gpu else 5)
 
 
 # Precedence: --config, --configfile, the profile, config.yaml
@@ -203,20 +187,6 @@ def test_only_a_job_that_lacked_memory_or_time_asks_for_more(executor, monkeypat
     assert executor.failed == ["1", "2", "3"] * 3
 
 
-def test_a_job_is_named_after_its_sweep_and_seed():
-    from snakemake_executor_plugin_koct_slurm.executor import title
-
-    def group(name, *cells):
-        members = [SimpleNamespace(wildcards=SimpleNamespace(sweep=sweep, seed=seed)) for sweep, seed in cells]
-        return SimpleNamespace(name=name, is_group=lambda: True, jobs=members)
-
-    assert title(group("cells_fit", ("H8", "1"), ("H64", "5"), ("H8", "10"))) == "H64+H8_seeds1-10_cells_fit"
-    assert title(group("cells_fit", *((f"H{i}", "1") for i in range(4)))) == "4sweeps_seed1_cells_fit"
-    assert title(group("F32_seed1_fit_large", ("F32", "1"))) == "F32_seed1_fit_large"
-    assert title(group("summary_collect")) == "summary_collect"
-    assert title(Job("fit_torchrun", SimpleNamespace(sweep="F32", seed="1"))) == "F32_seed1_fit_torchrun"
-
-
 def test_a_job_gets_no_secrets(monkeypatch):
     for name in ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "https_proxy", "SSH_AUTH_SOCK", "KOCT_DEVICE", "CUDA_HOME"):
         monkeypatch.setenv(name, "x")
@@ -224,25 +194,6 @@ def test_a_job_gets_no_secrets(monkeypatch):
     assert {name for name, value in found.items() if value == "x"} >= {"KOCT_DEVICE", "CUDA_HOME"}
     assert not {"AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "https_proxy", "SSH_AUTH_SOCK"} & set(found)
     assert {"PATH", "HOME"} <= set(found)
-
-
-def test_what_was_asked_for_and_used_is_a_line_for_each_rule(tmp_path):
-    def job(rule, name, mb, seconds, **wildcards):
-        (tmp_path / name).write_text(f"s\tmax_rss\n{seconds}\t{mb}\n")
-        asked = SimpleNamespace(mem_mb=3000, runtime=20)
-        return SimpleNamespace(
-            rule=SimpleNamespace(name=rule),
-            wildcards=SimpleNamespace(**wildcards),
-            benchmark=str(tmp_path / name),
-            resources=asked,
-        )
-
-    jobs = [job("fit", "a", 900, 66, sweep="H8"), job("fit", "b", 1200.4, 30, sweep="H8"), job("table", "c", "NA", 1)]
-    jobs.append(SimpleNamespace(**{**vars(jobs[0]), "benchmark": None}))
-    title, line = cluster.used(jobs).splitlines()
-    assert title == "Asked for and used, at most:"
-    assert " ".join(line.split()) == "fit (2) 3000 MB, used 1200; 20 min, used 1.1"
-    assert cluster.used([]) == ""
 
 
 def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reason(executor, monkeypatch):
@@ -306,24 +257,6 @@ def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monke
         assert looked_at(executor, monkeypatch, states) == going_on
     assert executor.submitted == ["1", "3"]
     assert not executor.failed
-
-
-@pytest.mark.parametrize(
-    ("states", "words"),
-    [
-        ([], ""),
-        (["RUNNING 9:00 None"] * 3 + ["PENDING 9:00 Resources"] * 12, "3 running, 12 pending: Resources"),
-        (["PENDING 9:00 None", "PENDING 9:00 Priority", "COMPLETED 9:00 None"], "2 pending: Priority"),
-        (
-            ["PENDING 9:00 QOSMaxJobs", "PENDING 9:00 Priority", "PENDING 9:00 Priority"],
-            "3 pending: Priority, QOSMaxJobs",
-        ),
-    ],
-)
-def test_the_queue_in_words(states, words):
-    from snakemake_executor_plugin_koct_slurm.executor import queue_in_words
-
-    assert queue_in_words(states) == words
 
 
 # A GPU that is held is used
