@@ -3,7 +3,7 @@
 
 rule collect:
     input:
-        jobs.cells,
+        jobs.rows,
     output:
         # kept until there are new ones
         cells=update("results/cells.parquet"),

@@ -317,6 +317,10 @@ class Jobs:
         """What a problem reads from disk."""
         return list(self.sweeps[wildcards.sweep].problem.files())
 
+    def rows(self, wildcards: Wildcards) -> list[str]:
+        """Of all cells; a function, so that who wants one of a hundred thousand does not wait for the others."""
+        return self.cells
+
     def first_pool(self, wildcards: Wildcards) -> str:
         """That of a sweep's first seed."""
         return paths.pool(wildcards.sweep, self.sweeps[wildcards.sweep].seeds[0])
