@@ -41,7 +41,7 @@ wildcard_constraints:
 rule all:
     default_target: True
     input:
-        jobs.cells,  # by name, so that a deleted one is made again
+        jobs.rows,  # by name, so that a deleted one is made again
         jobs.theories,
         published(),
         rules.crate.output,

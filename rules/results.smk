@@ -3,7 +3,7 @@
 
 rule collect:
     input:
-        jobs.cells,
+        jobs.rows,
     output:
         # kept until there are new ones
         cells=update("results/cells.parquet"),
@@ -13,7 +13,7 @@ rule collect:
     benchmark:
         "results/benchmarks/collect.tsv"
     group:
-        "summary"
+        jobs.summary_group
     conda:
         "../envs/koct.yaml"
     params:

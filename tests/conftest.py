@@ -265,6 +265,7 @@ SLOW |= {"test_strangers", "test_upgrades", "test_additions"}
 # Files of more than six seconds on one core: laws tried on many draws, figures, examples of the docs.
 THOROUGH = {"budget", "ensemble", "report", "curve_docs", "budget_pairs", "benchmark", "conditions", "baselines"}
 THOROUGH |= {"claims", "bound", "fanbeam_problem", "bootstrap", "gradient", "histories", "modules"}
+THOROUGH |= {"machine_code", "executor"}
 STUDIES = {"checkout", "study", "default_study", "small_fanbeam", "lab"}  # fixtures that start Snakemake
 
 

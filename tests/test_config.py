@@ -1,54 +1,51 @@
-"""Bad configs stop with a message that names the key and the fix; the schema, the docs and the code agree."""
+"""Bad configs stop with a message that names the key and the fix; the docs and the code agree."""
 
 import copy
 import os
 
-import jsonschema
 import pytest
 import yaml
-from conftest import ROOT, SMALL_FANBEAM
+from conftest import ROOT
 
 from koct.base import strict_yaml
-from koct.config.docs import document, schema
+from koct.config.docs import document
 from koct.config.study_file import read
-from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-IN_CODE = False  # no schema finds it
-BAD = {  # changes of the sweep H8: (entry, the key, its value or the fix, whether a schema finds it)
-    "unknown key": ({"lamdas": [1.0]}, "lamdas", "'lambdas'?", True),
-    "unknown option": ({"ko": {"rate": 1.0}}, "ko.rate", "known keys are up_to, solver", True),
-    "option of another problem": ({"rays": "exact"}, "rays", "not a key", True),
-    "negative H": ({"H": -8}, "H = -8", "2", True),
-    "N above the pool": ({"N": [4, 300]}, "N = 300", "pool.train = 256; make the pool larger", IN_CODE),
-    "empty seeds": ({"seeds": []}, "seeds = []", "at least 1", True),
-    "lambda zero": ({"lambdas": [0.0, 1.0]}, "lambdas[0] = 0.0", "greater than 0", True),
-    "text for a number": ({"lambdas": ["1e-6"]}, "lambdas[0] = '1e-6'", "write 1.0e-6", True),
-    "text for a count": ({"V": "ten"}, "V = 'ten'", "whole number", True),
-    "a fraction": ({"N": [4, 8.5]}, "N[1] = 8.5", "whole number", True),
-    "a truth value": ({"H": True}, "H = True", "whole number", True),
-    "a number for a list": ({"seeds": 5}, "seeds = 5", "list", True),
-    "a number for options": ({"ko": 5}, "ko = 5", "mapping", True),
-    "unknown choice": ({"ko": {"solver": "newton"}}, "ko.solver = 'newton'", "'adam'", True),
-    "missing option": ({"archs": ["fc-fsdp"], "fsdp": {"ranks": 2}}, "fsdp.iterations", "missing; add it", True),
-    "missing options": ({"archs": ["fc-fsdp"]}, "fsdp.ranks", "missing; add it", IN_CODE),
-    "unknown arch": ({"archs": ["ko", "cnn"]}, "archs[1] = 'cnn'", ", untrained, or a Python file", True),
-    "unknown metric": ({"metric": "mae"}, "metric = 'mae'", "must be one of mse", True),
-    "a score": ({"metric": "psnr"}, "metric = 'psnr'", "take one of", True),
-    "the same N twice": ({"N": [4, 4]}, "N = [4, 4]", "remove one", True),
-    "the same lambda twice": ({"lambdas": [1, 1.0]}, "lambdas = [1, 1.0]", "remove one", True),
-    "infinity": ({"lambdas": [float("inf")]}, "lambdas[0] = inf", "finite", IN_CODE),
-    "not a number": ({"tikhonov": float("nan")}, "tikhonov = nan", "finite", IN_CODE),
-    "a float count": ({"V": 10.0}, "V = 10.0", "whole number", IN_CODE),
-    "a huge seed": ({"seeds": [3_000_000_000]}, "seeds[0] = 3000000000", "2147483647", True),
-    "B unlike H": ({"B": 9}, "B = 9", "must equal H = 8", IN_CODE),
-    "too many digits": ({"V": 10**400}, "V = 1000", "9223372036854775807", True),
-    "too many digits for a float": ({"tikhonov": 10**400}, "tikhonov = 1000", "number", IN_CODE),
-    "a long file name": ({"archs": ["ko", f"mine/{'a' * 65}.py"]}, "archs[1] = 'mine/aaa", "64 at most", IN_CODE),
-    "a file name of a dot": ({"archs": ["mine/..py"]}, "archs[0] = 'mine/..py'", "rename it", IN_CODE),
-    "a file name with a space": ({"archs": ["my net.py"]}, "archs[0] = 'my net.py'", "rename it", IN_CODE),
-    "a group of sizes": ({"pool": {"train": 256, "val": 32, "tests": 1}}, "pool.tests", "'test'?", True),
+BAD = {  # changes of the sweep H8: (entry, the key, its value or the fix)
+    "unknown key": ({"lamdas": [1.0]}, "lamdas", "'lambdas'?"),
+    "unknown option": ({"ko": {"rate": 1.0}}, "ko.rate", "known keys are up_to, solver"),
+    "option of another problem": ({"rays": "exact"}, "rays", "not a key"),
+    "negative H": ({"H": -8}, "H = -8", "2"),
+    "N above the pool": ({"N": [4, 300]}, "N = 300", "pool.train = 256; make the pool larger"),
+    "empty seeds": ({"seeds": []}, "seeds = []", "at least 1"),
+    "lambda zero": ({"lambdas": [0.0, 1.0]}, "lambdas[0] = 0.0", "greater than 0"),
+    "text for a number": ({"lambdas": ["1e-6"]}, "lambdas[0] = '1e-6'", "write 1.0e-6"),
+    "text for a count": ({"V": "ten"}, "V = 'ten'", "whole number"),
+    "a fraction": ({"N": [4, 8.5]}, "N[1] = 8.5", "whole number"),
+    "a truth value": ({"H": True}, "H = True", "whole number"),
+    "a number for a list": ({"seeds": 5}, "seeds = 5", "list"),
+    "a number for options": ({"ko": 5}, "ko = 5", "mapping"),
+    "unknown choice": ({"ko": {"solver": "newton"}}, "ko.solver = 'newton'", "'adam'"),
+    "missing option": ({"archs": ["fc-fsdp"], "fsdp": {"ranks": 2}}, "fsdp.iterations", "missing; add it"),
+    "missing options": ({"archs": ["fc-fsdp"]}, "fsdp.ranks", "missing; add it"),
+    "unknown arch": ({"archs": ["ko", "cnn"]}, "archs[1] = 'cnn'", ", untrained, or a Python file"),
+    "unknown metric": ({"metric": "mae"}, "metric = 'mae'", "must be one of mse"),
+    "a score": ({"metric": "psnr"}, "metric = 'psnr'", "take one of"),
+    "the same N twice": ({"N": [4, 4]}, "N = [4, 4]", "remove one"),
+    "the same lambda twice": ({"lambdas": [1, 1.0]}, "lambdas = [1, 1.0]", "remove one"),
+    "infinity": ({"lambdas": [float("inf")]}, "lambdas[0] = inf", "finite"),
+    "not a number": ({"tikhonov": float("nan")}, "tikhonov = nan", "finite"),
+    "a float count": ({"V": 10.0}, "V = 10.0", "whole number"),
+    "a huge seed": ({"seeds": [3_000_000_000]}, "seeds[0] = 3000000000", "2147483647"),
+    "B unlike H": ({"B": 9}, "B = 9", "must equal H = 8"),
+    "too many digits": ({"V": 10**400}, "V = 1000", "9223372036854775807"),
+    "too many digits for a float": ({"tikhonov": 10**400}, "tikhonov = 1000", "number"),
+    "a long file name": ({"archs": ["ko", f"mine/{'a' * 65}.py"]}, "archs[1] = 'mine/aaa", "64 at most"),
+    "a file name of a dot": ({"archs": ["mine/..py"]}, "archs[0] = 'mine/..py'", "rename it"),
+    "a file name with a space": ({"archs": ["my net.py"]}, "archs[0] = 'my net.py'", "rename it"),
+    "a group of sizes": ({"pool": {"train": 256, "val": 32, "tests": 1}}, "pool.tests", "'test'?"),
 }
 H8 = CONFIG["sweeps"]["H8"]
 BAD_TOP = {
@@ -66,20 +63,11 @@ BAD_TOP = {
     "a long name": ({"sweeps": {**CONFIG["sweeps"], "n" * 65: H8}}, "sweeps: the name 'nnn", "64"),
     "a long study": ({"studies": {**CONFIG["studies"], "n" * 65: ["H8"]}}, "studies: the name 'nnn", "64"),
     "no mapping": ({"sweeps": {**CONFIG["sweeps"], "mine": 3}}, "sweeps.mine = 3", "mapping"),
-}
-BEYOND_A_SCHEMA = {  # a mapping has no keys but text there, and names elsewhere are not looked up
     "unknown study": ({"study": "papr"}, "study = 'papr'", "known studies are surrogate"),
     "unknown sweep": ({"studies": {**CONFIG["studies"], "mine": ["H9"]}}, "studies.mine has 'H9'", "known sweeps are"),
     "a number for a name": ({"studies": {**CONFIG["studies"], 1: ["H8"]}}, "studies: the name 1", "rename it"),
     "an end of line": ({"sweeps": {**CONFIG["sweeps"], "H8\n": H8}}, r"sweeps: the name 'H8\n'", "rename it"),
 }
-
-
-@pytest.fixture(scope="module")
-def validator():
-    kind = jsonschema.Draft202012Validator
-    kind.check_schema(schema())
-    return kind(schema())
 
 
 def changed(entry):
@@ -89,32 +77,28 @@ def changed(entry):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_entry_is_named_with_its_fix(validator, name):
-    entry, key, fix, in_schema = BAD[name]
+def test_a_bad_entry_is_named_with_its_fix(name):
+    entry, key, fix = BAD[name]
     with pytest.raises(KoctError) as caught:
         read(changed(entry))
     assert any(f"config: sweeps.H8.{key}" in text and fix in text for text in str(caught.value).splitlines())
-    assert validator.is_valid(changed(entry)) != in_schema
 
 
-@pytest.mark.parametrize("name", [*BAD_TOP, *BEYOND_A_SCHEMA])
-def test_a_bad_key_at_the_top_is_named_with_its_fix(validator, name):
-    entry, key, fix = (BAD_TOP | BEYOND_A_SCHEMA)[name]
+@pytest.mark.parametrize("name", BAD_TOP)
+def test_a_bad_key_at_the_top_is_named_with_its_fix(name):
+    entry, key, fix = BAD_TOP[name]
     config = {**CONFIG, **entry}
     with pytest.raises(KoctError) as caught:
         read(config)
     assert any(f"config: {key}" in text and fix in text for text in str(caught.value).splitlines())
-    if name in BAD_TOP:
-        assert not validator.is_valid(config)
 
 
 @pytest.mark.parametrize("key", ["H", "tikhonov", "pool", "N", "seeds", "archs", "lambdas", "metric", "problem"])
-def test_what_is_missing_is_named(validator, key):
+def test_what_is_missing_is_named(key):
     config = copy.deepcopy(CONFIG)
     del config["sweeps"]["H8"][key]
     with pytest.raises(KoctError, match=rf"sweeps\.H8\.{key} is missing; add it: \w+"):
         read(config)
-    assert not validator.is_valid(config)
 
 
 def test_all_mistakes_are_listed_at_once():
@@ -148,35 +132,7 @@ def test_the_workflow_stops_before_any_job(checkout):
     assert not copy_of_repo.path("results").exists()
 
 
-# The generated schema, which editors use, and the page
-
-
-@pytest.mark.parametrize("study", CONFIG["studies"])
-def test_the_schema_and_the_code_accept_every_study(validator, study):
-    config = {**CONFIG, "study": study}
-    validator.validate(config)
-    assert [sweep.name for sweep in read(config)] == CONFIG["studies"][study]
-
-
-def test_the_schema_accepts_other_good_configs(validator):
-    validator.validate(SMALL_FANBEAM)
-    validator.validate({**CONFIG, "longest_days": 0.5, "memory_gb": None})
-    validator.validate({**CONFIG, "sweeps": {**CONFIG["sweeps"], "n" * 64: H8}})
-    validator.validate(changed({"archs": ["ko", "fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 100}}))
-    validator.validate(changed({"problem": "mine/blur.py", "archs": ["ko", "mine/cnn.py"], "cnn": {"channels": 8}}))
-
-
-def test_the_schema_knows_what_the_code_has():
-    """A problem and an architecture are one of koct, or a Python file."""
-    (sweep,) = schema()["properties"]["sweeps"]["patternProperties"].values()
-    keys = sweep["properties"]
-    for wanted, kind, other in (
-        (keys["problem"], Problem, Architecture),
-        (keys["archs"]["items"], Architecture, Problem),
-    ):
-        accepts = jsonschema.Draft202012Validator(wanted).is_valid
-        assert all(map(accepts, [*registry.shipped(kind), "mine.py", "../mine/own.py"]))
-        assert not any(map(accepts, [*registry.shipped(other), "", "mine", "mine.txt", "mine.py.txt", 5]))
+# The page
 
 
 def test_the_documentation_is_made_from_the_code():
@@ -198,8 +154,6 @@ TRAPS = {  # what it says: (text, the line, words of the sentence)
     "base 60 with a fraction": ("a: 1:30.5", 1, "1:30.5 is read as 90.5"),
     "a day that is none": ("a: 2024-13-45", 1, "2024-13-45 cannot be read as timestamp"),
     "no digit": ("a: 0x_", 1, "0x_ cannot be read as int"),
-    "many digits": ("a: " + "9" * 5000, 1, "cannot be read as int"),
-    "many hexadecimal digits": ("a: 0x" + "9" * 5000, 1, "cannot be read as int"),
     "a list": ("- 1", None, "must have keys at its top level"),
     "nothing": ("# only a comment", None, "must have keys at its top level"),
     "two documents": ("a: 1\n---\nb: 2", None, "at line 2, column 1"),
@@ -209,18 +163,6 @@ TRAPS = {  # what it says: (text, the line, words of the sentence)
     "no such alias": ("a: *b", None, "at line 1, column 4: found undefined alias"),
     "a Python object": ("a: !!python/name:os.system", None, "could not determine a constructor"),
     "a key that is a list": ("? [1]\n: 2", None, "found unhashable key"),
-    "an alias of itself": ("a: &a {b: [*a]}", None, "contains itself through an alias"),
-    "deep": ("a: " + "[" * 100_000, 1, "nest more than 50 deep"),
-    "a billion laughs": (
-        "a0: &a0 [ha]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40)),
-        None,
-        "more than 1,000,000 values",
-    ),
-    "a billion merges": (
-        "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 40)),
-        None,
-        "more than 1,000,000 values",
-    ),
 }
 
 
@@ -269,8 +211,3 @@ def test_all_traps_of_all_files_are_listed_at_once(tmp_path):
     assert len(lines) == len(starts)
     assert all(any(line.startswith(start) for line in lines) for start in starts)
     strict_yaml.check_files([two])
-
-
-def test_a_file_without_end_is_refused():
-    with pytest.raises(KoctError, match="/dev/zero has more than 10 MB"):
-        strict_yaml.load("/dev/zero")

@@ -19,7 +19,7 @@ from koct.base.files import read_json, record_writer
 from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.networks.ranks import BLOCK, Checkpoints, Ranks, block_rows, needed
+from koct.networks.ranks import Checkpoints
 from koct.problems import pools
 from koct.study import cells, evaluation
 
@@ -172,52 +172,6 @@ def test_the_checkpoint_of_another_fit_is_not_used(tmp_path, capsys):
 
 
 # Memory
-
-
-def test_the_predicted_memory_is_the_memory_taken():
-    """Against the largest sum of tensors that torch's own profiler sees."""
-    H, V, B, N = 32, 40, 32, 512
-    done = subprocess.run(
-        [sys.executable, "-c", PROFILED.format(H=H, V=V, B=B, N=N)],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert needed(H * H, V * B, N, 1) == pytest.approx(int(done.stdout.split()[-1]), rel=0.3)
-
-
-PROFILED = """
-import torch
-from torch.profiler import profile
-from koct.networks.descent import Preconditioner, ShardedMatrix
-from koct.networks.ranks import Ranks
-mesh = Ranks().mesh("cpu")
-peak = 0
-with profile(profile_memory=True) as seen:
-    x, y = torch.rand({N}, {V} * {B}), torch.rand({N}, {H} ** 2)
-    matrix = ShardedMatrix({H} ** 2, {V} * {B}, mesh)
-    preconditioner = Preconditioner(x, 1.0, {N})
-    for _ in range(3):
-        matrix.iterate(x, y, preconditioner, 1e-6, 0.5)
-total = 0
-for event in seen.profiler.kineto_results.events():
-    if event.name() == "[memory]":
-        total += event.nbytes()
-        peak = max(peak, total)
-print(peak)
-"""
-
-
-@pytest.mark.parametrize(("N", "ranks"), [(64, 3), (5, 8), (7, 7), (2048, 16)])
-def test_blocks_tile_the_matrix_and_shares_cover_the_samples(N, ranks):
-    shares = [Ranks.share(SimpleNamespace(rank=rank, size=ranks), N) for rank in range(ranks)]
-    assert [n for first, count in shares for n in range(first, first + count)] == list(range(N))
-    for H, V, B in ((2, 1, 2), (9, 8, 9), (127, 60, 127), (256, 90, 256), (512, 180, 512), (250, 40, 250)):
-        rows = block_rows(H * H, V * B)
-        assert H * H % rows == 0
-        assert 4 * rows * V * B <= max(BLOCK, 4 * V * B)
-    assert block_rows(256**2, 90 * 256) == 2048
 
 
 def test_a_job_that_cannot_fit_says_how_many_ranks_would(capsys):

@@ -134,11 +134,6 @@ def clean(data, *chosen):
             os.chdir(before)
 
 
-def test_a_clean_run_has_the_rows_of_its_study():
-    assert [(row["N"], row["seed"]) for row in clean(0, 0, 0, 0)[0]] == [(2, 1), (2, 2), (3, 1), (3, 2)]
-    assert clean(0, 0, 0, 0)[0] != clean(1, 0, 0, 0)[0]
-
-
 clones = st.integers(0, 1)
 some = st.integers(0, 10**6)
 
@@ -250,20 +245,6 @@ class Histories(RuleBasedStateMachine):
         except (Stopped, KoctError):
             return
         assert rows() == clean(*self.states[clone])[0]
-
-
-def test_pairs_that_were_removed_are_not_those_of_the_rows():
-    history = Histories()
-    history.edit_config(0, grid=0, lambdas=0, pool=1)
-    history.remove(0, "pools")
-    history.teardown()
-
-
-def test_a_gram_matrix_is_not_that_of_a_pool_as_large():
-    history = Histories()
-    history.edit_config(0, grid=0, lambdas=0, pool=1)
-    history.run_it(0, stop=2)  # the pools are made, the Gram matrices not yet
-    history.teardown()
 
 
 Histories.TestCase.settings = settings(

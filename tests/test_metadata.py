@@ -14,7 +14,6 @@ import koct
 
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "results/README.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
-PEOPLE = ["Andreas Maier", "Md Hasan", "Paulina Conrad", "Paula Andrea Pérez Toro"]
 
 
 WITHOUT = """
@@ -47,18 +46,6 @@ def test_planner_curve_and_operators_need_neither_snakemake_nor_torch(tmp_path):
     code = WITHOUT.format(packages=sorted({*names, "pandas", "sklearn", "skimage"}), pilot=ROOT / "docs/pilot.csv")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_citation_names_koct_and_the_paper():
-    """The keys that CFF 1.2.0 requires, and this version."""
-    found = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert found["cff-version"] == "1.2.0"
-    assert {"message", "title", "authors"} <= set(found)
-    assert (found["type"], str(found["version"]), found["license"]) == ("software", koct.__version__, "MIT")
-    paper = found["preferred-citation"]
-    assert {"type", "title", "authors"} <= set(paper)
-    assert paper["title"] == "A Deep Risk Estimator for Known Operator Learning"
-    assert [f"{person['given-names']} {person['family-names']}" for person in paper["authors"]] == PEOPLE
 
 
 def test_the_changelog_has_this_version_and_the_workflow_catalog_is_told_what_works():

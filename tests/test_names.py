@@ -1,14 +1,12 @@
 """Names that a user's own file takes and koct uses: refused with their line, or meant as they are."""
 
-import numpy as np
 import pytest
 from test_own_files import ARCH, PROBLEM, line, written
 
 from koct.config.study_file import build
-from koct.contracts import Network, registry
+from koct.contracts import registry
 from koct.contracts.spec import decode_problem, encode_problem
 from koct.errors import KoctError
-from koct.study import cells
 
 METHOD = "def {}(self):\n        pass\n\n    def fit("
 TAKEN = {
@@ -41,24 +39,3 @@ def test_other_names_are_the_users(tmp_path):
     made = build("S", {**sweep, "N": [2, 4], "seeds": [1], "lambdas": [1.0], "metric": "mse"}).problem
     assert made.values == 2.0
     assert decode_problem(encode_problem(made, layers=True)) == made
-
-
-def test_the_parameters_of_a_torch_module_are_counted(tmp_path):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-
-    class Net(torch.nn.Module, Network):
-        def predict(self, x):
-            return x
-
-        def state(self):
-            return {"w": np.zeros((2, 3))}
-
-    assert cells._count(Net()) == 6
-
-
-def test_an_exception_that_is_no_error_is_one_sentence(tmp_path):
-    path = written(
-        tmp_path, "own.py", PROBLEM, "import numpy as np", "raise type('Stop', (BaseException,), {})('here')"
-    )
-    with pytest.raises(KoctError, match=r"own\.py, line 3: Stop: here"):
-        registry.problem(path)

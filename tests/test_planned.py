@@ -82,33 +82,6 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
         planned.Guard("pool", {**asked, "code": "another"})()
 
 
-def test_a_page_whose_parts_change_while_it_is_made_is_refused(monkeypatch, tmp_path):
-    copy = tmp_path / "koct"
-    shutil.copytree(ROOT / "koct", copy)
-    monkeypatch.setattr(planned, "PACKAGE", str(copy))
-    monkeypatch.setattr(sources, "PACKAGE", copy)
-    monkeypatch.setattr(sources, "code_of", lambda stage, spec: {})
-    caches = (sources._path, sources._read, sources._imports)
-    for function in caches:
-        function.cache_clear()
-    for key, value in planned.environment([]).items():
-        monkeypatch.setenv(key, value)
-    for name in ("page.html", "page.css", "main.js"):
-        guard = planned.Guard("planner", {"code": ""})
-        guard()
-        with open(copy / "report/planner" / name, "a") as file:
-            file.write(" ")
-        with pytest.raises(KoctError, match=rf"{name} was changed while this job ran; run snakemake again"):
-            guard()
-    for function in caches:
-        function.cache_clear()
-
-
-def test_stages_without_a_plan_run(monkeypatch):
-    monkeypatch.delenv(planned.STATE, raising=False)
-    planned.Guard("pool", {**spec(), "code": "another"})()
-
-
 # One run at a time
 
 

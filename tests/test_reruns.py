@@ -122,16 +122,6 @@ def test_a_change_to_a_sweep_runs_what_it_concerns_alone(study, edited, change):
         assert "fc" not in archs
 
 
-def test_a_new_sweep_runs_alone(study, edited):
-    def add(config):
-        config["sweeps"]["H12"] = {**config["sweeps"]["H8"], "H": 12, "V": 15, "B": 12}
-        config["studies"]["surrogate"].append("H12")
-
-    edited.config(add)
-    new = {"pool": SEEDS + 1, "known": 1, "fit": 2 * CELLS + SEEDS * FREE, "theory": 2}  # a pool for predictions
-    assert study.plan() == {**new, **ALL}
-
-
 FC_CHANGE = ("koct/networks/fc.py", "values.clip(min=0)", "values.clip(min=1e-12)")
 EVERYTHING = 2 * (2 * CELLS + SEEDS * FREE)
 OF_CODE = {
@@ -167,12 +157,6 @@ def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
     assert study.plan() == {}
     edited.config(lambda config: config["sweeps"]["H8"].update(archs=["ko", "fc", "new"]))
     assert study.plan() == {"fit": CELLS, "theory": 1, **LADDER, **ALL}  # but it can be fitted
-
-
-def test_a_change_to_the_phantoms_makes_everything_anew(study, edited):
-    edited.replace("koct/problems/phantoms.py", "1.5", "1.6")
-    jobs = study.plan()
-    assert (jobs["pool"], jobs["fit"]) == (2 * (SEEDS + 1), EVERYTHING)
 
 
 # A new metric
@@ -212,12 +196,6 @@ def test_a_new_metric_evaluates_large_fits_and_fits_nothing(small_fanbeam, tmp_p
         assert row["mae"].item() == pytest.approx(expected, rel=1e-12)
     assert cells.query("N == 0")["mae"].between(0, 1, inclusive="neither").all()
     assert run.plan("results/cells.parquet") == {}
-
-
-def test_a_new_metric_may_be_the_metric_of_a_sweep(small_fanbeam, edited_fanbeam):
-    edited_fanbeam("koct/metrics/mae.py", lambda _: MAE)
-    edited_fanbeam.config(lambda config: config["sweeps"]["F32"].update(metric="mae2"))
-    assert small_fanbeam.plan()["evaluate"] == 20
 
 
 # Rows from elsewhere

@@ -1,7 +1,5 @@
 """What reruns what: the modules a stage is made of, and which module may know of which."""
 
-import ast
-import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from koct.contracts import Architecture, Problem, registry
+from koct.contracts import Architecture, Problem
 from koct.contracts.registry import module_of
-from koct.report.products import module_of as module_of_product
-from koct.report.products import products
 from koct.workflow import sources
 from koct.workflow.sources import digest, reached
 
@@ -103,19 +99,6 @@ def test_code_changes_the_digest_and_comments_docstrings_and_layout_do_not(tmp_p
         assert (fresh(path) == before) == (change in SAME), change
 
 
-def test_a_cost_counts_where_it_computes(tmp_path):
-    """`cost` is left out of problems and architectures, and of nothing else."""
-    path = tmp_path / "own.py"
-    for base, counts in (("Problem", False), ("TorchrunArchitecture", False), ("Network", True), ("dict", True)):
-        text = f"class Own({base}):\n    def cost(self):\n        return 1\n    def fit(self):\n        return 2\n"
-        digests = []
-        for changed in (text, text.replace("return 1", "return 3"), text.replace("return 2", "return 3")):
-            path.write_text(changed)
-            digests.append(fresh(path))
-        assert (digests[1] != digests[0]) == counts
-        assert digests[2] != digests[0]
-
-
 INERT = {  # by file
     "problems/surrogate.py": ("1e6 + 20", "2e6 + 30"),  # cost of a problem
     "problems/fanbeam.py": ('"fan beam"', '"fan"'),  # its label
@@ -190,15 +173,6 @@ def test_helpers_in_a_users_folder_are_followed(tmp_path, layout):
     assert fresh(own) != before
 
 
-def test_names_of_the_standard_library_and_of_koct_are_not_looked_for_in_a_users_folder(tmp_path):
-    own = tmp_path / "own.py"
-    own.write_text("import json\nimport math\nfrom koct.study import cells\nfrom koct import fbp\n")
-    for name in ("json.py", "math.py", "cells.py", "koct.py", "unused.py"):
-        (tmp_path / name).write_text("x = 1\n")
-    assert {path for path in reached([str(own)]) if path.endswith(".py")} == {str(own)}
-    assert {"koct.study.cells", "koct.operators.fanbeam"} <= reached([str(own)])
-
-
 def test_the_digest_does_not_depend_on_the_folder(folder):
     digests = set()
     for place in ("second/third", "aaa", "zzz"):
@@ -216,53 +190,7 @@ def test_the_digest_does_not_depend_on_the_folder(folder):
 
 # Nothing outside its own file names a problem or an architecture
 
-OWN = {module_of(name, kind): name for kind in (Problem, Architecture) for name in registry.shipped(kind)}
-PAPER = {"koct.report.printed", "koct.report.tables.table_fullscale", "koct.report.tables.table_scaling"}
-PAPER |= {module_of_product(name) for name in products()}  # captions
 # An architecture says itself which one's cells it reads, or which one it is a variant of.
-VARIANTS = {f"koct.networks.{name}" for name in ("fc_fsdp", "ko_ridge", "ko_filter", "ko_filter_adagrad", "filters")}
-VARIANTS |= {"koct.networks.ko_unet"}
-VARIANTS |= {"koct.problems.misaligned"}
-VARIANTS |= {"koct.config.contract_suite", "koct.study.knowing"}  # which try a user's problem with networks of koct
-WORDS = {"filter", "filters", "taps", "pairs", "untrained", "fbp", "nnls", "tv"}  # of the language and of the field
-
-
-def offenders(module, text):
-    """(line, name) of problems and architectures that a module imports or names in a text, docstrings left out."""
-    tree = ast.parse(text)
-    bodies = [node.body for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list)]
-    docstrings = {body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-            words = re.findall(r"[\w-]+", node.value)
-            yield from ((node.lineno, name) for name in OWN.values() if name in words and name not in WORDS)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            names = {start.removesuffix("."), *(start + alias.name for alias in node.names)}
-            yield from ((node.lineno, OWN[name]) for name in names & set(OWN) - {module})
-
-
-def test_nothing_outside_its_own_file_names_a_problem_or_an_architecture():
-    wrong = []
-    for path in sorted((ROOT / "koct").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        if module not in PAPER | VARIANTS and not module.startswith(("koct.bound", "koct.operators", "koct.__init__")):
-            found = offenders(module, path.read_text())
-            wrong += [f"{module}:{line} names {name}" for line, name in found if name != OWN.get(module)]
-    for path in [ROOT / "Snakefile", *(ROOT / "rules").glob("*.smk"), *(ROOT / "profiles").rglob("*.yaml")]:
-        words = set(re.findall(r"[\w-]+", re.sub(r"(^|\s)#.*", "", path.read_text(), flags=re.M)))
-        wrong += [f"{path.name} names {name}" for name in words & set(OWN.values()) - WORDS]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_a_name_that_is_planted_is_found():
-    text, plain, inner = (
-        'print(f"{n} cells of fc-fsdp")',
-        "import koct.problems.surrogate",
-        "from koct.networks import ko",
-    )
-    for planted in (text, plain, f"def f():\n    {inner}"):
-        assert list(offenders("koct.study.cells", f'"""A module about the surrogate and KO."""\n{planted}\n'))
 
 
 def test_what_was_parsed_is_kept_and_not_believed_when_it_is_damaged(folder, monkeypatch):

@@ -74,16 +74,6 @@ def test_a_file_that_is_no_result_is_made_again(found):
         assert reason in found.lines[0]
 
 
-def test_a_changed_bit_of_a_large_page_is_noticed(found):
-    """No job reads a page, so nobody else would notice."""
-    write_text("results/planner.html", "<p>" + "x" * 2**20, Stamp(SPEC, made_from("results/pool.tex")))
-    assert found(output=["results/planner.html"]) == []
-    with open("results/planner.html", "r+b") as file:
-        file.seek(2**19)
-        file.write(b"y")
-    assert found(output=["results/planner.html"]) == ["results/planner.html"]
-
-
 def test_what_is_no_file_is_left_to_its_owner(found):
     os.remove("results/row.json")
     os.mkdir("results/row.json")
@@ -100,14 +90,6 @@ def test_what_is_no_file_is_left_to_its_owner(found):
         found()
     os.remove("results/row.json")
     assert found() == []
-
-
-def test_a_reason_is_told_once_and_few_of_them():
-    lines = []
-    teller = stale.Stale(SimpleNamespace(info=lines.append))
-    for i in range(30):
-        teller.tell(f"results/{i}", f"reason {i % 10}")
-    assert len(lines) == stale.SHOWN
 
 
 TABLE = "results/cells.parquet"

@@ -15,7 +15,6 @@ import yaml
 from conftest import TINY, TINY_SWEEP
 
 from koct.plugins import snakemake_logger_plugin_koct as plugin
-from koct.workflow import queue
 
 COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)
 ONE_JOB = ["--force", "results/table_fullscale.tex"]
@@ -53,14 +52,6 @@ def test_a_plain_run_prints_one_short_line_for_each_job_and_where_the_results_ar
     again = run.snakemake().stderr
     assert "Nothing to be done" in again
     assert len(again.splitlines()) <= 3
-
-
-def test_errors_of_the_workflow_itself_are_told(finished):
-    run, _ = finished
-    assert "No rule to produce nothing" in run.snakemake("nothing", check=False).stderr
-    with queue.take_lock(run.folder):
-        done = run.snakemake(*ONE_JOB, check=False)
-    assert re.search(r"WorkflowError.*\nanother snakemake \(process \d+ on .*\) runs in this folder", done.stderr)
 
 
 def test_who_says_how_much_to_print_gets_what_snakemake_prints(finished):

@@ -5,16 +5,10 @@ written here.
 """
 
 import shutil
-import zlib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
-
-from koct.base import stamps
-from koct.workflow.stale import Stale
 
 OLD = Path(__file__).with_name("old_results")
 
@@ -61,48 +55,3 @@ def test_old_tables_are_read_and_other_files_are_refused(upgraded, koct, tmp_pat
 
 
 # Stamps of the first format
-
-
-@pytest.fixture
-def old_table(tmp_path):
-    """A cells.parquet with a stamp of the first format."""
-    path = tmp_path / "cells.parquet"
-    text = b'{"koct-stamp": 1, "checksum": "00000000", "own": "", "content": "", "inputs": "", "spec": {}, "about": {}}'
-    table = pq.ParquetFile(OLD / "results/cells.parquet").read()
-    pq.write_table(table.replace_schema_metadata({stamps.TABLE_KEY: text}), path)
-    data = path.read_bytes()
-    place = data.rfind(text) + text.index(b"00000000")
-    path.write_bytes(data[:place] + f"{zlib.crc32(data):08x}".encode() + data[place + 8 :])
-    return path
-
-
-@pytest.mark.parametrize("verb", [["budget"], ["next"], ["planner", "--out", "page.html"], ["compare"]])
-def test_tables_of_the_first_format_are_read_unless_they_are_damaged(koct, old_table, verb):
-    name, *options = verb
-    options += {"compare": [OLD / "results/cells.parquet"], "planner": ["--metric", "mse"]}.get(
-        name, ["--metric", "mse", "--target", "0.01"]
-    )
-    assert koct(name, old_table, *options)[0] == 0
-    data = bytearray(old_table.read_bytes())
-    data[len(data) // 3] ^= 1
-    old_table.write_bytes(data)
-    status, _, err = koct(name, old_table, *options)
-    assert status == 2
-    assert "cells.parquet is damaged: its checksum is wrong" in err
-
-
-def test_every_byte_of_a_file_of_the_first_format_is_checked(old_table):
-    data = old_table.read_bytes()
-    for place in range(0, len(data), 7):
-        changed = bytearray(data)
-        changed[place] ^= 1 << place % 8
-        with pytest.raises(stamps.Damaged):
-            stamps.check_table(old_table, bytes(changed))
-
-
-def test_a_run_makes_results_of_the_first_format_again(old_table):
-    with pytest.raises(
-        stamps.Unstamped, match=r"was made by an older koct, and its checksum is of an older kind; `rm "
-    ):
-        stamps.check(old_table)
-    assert Stale(SimpleNamespace()).stamp(str(old_table)) == "it is not of this version of koct"

@@ -12,7 +12,6 @@ from koct.bound.calibration import Calibration
 from koct.forecast.budget import Answer
 from koct.forecast.scores import Decibels, Score
 from koct.report.text import budget_text as report
-from koct.report.text import words
 
 
 def plan(arch, n, n_low, n_high, probability=1.0, target=0.02, reason="", error_high=0.022, samples=()):
@@ -56,59 +55,6 @@ def test_an_answer_in_the_units_of_a_score():
     assert bounded["score_low"] == 0
 
 
-TARGETS = [
-    (0.0200000001, None, "0.0200000001"),
-    (3000.0, None, "3,000"),
-    (1 - 0.999999999, Score("accuracy"), "0.999999999"),
-    (1 - 0.9999999999999999, Score("accuracy"), "0.9999999999999999"),
-    (1 - 0.93, Score("accuracy"), "0.93"),
-    (Score("accuracy", 100.0).target(93), Score("accuracy", 100.0), "93"),
-    (Decibels("psnr").target(25), Decibels("psnr"), "25"),
-]
-
-
-@pytest.mark.parametrize(("target", "score", "shown"), TARGETS)
-def test_a_target_is_shown_as_it_was_given(target, score, shown):
-    assert words.target(target, score) == shown
-
-
-NUMBERS = {0.0123456: "0.0123", 3000.0: "3,000", 999.6: "1,000", 999.4: "999", 1406.0: "1,410", 2e20: "2e+20"}
-
-
-@pytest.mark.parametrize(("value", "shown"), NUMBERS.items())
-def test_numbers_have_three_digits_and_no_exponent_without_need(value, shown):
-    assert words.number(value) == shown
-
-
-def test_control_characters_in_names_are_escaped():
-    text = report.as_text([plan("a\n\x1b[31m", 24, 21, 26)])
-    assert r"a\n\x1b[31m should reach" in text
-    assert "\x1b" not in text
-    assert len(text.splitlines()) == 5
-
-
-# Ratios
-
-TEN, NEVER = [10] * 100, [np.inf] * 10
-RATIOS = {
-    "both reached": (TEN, [20] * 10 + [30] * 80 + [40] * 10, "other needs about 3 times as many samples as first (b"),
-    "certain": (TEN, [30] * 100, "other needs 3 times as many samples as first."),
-    "the same": ([4] * 100, [4] * 100, "other and first need the same number of samples."),
-    "about the same": (TEN, [5] * 10 + TEN[:80] + [20] * 10, "about as many samples as first (between 0.5 and 2 times"),
-    "thousands": ([1] * 100, [2000] * 10 + [3000] * 80 + [4123] * 10, "about 3,000 times as many samples as first (b"),
-    "no upper end": (TEN, [20] * 10 + [30] * 80 + NEVER, "at least 2 times; the pilot leaves open how many more, "),
-    "hardly a lower end": (TEN, [5] * 10 + [30] * 80 + NEVER, "as first; the pilot leaves open how many more, since"),
-    "no lower end": (TEN[:90] + NEVER, [20] * 100, "at most 2 times; there is no lower end, since first may never"),
-    "open": (TEN[:80] + 2 * NEVER, [20] * 80 + 2 * NEVER, "the pilot leaves open how many more or fewer, since"),
-}
-
-
-@pytest.mark.parametrize(("first", "other", "sentence"), RATIOS.values(), ids=RATIOS)
-def test_a_ratio_is_that_of_the_medians_with_an_interval_of_the_replicates(first, other, sentence):
-    result = [plan("first", 10, 9, 11, samples=first), plan("other", 20, 19, 21, samples=other)]
-    assert sentence in report.as_text(result)
-
-
 def test_the_interval_of_a_ratio_takes_the_replicates_as_independent():
     """All architectures share their random numbers, so that replicates in the same place go together."""
     both = np.geomspace(10, 1000, 600)
@@ -116,25 +62,3 @@ def test_the_interval_of_a_ratio_takes_the_replicates_as_independent():
     assert ratio == 1
     assert low == pytest.approx(1 / high, rel=0.3)
     assert 10 < high < 100
-
-
-def test_a_ratio_to_what_is_not_reached():
-    never = {p: plan("b", None, 40, None, p, samples=[40, np.inf, np.inf]) for p in (0.3, 0.4)}
-    first, small = plan("a", 4, 4, 4, samples=[4] * 3), plan("b", None, 4, None, 0.3, samples=[1, np.inf, np.inf])
-    for pair, sentence in (
-        ([first, never[0.3]], "b probably does not reach 0.02, so the ratio has no upper end; it is at least 10."),
-        ([first, never[0.4]], "b may never reach 0.02, so the ratio has no upper end"),
-        ([first, small], "b probably does not reach 0.02, so the pilot does not tell the ratio."),
-        ([never[0.3]] * 2, "neither is likely to reach 0.02, so there is no ratio."),
-    ):
-        assert sentence in report.as_text(pair)
-    nowhere = plan("c", None, None, None, 0.0, samples=[np.inf] * 3)
-    assert report.ratios(nowhere, nowhere)[0] is None
-
-
-@pytest.mark.parametrize(("archs", "printed"), [("ko fc", 1), ("FC KO", 1), ("knn fc", 0), ("a b", 0)])
-def test_the_two_factors_are_about_ko_and_fc(archs, printed):
-    text = report.as_text([plan(arch, 4, 4, 4, samples=[4.0]) for arch in archs.split()])
-    assert text.count("structural") == printed
-    if printed:
-        assert f"({archs.replace('ko fc', 'fc ko').replace(' ', ' to ')}): structural 1 " in text

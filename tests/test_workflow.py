@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from conftest import ROOT, TINY_SWEEP
-from PIL import Image
 
 import koct
 from koct.base import stamps
@@ -118,28 +117,6 @@ def test_one_core_gives_the_same_bits_as_all(default_study, checkout):
             pd.testing.assert_frame_equal(*large, rtol=0, atol=0)
 
 
-def test_another_pool_size_is_an_edit_of_the_config_alone(checkout):
-    small = checkout()
-    few = {"N": [4, 16, 64], "seeds": [1, 2]}
-    changed_sweeps(small, H8={"pool": {"train": 128, "val": 32, "test": 128}, **few})
-    small.snakemake("results/calibration.parquet")
-    table = pd.read_parquet(small.path("results/calibration.parquet")).set_index("arch")
-    A = plain.forward_matrix(8, 10)
-    for arch in ("ko", "fc"):
-        floor, sigma = plain.curve(A, 8, arch, few["N"], few["seeds"], train=128)
-        assert table.loc[arch, "floor"] == pytest.approx(floor, rel=1e-6)
-        assert table.loc[arch, "sigma"] == pytest.approx(sigma, rel=1e-6)
-        other, _ = plain.curve(A, 8, arch, few["N"], few["seeds"], train=256)
-        assert f"{floor:.2e}" != f"{other:.2e}"
-
-
-def test_no_job_takes_half_a_gigabyte(default_study):
-    logs = list(default_study.path("results/logs").rglob("*.log"))
-    peaks = [int(re.search(r"peak memory (\d+) MiB", log.read_text())[1]) for log in logs]
-    assert len(peaks) > 170
-    assert max(peaks) < 500
-
-
 # What a reader sees
 
 
@@ -193,13 +170,6 @@ def test_sweeps_of_different_metrics_share_one_figure(checkout):
     assert r"rRMSE$^2_{\mathrm{peak}}$" in mixed.path("results/table_calibration.tex").read_text()
 
 
-def test_the_figure_is_drawn_as_vector_and_as_bitmap(study):
-    assert study.path("results/fig_sweeps.pdf").read_bytes().startswith(b"%PDF")
-    with Image.open(study.path("results/fig_sweeps.png")) as picture:
-        assert picture.format == "PNG"
-        assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.1)
-
-
 # How it runs
 
 
@@ -209,12 +179,6 @@ def test_one_target_builds_just_what_it_needs(study):
     free = len(yaml.safe_load(study.path("config.yaml").read_text())["sweeps"]["H8"]["archs"]) - 2  # at N = 0
     assert jobs["fit"] == 2 * (2 * 3 * 3 + 3 * free)
     assert study.plan("--forceall", "results/cells/H8/fc/N4_seed1.json") == {"pool": 1, "fit": 1}
-
-
-def test_a_graph_is_one_command(study):
-    graph = study.snakemake("--rulegraph", "--forceall").stdout
-    assert graph.strip().startswith("digraph")
-    assert "fig_sweeps" in graph
 
 
 def test_a_failing_cell_says_why_once_and_leaves_the_others(checkout):

@@ -29,7 +29,7 @@ from koct.errors import KoctError
 
 FORMAT = 2
 PREFIX = f'{{"koct-stamp": {FORMAT}, "own": "'
-OLD_PREFIX = '{"koct-stamp": 1, "checksum": "'  # of the format before
+OLDER = b'{"koct-stamp": 1, '
 DIGEST = 16  # bytes
 BLANK = "0" * (2 * DIGEST)
 TAILS = (2**15, 2**20)  # bytes at the end of a file in which its stamp is looked for
@@ -194,28 +194,15 @@ def check(path: str | os.PathLike[str]) -> Stamp:
 
 def check_bytes(path: str | os.PathLike[str], data: Any) -> Stamp:
     """As `check`, of the bytes of a file."""
-    start, old = data.rfind(PREFIX.encode()), data.rfind(OLD_PREFIX.encode())
-    stamp = None if start < 0 <= old else _decode(path, data[max(start, 0) :])
-    if stamp is None:
-        whole = _old_is_right(data, old + len(OLD_PREFIX))
-    else:
-        whole = _checksum(data, start, start + len(stamp.text())) == stamp.checksum
+    start = max(0, data.rfind(PREFIX.encode()))
+    stamp = _decode(path, data[start:])
+    whole = _checksum(data, start, start + len(stamp.text())) == stamp.checksum
     if data[-len(PNG_END) :] == PNG_END:
         end = len(data) - len(PNG_END) - 4
         whole = whole and data[end : end + 4] == zlib.crc32(data[data.rfind(PNG_KEY) : end]).to_bytes(4)
     if not whole:
         raise Damaged(f"{path} is damaged: its checksum is wrong; {again(path)}")
-    if stamp is None:  # readers for people pass over it; a run makes the file again
-        raise Unstamped(f"{path} was made by an older koct, and its checksum is of an older kind; {again(path)}")
     return stamp
-
-
-def _old_is_right(data: Any, start: int) -> bool:
-    """Whether the checksum at `start`, of format 1, is the CRC-32 of the file with zeros in its place."""
-    with memoryview(data) as view:
-        end = len(view) - (4 + len(PNG_END) if view[-len(PNG_END) :] == PNG_END else 0)
-        checksum = zlib.crc32(view[start + 8 : end], zlib.crc32(b"0" * 8, zlib.crc32(view[:start])))
-        return bytes(view[start : start + 8]) == f"{checksum:08x}".encode()
 
 
 def check_table(path: str | os.PathLike[str], data: bytes) -> None:
@@ -223,7 +210,7 @@ def check_table(path: str | os.PathLike[str], data: bytes) -> None:
     try:
         check_bytes(path, data)
     except Unstamped:
-        if TABLE_KEY.encode() in data and OLD_PREFIX.encode() not in data:
+        if TABLE_KEY.encode() in data and OLDER not in data:
             raise Damaged(f"{path} is damaged: its stamp cannot be read; {again(path)}") from None
 
 

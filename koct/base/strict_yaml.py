@@ -1,4 +1,4 @@
-"""YAML without its traps: keys that are given twice, numbers that are read otherwise than written, bombs of aliases.
+"""YAML without its traps: keys that are given twice, and numbers that are read otherwise than written.
 
 A mistake is one sentence with the file, the line and the fix. What passes means to a plain reader of YAML 1.1, such as
 Snakemake, what it says.
@@ -15,10 +15,6 @@ from typing import Any
 
 from koct.errors import KoctError
 
-LARGEST = 10_000_000  # bytes of a file
-MOST_VALUES = 1_000_000  # once every alias is replaced by what it stands for
-DEEPEST = 50  # mappings and lists inside each other: the parser in C ends the process where it is too deep
-LONGEST = 1000  # characters of a number
 LEADING_ZERO = re.compile(r"[-+]?0(o?[0-9_]+)")  # octal in YAML 1.1, decimal or text elsewhere
 CLOCK = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")  # base 60
 TAG = "tag:yaml.org,2002:"
@@ -38,8 +34,6 @@ def load(path: Path) -> dict[Any, Any]:
         content, wrong = _parsed(text)
     except yaml.YAMLError as error:
         wrong.append(_syntax(error))
-    except RecursionError:
-        wrong.append(" contains itself through an alias; remove the alias")
     if not wrong and not isinstance(content, dict):
         wrong.append(" must have keys at its top level, such as `key: value`; give it some")
     if wrong:
@@ -66,12 +60,10 @@ def check_files(paths: Iterable[Path]) -> None:
 def _text(path: Path) -> str:
     try:
         with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise KoctError(f"{path} cannot be read: {why}; correct the path") from None
-    if len(data) > LARGEST:
-        raise KoctError(f"{path} has more than {LARGEST // 10**6} MB; give a smaller file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -81,19 +73,9 @@ def _text(path: Path) -> str:
 
 def _parsed(text: str) -> tuple[Any, list[str]]:
     """Return what a text says, and what is wrong with it: sentences that begin with the line."""
-    import yaml
-
-    depth = 0
-    for event in yaml.parse(text, Loader=_loader()):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            return None, [_at(event, f"lists and mappings nest more than {DEEPEST} deep; remove some")]
     loader = _loader()(text)
     try:
-        node = loader.get_single_node()
-        if _values_in(node, {}) > MOST_VALUES:
-            return None, [f" has more than {MOST_VALUES:,} values with its aliases; use fewer"]
-        return node and loader.construct_document(node), loader.wrong
+        return loader.get_single_data(), loader.wrong
     finally:
         loader.dispose()
 
@@ -127,9 +109,8 @@ def _loader() -> Any:
         def read(self, node: Any) -> Any:
             """Return a scalar that is what it looks like."""
             plain = node.value
-            long = len(plain) > LONGEST and node.tag == f"{TAG}int"
             try:
-                value = None if long else base.yaml_constructors[node.tag](self, node)
+                value = base.yaml_constructors[node.tag](self, node)
             except (ValueError, KeyError, AttributeError, OverflowError):
                 value = None
             if value is None:
@@ -154,11 +135,3 @@ def _syntax(error: Any) -> str:
     where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     fix = "indent with spaces, not tabs" if "cannot start any token" in (what or "") else "correct it"
     return f" is not valid YAML{where}: {what or str(error).partition(chr(10))[0]}; {fix}"
-
-
-def _values_in(node: Any, sizes: dict[int, int]) -> int:
-    """Return how many values there are in a node, each alias written out."""
-    if id(node) not in sizes and isinstance(getattr(node, "value", None), list):
-        items = (each for item in node.value for each in (item if isinstance(item, tuple) else (item,)))
-        sizes[id(node)] = 1 + sum(_values_in(item, sizes) for item in items)
-    return sizes.get(id(node), 1)

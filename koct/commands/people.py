@@ -1,7 +1,5 @@
 """Verbs that people type."""
 
-import json
-
 from koct.commands.arguments import (
     OUT,
     PILOT,
@@ -210,13 +208,10 @@ def check(files, set):
     return 0 if contract_suite.run(files, _settings(set)) else 1
 
 
-def config(file, schema):
+def config(file):
     from koct.config import docs
 
-    if schema:
-        print(json.dumps(docs.schema(), indent=1))
-    else:
-        print(docs.document_file(file) if file else docs.document(), end="")
+    print(docs.document_file(file) if file else docs.document(), end="")
 
 
 TARGET = {"help": "the error to reach, or the score if the metric is one; `budget` takes several"}
@@ -404,7 +399,6 @@ VERBS = {
                 "file",
                 {"nargs": "?", "metavar": "FILE.py", "help": "a problem or architecture of your own: its options"},
             ),
-            optional("--schema", "print a JSON schema instead", action="store_true"),
         ],
     ),
 }

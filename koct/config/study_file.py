@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from koct import metrics
 from koct.config.sweep import Grid, Sweep
-from koct.config.validation import at_least, check, dotted, shown, unique, unknown
+from koct.config.validation import check, dotted, shown, unique, unknown
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.blame import blamed
 from koct.contracts.options import Configured, option, options
@@ -30,7 +30,7 @@ PREDICTED = ("spectral", "subsets", "fixed point")
 
 StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
 SweepName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-SweepNames = Annotated[tuple[str, ...], at_least(1), AfterValidator(unique)]
+SweepNames = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(unique)]
 
 
 class Settings(Configured):
@@ -94,23 +94,20 @@ def settings(config: Mapping[str, Any]) -> Settings:
 
 
 def read(config: Mapping[str, Any]) -> list[Sweep]:
-    """Return the sweeps of the chosen study, in order; a KoctError lists everything that is wrong with the config.
+    """Return the sweeps of the chosen study, in order; a KoctError lists everything that is wrong with them.
 
-    Of sweeps outside the study, those with files of a user's own are not looked at: the files may be elsewhere.
+    Sweeps of other studies are not looked at: they take time, and files that they name may be elsewhere.
     """
-    keys, sweeps = settings(config), {}
+    keys = settings(config)
     wrong = [f"metrics has {path}, {why}" for path in keys.metrics if (why := _wrong_metric_file(path))]
     _refuse(wrong)
     metrics.use(keys.metrics)
-    chosen = keys.studies[keys.study]
-    for name, entry in keys.sweeps.items():
-        if name in chosen or not any(
-            isinstance(source, str) and registry.is_file(source) for source in _sources(entry)
-        ):
-            sweep = sweeps[name] = _build(name, entry, wrong)
-            wrong += [f"sweeps.{name}.{text}" for text in (_check_together(sweep) if sweep else ())]
-    study = [made for name in chosen if (made := sweeps[name])]
-    _refuse([*wrong, *(f"sweeps.{sweep.name}.{text}" for sweep in study for text in _check_installed(sweep))])
+    study = []
+    for name in keys.studies[keys.study]:
+        if sweep := _build(name, keys.sweeps[name], wrong):
+            wrong += [f"sweeps.{name}.{text}" for text in (*_check_together(sweep), *_check_installed(sweep))]
+            study.append(sweep)
+    _refuse(wrong)
     return study
 
 

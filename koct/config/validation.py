@@ -30,11 +30,6 @@ def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-def at_least(items: int) -> Any:
-    """Return the length of a list, whose items `unique` keeps apart."""
-    return Field(min_length=items, json_schema_extra={"uniqueItems": True})
-
-
 class Key(NamedTuple):
     """An option of a class: its type and what is declared of it."""
 
@@ -51,14 +46,14 @@ def keys_of(cls: Class) -> dict[str, Key]:
 
 @cache
 def adapter(cls: Class) -> TypeAdapter[Any]:
-    """Return what makes an instance of a class out of a mapping, and the JSON schema of the mapping."""
+    """Return what makes an instance of a class out of a mapping."""
     return TypeAdapter(_mapping(cls))
 
 
 def _mapping(cls: Class) -> Any:
     kinds = {}
     for name, (hint, option) in keys_of(cls).items():
-        kind: Any = Annotated[_kind(hint, option), Field(description=option.description)]
+        kind: Any = _kind(hint, option)
         kinds[name] = kind if option.required else NotRequired[kind]
     functional: Any = TypedDict  # which mypy knows with literal keys alone
     mapping = functional(cls.__name__, kinds)
@@ -83,7 +78,7 @@ def _kind(hint: Any, option: Option) -> Any:
     else:
         kind = scalar  # a Literal; or bool, for which `--config KEY=false` gives text
     if is_list:
-        kind = Annotated[tuple[kind, ...], at_least(option.items), AfterValidator(unique)]
+        kind = Annotated[tuple[kind, ...], Field(min_length=option.items), AfterValidator(unique)]
     return kind | None if option.default is None else kind
 
 

@@ -32,6 +32,7 @@ from koct.workflow import planned, resources, sources, when
 from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing
+FEW_CELLS = 1000  # whose collection is submitted with what follows
 Wildcards = Any  # Snakemake's: sweep, arch, N and seed as text
 
 
@@ -321,6 +322,10 @@ class Jobs:
         """What a problem reads from disk."""
         return list(self.sweeps[wildcards.sweep].problem.files())
 
+    def rows(self, wildcards: Wildcards) -> list[str]:
+        """Of all cells; a function, so that who wants one of a hundred thousand does not wait for the others."""
+        return self.cells
+
     def first_pool(self, wildcards: Wildcards) -> str:
         """That of a sweep's first seed."""
         return paths.pool(wildcards.sweep, self.sweeps[wildcards.sweep].seeds[0])
@@ -387,6 +392,14 @@ class Jobs:
     def sweep_group(self, wildcards: Wildcards) -> str:
         """What a large job of all seeds travels with."""
         return f"{wildcards.sweep}_seeds"
+
+    def summary_group(self, wildcards: Wildcards) -> str | None:
+        """Collecting travels with the tables and figures, unless it has many rows.
+
+        Whenever a row is finished, Snakemake 9.27 goes through all inputs of a job that waits for it in a group: the
+        time of a run grew with the square of its cells.
+        """
+        return "summary" if len(self.cells) <= FEW_CELLS else None
 
     def launch(self, key: str) -> Callable[[Wildcards], int]:
         """How an architecture is started by torchrun; none of this changes its numbers."""

@@ -38,6 +38,12 @@ configure() {
     chmod 700 "$DIR/munge"
     [ -s "$DIR/munge/key" ] || dd if=/dev/urandom of="$DIR/munge/key" bs=1024 count=1 status=none
     chmod 400 "$DIR/munge/key"
+    # Where control groups of version 1 are there, a job that takes more memory than it asked for is killed.
+    local tasks=none
+    if [ -w /sys/fs/cgroup/memory/memory.limit_in_bytes ]; then
+        tasks=cgroup
+        printf '%s\n' CgroupPlugin=cgroup/v1 CgroupMountpoint=/sys/fs/cgroup ConstrainRAMSpace=yes >"$DIR/cgroup.conf"
+    fi
     # Plain files are refused as GPUs; terminals are device files that nearly every machine has.
     local device=/dev/tty
     if [ ! -c /dev/tty3 ]; then
@@ -45,7 +51,7 @@ configure() {
         for i in 0 1 2 3; do [ -c "$device$i" ] || mknod "$device$i" c 4 "$i"; done
     fi
     printf 'Name=gpu Type=test-model File=%s[0-3]\n' "$device" >"$DIR/gres.conf"
-    # Memory is a number to schedule by: config_overrides lets a small machine promise what the largest cell asks for.
+    # config_overrides lets a small machine promise what the largest cell asks for.
     cat >"$SLURM_CONF" <<CONF
 ClusterName=koct
 SlurmctldHost=$host(127.0.0.1)
@@ -62,7 +68,7 @@ SlurmdPidFile=$DIR/slurmd.pid
 SlurmctldLogFile=$DIR/slurmctld.log
 SlurmdLogFile=$DIR/slurmd.log
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/$tasks
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory

@@ -162,6 +162,38 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
     assert_same_cells(run, local)
 
 
+GREEDY = """
+from koct.networks.fc import FC
+
+
+class Mine(FC):
+    def fit(self, data):
+        held = b"1" * 700_000_000
+        yield from super().fit(data)
+        del held
+"""
+
+
+@cluster
+def test_a_job_that_takes_too_much_memory_gets_more(checkout):
+    """Killed by the kernel in a control group; SLURM says so, and the second attempt asks for twice as much."""
+    if "task/cgroup" not in slurm("scontrol", "show", "config"):
+        pytest.skip("this SLURM does not limit memory: there are no control groups of version 1")
+    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mine.py"]}
+    config = {**SMALL, "studies": {"small": ["own"]}, "sweeps": {"own": own}}
+    run = small(checkout, config, requests="{fit: {mem_mb: 700}}")
+    run.path("mine").mkdir()
+    run.path("mine/mine.py").write_text(GREEDY)
+    row = "results/cells/own/mine/N4_seed1.json"
+    done = run.snakemake(row, *PROFILE)
+    text = done.stdout + done.stderr
+    assert "'OUT_OF_MEMORY'" in text
+    assert "Attempt 1 of 3 failed; submitting it again with more memory." in text
+    tried = [(job["JobState"], job["MinMemoryNode"]) for job in all_jobs(run.folder) if "fit" in job["Comment"]]
+    assert tried == [("OUT_OF_MEMORY", "700M"), ("COMPLETED", "1400M")]
+    assert run.path(row).exists()
+
+
 def preempt(job):
     """Take the node of a job for one of a higher partition."""
     node = re.search(r" NodeList=(\S+)", slurm("scontrol", "-o", "show", "job", job))[1]
