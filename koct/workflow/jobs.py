@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from koct import metrics
-from koct.base.files import read_json
 from koct.base.stamps import checksum_of, difference
 from koct.config import study_file as config
 from koct.config.sweep import Sweep
@@ -64,6 +63,8 @@ class Jobs:
 
     def _row(self, **cell: Any) -> str:
         """Where the row of a cell is, or will be: elsewhere if one is there with the same options and test images."""
+        from koct.base.files import read_json  # which imports NumPy
+
         own, place = paths.cell(**cell), paths.brought(**cell)
         if os.path.isfile(place) and not os.path.exists(own):
             with contextlib.suppress(ValueError, KoctError):  # damaged, or not of this version
