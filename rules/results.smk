@@ -156,4 +156,3 @@ rule ladder:
     shell:
         "python -m koct ladder {input.cells} --images {input.images} --chains {input.chains} --spec {params.spec:q}"
         " --out {output.ladder} --verdicts {output.verdicts} > {log} 2>&1"
-
