@@ -85,4 +85,4 @@ def test_a_network_ends_at_its_own_largest_N():
     assert (max(cells), len(cells)) == (4096, 18)
     changed = {**CONFIG["sweeps"]["ellipses50"], "unet": {"up_to": 4}}
     with pytest.raises(config.KoctError, match=r"sweeps.ellipses50.unet.up_to = 4 leaves fewer than two N"):
-        config.read({**CONFIG, "sweeps": {**CONFIG["sweeps"], "ellipses50": changed}})
+        config.read({**CONFIG, "study": "benchmark", "sweeps": {**CONFIG["sweeps"], "ellipses50": changed}})

@@ -220,10 +220,12 @@ def test_rows_from_elsewhere_are_used_if_they_fit_and_a_new_network_stands_besid
     assert (of[before.index] == before).all()
     assert run.plan("results/cells.parquet") == {}
     ko = run.path("koct/networks/ko.py")
-    ko.write_text(ko.read_text() + "\nOTHER = 1\n")
+    code = ko.read_text()
+    ko.write_text(code + "\nOTHER = 1\n")
     assert run.plan("results/cells.parquet")["fit_large"] == 1  # its own; rows that were brought stay, a line says so
     dry_run = run.snakemake("-n", "results/cells.parquet")
     assert re.search(r"[1-9]\d* of these were made by other code", dry_run.stdout + dry_run.stderr)
+    ko.write_text(code)
     config["sweeps"]["F32"]["lambdas"] = [1e-4, 1.0]
     run.path("config.yaml").write_text(yaml.safe_dump(config))
     assert run.plan("results/cells.parquet")["fit_large"] == 6 + 6  # rows of `fc` and `filter` were of other λ

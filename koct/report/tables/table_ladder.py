@@ -31,15 +31,18 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
     samples = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     baselines = grouped(baselines, "sweep")
-    targets = sorted({target for sweep, _, target in samples if (sweep,) in sweeps}, reverse=True)
+    wanted = {sweep: sorted({each[2] for each in samples if each[0] == sweep}, reverse=True) for (sweep,) in sweeps}
+    most = max(map(len, wanted.values()))
     body = []
     for (sweep,), group in sweeps.items():
+        targets, unused = wanted[sweep], [""] * (most - len(wanted[sweep]))
         body += [BREAK] if body else []
-        body.append([Span(6 + len(targets), "@{}l", names.sweep(group[0]))])
+        heads = [f"$N_{{{short(target).strip('$')}}}$" for target in targets]
+        body.append([Span(5, "@{}l", names.sweep(group[0])), *heads, *unused, ""])
         for row in baselines.get((sweep,), []):
             met = ["$0$" if row["error_mean"] <= target else "never" for target in targets]
             start = [INDENT + names.arch(row["arch"]), "$0$", "none", power_of_ten(row["error_mean"]), ""]
-            body.append([*start, *met])
+            body.append([*start, *met, *unused, ""])
         for (arch,), points in grouped(group, "arch").items():
             cells = [INDENT + names.arch(arch), count(points[0]["p"], 99_999)]
             cells += [_learned(chains.get(sweep, {}).get(arch))]
@@ -50,8 +53,7 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
                 else "--"
                 for target in targets
             ]
-            body.append([*cells, _ranges(group, points)])
-    heads = [f"$N_{{{short(target).strip('$')}}}$" for target in targets]
+            body.append([*cells, *unused, _ranges(group, points)])
     return Table(
         caption=r"Networks between known and learned: how many numbers $p$ they learn, and in which layers; "
         r"$\mathrm{floor}$ and $\sigma$ of the calibrated bound; the $N$ that reaches a target mean error by the "
@@ -59,8 +61,8 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
         r"sweep at which the network has the smallest error."
         + defined(names, [row for key in sweeps for row in baselines.get(key, [])], FLOOR),
         label="tab:ladder",
-        columns="lrlrr" + "r" * len(targets) + "l",
-        head=[["Network", "$p$", "Learned", r"$\mathrm{floor}$", r"$\sigma$", *heads, "best at $N$"]],
+        columns="lrlrr" + "r" * most + "l",
+        head=[["Network", "$p$", "Learned", r"$\mathrm{floor}$", r"$\sigma$", *[""] * most, "best at $N$"]],
         body=body,
     )
 
