@@ -168,7 +168,7 @@ def test_the_verbs_make_figure_and_table(tmp_path):
     text = table.read_text()
     rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.startswith(r"\quad ")]
     assert [row[0].removeprefix(r"\quad ") for row in rows] == ["Few", "Two", "Sparse", "Dense"]
-    assert r"{$H = 8$ (A)} \\" in text
+    assert r"{$H = 8$ (A)} & " in text
     assert [row[1] for row in rows] == ["$100$", "$109$", "$5{,}000$", r"$1.00 \cdot 10^{6}$"]
     assert [row[2] for row in rows] == ["weights", "weights, ramp filter", "backprojection", "M"]
     assert [row[-1] for row in rows] == ["$4$", "$64$", "", "$1{,}024$"]

@@ -85,4 +85,4 @@ def _ranges(group, points):
                 stretches[-1][1] = N
             else:
                 stretches.append([N, N])
-    return ", ".join(span(*stretch) for stretch in stretches)
+    return ", ".join(span(*stretch).replace(" to ", "–") for stretch in stretches)  # to fit a page
