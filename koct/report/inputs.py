@@ -25,9 +25,9 @@ def rows(path, columns, empty=False):
     return table, origin
 
 
-def split(path, columns, others=()):
+def split(path, columns):
     """Return (rows of trained networks, rows of what needs no sample, provenance) of a file that has both."""
-    both, origin = rows(path, (*columns, *others))
+    both, origin = rows(path, columns)
     if not trained(both):
         raise KoctError(f"{path} has no row of a network that was trained; {_advice(path)}")
     return trained(both), baselines(both), origin
