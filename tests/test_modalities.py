@@ -9,7 +9,6 @@ from koct.base.files import read_json
 from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.contracts.spec import Cell
-from koct.networks.gradient import loss_and_gradient
 from koct.networks.ko import KO
 from koct.networks.solvers import Known
 from koct.problems import pools, smooth
@@ -48,9 +47,9 @@ def test_the_ridge_is_dense_least_squares(name, toward):
     for lam, network in KO(toward=toward).fit(data):
         A = np.vstack([columns, np.sqrt(lam) * np.eye(size)])
         b = np.concatenate([data.y.ravel(), np.sqrt(lam) * start])
-        np.testing.assert_allclose(network.w, np.linalg.lstsq(A, b)[0], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(network.learned["w"], np.linalg.lstsq(A, b)[0], rtol=1e-8, atol=1e-8)
         assert network.parameters == size
-        np.testing.assert_allclose(network.predict(data.x).ravel(), columns @ network.w, atol=1e-10)
+        np.testing.assert_allclose(network.predict(data.x).ravel(), columns @ network.learned["w"], atol=1e-10)
 
 
 def test_a_weight_of_a_complex_sample_has_the_gradient_of_both_parts():
@@ -58,9 +57,9 @@ def test_a_weight_of_a_complex_sample_has_the_gradient_of_both_parts():
     known = Known(data.layers, False)
     assert (known.each, len(known.analytic)) == (2, 40)
     w = random(40)
-    _, gradient = loss_and_gradient(known, w, data.x, data.y)
+    _, gradient = known.loss_and_gradient(w, data.x, data.y)
     for i in (0, 7, 39):
-        up, down = (loss_and_gradient(known, w + step * np.eye(40)[i], data.x, data.y)[0] for step in (1e-4, -1e-4))
+        up, down = (known.loss_and_gradient(w + step * np.eye(40)[i], data.x, data.y)[0] for step in (1e-4, -1e-4))
         assert gradient[i] == pytest.approx((up - down) / 2e-4, rel=1e-6)
 
 

@@ -60,10 +60,10 @@ def test_ko_by_hadamard_equals_stacked_least_squares(seed, N, measurements, pixe
     for expected_lam, (lam, network) in zip(LAMBDAS, fits, strict=True):
         assert lam == expected_lam
         expected = stacked_ridge(design, data.y.ravel(), lam, prior)
-        np.testing.assert_allclose(design @ network.w, design @ expected, rtol=1e-8, atol=1e-8)
-        assert network.w[0] == prior[0]
+        np.testing.assert_allclose(design @ network.learned["w"], design @ expected, rtol=1e-8, atol=1e-8)
+        assert network.learned["w"][0] == prior[0]
         if lam >= 1e-2:  # below, w itself is ill-conditioned and only its effect is determined to 1e-8
-            np.testing.assert_allclose(network.w, expected, rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(network.learned["w"], expected, rtol=1e-8, atol=1e-8)
 
 
 @settings(deadline=None, max_examples=30)
