@@ -157,21 +157,6 @@ def test_weights_that_are_trained_are_never_taken_from_a_cache(device):
             np.testing.assert_allclose(array, A(x).detach().cpu(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_one_operator_serves_every_kind_in_turn(device):
-    A = fbp(FanBeam(8, 6, 8))
-    x = np.random.default_rng(0).standard_normal((2, 6, 8))
-    expected = A(x)
-    for _ in range(2):
-        for dtype in (torch.float32, torch.float64):
-            tensor = torch.tensor(x, dtype=dtype, device=device)
-            assert A(tensor).dtype == dtype
-            assert A(tensor).device == tensor.device
-            np.testing.assert_allclose(A(tensor).cpu(), expected, rtol=0, atol=1e-5 * abs(expected).max())
-        assert A(x.astype(np.float32)).dtype == np.float32
-        np.testing.assert_array_equal(A(x), expected)
-
-
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: nothing to compare with")
 BEAMS = [*ARCS, FanBeam(128, 60, 128, arc=200), *PARALLEL, ParallelBeam(128, 60, 128, bin=2 / 3)]
 

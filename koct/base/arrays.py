@@ -183,10 +183,15 @@ def product(a: Any, b: Any) -> Any:
     return sum(double(a[:, rows]) @ double(b[rows]) for rows in blocks(b.shape[0], b.shape[1]))
 
 
-def eigh(matrix: Any) -> tuple[Any, Any]:
-    """Eigenvalues and eigenvectors of a symmetric matrix."""
-    if is_torch(matrix):
+def linalg(array: Any) -> Any:
+    """The module of linear algebra for an array: of NumPy or of torch."""
+    if is_torch(array):
         import torch
 
-        return torch.linalg.eigh(matrix)
-    return np.linalg.eigh(matrix)
+        return torch.linalg
+    return np.linalg
+
+
+def eigh(matrix: Any) -> tuple[Any, Any]:
+    """Eigenvalues and eigenvectors of a symmetric matrix."""
+    return linalg(matrix).eigh(matrix)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
-from koct.base.arrays import blocks, double, index, is_torch, like, single, zeros_like
+from koct.base.arrays import blocks, double, index, is_torch, like, linalg, single, zeros_like
 from koct.contracts import Array
 from koct.operators.algebra import Matrix, Operator
 
@@ -50,15 +49,6 @@ def largest_eigenvalue(normal: Callable[[Array], Array], start: Array) -> float:
             break
         v = v / value
     return 1.01 * value
-
-
-def linalg(array: Array) -> Any:
-    """The module of linear algebra for an array: of NumPy or of torch."""
-    if is_torch(array):
-        import torch
-
-        return torch.linalg
-    return np.linalg
 
 
 def norm(array: Array) -> float:

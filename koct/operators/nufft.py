@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from koct.base.arrays import ArrayT, is_torch, stacked
-from koct.operators.algebra import Operator, Sparse
+from koct.operators.algebra import Matrix, Operator
 from koct.operators.constant import Constant
 from koct.operators.fourier import fft_of
 
@@ -87,7 +87,7 @@ class NonUniformFourier(Operator):
         self._roll_off = Constant(np.multiply.outer(one, one) / H, type(self).__name__)
 
     @cached_property
-    def interpolation(self) -> Sparse:
+    def interpolation(self) -> Matrix:
         """From the spectrum on the oversampled grid to the samples, the same for real and imaginary parts."""
         place = self.k.reshape(-1, 2) * OVERSAMPLING
         near = np.ceil(place - WIDTH / 2)[..., None] + np.arange(WIDTH)  # (samples, 2, WIDTH)
@@ -96,7 +96,7 @@ class NonUniformFourier(Operator):
         taps = rows[:, :, None] * self.grid + columns[:, None, :]
         values = weights[:, 1, :, None] * weights[:, 0, None, :]
         samples = np.repeat(np.arange(len(place)), WIDTH**2)
-        return Sparse(samples, taps.ravel(), values.ravel(), (self.grid, self.grid), self.range[:-1])
+        return Matrix.from_entries(samples, taps.ravel(), values.ravel(), (self.grid, self.grid), self.range[:-1])
 
     def _apply(self, x: ArrayT) -> ArrayT:
         if not len(x):
