@@ -61,10 +61,10 @@ class LeastSquares:
     def __init__(self, A: Operator) -> None:
         self.A, self.L = A, 0.0
 
-    def prepare(self, x: Array) -> bool:
-        """Multiply A out if it is small, and compute L = ‖A‖²; False if this has been done."""
+    def prepare(self, x: Array) -> float:
+        """Multiply A out if it is small, and return L = ‖A‖², to a percent or so, both computed once."""
         if self.L:
-            return False
+            return self.L
         self.dense = math.prod(self.A.shape) <= SMALL
         if self.dense:
             matrix = like(self.A.matrix(), working(x))
@@ -72,7 +72,7 @@ class LeastSquares:
         self.L = largest_eigenvalue(lambda v: self.adjoint(self.apply(v)), self.random(x)) or 1.0
         if self.dense:
             self.product = matrix.T @ matrix / self.L
-        return True
+        return self.L
 
     def random(self, x: Array) -> Array:
         """A flat random image (1, size), always the same."""
@@ -171,11 +171,6 @@ class TotalVariation:
         self.iterations, self.tolerance = iterations, tolerance
         self.shape = A.domain if len(A.domain) == 3 else (*A.domain, 1)
         self.norm = 0.0
-
-    def squared_norm(self, x: Array) -> float:
-        """Return ‖A‖², to a percent or so, computed on the device of the measurements x."""
-        self.term.prepare(x)
-        return self.term.L
 
     def __call__(self, x: Array, lam: float) -> Array:
         return in_blocks(lambda part: self._solve(part, lam), x, self.term.A.shape[1])
