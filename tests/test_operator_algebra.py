@@ -11,7 +11,7 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koct.operators.algebra import Diagonal, Identity, Matrix, Operator
+from koct.operators.algebra import Matrix, Operator
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.operators.testing import assert_adjoint
 
@@ -95,20 +95,6 @@ def test_a_wrong_shape_says_what_to_do(shape, fix):
 @pytest.fixture
 def torch():
     return pytest.importorskip("torch", reason="torch is not installed: no tensors, no gradients")
-
-
-def test_trained_weights_inside_a_sum(torch):
-    weights = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
-    A = Diagonal(weights) - 0.5 * Identity((2, 3))
-    x = torch.randn(4, 2, 3, dtype=torch.float64)
-    A(x).sum().backward()
-    torch.testing.assert_close(weights.grad, x.sum(0))
-    assert A.norm() == 0.5
-    assert A.matrix(x).requires_grad
-    with pytest.raises(TypeError, match=r"got Tensor; .* float\(x\) makes a number"):
-        torch.tensor(2.0) * A
-    with pytest.raises(TypeError, match=r"Matrix needs a dense tensor, got torch\.sparse_coo; use values\.to_dense"):
-        Matrix(torch.eye(3).to_sparse())
 
 
 # The page

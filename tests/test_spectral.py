@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from koct.errors import KoctError
 from koct.prediction.spectral import Spectral
 
 SPECTRUM = 1.0 / np.arange(1, 81) ** 1.5
@@ -75,12 +74,6 @@ def test_at_its_own_size_the_pool_gives_leave_one_out():
     assert theory._residuals(1.0)[::20] * theory.unit**2 == pytest.approx(fold, rel=1e-5)  # single precision
 
 
-def test_the_best_ridge(theory):
-    (*_, W), N, lambdas = theory.pairs, 64, [1e-6, 1e-3, 0.3, 100.0]
-    exact = [closed_form(SPECTRUM, W, 0.1, N, lam) for lam in lambdas]
-    assert theory.best_curve([N], lambdas)[0].lam == lambdas[int(np.argmin(exact))]
-
-
 # Intervals, extrapolation, kernels, torch
 
 
@@ -142,12 +135,6 @@ def test_a_cut_at_zero_is_foreseen():
 # Bad input
 
 
-@pytest.mark.parametrize(("N", "lam", "words"), [(0, 1, "N = 0"), (2.5, 1, "N = 2.5"), (4, -1, "lambda = -1")])
-def test_bad_questions_get_one_sentence(N, lam, words):
-    with pytest.raises(KoctError, match=words):
-        Spectral().fit(np.eye(8), np.eye(8)).predict(N, lam)
-
-
 # The command
 
 
@@ -168,9 +155,3 @@ def test_koct_curve_tells_points_and_the_samples_for_a_target(koct):
     (point,) = json.loads(koct("curve", "x.npy", "y.npy", "--at", 16, "--lam", 1, "--json")[1])["points"]
     assert point["lam"] == 1
     assert point["error"] == pytest.approx(theory.predict(16, 1.0).error)
-
-
-@pytest.mark.parametrize(("entries", "said"), [(np.less, "is not symmetric"), (np.hypot, "has negative eigenvalues")])
-def test_a_matrix_that_is_no_kernel_is_refused(entries, said):
-    with pytest.raises(KoctError, match=said):
-        Spectral().fit_gram(entries.outer(np.arange(20.0), np.arange(20.0)).astype(float), np.ones((20, 1)))

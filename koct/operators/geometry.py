@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -47,6 +48,9 @@ class Scan(ABC):
             if not max(self.degrees) - min(self.degrees) < 360 or len(set(self.degrees)) < self.V:
                 raise KoctError("degrees must be angles that differ, by less than 360; give others")
 
+    if TYPE_CHECKING:
+        bin: float  # the width of a bin, a field of subclasses
+
     def _check_lengths(self, *keys: str) -> None:
         for key in keys:
             if not 0 < getattr(self, key) < math.inf:
@@ -63,9 +67,9 @@ class Scan(ABC):
         """The width of a bin at the isocentre, in mm."""
 
     @property
-    @abstractmethod
     def bins(self) -> np.ndarray:
         """(B,): the centres of the bins along the detector, in mm."""
+        return (np.arange(self.B) - (self.B - 1) / 2) * self.bin
 
     @property
     @abstractmethod
@@ -166,23 +170,6 @@ class Scan(ABC):
         return first, last
 
     @property
-    def shares(self) -> np.ndarray:
-        """(V,): what every view stands for by the paper's weights, over its average: one, unless angles are uneven.
-
-        A view stands for the angles that are nearer to it than to another view; the first and the last view reach as
-        far outward as inward.
-        """
-        if self.degrees is None or self.V < 3:
-            return np.ones(self.V)
-        order = np.argsort(self.degrees)
-        gaps = np.diff(np.array(self.degrees)[order])
-        gaps = np.concatenate([gaps[:1], gaps, gaps[-1:]])
-        cells = np.empty(self.V)
-        cells[order] = gaps[1:] + gaps[:-1]
-        shares = cells / cells.mean()
-        return np.ones(self.V) if np.abs(shares - 1).max() < SAME else shares
-
-    @property
     def pixel(self) -> float:
         """The distance between the centres of neighbouring pixels, in mm."""
         return 2 * self.radius / max(self.H - 1, 1)
@@ -244,10 +231,6 @@ class FanBeam(Scan):
     @property
     def width(self) -> float:
         return self.bin * self.source_isocentre / self.source_detector
-
-    @property
-    def bins(self) -> np.ndarray:
-        return (np.arange(self.B) - (self.B - 1) / 2) * self.bin
 
     @property
     def fan_angles(self) -> np.ndarray:
@@ -334,10 +317,6 @@ class ParallelBeam(Scan):
     @property
     def width(self) -> float:
         return self.bin
-
-    @property
-    def bins(self) -> np.ndarray:
-        return (np.arange(self.B) - (self.B - 1) / 2) * self.bin
 
     @property
     def fan_angles(self) -> np.ndarray:
