@@ -155,21 +155,6 @@ def test_the_barron_form_equals_the_error_form_under_assumption_2(network, N):
     assert network.bound(N) == pytest.approx(network.bound_from_errors(risks), rel=1e-12)
 
 
-def test_the_two_ct_networks():
-    K, At = 0.5, 4.75
-    ko = operator_aware(K, At, p=92_160, C=0.5, n=4, kappa=2.0)
-    assert [layer.name for layer in ko.layers] == ["W", "K", "At", "ReLU"]
-    assert [layer.known for layer in ko.layers] == [False, True, True, True]
-    assert ko.amplifications() == pytest.approx([8 * K**2 * At**2, 8 * At**2, 4, 2])
-    assert ko.lipschitz() == pytest.approx(K * At)
-    assert operator_aware(K, At, p=1, lipschitz=3.0).lipschitz() == pytest.approx(3 * K * At)
-    assert ko.bound(100) == pytest.approx(8 * K**2 * At**2 * (0.0625 + 2 * 92_160 * math.log(100) / 100))
-    fc = fully_connected(p=24_159_191_040, kappa=2.0)
-    assert [(layer.name, layer.known) for layer in fc.layers] == [("M", False), ("ReLU", True)]
-    assert fc.amplifications() == [2, 2]
-    assert fc.bound(100) == pytest.approx(2 * 2 * 24_159_191_040 * math.log(100) / 100)
-
-
 @given(st.integers(1, 1024), st.floats(0.1, 10), st.floats(0.1, 100), st.integers(1, 10**6))
 def test_the_structural_reference_is_the_ratio_of_slopes_at_equal_kappa(H, K, At, p):
     ratio = fully_connected(H * H * p).terms(100)[0].estimation / operator_aware(K, At, p).terms(100)[0].estimation

@@ -57,16 +57,6 @@ def drawn(problem):
 
 
 @pytest.mark.parametrize("scan", SCANS, ids=str)
-def test_lines_are_the_rays_of_the_projector(scan):
-    rays, count = scan.samples("exact")
-    y, x = (rays[:, [i]] + rays[:, [i + 2]] * np.arange(count) for i in (0, 1))
-    angles, distances = scan.lines()
-    angles, distances = angles.reshape(-1, 1), np.tile(distances, scan.V)[:, None]
-    away = (x * scan.pixel - scan.radius) * np.cos(angles) + (y * scan.pixel - scan.radius) * np.sin(angles) - distances
-    assert abs(away).max() < 1e-11
-
-
-@pytest.mark.parametrize("scan", SCANS, ids=str)
 def test_a_disc_has_chords_of_pythagoras(scan):
     """2 √(R² − d²), where d is the distance of its centre from the ray through two samples."""
     disc, r = Ellipse(0.7, (0.3, -0.2), (0.4, 0.4), 1.0), scan.radius

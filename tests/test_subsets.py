@@ -60,27 +60,6 @@ def test_the_error_of_a_mean_is_known(N):
     assert np.isnan(found.lam)
 
 
-def test_nine_of_ten_single_cells_lie_in_the_interval():
-    """From pools of 200, eight draws each, to cells with other samples; N up to most of a pool."""
-    rng = np.random.default_rng(1)
-    W = rng.standard_normal((6, 20))
-
-    def pairs(count):
-        x = rng.standard_normal((count, 20)) * np.exp(0.5 * rng.standard_normal((count, 1)))
-        return x, x @ W.T + rng.standard_normal((count, 6))
-
-    inside = {8: [], 40: [], 120: []}
-    for _ in range(24):
-        subsets = Subsets(ridge, draws=8).fit(*pairs(200))
-        for N, hits in inside.items():
-            points = subsets.curve([N], tests=50)
-            for _ in range(4):
-                (x, y), (others, wanted) = pairs(N), pairs(50)
-                errors = [((predict(others) - wanted) ** 2).mean() for _, predict in ridge(x, y)]
-                hits += [point.low <= error <= point.high for point, error in zip(points, errors, strict=True)]
-    assert all(0.83 <= np.mean(hits) <= 0.98 for hits in inside.values()), {N: np.mean(h) for N, h in inside.items()}
-
-
 def test_beyond_two_thirds_of_the_pairs_the_curve_goes_on_as_a_line_and_says_so():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((96, 30))

@@ -96,9 +96,7 @@ def layers(
         raise KoctError("the module changes nothing, so it has no layers; give a module with at least one layer")
     for name in known:
         if name not in [step.name for step in steps]:
-            raise KoctError(
-                f"known has {name!r}, which is no layer; these are {', '.join(step.name for step in steps)}"
-            )
+            raise KoctError(f"known has {name!r}, which is no layer; these are {', '.join(s.name for s in steps)}")
     guessed = [step.name for step in steps if step.parameters and step.name not in known]
     frozen = [step.name for step in steps if step.name in guessed and not _trainable(step.parameters)]
     if frozen:

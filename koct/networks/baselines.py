@@ -62,10 +62,7 @@ class IterativeArchitecture(BaselineArchitecture, ABC):
 
     def check(self, problem: Problem) -> Iterable[str]:
         if not problem.has_forward:
-            yield (
-                f"the problem {problem.name} has no known forward operator to reconstruct with; give it one "
-                f"(`forward` of a problem of your own), or remove {self.name} from archs"
-            )
+            yield f"the problem {problem.name} has no known forward operator; remove {self.name} from archs"
 
 
 class Baseline(Network):

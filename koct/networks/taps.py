@@ -23,10 +23,7 @@ class LearnedTaps(KnownArchitecture):
 
     def check(self, problem: Problem) -> Iterable[str]:
         if not problem.interpolates:
-            yield (
-                f"the problem {problem.name} has no pixel-driven backprojection whose taps could be learned; "
-                f"remove {self.source} from archs, or take a problem that ends in a Backprojector"
-            )
+            yield f"the problem {problem.name} has no Backprojector with taps to learn; remove {self.source} from archs"
 
     def contains(self, other: Architecture) -> bool:
         return other.name == "untrained" and self.toward == "analytic"

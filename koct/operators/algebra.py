@@ -108,10 +108,7 @@ class Operator:
     def __add__(self, other: Operator) -> Operator:
         if isinstance(other, Operator):
             return Sum(self, other)
-        raise TypeError(
-            f"only an operator can be added to {self}, got {type(other).__name__}; "
-            "c times the identity is c * Identity(shape)"
-        )
+        raise TypeError(f"only operators are added to {self}, got {type(other).__name__}; use c * Identity(shape)")
 
     def __radd__(self, other: object) -> Operator:
         return self if isinstance(other, int) and other == 0 else self + other  # type: ignore[operator]  # for `sum`
@@ -243,10 +240,10 @@ class Sum(Operator):
         return Sum(*(-term for term in self.terms))
 
     def _apply(self, x: ArrayT) -> ArrayT:
-        return _total([term._apply(x) for term in self.terms])
+        return sum((term._apply(x) for term in self.terms[1:]), self.terms[0]._apply(x))  # type: ignore[return-value]
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
-        return _total([term._adjoint(y) for term in self.terms])
+        return sum((term._adjoint(y) for term in self.terms[1:]), self.terms[0]._adjoint(y))  # type: ignore[return-value]
 
 
 class Scaled(Operator):
@@ -273,11 +270,6 @@ class Scaled(Operator):
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
         return self.factor * self.of._adjoint(y)
-
-
-def _total(parts: list[Any]) -> Any:
-    first, *others = parts
-    return sum(others, first)
 
 
 def _real(number: object) -> float:
@@ -339,16 +331,13 @@ class Identity(Operator):
         return copy(y)
 
 
-def run_compiled(operator: Compiled, x: ArrayT, adjoint: bool) -> ArrayT:
+def run_compiled(operator: Compiled, x: Any, adjoint: bool) -> Any:
     """`operator`, or its adjoint, on a batch of any kind; torch can differentiate through it."""
     if is_torch(x):
         from koct.operators import autograd
 
-        applied: Any = autograd.apply(x, operator, adjoint)
-        return applied
-    array: Any = x
-    result: Any = operator._cpu(array, adjoint)
-    return result
+        return autograd.apply(x, operator, adjoint)
+    return operator._cpu(x, adjoint)
 
 
 class Matrix(Operator):

@@ -79,10 +79,7 @@ class MRI(SquareProblem):
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         if self.samples < self.H:
-            yield (
-                f"samples = {self.samples} are {self.H / self.samples:.3g} cycles per field of view apart at H = "
-                f"{self.H}, and images fold over above 1; take at least {self.H}"
-            )
+            yield f"samples = {self.samples} are too few for H = {self.H}: images fold over; take at least {self.H}"
 
     def trajectory(self) -> RadialTrajectory:
         from koct.operators.nufft import RadialTrajectory

@@ -134,10 +134,7 @@ class PairsProblem(ScanProblem):
             )
         elif have < sizes.total:
             asked = " + ".join(str(getattr(sizes, part)) for part in PARTS)
-            yield (
-                f"pool asks for {asked} = {sizes.total} {what}, and there are {have}; "
-                "lower pool.train, pool.val or pool.test"
-            )
+            yield f"pool asks for {asked} = {sizes.total} {what}, and there are {have}; lower pool.train or others"
 
     def groups(self, seed: int, sizes: Sizes) -> Mapping[Part, Sequence[int]] | None:
         if not self._is_folder and self.group is None:
@@ -163,13 +160,16 @@ class PairsProblem(ScanProblem):
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         import numpy as np
 
-        read = self._projected() if self._is_folder else self._stored()
+        from koct.problems.arrayfiles import find, rows
+
+        arrays = [] if self._is_folder else [find(key, getattr(self, key), self.data) for key in ("x", "y")]
+        projected = self._projected() if self._is_folder else None
         seen: dict[int, tuple[Part, int]] = {}  # by the hash of a measurement, where it came first
         for part, groups in self._drawn(seed, sizes).items():
             places = np.concatenate(groups)
             for first in range(0, len(places), CHUNK):
                 some = places[first : first + CHUNK]
-                x, y = read(some)
+                x, y = projected(some) if projected else (rows(array, some) for array in arrays)
                 for place, row in zip(some.tolist(), x, strict=True):
                     before = seen.setdefault(hash(row.tobytes()), (part, place))
                     if before[0] != part and row.min() < row.max():
@@ -188,13 +188,6 @@ class PairsProblem(ScanProblem):
             return f"data: {names} are the same image, and they came into {parts}; remove one"
         what = f"{arrayfiles.find('x', self.x, self.data).what}: pairs {first} and {second}, counted from 0,"
         return f"{what} are the same, and they came into {parts}; remove one"
-
-    def _stored(self) -> Any:
-        """A function from places to x and y as they are in the files."""
-        from koct.problems import arrayfiles
-
-        x, y = (arrayfiles.find(key, getattr(self, key), self.data) for key in ("x", "y"))
-        return lambda places: (arrayfiles.rows(x, places), arrayfiles.rows(y, places))
 
     def _projected(self) -> Any:
         """A function from places to sinograms and slices."""
@@ -240,10 +233,8 @@ class PairsProblem(ScanProblem):
 @lru_cache(maxsize=16)
 def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
     """What the files of a problem hold; a KoctError, which begins with a key, if that is no good."""
-    return _look_at_slices(problem) if problem._is_folder else _look_at_arrays(problem)
-
-
-def _look_at_arrays(problem: PairsProblem) -> Content:
+    if problem._is_folder:
+        return _look_at_slices(problem)
     from koct.problems import arrayfiles
 
     x, y = (arrayfiles.find(key, getattr(problem, key), problem.data) for key in ("x", "y"))

@@ -108,9 +108,7 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, held: Sizes) -> Iterator
             raise KoctError(f"{where}: pairs yielded {type(chunk).__name__}; yield (part, x, y)")
         name, x, y = chunk
         if name not in PARTS[PARTS.index(part) :]:
-            raise KoctError(
-                f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test, in this order"
-            )
+            raise KoctError(f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test")
         check_numbers(*PARTS[PARTS.index(part) : PARTS.index(name)])
         part, x, y = name, _real(x, f"{where}: x"), _real(y, f"{where}: y")
         if len(x) != len(y):
@@ -242,9 +240,7 @@ class Pool:
         held = self.count[part]
         end = held if count is None else first + count
         if end > held:
-            raise KoctError(
-                f"{self.path} holds {held} {part} pairs and {end} were asked for: make the pool larger or N smaller"
-            )
+            raise KoctError(f"{self.path} holds {held} {part} pairs and {end} were asked for: make the pool larger")
         chosen = slice(self.first[part] + first, self.first[part] + end)
         records = self.records[chosen]
         if not self.checked[chosen].all():

@@ -176,9 +176,7 @@ def dicom(path: str, group: str = "PatientID") -> Slice:
         _check_dicom(f"data: {shown_path(path)}", dataset)
         label, spacing = dataset.get(group), dataset.get("PixelSpacing") or ()
         if label in (None, ""):
-            raise KoctError(
-                f"group = {group!r} is not in {shown_path(path)}; give a DICOM keyword that all slices have"
-            )
+            raise KoctError(f"group = {group!r} is not in {shown_path(path)}; give a DICOM keyword that all have")
         steps = tuple(float(step) for step in spacing)
         known = len(steps) == 2 and min(steps) > 0
         return Slice(path, dataset.Modality, (dataset.Rows, dataset.Columns), steps if known else None, str(label))  # type: ignore[arg-type]
