@@ -67,7 +67,7 @@ class Filtered:
     def __init__(self, layers: Sequence[Layer], nonnegative: bool):
         weights, ramp, rest = split_filter(layers)
         self.weights = weights.ravel()
-        self.operator: Operator = product([layer.operator for layer in rest])
+        self.B: Operator = product([layer.operator for layer in rest])
         self.nonnegative = nonnegative
         self.bins = weights.shape[-1]
         self.views = math.prod(weights.shape[:-1])
@@ -103,15 +103,7 @@ class Filtered:
 
     def behind(self, coefficients: Array) -> Array:
         """Flat images from filtered coefficients; nothing is cut off at zero."""
-        return self._backprojected(self.measurements(coefficients))
-
-    def _backprojected(self, filtered: Array) -> Array:
-        """B: flat images from flat, filtered measurements."""
-        return self.operator(filtered.reshape(-1, *self.operator.domain)).reshape(len(filtered), -1)
-
-    def transposed(self, images: Array) -> Array:
-        """Bᵀ: flat measurements from flat images."""
-        return self.operator.T(images.reshape(-1, *self.operator.range)).reshape(len(images), -1)
+        return self.B.flat(self.measurements(coefficients))
 
     def images(self, x: Array, spectrum: Array, w: Array = None) -> Array:
         """The network: flat images from flat measurements, behind the known weights if there are no others."""
@@ -139,7 +131,7 @@ class Filtered:
         loss = (residual * residual).mean()
         if self.nonnegative:
             residual = residual * (image > 0)
-        back = self.coefficients(self.transposed(residual))
+        back = self.coefficients(self.B.T.flat(residual))
         of_weights = (x * self.measurements(back * factors)).sum(0)
         of_filter = (back * coefficients).sum((0, 1)) @ self.tied(x).T
         return loss, joined(of_weights[None], of_filter[None])[0] * (2 / (y.shape[0] * y.shape[1]))
@@ -160,8 +152,8 @@ class Filtered:
             return normal
         u = like(np.kron(np.eye(self.views), vectors[:, ~kept].T), normal)
         products = zeros_like(u)
-        for rows in blocks(len(u), self.operator.shape[0]):
-            products[rows] = self.transposed(self._backprojected(u[rows]))
+        for rows in blocks(len(u), self.B.shape[0]):
+            products[rows] = self.B.T.flat(self.B.flat(u[rows]))
         half = u.T @ (products - (products @ u.T) @ u / 2)
         normal += half
         normal += half.T
@@ -192,7 +184,7 @@ class Moments:
         self.energy = 0.0
         for rows in blocks(len(x), 4 * (x.shape[1] + y.shape[1])):
             X, Y = double(x[rows]), double(y[rows])
-            sinograms, targets = (part.reshape(-1, known.views, known.bins) for part in (X, known.transposed(Y)))
+            sinograms, targets = (part.reshape(-1, known.views, known.bins) for part in (X, known.B.T.flat(Y)))
             self.second += X.T @ X
             self.mixed = self.mixed + sinograms.swapaxes(0, 1).swapaxes(1, 2) @ targets.swapaxes(0, 1)
             self.energy += float((Y * Y).sum())

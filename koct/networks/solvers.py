@@ -40,7 +40,7 @@ class Known:
 
     def reconstruct(self, x: Array) -> Array:
         """Flat images from flat, weighted measurements, cut off below zero where they cannot be negative."""
-        image = self.R(x.reshape(-1, *self.R.domain)).reshape(len(x), -1)
+        image = self.R.flat(x)
         return image.clip(min=0) if self.nonnegative else image
 
     def images(self, x: Array, w: Array) -> Array:
@@ -49,7 +49,7 @@ class Known:
 
     def adjoint(self, y: Array) -> Array:
         """Rᵀ of flat images, flat; nothing is cut off."""
-        return self.R.T(y.reshape(-1, *self.R.range)).reshape(len(y), -1)
+        return self.R.T.flat(y)
 
     def loss_and_gradient(self, w: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """Mean squared error of a batch, and its gradient with respect to w."""

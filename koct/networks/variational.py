@@ -69,7 +69,7 @@ class LeastSquares:
         if self.dense:
             matrix = like(self.A.matrix(), working(x))
             self.A = Matrix(matrix, self.A.domain, self.A.range)
-        self.L = largest_eigenvalue(lambda v: self.adjoint(self.apply(v)), self.random(x)) or 1.0
+        self.L = largest_eigenvalue(lambda v: self.A.T.flat(self.A.flat(v)), self.random(x)) or 1.0
         if self.dense:
             self.product = matrix.T @ matrix / self.L
         return self.L
@@ -78,17 +78,9 @@ class LeastSquares:
         """A flat random image (1, size), always the same."""
         return like(np.random.default_rng(0).standard_normal((1, self.A.shape[1])), working(x))
 
-    def apply(self, y: Array) -> Array:
-        """A y of flat images, flat."""
-        return self.A(y.reshape(-1, *self.A.domain)).reshape(len(y), -1)
-
-    def adjoint(self, x: Array) -> Array:
-        """Aᵀ x of flat measurements, flat."""
-        return self.A.T(x.reshape(-1, *self.A.range)).reshape(len(x), -1)
-
     def normal(self, y: Array) -> Array:
         """AᵀA y / ‖A‖² of flat images, flat."""
-        return y @ self.product if self.dense else self.adjoint(self.apply(y)) / self.L
+        return y @ self.product if self.dense else self.A.T.flat(self.A.flat(y)) / self.L
 
 
 def fista(term: LeastSquares, x: Array, nonnegative: bool) -> Iterator[Array]:
@@ -96,7 +88,7 @@ def fista(term: LeastSquares, x: Array, nonnegative: bool) -> Iterator[Array]:
 
     Beck and Teboulle, A fast iterative shrinkage-thresholding algorithm, 2009.
     """
-    right = term.adjoint(x) / term.L
+    right = term.A.T.flat(x) / term.L
     y = z = zeros_like(right)
     t = 1.0
     while True:
@@ -206,10 +198,10 @@ class TotalVariation:
         right = sigma / root * x
 
         def step(y: Array, ahead: Array, q: Array, p: Array, right: Array) -> State:
-            q = (q + sigma / root * term.apply(ahead) - right) / (1 + sigma)
+            q = (q + sigma / root * term.A.flat(ahead) - right) / (1 + sigma)
             p = p + sigma / slope * self._gradient(ahead)
             p = p / (lengths(p) / lam).clip(min=1)
-            new = y + tau / slope * self._divergence(p) - tau / root * term.adjoint(q)
+            new = y + tau / slope * self._divergence(p) - tau / root * term.A.T.flat(q)
             new = new.clip(min=0) if self.nonnegative else new
             return new, 2 * new - y, q, p, right
 
@@ -226,7 +218,7 @@ class TotalVariation:
         own = min(max(rho, LEAST_PENALTY), LARGEST_PENALTY)  # that of y ≠ z
         identity = like(np.eye(term.A.shape[1]), term.product)
         inverse = linalg(identity).inv(term.product + rho * self._laplacian(identity) + own * identity)
-        right = term.adjoint(x) / term.L
+        right = term.A.T.flat(x) / term.L
 
         def step(z: Array, p: Array, dual_z: Array, dual_p: Array, right: Array) -> State:
             y = (right + own * (z - dual_z) - rho * self._divergence(p - dual_p)) @ inverse

@@ -85,6 +85,10 @@ class Operator:
         shape: tuple[int, ...] = (*x.shape[:split], *self.range)
         return out.reshape(shape)
 
+    def flat(self, x: ArrayT) -> ArrayT:
+        """The same on flat arrays, (n, columns) to (n, rows)."""
+        return self(x.reshape(-1, *self.domain)).reshape(len(x), -1)
+
     @property
     def T(self) -> Operator:
         """The exact adjoint, from arrays of shape `range` to arrays of shape `domain`."""
