@@ -23,7 +23,7 @@ class Scan(ABC):
 
     Lengths are in mm, angles in radians. x and y are measured from the isocentre, the centre of the image; x grows with
     the column and y with the row. `arc` is the angular range of the views in degrees, from 0 on; or `degrees` are
-    angles of one's own, one for every view.
+    angles of one's own, one for every view. Rays are parallel unless a subclass says otherwise.
     """
 
     H: int
@@ -62,9 +62,9 @@ class Scan(ABC):
         """Half the width of the image, from the centre of the first pixel to that of the last, in mm."""
 
     @property
-    @abstractmethod
     def width(self) -> float:
         """The width of a bin at the isocentre, in mm."""
+        return self.bin
 
     @property
     def bins(self) -> np.ndarray:
@@ -72,14 +72,14 @@ class Scan(ABC):
         return (np.arange(self.B) - (self.B - 1) / 2) * self.bin
 
     @property
-    @abstractmethod
     def fan_angles(self) -> np.ndarray:
         """(B,): the angle between the ray of every bin and the central ray, in radians."""
+        return np.zeros(self.B)
 
     @property
-    @abstractmethod
     def cosines(self) -> np.ndarray:
         """(B,): the cosines of `fan_angles`."""
+        return np.ones(self.B)
 
     @abstractmethod
     def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -90,9 +90,9 @@ class Scan(ABC):
         """
 
     @property
-    @abstractmethod
     def mirrored(self) -> bool:
         """Whether view V − 1 − v is the mirror image of view v, for all v."""
+        return False
 
     @abstractmethod
     def samples(self, rays: str) -> tuple[np.ndarray, int]:
@@ -314,25 +314,9 @@ class ParallelBeam(Scan):
     def radius(self) -> float:
         return 0.5 * (self.B * self.bin if self.image is None else self.image)
 
-    @property
-    def width(self) -> float:
-        return self.bin
-
-    @property
-    def fan_angles(self) -> np.ndarray:
-        return np.zeros(self.B)
-
-    @property
-    def cosines(self) -> np.ndarray:
-        return np.ones(self.B)
-
     def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
         distances = _parts(self.bins, self.bin, per_bin)
         return np.broadcast_to(self.angles[:, None], (self.V, len(distances))), distances
-
-    @property
-    def mirrored(self) -> bool:
-        return False
 
     def samples(self, rays: str) -> tuple[np.ndarray, int]:
         if rays != "exact":
