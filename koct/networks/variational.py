@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from koct.base.arrays import blocks, double, index, is_torch, like, linalg, single, zeros_like
+from koct.base.arrays import blocks, double, index, is_torch, library, like, single, zeros_like
 from koct.contracts import Array
 from koct.operators.algebra import Matrix, Operator
 
@@ -217,7 +217,7 @@ class TotalVariation:
         rho = lam / most  # the penalty of ∇y ≠ p
         own = min(max(rho, LEAST_PENALTY), LARGEST_PENALTY)  # that of y ≠ z
         identity = like(np.eye(term.A.shape[1]), term.product)
-        inverse = linalg(identity).inv(term.product + rho * self._laplacian(identity) + own * identity)
+        inverse = library(identity).linalg.inv(term.product + rho * self._laplacian(identity) + own * identity)
         right = term.A.T.flat(x) / term.L
 
         def step(z: Array, p: Array, dual_z: Array, dual_p: Array, right: Array) -> State:

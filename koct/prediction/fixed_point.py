@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from koct.base.arrays import blocks, double, eigh, like, linalg, to_numpy, zeros_like
+from koct.base.arrays import blocks, double, eigh, library, like, to_numpy, zeros_like
 from koct.errors import KoctError
 from koct.prediction.prediction import PER_OCTAVE, Prediction, checked_pairs, checked_ridge, checked_size
 from koct.prediction.subsets import interval, rare, rows_of, training_sets
@@ -179,7 +179,7 @@ class FixedPoint:
             normal, right = self.RtR * (x.T @ x), (x * adjoint_r).sum(0)
             own_r2 = float(rows_of(self.r2, rows).sum())
             for i, lam in enumerate(lambdas):
-                u = linalg(x).solve(normal + lam * identity, right[:, None])[:, 0]
+                u = library(x).linalg.solve(normal + lam * identity, right[:, None])[:, 0]
                 own = own_r2 - float(u @ (2 * right - normal @ u))
                 every = float(self.r2.sum()) - self.M * float(u @ (2 * self.right - self.J @ u))
                 errors[i, draw] = (every - own) / (self.M - size)
