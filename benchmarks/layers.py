@@ -63,7 +63,7 @@ def layer_error(learned, true, x):
     """Return what the learned layer adds to the true one on the measurements x, and that behind the known layers."""
     known = learned.known
     if hasattr(learned, "w"):
-        wrong = known.weighted(np.asarray(learned.w - true.w), x)
+        wrong = known.weighted(np.asarray(learned.learned["w"] - true.learned["w"]), x)
         return wrong, known.R(wrong.reshape(-1, *known.R.domain)).reshape(len(x), -1)
     coefficients = known.factors(learned.spectrum - true.spectrum) * known.coefficients(known.weights * x)
     return known.measurements(coefficients), known.behind(coefficients)

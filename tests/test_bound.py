@@ -155,29 +155,6 @@ def test_the_barron_form_equals_the_error_form_under_assumption_2(network, N):
     assert network.bound(N) == pytest.approx(network.bound_from_errors(risks), rel=1e-12)
 
 
-def test_the_kappa_of_a_pilot_is_in_the_unit_of_the_bound():
-    """A sigma per pixel becomes one of the image: the bound is size times what the pilot fits."""
-    network = operator_aware(0.5, 4.75, p=80)
-    calibrated = network.with_pilot("W", sigma=0.01, size=64)
-    assert calibrated.bound(100) == pytest.approx(64 * 0.01 * math.log(100) / 100)
-    assert calibrated.layers[1:] == network.layers[1:]
-
-
-def test_the_two_ct_networks():
-    K, At = 0.5, 4.75
-    ko = operator_aware(K, At, p=92_160, C=0.5, n=4, kappa=2.0)
-    assert [layer.name for layer in ko.layers] == ["W", "K", "At", "ReLU"]
-    assert [layer.known for layer in ko.layers] == [False, True, True, True]
-    assert ko.amplifications() == pytest.approx([8 * K**2 * At**2, 8 * At**2, 4, 2])
-    assert ko.lipschitz() == pytest.approx(K * At)
-    assert operator_aware(K, At, p=1, lipschitz=3.0).lipschitz() == pytest.approx(3 * K * At)
-    assert ko.bound(100) == pytest.approx(8 * K**2 * At**2 * (0.0625 + 2 * 92_160 * math.log(100) / 100))
-    fc = fully_connected(p=24_159_191_040, kappa=2.0)
-    assert [(layer.name, layer.known) for layer in fc.layers] == [("M", False), ("ReLU", True)]
-    assert fc.amplifications() == [2, 2]
-    assert fc.bound(100) == pytest.approx(2 * 2 * 24_159_191_040 * math.log(100) / 100)
-
-
 @given(st.integers(1, 1024), st.floats(0.1, 10), st.floats(0.1, 100), st.integers(1, 10**6))
 def test_the_structural_reference_is_the_ratio_of_slopes_at_equal_kappa(H, K, At, p):
     ratio = fully_connected(H * H * p).terms(100)[0].estimation / operator_aware(K, At, p).terms(100)[0].estimation
@@ -202,27 +179,6 @@ def test_a_bad_constant_names_the_key_the_value_and_its_fix(key, value, rule):
         KoctError, match=rf"^layer 'W': {key} = {re.escape(repr(value))} must be {re.escape(rule)}.*; \w+"
     ):
         BoundLayer("W", **constants)
-
-
-def test_bad_networks_and_arguments_are_rejected():
-    W, K = BoundLayer("W", 1.0, False), BoundLayer("K", 1.0, True)
-    with pytest.raises(KoctError, match="layers is empty; give at least one layer"):
-        BoundNetwork([])
-    with pytest.raises(KoctError, match="'W' is used twice"):
-        BoundNetwork([W, K, W])
-    network = BoundNetwork([W, K])
-    for N in (1, 0, -5, math.nan, math.inf, "64"):
-        with pytest.raises(KoctError, match=r"^N = .* must be "):
-            network.bound(N)
-    with pytest.raises(KoctError, match="has no layer 'V'; its layers are W, K"):
-        network.with_known("V")
-    with pytest.raises(KoctError, match="layer 'W': error is missing"):
-        network.bound_from_errors({"K": 0.0})
-    with pytest.raises(KoctError, match="errors has length 1 but the network has 2 layers"):
-        network.bound_from_errors([0.0])
-    with pytest.raises(KoctError, match="layer 'W': error = -1"):
-        network.bound_from_errors({"W": -1.0})
-    assert network.bound_from_errors({"W": 2.0}) == network.bound_from_errors([2.0, 77.0]) == 4.0
 
 
 FILE = """\

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from koct.contracts import Sizes
 from koct.operators.fanbeam import FanBeam, ParallelBeam, Projector
-from koct.problems import ct
 from koct.problems.closed_form import area_averages, line_integrals
 from koct.problems.fanbeam import FanBeamProblem
-from koct.problems.noise import noisy
 from koct.problems.parallelbeam import ParallelBeamProblem
 from koct.problems.phantoms import Ellipse
 
@@ -59,16 +57,6 @@ def drawn(problem):
 
 
 @pytest.mark.parametrize("scan", SCANS, ids=str)
-def test_lines_are_the_rays_of_the_projector(scan):
-    rays, count = scan.samples("exact")
-    y, x = (rays[:, [i]] + rays[:, [i + 2]] * np.arange(count) for i in (0, 1))
-    angles, distances = scan.lines()
-    angles, distances = angles.reshape(-1, 1), np.tile(distances, scan.V)[:, None]
-    away = (x * scan.pixel - scan.radius) * np.cos(angles) + (y * scan.pixel - scan.radius) * np.sin(angles) - distances
-    assert abs(away).max() < 1e-11
-
-
-@pytest.mark.parametrize("scan", SCANS, ids=str)
 def test_a_disc_has_chords_of_pythagoras(scan):
     """2 √(R² − d²), where d is the distance of its centre from the ray through two samples."""
     disc, r = Ellipse(0.7, (0.3, -0.2), (0.4, 0.4), 1.0), scan.radius
@@ -78,16 +66,6 @@ def test_a_disc_has_chords_of_pythagoras(scan):
     d = (to_x * dy - to_y * dx) / np.hypot(dx, dy)
     expected = 0.7 * 2 * np.sqrt(np.maximum((0.4 * r) ** 2 - d**2, 0))
     np.testing.assert_allclose(line_integrals(packed(disc), scan).ravel(), expected, rtol=1e-9, atol=1e-6 * r)
-
-
-@given(ELLIPSES)
-@settings(max_examples=50, deadline=None)
-def test_every_parallel_view_has_the_mass_of_the_phantom(ellipse):
-    scan = ParallelBeam(8, 9, 64, bin=2 / 3)
-    views = line_integrals(packed(ellipse), scan, bin_rays=64)[0]
-    step = scan.bin / scan.radius / 64 / min(ellipse.axes)  # of the rays
-    mass = area(ellipse) * scan.radius**2
-    np.testing.assert_allclose(views.sum(axis=1) * scan.bin, mass, rtol=step**1.5)
 
 
 # Averages over pixels
@@ -158,28 +136,3 @@ def test_how_far_the_projector_is_from_the_data(H, V, percent):
     x, stored = (np.concatenate([chunk[i] for chunk in chunks]) for i in (1, 2))
     away = problem.projector()(problem.decode(stored)) - x
     assert 100 * np.linalg.norm(away) / np.linalg.norm(x) == pytest.approx(percent, abs=0.05)
-
-
-@pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
-def test_pools_do_not_depend_on_chunks(problem, monkeypatch):
-    problem = changed(problem, photons=1e4, bin_rays=3)
-    x, stored = drawn(problem)
-    for chunk in (1, 5):
-        monkeypatch.setattr(ct, "CHUNK", chunk)
-        again, same = drawn(problem)
-        np.testing.assert_array_equal(again, x)
-        np.testing.assert_array_equal(same, stored)
-    np.testing.assert_array_equal(problem.decode(stored[4:7]), problem.decode(stored)[4:7])
-
-
-@pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
-def test_noise_and_truncation_come_on_top(problem):
-    angles = tuple(np.linspace(3, 130, 20).tolist())
-    clean = changed(problem, angles=angles, bin_rays=2)
-    measured, whole = (drawn(changed(clean, photons=1e4, truncation=t))[0][:11] for t in (0.25, 0))
-    x = drawn(clean)[0][:11].astype(float)
-    expected = noisy(problem.attenuation * x, 1e4, 0.0, stream=2) / problem.attenuation
-    np.testing.assert_allclose(whole, expected, rtol=1e-6, atol=1e-6)
-    np.testing.assert_array_equal(measured[..., 4:-4], whole[..., 4:-4])
-    assert not measured[..., :4].any()
-    assert not measured[..., -4:].any()

@@ -69,17 +69,6 @@ def test_the_variance_is_that_of_the_poisson_formula(photons, electronic):
 
 
 @pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
-def test_the_variance_of_sinograms_of_the_problem(problem):
-    """In units of the image times mm: over bins of drawn phantoms, each noise divided by its predicted deviation."""
-    clean = drawn(problem)["train"].astype(float)
-    for photons in (1e3, 1e6):
-        noise = drawn(replace(problem, photons=photons, electronic=5.0))["train"] - clean
-        p = problem.attenuation * clean
-        deviation = np.sqrt(np.exp(p) / photons + 25 * np.exp(2 * p) / photons**2) / problem.attenuation
-        assert np.mean((noise / deviation) ** 2) == pytest.approx(1, abs=5 * math.sqrt(2 / clean.size) + 3 / photons)
-
-
-@pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
 def test_noise_is_that_of_the_pair_and_of_nothing_else(problem, monkeypatch):
     problem = replace(problem, photons=1e4, electronic=3.0)
     one, other = drawn(problem, 1), drawn(problem, 2)
@@ -132,22 +121,13 @@ def test_the_beams_share_phantoms_pixels_and_dose():
 
 
 SENTENCES = {
-    "photons": ({"photons": 0.5}, "photons = 0.5 must be"),
     "electronic": ({"electronic": 3.0}, "electronic = 3 is in counted photons, and there are none; set photons"),
-    "negative": ({"photons": 10.0, "electronic": -3.0}, "electronic = -3.0 must be"),
     "attenuation": ({"attenuation": 0.1}, "attenuation = 0.1 changes nothing without photons; set photons, or leave"),
-    "arc": ({"arc": 361}, "arc = 361 must be"),
-    "no arc": ({"arc": 0}, "arc = 0 must be greater than 0"),
     "both": ({"arc": 90, "angles": list(range(20))}, "arc = 90 and angles exclude each other; remove one of them"),
     "V": ({"angles": [0, 1.5]}, "angles has 2 values for V = 20 views; set V to 2"),
-    "twice": ({"angles": [0, 1, 1], "V": 3}, "has a value twice; remove one"),
     "too far": ({"angles": [0, 1, 365], "V": 3}, "angles reach from 0 to 365; keep them within less than 360 degrees"),
-    "none": ({"angles": []}, "must have at least 1"),
     "all": ({"truncation": 0.99}, "truncation = 0.99 leaves none of the 32 bins; take less"),
-    "too much": ({"truncation": 1.5}, "truncation = 1.5 must be"),
     "bin_rays": ({"bin_rays": 4}, "bin_rays = 4 changes nothing without rays = 'analytic'; set that, or leave it out"),
-    "no rays": ({"rays": "analytic", "bin_rays": 0}, "bin_rays = 0 must be"),
-    "other rays": ({"rays": "sampled"}, "rays = 'sampled' must be"),
     "too little": ({"truncation": 0.01}, "truncation = 0.01 is less than half a bin at each end of 32"),
 }
 

@@ -130,13 +130,6 @@ def test_real_curves_are_foreseen_on_average_over_pools(against_fits):
     assert together.max() < 0.15
 
 
-def test_the_intervals_hold_on_real_data(against_fits):
-    """Also where a single pool of one output is 10 % off, because its 220 or 280 residuals are a small sample."""
-    covered = [covered.mean() for *_, covered in against_fits.values()]
-    assert min(covered) >= 0.8
-    assert np.mean(covered) >= 0.85
-
-
 # Points, targets and the picture
 
 
@@ -196,15 +189,6 @@ def refused(capsys, *arguments):
 def test_bad_pairs_are_refused_in_one_sentence(tmp_path, capsys, x, y, words):
     np.savez(tmp_path / "pairs.npz", x=x, y=y)
     assert words in refused(capsys, tmp_path / "pairs.npz")
-
-
-def test_files_that_are_no_pairs_are_named(tmp_path, capsys):
-    np.savez(tmp_path / "only_y.npz", y=numbers(9))
-    (tmp_path / "cut.npz").write_bytes((tmp_path / "only_y.npz").read_bytes()[:-30])
-    assert "only_y.npz has no array 'x', but y; name it so" in refused(capsys, tmp_path / "only_y.npz")
-    assert "cut.npz is no NumPy file of numbers" in refused(capsys, tmp_path / "cut.npz")
-    assert f"{tmp_path}: Is a directory; give the path of a file" in refused(capsys, tmp_path)
-    assert "No such file or directory; correct the path" in refused(capsys, tmp_path / "none.npy", tmp_path / "y.npy")
 
 
 def test_pairs_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, capsys):

@@ -6,7 +6,6 @@ import pytest
 from koct.contracts import Sizes
 from koct.contracts.registry import problem
 from koct.problems import ellipses50
-from koct.problems.phantoms import Ellipse, add_ellipse
 
 SIZES = Sizes(train=3, val=2, test=6)
 
@@ -58,11 +57,3 @@ def test_ellipses_are_drawn_as_the_literature_draws_them():
     assert np.abs(centres).max() <= 1
     assert centres.std() == pytest.approx(1 / np.sqrt(3), rel=0.02)
     assert angles.std() == pytest.approx(2 * np.pi / np.sqrt(12), rel=0.02)
-
-
-def test_a_drawing_has_every_ellipse_at_every_pixel_that_it_covers():
-    drawn, grid = ellipses50.ellipses(3, 0), (2 * np.arange(64) + 1) / 64 - 1
-    expected = np.zeros((64, 64))
-    for value, x, y, *axes, angle in drawn.T.tolist():
-        add_ellipse(expected, Ellipse(value, (x, y), tuple(axes), angle), grid)
-    assert np.abs(ellipses50.drawing(drawn, 64) - expected).max() < 1e-12

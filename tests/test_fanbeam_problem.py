@@ -4,7 +4,6 @@ import json
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 from conftest import SMALL_FANBEAM
 from test_scans import integrals, smooth
@@ -13,13 +12,11 @@ from koct.base import device
 from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.networks.solvers import Known
 from koct.operators.chain import product
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.phantoms import Ellipse
-from koct.study import cells
 
 PROBLEM = FanBeamProblem(H=32, V=10, B=32, rays="printed")
 
@@ -42,15 +39,6 @@ def test_a_disc_has_its_analytic_sinogram():
     assert np.sqrt(np.mean(error**2)) < 0.0025
     assert grazing.mean() < 0.1
     assert np.abs(sparse[~grazing]).max() > 0.01  # the printed rays are no line integrals
-
-
-def test_the_normal_matrix_is_that_of_the_operator(tmp_path, monkeypatch):
-    """By the fast way of the problem, and by basis vectors where it has none."""
-    R = Known(PROBLEM.layers({}), PROBLEM.nonnegative).R.matrix()
-    for _ in range(2):
-        cells.write_normal(PROBLEM, None, tmp_path / "normal.npy")
-        np.testing.assert_allclose(np.load(tmp_path / "normal.npy"), R.T @ R, rtol=1e-10, atol=1e-12)
-        monkeypatch.setattr(FanBeamProblem, "normal_matrix", lambda self, shared: None)
 
 
 def test_phantoms_come_from_the_stated_streams(tmp_path):
@@ -83,18 +71,6 @@ def test_phantoms_come_from_the_stated_streams(tmp_path):
 
 F32 = FanBeamProblem(H=32, V=20, B=32, rays="printed")
 LAMBDAS = tuple(SMALL_FANBEAM["sweeps"]["F32"]["lambdas"])
-
-
-def test_a_small_sweep_learns(small_fanbeam):
-    cells = pd.read_parquet(small_fanbeam.path("results/cells.parquet"))
-    assert len(cells) == (2 + 1) * 2 * 3 + 2  # seeds of the two sweeps, networks, N; one cell without samples in each
-    assert cells["lam"].isna().equals(cells["arch"] != "fc")
-    curves = pd.read_parquet(small_fanbeam.path("results/curves.parquet")).set_index(["sweep", "arch", "N"])
-    for sweep in ("F32", "F32-exact"):
-        error = curves.loc[sweep]["error_mean"]
-        assert error["ko", 64] < error["untrained", 0]
-        assert error["fc", 64] < error["fc", 4]
-        assert error["ko", 64] < error["ko", 4]
 
 
 def test_a_fit_by_the_workflow_is_the_fit_by_hand(small_fanbeam):

@@ -53,15 +53,6 @@ def test_the_transform_is_the_direct_sum(H, complex_images):
         assert real + 1j * imaginary == pytest.approx((wave * image).sum() / H, abs=1e-12)
 
 
-def test_on_the_cartesian_grid_it_is_the_orthonormal_fft():
-    H, image = 8, random((8, 8))
-    ky, kx = np.meshgrid(*[np.arange(H) - H // 2] * 2, indexing="ij")
-    F = NonUniformFourier(H, np.stack([kx, ky], axis=-1))
-    expected = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(image), norm="ortho"))
-    assert relative(F(image), np.stack([expected.real, expected.imag], axis=-1)) < 1e-10
-    assert relative(F.T(F(image)), image) < 1e-10
-
-
 def test_a_filter_is_a_circular_convolution():
     """A wide Gaussian spectrum has the sampled Gaussian as its response, and the closed form is the matrix squared."""
     H, width = 16, 1.3

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from koct.base.files import read_json, record_writer
 from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
-from koct.networks.ranks import Checkpoints
 from koct.problems import pools
 from koct.study import cells, evaluation
 
@@ -153,22 +151,6 @@ def test_a_stopped_job_continues_with_other_ranks(small, undisturbed):
     for error in ERRORS:
         assert small.row("disturbed")[error] == pytest.approx(small.row("undisturbed")[error], rel=1e-4)
     assert not folder.exists()
-
-
-def test_the_checkpoint_of_another_fit_is_not_used(tmp_path, capsys):
-    rank = SimpleNamespace(rank=0)
-    for iteration in (5, 40):
-        (tmp_path / f"after-{iteration}").mkdir()
-        about = {"fit": {"lam": 1.0}, "iteration": iteration, "seconds": 1.5}
-        (tmp_path / f"after-{iteration}" / "fit.json").write_text(json.dumps(about))
-    (tmp_path / ".unfinished").mkdir()
-    assert Checkpoints(tmp_path, {"lam": 1.0}, rank, 300).last()[1]["iteration"] == 40
-    assert Checkpoints(tmp_path, {"lam": 2.0}, rank, 300).last() is None
-    assert "after-40 is of another fit and is not used" in capsys.readouterr().out
-    assert Checkpoints(tmp_path / "none", {"lam": 1.0}, rank, 300).last() is None
-    (tmp_path / "after-40" / "fit.json").write_text("{")  # then the one before serves
-    assert Checkpoints(tmp_path, {"lam": 1.0}, rank, 300).last()[1]["iteration"] == 5
-    assert "after-40 is damaged and is not used" in capsys.readouterr().out
 
 
 # Memory

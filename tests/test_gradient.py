@@ -61,7 +61,7 @@ def test_loss_and_gradient_are_torchs(where):
     known = network()
     x, y = map(where.put, pairs())
     w = like(known.analytic, x) + 0.1
-    loss, g = gradient.loss_and_gradient(known, w, x, y)
+    loss, g = known.loss_and_gradient(w, x, y)
     a, b = (torch.from_numpy(array).double() for array in pairs())
     leaf = torch.from_numpy(like(known.analytic, pairs()[0]) + np.float32(0.1)).double().requires_grad_()
     image = torch.relu(known.R((leaf * a).reshape(-1, 10, 16))).reshape(len(a), -1)

@@ -61,7 +61,7 @@ def test_gains_of_views_are_found(fan):
 
 def curve(errors):
     return [
-        Prediction(4 * 2**k, 1.0, error, error / 1.2, error * 1.2, 0.0, 0.0, np.ones(1), True, "")
+        Prediction(4 * 2**k, 1.0, error, error / 1.2, error * 1.2, np.ones(1), True, "")
         for k, error in enumerate(errors)
     ]
 

@@ -7,11 +7,9 @@ import pytest
 from test_fanbeam_problem import chain
 from test_scans import integrals
 
-from koct.contracts import Layer, Sizes
-from koct.networks.filtering import Filtered
-from koct.operators.fanbeam import Backprojector, FanBeam, fbp, printed_weights
+from koct.contracts import Sizes
+from koct.operators.fanbeam import Backprojector, fbp, printed_weights
 from koct.operators.filters import RampFilter
-from koct.operators.normal import backprojection_normal
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.phantoms import Ellipse, rasterise
 
@@ -59,13 +57,3 @@ def test_inverses_are_exact_fbp_by_their_window(known):
     assert spread == sorted(spread, reverse=True)
     assert spread[-1] < 0.3 * spread[0]
     assert list(inverses) == [None, 1.0, 0.8, 0.6, 0.45, 0.3]
-
-
-@pytest.mark.parametrize("options", [{}, {"width": 0.7}, {"width": 0.7, "cutoff": 0.4}], ids=str)
-def test_the_known_filter_is_divided_out_of_the_normal_matrix(options):
-    """Also where it removes what the backprojection does not: the mean, or high frequencies."""
-    back, ramp = Backprojector(FanBeam(8, 6, 8)), RampFilter(6, 8, **options)
-    known = Filtered([Layer("ramp filter", ramp), Layer("backprojection", back)], nonnegative=False)
-    np.testing.assert_allclose(known.view_matrix(known.spectrum), ramp.view_matrix, atol=1e-14)
-    A = back.matrix()
-    np.testing.assert_allclose(known.normal(backprojection_normal(back, ramp)), A.T @ A, rtol=1e-7, atol=1e-9)

@@ -10,7 +10,7 @@ from test_networks import stacked_ridge
 from koct.contracts import registry
 from koct.errors import KoctError
 from koct.networks import pixelwise
-from koct.networks.filtering import Alternation, Filtered, Joint
+from koct.networks.filtering import Alternation, Filtered
 from koct.operators.chain import product
 from koct.operators.fanbeam import Backprojector
 from koct.problems.fanbeam import FanBeamProblem
@@ -105,9 +105,9 @@ def test_filters_equal_dense_least_squares(data, per_view, toward):
     assert tuple(networks) == LAMBDAS
     for lam, network in networks.items():
         expected = stacked_ridge(dense, data.y.ravel(), lam, prior)
-        np.testing.assert_allclose(dense @ network.spectrum, dense @ expected, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(dense @ network.learned["spectrum"], dense @ expected, rtol=1e-8, atol=1e-8)
         if lam >= 1:
-            np.testing.assert_allclose(network.spectrum, expected, rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(network.learned["spectrum"], expected, rtol=1e-8, atol=1e-8)
 
 
 def test_fits_that_cannot_be_solved_name_the_lambda():
@@ -126,13 +126,13 @@ def test_the_alternation_ends_where_neither_step_moves():
     steps = Alternation(known, data.x, data.y, data.normal)
     for lam, found in steps.fit(LAMBDAS, tolerance=1e-12, rounds=3000):
         w, spectrum = found.w, found.spectrum
-        residual = known.reconstruct(data.x, w, spectrum) - data.y
+        residual = known.images(data.x, spectrum, w) - data.y
         penalty = ((w - known.weights) ** 2).sum() + ((spectrum - known.spectrum) ** 2).sum()
         assert found.objective == pytest.approx((residual**2).sum() + lam * penalty, rel=1e-9)
-        by_weights = matrix_of(lambda v, s=spectrum: known.reconstruct(data.x, v, s), len(w))
+        by_weights = matrix_of(lambda v, s=spectrum: known.images(data.x, s, v), len(w))
         expected = stacked_ridge(by_weights, data.y.ravel(), lam, known.weights)
         np.testing.assert_allclose(by_weights @ w, by_weights @ expected, rtol=1e-3, atol=1e-3)
-        by_filter = matrix_of(lambda s, v=w: known.reconstruct(data.x, v, s), len(spectrum))
+        by_filter = matrix_of(lambda s, v=w: known.images(data.x, s, v), len(spectrum))
         expected = stacked_ridge(by_filter, data.y.ravel(), lam, known.spectrum)
         np.testing.assert_allclose(by_filter @ spectrum, by_filter @ expected, rtol=1e-8, atol=1e-8)
 
@@ -140,7 +140,7 @@ def test_the_alternation_ends_where_neither_step_moves():
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_the_gradient_of_weights_and_filter_is_that_of_finite_differences(nonnegative):
     data, rng = pairs(FANBEAM), np.random.default_rng(1)
-    joint = Joint(Filtered(data.layers, nonnegative))
+    joint = Filtered(data.layers, nonnegative)
     parameters = joint.analytic + 0.1 * rng.standard_normal(joint.analytic.shape)
     _, gradient = joint.loss_and_gradient(parameters, data.x, data.y)
     direction = rng.standard_normal(parameters.shape)
@@ -157,16 +157,18 @@ def test_the_gradient_of_weights_and_filter_is_that_of_finite_differences(nonneg
 def test_taps_equal_dense_least_squares_in_both_forms(problem, N, toward, monkeypatch):
     monkeypatch.setattr(pixelwise, "ENTRIES", 2 * problem.V * N * 5)  # five pixels at a time
     data = pairs(problem, N)
-    taps = pixelwise.Taps(data.layers)
+    taps = pixelwise.Taps(data.layers, False)
     prior = taps.analytic if toward == "analytic" else 0 * taps.analytic
     sinograms = taps.sinograms(data.x)
     features = taps.features(sinograms, slice(None)).swapaxes(1, 2)
     for lam, network in fit("taps", data, toward=toward).items():
         for pixel in range(0, taps.pixels, 7):
             expected = stacked_ridge(features[pixel], data.y[:, pixel], lam, prior[pixel])
-            np.testing.assert_allclose(features[pixel] @ network.learned[pixel], features[pixel] @ expected, atol=1e-8)
-        np.testing.assert_array_equal(network.learned[~taps.seen], prior[~taps.seen])
-        expected = np.einsum("pnt,pt->np", features, network.learned)
+            np.testing.assert_allclose(
+                features[pixel] @ network.learned["taps"][pixel], features[pixel] @ expected, atol=1e-8
+            )
+        np.testing.assert_array_equal(network.learned["taps"][~taps.seen], prior[~taps.seen])
+        expected = np.einsum("pnt,pt->np", features, network.learned["taps"])
         np.testing.assert_allclose(network.predict(data.x), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -206,7 +208,7 @@ def test_a_network_by_adagrad_is_one_of_those_that_learn_a_filter_too():
     assert ((both[1].predict(data.x) - data.y) ** 2).mean() < 0.2 * ((start - data.y) ** 2).mean()
     assert both[1].parameters == 48 + 8
     assert outer.contains(inner(solver="adagrad", **steps))
-    same = outer.restore({"w": network.w, "spectrum": Filtered(data.layers, False).spectrum}, data)
+    same = outer.restore({"w": network.learned["w"], "spectrum": Filtered(data.layers, False).spectrum}, data)
     np.testing.assert_allclose(same.predict(data.x), network.predict(data.x), rtol=1e-9, atol=1e-9)
 
 

@@ -5,14 +5,13 @@ import math
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT, TINY
+from conftest import TINY
 
 from koct import metrics
 from koct.base.stamps import Stamp
 from koct.config import study_file
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.report.measured import Study
 from koct.study import images, results
 
 SHAPES = [(7, 7), (8, 32), (33, 20), (150, 140), (9, 8, 10), (30,), (16, 12, 2)]
@@ -56,17 +55,6 @@ def test_metrics_by_hand():
     np.testing.assert_allclose(images["rrmse_peak"], [np.sqrt(1 / 2) / 2, np.sqrt(9 / 2) / 4, np.nan])
     with pytest.raises(KoctError, match="every image is empty"):
         metrics.errors(predicted, 0 * y, metrics.each(predicted, 0 * y, (2,)))
-
-
-def test_every_metric_is_the_mean_over_the_images_that_have_one():
-    predicted, y = pairs((8, 8), n=20)
-    y[1] = 0
-    found = metrics.each(predicted, y, (8, 8))
-    for name, value in metrics.errors(predicted, y, found).items():
-        assert np.isnan(found[name]).tolist() == [i == 1 and name != "mse" for i in range(20)]
-        assert value == pytest.approx(np.nanmean(found[name]), rel=1e-12), name
-    best = metrics.each(y[:1], y[:1], (8, 8))
-    assert (best["ssim"], best["psnr"]) == (pytest.approx(1), pytest.approx(313, abs=0.1))
 
 
 OWN = """
@@ -169,14 +157,3 @@ def test_images_know_their_seed_and_their_group(tmp_path):
     assert set(found.columns["image"]) == set(range(8))
     errors = found.errors("A", "ko", 4, "mse")
     np.testing.assert_allclose(errors.values[:, 0], [np.mean(row["images"]["mse"]) for row in cells[:2]], rtol=1e-7)
-
-
-def test_results_of_an_older_koct_are_read(tmp_path):
-    """A cells.parquet without scores."""
-    path = tmp_path / "cells.parquet"
-    table = pq.ParquetFile(ROOT / "results/reference/modalities/cells.parquet").read()
-    older = table.drop_columns([name for name in metrics.SCORES if name in table.column_names])
-    pq.write_table(older.replace_schema_metadata(None), path)
-    assert len(results.read_cells(path)[0]) + len(results.read_baselines(path)[0]) == table.num_rows
-    folder = ROOT / "results/reference"
-    Study.read(*(folder / f"{name}.parquet" for name in ("cells", "curves", "calibration")))

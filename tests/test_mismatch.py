@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from koct.bound.theorem import BoundLayer, BoundNetwork
-from koct.errors import KoctError
 
 CHAINS = 10_000
 
@@ -77,21 +76,6 @@ def test_it_is_attained_by_linear_chains_of_two_layers(first, second):
     bound = BoundNetwork(layers).sharp_bound({}, mismatch={"K": first, "A": second}, input_rms=rms(x))
     relus = [False, False]
     assert bound == pytest.approx(rms(run(wrong, relus, x)[-1] - run(true, relus, x)[-1]) ** 2, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("mismatch", "input_rms", "named"),
-    [
-        ({"X": 1.0}, 1.0, "no layer 'X'"),
-        ({"W": 1.0}, 1.0, "'W': it is learned"),
-        ({"K": -1.0}, 1.0, "mismatch of layer 'K' = -1.0"),
-        ({"K": 1.0}, float("nan"), "input_rms"),
-    ],
-)
-def test_what_makes_no_sense_is_named(mismatch, input_rms, named):
-    network = BoundNetwork([BoundLayer("W", 1.0, known=False), BoundLayer("K", 1.0, known=True)])
-    with pytest.raises(KoctError, match=named):
-        network.sharp_bound({"W": 1.0}, mismatch=mismatch, input_rms=input_rms)
 
 
 def test_the_command_says_what_a_wrong_layer_adds(koct, tmp_path):

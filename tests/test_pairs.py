@@ -15,7 +15,7 @@ from pair_files import PAIRS, SIZES, SWEEP, arrays, patients, said
 
 from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.problems import arrayfiles, pools
+from koct.problems import pools
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed: pip install 'koct[files]'")
 
@@ -129,17 +129,6 @@ def test_what_headers_do_not_tell_ends_the_pool_with_the_place_in_the_file(folde
     message = "^y = 'y' in d.npz: pair 4, counted from 0, is not finite; correct it or leave it out"
     with pytest.raises(KoctError, match=message):
         list(PAIRS(data="d.npz").pairs(1, Sizes(train=len(content["x"]) - 4, val=2, test=2)))
-
-
-def test_a_package_that_is_missing_is_named_with_its_extra(folder, monkeypatch):
-    np.savez("d.npz", **arrays())
-    (folder / "d.h5").write_bytes(b"")
-    patients(folder / "ct", 3)
-    monkeypatch.setattr(arrayfiles, "find_spec", lambda name: None)
-    text = "needs {}, which is not installed; install it (pip install 'koct[files]')"
-    assert "data = 'd.h5' " + text.format("h5py") in said(data="d.h5")
-    assert "data = 'ct' " + text.format("pydicom") in said(data="ct", H=8, V=6, B=8)
-    assert not list(PAIRS(data="d.npz").check((1,), SIZES))  # NumPy needs none of them
 
 
 def test_networks_trained_on_ellipses_meet_real_slices(monkeypatch):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from koct.base import stamps
-from koct.base.files import atomic_write
 from koct.contracts import Sizes, registry
 from koct.errors import KoctError
 from koct.operators.parallel import projector
@@ -46,32 +45,6 @@ def test_a_pool_is_one_random_stream_of_train_val_and_test(tmp_path):
         expected = np.stack([reference_phantom(rng, 8) for _ in range(count)])
         np.testing.assert_array_equal(y, expected.reshape(count, -1))
         np.testing.assert_allclose(x, projector(8, 10)(expected).reshape(count, -1), atol=1e-12)
-
-
-def test_prefixes_are_nested(tmp_path):
-    pools.make(PROBLEM, 1, SIZES, tmp_path / "pool.npy")
-    all_x, all_y = read(tmp_path / "pool.npy", "train")
-    for count in (1, 4, 12):
-        x, y = read(tmp_path / "pool.npy", "train", count)
-        np.testing.assert_array_equal(x, all_x[:count])
-        np.testing.assert_array_equal(y, all_y[:count])
-    with pytest.raises(KoctError, match="holds 12 train pairs and 13 were asked for: make the pool larger"):
-        read(tmp_path / "pool.npy", "train", 13)
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
-    path = tmp_path / "row.json"
-    path.write_text("old")
-
-    def interrupted():
-        with atomic_write(path) as temporary, open(temporary, "w") as file:
-            file.write("half of the n")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_records_from_another_place_or_another_pool_are_refused(tmp_path):

@@ -130,18 +130,6 @@ def smooth(ellipse, H, fine=9):
     return big.reshape(H, fine, H, fine).mean(axis=(1, 3))
 
 
-BODY = [Ellipse(0.8, (0.2, -0.1), (0.35, 0.2), 0.6), Ellipse(0.5, (-0.3, 0.25), (0.15, 0.3), 2.0)]
-
-
-def test_an_ellipse_has_its_analytic_parallel_sinogram():
-    geometry = ParallelBeam(256, 24, 256, bin=2 / 3)
-    for ellipse in BODY:
-        expected = integrals(geometry, ellipse)
-        error = (Projector(geometry)(smooth(ellipse, 256)) - expected) / expected.max()
-        assert np.sqrt(np.mean(error**2)) < 0.004
-        assert np.percentile(abs(error), 95) < 0.005  # but for rays that graze it
-
-
 def test_a_view_along_the_rows_is_that_along_the_columns_of_the_transposed_image():
     """At 90° a ray moves 3e-17 rows from sample to sample, so it would leave a large image after 10¹⁹ of them."""
     A = Projector(ParallelBeam(400, 2, 12))
@@ -170,16 +158,6 @@ def test_fbp_gives_a_disc_its_value(geometry):
         inside = rasterise([Ellipse(1.0, centre, (0.36, 0.36), 0.0)], 128) > 0
         assert image[inside].mean() == pytest.approx(1, abs=5e-3)
         assert image[inside].std() < 0.01
-
-
-@pytest.mark.parametrize("beam", [FanBeam, ParallelBeam])
-@pytest.mark.parametrize("arc", [1, 30, 90, 150])
-def test_on_a_limited_arc_all_measurements_count_once(beam, arc):
-    geometry = beam(32, 20, 32, arc=arc)
-    weights = analytic_weights(geometry) / geometry.cosines
-    assert (weights >= 0).all()
-    np.testing.assert_allclose(weights.sum(0) * geometry.view_weight, math.radians(arc), rtol=1e-12)
-    assert np.isfinite(fbp(geometry)(np.ones((20, 32)))).all()
 
 
 @pytest.mark.parametrize("V", [5, 20, 61])

@@ -109,7 +109,7 @@ INERT = {  # by file
 LIVE = {
     "problems/surrogate.py": ("np.random.default_rng(seed)", "np.random.default_rng(seed + 1)"),
     "problems/ct.py": ('device = "auto"', 'device = "cpu"'),
-    "networks/ko.py": ("weighted(self.w, x)", "weighted(-self.w, x)"),
+    "networks/ko.py": ('{"w": w}', '{"w": -w}'),
     "base/arrays.py": ("def product(", "def product(*, "),  # which fits import
 }
 ALL = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), KO, FC, "koct.study.cells"]

@@ -55,15 +55,6 @@ def test_fista_is_least_squares_without_negative_pixels(small, kind):
     np.testing.assert_allclose(free, np.linalg.lstsq(A.values, x.T)[0].T, atol=condition * 2**-23)
 
 
-def test_divergence_is_the_negative_adjoint_of_the_gradient():
-    rng = np.random.default_rng(0)
-    u, p = rng.standard_normal((2, 5, 4, 3)), rng.standard_normal((2, 2, 5, 4, 3))
-    p[:, 0, -1] = p[:, 1, :, -1] = 0
-    assert (gradient(u) * p).sum() == pytest.approx(-(u * divergence(p)).sum(), rel=1e-12)
-    ramp = np.arange(5.0)[None, :, None, None] + 2 * np.arange(4.0)[None, None, :, None]
-    assert lengths(gradient(ramp))[0, 0, 0, 0, 0] == pytest.approx(5**0.5)
-
-
 @BOTH
 @pytest.mark.parametrize("pixels", [(6, 5), (4, 4, 2)])
 def test_total_variation_has_no_duality_gap(small, kind, pixels):

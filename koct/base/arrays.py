@@ -102,6 +102,15 @@ def without_compiling(function: Callable[[ArrayT], ArrayT]) -> Callable[[ArrayT]
     return called
 
 
+def library(array: Any) -> Any:
+    """What has the functions for an array: the module torch or numpy."""
+    if is_torch(array):
+        import torch
+
+        return torch
+    return np
+
+
 def like(array: Any, other: Any) -> Any:
     """`array` in the precision and on the device of `other`."""
     if is_torch(other):
@@ -123,20 +132,12 @@ def single(array: Any) -> Any:
 
 def joined(*arrays: Any) -> Any:
     """Return arrays (rows, columns, ...) side by side."""
-    if is_torch(arrays[0]):
-        import torch
-
-        return torch.cat(arrays, dim=1)
-    return np.concatenate(arrays, axis=1)
+    return library(arrays[0]).concatenate(arrays, axis=1)
 
 
 def stacked(arrays: Any, axis: int = 0) -> Any:
     """Arrays of one shape along a new axis."""
-    if is_torch(arrays[0]):
-        import torch
-
-        return torch.stack(list(arrays), dim=axis)
-    return np.stack(arrays, axis=axis)
+    return library(arrays[0]).stack(arrays, axis=axis)
 
 
 def to_numpy(array: Any) -> np.ndarray:
@@ -185,8 +186,4 @@ def product(a: Any, b: Any) -> Any:
 
 def eigh(matrix: Any) -> tuple[Any, Any]:
     """Eigenvalues and eigenvectors of a symmetric matrix."""
-    if is_torch(matrix):
-        import torch
-
-        return torch.linalg.eigh(matrix)
-    return np.linalg.eigh(matrix)
+    return library(matrix).linalg.eigh(matrix)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx, nn
+from torch.fx.passes.shape_prop import ShapeProp, TensorMetadata
 from torch.nn import functional as F
 
 from koct.bound.theorem import BoundLayer, Constants
@@ -95,9 +96,7 @@ def layers(
         raise KoctError("the module changes nothing, so it has no layers; give a module with at least one layer")
     for name in known:
         if name not in [step.name for step in steps]:
-            raise KoctError(
-                f"known has {name!r}, which is no layer; these are {', '.join(step.name for step in steps)}"
-            )
+            raise KoctError(f"known has {name!r}, which is no layer; these are {', '.join(s.name for s in steps)}")
     guessed = [step.name for step in steps if step.parameters and step.name not in known]
     frozen = [step.name for step in steps if step.name in guessed and not _trainable(step.parameters)]
     if frozen:
@@ -160,23 +159,6 @@ class _Tracer(fx.Tracer):
         return own or super().is_leaf_module(module, name)
 
 
-class _Shapes(fx.Interpreter):
-    """Runs the module once and keeps the shape of every tensor on the way, and where there are several at once."""
-
-    def __init__(self, module: fx.GraphModule) -> None:
-        super().__init__(module)
-        self.shapes: dict[fx.Node, tuple[int, ...]] = {}
-        self.several: list[fx.Node] = []
-
-    def run_node(self, node: fx.Node) -> Any:
-        out = super().run_node(node)
-        if isinstance(out, torch.Tensor):
-            self.shapes[node] = tuple(out.shape)
-        elif isinstance(out, tuple | list) and any(isinstance(part, torch.Tensor) for part in out):
-            self.several.append(node)
-        return out
-
-
 class _Reader:
     """Turns one module into steps."""
 
@@ -197,27 +179,26 @@ class _Reader:
             self.graph = tracer.trace(module)
         except Exception as error:
             raise KoctError(
-                f"{type(module).__name__}.forward cannot be followed ({_first_line(error)}); write it without "
+                f"{type(module).__name__}.forward cannot be followed ({str(error).splitlines()[0]}); write it without "
                 f"conditions on its input, or give the module an attribute `lipschitz`"
             ) from None
         for node in self.graph.nodes:
             if node.op == "call_module" and not self._is_supported(str(node.target)):
                 raise self._unknown(node, "koct does not know its Lipschitz constant, or it has none")
-        run = _Shapes(fx.GraphModule(module, self.graph))
-        generator = torch.Generator().manual_seed(0)
         try:
-            with torch.no_grad():
-                run.run(torch.randn(1, *input_shape, generator=generator, dtype=torch.float64))
+            ShapeProp(fx.GraphModule(module, self.graph)).propagate(torch.zeros(1, *input_shape, dtype=torch.float64))
         except Exception as error:
-            reason = _first_line(error)
+            reason = str(error.__cause__ or error).strip().splitlines()[0]
             raise KoctError(
                 f"the module does not take an input of shape (1, {', '.join(map(str, input_shape))}): {reason}; "
                 f"give input_shape without the axis of the batch"
             ) from None
-        for node in run.several:
-            if node.op != "output":
-                raise self._unknown(node, "it returns several tensors")
-        self.shapes = run.shapes
+        self.shapes: dict[fx.Node, tuple[int, ...]] = {}
+        for node in self.graph.nodes:
+            if found := node.meta.get("tensor_meta"):
+                if not isinstance(found, TensorMetadata) and node.op != "output":
+                    raise self._unknown(node, "it returns several tensors")
+                self.shapes[node] = () if node.op == "output" else tuple(found.shape)
         self.followed: set[fx.Node] = set()  # the tensors that depend on the input
 
     def steps(self) -> list[Step]:
@@ -377,7 +358,3 @@ def _max_pool(module: Any, axes: int) -> float:
     for size, stride, dilation in zip(*sizes, strict=True):
         count *= min(size, math.ceil(((size - 1) * dilation + 1) / stride))
     return math.sqrt(count)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -356,10 +356,7 @@ def _check(what: str, value: object, minimum: float, fix: str, strict: bool = Fa
 
 def _finite(value: float, what: str) -> float:
     if not math.isfinite(value):
-        raise KoctError(
-            f"{what} is too large for a float, so the bound is vacuous; "
-            f"rescale the layers so that their constants are closer to 1"
-        )
+        raise KoctError(f"{what} is too large for a float, so the bound is vacuous; rescale the layers toward 1")
     return value
 
 

@@ -104,19 +104,17 @@ def _each(metric: Any, predicted: Any, y: Any, shape: Sequence[int]) -> Any:
 
 def errors(predicted: Any, y: Any, images: dict[str, Any]) -> dict[str, float | None]:
     """Every metric of flat predictions (n, size), by name; `images` is what `each` gave for them."""
-    return {name: _mean(images[name]) if name in SCORES else load(name).error(predicted, y) for name in names()}
+    found = {name: load(name).error(predicted, y) for name in error_names()}
+    for name in SCORES:
+        there = images[name][images[name] == images[name]]
+        found[name] = float(there.mean()) if len(there) else None  # None if no image has one
+    return {name: found[name] for name in names()}
 
 
 def is_proper(name: str, value: Any) -> bool:
     """Whether a metric may have this value: an error is finite and not negative, a score finite or None."""
     number = isinstance(value, int | float) and math.isfinite(value)
     return (number or value is None) if name in SCORES else number and value >= 0
-
-
-def _mean(values: Any) -> float | None:
-    """Return the mean over the images that have a value; None if there is none."""
-    values = values[values == values]
-    return float(values.mean()) if len(values) else None
 
 
 def curve_metrics() -> list[str]:

@@ -62,10 +62,7 @@ class IterativeArchitecture(BaselineArchitecture, ABC):
 
     def check(self, problem: Problem) -> Iterable[str]:
         if not problem.has_forward:
-            yield (
-                f"the problem {problem.name} has no known forward operator to reconstruct with; give it one "
-                f"(`forward` of a problem of your own), or remove {self.name} from archs"
-            )
+            yield f"the problem {problem.name} has no known forward operator; remove {self.name} from archs"
 
 
 class Baseline(Network):
@@ -103,5 +100,5 @@ def cost_of_solver(work: Workload, strengths: int, iterations: int, products: fl
 
 def applied(operator: Any, x: Array, nonnegative: bool) -> Array:
     """Return flat images (n, size) of an operator on flat measurements (n, size), cut off below zero if asked for."""
-    images = operator(x.reshape(-1, *operator.domain)).reshape(len(x), -1)
+    images = operator.flat(x)
     return images.clip(min=0) if nonnegative else images

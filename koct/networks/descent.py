@@ -56,10 +56,9 @@ class Descent:
         device = data.device.name
         with ranks.together():
             if device == "cuda" and ranks.local_size > (there := torch.cuda.device_count()):
-                raise KoctError(
-                    f"{ranks.local_size} ranks on a node with {there} GPUs: lower fsdp.ranks, or set device to cpu"
-                )
-        available = min(ranks.gather(available_bytes(device, ranks)))
+                raise KoctError(f"{ranks.local_size} ranks on a node with {there} GPUs: lower fsdp.ranks or use cpu")
+        free = torch.cuda.mem_get_info()[0] - GPU_RESERVE if device == "cuda" else machine_memory() // ranks.local_size
+        available = min(ranks.gather(free))
         with ranks.together():
             check_memory(rows, columns, self.N, ranks.size, available)
         with ranks.together():
@@ -130,12 +129,6 @@ def smallest_eigenvalue(data: Training, ranks: Ranks) -> float:
         if ranks.rank == 0 and data.gram is not None:
             smallest = max(0.0, float(np.linalg.eigvalsh(to_numpy(data.gram))[0]))
     return ranks.gather(smallest)[0]
-
-
-def available_bytes(device: str, ranks: Ranks) -> int:
-    if device == "cuda":
-        return torch.cuda.mem_get_info()[0] - GPU_RESERVE
-    return machine_memory() // ranks.local_size
 
 
 def check_memory(rows: int, columns: int, N: int, ranks: int, available: int) -> None:

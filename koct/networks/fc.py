@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload
+from koct.contracts import Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload
+from koct.networks.architectures import KnownArchitecture, KnownNetwork
 
 
-class FC(Architecture):
+class FC(KnownArchitecture):
     label = "FC"
     colour = "#c8553d"
     marker = "s"
@@ -20,6 +21,12 @@ class FC(Architecture):
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
         return frozenset({"gram"})
 
+    def check(self, problem: Problem) -> Iterable[str]:
+        return ()
+
+    def known(self, data: Training) -> Any:
+        return DenseMatrix(data)
+
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """The ridge solution for each λ: argmin_M Σ_n ‖M x_n − y_n‖² + λ‖M‖².
 
@@ -28,19 +35,14 @@ class FC(Architecture):
         """
         from koct.base.arrays import eigh, gram_matrix
 
-        if is_primal(data.x):
+        known = DenseMatrix(data)
+        if known.primal:
             values, vectors = eigh(gram_matrix(data.x.T))
         else:
             values, vectors = eigh(gram_matrix(data.x) if data.gram is None else data.gram)
         values = values.clip(min=0)  # rounding leaves tiny negative ones
         for lam in data.lambdas:
-            yield lam, FCNetwork(vectors, 1 / (values + lam), data)
-
-    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
-        import numpy as np
-
-        vectors, scale = (data.device.put(np.array(state[name])) for name in ("vectors", "scale"))
-        return FCNetwork(vectors, scale, data)
+            yield lam, KnownNetwork(known, vectors=vectors, scale=1 / (values + lam))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         from koct.networks import chain_layers
@@ -55,38 +57,22 @@ class FC(Architecture):
         return Cost(operations, 6 * pairs + 32 * n**2, 4 * pairs + 32 * n**2)
 
 
-def is_primal(x: Array) -> bool:
-    """Whether the smaller matrix is that between measurements, XᵀX, and not that between samples."""
-    samples, measurements = x.shape
-    return samples > measurements
-
-
-class FCNetwork(Network):
+class DenseMatrix:
     """M = Yᵀ D X, or in primal form Yᵀ X D, for the training pairs X (N, x size), Y (N, y size).
 
     D = vectors · diag(scale) · vectorsᵀ; where images cannot be negative, predictions are cut off at zero.
     """
 
-    def __init__(self, vectors: Array, scale: Array, data: Training):
-        self.vectors, self.scale = vectors, scale
-        self.x, self.y = data.x, data.y
-        self.primal = is_primal(data.x)
-        self.nonnegative = data.nonnegative
+    def __init__(self, data: Training):
+        self.x, self.y, self.nonnegative = data.x, data.y, data.nonnegative
+        self.primal = data.x.shape[0] > data.x.shape[1]  # the matrix between measurements is the smaller one
+        self.parameters = data.y.shape[1] * data.x.shape[1]
 
-    @property
-    def parameters(self) -> int:
-        """Entries of M."""
-        return self.y.shape[1] * self.x.shape[1]
-
-    def predict(self, x: Array) -> Array:
+    def images(self, x: Array, vectors: Array, scale: Array) -> Array:
         from koct.base.arrays import double, product
 
         shares = double(x) if self.primal else product(x, self.x.T)
-        shares = ((shares @ self.vectors) * self.scale) @ self.vectors.T
+        shares = ((shares @ vectors) * scale) @ vectors.T
         dual = product(shares, self.x.T) if self.primal else shares
         image = product(dual, self.y)
         return image.clip(min=0) if self.nonnegative else image
-
-    def state(self) -> Mapping[str, Array]:
-        """The training pairs stay in the pool."""
-        return {"vectors": self.vectors, "scale": self.scale}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
-from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
-from koct.networks.architectures import check_layers, check_size
-
-if TYPE_CHECKING:
-    from koct.networks.filtering import Filtered
+from koct.contracts import Architecture, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.networks.architectures import KnownArchitecture, KnownNetwork
 
 
-class Filter(Architecture):
+class Filter(KnownArchitecture):
     label = "filter"
     colour = "#e69f00"
     marker = "v"
+    real_alone = True
 
     per_view: ClassVar[bool] = False  # whether there is a filter for each view, or one for all
 
@@ -28,12 +26,9 @@ class Filter(Architecture):
     def predicted(self) -> Literal["subsets"]:
         return "subsets"
 
-    def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
-        return frozenset({"layers", "normal"})
-
     def check(self, problem: Problem) -> Iterable[str]:
-        yield from check_problem(problem)
-        yield from check_size(problem)
+        yield from super().check(problem)
+        yield from self.check_size(problem, "it", "fewer measurements")
 
     def contains(self, other: Architecture) -> bool:
         """One filter for all views, if there is one for each; and the known filter, if they are pulled to it."""
@@ -41,28 +36,26 @@ class Filter(Architecture):
             return self.toward == other.toward and self.per_view and not other.per_view
         return other.name == "untrained" and self.toward == "analytic"
 
+    def known(self, data: Training) -> Any:
+        from koct.networks.filtering import Filtered
+
+        return Filtered(data.layers, data.nonnegative)
+
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ: argmin_s Σ_n ‖B F(s) W x_n − y_n‖² + λ‖s − s₀‖²."""
         import numpy as np
 
         from koct.base.arrays import like
-        from koct.networks.filtering import Filtered, Moments
+        from koct.networks.filtering import Moments
         from koct.networks.solvers import by_cholesky
 
-        known = Filtered(data.layers, data.nonnegative)
+        known = self.known(data)
         start = np.tile(known.spectrum, known.views if self.per_view else 1)
         prior = start if self.toward == "analytic" else np.zeros_like(start)
         moments = Moments(known, data.x, data.y, data.normal)
         matrix, right = moments.of_filter(like(known.weights, moments.mixed), self.per_view)
         for lam, spectrum in by_cholesky(matrix, right, like(prior, right), data.lambdas):
-            yield lam, FilterNetwork(like(spectrum, data.x), known)
-
-    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
-        import numpy as np
-
-        from koct.networks.filtering import Filtered
-
-        return FilterNetwork(data.device.put(np.array(state["spectrum"])), Filtered(data.layers, data.nonnegative))
+            yield lam, KnownNetwork(known, spectrum=like(spectrum, data.x))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         from koct.networks import chain_layers
@@ -75,31 +68,6 @@ class Filter(Architecture):
     def cost(self, work: Workload) -> Cost:
         learned = work.x_size if self.per_view else work.y_size**0.5  # about, with as many bins as rows
         return cost_with_moments(work, Cost(work.lambdas * learned**3 / 3, 8 * learned**2, 8 * learned**2))
-
-
-class FilterNetwork(Network):
-    """The spectrum of a filter, or those of one filter for each view, flat, on the device of the data."""
-
-    def __init__(self, spectrum: Array, known: Filtered):
-        from koct.base.arrays import like
-
-        self.spectrum, self.known = spectrum, known
-        self.weights = like(known.weights, spectrum)
-
-    def predict(self, x: Array) -> Array:
-        return self.known.reconstruct(x, self.weights, self.spectrum)
-
-    def state(self) -> Mapping[str, Array]:
-        return {"spectrum": self.spectrum}
-
-
-def check_problem(problem: Problem) -> Iterable[str]:
-    yield from check_layers(problem)
-    if problem.complex_samples:
-        yield (
-            f"the measurements of the problem {problem.name} are complex, and learned filters are for real ones; take "
-            "another architecture"
-        )
 
 
 def cost_with_moments(work: Workload, solved: Cost) -> Cost:

@@ -67,7 +67,7 @@ class Filtered:
     def __init__(self, layers: Sequence[Layer], nonnegative: bool):
         weights, ramp, rest = split_filter(layers)
         self.weights = weights.ravel()
-        self.operator: Operator = product([layer.operator for layer in rest])
+        self.B: Operator = product([layer.operator for layer in rest])
         self.nonnegative = nonnegative
         self.bins = weights.shape[-1]
         self.views = math.prod(weights.shape[:-1])
@@ -103,24 +103,38 @@ class Filtered:
 
     def behind(self, coefficients: Array) -> Array:
         """Flat images from filtered coefficients; nothing is cut off at zero."""
-        return self._backprojected(self.measurements(coefficients))
+        return self.B.flat(self.measurements(coefficients))
 
-    def _backprojected(self, filtered: Array) -> Array:
-        """B: flat images from flat, filtered measurements."""
-        return self.operator(filtered.reshape(-1, *self.operator.domain)).reshape(len(filtered), -1)
-
-    def transposed(self, images: Array) -> Array:
-        """Bᵀ: flat measurements from flat images."""
-        return self.operator.T(images.reshape(-1, *self.operator.range)).reshape(len(images), -1)
-
-    def adjoint(self, images: Array) -> Array:
-        """The adjoint of `behind`: coefficients (n, V, P) from flat images."""
-        return self.coefficients(self.transposed(images))
-
-    def reconstruct(self, x: Array, w: Array, spectrum: Array) -> Array:
-        """The network: flat images from flat measurements."""
+    def images(self, x: Array, spectrum: Array, w: Array = None) -> Array:
+        """The network: flat images from flat measurements, behind the known weights if there are no others."""
+        w = like(self.weights, spectrum) if w is None else w
         image = self.behind(self.coefficients(x * w) * self.factors(spectrum))
         return image.clip(min=0) if self.nonnegative else image
+
+    # For `koct.networks.gradient`: the parameters are one vector, the weights and then the filter
+
+    @property
+    def analytic(self) -> np.ndarray:
+        return np.concatenate([self.weights, self.spectrum])
+
+    def named(self, parameters: Array) -> dict[str, Array]:
+        size = len(self.weights)
+        return {"w": parameters[:size], "spectrum": parameters[size:]}
+
+    def loss_and_gradient(self, parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """Mean squared error of a batch, and its gradient."""
+        w, spectrum = self.named(parameters).values()
+        coefficients, factors = self.coefficients(x * w), self.factors(spectrum)
+        image = self.behind(coefficients * factors)
+        image = image.clip(min=0) if self.nonnegative else image
+        residual = image - y
+        loss = (residual * residual).mean()
+        if self.nonnegative:
+            residual = residual * (image > 0)
+        back = self.coefficients(self.B.T.flat(residual))
+        of_weights = (x * self.measurements(back * factors)).sum(0)
+        of_filter = (back * coefficients).sum((0, 1)) @ self.tied(x).T
+        return loss, joined(of_weights[None], of_filter[None])[0] * (2 / (y.shape[0] * y.shape[1]))
 
     def normal(self, normal_of_R: Array) -> Array:
         """BᵀB (V·bins, V·bins) from RᵀR of the layers behind the weights, R = B F(s₀).
@@ -138,8 +152,8 @@ class Filtered:
             return normal
         u = like(np.kron(np.eye(self.views), vectors[:, ~kept].T), normal)
         products = zeros_like(u)
-        for rows in blocks(len(u), self.operator.shape[0]):
-            products[rows] = self.transposed(self._backprojected(u[rows]))
+        for rows in blocks(len(u), self.B.shape[0]):
+            products[rows] = self.B.T.flat(self.B.flat(u[rows]))
         half = u.T @ (products - (products @ u.T) @ u / 2)
         normal += half
         normal += half.T
@@ -170,7 +184,7 @@ class Moments:
         self.energy = 0.0
         for rows in blocks(len(x), 4 * (x.shape[1] + y.shape[1])):
             X, Y = double(x[rows]), double(y[rows])
-            sinograms, targets = (part.reshape(-1, known.views, known.bins) for part in (X, known.transposed(Y)))
+            sinograms, targets = (part.reshape(-1, known.views, known.bins) for part in (X, known.B.T.flat(Y)))
             self.second += X.T @ X
             self.mixed = self.mixed + sinograms.swapaxes(0, 1).swapaxes(1, 2) @ targets.swapaxes(0, 1)
             self.energy += float((Y * Y).sum())
@@ -264,31 +278,3 @@ class Alternation:
 
 def _squares(values: Array) -> float:
     return float((values * values).sum())
-
-
-class Joint:
-    """The same network for `koct.networks.gradient`: its parameters are one vector, the weights and then the filter."""
-
-    def __init__(self, known: Filtered):
-        self.known, self.nonnegative = known, known.nonnegative
-        self.analytic = np.concatenate([known.weights, known.spectrum])
-
-    def split(self, parameters: Array) -> tuple[Array, Array]:
-        size = len(self.known.weights)
-        return parameters[:size], parameters[size:]
-
-    def loss_and_gradient(self, parameters: Array, x: Array, y: Array) -> tuple[Array, Array]:
-        """Mean squared error of a batch, and its gradient."""
-        known, (w, spectrum) = self.known, self.split(parameters)
-        coefficients, factors = known.coefficients(x * w), known.factors(spectrum)
-        image = known.behind(coefficients * factors)
-        if known.nonnegative:
-            image = image.clip(min=0)
-        residual = image - y
-        loss = (residual * residual).mean()
-        if known.nonnegative:
-            residual = residual * (image > 0)
-        back = known.adjoint(residual)
-        of_weights = (x * known.measurements(back * factors)).sum(0)
-        of_filter = (back * coefficients).sum((0, 1)) @ known.tied(x).T
-        return loss, joined(of_weights[None], of_filter[None])[0] * (2 / (y.shape[0] * y.shape[1]))

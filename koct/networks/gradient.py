@@ -68,26 +68,15 @@ def batches(seed, N, batch, iterations):
     return np.array([stream.randint(0, N) for _ in range(iterations * size)]).reshape(iterations, size)
 
 
-def loss_and_gradient(known, w, x, y):
-    """Mean squared error of a batch, and its gradient with respect to w."""
-    image = known.reconstruct(known.weighted(w, x))
-    residual = image - y
-    loss = (residual * residual).mean()
-    if known.nonnegative:
-        residual = residual * (image > 0)
-    return loss, known.per_weight(x * known.adjoint(residual)).sum(0) * (2 / (y.shape[0] * y.shape[1]))
-
-
-def train(known, x, y, chosen, solver, lr, loss_and_gradient=loss_and_gradient):
-    """Weights after one step for every row of `chosen`, from the weights that theory gives.
+def train(known, x, y, chosen, solver, lr):
+    """What is learned by one step for every row of `chosen`, from `known.analytic`, along `known.loss_and_gradient`.
 
     Ends with an error as soon as a loss is not finite. Prints the mean loss since the last line, and the time left.
-    Other parameters than weights can be learned with a `loss_and_gradient` of their own.
     """
     w = copy(like(known.analytic, x))
     optimiser = SOLVERS[solver](w, lr)
     report = max(1, len(chosen) // REPORTS)
-    of_batch = partial(loss_and_gradient, known, w)
+    of_batch = partial(known.loss_and_gradient, w)
     if is_torch(x):
         steps = _cuda_steps(known, w, x, y, chosen, solver, optimiser, of_batch)
         runs = _run_on_cuda(steps, len(chosen), report)
@@ -116,7 +105,7 @@ def _run_on_cpu(of_batch, w, x, y, chosen, optimiser, report):
 
 def _cuda_steps(known, w, x, y, chosen, solver, optimiser, of_batch):
     """Steps in four kernels where there are such, and otherwise in the thirty or so of torch."""
-    if of_batch.func is loss_and_gradient:
+    if hasattr(known, "R"):
         from koct.networks import steps_cuda
 
         if steps_cuda.possible(known, x):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
 
-from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
-from koct.networks.architectures import SolverArchitecture, check_layers
-
-if TYPE_CHECKING:
-    from koct.networks.solvers import Known
+from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Problem, Training, Workload, option
+from koct.networks.architectures import SolverArchitecture
 
 
 class KO(SolverArchitecture):
@@ -30,7 +27,6 @@ class KO(SolverArchitecture):
         return "fixed point" if self.toward == "analytic" else "subsets"
 
     def check(self, problem: Problem) -> Iterable[str]:
-        yield from check_layers(problem)
         yield from super().check(problem)
         if not self.ridge and self.toward is not None:
             yield f"toward = {self.toward!r} means nothing to the solver {self.solver}; remove it"
@@ -39,24 +35,17 @@ class KO(SolverArchitecture):
         """The known chain alone, if it is what the weights are pulled to or start from."""
         return other.name == "untrained" and (not self.ridge or self.toward == "analytic")
 
-    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
-        """One network for each λ by ridge, one alone by gradient descent."""
-        from koct.networks.solvers import Known, weights_by_ridge
-
-        known = Known(data.layers, data.nonnegative)
-        if self.ridge:
-            toward = known.analytic if self.toward == "analytic" else None
-            for lam, w in weights_by_ridge(known, data.x, data.y, data.normal, data.lambdas, toward):
-                yield lam, KONetwork(w, known)
-        else:
-            yield None, KONetwork(self.descend(known, data), known)
-
-    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
-        import numpy as np
-
+    def known(self, data: Training) -> Any:
         from koct.networks.solvers import Known
 
-        return KONetwork(data.device.put(np.array(state["w"])), Known(data.layers, data.nonnegative))
+        return Known(data.layers, data.nonnegative)
+
+    def by_ridge(self, known: Any, data: Training) -> Iterator[tuple[float, dict[str, Array]]]:
+        from koct.networks.solvers import weights_by_ridge
+
+        toward = known.analytic if self.toward == "analytic" else None
+        for lam, w in weights_by_ridge(known, data.x, data.y, data.normal, data.lambdas, toward):
+            yield lam, {"w": w}
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         from koct.networks import chain_layers
@@ -71,16 +60,3 @@ class KO(SolverArchitecture):
             operations = work.lambdas * size**3 / 3 + 2 * work.N * size**2
             return Cost(operations, 6 * pairs + 8 * work.N * size + 24 * size**2, 4 * pairs + 32 * size**2)
         return Cost(self.steps * work.layers.operations, 6 * pairs, 4 * pairs)
-
-
-class KONetwork(Network):
-    """Weights w, flat, on the device of the data."""
-
-    def __init__(self, w: Array, known: Known):
-        self.w, self.known = w, known
-
-    def predict(self, x: Array) -> Array:
-        return self.known.reconstruct(self.known.weighted(self.w, x))
-
-    def state(self) -> Mapping[str, Array]:
-        return {"w": self.w}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
-from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Problem, Training, Workload, option
 from koct.networks.architectures import GRADIENT, SolverArchitecture
-from koct.networks.filter import check_problem, cost_with_moments
-
-if TYPE_CHECKING:
-    from koct.networks.filtering import Filtered
+from koct.networks.filter import cost_with_moments
 
 
 class KOFilter(SolverArchitecture):
     label = "KO + filter"
     colour = "#0072b2"
     marker = "X"
+    real_alone = True
 
     solver: Literal["ridge", "adagrad", "sgd", "adam"] = option(
         "`ridge` takes steps in closed form by turns, with the best of `lambdas`, which pull to the analytic weights "
@@ -30,10 +28,6 @@ class KOFilter(SolverArchitecture):
         "most rounds of `ridge` for each λ, each of one step in weights and filter", default=100, minimum=1
     )
 
-    def check(self, problem: Problem) -> Iterable[str]:
-        yield from check_problem(problem)
-        yield from super().check(problem)
-
     def contains(self, other: Architecture) -> bool:
         """Networks with the filter or the weights known, if they are pulled to the same or take the same steps."""
         if self.ridge:
@@ -42,28 +36,18 @@ class KOFilter(SolverArchitecture):
         alike = all(getattr(other, key, None) == getattr(self, key) for key in ("solver", *GRADIENT))
         return other.name == "untrained" or (other.name == "ko" and alike)
 
-    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
-        """One network for each λ by ridge steps, one alone by gradient descent."""
-        from koct.base.arrays import like
-        from koct.networks.filtering import Alternation, Filtered, Joint
-
-        known = Filtered(data.layers, data.nonnegative)
-        if self.ridge:
-            steps = Alternation(known, data.x, data.y, data.normal)
-            for lam, learned in steps.fit(data.lambdas, self.tolerance, self.rounds):
-                yield lam, KOFilterNetwork(like(learned.w, data.x), like(learned.spectrum, data.x), known)
-        else:
-            joint = Joint(known)
-            parameters = self.descend(joint, data, loss_and_gradient=Joint.loss_and_gradient)
-            yield None, KOFilterNetwork(*joint.split(parameters), known)
-
-    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
-        import numpy as np
-
+    def known(self, data: Training) -> Any:
         from koct.networks.filtering import Filtered
 
-        w, spectrum = (data.device.put(np.array(state[name])) for name in ("w", "spectrum"))
-        return KOFilterNetwork(w, spectrum, Filtered(data.layers, data.nonnegative))
+        return Filtered(data.layers, data.nonnegative)
+
+    def by_ridge(self, known: Any, data: Training) -> Iterator[tuple[float, dict[str, Array]]]:
+        from koct.base.arrays import like
+        from koct.networks.filtering import Alternation
+
+        steps = Alternation(known, data.x, data.y, data.normal)
+        for lam, learned in steps.fit(data.lambdas, self.tolerance, self.rounds):
+            yield lam, {"w": like(learned.w, data.x), "spectrum": like(learned.spectrum, data.x)}
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         from koct.networks import chain_layers
@@ -78,16 +62,3 @@ class KOFilter(SolverArchitecture):
             rounds = work.lambdas * min(self.rounds, 20) * (size**3 / 3 + (4 * work.y_size**0.5 + 20) * size**2)
             return cost_with_moments(work, Cost(rounds, 8 * size**2, 16 * size**2))
         return Cost(self.steps * 1.2 * work.layers.operations, 6 * pairs, 4 * pairs)
-
-
-class KOFilterNetwork(Network):
-    """Weights w and the spectrum of the filter, both flat, on the device of the data."""
-
-    def __init__(self, w: Array, spectrum: Array, known: Filtered):
-        self.w, self.spectrum, self.known = w, spectrum, known
-
-    def predict(self, x: Array) -> Array:
-        return self.known.reconstruct(x, self.w, self.spectrum)
-
-    def state(self) -> Mapping[str, Array]:
-        return {"w": self.w, "spectrum": self.spectrum}

@@ -48,15 +48,9 @@ class Layers(tuple[Layer, ...]):
     def reconstruction(self) -> Operator:
         """The known way from measurements to images; of several the best for the first training pairs."""
         data = self._data
-        few = min(FEW, data.N)
-        x, y = (data.read(name, "train", few) for name in ("x", "y"))
-
-        def error(operator: Operator) -> float:
-            images = operator(x.reshape(-1, *operator.domain)).reshape(few, -1)
-            return float(((images - y) ** 2).mean())
-
+        x, y = (data.read(name, "train", min(FEW, data.N)) for name in ("x", "y"))
         operators: list[Operator] = list(data.inverses.values())
-        return min(operators, key=error)
+        return min(operators, key=lambda operator: float(((operator.flat(x) - y) ** 2).mean()))
 
 
 class ModuleArchitecture(Architecture, ABC):

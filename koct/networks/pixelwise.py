@@ -7,11 +7,10 @@ each pixel is a ridge regression of its own with 2V unknowns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from koct.base.arrays import double, index, is_torch, like
+from koct.base.arrays import double, index, is_torch, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.networks.solvers import singular
@@ -26,10 +25,12 @@ class Taps:
     """Where each pixel looks in each view, and the weights that theory gives.
 
     `left` (V, pixels) counts the bins of a view that is padded by one zero before and two after; `analytic` is
-    (pixels, 2V), with the two taps of a view side by side. `seen` says which taps are on the detector.
+    (pixels, 2V), with the two taps of a view side by side. `seen` says which taps are on the detector, and `parameters`
+    how many: the others read zeros, and nothing depends on them.
     """
 
-    def __init__(self, layers: Sequence[Layer]):
+    def __init__(self, layers: Sequence[Layer], nonnegative: bool):
+        self.nonnegative = nonnegative
         *before, last = (layer.operator for layer in layers)
         if not isinstance(last, Backprojector):
             raise KoctError(f"the last known layer, {last}, is no Backprojector, whose taps could be learned")
@@ -42,6 +43,7 @@ class Taps:
         self.pixels = len(self.analytic)
         place = np.stack([self.left, self.left + 1], axis=-1)
         self.seen = ((place >= 1) & (place <= self.bins)).transpose(1, 0, 2).reshape(self.pixels, -1)
+        self.parameters = int(self.seen.sum())
 
     def sinograms(self, x: Array) -> Array:
         """What is backprojected: filtered views (V, B + 3, n) with their zeros, from flat measurements."""
@@ -59,14 +61,14 @@ class Taps:
         places = index(np.stack([first, first + 1], axis=-1).reshape(len(first), -1), sinograms)
         return sinograms.reshape(-1, sinograms.shape[-1])[places]
 
-    def backproject(self, sinograms: Array, taps: Array) -> Array:
-        """Flat images (n, pixels) by taps (pixels, 2V), view by view."""
-        image: Any = 0
+    def images(self, x: Array, taps: Array) -> Array:
+        """The network: flat images (n, pixels) by taps (pixels, 2V), view by view."""
+        sinograms, image = self.sinograms(x), zeros_like(taps, (self.pixels, len(x)))
         for view in range(self.views):
             left = index(self.left[view], sinograms)
             for side in (0, 1):
                 image = image + sinograms[view, left + side] * taps[:, 2 * view + side, None]
-        return image.T
+        return image.T.clip(min=0) if self.nonnegative else image.T
 
 
 def fit(taps: Taps, x: Array, y: Array, prior: Array, lambdas: Sequence[float]) -> Iterator[tuple[float, Array]]:

@@ -40,12 +40,29 @@ class Known:
 
     def reconstruct(self, x: Array) -> Array:
         """Flat images from flat, weighted measurements, cut off below zero where they cannot be negative."""
-        image = self.R(x.reshape(-1, *self.R.domain)).reshape(len(x), -1)
+        image = self.R.flat(x)
         return image.clip(min=0) if self.nonnegative else image
+
+    def images(self, x: Array, w: Array) -> Array:
+        """The network: flat images from flat measurements."""
+        return self.reconstruct(self.weighted(w, x))
 
     def adjoint(self, y: Array) -> Array:
         """Rᵀ of flat images, flat; nothing is cut off."""
-        return self.R.T(y.reshape(-1, *self.R.range)).reshape(len(y), -1)
+        return self.R.T.flat(y)
+
+    def loss_and_gradient(self, w: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """Mean squared error of a batch, and its gradient with respect to w."""
+        image = self.images(x, w)
+        residual = image - y
+        loss = (residual * residual).mean()
+        if self.nonnegative:
+            residual = residual * (image > 0)
+        return loss, self.per_weight(x * self.adjoint(residual)).sum(0) * (2 / (y.shape[0] * y.shape[1]))
+
+    def named(self, w: Array) -> dict[str, Array]:
+        """What a gradient solver learned, by name."""
+        return {"w": w}
 
 
 # Closed forms

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
 
-from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
-
-if TYPE_CHECKING:
-    from koct.networks.pixelwise import Taps
+from koct.contracts import Architecture, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.networks.architectures import KnownArchitecture, KnownNetwork
 
 
-class LearnedTaps(Architecture):
+class LearnedTaps(KnownArchitecture):
     label = "taps"
     colour = "#4d4d4d"
     marker = "h"
@@ -25,36 +23,31 @@ class LearnedTaps(Architecture):
 
     def check(self, problem: Problem) -> Iterable[str]:
         if not problem.interpolates:
-            yield (
-                f"the problem {problem.name} has no pixel-driven backprojection whose taps could be learned; "
-                f"remove {self.source} from archs, or take a problem that ends in a Backprojector"
-            )
+            yield f"the problem {problem.name} has no Backprojector with taps to learn; remove {self.source} from archs"
 
     def contains(self, other: Architecture) -> bool:
         return other.name == "untrained" and self.toward == "analytic"
+
+    def known(self, data: Training) -> Any:
+        from koct.networks.pixelwise import Taps
+
+        return Taps(data.layers, data.nonnegative)
 
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
         """One network for each λ; every pixel has a closed form of its own."""
         from koct.networks import pixelwise
 
-        taps = pixelwise.Taps(data.layers)
-        prior = taps.analytic if self.toward == "analytic" else 0 * taps.analytic
-        for lam, learned in pixelwise.fit(taps, data.x, data.y, prior, data.lambdas):
-            yield lam, TapsNetwork(learned, taps, data.nonnegative)
-
-    def restore(self, state: Mapping[str, Any], data: Training) -> Network:
-        import numpy as np
-
-        from koct.networks.pixelwise import Taps
-
-        return TapsNetwork(data.device.put(np.array(state["taps"])), Taps(data.layers), data.nonnegative)
+        known = self.known(data)
+        prior = known.analytic if self.toward == "analytic" else 0 * known.analytic
+        for lam, learned in pixelwise.fit(known, data.x, data.y, prior, data.lambdas):
+            yield lam, KnownNetwork(known, taps=learned)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         from koct.networks import chain_layers
         from koct.networks.pixelwise import Taps
 
         *before, last = layers
-        learned = ChainLayer(last.name, chain_layers.norm(last), int(Taps(layers).seen.sum()))
+        learned = ChainLayer(last.name, chain_layers.norm(last), Taps(layers, problem.nonnegative).parameters)
         return [*chain_layers.known(before), learned, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:
@@ -65,22 +58,3 @@ class LearnedTaps(Architecture):
         operations = pixels * (work.N * taps * (unknowns + 40) + 3 * work.lambdas * unknowns**3)
         held = 4 * pixels * taps * (work.lambdas + 6) + 16 * pairs
         return Cost(operations, held + 6 * pairs + 2e8, held + 4e9)
-
-
-class TapsNetwork(Network):
-    """Taps (pixels, 2V) on the device of the data."""
-
-    def __init__(self, learned: Array, taps: Taps, nonnegative: bool):
-        self.learned, self.taps, self.nonnegative = learned, taps, nonnegative
-
-    @property
-    def parameters(self) -> int:
-        """Taps on the detector: the others read zeros, and nothing depends on them."""
-        return int(self.taps.seen.sum())
-
-    def predict(self, x: Array) -> Array:
-        image = self.taps.backproject(self.taps.sinograms(x), self.learned)
-        return image.clip(min=0) if self.nonnegative else image
-
-    def state(self) -> Mapping[str, Array]:
-        return {"taps": self.learned}

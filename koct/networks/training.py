@@ -46,22 +46,16 @@ def alone(device: torch.device) -> Iterator[None]:
     with contextlib.ExitStack() as opened:
         if device.type == "cuda":
             name = f"koct-{torch.cuda.get_device_properties(device).uuid}.lock"
-            with contextlib.suppress(OSError):
-                file = opened.enter_context(open(_shared_file(os.path.join(tempfile.gettempdir(), name))))
+            path = os.path.join(tempfile.gettempdir(), name)
+            with contextlib.suppress(OSError):  # to create a file of somebody else's again could be forbidden
+                flags = os.O_RDONLY if os.path.exists(path) else os.O_RDONLY | os.O_CREAT
+                file = opened.enter_context(open(os.open(path, flags, 0o644)))
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     print("waiting for the GPU, which another training has", flush=True)
                     fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _shared_file(path: str) -> int:
-    """Open a file of anybody's, or make it; to create it again could be forbidden in a folder that all share."""
-    try:
-        return os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
 
 
 def rates(schedule: str, lr: float, steps: int) -> np.ndarray:
@@ -138,11 +132,14 @@ def restored(arch: ModuleArchitecture, state: Mapping[str, Any], data: Training)
 
 
 class Trainer:
+    """Trains `network`; `kept`, which is evaluated and returned, has the average of its weights, or is the same."""
+
     def __init__(self, arch: ModuleArchitecture, data: Training) -> None:
         self.arch, self.data = arch, data
         self.network = ModuleNetwork(arch, data)
         self.kept = copy.copy(self.network)
         self.device = self.network.device
+        self.cuda = self.device.type == "cuda"
         images = torch.as_tensor(data.y, dtype=torch.float32, device=self.device).reshape(-1, *data.y_shape)
         peaks = images.flatten(1).abs().amax(1)
         scale = float(peaks.double().mean()) or 1.0
@@ -164,19 +161,15 @@ class Trainer:
             except (RuntimeError, TypeError) as error:
                 where = line_of(arch, "module")
                 raise KoctError(f"{where}: the module cannot be copied ({error}); set averaging: 0") from None
-        self.average = self.kept.module
-        self.trained = [value for value in self.module.parameters() if value.requires_grad]
-        if not self.trained:
+        trained = {name: value for name, value in self.module.named_parameters() if value.requires_grad}
+        if not trained:
             raise KoctError(f"{line_of(arch, 'module')}: the module has no parameters to train")
-        names = [name for name, value in self.module.named_parameters() if value.requires_grad]
-        self.means = [dict(self.average.named_parameters())[name] for name in names]
-        kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+        self.trained = list(trained.values())
+        self.means = [dict(self.kept.module.named_parameters())[name] for name in trained]
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[arch.optimiser]
         self.rate = torch.zeros((), device=device)
-        on_gpu = device.type == "cuda"
-        lr = self.rate if on_gpu else arch.lr
-        self.optimiser = kinds[arch.optimiser](
-            self.trained, lr=lr, weight_decay=arch.weight_decay, capturable=on_gpu, fused=on_gpu
-        )
+        how = {"lr": self.rate if self.cuda else arch.lr, "capturable": self.cuda, "fused": self.cuda}
+        self.optimiser = kind(self.trained, weight_decay=arch.weight_decay, **how)
         share = 1 - np.minimum(arch.averaging, (1 + np.arange(arch.steps)) / (10 + np.arange(arch.steps)))
         self.rows = torch.as_tensor(batches(self.data.seed, self.data.N, arch.batch, arch.steps), device=device)
         self.rates = torch.as_tensor(rates(arch.schedule, arch.lr, arch.steps), dtype=torch.float32, device=device)
@@ -188,7 +181,7 @@ class Trainer:
         """Take one step; nothing here may depend on a value that the host would have to wait for."""
         self.optimiser.zero_grad()
         rows = self.rows.index_select(0, self.number)[0]
-        half = self.device.type == "cuda" and self.arch.precision == "bfloat16"
+        half = self.cuda and self.arch.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
             out = self.module(self.x.index_select(0, rows))
         squared = (out.float() - self.y.index_select(0, rows)).square().flatten(1).mean(1)
@@ -197,7 +190,7 @@ class Trainer:
         if self.arch.clip is not None:
             nn.utils.clip_grad_norm_(self.trained, self.arch.clip)
         rate = self.rates.index_select(0, self.number)[0]
-        if self.device.type == "cuda":
+        if self.cuda:
             self.rate.copy_(rate)
         else:
             self.optimiser.param_groups[0]["lr"] = float(rate)
@@ -211,7 +204,7 @@ class Trainer:
 
     def run(self) -> ModuleNetwork:
         """Return the network with the smallest validation error of all evaluations."""
-        arch, cuda = self.arch, self.device.type == "cuda"
+        arch, cuda = self.arch, self.cuda
         flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
         with torch.random.fork_rng(devices=["cuda"] if cuda else []), flags if cuda else contextlib.nullcontext():
             torch.manual_seed(1000 * self.data.seed + 8)
@@ -231,7 +224,7 @@ class Trainer:
                 if done in ends:
                     self._evaluate()
                 self._say(done)
-                self._save(done)
+                self._save()
         if math.isinf(self.best):
             raise KoctError(f"the training of {arch.name} gave no finite validation error; lower lr = {arch.lr:g}")
         self.kept.module.load_state_dict(self.best_state)
@@ -241,14 +234,11 @@ class Trainer:
         return self.kept
 
     def _check_output(self) -> None:
-        out = None
-        with torch.no_grad(), torch.random.fork_rng(devices=["cuda"] if self.device.type == "cuda" else []):
-            self.module.eval()
-            out = self.module(self.x[:1])
+        with torch.no_grad(), torch.random.fork_rng(devices=["cuda"] if self.cuda else []):
+            out = self.module.eval()(self.x[:1])
             self.module.train()
-        wanted = (1, 1, *self.data.y_shape)
-        if not isinstance(out, torch.Tensor) or tuple(out.shape) != wanted:
-            got = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+        wanted, got = (1, 1, *self.data.y_shape), tuple(getattr(out, "shape", [type(out).__name__]))
+        if got != wanted:
             raise KoctError(
                 f"{line_of(self.arch, 'module')}: the module gave {got} for an input of shape "
                 f"{tuple(self.x[:1].shape)}; it must give images {wanted}"
@@ -260,7 +250,7 @@ class Trainer:
         """Everything that a step changes, except for random numbers."""
         yield from self.module.state_dict().values()
         if self.averaged:
-            yield from self.average.state_dict().values()
+            yield from self.kept.module.state_dict().values()
         for state in self.optimiser.state.values():
             yield from (value for value in state.values() if isinstance(value, torch.Tensor))
         yield self.number
@@ -294,7 +284,7 @@ class Trainer:
 
     def _evaluate(self) -> None:
         if self.averaged:  # its buffers, such as the means of a batch norm, are those of the module
-            for mean, value in zip(self.average.buffers(), self.module.buffers(), strict=True):
+            for mean, value in zip(self.kept.module.buffers(), self.module.buffers(), strict=True):
                 mean.copy_(value)
         score = self.error(to_numpy(self.kept.images(self.val_x)), self.val_y)
         self.module.train()
@@ -317,21 +307,14 @@ class Trainer:
         """What a checkpoint belongs to; elsewhere it would go on with other bits."""
         return f"{self.data.identity}, {self.data.device.label}, torch {torch.__version__}"
 
-    def _save(self, done: int) -> None:
+    def _save(self) -> None:
         now = time.perf_counter()
         if not self.data.checkpoints or now - self.saved < SAVED:
             return
         self.saved = now
-        random = torch.cuda.get_rng_state() if self.device.type == "cuda" else torch.get_rng_state()
-        about = {
-            "fitted": self._fitted(),
-            "tensors": list(self._tensors()),
-            "random": random,
-            "best": self.best,
-            "best_state": self.best_state,
-            "worse": self.worse,
-            "seconds": self.seconds + now - self.began,
-        }
+        about = {"fitted": self._fitted(), "tensors": list(self._tensors()), "seconds": self.seconds + now - self.began}
+        about |= {name: getattr(self, name) for name in ("best", "best_state", "worse")}
+        about["random"] = (torch.cuda if self.cuda else torch).get_rng_state()
         with atomic_write(self.data.checkpoints) as temporary:
             torch.save(about, temporary)
 
@@ -353,9 +336,9 @@ class Trainer:
             self.step()
         for value, saved in zip(self._tensors(), about["tensors"], strict=True):
             value.copy_(saved)
-        (torch.cuda if self.device.type == "cuda" else torch).set_rng_state(about["random"].cpu())
-        self.best, self.best_state, self.worse = about["best"], about["best_state"], about["worse"]
-        self.seconds = about["seconds"]
+        (torch.cuda if self.cuda else torch).set_rng_state(about["random"].cpu())
+        for name in ("best", "best_state", "worse", "seconds"):
+            setattr(self, name, about[name])
         done = int(self.number)
         print(f"resumed after step {done:,}", flush=True)
         return done

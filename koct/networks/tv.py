@@ -52,7 +52,7 @@ class TV(IterativeArchitecture):
         from koct.base.arrays import to_numpy
 
         x, y = data.device.put(data.read("x", "val")[:FEW]), data.read("y", "val")[:FEW]
-        unit = solver.squared_norm(x) * solver.scale
+        unit = solver.term.prepare(x) * solver.scale
 
         def error(power: int) -> float:
             return float(((to_numpy(solver(x, unit * 10.0**power)) - y) ** 2).mean())

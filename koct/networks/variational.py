@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
-from koct.base.arrays import blocks, double, index, is_torch, like, single, zeros_like
+from koct.base.arrays import blocks, double, index, is_torch, library, like, single, zeros_like
 from koct.contracts import Array
 from koct.operators.algebra import Matrix, Operator
 
@@ -52,15 +51,6 @@ def largest_eigenvalue(normal: Callable[[Array], Array], start: Array) -> float:
     return 1.01 * value
 
 
-def linalg(array: Array) -> Any:
-    """The module of linear algebra for an array: of NumPy or of torch."""
-    if is_torch(array):
-        import torch
-
-        return torch.linalg
-    return np.linalg
-
-
 def norm(array: Array) -> float:
     return float((array * array).sum()) ** 0.5
 
@@ -71,34 +61,26 @@ class LeastSquares:
     def __init__(self, A: Operator) -> None:
         self.A, self.L = A, 0.0
 
-    def prepare(self, x: Array) -> bool:
-        """Multiply A out if it is small, and compute L = ‖A‖²; False if this has been done."""
+    def prepare(self, x: Array) -> float:
+        """Multiply A out if it is small, and return L = ‖A‖², to a percent or so, both computed once."""
         if self.L:
-            return False
+            return self.L
         self.dense = math.prod(self.A.shape) <= SMALL
         if self.dense:
             matrix = like(self.A.matrix(), working(x))
             self.A = Matrix(matrix, self.A.domain, self.A.range)
-        self.L = largest_eigenvalue(lambda v: self.adjoint(self.apply(v)), self.random(x)) or 1.0
+        self.L = largest_eigenvalue(lambda v: self.A.T.flat(self.A.flat(v)), self.random(x)) or 1.0
         if self.dense:
             self.product = matrix.T @ matrix / self.L
-        return True
+        return self.L
 
     def random(self, x: Array) -> Array:
         """A flat random image (1, size), always the same."""
         return like(np.random.default_rng(0).standard_normal((1, self.A.shape[1])), working(x))
 
-    def apply(self, y: Array) -> Array:
-        """A y of flat images, flat."""
-        return self.A(y.reshape(-1, *self.A.domain)).reshape(len(y), -1)
-
-    def adjoint(self, x: Array) -> Array:
-        """Aᵀ x of flat measurements, flat."""
-        return self.A.T(x.reshape(-1, *self.A.range)).reshape(len(x), -1)
-
     def normal(self, y: Array) -> Array:
         """AᵀA y / ‖A‖² of flat images, flat."""
-        return y @ self.product if self.dense else self.adjoint(self.apply(y)) / self.L
+        return y @ self.product if self.dense else self.A.T.flat(self.A.flat(y)) / self.L
 
 
 def fista(term: LeastSquares, x: Array, nonnegative: bool) -> Iterator[Array]:
@@ -106,7 +88,7 @@ def fista(term: LeastSquares, x: Array, nonnegative: bool) -> Iterator[Array]:
 
     Beck and Teboulle, A fast iterative shrinkage-thresholding algorithm, 2009.
     """
-    right = term.adjoint(x) / term.L
+    right = term.A.T.flat(x) / term.L
     y = z = zeros_like(right)
     t = 1.0
     while True:
@@ -182,11 +164,6 @@ class TotalVariation:
         self.shape = A.domain if len(A.domain) == 3 else (*A.domain, 1)
         self.norm = 0.0
 
-    def squared_norm(self, x: Array) -> float:
-        """Return ‖A‖², to a percent or so, computed on the device of the measurements x."""
-        self.term.prepare(x)
-        return self.term.L
-
     def __call__(self, x: Array, lam: float) -> Array:
         return in_blocks(lambda part: self._solve(part, lam), x, self.term.A.shape[1])
 
@@ -221,10 +198,10 @@ class TotalVariation:
         right = sigma / root * x
 
         def step(y: Array, ahead: Array, q: Array, p: Array, right: Array) -> State:
-            q = (q + sigma / root * term.apply(ahead) - right) / (1 + sigma)
+            q = (q + sigma / root * term.A.flat(ahead) - right) / (1 + sigma)
             p = p + sigma / slope * self._gradient(ahead)
             p = p / (lengths(p) / lam).clip(min=1)
-            new = y + tau / slope * self._divergence(p) - tau / root * term.adjoint(q)
+            new = y + tau / slope * self._divergence(p) - tau / root * term.A.T.flat(q)
             new = new.clip(min=0) if self.nonnegative else new
             return new, 2 * new - y, q, p, right
 
@@ -240,8 +217,8 @@ class TotalVariation:
         rho = lam / most  # the penalty of ∇y ≠ p
         own = min(max(rho, LEAST_PENALTY), LARGEST_PENALTY)  # that of y ≠ z
         identity = like(np.eye(term.A.shape[1]), term.product)
-        inverse = linalg(identity).inv(term.product + rho * self._laplacian(identity) + own * identity)
-        right = term.adjoint(x) / term.L
+        inverse = library(identity).linalg.inv(term.product + rho * self._laplacian(identity) + own * identity)
+        right = term.A.T.flat(x) / term.L
 
         def step(z: Array, p: Array, dual_z: Array, dual_p: Array, right: Array) -> State:
             y = (right + own * (z - dual_z) - rho * self._divergence(p - dual_p)) @ inverse

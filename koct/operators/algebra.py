@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from koct.base.arrays import (
     Array,
     ArrayT,
     as_float,
+    copy,
     is_compiling,
     is_torch,
     like,
@@ -85,6 +85,10 @@ class Operator:
         shape: tuple[int, ...] = (*x.shape[:split], *self.range)
         return out.reshape(shape)
 
+    def flat(self, x: ArrayT) -> ArrayT:
+        """The same on flat arrays, (n, columns) to (n, rows)."""
+        return self(x.reshape(-1, *self.domain)).reshape(len(x), -1)
+
     @property
     def T(self) -> Operator:
         """The exact adjoint, from arrays of shape `range` to arrays of shape `domain`."""
@@ -102,22 +106,13 @@ class Operator:
             fix = "the last axes must be its domain, any axes before them are a batch"
         return f"{self} takes arrays of shape ({axes}), got {got}; {fix}"
 
-    @overload
-    def __matmul__(self, other: Operator) -> Composition: ...
-
-    @overload
-    def __matmul__(self, other: ArrayT) -> ArrayT: ...
-
     def __matmul__(self, other: Any) -> Any:
         return Composition(self, other) if isinstance(other, Operator) else self(other)
 
     def __add__(self, other: Operator) -> Operator:
         if isinstance(other, Operator):
             return Sum(self, other)
-        raise TypeError(
-            f"only an operator can be added to {self}, got {type(other).__name__}; "
-            "c times the identity is c * Identity(shape)"
-        )
+        raise TypeError(f"only operators are added to {self}, got {type(other).__name__}; use c * Identity(shape)")
 
     def __radd__(self, other: object) -> Operator:
         return self if isinstance(other, int) and other == 0 else self + other  # type: ignore[operator]  # for `sum`
@@ -137,12 +132,6 @@ class Operator:
         if _real(divisor) == 0:
             raise ValueError(f"cannot divide {self} by zero")
         return Scaled(1 / _real(divisor), self)
-
-    @overload
-    def matrix(self) -> np.ndarray: ...
-
-    @overload
-    def matrix(self, kind: ArrayT) -> ArrayT: ...
 
     def matrix(self, kind: Any = None) -> Any:
         """The dense matrix, column by column from basis vectors: in float64, or of the kind of the array `kind`."""
@@ -255,10 +244,10 @@ class Sum(Operator):
         return Sum(*(-term for term in self.terms))
 
     def _apply(self, x: ArrayT) -> ArrayT:
-        return _total([term._apply(x) for term in self.terms])
+        return sum((term._apply(x) for term in self.terms[1:]), self.terms[0]._apply(x))  # type: ignore[return-value]
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
-        return _total([term._adjoint(y) for term in self.terms])
+        return sum((term._adjoint(y) for term in self.terms[1:]), self.terms[0]._adjoint(y))  # type: ignore[return-value]
 
 
 class Scaled(Operator):
@@ -285,11 +274,6 @@ class Scaled(Operator):
 
     def _adjoint(self, y: ArrayT) -> ArrayT:
         return self.factor * self.of._adjoint(y)
-
-
-def _total(parts: list[Any]) -> Any:
-    first, *others = parts
-    return sum(others, first)
 
 
 def _real(number: object) -> float:
@@ -334,16 +318,30 @@ class Diagonal(Operator):
         return self._constant.like(y) * y
 
 
-def run_compiled(operator: Compiled, x: ArrayT, adjoint: bool) -> ArrayT:
+class Identity(Operator):
+    """x to a copy of x, for arrays of this shape; `c * Identity(shape)` multiplies by c."""
+
+    def __init__(self, shape: Iterable[int]) -> None:
+        shape = tuple(shape)
+        super().__init__(shape, shape)
+
+    def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
+        return 1.0
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return copy(x)
+
+    def _adjoint(self, y: ArrayT) -> ArrayT:
+        return copy(y)
+
+
+def run_compiled(operator: Compiled, x: Any, adjoint: bool) -> Any:
     """`operator`, or its adjoint, on a batch of any kind; torch can differentiate through it."""
     if is_torch(x):
         from koct.operators import autograd
 
-        applied: Any = autograd.apply(x, operator, adjoint)
-        return applied
-    array: Any = x
-    result: Any = operator._cpu(array, adjoint)
-    return result
+        return autograd.apply(x, operator, adjoint)
+    return operator._cpu(x, adjoint)
 
 
 class Matrix(Operator):
@@ -353,6 +351,8 @@ class Matrix(Operator):
     (columns,) and (rows,). The values must not change afterwards, except those of a torch tensor.
     """
 
+    SMALL = 2**21  # entries, 16 MiB: up to here a dense product takes less time than importing SciPy
+
     def __init__(
         self, values: Any, domain: tuple[int, ...] | None = None, range: tuple[int, ...] | None = None
     ) -> None:
@@ -361,12 +361,41 @@ class Matrix(Operator):
         super().__init__(values.shape[1:] if domain is None else domain, values.shape[:1] if range is None else range)
         if tuple(values.shape) != self.shape:
             raise ValueError(f"a matrix of shape {tuple(values.shape)} cannot map {self.domain} to {self.range}")
-        self._sparse = hasattr(values, "tocsr")
-        if self._sparse and values.dtype.kind not in "biuf":
+        sparse = hasattr(values, "tocsr")
+        if sparse and values.dtype.kind not in "biuf":
             raise TypeError(f"{type(self).__name__} needs real values, got {values.dtype}")
-        self._constant = None if self._sparse else Constant(values, type(self).__name__)
+        self._constant = None if sparse else Constant(values, type(self).__name__)
         self.values: Any = values if self._constant is None else self._constant.values
         self._converted: dict[object, Any] = {}  # of a sparse matrix
+
+    @classmethod
+    def from_entries(
+        cls, rows: np.ndarray, columns: np.ndarray, weights: np.ndarray, domain: Iterable[int], range: Iterable[int]
+    ) -> Matrix:
+        """A matrix with `weights[k]` in row `rows[k]` and column `columns[k]`; entries at the same place add up.
+
+        Rows and columns count the entries of arrays of shape `range` and `domain` in C order. A small matrix is stored
+        dense, a large one in compressed rows.
+        """
+        domain, range = tuple(domain), tuple(range)
+        shape = math.prod(range), math.prod(domain)
+        if not rows.shape == columns.shape == weights.shape == (len(rows),):
+            shapes = rows.shape, columns.shape, weights.shape
+            raise ValueError(f"rows, columns and weights must be lists of one length, got the shapes {shapes}")
+        for name, places, size in zip(("rows", "columns"), (rows, columns), shape, strict=True):
+            if len(places) and not 0 <= places.min() <= places.max() < size:
+                wrong = places.min() if places.min() < 0 else places.max()
+                raise ValueError(f"{name} has {wrong}, and there are {size}, counted from 0")
+        if math.prod(shape) <= cls.SMALL:
+            flat = np.bincount(rows * shape[1] + columns, weights, math.prod(shape))
+            return cls(flat.reshape(shape), domain, range)
+        from scipy.sparse import csr_array
+
+        return cls(csr_array((weights, (rows, columns)), shape), domain, range)
+
+    @property
+    def dense(self) -> bool:
+        return self._constant is not None
 
     def _apply(self, x: ArrayT) -> ArrayT:
         if self._constant is None:
@@ -399,48 +428,3 @@ class Matrix(Operator):
         if key not in self._converted:
             self._converted[key] = compressed_rows(self.values.T if adjoint else self.values, x.dtype, x.device)
         return (self._converted[key] @ x.reshape(len(x), -1).T).T.reshape(-1, *shape)
-
-
-class Sparse(Operator):
-    """An operator given by the entries of its matrix: `weights[k]` in row `rows[k]` and column `columns[k]`.
-
-    Rows and columns count the entries of arrays of shape `range` and `domain` in C order; entries at the same place
-    add up.
-    """
-
-    SMALL = 2**21  # entries, 16 MiB: up to here a dense product takes less time than importing SciPy
-
-    def __init__(
-        self, rows: np.ndarray, columns: np.ndarray, weights: np.ndarray, domain: Iterable[int], range: Iterable[int]
-    ) -> None:
-        super().__init__(domain, range)
-        self.rows, self.columns, self.weights = (np.asarray(part) for part in (rows, columns, weights))
-        if self.rows.ndim != 1 or not self.rows.shape == self.columns.shape == self.weights.shape:
-            shapes = self.rows.shape, self.columns.shape, self.weights.shape
-            raise ValueError(f"rows, columns and weights must be lists of one length, got the shapes {shapes}")
-        for name, places, size in zip(("rows", "columns"), (self.rows, self.columns), self.shape, strict=True):
-            if len(places) and not 0 <= places.min() <= places.max() < size:
-                wrong = places.min() if places.min() < 0 else places.max()
-                raise ValueError(f"{name} has {wrong}, and there are {size}, counted from 0")
-
-    @cached_property
-    def stored(self) -> Matrix:
-        """The matrix that computes the products: dense if it is small, otherwise in compressed rows."""
-        return self.dense() if math.prod(self.shape) <= self.SMALL else self.compressed()
-
-    def dense(self) -> Matrix:
-        """The same operator as a dense matrix in float64."""
-        flat = np.bincount(self.rows * self.shape[1] + self.columns, self.weights, math.prod(self.shape))
-        return Matrix(flat.reshape(self.shape), self.domain, self.range)
-
-    def compressed(self) -> Matrix:
-        """The same operator as a SciPy matrix in compressed rows."""
-        from scipy.sparse import csr_array
-
-        return Matrix(csr_array((self.weights, (self.rows, self.columns)), self.shape), self.domain, self.range)
-
-    def _apply(self, x: ArrayT) -> ArrayT:
-        return self.stored._apply(x)
-
-    def _adjoint(self, y: ArrayT) -> ArrayT:
-        return self.stored._adjoint(y)

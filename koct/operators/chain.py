@@ -30,5 +30,5 @@ def normal_matrix(R: Operator, block: int = 64) -> Any:
     normal = np.empty((size, size))
     for first in range(0, size, block):
         basis = np.eye(min(block, size - first), size, first)
-        normal[first : first + block] = R.T(R(basis.reshape(-1, *R.domain))).reshape(-1, size)
+        normal[first : first + block] = R.T.flat(R.flat(basis))
     return normal

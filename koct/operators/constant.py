@@ -40,15 +40,13 @@ class Constant:
         key = (array.dtype, array.device) if is_torch(x) else array.dtype
         if key in self._converted:
             return self._converted[key]
-        converted = self._convert(array)
+        if is_torch(x):
+            import torch
+
+            with torch.inference_mode(False):  # a tensor made in inference mode could not be used in training later
+                converted: Any = torch.tensor(self.values, dtype=array.dtype, device=array.device)
+        else:
+            converted = self.values.astype(array.dtype)
         if not belongs_to_transform(converted):
             self._converted[key] = converted
         return converted
-
-    def _convert(self, array: Any) -> Any:
-        if not is_torch(array):
-            return self.values.astype(array.dtype)
-        import torch
-
-        with torch.inference_mode(False):  # a tensor made in inference mode could not be used in training later
-            return torch.tensor(self.values, dtype=array.dtype, device=array.device)

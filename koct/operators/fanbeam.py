@@ -7,6 +7,7 @@ backprojection of FBP, which has an adjoint of its own. `algebra` says which kin
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 
-class Kernel(Operator):
+class Kernel(Operator, ABC):
     """An operator of a geometry whose loops are compiled: by Numba for the CPU, by Triton for CUDA.
 
     Subclasses define `_cpu` and `_cuda` on batches, (batch, *domain) or for the adjoint (batch, *range), and `_table`.
@@ -57,15 +58,15 @@ class Kernel(Operator):
             self._tables[key] = self._table(dtype, device)
         return self._tables[key]
 
-    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
-        raise NotImplementedError
+    @abstractmethod
+    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray: ...
 
-    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor: ...
 
+    @abstractmethod
     def _table(self, dtype: Any, device: Any) -> Any:
         """What the loops need to know of the geometry; without a device as NumPy arrays."""
-        raise NotImplementedError
 
 
 class Projector(Kernel):
@@ -85,12 +86,8 @@ class Projector(Kernel):
     def _options(self) -> dict[str, object]:
         return {"rays": self.rays}
 
-    def samples(self) -> tuple[np.ndarray, int]:
-        """The (V·B, 5) table of rays, and how many samples each ray has: see `Scan.samples`."""
-        return self.geometry.samples(self.rays)
-
     def _table(self, dtype: Any, device: Any) -> Any:
-        rays, count = self.samples()
+        rays, count = self.geometry.samples(self.rays)
         if device is None:
             return rays.astype(dtype), count
         from koct.operators.cuda import projection as projection_cuda
@@ -277,4 +274,4 @@ def printed_weights(geometry: Scan) -> np.ndarray:
             falling = np.sin(np.pi / 4 * (np.pi + 2 * overscan - beta) / (overscan + gamma)) ** 2
         parts = [beta < 2 * (overscan - gamma), beta <= np.pi - 2 * gamma, beta <= np.pi + 2 * overscan]
         parker = np.select(parts, [rising, np.ones_like(rising), falling], 0.0)
-    return parker * g.cosines * g.shares[:, None]
+    return parker * g.cosines

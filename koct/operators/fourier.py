@@ -10,18 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from koct.base.arrays import ArrayT, is_torch
+from koct.base.arrays import ArrayT, library
 from koct.operators.algebra import Diagonal, Operator
 from koct.operators.constant import Constant
-
-
-def fft_of(x: object) -> Any:
-    """The module of Fourier transforms for x: of NumPy or of torch."""
-    if is_torch(x):
-        import torch
-
-        return torch.fft
-    return np.fft
 
 
 class ComplexDiagonal(Diagonal):
@@ -59,7 +50,7 @@ class SpectralFilter(Operator):
     def _apply(self, x: ArrayT) -> ArrayT:
         if not len(x):
             return x  # of which torch has no transform
-        fft = fft_of(x)
+        fft = library(x).fft
         return fft.irfft2(fft.rfft2(x) * self._half.like(x), self.range)
 
     def _adjoint(self, y: ArrayT) -> ArrayT:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,7 @@ class Scan(ABC):
 
     Lengths are in mm, angles in radians. x and y are measured from the isocentre, the centre of the image; x grows with
     the column and y with the row. `arc` is the angular range of the views in degrees, from 0 on; or `degrees` are
-    angles of one's own, one for every view.
+    angles of one's own, one for every view. Rays are parallel unless a subclass says otherwise.
     """
 
     H: int
@@ -47,6 +48,9 @@ class Scan(ABC):
             if not max(self.degrees) - min(self.degrees) < 360 or len(set(self.degrees)) < self.V:
                 raise KoctError("degrees must be angles that differ, by less than 360; give others")
 
+    if TYPE_CHECKING:
+        bin: float  # the width of a bin, a field of subclasses
+
     def _check_lengths(self, *keys: str) -> None:
         for key in keys:
             if not 0 < getattr(self, key) < math.inf:
@@ -58,24 +62,24 @@ class Scan(ABC):
         """Half the width of the image, from the centre of the first pixel to that of the last, in mm."""
 
     @property
-    @abstractmethod
     def width(self) -> float:
         """The width of a bin at the isocentre, in mm."""
+        return self.bin
 
     @property
-    @abstractmethod
     def bins(self) -> np.ndarray:
         """(B,): the centres of the bins along the detector, in mm."""
+        return (np.arange(self.B) - (self.B - 1) / 2) * self.bin
 
     @property
-    @abstractmethod
     def fan_angles(self) -> np.ndarray:
         """(B,): the angle between the ray of every bin and the central ray, in radians."""
+        return np.zeros(self.B)
 
     @property
-    @abstractmethod
     def cosines(self) -> np.ndarray:
         """(B,): the cosines of `fan_angles`."""
+        return np.ones(self.B)
 
     @abstractmethod
     def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -86,9 +90,9 @@ class Scan(ABC):
         """
 
     @property
-    @abstractmethod
     def mirrored(self) -> bool:
         """Whether view V − 1 − v is the mirror image of view v, for all v."""
+        return False
 
     @abstractmethod
     def samples(self, rays: str) -> tuple[np.ndarray, int]:
@@ -166,23 +170,6 @@ class Scan(ABC):
         return first, last
 
     @property
-    def shares(self) -> np.ndarray:
-        """(V,): what every view stands for by the paper's weights, over its average: one, unless angles are uneven.
-
-        A view stands for the angles that are nearer to it than to another view; the first and the last view reach as
-        far outward as inward.
-        """
-        if self.degrees is None or self.V < 3:
-            return np.ones(self.V)
-        order = np.argsort(self.degrees)
-        gaps = np.diff(np.array(self.degrees)[order])
-        gaps = np.concatenate([gaps[:1], gaps, gaps[-1:]])
-        cells = np.empty(self.V)
-        cells[order] = gaps[1:] + gaps[:-1]
-        shares = cells / cells.mean()
-        return np.ones(self.V) if np.abs(shares - 1).max() < SAME else shares
-
-    @property
     def pixel(self) -> float:
         """The distance between the centres of neighbouring pixels, in mm."""
         return 2 * self.radius / max(self.H - 1, 1)
@@ -244,10 +231,6 @@ class FanBeam(Scan):
     @property
     def width(self) -> float:
         return self.bin * self.source_isocentre / self.source_detector
-
-    @property
-    def bins(self) -> np.ndarray:
-        return (np.arange(self.B) - (self.B - 1) / 2) * self.bin
 
     @property
     def fan_angles(self) -> np.ndarray:
@@ -331,29 +314,9 @@ class ParallelBeam(Scan):
     def radius(self) -> float:
         return 0.5 * (self.B * self.bin if self.image is None else self.image)
 
-    @property
-    def width(self) -> float:
-        return self.bin
-
-    @property
-    def bins(self) -> np.ndarray:
-        return (np.arange(self.B) - (self.B - 1) / 2) * self.bin
-
-    @property
-    def fan_angles(self) -> np.ndarray:
-        return np.zeros(self.B)
-
-    @property
-    def cosines(self) -> np.ndarray:
-        return np.ones(self.B)
-
     def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
         distances = _parts(self.bins, self.bin, per_bin)
         return np.broadcast_to(self.angles[:, None], (self.V, len(distances))), distances
-
-    @property
-    def mirrored(self) -> bool:
-        return False
 
     def samples(self, rays: str) -> tuple[np.ndarray, int]:
         if rays != "exact":

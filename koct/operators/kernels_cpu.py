@@ -80,22 +80,19 @@ def gather(views, image, left, weight, share, lanes):
     are given with the trailing axes flattened. left, weight and share are (V, H, H).
     """
     V, H, _ = left.shape
+    step = np.uint64(lanes)
     image[:] = 0
     for v in range(V):
         view = views[v]
         for i in range(H):
             to, at, w, s = image[i], left[v, i], weight[v, i], share[v, i]
-            if lanes == 2:
-                for j in range(H):
-                    m, place = np.uint64(j) * TWO, np.uint64(at[j]) * FOUR
+            for j in range(H):
+                m, place = np.uint64(j) * step, np.uint64(at[j]) * (step + step)
+                if lanes == 2:
                     _add2(to, m, w[j], s[j], view, place, place + TWO)
-            elif lanes == 4:
-                for j in range(H):
-                    m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
+                elif lanes == 4:
                     _add4(to, m, w[j], s[j], view, place, place + FOUR)
-            else:
-                for j in range(H):
-                    m, place = np.uint64(j) * EIGHT, np.uint64(at[j]) * (EIGHT + EIGHT)
+                else:
                     _add8(to, m, w[j], s[j], view, place, place + EIGHT)
 
 

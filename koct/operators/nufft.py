@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from koct.base.arrays import ArrayT, is_torch, stacked
-from koct.operators.algebra import Operator, Sparse
+from koct.base.arrays import ArrayT, is_torch, library, stacked
+from koct.operators.algebra import Matrix, Operator
 from koct.operators.constant import Constant
-from koct.operators.fourier import fft_of
 
 OVERSAMPLING = 2
 WIDTH = 12  # points of the oversampled grid under the kernel, on each axis: relative errors of 1e-11; 8 give 1e-7
@@ -87,7 +86,7 @@ class NonUniformFourier(Operator):
         self._roll_off = Constant(np.multiply.outer(one, one) / H, type(self).__name__)
 
     @cached_property
-    def interpolation(self) -> Sparse:
+    def interpolation(self) -> Matrix:
         """From the spectrum on the oversampled grid to the samples, the same for real and imaginary parts."""
         place = self.k.reshape(-1, 2) * OVERSAMPLING
         near = np.ceil(place - WIDTH / 2)[..., None] + np.arange(WIDTH)  # (samples, 2, WIDTH)
@@ -96,7 +95,7 @@ class NonUniformFourier(Operator):
         taps = rows[:, :, None] * self.grid + columns[:, None, :]
         values = weights[:, 1, :, None] * weights[:, 0, None, :]
         samples = np.repeat(np.arange(len(place)), WIDTH**2)
-        return Sparse(samples, taps.ravel(), values.ravel(), (self.grid, self.grid), self.range[:-1])
+        return Matrix.from_entries(samples, taps.ravel(), values.ravel(), (self.grid, self.grid), self.range[:-1])
 
     def _apply(self, x: ArrayT) -> ArrayT:
         if not len(x):
@@ -104,7 +103,7 @@ class NonUniformFourier(Operator):
         image: Any = x
         if self.complex_images:
             image = image[..., 0] + 1j * image[..., 1]
-        spectrum = fft_of(x).fft2(self._padded(image * self._roll_off.like(x)))
+        spectrum = library(x).fft.fft2(self._padded(image * self._roll_off.like(x)))
         real, imaginary = (self.interpolation._apply(part) for part in (spectrum.real, spectrum.imag))
         return stacked([real, imaginary], axis=-1)
 
@@ -114,7 +113,7 @@ class NonUniformFourier(Operator):
         samples: Any = y
         real, imaginary = (self.interpolation._adjoint(samples[..., part]) for part in (0, 1))
         # the inverse FFT divides by the number of points, which the adjoint does not
-        grid = fft_of(y).ifft2(real + 1j * imaginary) * self.grid**2
+        grid = library(y).fft.ifft2(real + 1j * imaginary) * self.grid**2
         image = self._cropped(grid) * self._roll_off.like(y)
         return stacked([image.real, image.imag], axis=-1) if self.complex_images else image.real
 
@@ -122,15 +121,14 @@ class NonUniformFourier(Operator):
         """On the oversampled grid, with pixel H//2 at its origin and zeros in the middle."""
         more, shift = self.grid - self.H, -(self.H // 2)
         if is_torch(image):
-            import torch
-
-            return torch.nn.functional.pad(image, (0, more, 0, more)).roll((shift, shift), (-2, -1))
-        return np.roll(np.pad(image, ((0, 0), (0, more), (0, more))), (shift, shift), (-2, -1))
+            padded = library(image).nn.functional.pad(image, (0, more, 0, more))
+        else:
+            padded = np.pad(image, ((0, 0), (0, more), (0, more)))
+        return library(image).roll(padded, (shift, shift), (-2, -1))
 
     def _cropped(self, grid: Any) -> Any:
         shift = self.H // 2
-        rolled = grid.roll((shift, shift), (-2, -1)) if is_torch(grid) else np.roll(grid, (shift, shift), (-2, -1))
-        return rolled[:, : self.H, : self.H]
+        return library(grid).roll(grid, (shift, shift), (-2, -1))[:, : self.H, : self.H]
 
 
 def points(trajectory: RadialTrajectory | np.ndarray) -> np.ndarray:

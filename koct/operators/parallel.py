@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from koct.operators.algebra import Matrix, Operator, Sparse
+from koct.operators.algebra import Matrix, Operator
 
 
 def view_angles(V: int) -> np.ndarray:
@@ -19,7 +19,7 @@ def cosine_and_sine(degrees: float) -> tuple[float, float]:
     return [(c, s), (-s, c), (-c, -s), (s, -c)][int(quarters) % 4]
 
 
-def projector(H: int, V: int) -> Sparse:
+def projector(H: int, V: int) -> Matrix:
     """The operator A from (H, H) images to (V, H) sinograms; lengths are in pixels.
 
     A view is the image, rotated about its centre with bilinear interpolation and summed along its first axis; samples
@@ -45,12 +45,13 @@ def projector(H: int, V: int) -> Sparse:
             rows.append(row[keep])
             columns.append(((low[0] + di) * H + low[1] + dj)[keep])
             weights.append(weight[keep])
-    return Sparse(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights), domain=(H, H), range=(V, H))
+    entries = np.concatenate(rows), np.concatenate(columns), np.concatenate(weights)
+    return Matrix.from_entries(*entries, domain=(H, H), range=(V, H))
 
 
 def tikhonov_inverse(A: Operator, strength: float) -> Matrix:
     """The regularised inverse (AᵀA + strength·I)⁻¹ Aᵀ of A as a dense matrix: from A's range to its domain."""
-    matrix = A.dense().values if isinstance(A, Sparse) else A.matrix()
+    matrix = A.values if isinstance(A, Matrix) and A.dense else A.matrix()
     normal = matrix.T @ matrix
     normal[np.diag_indices_from(normal)] += strength
     return Matrix(np.linalg.solve(normal, matrix.T), domain=A.range, range=A.domain)

@@ -35,7 +35,8 @@ def _difference(*arrays: np.ndarray) -> float:
     if scale == 0:
         return 0.0
     Ax, Aty = Ax / scale, Aty / scale  # so that no square is too small or too large for a float
-    sizes = np.maximum(_norms(Ax) * _norms(y), _norms(x) * _norms(Aty))
+    of_x, of_Ax, of_y, of_Aty = (np.linalg.norm(rows, axis=1) for rows in (x, Ax, y, Aty))
+    sizes = np.maximum(of_Ax * of_y, of_x * of_Aty)
     return float(np.max(abs((Ax * y).sum(1) - (x * Aty).sum(1)) / np.where(sizes == 0, 1, sizes)))
 
 
@@ -44,7 +45,7 @@ def assert_adjoint(
 ) -> None:
     """Raise an AssertionError unless `adjoint_error` is at most `tol`: 1e-12, or 1e-5 in float32."""
     if tol is None:
-        tol = 1e-5 if "float32" in str(np.dtype(dtype) if _is_numpy(dtype) else dtype) else 1e-12
+        tol = 1e-5 if "float32" in str(_like(np.zeros(0), dtype, None).dtype) else 1e-12
     error = adjoint_error(A, seed, dtype, device)
     if not error <= tol:
         raise AssertionError(
@@ -64,10 +65,7 @@ def fault(A: Operator) -> tuple[str, str] | None:
     for method, out in (("_apply", Ax), ("_adjoint", Aty)):
         if not isinstance(out, np.ndarray) or out.dtype != np.float64:
             kind = str(out.dtype) if isinstance(out, np.ndarray) else type(out).__name__
-            return (
-                method,
-                f"{method} gives {kind} for a NumPy array in float64; give the kind of array that it is given",
-            )
+            return method, f"{method} gives {kind} for a NumPy array in float64; give the kind that it is given"
         if not np.isfinite(out).all() or not out.any():
             what = "zeros" if np.isfinite(out).all() else "numbers that are not finite"
             return method, f"{method} gives {what} for random numbers"
@@ -82,17 +80,9 @@ def fault(A: Operator) -> tuple[str, str] | None:
     return None
 
 
-def _is_numpy(dtype: Any) -> bool:
-    return not type(dtype).__module__.startswith("torch")
-
-
 def _like(array: np.ndarray, dtype: Any, device: Any) -> Any:
-    if _is_numpy(dtype):
+    if not type(dtype).__module__.startswith("torch"):
         return array.astype(dtype)
     import torch
 
     return torch.as_tensor(array, dtype=dtype, device=device)
-
-
-def _norms(rows: np.ndarray) -> np.ndarray:
-    return np.linalg.norm(rows, axis=1)

@@ -96,23 +96,27 @@ def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.nd
         raise KoctError(f"{paths[0]} holds one array; give a second .npy file with y, or an .npz with x and y")
     if len(paths) == 2 and not all(isinstance(array, np.ndarray) for array in loaded):
         raise KoctError(f"{' and '.join(paths)} are no two arrays; give one .npz file, or two .npy files")
-    arrays = dict(zip("xy", loaded, strict=True)) if len(paths) == 2 else _unpacked(paths[0], loaded[0])
+    if len(paths) == 2:
+        arrays = dict(zip("xy", loaded, strict=True))
+    else:
+        with loaded[0] as archive:
+            if missing := [name for name in "xy" if name not in archive]:
+                there = ", ".join(archive) or "none"
+                raise KoctError(f"{paths[0]} has no array {missing[0]!r}, but {there}; name it so")
+            arrays = {name: _load(paths[0], archive, name) for name in "xy"}
     if all(array.ndim and len(array) for array in arrays.values()):
-        _check_memory(max(map(len, arrays.values())), memory)
+        count = max(map(len, arrays.values()))
+        if memory is not None and (needed := 8.0 * MATRICES * count**2) > memory:
+            raise KoctError(
+                f"{count:,} pairs need about {needed / 2**30:,.0f} GiB of memory, for matrices of samples × samples, "
+                f"and there are {memory / 2**30:,.1f}; give at most {int(np.sqrt(memory / MATRICES / 8)):,} of them"
+            )
         for name, array in arrays.items():
             if not array.size:
                 raise KoctError(f"{name} has shape {array.shape}, so no numbers per sample; give at least one")
             if array.dtype.kind in "fiub":
                 _check_values(name, array)
     return arrays["x"], arrays["y"]
-
-
-def _unpacked(path: str, archive: Any) -> dict[str, np.ndarray]:
-    with archive:
-        for name in ("x", "y"):
-            if name not in archive:
-                raise KoctError(f"{path} has no array {name!r}, but {', '.join(archive) or 'none'}; name it so")
-        return {name: _load(path, archive, name) for name in ("x", "y")}
 
 
 def _load(path: str, archive: Any = None, name: str = "") -> Any:
@@ -124,17 +128,6 @@ def _load(path: str, archive: Any = None, name: str = "") -> Any:
             raise
         where = f"{path}: {name}" if name else path
         raise KoctError(f"{where} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
-
-
-def _check_memory(count: int, memory: float | None) -> None:
-    """Refuse pairs whose Gram matrix does not fit."""
-    needed = 8.0 * MATRICES * count**2
-    if memory is not None and needed > memory:
-        most = int(np.sqrt(memory / MATRICES / 8))
-        raise KoctError(
-            f"{count:,} pairs need about {needed / 2**30:,.0f} GiB of memory, for matrices of samples × samples, and "
-            f"there are {memory / 2**30:,.1f}; give at most {most:,} of them, drawn at random"
-        )
 
 
 def _check_values(name: str, array: np.ndarray) -> None:

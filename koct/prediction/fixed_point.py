@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from koct.base.arrays import blocks, double, eigh, is_torch, like, to_numpy, zeros_like
+from koct.base.arrays import blocks, double, eigh, library, like, to_numpy, zeros_like
 from koct.errors import KoctError
 from koct.prediction.prediction import PER_OCTAVE, Prediction, checked_pairs, checked_ridge, checked_size
 from koct.prediction.subsets import interval, rare, rows_of, training_sets
@@ -132,8 +132,7 @@ class FixedPoint:
         of_tests = of_samples / self.M + (of_samples / tests if tests else 0.0)
         of_tests += (PER_OCTAVE * np.log2(max(1.0, share))) ** 2
         low, high = interval(error, fits, N, size, self.M, of_tests)
-        train = float("nan")
-        return Prediction(N, lam, error, low, high, train, weights.df, errors, not reasons, "; ".join(reasons))
+        return Prediction(N, lam, error, low, high, errors, not reasons, "; ".join(reasons))
 
     def _residual(self, x: Any, adjoint_r: Any, r2: Any, u: Any) -> tuple[Any, Any]:
         """‖r − D u‖² and Dᵀ(r − D u) of some samples, with weights u for all of them or for each."""
@@ -166,8 +165,7 @@ class FixedPoint:
         v = N * (self.vectors @ (scale * (self.vectors.T @ self.right)))
         _, gradient = self._residual(self.x, self.adjoint_r, self.r2, v)
         pulls = ((gradient @ self.vectors) * scale) @ self.vectors.T
-        C = pulls.T @ pulls * (N / self.M)
-        return _Weights(v, C, pulls, float((N * self.values * scale).sum()))
+        return _Weights(v, pulls.T @ pulls * (N / self.M), pulls)
 
     # Fits
 
@@ -181,7 +179,7 @@ class FixedPoint:
             normal, right = self.RtR * (x.T @ x), (x * adjoint_r).sum(0)
             own_r2 = float(rows_of(self.r2, rows).sum())
             for i, lam in enumerate(lambdas):
-                u = _linalg(x).solve(normal + lam * identity, right[:, None])[:, 0]
+                u = library(x).linalg.solve(normal + lam * identity, right[:, None])[:, 0]
                 own = own_r2 - float(u @ (2 * right - normal @ u))
                 every = float(self.r2.sum()) - self.M * float(u @ (2 * self.right - self.J @ u))
                 errors[i, draw] = (every - own) / (self.M - size)
@@ -194,17 +192,8 @@ class _Weights(NamedTuple):
     v: Any  # their mean
     C: Any  # their covariance
     pulls: Any  # (M, weights): how a training sample moves them
-    df: float
 
 
 def _check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
     if tuple(array.shape) != shape:
         raise KoctError(f"{name} has shape {tuple(array.shape)}; give {shape}")
-
-
-def _linalg(array: Any) -> Any:
-    if is_torch(array):
-        import torch
-
-        return torch.linalg
-    return np.linalg

@@ -21,8 +21,6 @@ class Prediction(NamedTuple):
     error: float  # mean squared error on new samples, over outputs
     low: float
     high: float
-    train_error: float  # NaN beyond the pool, and where it is not known
-    df: float  # degrees of freedom of the fit; NaN where they are not known
     per_sample: np.ndarray  # expected errors of the pool's samples, as if they were new
     trusted: bool
     reason: str  # why not, if not

@@ -124,7 +124,6 @@ class Spectral:
         return self.best_curve([N], lambdas, tests)[0]
 
     def best_curve(self, sizes: Iterable[int], lambdas: Sequence[float], tests: int | None = None) -> list[Prediction]:
-        """The same for every N."""
         wanted = [checked_size(N) for N in sizes]
         inside = list(dict.fromkeys(min(N, self.M) for N in wanted))
         points = self.curve(inside, lambdas, tests)
@@ -146,7 +145,6 @@ class Spectral:
             slope = np.log(there.errors.mean() / before.errors.mean()) / np.log(self.M / max(1, self.M // 2))
             factor = float((N / self.M) ** np.clip(slope, -1, 0))  # no ridge learns faster than one over N
             reasons.append(f"N = {N} is beyond the {self.M} pairs: a line through the last octave")
-        train, df = (there.train, there.df) if N <= self.M else (float("nan"), float("nan"))
         errors = factor * there.errors
         error = float(errors.mean())
         spread = float(errors.std() / error) if error > 0 else 0.0
@@ -154,8 +152,7 @@ class Spectral:
         variance += spread**2 / tests if tests else 0
         variance += (PER_OCTAVE * np.log2(max(1.0, N / self.M))) ** 2
         width = float(np.exp(NORMAL * np.sqrt(variance)))
-        interval = error / width, error * width
-        return Prediction(N, lam, error, *interval, train, df, errors, not reasons, "; ".join(reasons))
+        return Prediction(N, lam, error, error / width, error * width, errors, not reasons, "; ".join(reasons))
 
     # The deterministic equivalents
 
@@ -238,7 +235,7 @@ class Spectral:
             reasons.append(f"N = {N} is close to the rank of the data, where the error peaks")
         if errors.std() > np.sqrt(1 + 2 / self.outputs) * errors.mean():  # normal residuals have √(2/outputs)
             reasons.append("a few rare samples make the error")
-        return _Equivalent(errors, float((used_N**2 * errors).mean()), float(df[1]), tuple(reasons))
+        return _Equivalent(errors, tuple(reasons))
 
     def _cut(self, ridge: float, weights: np.ndarray, extra: np.ndarray, errors: np.ndarray) -> np.ndarray:
         """What a cut at zero leaves of the errors of the samples.
@@ -288,13 +285,11 @@ class Spectral:
 
 class _Equivalent(NamedTuple):
     errors: np.ndarray
-    train: float
-    df: float
     reasons: tuple[str, ...]
 
 
 def _times(factor: float, point: Prediction) -> Prediction:
-    scaled = {name: getattr(point, name) * factor for name in ("error", "low", "high", "train_error", "per_sample")}
+    scaled = {name: getattr(point, name) * factor for name in ("error", "low", "high", "per_sample")}
     return point._replace(**scaled)
 
 

@@ -99,13 +99,13 @@ class Subsets:
         """What the draws of N samples gave, for every λ."""
         if N not in self._tables:
             rows = [self._draw(fitted, tested) for fitted, tested in self._splits(N)]
-            strengths, *others = ([lam for lam, *_ in row] for row in rows)
+            strengths, *others = ([lam for lam, _ in row] for row in rows)
             if not strengths:
                 raise KoctError("fitting(x, y) yielded nothing; yield (lambda or None, predict)")
             if other := [found for found in others if found != strengths]:
                 raise KoctError(f"fitting(x, y) yielded lambdas {strengths}, then {other[0]}; yield the same each time")
             self._tables[N] = [
-                _table(N, lam, np.array([train for _, train, _ in row]), np.stack([errors for *_, errors in row]))
+                _Table.of(N, lam, np.stack([errors for _, errors in row]))
                 for lam, row in zip(strengths, zip(*rows, strict=True), strict=True)
             ]
         return self._tables[N]
@@ -117,27 +117,21 @@ class Subsets:
             turned = np.roll(others, -draw * tested)  # so that every sample is tested about as often
             yield fitted, turned[:tested]
 
-    def _draw(self, fitted: np.ndarray, tested: np.ndarray) -> list[tuple[float | None, float, np.ndarray]]:
-        """(λ, training error, errors of all samples, NaN where not tested) for one training set."""
+    def _draw(self, fitted: np.ndarray, tested: np.ndarray) -> list[tuple[float | None, np.ndarray]]:
+        """(λ, errors of all samples, NaN where not tested) for one training set."""
         outcomes = []
+        x, wanted = rows_of(self.x, tested), rows_of(self.y, tested).reshape(len(tested), -1)
         for lam, predict in self.fitting(rows_of(self.x, fitted), rows_of(self.y, fitted)):
+            predicted = predict(x)
+            if tuple(predicted.shape) != tuple(wanted.shape):
+                got, give = tuple(predicted.shape), tuple(wanted.shape)
+                raise KoctError(f"predict gave an array of shape {got} for {len(x)} samples; give {give}")
             errors = np.full(self.M, np.nan)
-            errors[tested] = self._errors(predict, tested, lam)
-            outcomes.append((lam, float(self._errors(predict, fitted, lam).mean()), errors))
+            errors[tested] = to_numpy(((predicted - wanted) ** 2).mean(1))
+            if not np.isfinite(errors[tested]).all():
+                raise KoctError(f"the fit with lambda = {lam} predicts numbers that are not finite; leave it out")
+            outcomes.append((lam, errors))
         return outcomes
-
-    def _errors(self, predict: Predict, rows: np.ndarray, lam: float | None) -> np.ndarray:
-        predicted = predict(rows_of(self.x, rows))
-        wanted = rows_of(self.y, rows).reshape(len(rows), -1)
-        if tuple(predicted.shape) != tuple(wanted.shape):
-            raise KoctError(
-                f"predict gave an array of shape {tuple(predicted.shape)} for {len(rows)} samples; "
-                f"give {tuple(wanted.shape)}"
-            )
-        errors = to_numpy(((predicted - wanted) ** 2).mean(1))
-        if not np.isfinite(errors).all():
-            raise KoctError(f"the fit with lambda = {lam} predicts numbers that are not finite; leave it out")
-        return errors
 
 
 class _Table(NamedTuple):
@@ -145,19 +139,18 @@ class _Table(NamedTuple):
 
     N: int
     lam: float | None
-    train: np.ndarray  # (draws,)
     errors: np.ndarray  # (draws, M), NaN where not tested
     draws: np.ndarray  # a_d, one on average
     samples: np.ndarray  # b_m
     joint: float  # relative variance of what is neither the draw's nor the sample's
 
+    @classmethod
+    def of(cls, N: int, lam: float | None, errors: np.ndarray) -> _Table:
+        return cls(N, lam, errors, *take_apart(errors))
+
     @property
     def error(self) -> float:
         return float(self.samples.mean())
-
-
-def _table(N: int, lam: float | None, train: np.ndarray, errors: np.ndarray) -> _Table:
-    return _Table(N, lam, train, errors, *take_apart(errors))
 
 
 def take_apart(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -192,9 +185,8 @@ def _chosen(tables: Sequence[_Table], validation: int, seed: int) -> _Table:
     validates = order <= np.sort(order, axis=1)[:, validation - 1, None]
     best = np.where(validates, every, 0.0).sum(2).argmin(0)
     draws = np.arange(len(best))
-    train = np.stack([table.train for table in tables])[best, draws]
     errors = np.where(validates, np.nan, every[best, draws])
-    return _table(tables[0].N, tables[int(np.bincount(best).argmax())].lam, train, errors)
+    return _Table.of(tables[0].N, tables[int(np.bincount(best).argmax())].lam, errors)
 
 
 def _prediction(N: int, M: int, table: _Table, tests: int | None, factor: float = 1.0, more: float = 0.0) -> Prediction:
@@ -211,8 +203,7 @@ def _prediction(N: int, M: int, table: _Table, tests: int | None, factor: float 
     reasons = ["a few rare samples make the error"] if rare(samples) else []
     if table.draws.max() > MOST * table.draws.sum():
         reasons.append("one draw makes the error")
-    train = float(table.train.mean()) if N == table.N else float("nan")
-    return Prediction(N, lam, error, low, high, train, float("nan"), samples, not reasons, "; ".join(reasons))
+    return Prediction(N, lam, error, low, high, samples, not reasons, "; ".join(reasons))
 
 
 # What any prediction from a pool needs

@@ -29,11 +29,11 @@ class Stored(NamedTuple):
 
 def find(key: str, name: str, data: str | None) -> Stored:
     """The array that the option `key` names: a .npy file, or an array of that name in the file `data`."""
-    if is_npy(name):
+    if name.lower().endswith(".npy"):
         return _npy(f"{key} = {name!r}", name)
     if data is None:
         raise KoctError(f"{key} = {name!r} is not a .npy file; give one, or data, the file that has this array")
-    if is_npz(data):
+    if data.lower().endswith(".npz"):
         return _npz(key, name, data)
     if data.lower().endswith(HDF5):
         return _hdf5(key, name, data)
@@ -41,18 +41,14 @@ def find(key: str, name: str, data: str | None) -> Stored:
     raise KoctError(f"data = {data!r} is no folder (of images), and no .npz, .h5 or .hdf5 file; {fix}")
 
 
-def is_npy(name: str) -> bool:
-    return name.lower().endswith(".npy")
-
-
-def is_npz(name: str) -> bool:
-    return name.lower().endswith(".npz")
-
-
 def shown(text: str, most: int = 60) -> str:
     """A text out of a user's files as part of a sentence: printable, on one line, and not too long."""
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def shown_path(path: str) -> str:
+    return shown(path, 1000)
 
 
 def require(package: str, what: str) -> None:
@@ -86,26 +82,14 @@ def opened(what: str, path: str, fix: str = "correct the path") -> None:
         open(path, "rb").close()
     except PermissionError:
         raise KoctError(f"{what} cannot be read: Permission denied; allow it (chmod +r)") from None
-    except OSError as error:
-        raise KoctError(f"{what} cannot be read: {error.strerror}; {fix}") from None
-    except ValueError as error:  # of names that no file can have
-        raise KoctError(f"{what} cannot be read: {error}; {fix}") from None
-
-
-def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of an array in NumPy's format."""
-    version = np.lib.format.read_magic(file)
-    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = header(file)
-    return shape, dtype
+    except (OSError, ValueError) as error:  # ValueError: of names that no file can have
+        raise KoctError(f"{what} cannot be read: {getattr(error, 'strerror', error)}; {fix}") from None
 
 
 def _npy(what: str, path: str) -> Stored:
     with readable(what, path, "is not a complete NumPy file of numbers of one shape; write it again with numpy.save"):
-        with open(path, "rb") as file:
-            shape, dtype = _header(file)
-        array = np.zeros(0) if dtype.hasobject else np.load(path, mmap_mode="r", allow_pickle=False)
-        return Stored(what, shape, dtype, lambda rows: np.array(array[rows]))
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return Stored(what, array.shape, array.dtype, lambda rows: np.array(array[rows]))
 
 
 def _npz(key: str, name: str, data: str) -> Stored:
@@ -118,7 +102,9 @@ def _npz(key: str, name: str, data: str) -> Stored:
         if name not in names:
             raise _unknown(key, name, data, names)
         with zip.open(f"{name}.npy") as member:
-            shape, dtype = _header(member)
+            version = np.lib.format.read_magic(member)
+            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = header(member)
             size = 0 if dtype.hasobject else math.prod(shape) * dtype.itemsize  # the size of a pickle is its own
             if member.tell() + size > zip.getinfo(f"{name}.npy").file_size:
                 raise ValueError("an array that is cut off")

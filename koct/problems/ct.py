@@ -119,8 +119,13 @@ class CTProblem(ScanProblem, ABC):
             yield f"electronic = {self.electronic:g} is in counted photons, and there are none; set photons"
         if self.photons is None and self.attenuation != WATER:
             yield f"attenuation = {self.attenuation:g} changes nothing without photons; set photons, or leave it out"
-        if self.angles is not None:
-            yield from self._check_angles(self.angles)
+        if (angles := self.angles) is not None:
+            if self.arc is not None:
+                yield f"arc = {self.arc:g} and angles exclude each other; remove one of them"
+            if len(angles) != self.V:
+                yield f"angles has {len(angles)} values for V = {self.V} views; set V to {len(angles)}"
+            if max(angles) - min(angles) >= 360:
+                yield f"angles reach from {min(angles):g} to {max(angles):g}; keep them within less than 360 degrees"
         if 2 * self.truncated >= self.B:
             yield f"truncation = {self.truncation:g} leaves none of the {self.B} bins; take less, such as 0.25"
         elif self.truncation and not self.truncated:
@@ -130,14 +135,6 @@ class CTProblem(ScanProblem, ABC):
             )
         if self.bin_rays > 1 and not self.analytic:
             yield f"bin_rays = {self.bin_rays} changes nothing without rays = 'analytic'; set that, or leave it out"
-
-    def _check_angles(self, angles: tuple[float, ...]) -> Iterable[str]:
-        if self.arc is not None:
-            yield f"arc = {self.arc:g} and angles exclude each other; remove one of them"
-        if len(angles) != self.V:
-            yield f"angles has {len(angles)} values for V = {self.V} views; set V to {len(angles)}"
-        if max(angles) - min(angles) >= 360:
-            yield f"angles reach from {min(angles):g} to {max(angles):g}; keep them within less than 360 degrees"
 
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         """Phantoms are stored as ellipses; validation and test pairs are the same for all seeds, noise included."""

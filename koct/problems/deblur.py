@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import Chunk, Cost, Layer, Problem, Sizes, option
+from koct.contracts import Chunk, Cost, Layer, Sizes, option
+from koct.problems.known_chain import SquareProblem
 
 if TYPE_CHECKING:
     import numpy as np
 
     from koct.operators.fourier import SpectralFilter
-    from koct.problems.phantoms import Ellipse
 
-LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 EDGE = 1.0  # pixels over which objects fall off
 RATIOS = tuple(10 ** (k / 2) for k in range(-8, 1))  # of noise to signal, of Wiener filters to choose from
 
 
-class Deblur(Problem):
+class Deblur(SquareProblem):
     nonnegative_images = True
     same_held_out = True
 
@@ -58,16 +57,7 @@ class Deblur(Problem):
         return {"widened": self.widened} if self.widened else {}
 
     @property
-    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
-        """Small images are fitted before a GPU has started."""
-        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
-
-    @property
     def x_shape(self) -> tuple[int, int]:
-        return self.H, self.H
-
-    @property
-    def y_shape(self) -> tuple[int, int]:
         return self.H, self.H
 
     @property
@@ -80,13 +70,6 @@ class Deblur(Problem):
                 f"blur = {self.blur:g} pixels reaches across the border of images of {self.H} pixels; "
                 f"take at most {self.H / 16:g}, or a larger H"
             )
-
-    def sensitivity(self) -> np.ndarray:
-        """(H, H): what every pixel measures of one; 1 in the centre, 1 − vignetting in the first corner."""
-        from koct.problems.smooth import grid
-
-        square = grid(self.H) ** 2
-        return 1 - self.vignetting * (square[:, None] + square) / 2
 
     def blurring(self, known: bool = False) -> SpectralFilter:
         from koct.operators.fourier import SpectralFilter, gaussian_spectrum
@@ -103,14 +86,24 @@ class Deblur(Problem):
 
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         """Validation and test images are the same for all seeds; noise has a stream of its own."""
-        import numpy as np
+        from koct.problems.smooth import pairs
 
-        from koct.problems.smooth import chunks, noisy, soft
+        return pairs(seed, sizes, self.image, self.measure, self.noise)
 
-        blurring, sensitivity = self.blurring(), self.sensitivity()
-        for part, count, phantoms, noise in chunks(seed, sizes):
-            y = np.stack([soft(draw(phantoms), self.H, EDGE) for _ in range(count)])
-            yield part, noisy(sensitivity * blurring(y), self.noise, noise), y.astype(np.float32)
+    def image(self, rng: np.random.Generator) -> np.ndarray:
+        """Four to ten objects, from specks to long fibres."""
+        from koct.problems.phantoms import random_ellipse
+        from koct.problems.smooth import soft
+
+        objects = [random_ellipse(rng, (0.2, 1), 0.4, (0.05, 0.25)) for _ in range(rng.integers(4, 11))]
+        return soft(objects, self.H, EDGE)
+
+    def measure(self, y: np.ndarray) -> np.ndarray:
+        """Images, blurred, times the sensitivity of the pixels: 1 in the centre, 1 − vignetting in the first corner."""
+        from koct.problems.smooth import grid
+
+        square = grid(self.H) ** 2
+        return (1 - self.vignetting * (square[:, None] + square) / 2) * self.blurring()(y)
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
         import numpy as np
@@ -132,19 +125,9 @@ class Deblur(Problem):
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         pixels = self.y_size
-        match stage:
-            case "pool":
-                return Cost(sizes.total * 2e3 * pixels, 1e8)
-            case "shared":
-                return Cost()
-            case "normal":
-                return Cost(50.0 * pixels**2, 32 * pixels**2)
-            case "layers":
-                return Cost(200.0 * pixels, 100 * pixels)
-
-
-def draw(rng: np.random.Generator) -> list[Ellipse]:
-    """Four to ten objects, from specks to long fibres."""
-    from koct.problems.phantoms import random_ellipse
-
-    return [random_ellipse(rng, (0.2, 1), 0.4, (0.05, 0.25)) for _ in range(rng.integers(4, 11))]
+        return {
+            "pool": Cost(sizes.total * 2e3 * pixels, 1e8),
+            "shared": Cost(),
+            "normal": Cost(50.0 * pixels**2, 32 * pixels**2),
+            "layers": Cost(200.0 * pixels, 100 * pixels),
+        }[stage]

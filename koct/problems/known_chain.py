@@ -1,4 +1,4 @@
-"""Filtered backprojection as the known chain of CT problems, and with windows as what needs no samples."""
+"""What several problems share: where they compute, and filtered backprojection as the known chain of CT."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from koct.contracts import Cost, Layer, Problem, Sizes
 CUTOFFS = (1.0, 0.8, 0.6, 0.45, 0.3)  # of the Hann windows of FBP without samples, as shares of the Nyquist frequency
 SOURCE, DETECTOR = 1000.0, 1500.0  # mm: from the source to the isocentre and to the detector, of a fan beam
 MOST_BINS = math.floor(math.sqrt(2) * DETECTOR)  # of 1 mm; of more, the corners of the image reach the source
+LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
 TAP = 25.6  # of one pixel's linear interpolation in one view
 KNOWN = (
@@ -19,6 +20,21 @@ KNOWN = (
     "the paper, whose ramp has neither padding nor the width of a bin, and whose weights count half of the first and "
     "the last view as zero"
 )
+
+
+class SquareProblem(Problem, ABC):
+    """A problem with images of H × H pixels; small ones are fitted before a GPU has started."""
+
+    if TYPE_CHECKING:
+        H: Any  # an option of subclasses
+
+    @property
+    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
+        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        return self.H, self.H
 
 
 class ScanProblem(Problem, ABC):
@@ -69,10 +85,5 @@ class ScanProblem(Problem, ABC):
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         """Measured on one core of a Neoverse N1; subclasses know the cost of a pool."""
         V = self.x_shape[0]
-        match stage:
-            case "normal":
-                return Cost(333 * V**2 * self.y_size, 3 * 8 * self.x_size**2)
-            case "layers":
-                return Cost(TAP * V * self.y_size)
-            case _:
-                return Cost()
+        normal = Cost(333 * V**2 * self.y_size, 3 * 8 * self.x_size**2)
+        return {"normal": normal, "layers": Cost(TAP * V * self.y_size)}.get(stage, Cost())

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from koct.contracts import Problem, option
 from koct.contracts.options import options
 from koct.problems.fanbeam import FanBeamProblem
+from koct.problems.known_chain import SquareProblem
 
 if TYPE_CHECKING:
     import numpy as np
 
-LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 JITTER_SEED = 7  # of the errors of view angles, the same for all pools: they belong to the scanner
 
 
-class Misaligned(FanBeamProblem, Problem):
+class Misaligned(SquareProblem, FanBeamProblem, Problem):  # type: ignore[misc]
     pictured = False  # forty reconstructions of the same images
 
     rays: Literal["analytic"] = option("line integrals of the ellipses in closed form", default="analytic")  # type: ignore[assignment]
@@ -49,11 +49,6 @@ class Misaligned(FanBeamProblem, Problem):
         minimum=0,
         maximum=50,
     )
-
-    @property
-    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
-        """Small images are fitted before a GPU has started."""
-        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
 
     @property
     def differences(self) -> dict[str, float]:

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from koct.contracts import Chunk, Cost, Layer, Problem, Sizes, option
+from koct.contracts import Chunk, Cost, Layer, Sizes, option
+from koct.problems.known_chain import SquareProblem
 
 if TYPE_CHECKING:
     import numpy as np
 
     from koct.operators.nufft import NonUniformFourier, RadialTrajectory
-    from koct.problems.phantoms import Ellipse
 
-LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 EDGE = 2.0  # pixels over which tissue borders fall off
 TAPS = 144  # points of the grid that a sample is interpolated from
 
 
-class MRI(Problem):
+class MRI(SquareProblem):
     complex_samples = True
     same_held_out = True
 
@@ -61,11 +60,6 @@ class MRI(Problem):
         return {key: value for key in ("delay", "coil_phase") if (value := getattr(self, key))}
 
     @property
-    def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
-        """Small images are fitted before a GPU has started."""
-        return "auto" if self.H > LARGEST_ON_CPU else "cpu"
-
-    @property
     def x_shape(self) -> tuple[int, int, int]:
         return self.spokes, self.samples, 2
 
@@ -85,10 +79,7 @@ class MRI(Problem):
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         if self.samples < self.H:
-            yield (
-                f"samples = {self.samples} are {self.H / self.samples:.3g} cycles per field of view apart at H = "
-                f"{self.H}, and images fold over above 1; take at least {self.H}"
-            )
+            yield f"samples = {self.samples} are too few for H = {self.H}: images fold over; take at least {self.H}"
 
     def trajectory(self) -> RadialTrajectory:
         from koct.operators.nufft import RadialTrajectory
@@ -117,19 +108,23 @@ class MRI(Problem):
 
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         """Validation and test phantoms are the same for all seeds; noise has a stream of its own."""
+        from koct.problems.smooth import pairs
+
+        return pairs(seed, sizes, self.image, self.measure, self.noise)
+
+    def image(self, rng: np.random.Generator) -> np.ndarray:
+        """A body and three to six regions in it, brighter or darker than the body."""
         import numpy as np
 
-        from koct.problems.smooth import chunks, noisy, soft
+        from koct.problems.phantoms import random_ellipse
+        from koct.problems.smooth import soft
 
-        for part, count, phantoms, noise in chunks(seed, sizes):
-            images = []
-            for _ in range(count):
-                magnitude = soft(draw(phantoms), self.H, EDGE)
-                turned = self.phase * smooth_phase(phantoms, self.H)  # drawn in any case: magnitudes are then the same
-                parts = [magnitude * np.cos(turned), magnitude * np.sin(turned)]
-                images.append(np.stack(parts, axis=-1) if self.phase else magnitude)
-            y = np.stack(images)
-            yield part, noisy(self.measure(y), self.noise, noise), y.astype(np.float32)
+        body = random_ellipse(rng, (0.3, 0.7), 0.08, (0.6, 0.8))
+        regions = [random_ellipse(rng, (-0.3, 0.6), 0.4, (0.06, 0.3)) for _ in range(rng.integers(3, 7))]
+        magnitude = soft([body, *regions], self.H, EDGE)
+        turned = self.phase * smooth_phase(rng, self.H)  # drawn in any case: magnitudes are then the same
+        parts = [magnitude * np.cos(turned), magnitude * np.sin(turned)]
+        return np.stack(parts, axis=-1) if self.phase else magnitude
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
         from koct.operators.fourier import ComplexDiagonal
@@ -148,23 +143,12 @@ class MRI(Problem):
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         points, grid = self.spokes * self.samples, 4 * self.H**2
         transform = 500.0 * grid + 2 * TAPS * 10 * points
-        match stage:
-            case "pool":
-                return Cost(sizes.total * (transform + 2e3 * self.y_size), 1e8)
-            case "shared":
-                return Cost()
-            case "normal":
-                return Cost(100.0 * points**2 + 8 * self.H * points**2, 100 * points**2)
-            case "layers":
-                return Cost(transform, 16 * TAPS * points + 100 * grid)
-
-
-def draw(rng: np.random.Generator) -> list[Ellipse]:
-    """A body and three to six regions in it, brighter or darker than the body."""
-    from koct.problems.phantoms import random_ellipse
-
-    body = random_ellipse(rng, (0.3, 0.7), 0.08, (0.6, 0.8))
-    return [body, *(random_ellipse(rng, (-0.3, 0.6), 0.4, (0.06, 0.3)) for _ in range(rng.integers(3, 7)))]
+        return {
+            "pool": Cost(sizes.total * (transform + 2e3 * self.y_size), 1e8),
+            "shared": Cost(),
+            "normal": Cost(100.0 * points**2 + 8 * self.H * points**2, 100 * points**2),
+            "layers": Cost(transform, 16 * TAPS * points + 100 * grid),
+        }[stage]
 
 
 def smooth_phase(rng: np.random.Generator, H: int) -> np.ndarray:

@@ -83,28 +83,18 @@ class PairsProblem(ScanProblem):
         return "auto" if self.x_size * self.y_size > LARGE else "cpu"
 
     @property
-    def has_layers(self) -> bool:
-        return self._is_folder
+    def _is_folder(self) -> bool:
+        return self.data is not None and os.path.isdir(self.data)
 
-    @property
-    def has_forward(self) -> bool:
-        return self._is_folder
+    has_layers = has_forward = interpolates = _is_folder  # type: ignore[assignment]
 
     @property
     def nonnegative_images(self) -> bool:  # type: ignore[override]
         return self._is_folder or self.nonnegative
 
     @property
-    def interpolates(self) -> bool:  # type: ignore[override]
-        return self._is_folder
-
-    @property
     def label(self) -> str:
         return "images from files" if self._is_folder else "pairs from files"
-
-    @property
-    def _is_folder(self) -> bool:
-        return self.data is not None and os.path.isdir(self.data)
 
     def files(self) -> Sequence[str]:
         if self._is_folder:
@@ -119,20 +109,15 @@ class PairsProblem(ScanProblem):
         there = filter(os.path.exists, self.files())
         return _look(self, tuple((path, os.path.getmtime(path), os.path.getsize(path)) for path in there))
 
-    @property
-    def _grouped(self) -> bool:
-        return self._is_folder or self.group is not None
-
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
-        for key in GEOMETRY if not self._is_folder else ():
-            if getattr(self, key) is not None:
-                yield f"{key} = {getattr(self, key)} is for a folder of images, and data is none; remove {key}"
-        if self.known == "printed" and not self._is_folder:
-            yield "known = 'printed' is for a folder of images, and data is none; remove known"
-        for key in ("x", "y") if self._is_folder else ():
-            if getattr(self, key) != key:  # the default
-                value = getattr(self, key)
+        defaults = {"x": "x", "y": "y"} if self._is_folder else {**dict.fromkeys(GEOMETRY), "known": "exact"}
+        for key, default in defaults.items():
+            if (value := getattr(self, key)) == default:
+                continue
+            if self._is_folder:
                 yield f"{key} = {value!r} names an array, and data is a folder of images; remove {key}, or data"
+            else:
+                yield f"{key} = {value!r} is for a folder of images, and data is none; remove {key}"
         try:
             content = self._content()
         except KoctError as error:
@@ -149,13 +134,10 @@ class PairsProblem(ScanProblem):
             )
         elif have < sizes.total:
             asked = " + ".join(str(getattr(sizes, part)) for part in PARTS)
-            yield (
-                f"pool asks for {asked} = {sizes.total} {what}, and there are {have}; "
-                "lower pool.train, pool.val or pool.test"
-            )
+            yield f"pool asks for {asked} = {sizes.total} {what}, and there are {have}; lower pool.train or others"
 
     def groups(self, seed: int, sizes: Sizes) -> Mapping[Part, Sequence[int]] | None:
-        if not self._grouped:
+        if not self._is_folder and self.group is None:
             return None
         return {part: [len(pairs) for pairs in groups] for part, groups in self._drawn(seed, sizes).items()}
 
@@ -178,19 +160,22 @@ class PairsProblem(ScanProblem):
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         import numpy as np
 
-        read = self._projected() if self._is_folder else self._stored()
+        from koct.problems.arrayfiles import find, rows
+
+        arrays = [] if self._is_folder else [find(key, getattr(self, key), self.data) for key in ("x", "y")]
+        projected = self._projected() if self._is_folder else None
         seen: dict[int, tuple[Part, int]] = {}  # by the hash of a measurement, where it came first
         for part, groups in self._drawn(seed, sizes).items():
             places = np.concatenate(groups)
             for first in range(0, len(places), CHUNK):
                 some = places[first : first + CHUNK]
-                x, y = read(some)
+                x, y = projected(some) if projected else (rows(array, some) for array in arrays)
                 for place, row in zip(some.tolist(), x, strict=True):
                     before = seen.setdefault(hash(row.tobytes()), (part, place))
                     if before[0] != part and row.min() < row.max():
                         raise KoctError(self._twice(before[1], place, f"{before[0]} and {part}"))
                 yield part, x, y
-            print(f"{part}: {len(places)} pairs" + (f" of {len(groups)} groups" if self._grouped else ""), flush=True)
+            print(f"{part}: {len(places)} pairs of {len(groups)} groups", flush=True)
 
     def _twice(self, one: int, other: int, parts: str) -> str:
         """What is wrong with two pairs that have the same measurement and lie in two parts."""
@@ -199,17 +184,10 @@ class PairsProblem(ScanProblem):
         first, second = sorted((one, other))
         if self._is_folder:
             slices = self._content().slices
-            names = " and ".join(arrayfiles.shown(slices[place].path, 1000) for place in (first, second))
+            names = " and ".join(arrayfiles.shown_path(slices[place].path) for place in (first, second))
             return f"data: {names} are the same image, and they came into {parts}; remove one"
         what = f"{arrayfiles.find('x', self.x, self.data).what}: pairs {first} and {second}, counted from 0,"
         return f"{what} are the same, and they came into {parts}; remove one"
-
-    def _stored(self) -> Any:
-        """A function from places to x and y as they are in the files."""
-        from koct.problems import arrayfiles
-
-        x, y = (arrayfiles.find(key, getattr(self, key), self.data) for key in ("x", "y"))
-        return lambda places: (arrayfiles.rows(x, places), arrayfiles.rows(y, places))
 
     def _projected(self) -> Any:
         """A function from places to sinograms and slices."""
@@ -255,10 +233,8 @@ class PairsProblem(ScanProblem):
 @lru_cache(maxsize=16)
 def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
     """What the files of a problem hold; a KoctError, which begins with a key, if that is no good."""
-    return _look_at_slices(problem) if problem._is_folder else _look_at_arrays(problem)
-
-
-def _look_at_arrays(problem: PairsProblem) -> Content:
+    if problem._is_folder:
+        return _look_at_slices(problem)
     from koct.problems import arrayfiles
 
     x, y = (arrayfiles.find(key, getattr(problem, key), problem.data) for key in ("x", "y"))
@@ -277,7 +253,7 @@ def _look_at_arrays(problem: PairsProblem) -> Content:
 
 
 def _look_at_slices(problem: PairsProblem) -> Content:
-    from koct.problems.arrayfiles import shown
+    from koct.problems.arrayfiles import shown_path
     from koct.problems.slices import slices
 
     for key in GEOMETRY:
@@ -292,6 +268,6 @@ def _look_at_slices(problem: PairsProblem) -> Content:
     pixels = int(min(coarsest.pixels(side)))
     if pixels < H:
         raise KoctError(
-            f"H = {H} is more than the {pixels} pixels of {shown(coarsest.path, 1000)}; take at most {pixels}"
+            f"H = {H} is more than the {pixels} pixels of {shown_path(coarsest.path)}; take at most {pixels}"
         )
     return Content((V, B), (H, H), len(found), tuple(each.group for each in found), found)

@@ -26,9 +26,7 @@ from koct.contracts.spec import encode_problem, same_values
 from koct.errors import KoctError
 
 MOST_GROUPS = 100_000  # whose sizes a stamp has room for
-MOST_FLAT = (
-    0.75  # share of measurements that may be one number everywhere: at few pixels some phantoms fall between them
-)
+MOST_FLAT = 0.75  # share of measurements that may be one number: at few pixels some phantoms fall between them
 
 
 def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str, Any] | None = None) -> None:
@@ -36,7 +34,6 @@ def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str
     wanted = {"seed": seed, "problem": encode_problem(problem, layers=False), "sizes": asdict(sizes)}
     groups = _groups(problem, seed, sizes)
     held = sizes if groups is None else Sizes(**{part: sum(groups[part]) for part in PARTS})
-    seen = _Seen(problem, held)
     chunks = _checked(problem, seed, sizes, held)
     first = next(chunks)
     kinds = {name: (value.dtype, value.shape[1:]) for name, value in zip("xy", first, strict=True)}
@@ -49,9 +46,7 @@ def make(problem: Problem, seed: int, sizes: Sizes, path: str, spec: Mapping[str
             records = np.empty(len(x), dtype)
             records["x"], records["y"] = x, y
             index += digests(records)
-            seen.add(x, y)
             file.write(records.tobytes())
-        seen.check()
         write_index(file, header, index, about)
 
 
@@ -89,68 +84,22 @@ def _groups(problem: Problem, seed: int, sizes: Sizes) -> dict[Part, list[int]] 
     return numbers
 
 
-class _Seen:
-    """What is wrong with pairs although each is fine: all the same, or some of them both to learn from and to test."""
-
-    def __init__(self, problem: Problem, sizes: Sizes):
-        self.where = line_of(problem, "pairs")
-        self.parts = [part for part in PARTS for _ in range(getattr(sizes, part))]
-        self.count = 0
-        self.ranges: dict[tuple[Part, str], tuple[float, float]] = {}
-        self.first: dict[int, int] = {}  # the hash of a measurement, and which it was
-        self.flat = dict.fromkeys(PARTS, 0)  # how many measurements are one number everywhere
-
-    def add(self, x: np.ndarray, y: np.ndarray) -> None:
-        part = self.parts[self.count]
-        low, high = (reduce(x.reshape(len(x), -1), axis=1) for reduce in (np.min, np.max))
-        for name, a, b in (("x", low.min(), high.max()), ("y", y.min(), y.max())):
-            before = self.ranges.get((part, name), (a, b))
-            self.ranges[part, name] = min(before[0], a), max(before[1], b)
-        self.flat[part] += int(np.sum(low == high))
-        for i in np.flatnonzero(low != high):  # an empty image may well come twice
-            first = self.first.setdefault(hash(x[i].tobytes()), self.count + int(i))
-            if self.parts[first] != part:
-                raise KoctError(
-                    f"{self.where}: x of {self._name(first)} and of {self._name(self.count + int(i))} is the same; "
-                    "the parts must be disjoint"
-                )
-        self.count += len(x)
-
-    def _name(self, i: int) -> str:
-        part = self.parts[i]
-        return f"{part} pair {i - self.parts.index(part)}"
-
-    def check(self) -> None:
-        for (part, name), (low, high) in self.ranges.items():
-            if low == high:
-                raise KoctError(
-                    f"{self.where}: {name} of all {part} pairs is {low:g} everywhere; nothing can be learned from it"
-                )
-        for part, count in self.flat.items():
-            held = self.parts.count(part)
-            if count > MOST_FLAT * held:
-                raise KoctError(
-                    f"{self.where}: x of {count} of the {held} {part} pairs is one number everywhere; little can be "
-                    "learned from such measurements"
-                )
-
-
-def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iterator[tuple[Any, Any]]:
+def _checked(problem: Problem, seed: int, sizes: Sizes, held: Sizes) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The chunks of a problem as NumPy arrays (x, stored y), or an error that names the line to fix.
 
-    `in_pairs` is what `sizes` comes to if it counts groups.
+    `held` is what `sizes` comes to if it counts groups. At the end it is an error, too, if pairs are all the same.
     """
     where = line_of(problem, "pairs")
     part, counts = PARTS[0], dict.fromkeys(PARTS, 0)
+    kinds, alike = None, _Alike(where)
 
     def check_numbers(*parts: Part) -> None:
         for part in parts:
-            held = getattr(in_pairs, part)
-            if counts[part] != held:
-                asks = f"pool.{part} asks for {held}" if in_pairs is sizes else f"its groups have {held}"
+            wanted = getattr(held, part)
+            if counts[part] != wanted:
+                asks = f"pool.{part} asks for {wanted}" if held is sizes else f"its groups have {wanted}"
                 raise KoctError(f"{where}: pairs gave {counts[part]} {part} pairs and {asks}")
 
-    kinds = None
     chunks = problem.pairs(seed, sizes)
     if not isinstance(chunks, Iterable):
         raise KoctError(f"{where}: pairs returned {type(chunks).__name__}; yield (part, x, y)")
@@ -159,19 +108,15 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
             raise KoctError(f"{where}: pairs yielded {type(chunk).__name__}; yield (part, x, y)")
         name, x, y = chunk
         if name not in PARTS[PARTS.index(part) :]:
-            raise KoctError(
-                f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test, in this order"
-            )
+            raise KoctError(f"{where}: pairs gave {name!r} after {part!r}; the parts are train, val, test")
         check_numbers(*PARTS[PARTS.index(part) : PARTS.index(name)])
-        part = name
-        x, y = _real(x, f"{where}: x"), _real(y, f"{where}: y")
-        images = problem.decode(y[:1]) if len(y) else y
-        for what, array, shape in (("x", x, problem.x_shape), ("y", images, problem.y_shape)):
-            if array.shape[1:] != shape:
-                raise KoctError(f"{where}: {what} has shape {array.shape[1:]}, and {what}_shape says {shape}")
+        part, x, y = name, _real(x, f"{where}: x"), _real(y, f"{where}: y")
         if len(x) != len(y):
             raise KoctError(f"{where}: {len(x)} x and {len(y)} y came together; give one y for every x")
-        for what, array in (("x", x), ("y", y)):
+        images = problem.decode(y[:1]) if len(y) else y
+        for what, array, decoded, shape in (("x", x, x, problem.x_shape), ("y", y, images, problem.y_shape)):
+            if decoded.shape[1:] != shape:
+                raise KoctError(f"{where}: {what} has shape {decoded.shape[1:]}, and {what}_shape says {shape}")
             bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
             if bad.any():
                 pair = counts[part] + int(np.argmax(bad))
@@ -180,12 +125,48 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, in_pairs: Sizes) -> Iter
         kinds = kinds or now
         if now != kinds:
             raise KoctError(f"{where}: a chunk of {now} came after chunks of {kinds}; all must be of one kind")
-        counts[part] += len(x)
-        if counts[part] > getattr(in_pairs, part):
-            check_numbers(part)  # at once: pairs that never end would fill the disk
+        if counts[part] + len(x) > getattr(held, part):  # at once: pairs that never end would fill the disk
+            counts[part] += len(x)
+            check_numbers(part)
         if len(x):
+            alike.add(part, counts[part], x, y)
             yield x, y
+        counts[part] += len(x)
     check_numbers(*PARTS)
+    alike.check(counts)
+
+
+class _Alike:
+    """What is wrong with pairs although each is fine: all the same, or some of them both to learn from and to test."""
+
+    def __init__(self, where: str):
+        self.where = where
+        self.ranges: dict[tuple[Part, str], tuple[float, float]] = {}
+        self.first: dict[int, tuple[Part, int]] = {}  # the hash of a measurement, and where it came first
+        self.flat = dict.fromkeys(PARTS, 0)  # how many measurements are one number everywhere
+
+    def add(self, part: Part, first: int, x: np.ndarray, y: np.ndarray) -> None:
+        """Look at pairs `first`, `first` + 1, ... of a part."""
+        low, high = (reduce(x.reshape(len(x), -1), axis=1) for reduce in (np.min, np.max))
+        for name, a, b in (("x", low.min(), high.max()), ("y", y.min(), y.max())):
+            before = self.ranges.get((part, name), (a, b))
+            self.ranges[part, name] = min(before[0], a), max(before[1], b)
+        self.flat[part] += int(np.sum(low == high))
+        for i in np.flatnonzero(low != high):  # an empty image may well come twice
+            other, number = self.first.setdefault(hash(x[i].tobytes()), (part, first + int(i)))
+            if other != part:
+                both = f"{other} pair {number} and of {part} pair {first + i}"
+                raise KoctError(f"{self.where}: x of {both} is the same; the parts must be disjoint")
+
+    def check(self, counts: Mapping[Part, int]) -> None:
+        for (part, name), (low, high) in self.ranges.items():
+            if low == high:
+                same = f"{name} of all {part} pairs is {low:g} everywhere"
+                raise KoctError(f"{self.where}: {same}; nothing can be learned from it")
+        for part, count in self.flat.items():
+            if count > MOST_FLAT * counts[part]:
+                flat = f"x of {count} of the {counts[part]} {part} pairs is one number everywhere"
+                raise KoctError(f"{self.where}: {flat}; little can be learned from such measurements")
 
 
 def _real(array: Any, what: str) -> np.ndarray:
@@ -259,9 +240,7 @@ class Pool:
         held = self.count[part]
         end = held if count is None else first + count
         if end > held:
-            raise KoctError(
-                f"{self.path} holds {held} {part} pairs and {end} were asked for: make the pool larger or N smaller"
-            )
+            raise KoctError(f"{self.path} holds {held} {part} pairs and {end} were asked for: make the pool larger")
         chosen = slice(self.first[part] + first, self.first[part] + end)
         records = self.records[chosen]
         if not self.checked[chosen].all():

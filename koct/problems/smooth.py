@@ -5,15 +5,14 @@ Edges are soft, so that an image has little beyond the highest frequency that it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from koct.contracts import Part, Sizes
+from koct.contracts import PARTS, Chunk, Sizes
 from koct.problems.phantoms import Ellipse
 
 CHUNK = 64  # pairs made together
-NUMBER: dict[Part, int] = {"train": 0, "val": 1, "test": 2}
 
 
 def grid(H: int) -> np.ndarray:
@@ -34,22 +33,25 @@ def soft(ellipses: Sequence[Ellipse], H: int, edge: float) -> np.ndarray:
     return np.clip(image, 0, 1.5)
 
 
-def chunks(seed: int, sizes: Sizes) -> Iterator[tuple[Part, int, np.random.Generator, np.random.Generator]]:
-    """(part, how many pairs, generator of phantoms, generator of noise), until all pairs of `sizes` are asked for.
+def pairs(
+    seed: int,
+    sizes: Sizes,
+    image: Callable[[np.random.Generator], np.ndarray],
+    measure: Callable[[np.ndarray], np.ndarray],
+    deviation: float,
+) -> Iterator[Chunk]:
+    """Yield what `measure` makes of random images, with Gaussian noise of this standard deviation, and the images.
 
     The validation and test phantoms are the same for every seed. Phantoms do not depend on the noise, and a pair does
     not depend on how many follow.
     """
-    for part, number in NUMBER.items():
+    for number, part in enumerate(PARTS):
         own = seed if part == "train" else 0
         phantoms, noise = (np.random.default_rng([number, own, stream]) for stream in (0, 1))
         held = getattr(sizes, part)
         for first in range(0, held, CHUNK):
-            yield part, min(CHUNK, held - first), phantoms, noise
-
-
-def noisy(x: np.ndarray, deviation: float, rng: np.random.Generator) -> np.ndarray:
-    """x with Gaussian noise of this standard deviation on every number, in float32 as pools hold it."""
-    if deviation:
-        x = x + deviation * rng.standard_normal(x.shape)
-    return x.astype(np.float32)
+            y = np.stack([image(phantoms) for _ in range(min(CHUNK, held - first))])
+            x = measure(y)
+            if deviation:
+                x = x + deviation * noise.standard_normal(x.shape)
+            yield part, x.astype(np.float32), y.astype(np.float32)

@@ -85,15 +85,12 @@ class Surrogate(Problem):
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         x, y = self.x_size, self.y_size
-        match stage:
-            case "pool":
-                return Cost(sizes.total * (1e6 + 20 * self.V * y), 16 * sizes.total * (x + y))
-            case "shared":
-                return Cost(y**3 + 2 * x * y**2 + x * x * y, 3 * 8 * y * (x + y))
-            case "normal":
-                return Cost()
-            case "layers":
-                return Cost(x * y, 8 * x * y)
+        return {
+            "pool": Cost(sizes.total * (1e6 + 20 * self.V * y), 16 * sizes.total * (x + y)),
+            "shared": Cost(y**3 + 2 * x * y**2 + x * x * y, 3 * 8 * y * (x + y)),
+            "normal": Cost(),
+            "layers": Cost(x * y, 8 * x * y),
+        }[stage]
 
 
 def draw(rng: np.random.Generator) -> list[Ellipse]:

@@ -20,7 +20,6 @@ from koct.base.device import CPU
 from koct.contracts import Array, Problem, Training
 from koct.errors import KoctError
 from koct.networks.fc import FC
-from koct.networks.filter import check_problem
 from koct.networks.filters import Filters
 from koct.networks.ko import KO
 from koct.networks.solvers import Known
@@ -119,7 +118,7 @@ class Knowing:
             found.append(self._tried("a shift along the detector", self._shift))
             found.append(self._tried("a factor per view", self._gains))
         found.append(self._tried("a weight per measurement", self._by(self.weights, self._strengths())))
-        if views and not list(check_problem(self.data.problem)):
+        if views and not list(Filters().check(self.data.problem)):
             strengths = [10.0**power for power in DECADES]
             found.append(self._tried("a filter per view", self._by(Filters(), strengths)))
         return found
