@@ -126,15 +126,15 @@ def test_an_input_is_never_overwritten(koct, tmp_path):
     (tmp_path / "link").symlink_to("x.parquet")
     for out in ("x.parquet", "./x.parquet", tmp_path / "x.parquet", "link"):
         refused(
-            koct("calibrate", "x.parquet", "--spec", "{}", "--curves", out, "--calibration", "y"),
-            "the command reads this file as cells",
+            koct("calibrate", "--spec", "{}", "--inputs", "x.parquet", "--outputs", out, "y"),
+            "the command reads this file as --inputs",
         )
     assert (tmp_path / "x.parquet").read_text() == "kept"
 
 
 def test_a_file_is_not_written_twice(koct):
-    arguments = ["calibrate", "cells", "--spec", "{}", "--curves", "x", "--calibration", "x"]
-    refused(koct(*arguments), "--calibration x: the command writes this file twice")
+    arguments = ["calibrate", "--spec", "{}", "--inputs", "cells", "--outputs", "x", "x"]
+    refused(koct(*arguments), "--outputs x: the command writes this file twice")
 
 
 # Arguments
@@ -142,7 +142,7 @@ def test_a_file_is_not_written_twice(koct):
 
 NO_NUMBERS = ["nan", "inf", "-inf", "1e999", "0", "-1", "1e300", "x", "", "0,05", "9" * 5000]
 NO_SAMPLES = ["nan", "inf", "1.5", "-1", "0", "1", "9" * 400, "9" * 5000, "x", ""]
-TORCHRUN = ["fit-torchrun", "--spec", "{}", "--inputs", "--out", "x", "--checkpoints", "c"]
+TORCHRUN = ["fit-torchrun", "--spec", "{}", "--outputs", "x"]
 SENSELESS = [(["budget", PILOT], "--target", value) for value in NO_NUMBERS]
 SENSELESS += [(["budget", PILOT, "--target=0.01"], "--assurance", value) for value in NO_NUMBERS]
 SENSELESS += [(["bound", ROOT / "docs" / "network.yaml"], "--samples", value) for value in NO_SAMPLES]

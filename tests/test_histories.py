@@ -66,11 +66,11 @@ def planned(chosen):
     found = []
     for seed in sweep.seeds:
         spec = jobs.pool_spec(SimpleNamespace(sweep="own", seed=seed))
-        found.append(job(spec, [], [paths.pool("own", seed)], lambda one, spec: stages.pool(spec, *one.output)))
+        found.append(job(spec, [], [paths.pool("own", seed)], lambda one, spec: stages.pool(spec, [], one.output)))
     for seed in sweep.seeds:
         spec = jobs.gram_spec(SimpleNamespace(sweep="own", seed=seed))
         read, written = [paths.pool("own", seed)], [paths.gram("own", seed)]
-        found.append(job(spec, read, written, lambda one, spec: stages.gram(spec, *one.input, *one.output)))
+        found.append(job(spec, read, written, lambda one, spec: stages.gram(spec, one.input, one.output)))
     for seed in sweep.seeds:
         for N in sweep.N:
             spec = jobs.fit_spec(SimpleNamespace(sweep="own", arch="fc", N=N, seed=seed))

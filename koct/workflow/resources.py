@@ -19,7 +19,7 @@ UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hou
 INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
-LONGEST = 120  # minutes of a group of several fits; one that asks for more than half of it travels alone
+LONGEST = 120  # minutes of a group of several fits
 DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/predictions.py
 
 
@@ -157,38 +157,18 @@ def minutes(cost: Cost, on_gpu: bool = False) -> int:
 def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     """Return the group of every large fit of a seed, by architecture and N: its name without sweep and seed.
 
-    The empty name is that of the pool's group. If all fits fit in there, that is where they are.
+    All fits of a seed travel with its pool if they are short; else those of an architecture that are short travel
+    together, and every other one alone. So no two groups wait for each other.
     """
-    asked = {}
-    for arch in sweep.required + sweep.archs:  # so that a numbered group reads from earlier ones alone
+    asked: dict[tuple[str, int], int] = {}
+    for arch in sweep.required + sweep.archs:
         for N in sweep.sizes_of(arch) if fit_class(sweep, arch) == "large" else ():
-            costs = fit(sweep, arch, N), evaluate(sweep, arch, N)
-            asked[arch.name, N] = sum(minutes(cost, on_gpu) for cost in costs)
-    alone = {cell for cell, minutes in asked.items() if minutes > LONGEST / 2}
-    while more := {cell for cell in asked if cell not in alone and _reads_elsewhere(sweep, cell, alone)}:
-        alone |= more
-    names = {(arch, N): f"_{arch}_N{N}" for arch, N in alone}
-    first = sum(minutes(stage(sweep), on_gpu) for stage in (pool, gram))
-    predictions = [theory(sweep, arch) for arch in sweep.predicted]
-    if predictions:  # from a pool of their own
-        predictions.append(pool(sweep))
-    first += sum(minutes(cost, on_gpu) for cost in predictions)
-    together = [cell for cell in asked if cell not in alone]
-    if first + sum(asked[cell] for cell in together) <= LONGEST:
-        return names | dict.fromkeys(together, "")
-    number, total = 1, 0
-    for cell in together:
-        total += asked[cell]
-        if total > LONGEST:
-            number, total = number + 1, asked[cell]
-        names[cell] = f"_{number}"
-    return names
-
-
-def _reads_elsewhere(sweep: Sweep, cell: tuple[str, int], alone: set[tuple[str, int]]) -> bool:
-    """Whether a fit needs one that is not in such a group: the two groups could come to wait for each other."""
-    name, N = cell
-    if not (needed := sweep.arch(name).requires_cell):
-        return False
-    required: Architecture = sweep.arch(needed)
-    return fit_class(sweep, required) != "large" or (required.name, N) in alone
+            asked[arch.name, N] = sum(minutes(cost, on_gpu) for cost in (fit(sweep, arch, N), evaluate(sweep, arch, N)))
+    others = [pool(sweep), gram(sweep), *(theory(sweep, arch) for arch in sweep.predicted)]
+    others += [pool(sweep)] if sweep.predicted else []  # from a pool of their own
+    read = (sweep.arch(arch.requires_cell) for arch in sweep.archs if arch.requires_cell)
+    together = all(fit_class(sweep, arch) == "large" for arch in read)  # and not in the group of cheap fits
+    if together and sum(minutes(cost, on_gpu) for cost in others) + sum(asked.values()) <= LONGEST:
+        return dict.fromkeys(asked, "")
+    of_arch = {name: sum(time for (other, _), time in asked.items() if other == name) for name, _ in asked}
+    return {(name, N): f"_{name}" if of_arch[name] <= LONGEST else f"_{name}_N{N}" for name, N in asked}
