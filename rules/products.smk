@@ -32,9 +32,9 @@ for product in products.products().values():
 
 rule figure_recons:
     input:
+        fits=jobs.first_fits,
         pool=jobs.first_pool,
         shared=jobs.shared_input,
-        fits=jobs.first_fits,
     output:
         reported(products.product("fig_recons")),
     log:

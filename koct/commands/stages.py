@@ -165,11 +165,11 @@ def ladder(spec, inputs, outputs):
 
 
 def figure_recons(spec, inputs, outputs):
-    """from a pool, the fits of a seed and what the problem shares: test images and their reconstructions"""
+    """from the fits of a seed, their pool and what the problem shares: test images and their reconstructions"""
     from koct.report.figures import fig_recons
 
-    files = dict(zip(spec["inputs"], inputs, strict=False))
-    fig_recons.recons(inputs[len(files) :], files, outputs, spec)
+    count = len(inputs) - len(spec["inputs"])
+    fig_recons.recons(inputs[:count], _named(spec, inputs[count:]), outputs, spec)
 
 
 def crate(spec, inputs, outputs):

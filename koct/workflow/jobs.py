@@ -198,7 +198,7 @@ class Jobs:
         wanted = {
             "problem": encode_problem(sweep.problem, layers=True),
             "archs": [arch.source for arch in sweep.archs],
-            "inputs": ["pool", *(["shared"] if sweep.problem.has_shared else [])],  # the fits follow
+            "inputs": ["pool", *(["shared"] if sweep.problem.has_shared else [])],  # behind the fits
         }
         return _spec("figure-recons", wanted, sweep.problem.source, *wanted["archs"])
 

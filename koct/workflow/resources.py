@@ -19,7 +19,7 @@ UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hou
 INSTANT = 0.01 * SPEED
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
-LONGEST = 120  # minutes of a group of several fits
+LONGEST = 120  # minutes of a group of several fits; one that asks for more than half of it travels alone
 DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/predictions.py
 
 
@@ -157,18 +157,23 @@ def minutes(cost: Cost, on_gpu: bool = False) -> int:
 def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     """Return the group of every large fit of a seed, by architecture and N: its name without sweep and seed.
 
-    All fits of a seed travel with its pool if they are short; else those of an architecture that are short travel
-    together, and every other one alone. So no two groups wait for each other.
+    A fit that is long travels alone. The others travel with the pool if they are short together, else with those of
+    their architecture. Where a fit reads one that is elsewhere, none travels with the pool: groups could come to wait
+    for each other.
     """
     asked: dict[tuple[str, int], int] = {}
     for arch in sweep.required + sweep.archs:
         for N in sweep.sizes_of(arch) if fit_class(sweep, arch) == "large" else ():
             asked[arch.name, N] = sum(minutes(cost, on_gpu) for cost in (fit(sweep, arch, N), evaluate(sweep, arch, N)))
+    names = {(arch, N): f"_{arch}_N{N}" for (arch, N), time in asked.items() if time > LONGEST / 2}
+    left = {cell: time for cell, time in asked.items() if cell not in names}
+    read = [sweep.arch(arch.requires_cell) for arch in sweep.archs if arch.requires_cell]
+    elsewhere = [
+        arch for arch in read if fit_class(sweep, arch) != "large" or any(arch.name == own for own, _ in names)
+    ]
     others = [pool(sweep), gram(sweep), *(theory(sweep, arch) for arch in sweep.predicted)]
     others += [pool(sweep)] if sweep.predicted else []  # from a pool of their own
-    read = (sweep.arch(arch.requires_cell) for arch in sweep.archs if arch.requires_cell)
-    together = all(fit_class(sweep, arch) == "large" for arch in read)  # and not in the group of cheap fits
-    if together and sum(minutes(cost, on_gpu) for cost in others) + sum(asked.values()) <= LONGEST:
-        return dict.fromkeys(asked, "")
-    of_arch = {name: sum(time for (other, _), time in asked.items() if other == name) for name, _ in asked}
-    return {(name, N): f"_{name}" if of_arch[name] <= LONGEST else f"_{name}_N{N}" for name, N in asked}
+    if not elsewhere and sum(minutes(cost, on_gpu) for cost in others) + sum(left.values()) <= LONGEST:
+        return names | dict.fromkeys(left, "")
+    of_arch = {name: sum(time for (other, _), time in left.items() if other == name) for name, _ in left}
+    return names | {(name, N): f"_{name}" if of_arch[name] <= LONGEST else f"_{name}_N{N}" for name, N in left}
