@@ -13,10 +13,9 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from koct import PUBLIC, metrics
 from koct.contracts import Architecture, Problem, registry
@@ -74,11 +73,6 @@ def imported(module: str, function: str) -> list[str]:
     return sorted(name if _path(name) else module for module, name in names)
 
 
-def _files(module: str) -> tuple[Path, ...]:
-    """Return the file of a module, and the data files beside it that it names."""
-    return file_of(module), *_read(module).data
-
-
 def file_of(module: str) -> Path:
     """Return where the code of a module is."""
     path = _path(module)
@@ -91,13 +85,12 @@ def _name(module: str) -> str:
     return Path(module).name if module.endswith(".py") else module
 
 
-@dataclass(frozen=True)
-class Module:
+class Module(NamedTuple):
     """What is read from a module's syntax tree."""
 
     hash: str
-    imports: frozenset[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
-    data: tuple[Path, ...]  # the data files beside it that it names
+    imports: list[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
+    data: list[Path]  # the data files beside it that it names
 
 
 @cache
@@ -111,7 +104,7 @@ def _read(module: str) -> Module:
     if data:
         words = [tree, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in data)]
         tree = hashlib.sha256(" ".join(words).encode()).hexdigest()
-    return Module(tree, frozenset((level, name) for level, name in imports), tuple(data))
+    return Module(tree, imports, data)
 
 
 def _parsed(text: bytes, name: str) -> Parsed:
@@ -272,7 +265,7 @@ def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
     """The source files that a job runs, and the data files that these name."""
     started = {*modules(stage, *_named(spec)), *(_evaluation() if "evaluation" in spec else ())}
-    return {os.path.abspath(path) for module in reached(started) for path in _files(module)}
+    return {os.path.abspath(path) for one in reached(started) for path in (file_of(one), *_read(one).data)}
 
 
 def _named(spec: Mapping[str, Any]) -> list[str]:
