@@ -123,8 +123,21 @@ def _parsed(text: bytes, name: str) -> Parsed:
             contract = isinstance(node, ast.ClassDef) and any(map(_names_contract, node.bases))
             docstring = node.body[:1] if ast.get_docstring(node, clean=False) is not None else []
             node.body = [one for one in node.body if one not in docstring and not (contract and _is_inert(one))]
-    code = ast.unparse(tree).encode("utf-8", "surrogatepass")
+    code = " ".join(_words(tree)).encode("utf-8", "surrogatepass")
     return hashlib.sha256(code).hexdigest(), sorted(imports), sorted(word for word in words if "/" not in word)
+
+
+def _words(node: Any) -> list[str]:
+    """Return a syntax tree as words that are the same in every version of Python: what is empty is left out."""
+    if isinstance(node, list):
+        return [word for item in node for word in _words(item)] + ["end"]
+    if not isinstance(node, ast.AST):
+        return [repr(node)]
+    words = [type(node).__name__]
+    for name, value in ast.iter_fields(node):
+        if value is not None and value != [] and not isinstance(value, ast.expr_context):
+            words += name, *_words(value)
+    return words
 
 
 def _names_contract(base: ast.expr) -> bool:
