@@ -6,7 +6,7 @@
 # make report run the default study and put it into one page, report.html
 # make setup  only set up
 # make slurm  set up for a SLURM cluster (docs/cluster.md)
-# make faults set up, cause 229 faults (kills, damaged files, full disks), feed every reader with 10,000 damaged
+# make faults set up, cause 162 faults (kills, damaged files, full disks), feed every reader with 10,000 damaged
 #             inputs, and run what else is long, on a SLURM if one answers; takes an hour on two cores
 PYTHON ?= python3
 TORCH ?= torch

@@ -84,20 +84,13 @@ def run(study, profile, folder):
 def redraw(folder):
     """Forecast, and draw figures and tables of a folder again; about.json says which commit did."""
     answers = pd.read_parquet(folder / "budget.parquet")
-    wanted = {
-        sweep: {"metric": rows["metric"].iloc[0], "targets": sorted(rows["target"].unique(), reverse=True)}
-        for sweep, rows in answers.groupby("sweep", sort=False)
+    sweeps = answers.groupby("sweep", sort=False)
+    spec = {
+        "metrics": {sweep: rows["metric"].iloc[0] for sweep, rows in sweeps},
+        "targets": {sweep: sorted(rows["target"].unique(), reverse=True) for sweep, rows in sweeps},
     }
-    koct(
-        "budgets",
-        folder / "cells.parquet",
-        "--theory",
-        folder / "theory.parquet",
-        "--spec",
-        json.dumps({"wanted": wanted}),
-        "--out",
-        folder / "budget.parquet",
-    )
+    inputs = [folder / "cells.parquet", folder / "theory.parquet"]
+    koct("budgets", "--spec", json.dumps(spec), "--inputs", *inputs, "--outputs", folder / "budget.parquet")
     for product in PRODUCTS:
         outputs = [folder / Path(path).name for path in product.outputs if Path(path).parent.name == "results"]
         if outputs[0].exists():

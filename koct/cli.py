@@ -56,8 +56,7 @@ def _run(function, arguments):
         raise KoctError(f"a Python file of yours ended the command with sys.exit({end.code!r}); remove that") from None
 
 
-# The arguments of a verb that it writes to; others that are files, it reads.
-OUTPUTS = {"calibrate": ("curves", "calibration")}
+OUTPUTS = ("out", "outputs", "plot")  # the arguments of a verb that it writes to; others that are files, it reads
 
 
 def _files(verb, arguments):
@@ -67,7 +66,7 @@ def _files(verb, arguments):
         if settings.get("metavar") in ("FILE", "NETWORK.yaml", "FILE.py"):
             key = name.lstrip("-").replace("-", "_")
             given = arguments[key] if isinstance(arguments[key], list) else [arguments[key]]
-            kind = written if key in OUTPUTS.get(verb, ("out", "outputs", "plot")) else read
+            kind = written if key in OUTPUTS else read
             for path in given:
                 if path in kind and kind is written:
                     raise KoctError(f"{name} {path}: the command writes this file twice; give another name")

@@ -42,10 +42,7 @@ rule fit_large:
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=jobs.gpu_mb(jobs.fit_cost),
-        gpu=jobs.gpus,
-        mem_mb=jobs.mem_mb(jobs.fit_cost),
-        runtime=jobs.gpu_minutes(jobs.fit_cost),
+        **jobs.asks("fit"),
     params:
         spec=jobs.fit_spec,
     message:
@@ -71,23 +68,15 @@ rule fit_torchrun:
         "../envs/koct.yaml"
     threads: jobs.launch("ranks")
     resources:
-        nodes=1,
-        ranks=jobs.launch("ranks"),
-        checkpoint_minutes=jobs.launch("checkpoint_minutes"),
-        gpu_mb=jobs.gpu_mb(jobs.fit_cost),
-        gpu=jobs.rank_gpus,
-        mem_mb=jobs.rank_mem_mb,
-        runtime=jobs.minutes(jobs.fit_cost),
+        **jobs.torchrun(),
     params:
         spec=jobs.fit_spec,
-        # no output: Snakemake deletes outputs before a job starts, and a job continues from its checkpoint
-        checkpoints=lambda wildcards: paths.checkpoints(**wildcards),
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}, on {resources.ranks} ranks"
     shell:
         'sh "$KOCT_TORCHRUN" {resources.nodes} {resources.ranks}'
-        " fit-torchrun --spec {params.spec:q} --inputs {input} --out {output}"
-        " --checkpoints {params.checkpoints} --checkpoint-minutes {resources.checkpoint_minutes} > {log} 2>&1"
+        " fit-torchrun --spec {params.spec:q} --inputs {input} --outputs {output}"
+        " --checkpoint-minutes {resources.checkpoint_minutes} > {log} 2>&1"
 
 
 use rule fit_torchrun as fit_torchrun_nodes with:
@@ -95,13 +84,7 @@ use rule fit_torchrun as fit_torchrun_nodes with:
         sweep=jobs.curves("torchrun_nodes"),
     threads: jobs.ranks_per_node
     resources:
-        nodes=jobs.launch("nodes"),
-        ranks=jobs.launch("ranks"),
-        checkpoint_minutes=jobs.launch("checkpoint_minutes"),
-        gpu_mb=jobs.gpu_mb(jobs.fit_cost),
-        gpu=jobs.rank_gpus,
-        mem_mb=jobs.rank_mem_mb,
-        runtime=jobs.minutes(jobs.fit_cost),
+        **jobs.torchrun(),
         # one task per node, started by rules/torchrun.sh itself: the SLURM plugin then leaves its own srun out
         mpi="srun",
         tasks=jobs.launch("nodes"),
@@ -127,18 +110,13 @@ rule evaluate:
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=jobs.gpu_mb(jobs.evaluate_cost),
-        gpu=jobs.gpus,
-        mem_mb=jobs.mem_mb(jobs.evaluate_cost),
-        runtime=jobs.gpu_minutes(jobs.evaluate_cost),
+        **jobs.asks("evaluate"),
     params:
         spec=jobs.row_spec,
-        shared=shared_option,
     message:
         "evaluate {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
-        "python -m koct evaluate {input.fit} --spec {params.spec:q} --pool {input.pool} {params.shared} --out {output}"
-        " > {log} 2>&1"
+        "python -m koct evaluate --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 # On a cluster these ask for no GPU.
@@ -146,9 +124,7 @@ use rule evaluate as evaluate_torchrun with:
     wildcard_constraints:
         sweep=jobs.curves("torchrun", "torchrun_nodes"),
     resources:
-        gpu_mb=jobs.gpu_mb(jobs.evaluate_cost),
-        mem_mb=jobs.mem_mb(jobs.evaluate_cost),
-        runtime=jobs.minutes(jobs.evaluate_cost),
+        **jobs.asks("evaluate", gpu=False),
 
 
 # The curve of a network before any of its fits, from a pool of a seed that no fit uses.
@@ -171,7 +147,7 @@ rule theory:
     message:
         "predicted curve of {wildcards.arch} of {wildcards.sweep}"
     shell:
-        "python -m koct theory --spec {params.spec:q} --inputs {input} --out {output} > {log} 2>&1"
+        "python -m koct theory --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 use rule theory as theory_large with:
@@ -180,9 +156,6 @@ use rule theory as theory_large with:
     group:
         jobs.theory_group
     resources:
-        gpu_mb=jobs.gpu_mb(jobs.theory_cost),
-        gpu=jobs.gpus,
-        mem_mb=jobs.mem_mb(jobs.theory_cost),
-        runtime=jobs.gpu_minutes(jobs.theory_cost),
+        **jobs.asks("theory"),
     message:
         "predicted curve of {wildcards.arch} of {wildcards.sweep}"

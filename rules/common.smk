@@ -30,7 +30,6 @@ try:
     jobs = Jobs(config)
     if workflow.is_main_process:
         limits.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
-        limits.check_targets(sys.argv, jobs.sweeps, config)
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
@@ -45,11 +44,6 @@ def asked_often(function):
 
     overwrite_function_params(of, inspect.signature(of).parameters)  # 5 % of a large dry run
     return of
-
-
-def shared_option(wildcards, input):
-    """The option of a verb that may read what a problem computes once per sweep."""
-    return f"--shared {input.shared}" if input.shared else ""
 
 
 def announce():
@@ -107,5 +101,5 @@ def reported(product):
 def published():
     """What a study makes beside its cells."""
     found = [rules.collect.output, rules.collect_theory.output, rules.calibrate.output]
-    found += [rules.budget.output, rules.crossings.output, *([rules.ladder.output] if jobs.ladders else [])]
+    found += [rules.budget.output, rules.crossings.output, *([rules.ladder.output] if jobs.chains else [])]
     return [*found, jobs.products]

@@ -11,7 +11,7 @@ rule pool:
     benchmark:
         "results/benchmarks/pools/{sweep}/seed{seed}.tsv"
     wildcard_constraints:
-        sweep=jobs.cheap(resources.pool),
+        sweep=jobs.pools(cheap=True),
     priority: 1  # many jobs wait for it
     conda:
         "../envs/koct.yaml"
@@ -20,19 +20,16 @@ rule pool:
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
-        "python -m koct pool --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct pool --spec {params.spec:q} --outputs {output} > {log} 2>&1"
 
 
 use rule pool as pool_large with:
     wildcard_constraints:
-        sweep=jobs.large(resources.pool),
+        sweep=jobs.pools(cheap=False),
     group:
         jobs.seed_group
     resources:
-        gpu_mb=jobs.gpu_mb(jobs.cost(resources.pool)),
-        gpu=jobs.gpus,
-        mem_mb=jobs.mem_mb(jobs.cost(resources.pool)),
-        runtime=jobs.gpu_minutes(jobs.cost(resources.pool)),
+        **jobs.asks("pool"),
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
 
@@ -50,14 +47,13 @@ rule known:
     conda:
         "../envs/koct.yaml"
     resources:
-        mem_mb=jobs.mem_mb(jobs.cost(resources.shared)),
-        runtime=jobs.minutes(jobs.cost(resources.shared)),
+        **jobs.asks("shared", gpu=False),
     params:
         spec=jobs.problem_spec("known"),
     message:
         "known operator of {wildcards.sweep}"
     shell:
-        "python -m koct known --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct known --spec {params.spec:q} --outputs {output} > {log} 2>&1"
 
 
 rule normal:
@@ -73,14 +69,13 @@ rule normal:
     conda:
         "../envs/koct.yaml"
     resources:
-        mem_mb=jobs.mem_mb(jobs.cost(resources.normal)),
-        runtime=jobs.minutes(jobs.cost(resources.normal)),
+        **jobs.asks("normal", gpu=False),
     params:
         spec=jobs.problem_spec("normal"),
     message:
         "normal matrix of {wildcards.sweep}"
     shell:
-        "python -m koct normal --spec {params.spec:q} --inputs {input} --out {output} > {log} 2>&1"
+        "python -m koct normal --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 rule gram:
@@ -98,13 +93,10 @@ rule gram:
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=jobs.gpu_mb(jobs.cost(resources.gram)),
-        gpu=jobs.gpus,
-        mem_mb=jobs.mem_mb(jobs.cost(resources.gram)),
-        runtime=jobs.gpu_minutes(jobs.cost(resources.gram)),
+        **jobs.asks("gram"),
     params:
         spec=jobs.gram_spec,
     message:
         "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
-        "python -m koct gram --spec {params.spec:q} --pool {input} --out {output} > {log} 2>&1"
+        "python -m koct gram --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"

@@ -46,19 +46,14 @@ rule figure_recons:
     conda:
         "../envs/koct.yaml"
     resources:
-        gpu_mb=jobs.gpu_mb(jobs.cost(resources.recons)),
-        gpu=jobs.gpus,
-        mem_mb=jobs.mem_mb(jobs.cost(resources.recons)),
-        runtime=jobs.gpu_minutes(jobs.cost(resources.recons)),
+        **jobs.asks("recons"),
     params:
         spec=jobs.recons_spec,
-        shared=shared_option,
         caption=products.product("fig_recons").caption,
     message:
         "figure {output[0]}"
     shell:
-        "python -m koct figure-recons --fits {input.fits} --pool {input.pool} {params.shared}"
-        " --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct figure-recons --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 rule crate:
@@ -79,4 +74,4 @@ rule crate:
     message:
         "RO-Crate {output}"
     shell:
-        "python -m koct crate {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct crate --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"

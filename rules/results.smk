@@ -21,7 +21,7 @@ rule collect:
     message:
         "collect {output}"
     shell:
-        "python -m koct collect --spec {params.spec:q} --cells {output.cells} --images {output.images} > {log} 2>&1"
+        "python -m koct collect --spec {params.spec:q} --outputs {output} > {log} 2>&1"
 
 
 rule collect_theory:
@@ -42,7 +42,7 @@ rule collect_theory:
     message:
         "collect {output}"
     shell:
-        "python -m koct collect-theory --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct collect-theory --spec {params.spec:q} --outputs {output} > {log} 2>&1"
 
 
 rule calibrate:
@@ -64,8 +64,7 @@ rule calibrate:
     message:
         "calibrate {output}"
     shell:
-        "python -m koct calibrate {input} --spec {params.spec:q}"
-        " --curves {output.curves} --calibration {output.calibration} > {log} 2>&1"
+        "python -m koct calibrate --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 rule budget:
@@ -83,11 +82,11 @@ rule budget:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=jobs.budget_spec(),
+        spec=jobs.report_spec("budgets", "metrics", "targets"),
     message:
         "budget {output}"
     shell:
-        "python -m koct budgets {input.cells} --theory {input.theory} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct budgets --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 rule crossings:
@@ -109,12 +108,12 @@ rule crossings:
     message:
         "crossings {output}"
     shell:
-        "python -m koct crossings {input.cells} --images {input.images} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct crossings --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 rule chains:
     input:
-        shared=jobs.shared_input,
+        jobs.shared_input,
     output:
         paths.chains("{sweep}"),
     log:
@@ -125,11 +124,10 @@ rule chains:
         "../envs/koct.yaml"
     params:
         spec=jobs.chains_spec,
-        shared=shared_option,
     message:
         "known and learned layers of {wildcards.sweep}"
     shell:
-        "python -m koct chains {params.shared} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct chains --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 # Of sweeps with three or more networks.
@@ -137,7 +135,7 @@ rule ladder:
     input:
         cells=rules.collect.output.cells,
         images=rules.collect.output.images,
-        chains=jobs.chains(),
+        chains=jobs.chains,
     output:
         ladder=update("results/ladder.parquet"),
         verdicts=update("results/ladder.json"),
@@ -150,9 +148,8 @@ rule ladder:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=jobs.ladder_spec(),
+        spec=jobs.report_spec("ladder", "metrics", "contained"),
     message:
         "ladder {output}"
     shell:
-        "python -m koct ladder {input.cells} --images {input.images} --chains {input.chains} --spec {params.spec:q}"
-        " --out {output.ladder} --verdicts {output.verdicts} > {log} 2>&1"
+        "python -m koct ladder --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"

@@ -78,19 +78,20 @@ def twice(number):
 VERBS["twice"] = (twice, "a number, doubled", [("number", {"type": float, "metavar": "X", "help": "a number"})])
 """
 
-STAGE = """
+STAGE = '''
 
-def count(cells, spec, out):
+def count(spec, inputs, outputs):
+    """count the cells of a study"""
     from koct.base.files import write_json
     from koct.base.stamps import Stamp, made_from
     from koct.study import results
 
-    rows, _ = results.read(cells)
-    write_json(out, {"cells": len(rows), "skipped": spec["skip"]}, Stamp(spec, made_from(cells)))
+    rows, _ = results.read(*inputs)
+    write_json(*outputs, {"cells": len(rows), "skipped": spec["skip"]}, Stamp(spec, made_from(*inputs)))
 
 
-VERBS["count"] = (count, "count the cells of a study", [file("cells", "what `collect` wrote"), SPEC, OUT])
-"""
+VERBS["count"] = (count, count.__doc__, [SPEC, INPUTS, OUTPUTS])
+'''
 
 RULE = """
 
@@ -104,7 +105,7 @@ rule count:
     params:
         spec=jobs.report_spec("count", "skip"),
     shell:
-        "python -m koct count {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+        "python -m koct count --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 """
 
 

@@ -37,8 +37,8 @@ def folder(tmp_path_factory):
     origin = {"koct.archs": json.dumps(labels), "koct.sweeps": json.dumps(about)}
     results.write(rows, results.CELLS, folder / "cells.parquet", origin, Stamp({}))
     results.aggregate(folder / "cells.parquet", SPEC, folder / "curves.parquet", folder / "calibration.parquet")
-    wanted = {sweep: {"metric": "mse", "targets": [0.6, 0.3, 0.01]} for sweep in "AB"}
-    results.budget(folder / "cells.parquet", None, {"wanted": wanted}, folder / "budget.parquet")
+    wanted = {**SPEC, "targets": {sweep: [0.6, 0.3, 0.01] for sweep in "AB"}}
+    results.budget(folder / "cells.parquet", None, wanted, folder / "budget.parquet")
     return folder
 
 

@@ -28,9 +28,9 @@ def made(tmp_path_factory):
     folder, jobs = tmp_path_factory.mktemp("made"), Jobs(TINY)
     with contextlib.chdir(folder):
         one = SimpleNamespace(sweep="T4", seed=1)
-        job("known", jobs.problem_spec("known")(one), "--out", paths.shared("T4"))
+        job("known", jobs.problem_spec("known")(one), "--outputs", paths.shared("T4"))
         for seed in (1, 2):
-            job("pool", jobs.pool_spec(SimpleNamespace(sweep="T4", seed=seed)), "--out", paths.pool("T4", seed))
+            job("pool", jobs.pool_spec(SimpleNamespace(sweep="T4", seed=seed)), "--outputs", paths.pool("T4", seed))
         for arch, N, seed in CELLS:
             cell = SimpleNamespace(sweep="T4", arch=arch, N=N, seed=seed)
             inputs = [paths.pool("T4", seed), *(path.format(**vars(cell)) for path in jobs.extra_input(cell))]

@@ -51,7 +51,7 @@ def made(tmp_path, koct):
     files = [f"results/{name}" for name in names]
 
     def write():
-        status, _, err = koct("crate", *files, "--spec", json.dumps(SPEC), "--out", f"results/{NAME}")
+        status, _, err = koct("crate", "--spec", json.dumps(SPEC), "--inputs", *files, "--outputs", f"results/{NAME}")
         assert status == 0, err
         return results / NAME
 

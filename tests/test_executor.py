@@ -75,7 +75,7 @@ def server(monkeypatch, tmp_path):
 
 def pool(server, out="pool.npy", keep=False, **changed):
     """What a server answers to `koct pool`."""
-    argv = ["pool", "--spec", json.dumps({**SPEC, **changed}), "--out", out]
+    argv = ["pool", "--spec", json.dumps({**SPEC, **changed}), "--outputs", out]
     return server.run({"argv": argv, "log": "log", "environment": {}, "keep": keep})
 
 
@@ -106,7 +106,7 @@ def background():
 
 
 def test_a_fork_leaves_what_the_process_of_the_job_would(server):
-    command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(SPEC), "--out", "alone.npy"]
+    command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(SPEC), "--outputs", "alone.npy"]
     with open("alone.log", "w") as log:
         subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True)
     forks = server()
@@ -117,7 +117,7 @@ def test_a_fork_leaves_what_the_process_of_the_job_would(server):
     assert Path("pool.npy").read_bytes() == Path("alone.npy").read_bytes()
     logs = [Path(name).read_text().rpartition("peak memory")[0] for name in ("log", "alone.log")]
     assert logs[0] == logs[1] != ""
-    for argv in (["pool", "--spec", "no JSON", "--out", "x.npy"], ["pool", "--no-such-option"], ["no-such-verb"]):
+    for argv in (["pool", "--spec", "no JSON", "--outputs", "x.npy"], ["pool", "--no-such-option"], ["no-such-verb"]):
         assert forks.run({"argv": argv, "log": "log", "environment": {}, "keep": False})["status"] == 2
         assert Path("log").read_text().count("koct: error: ") == 1
 

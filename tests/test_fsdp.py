@@ -49,7 +49,7 @@ class Trial:
         spec = Cell("H9", problem or self.problem, FSDP(ranks=ranks or 1, iterations=100), N, 1, ()).encode()
         spec["inputs"] = ["pool", "required"]
         torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks else []
-        files = ["--inputs", pool, "fc.npy", "--out", f"{name}.npy", "--checkpoints", f"{name}-checkpoints"]
+        files = ["--inputs", pool, "fc.npy", "--outputs", f"{name}.npy"]
         command = [sys.executable, *torchrun, "-m", "koct", "fit-torchrun", "--spec", json.dumps(spec), *files]
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": ENVIRONMENT}
         return subprocess.Popen(command, cwd=self.folder, **how)
@@ -63,7 +63,7 @@ class Trial:
     def row(self, name):
         """What `koct evaluate` says of a fit."""
         fit, pool, row = (str(self.folder / file) for file in (f"{name}.npy", "pool.npy", f"{name}.json"))
-        assert cli.main(["evaluate", fit, "--pool", pool, "--out", row]) == 0
+        assert cli.main(["evaluate", "--spec", "{}", "--inputs", fit, pool, "--outputs", row]) == 0
         return read_json(self.folder / f"{name}.json")[0]
 
 
@@ -136,7 +136,7 @@ def interrupted(trial, ranks, number):
 
 
 def test_a_stopped_job_continues_with_other_ranks(small, undisturbed):
-    folder = small.folder / "disturbed-checkpoints"
+    folder = small.folder / "disturbed.checkpoint"
     status, output, first = interrupted(small, None, signal.SIGUSR1)  # without torchrun: one rank
     assert status == 75
     assert [path.name for path in folder.iterdir()] == [f"after-{first}"]

@@ -59,32 +59,24 @@ def shares_gram(sweep):
 
 @mock.patch.object(resources, "shares_gram", shares_gram)
 def planned(chosen):
-    """The jobs of a study, each behind those whose outputs it reads: output, input, spec and what it runs."""
+    """The jobs of a study, each behind those whose outputs it reads."""
     jobs = Jobs(config(chosen))
     os.environ.update(jobs.environment())
     (sweep,) = jobs.study
-    found = []
+    pools, grams, fits = [], [], []
     for seed in sweep.seeds:
-        spec = jobs.pool_spec(SimpleNamespace(sweep="own", seed=seed))
-        found.append(job(spec, [], [paths.pool("own", seed)], lambda one, spec: stages.pool(spec, *one.output)))
-    for seed in sweep.seeds:
-        spec = jobs.gram_spec(SimpleNamespace(sweep="own", seed=seed))
-        read, written = [paths.pool("own", seed)], [paths.gram("own", seed)]
-        found.append(job(spec, read, written, lambda one, spec: stages.gram(spec, *one.input, *one.output)))
-    for seed in sweep.seeds:
+        of, pool, gram = SimpleNamespace(sweep="own", seed=seed), paths.pool("own", seed), paths.gram("own", seed)
+        pools.append(job("pool", jobs.pool_spec(of), [], [pool]))
+        grams.append(job("gram", jobs.gram_spec(of), [pool], [gram]))
         for N in sweep.N:
-            spec = jobs.fit_spec(SimpleNamespace(sweep="own", arch="fc", N=N, seed=seed))
-            written = [paths.cell("own", "fc", N, seed), paths.fit("own", "fc", N, seed)]
-            read = [paths.pool("own", seed), paths.gram("own", seed)]
-            found.append(job(spec, read, written, lambda one, spec: stages.fit(spec, one.input, one.output)))
-    found.append(
-        job(jobs.study_spec(), jobs.cells, [TABLE, IMAGES], lambda one, spec: results.collect(spec, *one.output))
-    )
-    return found
+            cell = {"sweep": "own", "arch": "fc", "N": N, "seed": seed}
+            made = [paths.cell(**cell), paths.fit(**cell)]
+            fits.append(job("fit", jobs.fit_spec(SimpleNamespace(**cell)), [pool, gram], made))
+    return [*pools, *grams, *fits, job("collect", jobs.study_spec(), jobs.cells, [TABLE, IMAGES])]
 
 
-def job(spec, read, written, action):
-    return SimpleNamespace(params={"spec": spec}, input=read, output=written, action=action)
+def job(verb, spec, read, written):
+    return SimpleNamespace(verb=verb, params={"spec": spec}, input=read, output=written)
 
 
 def needed(jobs):
@@ -112,7 +104,7 @@ def run(jobs, stop=None):
             left.parent.mkdir(parents=True, exist_ok=True)
             left.with_name(temporary_name(left.name)).write_bytes(b"half")
             raise Stopped
-        one.action(one, json.loads(one.params["spec"]))
+        stages.VERBS[one.verb][0](json.loads(one.params["spec"]), one.input, one.output)
 
 
 def rows():

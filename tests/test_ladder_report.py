@@ -157,9 +157,9 @@ def test_verdicts_never_compare_networks_of_different_solvers():
 
 def test_the_verbs_make_figure_and_table(tmp_path):
     climb(tmp_path)
-    wanted = {"A": {"metric": "mse", "targets": [0.08, 1e-5]}}
+    spec = json.dumps({**SPEC, "targets": {"A": [0.08, 1e-5]}})
     files = {name: str(tmp_path / f"{name}.parquet") for name in ("cells", "curves", "calibration", "budget", "ladder")}
-    run("budgets", files["cells"], "--spec", json.dumps({"wanted": wanted}), "--out", files["budget"])
+    run("budgets", "--spec", spec, "--inputs", files["cells"], "--outputs", files["budget"])
     out = [str(tmp_path / f"figure.{kind}") for kind in ("pdf", "png")]
     run("product", "fig_ladder", files["ladder"], files["curves"], "--out", *out)
     table = tmp_path / "table.tex"
@@ -182,4 +182,4 @@ def test_a_study_without_three_networks_has_no_ladder(tmp_path):
     write_cells(tmp_path)
     files = [tmp_path / name for name in ("cells.parquet", "images.parquet")]
     with pytest.raises(KoctError, match="three or more networks"):
-        ladder.compute(*files, [], {"metrics": {}}, tmp_path / "l.parquet", tmp_path / "l.json")
+        ladder.compute(*files, [], {"contained": {}}, tmp_path / "l.parquet", tmp_path / "l.json")

@@ -126,7 +126,7 @@ def evaluated(folder, status=0):
     """The row that `koct evaluate` writes."""
     files = [str(folder / name) for name in ("fit.npy", "pool.npy", "shared.npy", "again.json")]
     fit, pool, shared, out = files
-    assert cli.main(["evaluate", fit, "--pool", pool, "--shared", shared, "--out", out]) == status
+    assert cli.main(["evaluate", "--spec", "{}", "--inputs", fit, pool, shared, "--outputs", out]) == status
     assert os.path.exists(out) == (status == 0)
     return None if status else read_json(out)[0]
 

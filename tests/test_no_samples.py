@@ -87,9 +87,11 @@ def test_calibration_budget_and_ladder_do_not_see_them(both):
     for path in both:
         files = {name: path.with_name(f"{name}.parquet") for name in ("curves", "calibration", "budget", "ladder")}
         results.aggregate(path, SPEC, files["curves"], files["calibration"])
-        results.budget(path, None, {"wanted": {"A": {"metric": "mse", "targets": [5e-3]}}}, files["budget"])
+        results.budget(path, None, {**SPEC, "targets": {"A": [5e-3]}}, files["budget"])
         images = path.with_name("images.parquet")
-        ladder.compute(path, images, [], {**SPEC, "contained": {}}, files["ladder"], path.with_name("ladder.json"))
+        ladder.compute(
+            path, images, [], {**SPEC, "contained": {"A": []}}, files["ladder"], path.with_name("ladder.json")
+        )
         made.append({name: results.read(file)[0] for name, file in files.items()})
     first, second = made
     assert [row["N"] for row in first["curves"]][:2] == [0, 0]

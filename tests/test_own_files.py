@@ -1,18 +1,14 @@
-"""Problems and architectures in files of a user's own: how they are loaded, and what goes wrong in them."""
+"""Problems and networks in files of a user's own, and `koct check`: what is wrong is one sentence with its line."""
 
-import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from koct import cli
-from koct.config.study_file import read
+from koct.config.study_file import build
 from koct.contracts import Sizes, registry
-from koct.contracts.spec import Cell
+from koct.contracts.spec import decode_problem, encode_problem
 from koct.errors import KoctError
-from koct.problems import pools
 
 SIZES = Sizes(train=4, val=3, test=3)
 PROBLEM = '''"""Two numbers in, three out."""
@@ -82,36 +78,162 @@ def line(path, text):
     return f"{path}, line {next(i for i, found in enumerate(lines, 1) if text in found)}"
 
 
-def one_sentence(error):
-    """The text of an error that is one line, and no traceback."""
-    text = str(error).removeprefix("koct: error: ").strip()
-    assert "\n" not in text
-    assert "Traceback" not in text
-    return text
+LAYERS = """
+    def shared(self):
+        return {"matrix": np.arange(6.0).reshape(3, 2)}
+
+    def layers(self, shared):
+        from koct.operators.algebra import Diagonal, Matrix, Operator
+
+        class Own(Operator):
+            def _apply(self, x):
+                return x @ shared["matrix"].T
+
+            def _adjoint(self, y):
+                return y @ shared["matrix"]
+
+        return [Layer("weights", Diagonal(np.ones(2))), Layer("matrix", Own((2,), (3,)))]
+
+    def normal_matrix(self, shared):
+        return shared["matrix"].T @ shared["matrix"]
+"""
 
 
-# Loading
+def test_correct_files_keep_their_promises(koct, tmp_path):
+    problem = written(tmp_path, "own.py", PROBLEM + LAYERS)
+    status, out, error = koct("check", problem, written(tmp_path, "matrix.py", ARCH), "--set", "noise=0.5")
+    assert (status, error) == (0, "")
+    assert "FAILED" not in out
+    assert out.count(f"ok      {problem} ") == 7
+    assert f"ok      {tmp_path}/matrix.py is restored from what its state() stored\n" in out
+    status, out, _ = koct("check", problem)
+    assert status == 0
+    assert {"ok      fc is restored", "ok      ko is restored"} <= {line[:22] for line in out.splitlines()}
+
+
+def test_a_network_alone_is_fitted_to_a_problem_of_koct(koct, tmp_path):
+    path = written(tmp_path, "matrix.py", ARCH.replace("np.eye(2)", "np.eye(data.x.shape[1])"))
+    status, out, _ = koct("check", path)
+    assert status == 0
+    assert f"ok      {path} is fitted to samples of deblur" in out
 
 
 DESCRIBED = 'option("standard deviation of the noise", default=0.0, minimum=0)'
-IN_A_FILE = {  # what is wrong: (what stands in the place of what, the line that is named, message)
-    "import": ("import numpy as np", "import no_such_module", "import no_such", "ModuleNotFoundError: No module named"),
-    "syntax": ("(self, seed, sizes):", "(self, seed, sizes)", "def pairs", "SyntaxError: expected ':'"),
-    "exception": ("class Own(Problem):", "1 / 0\n\n\nclass Own(Problem):", "1 / 0", "ZeroDivisionError: division by"),
-    "no y_shape": ("def y_shape", "def y_form", "class Own", "class Own lacks y_shape; "),
-    "dict": ("noise: float", "noise: dict", "class Own", "an option cannot be <class 'dict'>: use int, float, str"),
-    "no option": (DESCRIBED, "0.0", "class Own", "the option noise has no description: write noise = option"),
-    "no type": ("noise: float =", "noise =", "class Own", "'noise' is a field but has no type annotation"),
+YIELDED = "yield lam, OwnNetwork(np.linalg.solve(normal, data.x.T @ data.y))"
+SOLVED = "np.linalg.solve(normal, data.x.T @ data.y)"
+APPLIED = "x @ self.matrix"
+STATE = '{"matrix": self.matrix}'
+METHOD = "def {}(self):\n        pass\n\n    def fit("
+WRONG = {  # what: (file, old, new, the promise that is broken, the line that is named, words of the sentence)
+    "import": (
+        "own",
+        "import numpy as np",
+        "import no_such",
+        "has one",
+        "import no_such",
+        "ModuleNotFoundError",
+    ),
+    "syntax": (
+        "own",
+        "(self, seed, sizes):",
+        "(self, seed, sizes)",
+        "has one",
+        "def pairs",
+        "SyntaxError",
+    ),
+    "exception": (
+        "own",
+        "class Own(P",
+        "1 / 0\n\n\nclass Own(P",
+        "has one",
+        "1 / 0",
+        "ZeroDivisionError: division",
+    ),
+    "no method": ("own", "def pairs", "def couples", "has one", "class Own", "lacks pairs"),
+    "type": (
+        "own",
+        "noise: float",
+        "noise: dict",
+        "has one",
+        "class Own",
+        "an option cannot be <class",
+    ),
+    "no type": ("own", "noise: float =", "noise =", "has one", "class Own", "'noise' is a field but has no type"),
+    "description": ("own", DESCRIBED, "0.0", "has one", "class Own", "the option noise has no description"),
+    "a method launch": ("net", "def fit(", METHOD.format("launch"), "has one", "class Own", "launch"),
+    "a method section": ("net", "def fit(", METHOD.format("section"), "has one", "class Own", "section"),
+    "an option source": ("own", "noise: float", "source: float", "has one", "class Own", "source"),
+    "an option groups": ("own", "noise: float", "groups: float", "has one", "class Own", "groups"),
+    "no tuple": ("own", "return (2,)", "return 2", "has options", "", "has the shape 2; give a tuple of whole numbers"),
+    "device": (
+        "own",
+        "    noise",
+        '    device = "gpu"\n    noise',
+        "has options",
+        "",
+        "it must be one of cpu",
+    ),
+    "shape": ("own", "return (2,)", "return (4,)", "draws 16 pairs", "def pairs", "x has shape (2,), and x_shape says"),
+    "no pairs": ("own", "yield part, x, x", "yield part, x  #", "draws 16 pairs", "def pairs", "pairs yielded"),
+    "seed": ("own", "rng(seed)", "rng()", "draws the same pairs", "def pairs", "draw them from the seed"),
+    "no seed": ("own", "rng(seed)", "rng(0)", "draws the same pairs", "def pairs", "use the seed"),
+    "shared": ("own", 'return {"matrix"', "return {1", "has shared arrays", "", "koct cannot use what"),
+    "adjoint": ("own", 'y @ shared["matrix"]', "y[:, :2]", "has layers", "def _adjoint", "is not its transpose"),
+    "ends": (
+        "own",
+        ', Layer("matrix", Own((2,), (3,)))',
+        "",
+        "has layers",
+        "def layers",
+        "lead from (2,) to (2,)",
+    ),
+    "normal": ("own", 'shared["matrix"].T @', '2 * shared["matrix"].T @', "has inverses", "def normal", "is not RᵀR"),
+    "images": ("net", APPLIED, "x", "is fitted", "def fit", "give flat images"),
+    "NaN": (
+        "net",
+        APPLIED,
+        f"np.nan * {APPLIED}",
+        "is fitted",
+        "def fit",
+        "no fit gave a finite",
+    ),
+    "no network": (
+        "net",
+        YIELDED,
+        "yield lam, normal",
+        "is fitted",
+        "def fit",
+        "fit yielded tuple; yield",
+    ),
+    "returned": ("net", YIELDED, "return None", "is fitted", "def fit", "fit returned NoneType"),
+    "in fit": ("net", YIELDED, "yield ValueError.odd", "is fitted", "ValueError.odd", "AttributeError: type object"),
+    "not needed": ("net", "data.x.T @ data.x ", "data.normal ", "is fitted", "def fit", "needs() does not name it"),
+    "no state": ("net", STATE, "None", "is fitted", "", "koct cannot use what"),
+    "in state": ("net", STATE, "1 / 0", "is fitted", "1 / 0", "ZeroDivisionError: division by zero"),
+    "restore": ("net", 'state["matrix"])', '2 * state["matrix"])', "is restored", "def restore", "something else"),
+    "fit": ("net", SOLVED, f"{SOLVED} + np.random.rand()", "is the same network", "def fit", "draw from data.seed"),
+    "batch": ("net", APPLIED, "(x - x.mean(0)) @ self.matrix", "predicts a sample", "def fit", "mixes"),
 }
 
 
-@pytest.mark.parametrize(("old", "new", "place", "message"), IN_A_FILE.values(), ids=IN_A_FILE)
-def test_a_file_that_cannot_be_used_is_one_sentence_with_its_line(tmp_path, old, new, place, message):
-    path = written(tmp_path, "own.py", PROBLEM, old, new)
-    with pytest.raises(KoctError) as caught:
-        registry.problem(path)
-    assert one_sentence(caught.value).startswith(line(path, place) + ": ")
-    assert message in str(caught.value)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_broken_promise_is_named_with_its_line(koct, tmp_path, name):
+    which, old, new, promise, place, fix = WRONG[name]
+    files = {"own": PROBLEM + LAYERS, "net": ARCH}
+    files[which] = files[which].replace(old, new)
+    paths = {key: written(tmp_path, f"{key}.py", text) for key, text in files.items()}
+    status, out, _ = koct("check", *paths.values())
+    (broken,) = [text for text in out.splitlines() if text.startswith("FAILED")]
+    assert status == 1
+    assert broken.startswith(f"FAILED  {paths[which]} {promise}")
+    assert (line(paths[which], place) if place else paths[which]).removeprefix(f"{tmp_path}/") in broken
+    assert fix in broken
+
+
+def test_ko_is_refused_for_a_problem_without_layers(koct, tmp_path):
+    status, out, _ = koct("check", written(tmp_path, "own.py", PROBLEM), "--set", "archs=[ko]")
+    assert status == 1
+    assert "--set ko: the problem own has no known layers to learn with; take another architecture" in out
 
 
 def test_a_file_has_one_class_and_exists(tmp_path):
@@ -128,7 +250,7 @@ def test_a_file_has_one_class_and_exists(tmp_path):
     ):
         with pytest.raises(KoctError) as caught:
             registry.problem(path)
-        assert one_sentence(caught.value).startswith(message)
+        assert str(caught.value).startswith(message)
 
 
 def test_a_file_can_import_from_its_own_folder(tmp_path):
@@ -152,134 +274,21 @@ def test_helpers_of_one_name_in_two_folders_are_not_confused(tmp_path):
         try:
             found.append((size, registry.problem(written(folder, "own.py", text, "return (2,)", "return SHAPE"))()))
         except KoctError as error:
-            assert "same_name" in one_sentence(error)  # noqa: PT017
+            assert "same_name" in str(error)  # noqa: PT017
     assert found
     for size, problem in found:
         assert problem.x_shape == (size,)
 
 
-# Pools and fits
-
-
-@pytest.fixture
-def fit(tmp_path, capsys):
-    """Fit a cell by `koct fit` with files of a user's own; gives the exit status and what it printed as an error."""
-
-    def run(problem, arch, lambdas=(1e-6, 1.0)):
-        cell = Cell("S", registry.problem(problem)(), registry.architecture(arch)(), 4, 1, lambdas)
-        pools.make(cell.problem, 1, SIZES, tmp_path / "pool.npy")
-        spec = json.dumps({**cell.encode(), "inputs": ["pool"]})
-        files = ["--inputs", str(tmp_path / "pool.npy")]
-        files += ["--outputs", str(tmp_path / "row.json"), str(tmp_path / "fit.npy")]
-        status = cli.main(["fit", "--spec", spec, *files])
-        return status, capsys.readouterr().err
-
-    return run
-
-
-SOLVED = "yield lam, OwnNetwork(np.linalg.solve(normal, data.x.T @ data.y))"
-APPLIED = "x @ self.matrix"
-IN_A_FIT = {
-    "shape": (APPLIED, "x", "def fit", "predict gave an array of shape (3, 2) for 3 samples; give flat images, (3, 3)"),
-    "NaN": (APPLIED, f"np.nan * {APPLIED}", "def fit", "no fit gave a finite validation error; lambdas are [1e-06,"),
-    "no network": (SOLVED, "yield lam, normal", "def fit", "fit yielded tuple; yield (lambda or None, a koct.contra"),
-    "returned": (SOLVED, "return None", "def fit", "fit returned NoneType"),
-    "exception in fit": (SOLVED, "yield ValueError.odd", "ValueError.odd", "AttributeError: type object 'ValueError'"),
-    "exception in state": ('{"matrix": self.matrix}', "1 / 0", "1 / 0", "ZeroDivisionError: division by zero"),
-    "unknown data": ("data.x.T @ data.x ", "data.sinograms ", "data.sinograms", "AttributeError: 'Data' object has no"),
-    "not needed": ("data.x.T @ data.x ", "data.normal ", "def fit", "data.normal is used, and needs() does not name"),
-}
-
-
-@pytest.mark.parametrize(("old", "new", "place", "message"), IN_A_FIT.values(), ids=IN_A_FIT)
-def test_what_goes_wrong_in_a_fit_is_one_sentence_with_its_line(tmp_path, fit, old, new, place, message):
-    path = written(tmp_path, "matrix.py", ARCH, old, new)
-    status, error = fit(written(tmp_path, "own.py", PROBLEM), path)
-    assert status == 2
-    assert one_sentence(error).startswith(line(path, place) + ": ")
-    assert message in error
-    assert not (tmp_path / "fit.npy").exists()
-    assert not (tmp_path / "row.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"), [("return None", "pairs returned NoneType"), ("yield 1, 2", "pairs yielded")]
-)
-def test_pairs_that_are_no_triples_are_one_sentence_with_their_line(tmp_path, given, message):
-    path = written(tmp_path, "own.py", PROBLEM.partition("        rng =")[0] + f"        {given}\n")
-    with pytest.raises(KoctError) as caught:
-        pools.make(registry.problem(path)(), 1, SIZES, tmp_path / "pool.npy")
-    assert one_sentence(caught.value).startswith(f"{line(path, 'def pairs')}: {message}")
-
-
-# Layers
-
-LAYERS = """
-    def layers(self, shared):
-        from koct.operators.algebra import Diagonal, Matrix
-
-        weights = Diagonal(np.ones(2))
-        return [Layer("weights", weights), Layer("first", Matrix(np.ones((5, 2)))), Layer("second", Matrix(LAST))]
-"""
-GRADIENT = {"solver": "sgd", "lr": 0.1, "iterations": 1, "batch": 1}
-
-
-def fit_ko(tmp_path, source):
-    """The exit status of `koct fit` of KO on a problem of a user's own."""
-    problem = registry.problem(source)()
-    pools.make(problem, 1, SIZES, tmp_path / "pool.npy")
-    spec = Cell("S", problem, registry.architecture("ko")(**GRADIENT), 4, 1, ()).encode()
-    files = ["--inputs", str(tmp_path / "pool.npy"), "--outputs", str(tmp_path / "fit.npy")]
-    return cli.main(["fit", "--spec", json.dumps({**spec, "inputs": ["pool"]}), *files])
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ((4, 5), "the layers lead from (2,) to (4,), and the shapes are (2,) and (3,)"),
-        ((3, 6), "the layer 'first' gives shape (5,), and 'second' behind it takes (6,)"),
-    ],
-)
-def test_layers_whose_shapes_do_not_fit_are_one_sentence_with_their_line(tmp_path, capsys, shape, message):
-    good = written(tmp_path, "good.py", PROBLEM + LAYERS.replace("LAST", "np.ones((3, 5))"))
-    assert fit_ko(tmp_path, good) == 0
-    path = written(tmp_path, "own.py", PROBLEM + LAYERS.replace("LAST", f"np.ones({shape})"))
-    capsys.readouterr()
-    assert fit_ko(tmp_path, path) == 2
-    assert one_sentence(capsys.readouterr().err) == f"{line(path, 'def layers')}: {message}"
-
-
-# The config
-
-
-def config(problem, archs):
-    grid = {"pool": asdict(SIZES), "N": [2, 4], "seeds": [1], "lambdas": [1.0], "metric": "mse"}
-    sweep = {"problem": problem, "archs": archs, "ko": GRADIENT, **grid}
-    return {"study": "s", "studies": {"s": ["S"]}, "sweeps": {"S": sweep}}
-
-
-def test_ko_is_refused_for_a_problem_without_layers(tmp_path):
-    path = written(tmp_path, "own.py", PROBLEM)
-    (found,) = registry.architecture("ko")(**GRADIENT).check(registry.problem(path)())
-    assert found == "the problem own has no known layers to learn with; take another architecture"
-    with pytest.raises(KoctError) as caught:
-        read(config(path, ["ko"]))
-    assert one_sentence(caught.value) == f"config: sweeps.S.ko: {found}"
-    known = written(tmp_path, "known.py", PROBLEM + LAYERS.replace("LAST", "np.ones((3, 5))"))
-    assert read(config(known, ["ko"]))[0].archs[0].name == "ko"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("return (2,)", "return 2", "has the shape 2; give a tuple of whole numbers"),
-        ("return (3,)", "return [3]", r"has the shape \[3\]; give a tuple of whole numbers"),
-        ("    noise", '    device = "gpu"\n    noise', "device = 'gpu'; it must be one of cpu, auto"),
-        ("    noise", '    validation_metric = "psnr"\n    noise', "validation_metric = 'psnr'; it must be one of mse"),
-    ],
-)
-def test_a_problem_that_says_what_cannot_be_is_refused(tmp_path, old, new, message):
-    path = written(tmp_path, "own.py", PROBLEM + LAYERS.replace("LAST", "np.ones((3, 5))"), old, new)
-    with pytest.raises(KoctError, match=message) as caught:
-        read(config(path, ["ko"]))
-    assert path in one_sentence(caught.value)
+def test_other_names_are_the_users(tmp_path):
+    """Options are looked up in the class, by functions: no method of a user's hides them."""
+    text = PROBLEM.replace("noise: float", "values: float").replace(
+        "def pairs(", METHOD.format("build").replace("fit(", "pairs(")
+    )
+    problem = registry.problem(
+        written(tmp_path, "own.py", text.replace("@property", "source = options = 3\n\n    @property", 1))
+    )
+    sweep = {"problem": problem.source, "values": 2, "archs": ["fc"], "pool": {"train": 4, "val": 3, "test": 3}}
+    made = build("S", {**sweep, "N": [2, 4], "seeds": [1], "lambdas": [1.0], "metric": "mse"}).problem
+    assert made.values == 2.0
+    assert decode_problem(encode_problem(made, layers=True)) == made

@@ -12,7 +12,7 @@ import yaml
 from conftest import ROOT, TINY
 
 from koct.errors import KoctError
-from koct.workflow import limits, planned, queue, sources
+from koct.workflow import planned, queue, sources
 
 
 def spec():
@@ -39,7 +39,7 @@ def test_a_job_runs_the_code_that_was_planned(run):
     environment |= json.loads(told.stdout)
 
     def pool():
-        command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec()), "--out", "pool.npy"]
+        command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec()), "--outputs", "pool.npy"]
         return subprocess.run(command, cwd=run.folder, env=environment, capture_output=True, text=True)
 
     module, out = run.path("koct/problems/surrogate.py"), run.path("pool.npy")
@@ -134,35 +134,6 @@ def test_a_file_in_place_of_a_folder_is_one_sentence(folder, name):
     (folder / name).touch()
     with pytest.raises(KoctError, match=f"{name} is not a folder, and a run writes to a folder of this name"):
         queue.check_folders()
-
-
-# What is asked for
-
-
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [
-        ("results/cells/H128/ko/N4_seed1.json", "H128 is not in the study a, but in the studies b, c; `snakemake"),
-        ("./results/known/H128.npy", "--config study=b ./results/known/H128.npy`"),
-        ("results/fig_recons_H128-exact.png", "H128-exact is not in the study a, but in no study; add it"),
-        ("results/pools/H9/seed1.npy", None),
-        ("results/cells/H8/ko/N4_seed1.json", None),
-        ("results/cells.parquet", None),
-        ("--cores", None),
-    ],
-)
-def test_a_file_of_another_study_is_refused_with_its_study(word, hint):
-    config = {
-        "study": "a",
-        "studies": {"a": ["H8"], "b": ["H128"], "c": ["H8", "H128"]},
-        "sweeps": dict.fromkeys(["H8", "H128", "H128-exact"]),
-    }
-    if hint is None:
-        limits.check_targets([word], ["H8"], config)
-    else:
-        with pytest.raises(KoctError) as caught:
-            limits.check_targets([word], ["H8"], config)
-        assert hint in str(caught.value)
 
 
 def test_an_edit_that_is_undone_within_a_second_is_not_run(tmp_path):

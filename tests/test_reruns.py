@@ -34,22 +34,17 @@ class Edits:
     def __call__(self, name, change):
         path = self.checkout.path(name)
         self.before.setdefault(path, path.read_text() if path.exists() else None)
-        text = change(self.before[path])
-        if path.suffix == ".py":
-            compile(text, name, "exec")
-        path.write_text(text)
+        path.write_text(change(self.before[path]))
 
     def replace(self, name, old, new):
         assert old in self.checkout.path(name).read_text(), f"{name} has no {old!r}"
         self(name, lambda text: text.replace(old, new))
 
-    def config(self, change):
-        def apply(text):
-            config = yaml.safe_load(text)
-            change(config)
-            return yaml.safe_dump(config)
-
-        self("config.yaml", apply)
+    def config(self, **options):
+        """Other options of the sweep H8."""
+        config = yaml.safe_load(self.checkout.path("config.yaml").read_text())
+        config["sweeps"]["H8"].update(options)
+        self("config.yaml", lambda _: yaml.safe_dump(config))
 
     def undo(self):
         for path, text in self.before.items():
@@ -114,7 +109,7 @@ OF_CONFIG = {
 @pytest.mark.parametrize("change", OF_CONFIG)
 def test_a_change_to_a_sweep_runs_what_it_concerns_alone(study, edited, change):
     options, jobs = OF_CONFIG[change]
-    edited.config(lambda config: config["sweeps"]["H8"].update(options))
+    edited.config(**options)
     again, archs = plan(study)
     assert again == {**jobs, **ALL}
     if change == "another known operator":
@@ -153,9 +148,9 @@ def test_a_new_architecture_or_another_message_refits_nothing(study, edited):
     ko = study.path("koct/networks/ko.py").read_text()
     edited("koct/networks/new.py", lambda _: ko)
     edited("koct/errors.py", lambda text: text + "\n\nREMARK = 'another message'\n")
-    edited.config(lambda config: config["sweeps"]["H8"].update(lambdas=[1e-6, 1e-4, 1e-2, 1, 100]))
+    edited.config(lambdas=[1e-6, 1e-4, 1e-2, 1, 100])
     assert study.plan() == {}
-    edited.config(lambda config: config["sweeps"]["H8"].update(archs=["ko", "fc", "new"]))
+    edited.config(archs=["ko", "fc", "new"])
     assert study.plan() == {"fit": CELLS, "theory": 1, **LADDER, **ALL}  # but it can be fitted
 
 

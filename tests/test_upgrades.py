@@ -47,8 +47,8 @@ def test_old_runs_are_a_pilot_and_other_old_files_are_refused(upgraded, koct, tm
         assert status == 2
         assert "is not a file of this version of koct: it has no stamp" in err
     problem = '{"problem": {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}}'
-    pool = ["--pool", old / "pools/H4/seed1.npy"]
-    for arguments in (["evaluate", old / "fits/H4/ko/N4_seed1.npy", *pool], ["gram", "--spec", problem, *pool]):
-        status, _, err = koct(*arguments, "--out", "made")
+    pool, fit = old / "pools/H4/seed1.npy", old / "fits/H4/ko/N4_seed1.npy"
+    for verb, *inputs in (("evaluate", fit, pool), ("gram", pool)):
+        status, _, err = koct(verb, "--spec", problem, "--inputs", *inputs, "--outputs", "made")
         assert status == 2
         assert "is not a file of this version of koct: it has no stamp; `rm " in err

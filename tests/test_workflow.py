@@ -83,8 +83,8 @@ def test_the_untrained_network_is_recorded_for_every_seed(study):
 def test_a_fit_is_a_file_that_can_be_evaluated_again(study, tmp_path):
     for arch in ("ko", "fc"):
         row = tmp_path / f"{arch}.json"
-        inputs = ["--pool", "results/pools/H16/seed2.npy"] + ["--shared", "results/known/H16.npy"] * (arch == "ko")
-        study.koct("evaluate", f"results/fits/H16/{arch}/N16_seed2.npy", *inputs, "--out", row)
+        inputs = [f"results/fits/H16/{arch}/N16_seed2.npy", "results/pools/H16/seed2.npy", "results/known/H16.npy"]
+        study.koct("evaluate", "--spec", "{}", "--inputs", *inputs, "--outputs", row)
         original = study.path(f"results/cells/H16/{arch}/N16_seed2.json")
         one, two = ({**read_json(path)[0], "image_seconds": 0} for path in (row, original))
         assert one == two

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import Any
 
 from koct.errors import KoctError
 
-LEADING_ZERO = re.compile(r"[-+]?0(o?[0-9_]+)")  # octal in YAML 1.1, decimal or text elsewhere
-CLOCK = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")  # base 60
-TAG = "tag:yaml.org,2002:"
+# Octal in YAML 1.1, and decimal or text elsewhere; or base 60.
+TRAP = re.compile(r"[-+]?0o?[0-9_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 
 Path = str | PathLike[str]
 
@@ -29,17 +27,20 @@ def load(path: Path) -> dict[Any, Any]:
         import yaml
     except ImportError:
         raise KoctError(f"{path}: reading YAML requires PyYAML; install it with `pip install pyyaml`") from None
-    wrong: list[str] = []
+    reader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content, wrong = _parsed(text)
+        wrong = list(_traps(yaml.compose(text, reader), set()))
+        content = yaml.load(text, reader)
     except yaml.YAMLError as error:
-        wrong.append(_syntax(error))
-    if not wrong and not isinstance(content, dict):
-        wrong.append(" must have keys at its top level, such as `key: value`; give it some")
+        wrong = [_syntax(error)]
+    except (ValueError, OverflowError, KeyError, AttributeError) as error:  # such as 2024-13-45, a day that is none
+        wrong = [f" has a value that cannot be read: {error}; correct it, or write it in quotes"]
+    else:
+        if not isinstance(content, dict):
+            wrong.append(" must have keys at its top level, such as `key: value`; give it some")
     if wrong:
-        raise KoctError("\n".join(f"{path}{sentence}" for sentence in dict.fromkeys(wrong)))
-    assert isinstance(content, dict)
-    return content
+        raise KoctError("\n".join(f"{path}{sentence}" for sentence in wrong))
+    return dict(content)
 
 
 def check_files(paths: Iterable[Path]) -> None:
@@ -71,59 +72,27 @@ def _text(path: Path) -> str:
         raise KoctError(f"{path}, line {line} is not UTF-8 text; save the file as UTF-8") from None
 
 
-def _parsed(text: str) -> tuple[Any, list[str]]:
-    """Return what a text says, and what is wrong with it: sentences that begin with the line."""
-    loader = _loader()(text)
-    try:
-        return loader.get_single_data(), loader.wrong
-    finally:
-        loader.dispose()
-
-
-@cache
-def _loader() -> Any:
-    """Return PyYAML's safe loader with a list `wrong`, to which it adds what it reads otherwise than it looks."""
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class Loader(base):  # type: ignore[misc]
-        def __init__(self, text: str):
-            super().__init__(text)
-            self.wrong: list[str] = []
-            self.flat: set[int] = set()  # mappings that were looked at
-
-        def flatten_mapping(self, node: Any) -> None:
-            """See each key once, before what `<<` merges comes in; that may be given again."""
-            lines: dict[Any, int] = {}
-            for key, _ in node.value if id(node) not in self.flat else ():
-                if isinstance(key, yaml.ScalarNode):
-                    name = "<<" if key.tag == f"{TAG}merge" else self.construct_object(key)
-                    if name in lines:
-                        fix = "write `<<: [*one, *other]`" if name == "<<" else "remove one of them, or rename it"
-                        self.wrong.append(_at(key, f"{key.value} is there twice, first in line {lines[name]}; {fix}"))
-                    lines.setdefault(name, key.start_mark.line + 1)
-            self.flat.add(id(node))
-            super().flatten_mapping(node)
-
-        def read(self, node: Any) -> Any:
-            """Return a scalar that is what it looks like."""
-            plain = node.value
-            try:
-                value = base.yaml_constructors[node.tag](self, node)
-            except (ValueError, KeyError, AttributeError, OverflowError):
-                value = None
-            if value is None:
-                kind = node.tag.removeprefix(TAG)
-                self.wrong.append(_at(node, f"{plain[:60]} cannot be read as {kind}; correct it"))
-            elif not node.style and (LEADING_ZERO.fullmatch(plain) or (CLOCK.fullmatch(plain) and value != plain)):
-                fix = "write a number without leading zeros and colons, and a text in quotes"
-                self.wrong.append(_at(node, f"{plain} is read as {value!r} by YAML 1.1; {fix}"))
-            return value
-
-    for kind in ("int", "float", "timestamp", "bool", "str"):
-        Loader.add_constructor(f"{TAG}{kind}", Loader.read)
-    return Loader
+def _traps(node: Any, seen: set[int]) -> Iterator[str]:
+    """Yield what is wrong at a node of the file and below it, each sentence with its line."""
+    if node is None or id(node) in seen:  # an alias leads to a node again
+        return
+    seen.add(id(node))
+    if isinstance(node.value, str):
+        if not node.style and TRAP.fullmatch(node.value):
+            fix = "write a number without leading zeros and colons, and a text in quotes"
+            yield _at(node, f"YAML 1.1 reads {node.value} otherwise than it looks; {fix}")
+        return
+    lines: dict[tuple[str, str], int] = {}
+    for child in node.value:
+        key, *_ = pair = child if isinstance(child, tuple) else (child,)
+        if len(pair) > 1 and isinstance(key.value, str):
+            if (key.tag, key.value) in lines:
+                fix = "write `<<: [*one, *other]`" if key.value == "<<" else "remove one of them, or rename it"
+                first = lines[key.tag, key.value]
+                yield _at(key, f"{key.value} is there twice, first in line {first}; {fix}")
+            lines.setdefault((key.tag, key.value), key.start_mark.line + 1)
+        for part in pair:
+            yield from _traps(part, seen)
 
 
 def _at(place: Any, sentence: str) -> str:

@@ -1,6 +1,6 @@
 """The verbs of the command line and their arguments."""
 
-from koct.commands import people, report, stages
+from koct.commands import people, stages
 
 # verb: (function, what it does, its arguments)
-VERBS = {**stages.VERBS, **report.VERBS, **people.VERBS}
+VERBS = {**stages.VERBS, **people.VERBS}

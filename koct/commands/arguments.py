@@ -87,8 +87,8 @@ SPEC = (
     "--spec",
     {"type": json_object, "metavar": "JSON", "help": "what the stage depends on, as the workflow passes it"},
 )
-INPUTS = ("--inputs", {"nargs": "*", "metavar": "FILE", "help": "the files that the spec names under inputs"})
-POOL = ("--pool", {"metavar": "FILE", "help": "what `pool` wrote"})
+INPUTS = ("--inputs", {"nargs": "*", "metavar": "FILE", "required": False, "default": [], "help": "what it reads"})
+OUTPUTS = ("--outputs", {"nargs": "+", "metavar": "FILE", "help": "what it writes"})
 OUT = ("--out", {"metavar": "FILE", "help": "where to write"})
 
 
@@ -100,9 +100,6 @@ def optional(name, help, **settings):
     return (name, {"required": False, "help": help, **settings})
 
 
-REPORT = optional("--spec", "what the stage depends on, as the workflow passes it", type=json_object, metavar="JSON")
-SHARED = optional("--shared", "what `known` wrote, if the problem computes anything once per sweep", metavar="FILE")
-THEORY = optional("--theory", "what `collect-theory` wrote, to show beside", metavar="FILE")
 SWEEP = optional("--sweep", "take the rows with this value in the column sweep", type=name_of)
 PILOT = file("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group")
 READING = [  # how a pilot is read

@@ -1,15 +1,18 @@
-"""Verbs that compute: pools, fits, rows and what follows from them.
+"""Verbs of the workflow's jobs. Each is given its spec, the files that it reads and those that it writes, in order.
 
-Each imports only what it needs, since start-up is most of a small job.
+A verb imports what it runs inside its function: start-up is most of a small job, and the hash of a stage's code is that
+of these imports (koct/workflow/sources.py).
 """
 
 import os
+from typing import Any
 
-from koct.commands.arguments import INPUTS, OUT, POOL, REPORT, SHARED, SPEC, THEORY, file, optional, positive
+from koct.commands.arguments import INPUTS, OUTPUTS, OUTS, SPEC, optional, positive
 from koct.errors import KoctError
 
 
-def pool(spec, out):
+def pool(spec, inputs, outputs):
+    """draw the pool of one seed"""
     from koct.contracts import Sizes
     from koct.contracts.blame import blamed
     from koct.contracts.spec import decode_problem
@@ -18,40 +21,43 @@ def pool(spec, out):
     problem = decode_problem(spec["problem"])
     sizes = Sizes(**{part: spec["sizes"][part] for part in pools.PARTS})
     with blamed(problem.source):
-        pools.make(problem, spec["seed"], sizes, out, spec)
+        pools.make(problem, spec["seed"], sizes, *outputs, spec)
 
 
-def known(spec, out):
+def known(spec, inputs, outputs):
+    """compute what a problem shares among all cells of a sweep"""
     from koct.contracts.spec import decode_problem
     from koct.study import cells
 
-    cells.write_shared(decode_problem(spec["problem"]), out, spec)
+    cells.write_shared(decode_problem(spec["problem"]), *outputs, spec)
 
 
-def normal(spec, inputs, out):
+def normal(spec, inputs, outputs):
+    """compute the normal matrix of a sweep's known operator"""
     from koct.contracts.spec import decode_problem
     from koct.study import cells
 
-    cells.write_normal(decode_problem(spec["problem"]), inputs[0] if inputs else None, out, spec)
+    cells.write_normal(decode_problem(spec["problem"]), inputs[0] if inputs else None, *outputs, spec)
 
 
-def gram(spec, pool, out):
+def gram(spec, inputs, outputs):
+    """compute the Gram matrix of a pool's training measurements"""
     from koct.base.device import failures_explained
     from koct.contracts.spec import decode_problem
     from koct.study import cells
 
     with failures_explained():
-        cells.write_gram(decode_problem(spec["problem"]), pool, out, spec)
+        cells.write_gram(decode_problem(spec["problem"]), *inputs, *outputs, spec)
 
 
 def fit(spec, inputs, outputs):
-    """Fit and evaluate. `outputs` are the row and the fit; if only the fit, it keeps the errors for `evaluate`."""
+    """fit and evaluate one cell: write its row, if wanted, and the fit"""
     from koct.base.device import failures_explained
+    from koct.contracts.blame import blamed
     from koct.study import cells, evaluation
 
-    data = _data(spec, inputs)
-    data.checkpoints = os.path.splitext(outputs[-1])[0] + ".checkpoint"
-    with failures_explained(), _blamed(data):
+    data = _data(spec, inputs, outputs)
+    with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
         about, network = cells.fit(data)
         errors = evaluation.errors(network, data)
         cells.write_fit(outputs[-1], data.stamp(spec, evaluation.remember(about, errors)), network)
@@ -59,186 +65,142 @@ def fit(spec, inputs, outputs):
             evaluation.write_row(outputs[0], data.stamp(spec), data.cell, about, errors)
 
 
-def fit_torchrun(spec, inputs, out, checkpoints, checkpoint_minutes):
+def fit_torchrun(spec, inputs, outputs, checkpoint_minutes):
+    """fit one cell with several processes; started by torchrun, once per rank"""
     from koct.study import distributed
 
-    data = _data(spec, inputs)
-    data.checkpoints, data.checkpoint_minutes = checkpoints, checkpoint_minutes
-    return distributed.fit(data, out, spec)
+    data = _data(spec, inputs, outputs)
+    data.checkpoint_minutes = checkpoint_minutes
+    return distributed.fit(data, *outputs, spec)
 
 
-def _data(spec, inputs):
-    """The data of a cell: `inputs` are the files that the spec names."""
+def _data(spec, inputs, outputs):
+    """The data of a cell. A checkpoint beside its fit is no output: Snakemake deletes these before a job starts."""
     from koct.contracts.spec import Cell
     from koct.study.cells import Data
 
-    data = Data(Cell.decode(spec), _named_inputs(spec, inputs))
-    data.spec = spec
+    data = Data(Cell.decode(spec), _named(spec, inputs))
+    data.spec, data.checkpoints = spec, os.path.splitext(outputs[-1])[0] + ".checkpoint"
     return data
 
 
-def _named_inputs(spec, inputs):
+def _named(spec, inputs):
+    """The files that a job reads by the names that its spec has for them."""
     if len(inputs) != len(spec["inputs"]):
         raise KoctError(f"this job reads {', '.join(spec['inputs'])}; --inputs has {len(inputs)} files")
     return dict(zip(spec["inputs"], inputs, strict=True))
 
 
-def _blamed(data):
-    from koct.contracts.blame import blamed
-
-    return blamed(data.cell.problem.source, data.cell.arch.source)
-
-
-def evaluate(fit, spec, pool, shared, out):
+def evaluate(spec, inputs, outputs):
+    """write the row of a fit, from the fit, its pool and what its problem shares"""
     from koct.base.device import failures_explained
     from koct.study import evaluation
 
     if os.environ.get("KOCT_DEVICE") == "cuda":  # on a cluster these jobs have no GPU
         os.environ["KOCT_DEVICE"] = "auto"
+    fitted, *others = inputs
     with failures_explained():
-        evaluation.evaluate(fit, _files(pool, shared), out, spec)
+        evaluation.evaluate(fitted, dict(zip(("pool", "shared"), others, strict=False)), *outputs, spec)
 
 
-def _files(pool, shared):
-    return {"pool": pool, **({"shared": shared} if shared else {})}
-
-
-def collect(spec, cells, images):
+def collect(spec, inputs, outputs):
+    """gather the rows of a study into Parquet: cells, and the errors of every test image"""
     from koct.study import results
 
-    results.collect(spec, cells, images)
+    results.collect(spec, *outputs)
 
 
-def theory(spec, inputs, out):
+def theory(spec, inputs, outputs):
+    """predict the curve of one architecture from a pool, before any fit"""
     from koct.base.device import failures_explained
     from koct.contracts.blame import blamed
-    from koct.study import predictions as theory
+    from koct.study import predictions
 
-    files = _named_inputs(spec, inputs)
     with failures_explained(), blamed(spec["problem"]["source"], spec["arch"]["source"]):
-        theory.predict(spec, files, out)
+        predictions.predict(spec, _named(spec, inputs), *outputs)
 
 
-def collect_theory(spec, out):
+def collect_theory(spec, inputs, outputs):
+    """gather the predicted curves of a study into Parquet"""
     from koct.study import results
 
-    results.collect_theory(spec, out)
+    results.collect_theory(spec, *outputs)
 
 
-def calibrate(cells, spec, curves, calibration):
+def calibrate(spec, inputs, outputs):
+    """from cells: curves over seeds, and their floor and sigma"""
     from koct.study import results
 
-    results.aggregate(cells, spec, curves, calibration)
+    results.aggregate(*inputs, spec, *outputs)
 
 
-def budgets(cells, theory, spec, out):
+def budgets(spec, inputs, outputs):
+    """from cells and predicted curves: how many samples reach every configured target"""
     from koct.study import results
 
-    results.budget(cells, theory, spec, out)
+    cells, *theory = inputs
+    results.budget(cells, theory[0] if theory else None, spec, *outputs)
 
 
-def crossings(cells, images, spec, out):
+def crossings(spec, inputs, outputs):
+    """from cells and images: from which N on a network is better than a simpler one, or one that needs no sample"""
     from koct.study import crossings
 
-    crossings.compute(cells, images, spec, out)
+    crossings.compute(*inputs, spec, *outputs)
 
 
-def chains(spec, shared, out):
+def chains(spec, inputs, outputs):
+    """the known and learned layers of a sweep's networks"""
     from koct.study import chains
 
-    chains.write(spec, shared, out)
+    chains.write(spec, inputs[0] if inputs else None, *outputs)
 
 
-def ladder(cells, images, chains, spec, out, verdicts):
+def ladder(spec, inputs, outputs):
+    """from cells, images and chains: the order of a sweep's networks at every N, and what it wins to learn more"""
     from koct.study import ladder
 
-    ladder.compute(cells, images, chains, spec, out, verdicts)
+    cells, images, *chains = inputs
+    ladder.compute(cells, images, chains, spec, *outputs)
 
 
-# verb: (function, what it does, its arguments)
-IMAGES = file("--images", "the errors of every test image, which `collect` wrote")
+def figure_recons(spec, inputs, outputs):
+    """from the fits of a seed, their pool and what the problem shares: test images and their reconstructions"""
+    from koct.report.figures import fig_recons
 
-VERBS = {
-    "pool": (pool, "draw the pool of one seed", [SPEC, OUT]),
-    "known": (known, "compute what a problem shares among all cells of a sweep", [SPEC, OUT]),
-    "normal": (normal, "compute the normal matrix of a sweep's known operator", [SPEC, INPUTS, OUT]),
-    "gram": (gram, "compute the Gram matrix of a pool's training measurements", [SPEC, POOL, OUT]),
-    "fit": (
-        fit,
-        "fit and evaluate one cell",
-        [
-            SPEC,
-            INPUTS,
-            ("--outputs", {"nargs": "+", "metavar": "FILE", "help": "where to write the row (if wanted), and the fit"}),
-        ],
-    ),
-    "fit-torchrun": (
-        fit_torchrun,
-        "fit one cell with several processes; started by torchrun, once per rank",
-        [
-            SPEC,
-            INPUTS,
-            OUT,
-            ("--checkpoints", {"metavar": "FOLDER", "help": "where a checkpoint waits for the next run"}),
-            optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=positive, default=5.0),
-        ],
-    ),
-    "evaluate": (
-        evaluate,
-        "write the row of a fit",
-        [file("fit", "what `fit` wrote"), REPORT, POOL, SHARED, OUT],
-    ),
-    "collect": (
-        collect,
-        "gather the rows of a study into Parquet",
-        [
-            SPEC,
-            file("--cells", "where to write the cells"),
-            file("--images", "where to write the errors of every test image"),
-        ],
-    ),
-    "theory": (
-        theory,
-        "predict the curve of one architecture from a pool, before any fit",
-        [SPEC, INPUTS, OUT],
-    ),
-    "collect-theory": (collect_theory, "gather the predicted curves of a study into Parquet", [SPEC, OUT]),
-    "calibrate": (
-        calibrate,
-        "curves over seeds, and their floor and sigma",
-        [
-            file("cells", "what `collect` wrote"),
-            SPEC,
-            file("--curves", "where to write the curves"),
-            file("--calibration", "where to write floor and sigma"),
-        ],
-    ),
-    "budgets": (
-        budgets,
-        "how many samples reach every configured target",
-        [
-            file("cells", "what `collect` wrote"),
-            THEORY,
-            SPEC,
-            OUT,
-        ],
-    ),
-    "crossings": (
-        crossings,
-        "from which N on a network is better than what needs no sample, and than a smaller network",
-        [file("cells", "what `collect` wrote"), IMAGES, SPEC, OUT],
-    ),
-    "chains": (chains, "the known and learned layers of a sweep's networks", [SPEC, SHARED, OUT]),
-    "ladder": (
-        ladder,
-        "the order of a sweep's networks at every N, and what it wins to learn more",
-        [
-            file("cells", "what `collect` wrote"),
-            IMAGES,
-            ("--chains", {"nargs": "*", "metavar": "FILE", "help": "what `chains` wrote of every sweep"}),
-            SPEC,
-            OUT,
-            file("--verdicts", "where to write the verdicts"),
-        ],
-    ),
+    count = len(inputs) - len(spec["inputs"])
+    fig_recons.recons(inputs[:count], _named(spec, inputs[count:]), outputs, spec)
+
+
+def crate(spec, inputs, outputs):
+    """an RO-Crate that describes the results of a study"""
+    from koct.report import crate
+
+    crate.write(inputs, *outputs, spec)
+
+
+def product(name, files, spec, out):
+    """a table, figure or page of results, like table_calibration or fig_sweeps"""
+    from koct.report import products
+
+    products.make(name, files, out, spec)
+
+
+OF_CELLS = (pool, known, normal, gram, fit, fit_torchrun, evaluate, theory)
+OF_STUDIES = (collect, collect_theory, calibrate, budgets, crossings, chains, ladder, figure_recons, crate)
+VERBS: dict[str, Any] = {  # verb: (function, what it does, its arguments)
+    verb.__name__.replace("_", "-"): (verb, verb.__doc__, [SPEC, INPUTS, OUTPUTS]) for verb in OF_CELLS + OF_STUDIES
 }
+VERBS["fit-torchrun"][2].append(
+    optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=positive, default=5.0)
+)
+VERBS["product"] = (
+    product,
+    product.__doc__,
+    [
+        ("name", {"metavar": "NAME", "help": "its name: that of its file in koct/report"}),
+        ("files", {"nargs": "*", "metavar": "FILE", "help": "what it is made from, in the order of its `reads`"}),
+        (SPEC[0], {**SPEC[1], "required": False}),
+        OUTS,
+    ],
+)

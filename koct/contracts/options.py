@@ -56,10 +56,9 @@ def option(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
 class Configured:
-    """An immutable dataclass with keyword arguments; `fields`, `asdict` and `replace` of `dataclasses` apply to it.
+    """A frozen dataclass with keyword arguments.
 
     A subclass may fix an option that it inherits by assigning a value; then it is no option any more.
-    Its methods are shared, since to generate them takes 2 ms per class, in every job.
     """
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -68,32 +67,7 @@ class Configured:
         for name in (inherited.keys() & vars(cls).keys()) - cls.__annotations__.keys():
             cls.__annotations__[name] = ClassVar
         cls.__doc__ = cls.__doc__ or cls.__name__  # which dataclass() would make of a signature
-        dataclass(init=False, eq=False, repr=False)(cls)
-
-    def __init__(self, **values: Any):
-        defaults = {each.name: each.default for each in fields(self)}  # type: ignore[arg-type]
-        missing = [name for name, default in defaults.items() if default is MISSING and name not in values]
-        if missing:
-            raise TypeError(f"{type(self).__name__} needs {', '.join(missing)}")
-        if unknown := values.keys() - defaults.keys():
-            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
-        vars(self).update(defaults | values)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set")
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _content(self) == _content(other)
-
-    def __hash__(self) -> int:
-        return hash((type(self), *_content(self).values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in _content(self).items())})"
-
-
-def _content(instance: Any) -> dict[str, Any]:
-    return {each.name: getattr(instance, each.name) for each in fields(instance)}
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
 def options(cls: type[Configured]) -> dict[str, Option]:

@@ -59,7 +59,7 @@ def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str,
     """Make a product from the files that it reads, in their order; endings of `out` say in which formats."""
     about, spec = product(name), dict(spec or {})
     if about.per_sweep:
-        raise KoctError(f"{name} is made sweep by sweep: see `koct figure-recons --help`")
+        raise KoctError(f"{name} is made sweep by sweep: `snakemake` draws it")
     if len(paths) < len(about.reads) or (len(paths) > len(about.reads) and not about.pictures):
         raise KoctError(f"{name} is made from {' '.join(about.reads) or 'no file'}; give these files in this order")
     module = importlib.import_module(module_of(name))

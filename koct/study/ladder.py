@@ -22,18 +22,18 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
 
     `spec` names each sweep's metric under `metrics` and its pairs [container, contained] under `contained`.
     """
-    if not spec["metrics"]:
+    if not spec["contained"]:
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
     cells, origin = results.read_cells(cells_path)
     baselines = results.grouped(results.read_baselines(cells_path)[0], "sweep")
     chains_of, tested = chains.read(chain_paths), images.Images(images_path)
     rows, verdicts = [], {}
     for (sweep,), group in results.grouped(cells, "sweep").items():
-        if sweep in spec["metrics"]:
+        if sweep in spec["contained"]:
             metric = CurveMetric(spec["metrics"][sweep])
             ladder = Ladder(group, baselines.get((sweep,), []), tested, metric, chains_of.get(sweep, {}))
             rows += ladder.order()
-            verdicts[sweep] = ladder.verdicts(spec["contained"].get(sweep, []))
+            verdicts[sweep] = ladder.verdicts(spec["contained"][sweep])
     stamp = Stamp(spec, made_from(cells_path, images_path, *chain_paths))
     results.write(rows, results.LADDER, path, {**origin, "koct.chains": json.dumps(chains_of)}, stamp)
     write_json(verdicts_path, {"sweeps": verdicts}, stamp)

@@ -32,10 +32,6 @@ def fit(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
     return f"results/fits/{sweep}/{arch}/N{N}_seed{seed}.npy"
 
 
-def checkpoints(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
-    return f"results/checkpoints/{sweep}/{arch}/N{N}_seed{seed}"
-
-
 def theory(sweep: str, arch: str) -> str:
     return f"results/theory/{sweep}/{arch}.json"
 

@@ -211,7 +211,7 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
 
 
 def budget(cells_path, theory_path, spec, path):
-    """How many samples reach each target; `spec` gives each sweep's metric and targets under `wanted`."""
+    """How many samples reach each target; `spec` gives each sweep's metric and targets."""
     from koct.forecast.budget import Forecast
     from koct.forecast.runs import Pilot
 
@@ -219,11 +219,10 @@ def budget(cells_path, theory_path, spec, path):
     predicted = grouped(_read_theory(theory_path), "sweep", "arch") if theory_path else {}
     answers = []
     for (sweep_name, arch), rows in grouped(cells, "sweep", "arch").items():
-        wanted = _of_sweep(cells_path, spec["wanted"], sweep_name)
-        metric = CurveMetric(wanted["metric"])
+        metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
         points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
-        for target in wanted["targets"]:
+        for target in spec["targets"][sweep_name]:
             answer = forecast.required(target)
             about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
             required = _by_theory(predicted.get((sweep_name, arch), []), target)

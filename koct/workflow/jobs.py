@@ -44,10 +44,9 @@ class Jobs:
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
-        self.ladders = [self.sweeps[name] for name in when.ladder(self.study)]
+        self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
         self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
-        self.canonical = config.canonical(self.study)
         self.evaluation = sources.evaluation()
         self._files = cache(checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
@@ -109,32 +108,27 @@ class Jobs:
     def archs(self) -> str:
         return _either({arch.name for sweep in self.study for arch in sweep.archs + sweep.required})
 
-    def cheap(self, cost: Callable[[Sweep], Cost]) -> str:
-        """The sweeps for which a stage is cheap."""
-        return _either(sweep.name for sweep in self.study if resources.cheap(sweep, cost(sweep)))
-
-    def large(self, cost: Callable[[Sweep], Cost]) -> str:
-        return _either(sweep.name for sweep in self.study if not resources.cheap(sweep, cost(sweep)))
+    def pools(self, cheap: bool) -> str:
+        """The sweeps whose pools are cheap, or are not."""
+        return _either(sweep.name for sweep in self.study if resources.cheap(sweep, resources.pool(sweep)) == cheap)
 
     def curves(self, *classes: str) -> str:
         """The sweeps whose next folder is an architecture that is fitted so."""
-        found = [
-            f"{re.escape(sweep.name)}(?=/{re.escape(arch.name)}/)"
+        return _before(
+            (sweep.name, f"{arch.name}/")
             for sweep in self.study
             for arch in sweep.archs + sweep.required
             if resources.fit_class(sweep, arch) in classes
-        ]
-        return "|".join(found) or NONE
+        )
 
     def predictions(self, cheap: bool) -> str:
         """The sweeps whose next file is an architecture whose curve is predicted so."""
-        found = [
-            f"{re.escape(sweep.name)}(?=/{re.escape(arch.name)}\\.json)"
+        return _before(
+            (sweep.name, f"{arch.name}.json")
             for sweep in self.study
             for arch in sweep.predicted
             if resources.cheap(sweep, resources.theory(sweep, arch)) == cheap
-        ]
-        return "|".join(found) or NONE
+        )
 
     # What a job depends on
 
@@ -201,7 +195,11 @@ class Jobs:
 
     def recons_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
-        wanted = {"problem": encode_problem(sweep.problem, layers=True), "archs": [arch.source for arch in sweep.archs]}
+        wanted = {
+            "problem": encode_problem(sweep.problem, layers=True),
+            "archs": [arch.source for arch in sweep.archs],
+            "inputs": ["pool", *(["shared"] if sweep.problem.has_shared else [])],  # behind the fits
+        }
         return _spec("figure-recons", wanted, sweep.problem.source, *wanted["archs"])
 
     def chains_spec(self, wildcards: Wildcards) -> str:
@@ -215,58 +213,40 @@ class Jobs:
         }
         return _spec("chains", wanted, sweep.problem.source, *wanted["archs"])
 
-    def ladder_spec(self) -> str:
-        metrics = {sweep.name: sweep.metric for sweep in self.ladders}
-        return _spec(
-            "ladder", {"metrics": metrics, "contained": {sweep.name: sweep.contained for sweep in self.ladders}}
-        )
-
-    def chains(self) -> list[str]:
-        """Of all sweeps that are ladders."""
-        return [paths.chains(sweep.name) for sweep in self.ladders]
-
     def study_spec(self) -> str:
         """Of the collected rows: what each has to be, as a hash of what the cells of its curve share."""
-        sweeps = []
-        for sweep, about in zip(self.study, json.loads(self.canonical), strict=True):
-            archs = [
-                {
-                    **{key: described[key] for key in ("name", "label", "colour", "marker")},
-                    "N": sweep.sizes_of(arch),
-                    "seeds": sweep.seeds_of(arch),
-                    "spec": checksum_of(
-                        {**json.loads("{" + self._curve_spec(sweep.name, arch.name)), "evaluation": self.evaluation}
-                    ),
-                    "options": curve_options(json.loads("{" + self._curve_spec(sweep.name, arch.name))),
-                }
-                for arch, described in zip(sweep.archs, about["archs"], strict=True)
-            ]
-            counts = {"counts": "groups"} if sweep.counts_groups else {}
-            sweeps.append({**{key: about[key] for key in ("name", "label", "metric")}, **counts, "archs": archs})
-        return _spec("collect", {"sweeps": sweeps, "config": self._config_hash()})
+
+        def cells(sweep: Sweep, arch: Architecture) -> dict[str, Any]:
+            curve = json.loads("{" + self._curve_spec(sweep.name, arch.name))
+            made = {"spec": checksum_of({**curve, "evaluation": self.evaluation}), "options": curve_options(curve)}
+            return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **made}
+
+        return self._collected("collect", lambda sweep: sweep.archs, cells)
 
     def theories_spec(self) -> str:
         """Of the collected predictions."""
+
+        def curve(sweep: Sweep, arch: Architecture) -> dict[str, Any]:
+            return {"spec": checksum_of(json.loads(self._theory_spec(sweep, arch)))}
+
+        return self._collected("collect-theory", lambda sweep: sweep.predicted, curve)
+
+    def _collected(
+        self, stage: str, archs: Callable[[Sweep], Iterable[Architecture]], about: Callable[..., Any]
+    ) -> str:
+        """Of a stage that collects what was made for every architecture of a sweep."""
         sweeps = [
             {
                 "name": sweep.name,
                 "label": sweep.problem.label,
                 "metric": sweep.metric,
-                "archs": [
-                    {**config.style(arch), "spec": checksum_of(json.loads(self._theory_spec(sweep, arch)))}
-                    for arch in sweep.predicted
-                ],
+                **({"counts": "groups"} if sweep.counts_groups else {}),
+                "archs": [{**config.style(arch), **about(sweep, arch)} for arch in archs(sweep)],
             }
             for sweep in self.study
         ]
-        return _spec("collect-theory", {"sweeps": sweeps, "config": self._config_hash()})
-
-    def _config_hash(self) -> str:
-        return hashlib.sha256(self.canonical.encode()).hexdigest()
-
-    def budget_spec(self) -> str:
-        wanted = {sweep.name: {"metric": sweep.metric, "targets": sweep.targets} for sweep in self.study}
-        return _spec("budgets", {"wanted": wanted})
+        hashed = hashlib.sha256(config.canonical(self.study).encode()).hexdigest()
+        return _spec(stage, {"sweeps": sweeps, "config": hashed})
 
     def report_spec(self, stage: str, *takes: str) -> str:
         """Of a stage that depends on its inputs and, if any, on answers of `koct.workflow.when` or keys of sweeps."""
@@ -339,41 +319,53 @@ class Jobs:
 
     # What a large job asks for
 
-    def fit_cost(self, wildcards: Wildcards) -> Cost:
-        sweep = self.sweeps[wildcards.sweep]
-        return resources.fit(sweep, sweep.arch(wildcards.arch), int(wildcards.N))
+    def asks(self, stage: str, gpu: bool = True) -> dict[str, Callable[[Wildcards], int]]:
+        """The resources of a large job by the cost of its stage; without `gpu` it asks a cluster for none.
 
-    def evaluate_cost(self, wildcards: Wildcards) -> Cost:
-        sweep = self.sweeps[wildcards.sweep]
-        return resources.evaluate(sweep, sweep.arch(wildcards.arch), int(wildcards.N))
+        `gpu_mb` is memory of a GPU: with `--resources gpu_mb=...` as many jobs run at once as there is room for.
+        """
 
-    def theory_cost(self, wildcards: Wildcards) -> Cost:
-        sweep = self.sweeps[wildcards.sweep]
-        return resources.theory(sweep, sweep.arch(wildcards.arch))
+        def cost(wildcards: Wildcards) -> Cost:
+            sweep, given = self.sweeps[wildcards.sweep], list[Any]()
+            if hasattr(wildcards, "arch"):
+                given.append(sweep.arch(wildcards.arch))
+            if hasattr(wildcards, "N"):
+                given.append(int(wildcards.N))
+            found: Cost = getattr(resources, stage)(sweep, *given)
+            return found
 
-    def cost(self, stage: Callable[[Sweep], Cost]) -> Callable[[Wildcards], Cost]:
-        """Of a stage of a sweep."""
-        return lambda wildcards: stage(self.sweeps[wildcards.sweep])
+        asked = {
+            "mem_mb": lambda wildcards: resources.mem_mb(cost(wildcards)),
+            "gpu_mb": lambda wildcards: resources.gpu_mb(cost(wildcards)) if self.gpus(wildcards) else 0,
+            "runtime": lambda wildcards: resources.minutes(cost(wildcards), gpu and bool(self.gpus(wildcards))),
+        }
+        return {**asked, "gpu": self.gpus} if gpu else asked
 
     def gpus(self, wildcards: Wildcards) -> int:
         """GPUs that a job of one process asks a cluster for."""
         return int(resources.on_gpu(self.sweeps[wildcards.sweep], self.device))
 
-    def gpu_mb(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards], int]:
-        """GPU memory of a job, so that `--resources gpu_mb=...` runs as many at once as there is room for."""
-        return lambda wildcards: resources.gpu_mb(cost(wildcards)) if self.gpus(wildcards) else 0
+    def torchrun(self) -> dict[str, Callable[[Wildcards], int]]:
+        """The resources of a fit that torchrun starts: a GPU for every rank, and the memory of a node."""
+        asked = {name: self.launch(name) for name in ("nodes", "ranks", "checkpoint_minutes")}
+        return {
+            **self.asks("fit", gpu=False),
+            **asked,
+            "gpu": lambda wildcards: self.gpus(wildcards) * asked["ranks"](wildcards),
+            "mem_mb": self._node_mb,
+        }
 
-    def mem_mb(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards], int]:
-        """Host memory of a job."""
-        return lambda wildcards: resources.mem_mb(cost(wildcards))
+    def launch(self, key: str) -> Callable[[Wildcards], int]:
+        """How an architecture is started by torchrun; none of this changes its numbers."""
+        return lambda wildcards: getattr(self.sweeps[wildcards.sweep].arch(wildcards.arch), key)
 
-    def minutes(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards], int]:
-        """Time limit of a job of one core."""
-        return lambda wildcards: resources.minutes(cost(wildcards))
+    def ranks_per_node(self, wildcards: Wildcards) -> int:
+        return self.launch("ranks")(wildcards) // self.launch("nodes")(wildcards)
 
-    def gpu_minutes(self, cost: Callable[[Wildcards], Cost]) -> Callable[[Wildcards], int]:
-        """The same where a GPU is used if there is one."""
-        return lambda wildcards: resources.minutes(cost(wildcards), bool(self.gpus(wildcards)))
+    def _node_mb(self, wildcards: Wildcards) -> int:
+        sweep = self.sweeps[wildcards.sweep]
+        cost = resources.fit(sweep, sweep.arch(wildcards.arch), int(wildcards.N))
+        return resources.mem_mb(cost, self.ranks_per_node(wildcards))
 
     def seed_group(self, wildcards: Wildcards) -> str:
         """What a large job of a seed travels with."""
@@ -402,24 +394,14 @@ class Jobs:
         """
         return "summary" if len(self.cells) <= FEW_CELLS else None
 
-    def launch(self, key: str) -> Callable[[Wildcards], int]:
-        """How an architecture is started by torchrun; none of this changes its numbers."""
-        return lambda wildcards: getattr(self.sweeps[wildcards.sweep].arch(wildcards.arch), key)
-
-    def ranks_per_node(self, wildcards: Wildcards) -> int:
-        return self.launch("ranks")(wildcards) // self.launch("nodes")(wildcards)
-
-    def rank_gpus(self, wildcards: Wildcards) -> int:
-        """A GPU for every rank."""
-        return self.gpus(wildcards) * self.launch("ranks")(wildcards)
-
-    def rank_mem_mb(self, wildcards: Wildcards) -> int:
-        """Host memory of a node."""
-        return resources.mem_mb(self.fit_cost(wildcards), self.ranks_per_node(wildcards))
-
 
 def _either(names: Iterable[str]) -> str:
     return "|".join(map(re.escape, sorted(names))) or NONE
+
+
+def _before(names: Iterable[tuple[str, str]]) -> str:
+    """The first of two names, where the second follows."""
+    return "|".join(f"{re.escape(first)}(?=/{re.escape(second)})" for first, second in names) or NONE
 
 
 def _spec(stage: str, wanted: Mapping[str, Any], problem: str = "", *archs: str) -> str:

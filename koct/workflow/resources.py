@@ -157,38 +157,23 @@ def minutes(cost: Cost, on_gpu: bool = False) -> int:
 def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     """Return the group of every large fit of a seed, by architecture and N: its name without sweep and seed.
 
-    The empty name is that of the pool's group. If all fits fit in there, that is where they are.
+    A fit that is long travels alone. The others travel with the pool if they are short together, else with those of
+    their architecture. Where a fit reads one that is elsewhere, none travels with the pool: groups could come to wait
+    for each other.
     """
-    asked = {}
-    for arch in sweep.required + sweep.archs:  # so that a numbered group reads from earlier ones alone
+    asked: dict[tuple[str, int], int] = {}
+    for arch in sweep.required + sweep.archs:
         for N in sweep.sizes_of(arch) if fit_class(sweep, arch) == "large" else ():
-            costs = fit(sweep, arch, N), evaluate(sweep, arch, N)
-            asked[arch.name, N] = sum(minutes(cost, on_gpu) for cost in costs)
-    alone = {cell for cell, minutes in asked.items() if minutes > LONGEST / 2}
-    while more := {cell for cell in asked if cell not in alone and _reads_elsewhere(sweep, cell, alone)}:
-        alone |= more
-    names = {(arch, N): f"_{arch}_N{N}" for arch, N in alone}
-    first = sum(minutes(stage(sweep), on_gpu) for stage in (pool, gram))
-    predictions = [theory(sweep, arch) for arch in sweep.predicted]
-    if predictions:  # from a pool of their own
-        predictions.append(pool(sweep))
-    first += sum(minutes(cost, on_gpu) for cost in predictions)
-    together = [cell for cell in asked if cell not in alone]
-    if first + sum(asked[cell] for cell in together) <= LONGEST:
-        return names | dict.fromkeys(together, "")
-    number, total = 1, 0
-    for cell in together:
-        total += asked[cell]
-        if total > LONGEST:
-            number, total = number + 1, asked[cell]
-        names[cell] = f"_{number}"
-    return names
-
-
-def _reads_elsewhere(sweep: Sweep, cell: tuple[str, int], alone: set[tuple[str, int]]) -> bool:
-    """Whether a fit needs one that is not in such a group: the two groups could come to wait for each other."""
-    name, N = cell
-    if not (needed := sweep.arch(name).requires_cell):
-        return False
-    required: Architecture = sweep.arch(needed)
-    return fit_class(sweep, required) != "large" or (required.name, N) in alone
+            asked[arch.name, N] = sum(minutes(cost, on_gpu) for cost in (fit(sweep, arch, N), evaluate(sweep, arch, N)))
+    names = {(arch, N): f"_{arch}_N{N}" for (arch, N), time in asked.items() if time > LONGEST / 2}
+    left = {cell: time for cell, time in asked.items() if cell not in names}
+    read = [sweep.arch(arch.requires_cell) for arch in sweep.archs if arch.requires_cell]
+    elsewhere = [
+        arch for arch in read if fit_class(sweep, arch) != "large" or any(arch.name == own for own, _ in names)
+    ]
+    others = [pool(sweep), gram(sweep), *(theory(sweep, arch) for arch in sweep.predicted)]
+    others += [pool(sweep)] if sweep.predicted else []  # from a pool of their own
+    if not elsewhere and sum(minutes(cost, on_gpu) for cost in others) + sum(left.values()) <= LONGEST:
+        return names | dict.fromkeys(left, "")
+    of_arch = {name: sum(time for (other, _), time in left.items() if other == name) for name, _ in left}
+    return names | {(name, N): f"_{name}" if of_arch[name] <= LONGEST else f"_{name}_N{N}" for name, N in left}

@@ -13,10 +13,9 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from koct import PUBLIC, metrics
 from koct.contracts import Architecture, Problem, registry
@@ -61,9 +60,10 @@ def reached(modules: Iterable[str]) -> set[str]:
     return found
 
 
-def imported(modules: Iterable[str], function: str) -> list[str]:
-    """Return the modules of koct that a function imports; `modules` are those that may define it."""
-    found = next(functions[function] for functions in map(_functions, modules) if function in functions)
+def imported(module: str, function: str) -> list[str]:
+    """Return the modules of koct that a function of a module imports."""
+    body = ast.parse(file_of(module).read_bytes()).body
+    (found,) = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == function)
     names = {
         (node.module, f"{node.module}.{alias.name}")
         for node in ast.walk(found)
@@ -71,17 +71,6 @@ def imported(modules: Iterable[str], function: str) -> list[str]:
         for alias in node.names
     }
     return sorted(name if _path(name) else module for module, name in names)
-
-
-@cache
-def _functions(module: str) -> dict[str, ast.FunctionDef]:
-    body = ast.parse(file_of(module).read_bytes()).body
-    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-
-
-def _files(module: str) -> tuple[Path, ...]:
-    """Return the file of a module, and the data files beside it that it names."""
-    return file_of(module), *_read(module).data
 
 
 def file_of(module: str) -> Path:
@@ -96,13 +85,12 @@ def _name(module: str) -> str:
     return Path(module).name if module.endswith(".py") else module
 
 
-@dataclass(frozen=True)
-class Module:
+class Module(NamedTuple):
     """What is read from a module's syntax tree."""
 
     hash: str
-    imports: frozenset[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
-    data: tuple[Path, ...]  # the data files beside it that it names
+    imports: list[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
+    data: list[Path]  # the data files beside it that it names
 
 
 @cache
@@ -116,19 +104,52 @@ def _read(module: str) -> Module:
     if data:
         words = [tree, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in data)]
         tree = hashlib.sha256(" ".join(words).encode()).hexdigest()
-    return Module(tree, frozenset((level, name) for level, name in imports), tuple(data))
+    return Module(tree, imports, data)
 
 
 def _parsed(text: bytes, name: str) -> Parsed:
-    words: list[str] = []
-    imports: set[tuple[int, str]] = set()
-    _walk(ast.parse(text, name), words, imports)
-    tree = hashlib.sha256(" ".join(words).encode("utf-8", "surrogatepass")).hexdigest()
-    return (
-        tree,
-        sorted(imports),
-        sorted({word[1:-1] for word in words if word[1:-1].endswith(DATA) and "/" not in word}),
-    )
+    """Hash a file without comments, docstrings, layout and what cannot change a number; also what it imports."""
+    tree, imports, words = ast.parse(text, name), set[tuple[int, str]](), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports.update((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            before = f"{node.module}." if node.module else ""
+            imports.add((node.level, before.removesuffix(".")))
+            imports.update((node.level, before + alias.name) for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(DATA):
+            words.add(node.value)
+        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            contract = isinstance(node, ast.ClassDef) and any(map(_names_contract, node.bases))
+            docstring = node.body[:1] if ast.get_docstring(node, clean=False) is not None else []
+            node.body = [one for one in node.body if one not in docstring and not (contract and _is_inert(one))]
+    code = " ".join(_words(tree)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(code).hexdigest(), sorted(imports), sorted(word for word in words if "/" not in word)
+
+
+def _words(node: Any) -> list[str]:
+    """Return a syntax tree as words that are the same in every version of Python: what is empty is left out."""
+    if isinstance(node, list):
+        return [word for item in node for word in _words(item)] + ["end"]
+    if not isinstance(node, ast.AST):
+        return [repr(node)]
+    words = [type(node).__name__]
+    for name, value in ast.iter_fields(node):
+        if value is not None and value != [] and not isinstance(value, ast.expr_context):
+            words += name, *_words(value)
+    return words
+
+
+def _names_contract(base: ast.expr) -> bool:
+    return isinstance(base, ast.Name) and base.id.endswith(("Problem", "Architecture"))
+
+
+def _is_inert(statement: ast.stmt) -> bool:
+    """Whether a statement in a problem or an architecture defines what cannot change a number."""
+    if isinstance(statement, ast.FunctionDef):
+        return statement.name in INERT_PARTS
+    targets = statement.targets if isinstance(statement, ast.Assign) else [None]
+    return all(isinstance(target, ast.Name) and target.id in INERT_PARTS for target in targets)
 
 
 # Parsing all of koct takes a second, so what it gave is kept by the content of each file.
@@ -161,55 +182,6 @@ def signed(files: Mapping[str, Parsed]) -> str:
 
 def _signature(files: Mapping[str, Parsed]) -> str:
     return hashlib.sha256(Path(__file__).read_bytes() + json.dumps(files).encode()).hexdigest()
-
-
-def _walk(node: ast.AST, words: list[str], imports: set[tuple[int, str]]) -> None:
-    """Write a syntax tree as words that are the same in every version of Python: what is empty is left out."""
-    words.append(type(node).__name__)
-    if isinstance(node, ast.Import):
-        imports.update((0, alias.name) for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        before = f"{node.module}." if node.module else ""
-        imports.add((node.level, before.removesuffix(".")))
-        imports.update((node.level, before + alias.name) for alias in node.names)
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, ast.AST):
-            if not isinstance(value, ast.expr_context):
-                words.append(name)
-                _walk(value, words, imports)
-        elif isinstance(value, list):
-            for item in _body(node, value) if name == "body" else value:
-                if isinstance(item, ast.AST):
-                    _walk(item, words, imports)
-                else:
-                    words.append(repr(item))
-        elif value is not None:
-            words += name, repr(value)
-    words.append("end")
-
-
-def _body(node: ast.AST, statements: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements without the docstring and, in a problem or an architecture, without what cannot change a number."""
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and statements:
-        first = statements[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            statements = statements[1:]
-    if isinstance(node, ast.ClassDef) and any(_names_contract(base) for base in node.bases):
-        statements = [statement for statement in statements if not _defines(statement) <= INERT_PARTS]
-    return statements
-
-
-def _names_contract(base: ast.expr) -> bool:
-    return isinstance(base, ast.Name) and base.id.endswith(("Problem", "Architecture"))
-
-
-def _defines(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, ast.FunctionDef):
-        return {statement.name}
-    if isinstance(statement, ast.Assign):
-        return {target.id if isinstance(target, ast.Name) else "" for target in statement.targets}
-    return {""}
 
 
 @cache
@@ -245,7 +217,6 @@ def _path(module: str) -> Path | None:
     return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)
 
 
-COMMANDS = ("koct.commands.stages", "koct.commands.report")  # a verb of a job is a stage: its code is what it imports
 # Of stages that know the problem, beside its own module.
 PROBLEM_MODULES = {
     "pool": ("koct.problems.pools",),
@@ -270,7 +241,10 @@ def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
     if not problem:
         if stage in products():
             return (product_module(stage),)
-        return (*imported(COMMANDS, stage.replace("-", "_")), *(metrics.modules() if stage == "collect" else ()))
+        return (
+            *imported("koct.commands.stages", stage.replace("-", "_")),
+            *(metrics.modules() if stage == "collect" else ()),
+        )
     found = registry.module_of(problem, Problem)
     if stage in PROBLEM_MODULES:
         return (*PROBLEM_MODULES[stage], found)
@@ -304,7 +278,7 @@ def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
     """The source files that a job runs, and the data files that these name."""
     started = {*modules(stage, *_named(spec)), *(_evaluation() if "evaluation" in spec else ())}
-    return {os.path.abspath(path) for module in reached(started) for path in _files(module)}
+    return {os.path.abspath(path) for one in reached(started) for path in (file_of(one), *_read(one).data)}
 
 
 def _named(spec: Mapping[str, Any]) -> list[str]:

@@ -32,7 +32,7 @@ def published(study: Sequence[Sweep]) -> list[str]:
     return paths
 
 
-def answer(question: str, study: Iterable[Sweep]) -> Any:
+def answer(question: str, study: Sequence[Sweep]) -> Any:
     """Return what a function here says about a study or, by sweep, the value of a key that every sweep has."""
     if question in options(Grid):
         return {sweep.name: getattr(sweep, question) for sweep in study}
@@ -61,6 +61,11 @@ def pictured(study: Iterable[Sweep]) -> list[str]:
 def ladder(study: Iterable[Sweep]) -> list[str]:
     """Return the sweeps with networks enough between known and learned."""
     return [sweep.name for sweep in study if len(sweep.networks) >= LEAST_OF_LADDER]
+
+
+def contained(study: Sequence[Sweep]) -> dict[str, list[tuple[str, str]]]:
+    """Return the pairs of networks of which one contains the other, in the sweeps of a ladder."""
+    return {sweep.name: sweep.contained for sweep in study if sweep.name in ladder(study)}
 
 
 def benchmark(study: Iterable[Sweep]) -> list[str]:

@@ -2,11 +2,8 @@
 
 import contextlib
 import fcntl
-import hashlib
-import json
 import os
 import pty
-import re
 import select
 import signal
 import subprocess
@@ -17,13 +14,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib.image
-import numpy as np
 import psutil
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from koct.base import stamps
+from koct.errors import KoctError
 from tests.conftest import TINY_SWEEP, Checkout
 
 SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
@@ -40,12 +36,7 @@ CONFIG = {
     },
 }
 CELLS = 12
-# What may differ between two runs that are both right.
-PROVENANCE = {"fit_seconds", "image_seconds", "device", "stamp", "evaluation"}
-PROVENANCE |= {"cost"}  # of the planner page: seconds of fits
-PROVENANCE |= {"sha256", "contentSize", "datePublished", "endTime"}  # of files, in the RO-Crate
-STAMPS = (b'% {"koct-stamp"', b'<!-- {"koct-stamp"')
-DATA = re.compile(r'(?<=<script type="application/json" id="data">).*?(?=</script>)', re.S)  # of the planner page
+TIMED = {"planner.html", "ro-crate-metadata.json"}  # what says how long fits took, or has digests of files
 LEFT_OUT = {"logs", "benchmarks"}
 INTERMEDIATE = {"pools", "known", "normal", "grams", "fits"}  # made when something needs them
 UNREADABLE = "unreadable: "
@@ -81,10 +72,7 @@ class Study(Checkout):
     def __init__(self, folder):
         Path(folder).mkdir(parents=True)
         super().__init__(folder)
-        self.configure(CONFIG)
-
-    def configure(self, config):
-        self.path("config.yaml").write_text(yaml.safe_dump(config))
+        self.path("config.yaml").write_text(yaml.safe_dump(CONFIG))
 
     def run(self, *arguments, command=(), folder=None):
         """Plain snakemake, or with arguments, or another command; the output goes to a file that nobody waits for."""
@@ -125,7 +113,7 @@ class Study(Checkout):
 
 
 def results(study):
-    """Every result by name, in a form that is equal if and only if the numbers are, to the last bit."""
+    """Every result by name, with the digest of its content in its stamp, which a time does not change."""
     root = study.path("results")
     return {str(path.relative_to(root)): content(path) for path in artefacts(study)}
 
@@ -138,50 +126,11 @@ def artefacts(study):
 
 
 def content(path):
-    """A result without its provenance, as a hash; an unreadable one says so."""
     try:
-        return _hash(READERS.get(path.suffix, Path.read_bytes)(path))
-    except Exception as error:  # whatever a reader of damaged files thinks of
-        return f"{UNREADABLE}{type(error).__name__} {error}"
-
-
-def _hash(value):
-    return hashlib.sha256(value.encode() if isinstance(value, str) else value).hexdigest()
-
-
-def _numbers(text):
-    """A JSON text without the keys that only say where it comes from."""
-    keep = lambda pairs: {key: value for key, value in pairs if key not in PROVENANCE}  # noqa: E731
-    return json.dumps(json.loads(text, object_pairs_hook=keep), sort_keys=True)
-
-
-def _array(path):
-    array = np.load(path)
-    fields = {name: array[name] for name in array.dtype.names} if array.dtype.names else {"": array}
-    about = fields.pop("about", None)
-    parts = [f"{name} {value.dtype.str} {value.shape} {_hash(value.tobytes())}" for name, value in fields.items()]
-    return "\n".join(parts if about is None else [*parts, _numbers(about.flat[-1])])
-
-
-def _table(path):
-    table = pq.ParquetFile(path).read()
-    kept = [name for name in table.column_names if name not in PROVENANCE]
-    return repr([(name, str(table.schema.field(name).type), table.column(name).to_pylist()) for name in kept])
-
-
-def _document(path):
-    """A LaTeX, PDF, Markdown or HTML file without the comment that holds its stamp."""
-    return b"\n".join(line for line in path.read_bytes().split(b"\n") if not line.startswith(STAMPS))
-
-
-READERS = {
-    ".json": lambda path: _numbers(path.read_text()),
-    ".npy": _array,
-    ".parquet": _table,
-    ".png": lambda path: matplotlib.image.imread(path).tobytes(),
-    ".html": lambda path: DATA.sub(lambda data: _numbers(data[0]), _document(path).decode()),
-    **dict.fromkeys((".tex", ".pdf", ".md"), _document),
-}
+        digest = stamps.check(path).content
+    except (KoctError, OSError) as error:
+        return f"{UNREADABLE}{error}"
+    return "" if path.name in TIMED else digest
 
 
 # What is wrong

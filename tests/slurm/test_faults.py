@@ -310,4 +310,4 @@ def test_an_fsdp_cell_writes_a_checkpoint_ahead_of_its_time_limit(checkout):
     assert status == 1
     assert "'TIMEOUT'" in text  # though SLURM calls it failed
     assert len(text.splitlines()) < 35
-    assert list(run.path("results/checkpoints/F32/fc-fsdp/N16_seed1").iterdir())
+    assert list(run.path("results/fits/F32/fc-fsdp/N16_seed1.checkpoint").iterdir())

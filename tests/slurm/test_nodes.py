@@ -68,7 +68,8 @@ def begun(checkout, one_node):
     def make(fsdp, **lines):
         run = small(checkout, with_fsdp(ITERATIONS, **fsdp), **lines)
         shutil.copytree(one_node.path("results"), run.path("results"))
-        shutil.rmtree(run.path("results/checkpoints"), ignore_errors=True)
+        for left in run.path("results/fits").rglob("*.checkpoint"):
+            shutil.rmtree(left)
         run.path(FIT).unlink()
         run.path(FSDP_LOG).unlink()
         return run

@@ -13,12 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from test_requests import MEAN, request
+from test_requests import MEAN
 
 from koct.base.files import write_array
 from koct.base.stamps import Stamp
-from koct.config.study_file import build
-from koct.workflow import resources
 from koct.workflow.jobs import Jobs
 from tests.slurm.lab import (
     CONFIG,
@@ -37,9 +35,6 @@ from tests.slurm.lab import (
     started,
     until,
 )
-
-BEFORE = {"known", "pool", "fit", "pool_large", "gram", "fit_large", "evaluate"}
-BEFORE |= {"figure_recons"}  # what runs before the group `summary`
 
 
 @pytest.fixture(scope="module")
@@ -101,57 +96,10 @@ def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
 
 
 @cluster
-def test_partition_memory_time_and_gpus_are_what_the_formulas_say(submitted):
-    """Groups: one core, the memory of the largest, the time of all, and five minutes at least."""
-    run, _ = submitted
-    sweep, known = (build(name, SMALL["sweeps"][name]) for name in ("F32", "H8"))
-    cells = [(arch, N) for arch in sweep.archs for N in sweep.sizes_of(arch)]
-    seed = [resources.pool(sweep), resources.gram(sweep)]
-    seed += [stage(sweep, arch, N) for arch, N in cells for stage in (resources.fit, resources.evaluate)]
-
-    def together(costs):
-        memory, minutes = zip(*(request(cost, on_gpu=True) for cost in costs), strict=True)
-        return "gpu", max(memory), max(5, sum(minutes)), "gres:gpu:1", "1"
-
-    memory, minutes = request(resources.shared(known))
-    summary = "summary_budget_calibrate_collect_collect_theory_figure_sweeps_planner_..."
-    asked = {
-        "F32_seed1_evaluate_fit_large_gram_pool_large": together(seed),
-        "F32_seeds_figure_recons": together([resources.recons(sweep)]),
-        "pools_known_pool": ("cpu", max(2000, memory), max(5, 1 + minutes), None, "1"),
-        "cells_fit": ("cpu", 2000, 5, None, "1"),
-        summary: ("cpu", 2000, len(run.plan("--forceall", *PROFILE).keys() - BEFORE), None, "1"),  # a minute each
-    }
-
-    def read(job):
-        memory = job["MinMemoryNode"]
-        mb = int(memory[:-1]) * {"M": 1, "G": 1024}[memory[-1]]
-        hours, minutes, seconds = map(int, job["TimeLimit"].split(":"))
-        return job["Partition"], mb, 60 * hours + minutes + seconds / 60, job.get("TresPerNode"), job["NumCPUs"]
-
-    found = {name: read(job) for name, job in jobs(run.folder).items()}
-    (long,) = (name for name in found if name.startswith("summary_"))
-    found[summary] = found.pop(long)
-    assert found == asked
-
-
-@cluster
 def test_a_job_sees_the_gpus_it_asked_for(submitted):
     run, _ = submitted
     for log in ("pools/F32/seed1.log", "grams/F32/seed1.log", "fits/F32/ko/N16_seed1.log", "fits/F32/fc/N4_seed1.log"):
         assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
-
-
-@cluster
-def test_a_row_that_was_deleted_is_one_submission_of_five_minutes(submitted, checkout):
-    done, _ = submitted
-    run = small(checkout)
-    for name in ("pools/H8/seed1.npy", "known/H8.npy", "fits/H8/ko/N4_seed1.npy"):
-        run.path(f"results/{name}").parent.mkdir(parents=True, exist_ok=True)
-        run.path(f"results/{name}").write_bytes(done.path(f"results/{name}").read_bytes())
-    run.snakemake("results/cells/H8/ko/N4_seed1.json", *PROFILE)
-    ((name, job),) = jobs(run.folder).items()
-    assert (name, job["TimeLimit"]) == ("cells_fit", "00:05:00")
 
 
 @cluster
@@ -165,7 +113,7 @@ def test_a_large_problem_for_the_cpu_shares_a_run_with_one_for_the_gpu(checkout)
     run.path("mine/mean.py").write_text(MEAN)
     run.snakemake("results/cells.parquet", *PROFILE)
     found = {name: (job["Partition"], job.get("TresPerNode")) for name, job in jobs(run.folder).items()}
-    assert found["own_seed1_mean_N4_evaluate_fit_large"] == ("cpu", None)  # an hour: it travels alone
+    assert found["own_seed1_mean_evaluate_fit_large"] == ("cpu", None)  # two fits of an hour each
     assert found["F32_seed1_evaluate_fit_large_gram_pool_large"] == ("gpu", "gres:gpu:test-model:1")
     cells = pd.read_parquet(run.path("results/cells.parquet"))
     assert set(zip(cells["sweep"], cells["arch"], strict=True)) == {("own", "mean"), ("F32", "fc")}
