@@ -152,6 +152,8 @@ def _key(axis, height, names, rows, chains, free):
         axis.plot([0.1, 0.24, 0.38], [y] * 3, markevery=[1], linestyle=_style(points), **look)
         axis.text(0.44, y, names.arch(arch), **small)
         _strip(axis, boxes, y, chains.get(arch, []), heads)
+        if not chains.get(arch):
+            axis.text(sum(boxes) / 2, y, "no chain of layers", ha="center", **{**small, "color": "0.3"})
         axis.text(end, y, _count(points[0]["p"]), ha="right", **small)
     for row in free:
         y -= LINE
