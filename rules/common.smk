@@ -18,7 +18,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, events, limits, planned, queue, resources, sources
+from koct.workflow import cluster, estimate, events, limits, planned, queue, resources, sources
 from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs
@@ -87,7 +87,14 @@ def tell_leftovers():
         logger.info(f"Of another study, and not made again: {', '.join(left)}.")
 
 
-events.in_dry_run(workflow, logger, announce)
+def plan():
+    """Say what would run, and return how long that would take on the cores of this machine."""
+    announce()
+    cores = workflow.resource_settings.cores or os.cpu_count()
+    return estimate.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
+
+
+events.in_dry_run(workflow, logger, plan)
 
 
 def reported(product):

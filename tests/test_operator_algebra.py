@@ -129,3 +129,11 @@ def test_the_page_lists_every_operator():
     assert len(classes) >= 14
     for name in classes - {"Kernel", "Adjoint", "Composition", "Sum", "Scaled"}:
         assert re.search(rf"`\w+\.{name}\(", page), name
+
+
+def test_the_norm_of_an_operator_whose_singular_values_are_hard_to_tell_apart():
+    """The inverse of a slow amplifier: power iteration does not settle in 10,000 steps."""
+    lag = np.subtract.outer(np.arange(128), np.arange(128))
+    slow = np.where(lag >= 0, np.exp(-np.maximum(lag, 0) / 4) / 4, 0)
+    inverse = np.linalg.solve(slow.T @ slow + 0.01 * np.eye(128), slow.T)
+    assert Matrix(inverse).norm() == pytest.approx(np.linalg.norm(inverse, 2), rel=1e-9)

@@ -14,7 +14,9 @@ import pytest
 import yaml
 from conftest import TINY, TINY_SWEEP
 
+from koct.config import study_file
 from koct.plugins import snakemake_logger_plugin_koct as plugin
+from koct.workflow import estimate
 
 COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)
 ONE_JOB = ["--force", "results/table_fullscale.tex"]
@@ -73,6 +75,21 @@ def test_a_dry_run_is_snakemakes_own_without_endless_lists(checkout):
     assert re.search(r"see results/\nReason: Input files updated by another job: (\S+, ){5}and \d+ more\n", told)
     assert max(map(len, told.splitlines())) < 600
     assert not COUNT.search(told)
+    total = re.search(r"^total +(\d+)$", told, re.M)[1]
+    last = told.splitlines()[-1]
+    assert re.fullmatch(rf"{total} jobs, about \d+ (s|min) on \d+ cores?, about \d+ MB in results/", last)
+
+
+def test_an_estimate_counts_the_files_of_a_study():
+    """A pool has as many bytes as its pairs of float64; two cores take half the time of one."""
+    config = yaml.safe_load((Path(__file__).parents[1] / "config.yaml").read_text())
+    sweeps = {sweep.name: sweep for sweep in study_file.read(config)}
+    pool = SimpleNamespace(rule=SimpleNamespace(name="pool"), wildcards=SimpleNamespace(sweep="H32", seed="1"))
+    size = 6000 * 416 * (1280 + 1024) * 8 / 1e9
+    one, two = (estimate.in_words([pool] * 6000, sweeps, "cpu", cores) for cores in (1, 2))
+    assert one.endswith(f"about {size:.1f} GB in results/")
+    minutes = [float(re.search(r"about (\d+) min", told)[1]) for told in (one, two)]
+    assert minutes[1] == pytest.approx(minutes[0] / 2, abs=1)
 
 
 def test_a_terminal_shows_one_line_that_is_rewritten(finished):

@@ -237,6 +237,7 @@ def init(folder):
     print(f"Written to {folder}: problem.py draws pairs, network.py learns them, config.yaml puts both on a grid.\n")
     print(f"  koct check {folder}/problem.py {folder}/network.py --set length=64 --set blur=1.5   # seconds")
     print(f"  snakemake {where}--directory {folder}   # a minute or two; then see {folder}/results")
+    print(f"  koct budget {folder}/results/cells.parquet --metric mse --target 0.005   # how many samples that takes")
 
 
 def _compiled(_, names):

@@ -21,6 +21,7 @@ from koct.contracts import Architecture, Network, Problem, registry
 from koct.contracts.blame import blamed, line_of
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
+from koct.networks.module import ModuleArchitecture
 from koct.operators import chain
 from koct.problems import pools
 from koct.study import cells
@@ -28,6 +29,7 @@ from koct.study import cells
 GRID: dict[str, Any] = {"N": [4, 8], "seeds": [1, 2], "lambdas": [0.01, 1.0], "metric": "mse", "theory": False}
 GRID["pool"] = {"train": 8, "val": 4, "test": 4}
 OTHER_PROBLEM = {"problem": "deblur", "H": 8, "blur": 0.5, "noise": 0.01}  # for networks that come alone
+STEPS = 40  # of a training: enough to see what is broken
 ROUNDING = 1e-5  # relative difference of what is the same
 
 
@@ -44,6 +46,9 @@ def run(sources: Sequence[str], settings: Mapping[str, Any]) -> bool:
     archs = [cls.source for cls in classes if issubclass(cls, Architecture)]
     problems: list[dict[str, Any]] = [{"problem": cls.source} for cls in classes if issubclass(cls, Problem)]
     problems = problems or ([{}] if "problem" in settings else [OTHER_PROBLEM])
+    for cls in classes:
+        if issubclass(cls, ModuleArchitecture) and isinstance(own := settings.get(study_file.section(cls), {}), dict):
+            settings = {**settings, study_file.section(cls): {"steps": STEPS, **own}}
     return all([_kept_together({**problem, "archs": archs, **settings}) for problem in problems])
 
 

@@ -1,5 +1,6 @@
 """Read a pilot study: a CSV or Parquet file with columns N and error and, optionally, seed, arch and group."""
 
+import os
 from os import PathLike
 from typing import NoReturn
 
@@ -55,7 +56,9 @@ class PilotFile:
             with open(path, "rb") as file:
                 self.data = file.read(LARGEST_FILE + 1)
         except OSError as error:
-            raise KoctError(f"{path} cannot be read: {error.strerror}; give the path of a pilot file") from None
+            cells = os.path.join(path, "cells.parquet")
+            instead = f"take {cells}" if os.path.exists(cells) else "give the path of a pilot file"
+            raise KoctError(f"{path} cannot be read: {error.strerror}; {instead}") from None
         except ValueError:  # a NUL, or a letter that no file system has
             raise KoctError(f"{str(path)!r} is not the name of a file; give the path of a pilot file") from None
         if len(self.data) > LARGEST_FILE:

@@ -141,7 +141,7 @@ class Operator:
         return self(basis.reshape(-1, *self.domain)).reshape(self.shape[1], self.shape[0]).T
 
     def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
-        """The largest singular value, by power iteration on AᵀA.
+        """The largest singular value, by power iteration on AᵀA, or by Lanczos' method where that takes too long.
 
         Stops when the estimate grows by less than `tol` (relative); the estimate never exceeds the norm.
         """
@@ -161,7 +161,16 @@ class Operator:
                 return estimate
             v = self.T(u)
             v /= np.linalg.norm(v)
-        raise ArithmeticError(f"the norm did not settle to {tol:g} in {max_iterations} power iterations")
+        return self._lanczos(v, tol)  # singular values so close to the largest that they are hard to tell apart
+
+    def _lanczos(self, v: np.ndarray, tol: float) -> float:
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
+        def normal(v: np.ndarray) -> np.ndarray:
+            return self.T(self(v.reshape(self.domain))).ravel()
+
+        found = eigsh(LinearOperator((v.size, v.size), normal), 1, v0=v.ravel(), tol=tol, return_eigenvectors=False)
+        return math.sqrt(found[0])
 
     def module(self) -> torch.nn.Module:
         """Return this operator as a torch module without parameters, a layer of `nn.Sequential` for example."""

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import math
 import os
+import re
 import string
 import textwrap
 import warnings
@@ -120,7 +121,7 @@ def label_once(axes, pad=None):
         if len(labels) > 1:
             mark = axis.set_title(letter, loc="left", fontweight="bold", pad=pad).get_window_extent().width
             title = axis.title
-            room = axis.get_window_extent().width - 2.4 * mark
+            room = axis.get_window_extent().width - 3.6 * mark
             title.set_fontsize(title.get_fontsize() * min(1, room / max(title.get_window_extent().width, 1)))
 
 
@@ -147,12 +148,24 @@ def note_below(figure, text):
     if not text:
         return
     width, height = figure.get_size_inches()
+    text = re.sub(r"\$[^$]*\$", lambda formula: formula[0].replace(" ", ""), text)  # no line ends inside
     lines = textwrap.wrap(text, int(width * 72 / 3.5))
     space = 0.06 + 0.125 * len(lines)
     _grow(figure, space)
     for legend in figure.legends:
         legend.set_bbox_to_anchor((0, space / (height + space), 1, 1))
     figure.text(0.5, 0.04 / (height + space), "\n".join(lines), ha="center", va="bottom", fontsize=7, color="0.3")
+
+
+def unpredicted(rows, theory, names):
+    """Return a note on panels without a prediction of a network that others have: there it is trained by steps."""
+    metrics = list(dict.fromkeys(row["metric"] for row in rows))
+    sweeps = dict.fromkeys(row["sweep"] for row in sorted(rows, key=lambda row: metrics.index(row["metric"])))
+    notes, have = [], {(row["sweep"], row["arch"]) for row in theory}
+    for arch in dict.fromkeys(row["arch"] for row in theory):
+        missing = [letter for letter, sweep in zip(LETTERS, sweeps, strict=False) if (sweep, arch) not in have]
+        notes += [f"{names.arch(arch)} ({', '.join(missing)})"] if missing else []
+    return f"Not predicted, by design: {', '.join(notes)}." if notes else ""
 
 
 def ends(curves, names):
@@ -202,7 +215,8 @@ def finish_panel(axis, N, row, names):
     """Set scales, ticks and labels of the panel of a sweep; `row` is any of its rows."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
-    axis.set_xticks(N, _tick_labels(N, axis))
+    labels, size = _tick_labels(N, axis)
+    axis.set_xticks(N, labels, fontsize=size)
     axis.xaxis.set_minor_locator(NullLocator())
     axis.tick_params(axis="y", which="minor", labelsize=6)  # has labels only where powers of ten are too few
     axis.set_axisbelow(True)
@@ -213,16 +227,22 @@ def finish_panel(axis, N, row, names):
 
 
 def _tick_labels(N, axis):
-    """Return every N as text, empty where it would run into another: powers of four come first, then the largest."""
+    """Return every N as text and its size, smaller where powers of four would run into one another.
+
+    A text is empty where it still does: powers of four come first, then the largest.
+    """
     width = axis.get_window_extent().width / axis.figure.dpi * 72  # points
-    size = plt.rcParams["font.size"] * 0.64  # of a digit
     low, high = np.log(axis.get_xlim())
-    taken = {}
-    for n in sorted(N, key=lambda n: (np.log2(n) % 2 > 0, -n)):
-        middle, half = (np.log(n) - low) / (high - low) * width, len(f"{n:,}") * size / 2 + size / 4
-        if all(abs(middle - other) > half + its for other, its in taken.values()):
-            taken[n] = middle, half
-    return [f"{n:,}" if n in taken else "" for n in N]
+    fours = {n for n in N if np.log2(n) % 2 == 0}
+    for font in (plt.rcParams["font.size"], 7, 6):
+        size, taken = 0.64 * font, {}  # of a digit
+        for n in sorted(N, key=lambda n: (n not in fours, -n)):
+            middle, half = (np.log(n) - low) / (high - low) * width, len(f"{n:,}") * size / 2 + size / 8
+            if all(abs(middle - other) > half + its for other, its in taken.values()):
+                taken[n] = middle, half
+        if fours <= taken.keys():
+            break
+    return [f"{n:,}" if n in taken else "" for n in N], font
 
 
 def draw_baselines(axes, rows, names):

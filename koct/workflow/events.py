@@ -22,29 +22,35 @@ def at_start(workflow: Any, logger: logging.Logger) -> None:
         logger.addHandler(Once("WORKFLOW_STARTED", lambda: _adjust(workflow, logger)))
 
 
-def in_dry_run(workflow: Any, logger: logging.Logger, function: Callable[[], None]) -> None:
-    """Call a function when a dry run knows its jobs; what it complains of ends the dry run."""
+def in_dry_run(workflow: Any, logger: logging.Logger, function: Callable[[], str]) -> None:
+    """Call a function when a dry run knows its jobs, and print what it returned at the end.
+
+    What it complains of ends the dry run.
+    """
+    told: list[str] = []
 
     def announce() -> None:
         try:
-            function()
+            told.append(function())
         except KoctError as error:
             logger.error(str(error))
             raise SystemExit(1) from None
 
     if workflow.is_main_process and workflow.output_settings.dryrun:
         logger.addHandler(Once("RUN_INFO", announce))
+        logger.addHandler(Once("This was a dry-run", lambda: logger.info(told[0])))
 
 
 class Once(logging.Handler):
-    """Calls a function at the first record of an event."""
+    """Calls a function at the first record of an event, or whose text begins so."""
 
     def __init__(self, event: str, function: Callable[[], None]):
         super().__init__()
         self.event, self.function = event, function
 
     def emit(self, record: Any) -> None:
-        if getattr(getattr(record, "event", None), "name", None) == self.event:
+        name = getattr(getattr(record, "event", None), "name", None)
+        if self.event and (name == self.event or str(record.msg).startswith(self.event)):
             self.event = ""
             self.function()
 

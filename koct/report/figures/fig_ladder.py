@@ -29,6 +29,7 @@ Read it from left to right: which layers should be known, given N samples.""",
 WIDTH = 3.45  # inches: a column of a paper
 MARGIN = 0.66  # inches left of a panel
 PANEL = (2.7, 2.05)
+GAP = 0.06  # inches between a panel and the best networks above it
 STEP = 0.115  # inches between the best network and those that come close
 LINE = 0.165  # inches between the networks of the key
 RING = {"marker": "o", "markersize": 8, "markeredgecolor": "black", "markerfacecolor": "none"}
@@ -47,7 +48,7 @@ def figure(ladder_path, curves_path):
     shared = len({_networks(rows, chains.get(sweep, {}), free[sweep]) for (sweep,), rows in sweeps.items()}) == 1
     listed = max(len(grouped(rows, "arch")) + len(free[sweep]) for (sweep,), rows in sweeps.items())
     key = LINE * (3.2 + listed)  # head, networks, what marks mean
-    ties = STEP * max(len(stack) for rows in sweeps.values() for stack in _stacks(rows).values())
+    ties = GAP + STEP * max(len(stack) for rows in sweeps.values() for stack in _stacks(rows).values())
     above, below = 0.26, 0.41
     height = above + ties + PANEL[1] + below + (0 if shared else key)
     made = plt.figure(figsize=(columns * WIDTH, lines * height + (key if shared else 0)))
@@ -58,7 +59,8 @@ def figure(ladder_path, curves_path):
         _panel(panel, names, rows)
         panel.set_title(panel.get_title(), pad=4 + 72 * ties)
         panels[sweep] = panel
-        _winners(_axes(made, left + MARGIN, bottom + below + PANEL[1], PANEL[0], ties), panel, names, rows)
+        place = (left + MARGIN, bottom + below + PANEL[1] + GAP, PANEL[0], ties - GAP)
+        _winners(_axes(made, *place), panel, names, rows)
         if not shared or i == 0:
             axis = _axes(made, left, 0 if shared else bottom - key, WIDTH, key)
             axis.set(xlim=(0, WIDTH), ylim=(0, key))
@@ -136,12 +138,13 @@ def _winners(axis, panel, names, rows):
 
 def _key(axis, height, names, rows, chains, free):
     """Draw a line for each network: how it is drawn, its layers as boxes, and how many numbers it learns."""
-    boxes, end = (1.34, 2.98), WIDTH - 0.07
+    boxes, end = (1.38, 2.98), WIDTH - 0.07
     small, grey = {"fontsize": 6.5, "va": "center_baseline"}, {"fontsize": 5.5, "va": "bottom", "color": "0.3"}
     archs = grouped(rows, "arch")
     heads = _heads([chains[arch] for (arch,) in archs if chains.get(arch)])
     y = height - LINE
     for i, name in enumerate(heads):
+        name = name.replace("backprojection", "back-projection")  # where a line may end
         text = "\n".join(textwrap.wrap(name, max(42 // len(heads), 4), break_long_words=False))
         axis.text(_part(boxes, len(heads), i + 0.5), y - 0.15 * LINE, text, ha="center", **grey)
     axis.text(end, y - 0.15 * LINE, "$p$", ha="right", **{**grey, "fontsize": 6.5})
@@ -152,6 +155,8 @@ def _key(axis, height, names, rows, chains, free):
         axis.plot([0.1, 0.24, 0.38], [y] * 3, markevery=[1], linestyle=_style(points), **look)
         axis.text(0.44, y, names.arch(arch), **small)
         _strip(axis, boxes, y, chains.get(arch, []), heads)
+        if not chains.get(arch):
+            axis.text(sum(boxes) / 2, y, "no chain of layers", ha="center", **{**small, "color": "0.3"})
         axis.text(end, y, _count(points[0]["p"]), ha="right", **small)
     for row in free:
         y -= LINE

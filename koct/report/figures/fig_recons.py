@@ -123,7 +123,7 @@ def _images(sheet, truth, made, samples, names, unit):
 
 def _signals(truth, made, samples, names, unit):
     """Return a figure of signals: a column per N, below it the errors."""
-    figure, axes = drawing.panels(2, len(samples), (1.7, 1.3), left=0.62, across=0.15, down=0.2)
+    figure, axes = drawing.panels(2, len(samples), (1.7, 1.3), left=0.62, across=0.15, down=0.3)
     free = [(arch, names.line(arch)) for arch, N in made if not N]
     for (above, below), N in zip(axes.T, samples, strict=True):
         above.plot(truth, color="black", linewidth=1.6, label="truth")

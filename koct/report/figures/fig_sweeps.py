@@ -38,7 +38,8 @@ def figure(cells_path, curves_path, calibration_path, theory_path):
     def draw(axis, name):
         _panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
 
-    return drawing.by_sweep(curves, draw, lines=(baselines, names), note=drawing.ends(curves, names))
+    note = f"{drawing.ends(curves, names)} {drawing.unpredicted(curves, theory, names)}".strip()
+    return drawing.by_sweep(curves, draw, lines=(baselines, names), note=note)
 
 
 def _panel(axis, names, cells, curves, calibrations, theory):
@@ -72,6 +73,6 @@ def _panel(axis, names, cells, curves, calibrations, theory):
     if crossed:
         axis.plot([], [], "x", color="0.25", markersize=4.5, markeredgewidth=0.9, label="predicted from pairs")
     axis.plot([], [], "--", color="0.35", linewidth=0.9, label="calibrated bound")  # of the network of its colour
-    drawing.finish_panel(axis, N, curves[0], names)
+    drawing.finish_panel(axis, sorted({row["N"] for row in curves}), curves[0], names)
     least = min((row["error_mean"] for row in curves if row["error_mean"] > 0), default=0) / drawing.REACH
     axis.set_ylim(bottom=max(axis.get_ylim()[0], least))

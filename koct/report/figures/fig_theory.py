@@ -32,7 +32,7 @@ def figure(theory_path):
     def draw(axis, name):
         _panel(axis, names, [row for row in rows if row["sweep"] == name])
 
-    return drawing.by_sweep(rows, draw)
+    return drawing.by_sweep(rows, draw, note=drawing.unpredicted(rows, rows, names))
 
 
 def _in_mse(row):
@@ -41,6 +41,7 @@ def _in_mse(row):
 
 
 def _panel(axis, names, rows):
+    axis.fill_between([], [], [], color="0.5", alpha=0.18, linewidth=0, label="90 % interval")
     for (arch,), group in grouped(rows, "arch").items():
         points = best_lambda(group)
         keys = ("N", "error", "error_low", "error_high")
@@ -54,8 +55,8 @@ def _panel(axis, names, rows):
         trusted = np.array([row["trusted"] for row in points])
         axis.plot(N[trusted], error[trusted], names.marker(arch), color=colour)
         axis.plot(N[~trusted], error[~trusted], names.marker(arch), color=colour, markerfacecolor="white")
-    if not all(row["trusted"] for row in rows):
-        axis.plot([], [], "o", color="0.4", markerfacecolor="white", label="not to be trusted")
+        if not trusted.all():
+            axis.plot([], [], "o", color="0.4", markerfacecolor="white", label="not to be trusted")
     if any(row["N"] > row["pairs"] for row in rows):
         axis.plot([], [], ":", color="0.4", label="beyond the pairs")
     drawing.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0], names)
