@@ -15,8 +15,11 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from koct.base import stamps
+from koct.report import markup
 from koct.report.claims.verdicts import GROUPS
 from koct.report.products import products
+from koct.report.tables import table_mismatch
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "results/reference"
@@ -181,6 +184,18 @@ def pairs():
             yield f"| `{sweep}` | `{pair['container']}` | `{pair['contained']}` | {' | '.join(cells)} |"
 
 
+def mismatch():
+    """From which difference on who learns more is better: the product's table, as Markdown."""
+    path = REFERENCE / "mismatch/table_mismatch.tex"
+    made = table_mismatch.table(path.with_name("curves.parquet"), stamps.read(path).spec["mismatch"])
+    pairs, sizes = made.head[0][1:], made.head[-1][1:]
+    heads = [f"{pairs[i // 2].text}, {markup.html(size)}" for i, size in enumerate(sizes)]
+    yield f"| difference | {' | '.join(heads)} |"
+    yield "|---" * (len(heads) + 1) + "|"
+    for row in made.body:
+        yield f"| {' | '.join(markup.html(cell) for cell in row)} |"
+
+
 def ratio(point):
     """Return the ratio of a pair, with a mark for its verdict."""
     mark = {"won": "**{}**", "lost": "{} (lost)", "undecided": "{}?"}[point["verdict"]]
@@ -215,6 +230,7 @@ TABLES = {
     "ladder-256": lambda: grid("ladder", "H256-ladder"),
     "ellipses50": lambda: grid("benchmark", "ellipses50"),
     "fanbeam-1e4": lambda: grid("benchmark", "fanbeam-1e4"),
+    "mismatch": mismatch,
     "mri": lambda: grid("modalities", "mri"),
     "deblur": lambda: grid("modalities", "deblur"),
 }

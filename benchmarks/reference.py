@@ -23,10 +23,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from koct.base import stamps
 from koct.report import products
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark"]
+STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark", "mismatch"]
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "ladder.parquet", "ladder.json"]
 KEPT += ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.png"]
@@ -96,7 +97,9 @@ def redraw(folder):
         if outputs[0].exists():
             inputs = [folder / name for name in product.reads]
             inputs += sorted(folder.glob("fig_recons_*.png")) if product.pictures else []
-            koct("product", product.name, *inputs, "--out", *outputs)
+            drawn = stamps.read(outputs[0]).spec
+            spec = json.dumps({name: drawn[name] for name in product.takes if name in drawn})
+            koct("product", product.name, *inputs, "--spec", spec, "--out", *outputs)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     about["figures and tables drawn by commit"] = git("rev-parse", "HEAD")
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

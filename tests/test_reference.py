@@ -15,7 +15,7 @@ from koct.config.study_file import build
 REFERENCE = ROOT / "results/reference"
 PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())["calibration"]
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark")
+STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark", "mismatch")
 FOLDERS = {"full": REFERENCE, **{study: REFERENCE / study for study in STUDIES}}
 README = " ".join((ROOT / "README.md").read_text().partition("## What came out")[2].partition("\n## ")[0].split())
 
@@ -90,6 +90,15 @@ def test_four_to_sixteen_images_are_worth_as_much_as_total_variation_behind_a_kn
         assert f"the U-Net ends {share:.0%} below".replace("%", " %") in README
         assert rows.loc[(sweep, ["ko", "ko-ridge", "filters", "fc"], "tv"), "N"].isna().all()
         assert f"FC needs {rows.loc[(sweep, 'fc', 'fbp')]['N']:,.0f} samples" in README
+
+
+def test_a_wrong_operator_costs_what_samples_do_not_give_back():
+    means = curves("mismatch")
+    aligned, off = (means[sweep, "ko-ridge"] for sweep in ("aligned", "offset-1"))
+    assert f"multiplies the error of a weight per measurement by {off[1024] / aligned[1024]:.0f}," in README
+    unet, dense = (means["offset-1", arch] for arch in ("unet", "fc"))
+    assert round(off[1024] / unet[1024]) == 8 and "has an eighth of that error" in README
+    assert dense[1024] < unet[1024] and dense[64] > unet[64]
 
 
 def test_the_findings_of_the_readme_are_those_of_the_references():

@@ -58,9 +58,10 @@ def pictured(study: Iterable[Sweep]) -> list[str]:
     return [sweep.name for sweep in study if sweep.pictured]
 
 
-def ladder(study: Iterable[Sweep]) -> list[str]:
-    """Return the sweeps with networks enough between known and learned."""
-    return [sweep.name for sweep in study if len(sweep.networks) >= LEAST_OF_LADDER]
+def ladder(study: Sequence[Sweep]) -> list[str]:
+    """Return the sweeps with networks enough between known and learned, but those of wrong operators."""
+    wrong = mismatch(study)
+    return [sweep.name for sweep in study if len(sweep.networks) >= LEAST_OF_LADDER and sweep.name not in wrong]
 
 
 def contained(study: Sequence[Sweep]) -> dict[str, list[tuple[str, str]]]:
@@ -68,9 +69,10 @@ def contained(study: Sequence[Sweep]) -> dict[str, list[tuple[str, str]]]:
     return {sweep.name: sweep.contained for sweep in study if sweep.name in ladder(study)}
 
 
-def benchmark(study: Iterable[Sweep]) -> list[str]:
-    """Return the sweeps with a network that is a torch module."""
-    return [sweep.name for sweep in study if any(isinstance(arch, ModuleArchitecture) for arch in sweep.archs)]
+def benchmark(study: Sequence[Sweep]) -> list[str]:
+    """Return the sweeps with a network that is a torch module, but those of wrong operators."""
+    found = [sweep.name for sweep in study if any(isinstance(arch, ModuleArchitecture) for arch in sweep.archs)]
+    return [name for name in found if name not in mismatch(study)]
 
 
 def held_out(study: Iterable[Sweep]) -> bool:
