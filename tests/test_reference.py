@@ -97,8 +97,10 @@ def test_a_wrong_operator_costs_what_samples_do_not_give_back():
     aligned, off = (means[sweep, "ko-ridge"] for sweep in ("aligned", "offset-1"))
     assert f"multiplies the error of a weight per measurement by {off[1024] / aligned[1024]:.0f}," in README
     unet, dense = (means["offset-1", arch] for arch in ("unet", "fc"))
-    assert round(off[1024] / unet[1024]) == 8 and "has an eighth of that error" in README
-    assert dense[1024] < unet[1024] and dense[64] > unet[64]
+    assert round(off[1024] / unet[1024]) == 8
+    assert "has an eighth of that error" in README
+    assert dense[1024] < unet[1024]
+    assert dense[64] > unet[64]
 
 
 def test_the_findings_of_the_readme_are_those_of_the_references():
