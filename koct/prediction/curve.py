@@ -65,19 +65,22 @@ class Curve:
 
 
 def crossing(N: Sequence[int], errors: Sequence[float], target: float) -> int | None:
-    """Return the first N, rounded up, at which a curve is at the target; None if it does not get there.
-
-    Between its points the curve is a line in the logarithms of N and of the error.
-    """
+    """Return the first N at which a curve is at the target, rounded up; None if it does not get there."""
     lowest = np.minimum.accumulate(np.asarray(errors, float)).clip(1e-300)
-    below = np.flatnonzero(lowest <= target)
+    n = first_crossing(np.asarray(N, float), lowest, target)
+    return int(np.ceil(n - 1e-9)) if np.isfinite(n) else None
+
+
+def first_crossing(N: np.ndarray, mean: np.ndarray, target: float) -> float:
+    """Return the smallest N at which the curve, a line in log-log between its points, is at the target; inf if none."""
+    below = np.flatnonzero(mean <= target)
     if not len(below):
-        return None
+        return np.inf
     k = below[0]
     if k == 0:
-        return int(N[0])
-    part = np.log(lowest[k - 1] / target) / np.log(lowest[k - 1] / lowest[k])
-    return int(np.ceil(float(N[k - 1]) * (N[k] / N[k - 1]) ** part - 1e-9))
+        return N[0]
+    part = np.log(mean[k - 1] / target) / np.log(mean[k - 1] / mean[k])
+    return N[k - 1] * (N[k] / N[k - 1]) ** part
 
 
 def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.ndarray, np.ndarray]:
