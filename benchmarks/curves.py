@@ -32,7 +32,7 @@ from scipy.optimize import least_squares
 
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
-from koct.forecast.budget import ENDS, LEVEL, Forecast
+from koct.forecast.budget import LEVEL, Forecast
 from koct.forecast.priors import from_json
 from koct.forecast.runs import Pilot
 from koct.metrics.curve_metric import CurveMetric
@@ -149,7 +149,7 @@ def left_out(name, curve):
     """Which priors a curve is judged by: the name of those that know nothing of its data set; None for koct's own."""
     if name in METRICS:
         return f"LCDB {next(i for i, fold in enumerate(_lcdb()) if curve in fold)}"
-    return None if name in TABLES else dataset(curve)
+    return dataset(curve) if dataset(curve) in _left_out() else None
 
 
 @cache
@@ -158,8 +158,13 @@ def _lcdb():
 
 
 @cache
+def _left_out():
+    return json.loads(LEFT_OUT.read_text())
+
+
+@cache
 def priors(name):
-    return None if name is None else from_json(json.dumps(json.loads(LEFT_OUT.read_text())[name]))
+    return None if name is None else from_json(json.dumps(_left_out()[name]))
 
 
 def judged(name, factor, curves=None):
@@ -315,7 +320,7 @@ def judge(task, forecast):
     """
     largest, true = int(task.sizes[-1]), task.truth[-1]
     target = MARGIN * true
-    row = {"curve": task.curve, "true": true, "refused": None, "draws": None, "ends": ENDS[::2]}
+    row = {"curve": task.curve, "true": true, "refused": None, "draws": None}
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -331,7 +336,10 @@ def judge(task, forecast):
     row |= {"n": answer.n, "true_n": int(np.ceil(first_crossing(task.sizes, task.truth, target) - 1e-9))}
     if hasattr(made, "replicates"):
         row["draws"] = np.log(np.maximum(made.replicates([largest])[:, 0], RESOLUTION) / true)
+        row["ends"] = made.priors.error_ends
         row["n_interval"] = [np.inf if n is None else n for n in (answer.n_low, answer.n_high)]
+        samples = made.samples(target)
+        row["n_shares"] = [float(np.mean(samples < row["true_n"])), float(np.mean(samples <= row["true_n"]))]
         row["chances"] = list(_chances(task, made))
     return row
 
