@@ -32,7 +32,7 @@ from scipy.optimize import least_squares
 
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
-from koct.forecast.budget import ENDS, LEVEL, Forecast
+from koct.forecast.budget import LEVEL, Forecast
 from koct.forecast.priors import from_json
 from koct.forecast.runs import Pilot
 from koct.metrics.curve_metric import CurveMetric
@@ -44,6 +44,7 @@ OWN = HERE.parent / "results" / "reference"
 METRICS = ("error", "logloss")
 TABLES = {"classes": "error", "numbers": "mse"}  # the metric in sklearn.parquet
 SETS = (*METRICS, *TABLES, "networks", "studies", "reference")
+BEFORE = HERE / "curves" / "before.json"  # koct's numbers with the forecast of commit 395b853, and its own priors
 LEFT_OUT = HERE / "curves" / "left_out.json"  # priors without some curves; benchmarks/priors.py writes it
 FACTORS = (4, 16)  # the curve's largest N over the largest N that its pilot may have
 RESOLUTION = 1e-4  # of the data; smaller errors are taken for this one
@@ -149,7 +150,7 @@ def left_out(name, curve):
     """Which priors a curve is judged by: the name of those that know nothing of its data set; None for koct's own."""
     if name in METRICS:
         return f"LCDB {next(i for i, fold in enumerate(_lcdb()) if curve in fold)}"
-    return None if name in TABLES else dataset(curve)
+    return dataset(curve) if dataset(curve) in _left_out() else None
 
 
 @cache
@@ -158,8 +159,13 @@ def _lcdb():
 
 
 @cache
+def _left_out():
+    return json.loads(LEFT_OUT.read_text())
+
+
+@cache
 def priors(name):
-    return None if name is None else from_json(json.dumps(json.loads(LEFT_OUT.read_text())[name]))
+    return None if name is None else from_json(json.dumps(_left_out()[name]))
 
 
 def judged(name, factor, curves=None):
@@ -315,7 +321,7 @@ def judge(task, forecast):
     """
     largest, true = int(task.sizes[-1]), task.truth[-1]
     target = MARGIN * true
-    row = {"curve": task.curve, "true": true, "refused": None, "draws": None, "ends": ENDS[::2]}
+    row = {"curve": task.curve, "true": true, "refused": None, "draws": None}
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -331,7 +337,10 @@ def judge(task, forecast):
     row |= {"n": answer.n, "true_n": int(np.ceil(first_crossing(task.sizes, task.truth, target) - 1e-9))}
     if hasattr(made, "replicates"):
         row["draws"] = np.log(np.maximum(made.replicates([largest])[:, 0], RESOLUTION) / true)
+        row["ends"] = made.priors.error_ends
         row["n_interval"] = [np.inf if n is None else n for n in (answer.n_low, answer.n_high)]
+        samples = made.samples(target)
+        row["n_shares"] = [float(np.mean(samples < row["true_n"])), float(np.mean(samples <= row["true_n"]))]
         row["chances"] = list(_chances(task, made))
     return row
 
@@ -444,6 +453,30 @@ def show(title, table):
     print(flush=True)
 
 
+def summary(numbers, before):
+    """Lines of a Markdown table: koct before and now, the best law, and the line through a pilot's last two N."""
+
+    def pair(title, key, style):
+        return told(" → ", (before[title][key], numbers[title]["koct"][key]), style)
+
+    def others(title, key, style):
+        laws = [own[key] for name, own in numbers[title].items() if name not in ("koct", "line")]
+        return told(", ", (min(laws), numbers[title]["line"][key]), style)
+
+    def told(between, values, style):
+        one, two = (format(value, style).replace("%", " %") for value in values)
+        return one.removesuffix(" %") + between + two
+
+    columns = [("log_miss", ".3f"), ("mean_off", ".0%"), ("score", ".2f"), ("crps", ".3f")]
+    heads = "curves", "log miss", "law, line", "mean off", "law, line", "score", "law, line", "CRPS", "law, line"
+    yield "| " + " | ".join((*heads, "error in", "N in", "upper end")) + " |"
+    yield "|---" * 12 + "|"
+    for title in numbers:
+        cells = [each(title, key, style) for key, style in columns for each in (pair, others)]
+        cells += [pair(title, key, ".0%") for key in ("error_in", "n_in", "upper_end")]
+        yield "| " + " | ".join((title, *cells)) + " |"
+
+
 def calibration(rows):
     """[(mean chance, share that came true, how many)] of the statements of koct's rows, in bins of a tenth."""
     chance, true = np.array([each for row in rows for each in row.get("chances", ())]).T
@@ -481,13 +514,19 @@ def main():
         if len(set(map(dataset, curves))) < 2:  # conformal intervals are from other data sets
             continue
         for factor in (None,) if name == "reference" else FACTORS:
-            own = judged(name, factor, curves)
-            if not own:
-                continue
             title = name if factor is None else f"{name}, ×{factor}"
-            numbers[title] = {kind: measures(rows) for kind, rows in compare(name, factor, own, curves).items()}
-            show(title, numbers[title])
+            own = judged(name, factor, curves)
+            found = {title: compare(name, factor, own, curves)}
+            if name == "reference":
+                dense = {
+                    kind: [row for row in rows if row["curve"].endswith("fc")] for kind, rows in found[title].items()
+                }
+                found[f"{title}, FC"] = dense
+            for title, table in found.items():
+                numbers[title] = {kind: measures(rows) for kind, rows in table.items()}
+                show(title, numbers[title])
             lines.setdefault(name, []).extend(own)
+    print("\n".join(summary(numbers, json.loads(BEFORE.read_text()))))
     lines = {name: calibration(rows) for name, rows in lines.items()}
     for name, points in lines.items():
         told = ", ".join(f"{chance:.0%} {true:.0%} ({count})" for chance, true, count in points)

@@ -1,12 +1,16 @@
-"""What does `koct next` save? Recorded learning curves (LCDB), against doubling N with five seeds.
+"""What does `koct next` save, and do its intervals hold? Recorded learning curves (LCDB), against doubling N.
 
 .venv/bin/python benchmarks/next.py [--every K]
 
 A pilot is five runs at each N up to a sixteenth of a curve's largest N; the target is 1.1 times the error at the
 largest. Both ways add recorded runs, at most 15 at each N, until the ends of the 90 % interval of N are within a wanted
-factor; the other ten give the true error. A run costs its N. Doubling ends with the curve, and the planned runs end
-where they have cost as much. Curves whose pilot has reached the target already, or whose interval is narrow enough, are
-left out.
+factor; the other ten give the true error. A run costs its N. Doubling, with five runs at each N, ends with the curve,
+and the planned runs end where they have cost as much. Curves whose pilot has reached the target already, or whose
+interval is narrow enough, are left out. Priors know nothing of a curve's data set (benchmarks/priors.py).
+
+Who stops where an interval is narrow stops where it is so by chance, so `koct next` moves its ends outward by a factor,
+`next_runs.STOP`. That is the smallest one with which HELD of the intervals hold where doubling stops; it is chosen by
+halves of the data sets, too, so that each half is judged by what the other one chose.
 """
 
 import argparse
@@ -15,14 +19,15 @@ from multiprocessing import Pool
 from typing import NamedTuple
 
 import numpy as np
-from curves import MARGIN, METRICS, RESOLUTION, first_crossing, load, tasks
+from curves import MARGIN, METRICS, RESOLUTION, first_crossing, folds, left_out, load, priors, tasks
 
-from koct.forecast import next_runs
 from koct.forecast.budget import Forecast
-from koct.forecast.next_runs import AHEAD, plan
+from koct.forecast.next_runs import AHEAD, STOP, plan, widened
 from koct.forecast.runs import Pilot
 
 WANTED = (2, 4, 10)  # upper over lower end of the interval
+STOPS = tuple(np.round(np.arange(1.0, 1.55, 0.05), 2).tolist())
+HELD = 0.88
 START = 16  # the curve's largest N over the largest N that its pilot may have
 SEEDS = 5
 SAMPLES = 3  # of the training data, of five, whose runs may be added
@@ -38,9 +43,12 @@ class Narrow(NamedTuple):
 class Row(NamedTuple):
     """How both ways came out on one curve; None where the interval did not get narrow."""
 
+    metric: str
+    curve: str
     wanted: float
     planned: Narrow | None
-    doubled: Narrow | None
+    doubled: dict[float, Narrow | None]  # by every one of STOPS
+    kept: list[float]  # the logs of factors after planned runs, each over what was expected
 
 
 class Study:
@@ -55,17 +63,20 @@ class Study:
         self.target = MARGIN * truth[-1]
         self.true_n = first_crossing(self.sizes, truth, self.target)
         self.runs = np.where(self.sizes <= task.N.max(), SEEDS, 0)
-        self.cost = 0.0
+        self.cost, self.priors = 0.0, priors(left_out(metric, task.curve))
         self._forecast()
 
     def _forecast(self):
         place, run = np.array([(k, run) for k, n in enumerate(self.runs) for run in range(n)]).T
         pilot = Pilot.from_points(self.sizes[place], self.errors[place, run], self.seeds[run])
-        self.forecast, self.largest = Forecast(pilot), pilot.N[-1]
-        answer = self.forecast.answers([self.target], self.forecast.samples([self.target], blur=next_runs.BLUR))[0]
+        self.forecast, self.largest = Forecast(pilot, priors=self.priors), pilot.N[-1]
+        self.answer = self.forecast.required(self.target)
+
+    def interval(self, stop):
+        """(its upper over its lower end, whether it holds the true N)."""
+        answer = widened(self.answer, self.forecast.pilot.N[0], stop)
         low, high = (np.inf if n is None else n for n in (answer.n_low, answer.n_high))
-        self.factor = high / low if low < np.inf else np.inf
-        self.covers = bool(low <= self.true_n <= high)
+        return high / low if low < np.inf else np.inf, bool(low <= self.true_n <= high)
 
     def add(self, steps):
         """Add `seeds` runs at every N of `steps`, or as many as are recorded."""
@@ -77,12 +88,12 @@ class Study:
         self._forecast()
 
     def planned(self, wanted):
-        """What `koct next` would run, of what is recorded."""
+        """What `koct next` would run, of what is recorded, and the factor that it expects afterwards."""
         free = self.sizes[(self.runs < len(self.seeds)) & (self.sizes <= AHEAD * self.largest)]
         if not len(free):
-            return []
+            return [], None
         design = plan(self.forecast, self.target, factor=wanted, candidates=free)
-        return [(step.N, step.seeds) for step in design.steps]
+        return [(step.N, step.seeds) for step in design.steps], design.expected
 
     def doubled(self):
         larger = self.sizes[self.sizes > self.largest]
@@ -95,58 +106,83 @@ def compare(metric, task):
     study = Study(metric, task)
     if study.true_n <= study.largest:
         return []
-    start = study.factor
-    after = []
+    after = {stop: [(*study.interval(stop), 0.0)] for stop in STOPS}
     while steps := study.doubled():
         study.add(steps)
-        after.append((study.factor, Narrow(study.cost, study.covers)))
-    return [
-        Row(wanted, _planned(metric, task, wanted, study.cost), _first(after, wanted))
-        for wanted in WANTED
-        if wanted < start
-    ]
-
-
-def _first(after, wanted):
-    return next((narrow for factor, narrow in after if factor <= wanted), None)
-
-
-def _planned(metric, task, wanted, limit):
-    study = Study(metric, task)
-    while study.factor > wanted:
-        steps = study.planned(wanted)
-        if not steps or study.cost + sum(N * seeds for N, seeds in steps) > limit:
-            return None
-        study.add(steps)
-    return Narrow(study.cost, study.covers)
-
-
-def show(metric, rows):
+        for stop, found in after.items():
+            found.append((*study.interval(stop), study.cost))
+    rows = []
     for wanted in WANTED:
-        mine = [row for row in rows if row.wanted == wanted]
-        planned, doubled = ([row for row in mine if getattr(row, way)] for way in ("planned", "doubled"))
-        ratios = [row.planned.cost / row.doubled.cost for row in planned if row.doubled]
-        spread = ", ".join(f"{value:.2f}" for value in np.quantile(ratios, [0.25, 0.5, 0.75])) if ratios else "none"
-        print(
-            f"{metric}, factor {wanted}: {len(mine)} curves; narrow by planning {len(planned)}, by doubling "
-            f"{len(doubled)}, by both {len(ratios)}; ratio of the costs, quartiles: {spread}; "
-            f"true N inside: {_share(planned, 'planned')} and {_share(doubled, 'doubled')}",
-            flush=True,
-        )
+        if wanted < after[STOP][0][0]:
+            narrow = {stop: next((each for each in found if each[0] <= wanted), None) for stop, found in after.items()}
+            doubled = {
+                stop: Narrow(found[2], found[1]) if found and found[2] else None for stop, found in narrow.items()
+            }
+            rows.append(Row(metric, task.curve, wanted, *_planned(metric, task, wanted, study.cost, doubled)))
+    return rows
 
 
-def _share(rows, way):
-    return f"{np.mean([getattr(row, way).covers for row in rows]):.0%}" if rows else "-"
+def _planned(metric, task, wanted, limit, doubled):
+    study, kept = Study(metric, task), []
+    while study.interval(STOP)[0] > wanted:
+        steps, expected = study.planned(wanted)
+        if not steps or study.cost + sum(N * seeds for N, seeds in steps) > limit:
+            return None, doubled, kept
+        study.add(steps)
+        if expected is not None:
+            kept.append(float(np.log(study.interval(STOP)[0] / expected)))
+    return Narrow(study.cost, study.interval(STOP)[1]), doubled, kept
+
+
+def held(found):
+    """(how many intervals hold where one stopped, of how many)."""
+    stops = [narrow.covers for narrow in found if narrow]
+    return sum(stops), len(stops)
+
+
+def choose(rows):
+    """The smallest of STOPS with which enough intervals hold where doubling stops."""
+    for stop in STOPS:
+        good, count = held(row.doubled[stop] for row in rows)
+        if good >= HELD * count:
+            return stop
+    return STOPS[-1]
+
+
+def show(rows):
+    for metric in METRICS:
+        for wanted in WANTED:
+            mine = [row for row in rows if (row.metric, row.wanted) == (metric, wanted)]
+            ways = [row.planned for row in mine], [row.doubled[STOP] for row in mine]
+            ratios = [one.cost / two.cost for one, two in zip(*ways, strict=True) if one and two]
+            spread = ", ".join(f"{value:.2f}" for value in np.quantile(ratios, [0.25, 0.5, 0.75])) if ratios else "none"
+            told = " and ".join("{} of {}".format(*held(way)) for way in ways)
+            print(f"{metric}, factor {wanted}: {len(mine)} curves; planned / doubled cost, quartiles: {spread}, of")
+            print(f"    {len(ratios)} narrow by both; the true N is inside in {told} that planning, doubling narrowed")
+    print("doubling: " + "; ".join(f"{stop}: {'{} of {}'.format(*held(row.doubled[stop] for row in rows))}"
+                                   for stop in STOPS))  # fmt: skip
+    for half in folds([row.curve for row in rows], 2):
+        mine, others = ([row for row in rows if (row.curve in half) == inside] for inside in (True, False))
+        stop = choose(others)
+        good, count = held(row.doubled[stop] for row in mine)
+        print(f"half: {stop} is chosen by the other half; doubling: {good} of {count} hold")
+    good, count = held(row.planned for row in rows)
+    kept = np.array([each for row in rows for each in row.kept])
+    print(f"chosen by all: {choose(rows)}; planned with {STOP}: {good} of {count} hold ({good / count:.0%})")
+    quartiles = ", ".join(f"{value:.2f}" for value in np.exp(np.quantile(kept, [0.25, 0.5, 0.75])))
+    print(f"factor after {len(kept)} plans, over what was expected, quartiles: {quartiles}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, metavar="K", help="take every Kth curve only")
     arguments = parser.parse_args()
+    rows = []
     with Pool() as pool:
         for metric in METRICS:
             found = pool.imap(partial(compare, metric), tasks(metric, START)[:: arguments.every])
-            show(metric, [row for rows in found for row in rows])
+            rows += [row for each in found for row in each]
+    show(rows)
 
 
 if __name__ == "__main__":

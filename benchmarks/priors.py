@@ -6,17 +6,23 @@ The priors are those that make the errors at the largest N of 195 curves of othe
 curves most probable, after pilots up to a quarter and a sixteenth of it. A Gaussian prior keeps every log probability
 near the others. benchmarks/curves/left_out.json has what the same gives without the curves of a data set, or of a fifth
 of those of others; benchmarks/curves.py judges forecasts by these.
+
+The ends of intervals are shares of the curves that a forecast draws. They are chosen afterwards, on forecasts of the
+curves of others by the priors without them: those of the error for the best interval score, and those of N so that 5 %
+of the true N lie below and 5 % above. Again, what judges a fifth of the data sets is chosen on the other four.
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-from curves import FACTORS, LEFT_OUT, METRICS, left_out, tasks
+from curves import FACTORS, LEFT_OUT, METRICS, judge, koct, left_out, tasks
 from scipy.special import ndtr
 
+from koct.forecast.budget import LEVEL
 from koct.forecast.ensemble import Ensemble, drift_growth
 from koct.forecast.laws import LAWS, GridLaw
 from koct.forecast.priors import Priors, to_json
@@ -31,6 +37,8 @@ STRENGTH = 1.5  # standard deviation of a log probability
 TRUTH_NOISE = 0.02  # of the log of the true error, a mean of 20 runs
 BAND = 0.03  # around the truth: what is to be probable
 SELDOM = 1e-4  # density that every truth has, so that a single one does not decide
+SHARES = np.arange(1, 21) / 200  # of drawn curves beyond an end of an interval of the error: those to choose from
+TAIL = (1 - LEVEL) / 2
 
 
 def _even(names):
@@ -38,7 +46,7 @@ def _even(names):
 
 
 SHAPES = {name: [1 / count] * count for name, count in BINS.items()}
-EVEN = Priors(_even(LAWS), SHAPES, _even(MISFIT), _even(DRIFT))
+EVEN = Priors(_even(LAWS), SHAPES, _even(MISFIT), _even(DRIFT), (TAIL, 1 - TAIL), (TAIL, 1 - TAIL))
 
 
 def table(task):
@@ -113,15 +121,39 @@ class Tables:
             {name: [round(of[name, i] / whole[name], 4) for i in range(count)] for name, count in BINS.items()},
             {size: round(share, 4) for size, share in zip(MISFIT, misfit, strict=True)},
             {size: round(share, 4) for size, share in zip(DRIFT, drift, strict=True)},
+            EVEN.error_ends,
+            EVEN.n_ends,
         )
+
+
+def ends(rows):
+    """`error_ends` and `n_ends` of priors, from rows of `curves.judge`."""
+    draws = np.sort([row["draws"] for row in rows])  # of the log error over the true one
+    low, high = (draws[:, np.ceil(len(draws[0]) * shares).astype(int) - 1] for shares in (SHARES, 1 - SHARES))
+    scores = (
+        np.maximum(-end, (1 / TAIL - 1) * end).mean(axis=0) for end in (low, -high)
+    )  # the two halves of Winkler's
+    below, above = (SHARES[np.argmin(score)] for score in scores)
+    least, most = np.transpose([row["n_shares"] for row in rows])
+    of_n = max(np.quantile(most, TAIL), 1 / len(draws[0])), np.quantile(least, 1 - TAIL)
+    chosen = {"error_ends": (below, 1 - above), "n_ends": of_n}
+    return {name: [round(float(end), 3) for end in both] for name, both in chosen.items()}
 
 
 def main():
     tables = Tables()
-    FILE.write_text(to_json(tables.estimate(), about="estimated by benchmarks/priors.py"))
+    found = {name: tables.estimate(name) for name in (None, *sorted(set(tables.without)))}
+    rows = {}
+    for metric, factor in SETS:
+        for task in tasks(metric, factor) if metric in METRICS else ():
+            name = left_out(metric, task.curve)
+            rows.setdefault(name, []).append(judge(task, partial(koct, priors=found[name])))
+    for name, priors in found.items():
+        others = [row for fold, each in rows.items() if fold != name for row in each]
+        found[name] = replace(priors, **ends(others))
+    FILE.write_text(to_json(found.pop(None), about="estimated by benchmarks/priors.py"))
     print(FILE.read_text(), end="")
-    found = {name: asdict(tables.estimate(name)) for name in sorted(set(tables.without))}
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(priors)}" for name, priors in found.items())
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(asdict(priors))}" for name, priors in found.items())
     LEFT_OUT.write_text(f"{{\n{lines}\n}}\n")
 
 

@@ -95,7 +95,7 @@ rule gram:
     resources:
         **jobs.asks("gram"),
     params:
-        spec=jobs.gram_spec,
+        spec=jobs.problem_spec("gram"),
     message:
         "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
     shell:

@@ -165,8 +165,6 @@ def test_the_structural_reference_is_the_ratio_of_slopes_at_equal_kappa(H, K, At
     ("key", "value", "rule"),
     [
         ("lipschitz", -1.0, "at least 0"),
-        ("lipschitz", math.nan, "finite"),
-        ("n", 0, "at least 1"),
         ("p", 10**400, "finite"),
         ("kappa", 0, "above 0"),
         ("C", "1e-6", "a number"),
@@ -204,12 +202,7 @@ def test_a_network_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must have keys at its top level"),
         ("layer: []", "the key 'layers' is missing"),
-        (
-            "layers: [{name: W, lipschitz: 1, p: 1}]\nlayer: 3",
-            "unknown key 'layer'; did you mean 'layers'",
-        ),
         (
             "layers: [{name: W, lipshitz: 1.0}]",
             "layer 'W': unknown key 'lipshitz'; did you mean 'lipschitz'",
@@ -220,10 +213,6 @@ def test_a_network_file(tmp_path):
             "layer 'W': lipschitz = '1e-6' must be a number; .* 1.0e-6",
         ),
         ("layers: [\n  {name: W", "is not valid YAML at line "),
-        (
-            "layers:\n  - {name: W, lipschitz: 1, p: 1, p: 2}",
-            "line 2: p is there twice, first in line 2; remove one of them",
-        ),
     ],
 )
 def test_a_bad_network_file_is_a_one_line_error_that_names_it(tmp_path, text, message):

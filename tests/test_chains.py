@@ -9,12 +9,6 @@ from koct.networks.filtering import split_filter
 from koct.networks.module import ModuleArchitecture
 from koct.study import norms
 
-
-def counts(H, V, B, known):
-    h = B if known == "exact" else B // 2 + 1  # frequencies of views that are padded to 2B − 1, or not
-    return {"ko": V * B, "ko-ridge": V * B, "filter": h, "filters": V * h, "ko-filter": V * B + h, "fc": H * H * V * B}
-
-
 OPTIONS = {
     "fanbeam": {"H": 8, "V": 6, "B": 8, "rays": "exact"},
     "misaligned": {"H": 8, "V": 6, "B": 8, "gain": 10.0},

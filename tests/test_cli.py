@@ -202,16 +202,6 @@ def test_a_study_of_ones_own_is_written_whole_and_keeps_its_promises(koct, tmp_p
         ("", "must define one subclass of Problem or of Architecture"),
         ("x = " + "(" * 500 + ")" * 500 + "\n", "own.py"),
         ("x = " + "-" * 100_000 + "1\n", "own.py"),
-        ("x = 1\0\n", "own.py"),
-        (
-            "from koct.contracts import Problem\nOwn = type('Own', (Problem,), {'__module__': __name__})\n",
-            "class statement",
-        ),
-        (
-            "from koct.contracts import Problem, option\nclass Own(Problem):\n    x_shape = y_shape = (1,)\n"
-            "    def pairs(self, seed, sizes): ...\n    a: tuple[()] = option('a')\n",
-            "own.py, line 2: class Own",
-        ),
     ],
 )
 def test_a_file_of_ones_own_that_is_no_problem(koct, tmp_path, text, sentence):

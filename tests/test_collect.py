@@ -27,7 +27,7 @@ def made(tmp_path_factory):
     """The rows of a study, from the jobs that the workflow would start."""
     folder, jobs = tmp_path_factory.mktemp("made"), Jobs(TINY)
     with contextlib.chdir(folder):
-        one = SimpleNamespace(sweep="T4", seed=1)
+        one = SimpleNamespace(sweep="T4")
         job("known", jobs.problem_spec("known")(one), "--outputs", paths.shared("T4"))
         for seed in (1, 2):
             job("pool", jobs.pool_spec(SimpleNamespace(sweep="T4", seed=seed)), "--outputs", paths.pool("T4", seed))

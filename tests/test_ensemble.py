@@ -1,5 +1,7 @@
 """The planner's forecasts: curves that never rise, answers that agree with each other, and a sampler that is right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import isotonic_regression
@@ -9,7 +11,7 @@ from koct.forecast import ensemble
 from koct.forecast.budget import Forecast
 from koct.forecast.ensemble import Ensemble, falling
 from koct.forecast.laws import LAWS, Law
-from koct.forecast.priors import Priors, learned
+from koct.forecast.priors import learned
 from koct.forecast.runs import Pilot, Points
 
 N = np.array([4.0, 8, 16, 32, 64, 128])
@@ -140,7 +142,7 @@ def test_moments_are_those_of_many_draws(monkeypatch, names):
     monkeypatch.setattr(ensemble, "MORE_INSIDE", 0.0)
     monkeypatch.setattr(Law, "falls", False)
     known = learned()
-    priors = Priors(known.laws, known.shapes, {0.02: 0.5, 0.2: 0.5}, {0.0: 1.0})
+    priors = replace(known, misfit={0.02: 0.5, 0.2: 0.5}, drift={0.0: 1.0})
     found = Ensemble(correlated_points(), {name: (LAWS[name], known.laws[name]) for name in names}, priors, 1e12)
     count = 20_000
     curves = found.draw(count, np.random.default_rng(1))

@@ -45,10 +45,7 @@ def dense_norm(module, shape):
 LINEAR = {
     "linear": (lambda: nn.Linear(5, 7), (5,)),
     "conv2d": (lambda: nn.Conv2d(2, 4, 3, stride=2, padding=1), (2, 7, 8)),
-    "conv2d in groups": (lambda: nn.Conv2d(4, 4, 3, groups=2, dilation=2, bias=False), (4, 7, 7)),
-    "conv2d, circular": (lambda: nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular"), (1, 6, 6)),
     "transposed": (lambda: nn.ConvTranspose2d(3, 2, 3, stride=2), (3, 4, 4)),
-    "adaptive average": (lambda: nn.AdaptiveAvgPool2d((2, 3)), (1, 5, 7)),
     "upsampled": (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), (1, 4, 4)),
 }
 

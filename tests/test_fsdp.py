@@ -104,17 +104,17 @@ def test_the_fit_on_disk_is_the_matrix(small, undisturbed):
     """Loaded again, it gives the row; it is the ridge's."""
     about, restored, data = evaluation.load(small.folder / "undisturbed.npy", {"pool": small.folder / "pool.npy"})
     network = restored()
-    assert isinstance(network.M, np.memmap)
-    assert network.M.shape == (3, 27, 72)
+    assert isinstance(network.learned["M"], np.memmap)
+    assert network.learned["M"].shape == (3, 27, 72)
     row = small.row("undisturbed")
     fitted = {key: about[key] for key in ("lam", "p", "fit_seconds", "device")}
     assert row.items() > {**data.cell.about(), **fitted}.items()
-    predicted = data.pool.x("test") @ network.M.reshape(81, 72).T
+    predicted = data.pool.x("test") @ network.learned["M"].reshape(81, 72).T
     assert row["mse"] == pytest.approx(np.mean((predicted - data.pool.y("test")) ** 2), rel=1e-6)
 
     X, Y = data.pool.x("train", 61), data.pool.y("train", 61)
     M = Y.T @ np.linalg.solve(X @ X.T + about["lam"] * np.eye(61), X)
-    np.testing.assert_allclose(network.M.reshape(81, 72), M, atol=1e-3 * np.abs(M).max())
+    np.testing.assert_allclose(network.learned["M"].reshape(81, 72), M, atol=1e-3 * np.abs(M).max())
 
 
 # Interruptions

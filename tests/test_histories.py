@@ -67,7 +67,7 @@ def planned(chosen):
     for seed in sweep.seeds:
         of, pool, gram = SimpleNamespace(sweep="own", seed=seed), paths.pool("own", seed), paths.gram("own", seed)
         pools.append(job("pool", jobs.pool_spec(of), [], [pool]))
-        grams.append(job("gram", jobs.gram_spec(of), [pool], [gram]))
+        grams.append(job("gram", jobs.problem_spec("gram")(of), [pool], [gram]))
         for N in sweep.N:
             cell = {"sweep": "own", "arch": "fc", "N": N, "seed": seed}
             made = [paths.cell(**cell), paths.fit(**cell)]

@@ -1,5 +1,9 @@
 """How wrong an operator may be: figure and table from made-up curves, and which studies have them."""
 
+import json
+from collections import defaultdict
+from pathlib import Path
+
 import pytest
 import yaml
 from conftest import ROOT
@@ -54,6 +58,65 @@ def test_the_figure_has_two_panels_for_every_kind(curves):
     assert [len(axis.lines) for axis in upper] == [2 + 1, 1 + 1]  # a line for every strength, and the dense matrix
     assert [axis.get_xlabel() for axis in lower] == ["difference in %", "difference in °"]
     assert lower[0].get_ylim() == lower[1].get_ylim()
+
+
+def test_all_tables_of_a_study_of_many_sweeps_fit_their_pages(tmp_path):
+    """The 58 sweeps of the study `mismatch`, with made-up errors."""
+    study = config.read({**CONFIG, "study": "mismatch"})
+    rows = {name: [] for name in ("cells", "crossings", "ladder", "budget")}
+    for sweep in study:
+        for cell in sweep.grid():
+            error = 0.9 / (1 + cell["N"]) ** 0.5 + 0.01 * cell["seed"]
+            about = {**cell, **{key: getattr(sweep.problem, key, None) for key in ("H", "V", "B")}}
+            about |= {
+                "problem": sweep.problem.name,
+                "metric": sweep.metric,
+                "p": 999_999,
+                "rank": 1,
+                "best": cell["N"] == 64,
+            }
+            about |= {
+                **dict.fromkeys(results.METRICS, error),
+                "error_mean": error,
+                "val_mse": error,
+                "fit_seconds": 1.0,
+                "device": "cpu",
+            }
+            rows["cells"].append(defaultdict(lambda: None, about))
+            if cell["N"] and cell["seed"] == sweep.seeds[0]:
+                rows["ladder"].append(rows["cells"][-1])
+            if cell["N"] == sweep.N[-1] and cell["seed"] == sweep.seeds[0]:
+                rows["budget"] += [
+                    defaultdict(
+                        lambda: None,
+                        {
+                            **about,
+                            "target": target,
+                            "n": 999,
+                            "n_low": 99,
+                            "n_high": 9999,
+                            "law": "power 87 %, broken 12 %",
+                        },
+                    )
+                    for target in sweep.targets
+                ]
+                others = {**about, "versus": "untrained", "N": 99, "N_low": 9, "N_high": 999, "upto": 1024}
+                rows["crossings"].append(others)
+    labels = {sweep.name: {"label": sweep.problem.label, "metric": sweep.metric} for sweep in study}
+    styles = {arch.name: config.style(arch) for arch in study[0].archs}
+    origin = {"koct.sweeps": json.dumps(labels), "koct.archs": json.dumps(styles), "koct.chains": "{}"}
+    for name, made in rows.items():
+        results.write(made, getattr(results, name.upper()), tmp_path / f"{name}.parquet", origin, Stamp({}))
+    metrics = {sweep.name: sweep.metric for sweep in study}
+    files = [tmp_path / f"{name}.parquet" for name in ("cells", "curves", "calibration")]
+    results.aggregate(files[0], {"metrics": metrics}, *files[1:])
+    tables = [Path(path) for path in when.published(study) if path.endswith(".tex")]
+    for path in tables:
+        product = products.product(path.stem)
+        takes = {name: when.answer(name, study) for name in product.takes}
+        products.make(path.stem, [tmp_path / name for name in product.reads], [tmp_path / path.name], takes)
+    assert len(tables) == 8
+    compiles([(tmp_path / path.name).read_text() for path in tables], tmp_path)
 
 
 def test_studies_of_one_difference_at_a_time_have_them():

@@ -14,7 +14,6 @@ from koct.base.files import read_json, read_record, write_record
 from koct.contracts import Layer, Network, Sizes, registry
 from koct.contracts.spec import Cell
 from koct.networks.fc import FC
-from koct.networks.fc_fsdp import Dense
 from koct.networks.ko import KO
 from koct.operators.algebra import Diagonal, Matrix
 from koct.problems import pools
@@ -90,7 +89,6 @@ class Two(Network):
 
 
 def test_parameters_are_counted_from_what_was_learned_and_are_the_papers():
-    assert Dense(np.zeros((4, 2, 6)), False).parameters == 8 * 6
     assert Two().parameters == 3 * 4 * 5 + 7
     for H, V, B, p_ko, p_fc in ((512, 180, 512, 92_160, 24_159_191_040), (8, 10, 8, 80, 5_120)):
         x, y = np.ones((1, V * B), np.float32), np.ones((1, H * H), np.float32)

@@ -1,12 +1,11 @@
 """Pairs from a folder of images: DICOM slices, PNG and NIfTI, sinograms and known layers, and what is refused."""
 
 import os
-import re
 import shutil
 
 import numpy as np
 import pytest
-from pair_files import PAIRS, SIZES, SWEEP, ct, get_testdata_file, patients, pydicom, said
+from pair_files import PAIRS, SIZES, ct, get_testdata_file, patients, pydicom, said
 from PIL import Image
 from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
@@ -16,7 +15,6 @@ from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems import pools, slices
-from koct.workflow.jobs import Jobs
 
 
 def test_a_slice_is_cropped_averaged_and_in_units_of_water(folder):
@@ -190,33 +188,6 @@ def test_slices_that_do_not_fit_are_one_sentence(folder):
         path.unlink()
         assert text.startswith("config: sweeps.mine.data: ct/z.dcm ")
         assert message in text
-
-
-def test_a_slice_that_is_there_twice_is_named(folder):
-    patients(folder / "ct", 6, 1)
-    dataset = pydicom.dcmread(folder / "ct/p2/0.dcm")
-    dataset.PatientID = "other"
-    dataset.save_as(folder / "ct/Zoë.dcm")
-    divided = []
-    for split in range(9):
-        try:
-            list(PAIRS(data="ct", H=8, V=6, B=8, split=split).pairs(1, Sizes(train=3, val=2, test=2)))
-        except KoctError as error:
-            divided.append(str(error))
-    assert 0 < len(divided) < 9
-    same = r"data: ct/Zoë\.dcm and ct/p2/0\.dcm are the same image, and they came into \w+ and \w+; remove one"
-    assert all(re.fullmatch(same, text) for text in divided)
-
-
-def test_many_files_are_one_entry_of_a_spec(folder):
-    patients(folder / "ct", 60)
-    entry = {**SWEEP, "data": "ct", "H": 8, "V": 6, "B": 8}
-    settings = {"study": "s", "studies": {"s": ["mine"]}, "sweeps": {"mine": entry}}
-    before = Jobs(settings)._pool_spec("mine")
-    assert '"files": {"120 files": "' in before
-    assert Jobs(settings)._pool_spec("mine") == before
-    (folder / "ct/p7/1.dcm").write_bytes((folder / "ct/p7/1.dcm").read_bytes()[:-2] + b"\7\7")
-    assert Jobs(settings)._pool_spec("mine") != before
 
 
 def test_a_deflated_bomb_is_refused_before_it_is_inflated(folder, monkeypatch):

@@ -18,7 +18,8 @@ from koct.workflow import planned, queue, sources
 def spec():
     problem = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}
     sizes = {"train": 8, "val": 4, "test": 4}
-    return {"seed": 1, "problem": problem, "sizes": sizes, "code": sources.code("pool", "surrogate")}
+    wanted = {"seed": 1, "problem": problem, "sizes": sizes}
+    return {**wanted, "code": sources.code("pool", wanted)}
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
     helper = tmp_path / "helper.py"
     helper.write_text("x = 1\n")
     problem = {"source": str(own), "options": {"H": 4, "V": 5, "B": 4}}
-    asked = {**spec(), "problem": problem, "code": sources.code("pool", str(own))}
+    asked = {**spec(), "problem": problem, "code": sources.code("pool", {"problem": problem})}
     for name, value in planned.environment([str(own), str(helper)]).items():
         monkeypatch.setenv(name, value)
     guard = planned.Guard("pool", asked)

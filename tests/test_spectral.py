@@ -72,6 +72,10 @@ def test_at_its_own_size_the_pool_gives_leave_one_out():
         for rest in [np.arange(200) != m]
     ]
     assert theory._residuals(1.0)[::20] * theory.unit**2 == pytest.approx(fold, rel=1e-5)  # single precision
+    values, found = np.linalg.eigvalsh(x @ x.T), theory.predict(200, 1.0)
+    assert found.df == pytest.approx((values / (values + 1)).sum(), rel=1e-6)
+    own = y - x @ np.linalg.solve(x.T @ x + np.eye(80), x.T @ y)
+    assert found.train_error == pytest.approx((own**2).mean(), rel=0.1)
 
 
 # Intervals, extrapolation, kernels, torch

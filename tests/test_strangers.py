@@ -45,8 +45,8 @@ def test_scores_are_those_of_their_definitions():
 
 
 def test_forecasts_of_strangers_curves_are_honest():
-    """Error rates, pilots up to a quarter of the largest N; benchmarks/priors.py --check cross-validates the priors."""
-    found = benchmark.measures(benchmark.run("error", 4, benchmark.koct))
+    """Error rates, pilots up to a quarter of the largest N; priors and ends of intervals are from other data sets."""
+    found = benchmark.measures(benchmark.judged("error", 4))
     assert found["forecasts"] == 195
     assert found["refused"] == found["warnings"] == 0
     assert found["log_miss"] < 0.085
@@ -54,7 +54,7 @@ def test_forecasts_of_strangers_curves_are_honest():
         assert 0.87 <= found[f"{name}_in"] <= 0.95
         assert found[f"{name}_below"] > 0
         assert found[f"{name}_above"] > 0
-    assert found["upper_end"] >= 0.45
+    assert found["upper_end"] >= 0.5
     assert found["out_of_reach"] <= 0.3
 
 

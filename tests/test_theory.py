@@ -55,13 +55,6 @@ def test_intervals_hold_single_cells(reference):
 # A run
 
 
-@pytest.mark.parametrize("study", ["surrogate", "paper"])
-def test_the_figure_of_predictions_runs_no_fit(checkout, study):
-    jobs = checkout().plan("results/fig_theory.pdf", "--config", f"study={study}")
-    assert not [rule for rule in jobs if "fit" in rule or rule in ("gram", "evaluate", "collect")]
-    assert jobs["collect_theory"] == jobs["fig_theory"] == 1
-
-
 def test_a_fresh_study_predicts_what_the_reference_has(default_study):
     fresh = pd.read_parquet(default_study.path("results/theory.parquet"))
     known = pd.read_parquet(REFERENCE / "theory.parquet")

@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from koct.contracts import Sizes, registry
-from koct.contracts.spec import Cell
 from koct.networks import variational
 from koct.networks.variational import EarlyStopping, TotalVariation, divergence, gradient, lengths
 from koct.operators.algebra import Matrix
-from koct.problems import pools
-from koct.study import cells
 
 SOLVERS = {
     "tv": (lambda A: TotalVariation(A, True, 1.0, 1000, 1e-3), 2.0),
@@ -97,17 +93,3 @@ def test_an_image_depends_neither_on_its_batch_nor_on_its_library(small, kind, n
     tensors = solver(A)(torch.as_tensor(x), strength)
     assert tensors.dtype == torch.float32
     np.testing.assert_allclose(tensors[[0, 2, 3]], together[[0, 2, 3]], atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("arch", "photons"),
-    [("tv", None), ("tv", 1e4), ("tv", 300.0), ("nnls", 1e4)],
-)
-def test_the_best_strength_is_not_at_an_end(arch, photons, tmp_path):
-    """Of the default ones; least squares has natural ends: one iteration, and without noise the more the better."""
-    problem = registry.problem("parallelbeam")(H=12, V=10, B=12, photons=photons)
-    pools.make(problem, 1, Sizes(train=1, val=4, test=1), tmp_path / "pool.npy")
-    data = cells.Data(Cell("S", problem, registry.architecture(arch)(), 0, 1, ()), {"pool": str(tmp_path / "pool.npy")})
-    about, _ = cells.fit(data)
-    strengths = data.cell.arch.strengths(data, data.cell.arch.solver(data))
-    assert strengths[0] < about["lam"] < strengths[-1]

@@ -236,16 +236,16 @@ class BoundNetwork:
         `size` is the number of pixels that the errors of the pilot are means over: bound and `trivial` are sums.
         """
         self._check_layer(name)
-        amplified = zip(self.layers, self.amplifications(), strict=True)
-        return BoundNetwork(
-            (replace(u, kappa=sigma * size / (A_l * u.p)) if u.name == name else u for u, A_l in amplified),
-            self.trivial,
-        )
+        A_l, layer = next(pair for pair in zip(self.amplifications(), self.layers, strict=True) if pair[1].name == name)
+        return self._replaced(name, kappa=sigma * size / (A_l * layer.p))
 
     def with_known(self, name: str) -> "BoundNetwork":
         """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
+        return self._replaced(name, known=True)
+
+    def _replaced(self, name: str, **changes: Any) -> "BoundNetwork":
         self._check_layer(name)
-        layers = (replace(layer, known=True) if layer.name == name else layer for layer in self.layers)
+        layers = (replace(layer, **changes) if layer.name == name else layer for layer in self.layers)
         return BoundNetwork(layers, self.trivial)
 
     def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> dict[str, float]:
@@ -280,14 +280,9 @@ def operator_aware(
     `p` is the number of parameters of W, `lipschitz` its Lipschitz constant (no A_l depends on it), and `constants`
     are its C, n and kappa.
     """
-    return BoundNetwork(
-        [
-            BoundLayer("W", lipschitz, known=False, p=p, **constants),
-            BoundLayer("K", filter_norm, known=True),
-            BoundLayer("At", backprojection_norm, known=True),
-            BoundLayer("ReLU", 1.0, known=True),
-        ]
-    )
+    norms = {"K": filter_norm, "At": backprojection_norm, "ReLU": 1.0}
+    known = [BoundLayer(name, norm, known=True) for name, norm in norms.items()]
+    return BoundNetwork([BoundLayer("W", lipschitz, known=False, p=p, **constants), *known])
 
 
 def fully_connected(p: float, lipschitz: float = 1.0, **constants: Any) -> BoundNetwork:

@@ -332,7 +332,7 @@ VERBS = {
             *READING,
             optional(
                 "--factor",
-                "the interval is narrow enough when its upper end is this many times its lower one (default: 2)",
+                "the interval is narrow enough when its upper end is this many times its lower one (default: 4)",
                 type=number,
                 metavar="F",
             ),

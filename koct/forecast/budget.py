@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from koct.prediction.curve import Curve
 
 LEVEL = 0.9  # of every interval
-# Where 90 % of real curves end up: they fall farther than the laws say more often than less far.
-ENDS = [0.04, 0.5, 0.94]  # of the error
-N_ENDS = [0.02, 0.5, 0.92]  # of N
 REPLICATES = 1000
 EXTRAPOLATION_RATIO = 4  # an answer above this many times the pilot's largest N is called an extrapolation
 THEORY_PROBABILITY = 0.9  # of the curve that pairs predict, before the pilot; the rest is for all laws together
@@ -97,11 +94,11 @@ class Forecast:
         priors: Priors | None = None,
     ) -> None:
         self.pilot, self._theory = pilot, None if theory is None else Theory(theory)
-        self._priors, self._points = priors or learned(), pilot.points()
+        self.priors, self._points = priors or learned(), pilot.points()
         self._rises_from = _rise(self._points)
         if self._rises_from is not None:  # no law is near, so the walk is not small
-            self._priors = replace(self._priors, misfit=_without_smallest(self._priors.misfit))
-        ensemble = Ensemble(self._points, self._laws(law), self._priors, pilot.freedom)
+            self.priors = replace(self.priors, misfit=_without_smallest(self.priors.misfit))
+        ensemble = Ensemble(self._points, self._laws(law), self.priors, pilot.freedom)
         rng = np.random.default_rng(seed)
         self.curves_ = ensemble.draw(replicates, rng)
         spread = pilot.spread()[-1] * _spread_factors(pilot, replicates, rng)
@@ -128,15 +125,15 @@ class Forecast:
             return {law: (LAWS[law], 1.0)}
         if law != "auto":
             raise KoctError(f"law = {law!r} is unknown; choose one of auto, {', '.join(LAWS)}")
-        laws = {name: (each, self._priors.laws[name]) for name, each in LAWS.items()}
+        laws = {name: (each, self.priors.laws[name]) for name, each in LAWS.items()}
         if self._theory is None or self._theory.flaw(self.pilot.N[-1]):
             return laws
-        weight = THEORY_PROBABILITY / (1 - THEORY_PROBABILITY) * sum(self._priors.laws.values())
+        weight = THEORY_PROBABILITY / (1 - THEORY_PROBABILITY) * sum(self.priors.laws.values())
         return {**laws, "theory": (self._theory, weight)}
 
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(error, low, high) at each N ≥ 2, each of shape (n,): the median, and the ends of the interval."""
-        low, middle, high = quantiles(self.replicates(N))
+        low, middle, high = self._interval(self.replicates(N))
         return middle, low, high
 
     @np.errstate(all="ignore")
@@ -146,6 +143,17 @@ class Forecast:
         if not np.all(valid := N >= 2):
             raise KoctError(f"N = {N[~valid][0]:g} must be at least 2; choose a larger N")
         return self._errors(self.curves_.at(N))
+
+    def _interval(self, errors: FloatArray) -> FloatArray:
+        """(low, median, high) of the errors of all replicates, over the first axis."""
+        low, high = self.priors.error_ends
+        return quantiles(errors, (low, 0.5, high))
+
+    @property
+    def n_shares(self) -> tuple[float, float, float]:
+        """The shares of replicates below the ends of an interval of N, and below its median."""
+        low, high = self.priors.n_ends
+        return low, 0.5, high
 
     def _errors(self, log_error: FloatArray) -> FloatArray:
         """Errors that stay finite, and rates that stay rates."""
@@ -162,10 +170,10 @@ class Forecast:
 
     def answers(self, targets: Sequence[float], N: FloatArray) -> list[Answer]:
         """Return what `required` does for each of many targets; `N` are their `samples`."""
-        counts = [[_whole(value) for value in values] for values in quantiles(N, N_ENDS).T]
+        counts = [[_whole(value) for value in values] for values in quantiles(N, self.n_shares).T]
         largest = int(self.pilot.N[-1])
         at = [largest if n is None else n for _, n, _ in counts]
-        errors = quantiles(self._errors(self.curves_.reached_at(np.array(at, dtype=float)))).T.tolist()
+        errors = self._interval(self._errors(self.curves_.reached_at(np.array(at, dtype=float)))).T.tolist()
         probabilities = np.mean(np.isfinite(N), axis=0).tolist()
         return [
             Answer(
@@ -188,11 +196,10 @@ class Forecast:
         ]
 
     @np.errstate(all="ignore")
-    def samples(self, target: ArrayLike, assurance: float | None = None, blur: float = 0.0) -> FloatArray:
+    def samples(self, target: ArrayLike, assurance: float | None = None) -> FloatArray:
         """The real N that every replicate needs, shape (replicates,); inf if it never reaches the target.
 
-        Of several targets, shape (replicates, n_targets). With `blur`, a standard deviation of the log error, each
-        replicate has a target of its own nearby.
+        Of several targets, shape (replicates, n_targets).
         """
         targets = np.asarray(target, dtype=float)
         for each in targets.ravel().tolist():
@@ -201,8 +208,6 @@ class Forecast:
             if not MIN_ERROR <= each <= MAX_ERROR:
                 raise KoctError(f"target = {each!r} is too small or too large to compute with; choose another error")
         aims = np.log(targets.ravel()) - self._margins(assurance)[:, None]
-        if blur:
-            aims = aims + rounded(blur * np.random.default_rng(len(aims)).standard_normal((len(aims), 1)))
         return self.curves_.reach(aims, self.pilot.N[0]).reshape(-1, *targets.shape)
 
     def chance(self, target: float, N: ArrayLike, assurance: float | None = None) -> FloatArray:
@@ -291,8 +296,8 @@ def _without_smallest(sizes: Mapping[float, float]) -> dict[float, float]:
     return {size: probability for size, probability in sizes.items() if size > min(sizes)}
 
 
-def quantiles(values: FloatArray, shares: list[float] = ENDS) -> FloatArray:
-    """The ends of the interval and the median, over the first axis; values of replicates, so that N and error agree."""
+def quantiles(values: FloatArray, shares: Sequence[float]) -> FloatArray:
+    """Quantiles over the first axis; values of replicates, so that N and error agree."""
     return np.sort(values, axis=0)[np.ceil(len(values) * np.array(shares)).astype(int) - 1]
 
 

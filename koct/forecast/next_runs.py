@@ -8,8 +8,8 @@ every N. If both were Gaussian in the log, a measurement would narrow the answer
 Every plan of one or two N is judged that way, and none needs a new forecast.
 
 Who adds runs until an interval is narrow stops where it is so by chance, and such intervals hold too seldom.
-Intervals are therefore wider here than those of a forecast: the target is blurred, which makes them hold more often on
-other learning curves (benchmarks/next.py). For a flat curve that is much in N, and for a steep one little.
+Intervals are therefore wider here than those of a forecast: both ends are moved outward by a factor, with which nine of
+ten hold on other learning curves (benchmarks/next.py).
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from koct.errors import KoctError
-from koct.forecast.budget import N_ENDS, Answer, Forecast
+from koct.forecast.budget import Answer, Forecast
 from koct.forecast.ensemble import MAX_RATIO
 from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
 
-BLUR = 0.05  # standard deviation of the log of the target; see below
-FACTOR = 2.0  # upper over lower end of the interval, by default
+STOP = 1.35  # by which both ends of an interval are moved outward, since one stops where it is narrow
+FACTOR = 4.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
 MOST_SEEDS = 5  # new runs at an N
 NEVER_RATIO = 64  # times the pilot's largest N, or the interval's lower end: what is above, or never, counts as this
@@ -136,13 +136,12 @@ def plan(
     """
     cost = cost or RunCost()
     if not 1 < factor < np.inf:
-        raise KoctError(f"factor = {factor!r} must be above 1 and finite, for example 2")
+        raise KoctError(f"factor = {factor!r} must be above 1 and finite, for example 4")
     if not budget > 0:
         raise KoctError(f"budget = {budget!r} must be above 0; give what the new runs may cost together")
     N = np.array(candidates if candidates is not None else sizes(forecast.pilot, largest), dtype=float)
-    samples = forecast.samples([target], blur=BLUR)
-    wide = forecast.answers([target], samples)[0]
-    answer = replace(forecast.required(target), n_low=wide.n_low, n_high=wide.n_high)
+    samples = forecast.samples([target])
+    answer = widened(forecast.answers([target], samples)[0], forecast.pilot.N[0])
     present = np.inf if answer.n_low is None or answer.n_high is None else answer.n_high / answer.n_low
     design = RunPlan(answer, factor, present, (), int(N.max()))
     if design.done:
@@ -151,6 +150,13 @@ def plan(
     known = present <= NEVER_RATIO  # beyond that, its width is not known
     best = plans.choose(np.log(factor) if known else 0.0, budget)
     return design if best is None else replace(design, steps=plans.steps(best, known))
+
+
+def widened(answer: Answer, smallest: float, by: float = STOP) -> Answer:
+    """An answer with the interval that holds where one stops; no N is below the pilot's smallest one."""
+    low, high = answer.n_low, answer.n_high
+    low = None if low is None else max(int(low / by), min(low, int(smallest)))
+    return replace(answer, n_low=low, n_high=None if high is None else int(np.ceil(high * by)))
 
 
 def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
@@ -179,8 +185,9 @@ class _Plans:
         self.N, self.costs = N, cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
         pilot = forecast.pilot
         answer = np.log(np.minimum(samples, NEVER_RATIO * max(now.n_low or pilot.N[-1], pilot.N[-1])))
-        low, _, high = np.quantile(answer, N_ENDS, method="inverted_cdf")
-        self.width = high - low
+        low, _, high = np.quantile(answer, forecast.n_shares, method="inverted_cdf")
+        self.fixed = 2 * np.log(STOP)  # part of the width, whatever is measured
+        self.width = high - low + self.fixed
         joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)
         self.variance, self.towards, self.paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
         self.noise = _noise(pilot, N)
@@ -217,7 +224,7 @@ class _Plans:
         one = p**2 / a
         two = (p**2 * b - 2 * p * q * c + q**2 * a) / np.maximum(a * b - c**2, NO_NOISE * a * b)
         rest = np.clip(self.variance - np.where(i == j, one, two), 0.0, self.variance)
-        return self.width * np.sqrt(rest / self.variance)
+        return self.fixed + (self.width - self.fixed) * np.sqrt(rest / self.variance)
 
     def steps(self, best: NDArray[np.intp], known: bool) -> tuple[NewRuns, ...]:
         """The steps of a plan; with the factor after each of them if it is to be known."""

@@ -1,11 +1,13 @@
 """What real learning curves look like: how probable laws, their shapes, misfit and drift are before a pilot.
 
+And where nine of ten of them end up, as shares of the curves that a forecast draws.
+
 `priors.json` is estimated by benchmarks/priors.py, from learning curves of others and from those of koct's studies.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.resources import files
 
@@ -18,6 +20,8 @@ class Priors:
     shapes: Mapping[str, Sequence[float]]  # of the bins of a law's shapes (`laws.GridLaw`)
     misfit: Mapping[float, float]  # per square root of an octave; no law is quite right
     drift: Mapping[float, float]  # per octave, two octaves beyond the pilot; it grows with their cube, up to four
+    error_ends: Sequence[float]  # the shares of drawn curves below the two ends of an interval of the error
+    n_ends: Sequence[float]  # the same for N
 
 
 @cache
@@ -29,7 +33,7 @@ def learned() -> Priors:
 def from_json(text: str) -> Priors:
     content = json.loads(text)
     sizes = {name: {float(size): share for size, share in content[name].items()} for name in ("misfit", "drift")}
-    return Priors(content["laws"], content["shapes"], **sizes)
+    return Priors(**{field.name: content[field.name] for field in fields(Priors)} | sizes)
 
 
 def to_json(priors: Priors, **about: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from koct.contracts import (
     Array,
@@ -17,6 +17,7 @@ from koct.contracts import (
     Workload,
     option,
 )
+from koct.networks.architectures import KnownNetwork
 from koct.networks.ranks import needed
 
 
@@ -51,7 +52,7 @@ class FcFsdp(TorchrunArchitecture):
         yield descent.lam, Trained(descent)
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
-        return Dense(state["M"], data.nonnegative)
+        return KnownNetwork(Blocked(data.nonnegative), M=state["M"])
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         from koct.networks import chain_layers
@@ -87,19 +88,15 @@ class Trained(Network):
         return {"M": Blocks(len(matrix.blocks), tuple(matrix.blocks[0].weight.shape), matrix.gathered())}
 
 
-class Dense(Network):
-    """M as blocks of rows (blocks, rows, x size), mapped; a prediction looks at one after the other."""
+class Blocked(NamedTuple):
+    """ŷ = M x with M as blocks of rows (blocks, rows, x size), mapped; a prediction looks at one after the other."""
 
-    def __init__(self, M: Any, nonnegative: bool):
-        self.M, self.nonnegative = M, nonnegative
+    nonnegative: bool
 
-    def predict(self, x: Array) -> Array:
+    def images(self, x: Array, M: Any) -> Array:
         import numpy as np
 
         from koct.base.arrays import joined, like
 
-        image = joined(*(x @ like(np.array(block), x).T for block in self.M))
+        image = joined(*(x @ like(np.array(block), x).T for block in M))
         return image.clip(min=0) if self.nonnegative else image
-
-    def state(self) -> Mapping[str, Any]:
-        return {"M": self.M}

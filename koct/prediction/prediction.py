@@ -24,6 +24,8 @@ class Prediction(NamedTuple):
     per_sample: np.ndarray  # expected errors of the pool's samples, as if they were new
     trusted: bool
     reason: str  # why not, if not
+    train_error: float = float("nan")  # where it is known: up to the size of the pool, of `Spectral`
+    df: float = float("nan")  # degrees of freedom of the fit; likewise
 
 
 def checked_pairs(x: Any, y: Any) -> tuple[Any, Any]:

@@ -152,7 +152,8 @@ class Spectral:
         variance += spread**2 / tests if tests else 0
         variance += (PER_OCTAVE * np.log2(max(1.0, N / self.M))) ** 2
         width = float(np.exp(NORMAL * np.sqrt(variance)))
-        return Prediction(N, lam, error, error / width, error * width, errors, not reasons, "; ".join(reasons))
+        more = there.more if N <= self.M else ()
+        return Prediction(N, lam, error, error / width, error * width, errors, not reasons, "; ".join(reasons), *more)
 
     # The deterministic equivalents
 
@@ -235,7 +236,7 @@ class Spectral:
             reasons.append(f"N = {N} is close to the rank of the data, where the error peaks")
         if errors.std() > np.sqrt(1 + 2 / self.outputs) * errors.mean():  # normal residuals have √(2/outputs)
             reasons.append("a few rare samples make the error")
-        return _Equivalent(errors, tuple(reasons))
+        return _Equivalent(errors, tuple(reasons), (float((used_N**2 * errors).mean()), float(df[1])))
 
     def _cut(self, ridge: float, weights: np.ndarray, extra: np.ndarray, errors: np.ndarray) -> np.ndarray:
         """What a cut at zero leaves of the errors of the samples.
@@ -286,10 +287,11 @@ class Spectral:
 class _Equivalent(NamedTuple):
     errors: np.ndarray
     reasons: tuple[str, ...]
+    more: tuple[float, float]  # training error, degrees of freedom
 
 
 def _times(factor: float, point: Prediction) -> Prediction:
-    scaled = {name: getattr(point, name) * factor for name in ("error", "low", "high", "per_sample")}
+    scaled = {name: getattr(point, name) * factor for name in ("error", "low", "high", "per_sample", "train_error")}
     return point._replace(**scaled)
 
 

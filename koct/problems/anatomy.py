@@ -9,7 +9,7 @@ of the one brain.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -82,11 +82,6 @@ class Anatomy(ScanProblem):
         from koct.operators.fanbeam import FanBeam
 
         return FanBeam(self.H, self.V, self.B)
-
-    def forward(self, shared: Mapping[str, Any]) -> Any:
-        from koct.operators.fanbeam import Projector
-
-        return Projector(self.geometry(), "exact")
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":

@@ -7,7 +7,7 @@ The convolution is circular; objects stay so far from the border that hardly any
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from koct.contracts import Chunk, Cost, Layer, Sizes, option
 from koct.problems.known_chain import SquareProblem
@@ -51,10 +51,7 @@ class Deblur(SquareProblem):
         "percent by which the known filter takes the blur to be wider than it is", default=0.0, above=-100, pairs=False
     )
 
-    @property
-    def differences(self) -> dict[str, float]:
-        """What the known filter has wrong, by option, beside the sensitivity."""
-        return {"widened": self.widened} if self.widened else {}
+    wrong: ClassVar[Mapping[str, str]] = {"widened": "blur {:+g} %"}  # beside the sensitivity
 
     @property
     def x_shape(self) -> tuple[int, int]:
@@ -62,7 +59,7 @@ class Deblur(SquareProblem):
 
     @property
     def label(self) -> str:
-        return "deblurring" + (f", blur {self.widened:+g} %" if self.widened else "")
+        return ", ".join(["deblurring", *self.said])
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         if self.blur > self.H / 16:

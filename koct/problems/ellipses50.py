@@ -7,7 +7,7 @@ on pixels a quarter as wide and projected there, so that what reconstructs has n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
@@ -82,11 +82,6 @@ class Ellipses50(ScanProblem):
                 x += size * ndtri([uniforms(NOISE + stream, number, self.x_shape)[0] for number in numbers])
                 yield part, x.astype(np.float32), ((images - low) / width).astype(np.float32)
             print(f"{part}: {count} phantoms", flush=True)
-
-    def forward(self, shared: Mapping[str, Any]) -> Any:
-        from koct.operators.fanbeam import Projector
-
-        return Projector(self.geometry())
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":

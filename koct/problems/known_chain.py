@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from koct.contracts import Cost, Layer, Problem, Sizes
 
@@ -23,10 +23,25 @@ KNOWN = (
 
 
 class SquareProblem(Problem, ABC):
-    """A problem with images of H × H pixels; small ones are fitted before a GPU has started."""
+    """A problem with images of H × H pixels, of which small ones are fitted before a GPU has started.
+
+    What is known of it may be wrong: `wrong` has the words of a table for every option that says by how much.
+    """
+
+    wrong: ClassVar[Mapping[str, str]] = {}
 
     if TYPE_CHECKING:
         H: Any  # an option of subclasses
+
+    @property
+    def differences(self) -> dict[str, float]:
+        """What is not as it is known, by option."""
+        return {key: value for key in self.wrong if (value := getattr(self, key))}
+
+    @property
+    def said(self) -> list[str]:
+        """The same in words."""
+        return [self.wrong[key].format(value) for key, value in self.differences.items()]
 
     @property
     def device(self) -> Literal["cpu", "auto"]:  # type: ignore[override]
@@ -57,6 +72,12 @@ class ScanProblem(Problem, ABC):
     @abstractmethod
     def geometry(self) -> Any:
         """Return a `koct.operators.geometry.Scan`."""
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        """Return what projects images by line integrals."""
+        from koct.operators.fanbeam import Projector
+
+        return Projector(self.geometry())
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
         from koct.operators.algebra import Diagonal

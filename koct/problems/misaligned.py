@@ -6,11 +6,11 @@ each by itself and with a unit; with none of them, this is the fan-beam problem.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from koct.contracts import Problem, option
-from koct.contracts.options import options
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.known_chain import SquareProblem
 
@@ -50,25 +50,20 @@ class Misaligned(SquareProblem, FanBeamProblem, Problem):  # type: ignore[misc]
         maximum=50,
     )
 
-    @property
-    def differences(self) -> dict[str, float]:
-        """What differs from the known scanner, by option."""
-        own = [key for key in options(Misaligned) if key not in options(FanBeamProblem)]
-        return {key: value for key in own if (value := getattr(self, key))}
+    wrong: ClassVar[Mapping[str, str]] = {
+        "gain": "gain {:+g} %",
+        "source_mm": "source {:+g} mm",
+        "offset_mm": "detector {:+g} mm",
+        "tilt": "tilt {:g}°",
+        "turn": "turned by {:g}°",
+        "jitter": "jitter {:g}°",
+        "spacing": "spacing {:+g} %",
+        "hardening": "hardening {:g} %",
+    }
 
     @property
     def label(self) -> str:
-        said = [
-            self.gain and f"gain {self.gain:+g} %",
-            self.source_mm and f"source {self.source_mm:+g} mm",
-            self.offset_mm and f"detector {self.offset_mm:+g} mm",
-            self.tilt and f"tilt {self.tilt:g}°",
-            self.turn and f"turned by {self.turn:g}°",
-            self.jitter and f"jitter {self.jitter:g}°",
-            self.spacing and f"spacing {self.spacing:+g} %",
-            self.hardening and f"hardening {self.hardening:g} %",
-        ]
-        return "fan beam, " + (", ".join(words for words in said if words) or "aligned") + self.conditions
+        return f"fan beam, {', '.join(self.said) or 'aligned'}{self.conditions}"
 
     def _line_integrals(self, ellipses: np.ndarray, A: Any, place: Any) -> np.ndarray:
         from koct.problems.closed_form import line_integrals

@@ -7,7 +7,7 @@ non-uniform Fourier transform; theory gives weights proportional to |k|.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from koct.contracts import Chunk, Cost, Layer, Sizes, option
 from koct.problems.known_chain import SquareProblem
@@ -54,10 +54,7 @@ class MRI(SquareProblem):
         default=0.0,
     )
 
-    @property
-    def differences(self) -> dict[str, float]:
-        """What differs from the known transform, by option."""
-        return {key: value for key in ("delay", "coil_phase") if (value := getattr(self, key))}
+    wrong: ClassVar[Mapping[str, str]] = {"delay": "delay {:g}", "coil_phase": "coil phase {:g}"}
 
     @property
     def x_shape(self) -> tuple[int, int, int]:
@@ -73,9 +70,7 @@ class MRI(SquareProblem):
 
     @property
     def label(self) -> str:
-        said = ["radial MRI", self.phase and "complex images", self.delay and f"delay {self.delay:g}"]
-        said.append(self.coil_phase and f"coil phase {self.coil_phase:g}")
-        return ", ".join(words for words in said if words)
+        return ", ".join(["radial MRI", *(["complex images"] if self.phase else []), *self.said])
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         if self.samples < self.H:

@@ -213,12 +213,6 @@ class PairsProblem(ScanProblem):
             raise KoctError("of arrays no layers are known; give data, a folder of images, with H, V and B")
         return FanBeam(self.H, self.V, self.B)
 
-    def forward(self, shared: Mapping[str, Any]) -> Any:
-        """Return what projects images; of arrays nothing is known."""
-        from koct.operators.fanbeam import Projector
-
-        return Projector(self.geometry(), "exact")
-
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":
             return super().cost(stage, sizes) if self._is_folder else Cost()

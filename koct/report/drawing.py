@@ -56,11 +56,11 @@ def styled():
             raise
 
 
-def by_sweep(curves, draw, gap=0.0, lines=((), None), note=""):
+def by_sweep(curves, draw, down=0.52, lines=((), None), note=""):
     """Return a figure with a panel for every sweep, which `draw(axis, sweep)` fills. A metric starts a line.
 
-    `gap` is the space above a legend below the panels, in inches; `lines` are what `draw_baselines` takes besides axes;
-    a `note` is written below all.
+    `down` are the inches between lines of panels; `lines` are what `draw_baselines` takes besides axes; a `note` is
+    written below all.
     """
     by_metric = {}
     for row in curves:
@@ -69,8 +69,7 @@ def by_sweep(curves, draw, gap=0.0, lines=((), None), note=""):
     for group in map(list, by_metric.values()):
         places += [group[first : first + MOST_PANELS] for first in range(0, len(group), MOST_PANELS)]
     columns = max(map(len, places))
-    hole = len(places[-1]) < columns  # a place for the legend
-    figure, axes = panels(len(places), columns, across=0.22, down=0.52)
+    figure, axes = panels(len(places), columns, across=0.22, down=down)
     shown = {}
     for line, row in zip(places, axes, strict=True):
         for axis in row[len(line) :]:
@@ -81,16 +80,11 @@ def by_sweep(curves, draw, gap=0.0, lines=((), None), note=""):
     for group in by_metric.values():
         share_limits({name: shown[name] for name in group}, *lines)
     label_once(axes)
-    if any(over.get_xlabel() and under.axison for over, under in zip(axes[:-1].flat, axes[1:].flat, strict=True)):
-        _widen(figure, len(places), 0.18)
     handles = {}
     for axis in shown.values():
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    if hole:
-        axes[-1, len(places[-1])].legend(handles.values(), handles.keys(), loc="center left", frameon=False)
-    else:
-        legend_below(figure, handles, gap)
+    legend_below(figure, handles, 0.08)
     note_below(figure, note)
     return figure
 
@@ -131,16 +125,6 @@ def _grow(figure, space):
     bottom, top = ((edge * height + space) / (height + space) for edge in (edges.bottom, edges.top))
     figure.set_size_inches(width, height + space)
     figure.subplots_adjust(bottom=bottom, top=top)
-
-
-def _widen(figure, lines, space):
-    """Move lines of panels apart by some inches."""
-    height, edges = figure.get_size_inches()[1], figure.subplotpars
-    panel = (edges.top - edges.bottom) * height / (lines + (lines - 1) * edges.hspace)
-    below, above = edges.bottom * height, (1 - edges.top) * height
-    grown = height + (lines - 1) * space
-    figure.set_size_inches(figure.get_size_inches()[0], grown)
-    figure.subplots_adjust(bottom=below / grown, top=1 - above / grown, hspace=edges.hspace + space / panel)
 
 
 def note_below(figure, text):

@@ -67,10 +67,12 @@ class Table:
                 self.columns = self.columns[:column] + self.columns[column + 1 :]
 
     def pages(self):
-        """Return the body in parts that fit a page each, as far as breaks allow."""
+        """Return the body in parts that fit a page each: at breaks, and inside of what is longer than a page."""
         pages = [[]]
         for broken, block in itertools.groupby(self.body, lambda row: row == BREAK):
             block = [] if broken else list(block)
+            while len(block) > LINES:
+                pages, block = [*(pages if pages[-1] else []), block[:LINES], []], block[LINES:]
             if pages[-1] and len(pages[-1]) + len(block) > LINES:
                 pages.append([])
             pages[-1] += [RULE, *block] if pages[-1] and block else block

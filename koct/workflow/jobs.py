@@ -139,26 +139,22 @@ class Jobs:
         """What the pools of a sweep share: JSON without its opening brace."""
         sweep = self.sweeps[name]
         wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": asdict(sweep.pool)}
-        return _spec("pool", {**wanted, **self._files(sweep.problem)}, sweep.problem.source)[1:]
+        return _spec("pool", {**wanted, **self._files(sweep.problem)})[1:]
 
     def _pairs(self, name: str) -> dict[str, str]:
         """A hash of what the pools of a sweep are: a result is outdated with its pool, also where that was removed."""
         return {"pool": checksum_of(json.loads("{" + self._pool_spec(name)))}
 
     def problem_spec(self, stage: str) -> Callable[[Wildcards], str]:
-        """Of a stage that knows the problem alone."""
-        return lambda wildcards: self._problem_spec(stage, self.sweeps[wildcards.sweep])
+        """Of a stage that knows the problem alone, and the seed if it has one."""
 
-    def _problem_spec(self, stage: str, sweep: Sweep, **others: Any) -> str:
-        problem = encode_problem(sweep.problem, layers=stage != "gram")
-        return _spec(
-            stage,
-            {"sweep": sweep.name, "problem": problem, **others, **self._files(sweep.problem)},
-            sweep.problem.source,
-        )
+        def spec(wildcards: Wildcards) -> str:
+            problem = self.sweeps[wildcards.sweep].problem
+            wanted = {"sweep": wildcards.sweep, "problem": encode_problem(problem, layers=stage != "gram")}
+            seed = {"seed": int(wildcards.seed)} if hasattr(wildcards, "seed") else {}
+            return _spec(stage, {**wanted, **seed, **self._files(problem)})
 
-    def gram_spec(self, wildcards: Wildcards) -> str:
-        return self._problem_spec("gram", self.sweeps[wildcards.sweep], seed=int(wildcards.seed))
+        return spec
 
     def fit_spec(self, wildcards: Wildcards) -> str:
         return f'{{"N": {wildcards.N}, "seed": {wildcards.seed}, {self._curve_spec(wildcards.sweep, wildcards.arch)}'
@@ -175,7 +171,7 @@ class Jobs:
         wanted = {**encode_curve(name, sweep.problem, arch, sweep.lambdas), **self._pairs(name), "inputs": inputs}
         if resources.fit_class(sweep, arch) == "cheap":
             wanted["evaluation"] = self.evaluation  # the same job evaluates
-        return _spec("fit", wanted, sweep.problem.source, arch.source)[1:]
+        return _spec("fit", wanted)[1:]
 
     def theory_spec(self, wildcards: Wildcards) -> str:
         return self._theory_spec(self.sweeps[wildcards.sweep], self.sweeps[wildcards.sweep].arch(wildcards.arch))
@@ -191,7 +187,7 @@ class Jobs:
             "tests": sweep.sizes.test,
             "metric": sweep.metric,
         }
-        return _spec("theory", wanted, sweep.problem.source, arch.source)
+        return _spec("theory", wanted)
 
     def recons_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
@@ -200,7 +196,7 @@ class Jobs:
             "archs": [arch.source for arch in sweep.archs],
             "inputs": ["pool", *(["shared"] if sweep.problem.has_shared else [])],  # behind the fits
         }
-        return _spec("figure-recons", wanted, sweep.problem.source, *wanted["archs"])
+        return _spec("figure-recons", wanted)
 
     def chains_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
@@ -211,7 +207,7 @@ class Jobs:
             "chained": [encode_curve(sweep.name, sweep.problem, arch, ())["arch"] for arch in sweep.networks],
             **self._files(sweep.problem),
         }
-        return _spec("chains", wanted, sweep.problem.source, *wanted["archs"])
+        return _spec("chains", wanted)
 
     def study_spec(self) -> str:
         """Of the collected rows: what each has to be, as a hash of what the cells of its curve share."""
@@ -404,5 +400,5 @@ def _before(names: Iterable[tuple[str, str]]) -> str:
     return "|".join(f"{re.escape(first)}(?=/{re.escape(second)})" for first, second in names) or NONE
 
 
-def _spec(stage: str, wanted: Mapping[str, Any], problem: str = "", *archs: str) -> str:
-    return json.dumps({**wanted, "code": sources.code(stage, problem, *archs)}, sort_keys=True)
+def _spec(stage: str, wanted: Mapping[str, Any]) -> str:
+    return json.dumps({**wanted, "code": sources.code(stage, wanted)}, sort_keys=True)

@@ -37,6 +37,8 @@ INERT = {
     "koct.base.stamps",
 }
 INERT |= {"koct.base.failures", "koct.study.paths"}
+EVALUATION = "koct.study.evaluation"
+OF_FITS = {"evaluate": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
 # And neither can these parts of a problem or an architecture.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 
@@ -60,6 +62,7 @@ def reached(modules: Iterable[str]) -> set[str]:
     return found
 
 
+@cache
 def imported(module: str, function: str) -> list[str]:
     """Return the modules of koct that a function of a module imports."""
     body = ast.parse(file_of(module).read_bytes()).body
@@ -217,70 +220,49 @@ def _path(module: str) -> Path | None:
     return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)
 
 
-# Of stages that know the problem, beside its own module.
-PROBLEM_MODULES = {
-    "pool": ("koct.problems.pools",),
-    "known": ("koct.study.cells",),
-    "normal": ("koct.study.cells",),
-    "gram": ("koct.study.cells",),
-}
+# The code of a stage
+
+
+def code(stage: str, spec: Mapping[str, Any]) -> str:
+    """The hash of a stage's code; its spec names the problem and the architectures."""
+    return digest(*modules(stage, spec))
 
 
 def evaluation() -> str:
-    """The hash of what turns a network into errors."""
+    """The hash of what turns a network into errors: of its own, so that a new metric refits nothing."""
     return digest(*_evaluation())
 
 
-def code(stage: str, problem: str = "", *archs: str) -> str:
-    """The hash of a stage's code; `problem` and `archs` are what config.yaml calls them."""
-    return digest(*modules(stage, problem, *archs))
-
-
-def modules(stage: str, problem: str = "", *archs: str) -> tuple[str, ...]:
-    """What a stage starts from; it is made of these modules and of all that they import."""
-    if not problem:
-        if stage in products():
-            return (product_module(stage),)
-        return (
-            *imported("koct.commands.stages", stage.replace("-", "_")),
-            *(metrics.modules() if stage == "collect" else ()),
-        )
-    found = registry.module_of(problem, Problem)
-    if stage in PROBLEM_MODULES:
-        return (*PROBLEM_MODULES[stage], found)
-    metric = metrics.module_of(registry.problem(problem).validation_metric)
-    networks = [registry.module_of(arch, Architecture) for arch in archs]
-    if stage == "figure-recons":
-        return ("koct.report.figures.fig_recons", metric, found, *networks)
-    if stage == "chains":
-        return ("koct.study.chains", found, *networks)
-    if stage == "theory":
-        return ("koct.study.predictions", *metrics.modules(), found, *networks)
-    launched = (
-        ["koct.study.distributed"] if any(registry.architecture(arch).launch == "torchrun" for arch in archs) else []
-    )
-    return ("koct.study.cells", metric, found, *networks, *launched)
-
-
 def _evaluation() -> tuple[str, ...]:
-    return ("koct.study.evaluation", *metrics.modules())
+    return (EVALUATION, *metrics.modules())
 
 
-# From a spec
+def modules(stage: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a stage starts from: what its verb imports, and its problem, networks and metrics."""
+    if stage in products():
+        return (product_module(stage),)
+    stage = OF_FITS.get(stage, stage)
+    found = [module for module in imported("koct.commands.stages", stage.replace("-", "_")) if module != EVALUATION]
+    if stage in ("collect", "theory"):
+        found += metrics.modules()
+    if "problem" in spec:
+        problem = spec["problem"]["source"]
+        archs = [spec["arch"]["source"]] if "arch" in spec else spec.get("archs", [])
+        found += [registry.module_of(problem, Problem), *(registry.module_of(arch, Architecture) for arch in archs)]
+        if stage in ("fit", "figure-recons"):
+            found.append(metrics.module_of(registry.problem(problem).validation_metric))
+        if stage == "fit" and registry.architecture(archs[0]).launch == "torchrun":
+            found.append("koct.study.distributed")
+    return tuple(found)
 
 
 def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
     """The hashes that a spec has, of the code as it is now."""
-    found = {"code": code(stage, *_named(spec)), "evaluation": evaluation()}
+    found = {"code": code(stage, spec), "evaluation": evaluation()}
     return {key: value for key, value in found.items() if key in spec}
 
 
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
     """The source files that a job runs, and the data files that these name."""
-    started = {*modules(stage, *_named(spec)), *(_evaluation() if "evaluation" in spec else ())}
+    started = {*modules(stage, spec), *(_evaluation() if "evaluation" in spec else ())}
     return {os.path.abspath(path) for one in reached(started) for path in (file_of(one), *_read(one).data)}
-
-
-def _named(spec: Mapping[str, Any]) -> list[str]:
-    problem = spec["problem"]["source"] if "problem" in spec else ""
-    return [problem, *([spec["arch"]["source"]] if "arch" in spec else spec.get("archs", []))]

@@ -182,11 +182,6 @@ def test_what_a_job_lacked_it_asks_for_more_of_as_far_as_slurm_allows(slurm_says
     assert " --mem 8192 " in command({"mem_mb": 1}, **asked, qos="short")
 
 
-def test_an_account_is_the_named_one_or_none():
-    assert "account" not in command()
-    assert "--account=mine " in command(slurm_account="mine")
-
-
 # What becomes of a submission
 
 
@@ -356,22 +351,12 @@ def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monke
     assert not executor.failed
 
 
-@pytest.mark.parametrize(
-    ("states", "words"),
-    [
-        ([], ""),
-        (["RUNNING 9:00 None"] * 3 + ["PENDING 9:00 Resources"] * 12, "3 running, 12 pending: Resources"),
-        (["PENDING 9:00 None", "PENDING 9:00 Priority", "COMPLETED 9:00 None"], "2 pending: Priority"),
-        (
-            ["PENDING 9:00 QOSMaxJobs", "PENDING 9:00 Priority", "PENDING 9:00 Priority"],
-            "3 pending: Priority, QOSMaxJobs",
-        ),
-    ],
-)
-def test_the_queue_in_words(states, words):
+def test_the_queue_in_words():
     from snakemake_executor_plugin_koct_slurm.executor import queue_in_words
 
-    assert queue_in_words(states) == words
+    assert queue_in_words([]) == ""
+    states = ["RUNNING 9:00 None", "PENDING 9:00 QOSMaxJobs", *["PENDING 9:00 Priority"] * 2, "PENDING 9:00 None"]
+    assert queue_in_words([*states, "COMPLETED 9:00 None"]) == "1 running, 4 pending: Priority, QOSMaxJobs"
 
 
 def test_the_own_job_is_no_leftover(monkeypatch):

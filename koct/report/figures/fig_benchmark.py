@@ -1,7 +1,5 @@
 """Error and structural similarity against N where a network is a torch module; a column per sweep."""
 
-import numpy as np
-
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.labels import Names
@@ -35,17 +33,15 @@ def figure(cells_path, curves_path):
     for column, sweep in enumerate(sweeps):
         rows = [row for row in cells if row["sweep"] == sweep]
         lines = [row for row in free if row["sweep"] == sweep]
-        _panel(axes[0, column], rows, lines, metrics[sweep].of, metrics[sweep].mean, names)
-        _panel(axes[1, column], rows, lines, lambda row: row["ssim"], _mean_ssim, names)
-        axes[0, column].set(yscale="log", xlabel="", title=names.problem(sweep, sweep))
+        for axis, metric in zip(axes[:, column], (metrics[sweep], CurveMetric("ssim")), strict=True):
+            _panel(axis, rows, lines, metric, names)
+            axis.set_ylabel(f"test {metric.label}", labelpad=2)
+        axes[0, column].set(yscale="log", title=names.problem(sweep, sweep))
         axes[0, column].tick_params(labelbottom=False)
         axes[1, column].set_xlabel(f"training {names.counted(sweep)} $N$")
-        axes[0, column].set_ylabel(f"test {metrics[sweep].label}", labelpad=2)
-        axes[1, column].set_ylabel("test SSIM", labelpad=2)
     for row in axes:
-        limits = np.array([axis.get_ylim() for axis in row])
+        drawing.share_limits(dict(enumerate(row)))
         for axis in row:
-            axis.set_ylim(limits[:, 0].min(), limits[:, 1].max())
             _label(axis)
     drawing.label_once(axes)
     made.align_ylabels()
@@ -53,25 +49,22 @@ def figure(cells_path, curves_path):
     return made
 
 
-def _mean_ssim(rows):
-    return float(np.mean([row["ssim"] for row in rows]))
-
-
-def _panel(axis, rows, lines, value, mean, names):
+def _panel(axis, rows, lines, metric, names):
     """Draw the curves of a sweep, and remember where each ends: (N, value, label, colour)."""
     axis.ends = []
     sizes = sorted({row["N"] for row in rows})
     axis.set_xscale("log", base=2)
     axis.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
-    for (arch,), group in grouped([row for row in lines if value(row) is not None], "arch").items():
-        look, height = names.line(arch), mean(group)
+    rows, lines = ([row for row in part if row[metric.column] is not None] for part in (rows, lines))
+    for (arch,), group in grouped(lines, "arch").items():
+        look, height = names.line(arch), metric.mean(group)
         axis.axhline(height, **look)
         axis.ends.append((axis.get_xlim()[1], height, names.arch(arch), look["color"]))
-    for (arch,), group in grouped([row for row in rows if value(row) is not None], "arch").items():
-        points = [(N, mean(same)) for (N,), same in sorted(grouped(group, "N").items())]
+    for (arch,), group in grouped(rows, "arch").items():
+        points = [(N, metric.mean(same)) for (N,), same in sorted(grouped(group, "N").items())]
         colour = names.colour(arch)
         axis.plot(*zip(*points, strict=True), color=colour, marker=names.marker(arch))
-        seeds = [(row["N"], value(row)) for row in group]
+        seeds = [(row["N"], metric.of(row)) for row in group]
         axis.plot(*zip(*seeds, strict=True), "_", color=colour, alpha=0.6, markersize=5, markeredgewidth=0.7)
         axis.ends.append((*points[-1], names.arch(arch), colour))
     axis.set_xticks(sizes, [f"{N:,}" for N in sizes])
@@ -94,21 +87,9 @@ def _label(axis):
 
 
 def _spread(wanted, apart, height):
-    """Return places in rising order, `apart` from each other, in all as near to those wanted as can be."""
-    groups = []  # of neighbours that touch, by the places they want
-    for place in wanted:
-        groups.append([place])
-        while len(groups) > 1 and _start(groups[-2], apart) + apart * len(groups[-2]) > _start(groups[-1], apart):
-            last = groups.pop()
-            groups[-1] = groups[-1] + last
-    places = [_start(group, apart) + apart * i for group in groups for i in range(len(group))]
-    for i in reversed(range(len(places))):  # within the panel: first its top, then its bottom
-        places[i] = min(places[i], height - apart * (len(places) - 1 - i))
-    for i in range(len(places)):
-        places[i] = max(places[i], apart * i)
+    """Return places in rising order, `apart` from each other and within the height, each at or near the one wanted."""
+    places, below = [], -apart
+    for i, place in enumerate(wanted):  # not above what leaves room for the others
+        below = max(below + apart, min(place, height - apart * (len(wanted) - 1 - i)))
+        places.append(below)
     return places
-
-
-def _start(group, apart):
-    """Return where the first of neighbours stands, so that their mean distance from what they want is zero."""
-    return float(np.mean([place - apart * i for i, place in enumerate(group)]))

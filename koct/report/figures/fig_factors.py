@@ -26,7 +26,6 @@ Both bounds can be solved for ε in the white range only: below it, ε is under 
 bounds is below ε at every N. Where there is no white range, no target error tells how many more samples FC
 needs. Near a floor the product says more about that floor than about the networks.""",
 )
-GAP = 0.1  # inches above the legend
 POINTS = 200  # of a curve
 MOST, LEAST = 1000.0, 0.1  # of a factor that is shown, unless the structural factor is beyond
 RATIO = "ratio of samples"
@@ -63,7 +62,7 @@ def figure(calibration_path):
     def draw(axis, name):
         _panel(axis, names, pairs[name], sweeps[name][PAPER_PAIR[0]])
 
-    return drawing.by_sweep([row for row in rows if row["sweep"] in shown], draw, GAP, note=note)
+    return drawing.by_sweep([row for row in rows if row["sweep"] in shown], draw, down=0.7, note=note)
 
 
 def limits(known, dense):

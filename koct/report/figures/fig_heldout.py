@@ -3,14 +3,12 @@
 import itertools
 
 import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from koct.errors import KoctError
 from koct.forecast.heldout import held_out
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.labels import Names
-from koct.report.markup import power_of_ten
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -90,15 +88,13 @@ def _finish(axis, limits, title):
     ends = np.array(limits)
     axis.fill_between(ends, ends / FACTOR, ends * FACTOR, color="0.92", linewidth=0, zorder=0, label="factor of two")
     axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
-    for scale in (axis.set_xscale, axis.set_yscale):
-        scale("log")
-    powers = np.floor(np.log10(limits[1])) - np.ceil(np.log10(limits[0])) + 1
-    for ticks in (axis.xaxis, axis.yaxis):  # minor labels only where powers of ten are too few
-        ticks.set_minor_locator(LogLocator(subs=range(2, 10)))
-        ticks.set_minor_formatter(NullFormatter() if powers > 1 else _two_and_five)
-    axis.tick_params(which="minor", labelsize=6)
-    axis.set(xlim=limits, ylim=limits, title=title, xlabel="measured error", ylabel="predicted error")
-
-
-def _two_and_five(value, _):
-    return power_of_ten(value, 0) if f"{value:.0e}"[0] in "25" else ""
+    axis.tick_params(which="minor", labelsize=6)  # with labels where powers of ten are too few
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlim=limits,
+        ylim=limits,
+        title=title,
+        xlabel="measured error",
+        ylabel="predicted error",
+    )

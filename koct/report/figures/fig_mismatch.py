@@ -1,6 +1,10 @@
 """What a scanner that is not the known one does to error curves, and to the error with the most samples."""
 
-from koct.report import drawing
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from koct.metrics.curve_metric import CurveMetric
+from koct.report import drawing, inputs
 from koct.report.labels import Names
 from koct.report.mismatch import KINDS, errors, strengths
 from koct.report.product import Product
@@ -26,26 +30,28 @@ def figure(curves_path, mismatch):
     found, archs, origin = errors(curves_path, mismatch)
     names, kinds = Names(origin), [kind for kind in KINDS if strengths(found, kind)]
     blocks = -(-len(kinds) // COLUMNS)
-    made, axes = drawing.panels(2 * blocks, min(COLUMNS, len(kinds)), legend=0.3)
-    handles = {}
+    made, axes = drawing.panels(2 * blocks, min(COLUMNS, len(kinds)), left=0.7, across=0.2, down=0.72)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    handles, metric = {}, CurveMetric(inputs.rows(curves_path, ("metric",))[0][0]["metric"]).label
     for place, kind in enumerate(kinds):
         upper, lower = (axes[2 * (place // COLUMNS) + row, place % COLUMNS] for row in (0, 1))
+        upper.set_axis_on()
+        lower.set_axis_on()
         words, unit = KINDS[kind]
         _curves(upper, found, kind, names)
         upper.set_title(words)
         handles |= _floors(lower, found, kind, archs, names)
         lower.set_xlabel(f"difference in {unit}")
-        if place % COLUMNS == 0:
-            upper.set_ylabel("test error")
-            lower.set_ylabel("test error, largest $N$")
+        upper.set_ylabel(f"test {metric}")
+        lower.set_ylabel(f"{metric} at largest $N$")
     for row in (0, 1):
-        own = [axes[2 * (place // COLUMNS) + row, place % COLUMNS] for place in range(len(kinds))]
-        limits = [axis.get_ylim() for axis in own]
-        for axis in own:
-            axis.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-    for axis in axes.flat[2 * COLUMNS * (blocks - 1) :] if len(kinds) % COLUMNS else ():
-        axis.set_visible(bool(axis.lines))
-    drawing.legend_below(made, handles)
+        drawing.share_limits(dict(enumerate(axis for axis in axes[row::2].flat if axis.axison)))
+    drawing.label_once(axes)
+    handles["the operator is right"] = Line2D([], [], color="0.4", linestyle=":", linewidth=0.7)
+    drawing.legend_below(made, handles, 0.05)
+    note = f"Curves of {names.arch(KNOWING)} over $N$: the darker, the more the scanner differs."
+    drawing.note_below(made, note)
     return made
 
 
@@ -79,5 +85,6 @@ def _floors(axis, found, kind, archs, names):
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xticks(levels, [f"{strength:g}" for strength in levels])
-    axis.minorticks_off()
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.tick_params(axis="y", which="minor", labelsize=6)
     return handles

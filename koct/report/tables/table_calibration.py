@@ -1,13 +1,13 @@
 """The paper's Table 2: floor and sigma of every network, a row per sweep; first what needs no sample.
 
-More than three networks would leave the page: they have a row each."""
+More than three networks, or many sweeps, would leave the page: each network has a row then."""
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.markup import INDENT, latex, power_of_ten
 from koct.report.product import Product
-from koct.report.table import BREAK, FLOOR, RULE, Span, Table, Underline, defined
+from koct.report.table import BREAK, FLOOR, LINES, RULE, Span, Table, Underline, defined
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -34,7 +34,7 @@ def table(curves_path, calibration_path):
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     names = Names(origin)
     archs, free = (list(dict.fromkeys(row["arch"] for row in part)) for part in (rows, baselines))
-    if len(archs) > 3:
+    if len(archs) > 3 or 2 * len(grouped(rows, "sweep")) > LINES:
         return _of_many(names, rows, grouped(baselines, "sweep"))
     head, body = _head(names, archs), []
     for group in grouped(rows, "sweep").values():

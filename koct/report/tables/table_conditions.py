@@ -6,7 +6,7 @@ from koct.report import inputs
 from koct.report.labels import SEPARATOR, Names
 from koct.report.markup import INDENT, count, power_of_ten, short
 from koct.report.product import Product
-from koct.report.table import RULE, Span, Table, Underline, defined, needed
+from koct.report.table import BREAK, LINES, RULE, Span, Table, Underline, defined, needed
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -60,6 +60,8 @@ def table(curves_path, calibration_path, budget_path):
 
     without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) for row in baselines}
     head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)
+    if 2 * len(shown) > LINES:  # table_calibration has the errors of what needs no sample
+        baselines = []
     if baselines:
         above = _rows(families, width, lambda sweep: [without.get((sweep, arch), "--") for arch in free])
         head, body = [["Error without samples", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
@@ -80,7 +82,7 @@ def _rows(families, width, cells, ruled=False):
     """Return the rows of all sweeps, below what those of a family have in common."""
     rows = []
     for common, family in families.items():
-        rows += [RULE] if ruled and rows else []
+        rows += [BREAK] if ruled and rows else []
         rows += [[Span(width, "@{}l", common)], *([INDENT + condition, *cells(sweep)] for sweep, condition in family)]
     return rows
 
