@@ -12,11 +12,12 @@ three times, so that every pair is tested once. The ridge of a third is the best
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from koct.base.device import CPU
+from koct.base.device import CPU, Device
 from koct.contracts import Array, Problem, Training
 from koct.errors import KoctError
 from koct.networks.fc import FC
@@ -71,27 +72,48 @@ class Given(Training):
     """Pairs in memory as what a fit is given."""
 
     gram = None
-    device = CPU
     seed = 1
 
-    def __init__(self, problem: Problem, x: Array, y: Array, layers: Sequence[Any], normal: Any):
-        self.problem, self.x, self.y, self.N = problem, x, y, len(x)
-        self.x_shape, self.y_shape, self.layers, self.normal = problem.x_shape, problem.y_shape, layers, normal
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        x: Array,
+        y: Array,
+        layers: Sequence[Any],
+        normal: Callable[[], Array],
+    ):
+        self.problem, self.device, self.x, self.y, self.N = problem, device, x, y, len(x)
+        self.x_shape, self.y_shape, self.layers, self._normal = problem.x_shape, problem.y_shape, layers, normal
         self.nonnegative, self.nonnegative_images = problem.nonnegative, problem.nonnegative_images
 
+    @property
+    def normal(self) -> Array:  # type: ignore[override]
+        return self._normal()
+
+    def of(self, x: Array, y: Array) -> Given:
+        return Given(self.problem, self.device, x, y, self.layers, self._normal)
+
     def part(self, rows: np.ndarray) -> Given:
-        return Given(self.problem, self.x[rows], self.y[rows], self.layers, self.normal)
+        return self.of(self.x[rows], self.y[rows])
 
 
 class Knowing:
     """Pairs (x, y), and a problem whose known layers lead from x to y.
 
     `weights` is how the weights are fitted, toward the known ones by default. Its λ, and those of the dense matrix, are
-    the best of `lambdas`, or of a wide grid.
+    the best of `lambdas`, or of a wide grid. `draws` is how many training sets of every N the weights are fitted to.
     """
 
     def __init__(
-        self, problem: Problem, x: Any, y: Any, weights: KO | None = None, lambdas: Sequence[float] | None = None
+        self,
+        problem: Problem,
+        x: Any,
+        y: Any,
+        weights: KO | None = None,
+        lambdas: Sequence[float] | None = None,
+        draws: int = DRAWS,
+        device: Device = CPU,
     ):
         x, y = checked_pairs(x, y)
         for name, array, shape in (("x", x, problem.x_shape), ("y", y, problem.y_shape)):
@@ -103,9 +125,16 @@ class Knowing:
             raise KoctError(f"{len(x)} pairs are too few to fit some and test others; give at least {2 * FOLDS}")
         layers = problem.layers(problem.shared())
         self.known = Known(layers, problem.nonnegative)
-        normal = problem.normal_matrix(problem.shared())
-        normal = normal_matrix(self.known.R) if normal is None else normal
-        self.data = Given(problem, np.asarray(x, float).reshape(len(x), -1), y.reshape(len(y), -1), layers, normal)
+        x = np.asarray(x, float if device is CPU else np.float32).reshape(len(x), -1)
+        y = y.reshape(len(y), -1)
+
+        @cache
+        def normal() -> Array:
+            made = problem.normal_matrix(problem.shared())
+            return device.put(normal_matrix(self.known.R) if made is None else made)
+
+        self.data = Given(problem, device, device.put(x), device.put(y), layers, normal)
+        self.draws = draws
         self.weights, self.lambdas = weights or KO(solver="ridge", toward="analytic"), lambdas
 
     # Repairs
@@ -220,7 +249,7 @@ class Knowing:
         """
         data = self.data
         theory = Curve(Spectral(data.nonnegative).fit(data.x, data.y), self.lambdas)
-        subsets = self._subsets(self.weights, self.lambdas or self._strengths()[2::2], DRAWS)
+        subsets = self._subsets(self.weights, self.lambdas or self._strengths()[2::2], self.draws)
         drawn = self._subsets(FC(), theory.lambdas, DENSE_DRAWS)
 
         def dense_at(points: Sequence[Prediction]) -> list[Prediction]:
@@ -255,7 +284,7 @@ class Knowing:
         data = self.data
 
         def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
-            part = Given(data.problem, x, y, data.layers, data.normal)
+            part = data.of(x, y)
             part.lambdas = tuple(lambdas)
             for lam, network in arch.fit(part):
                 yield lam, network.predict
@@ -286,7 +315,7 @@ def crossing(weights: Sequence[Prediction], dense: Sequence[Prediction]) -> Cros
     N = np.array([point.N for point in dense], float)
     ratio = np.log([b.error / a.error for a, b in zip(weights, dense, strict=True)])
     spread = np.hypot(_spread(weights), _spread(dense))
-    middle, low, high = (_last_above(N, ratio + shift * spread) for shift in (0, -NORMAL, NORMAL))
+    middle, low, high = (last_above(N, ratio + shift * spread) for shift in (0, -NORMAL, NORMAL))
     return Crossing(middle, low, high, int(N[-1]), weights, dense)
 
 
@@ -295,7 +324,7 @@ def _spread(points: Sequence[Prediction]) -> np.ndarray:
     return np.array([np.log(point.high / point.low) / (2 * NORMAL) for point in points])
 
 
-def _last_above(N: np.ndarray, ratio: np.ndarray) -> int | None:
+def last_above(N: np.ndarray, ratio: np.ndarray) -> int | None:
     """Where a curve of logarithms gets below zero and stays there; None if it is above zero at its end."""
     above = np.flatnonzero(ratio > 0)
     if not len(above):
