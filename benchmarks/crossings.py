@@ -67,7 +67,7 @@ def main():
     for sweep in sys.argv[1:] or PAIRS:
         made = build(sweep, config[f"{sweep}-crossing" if sweep in LARGE else sweep])
         problem, large = made.problem, sweep in LARGE
-        options = {"draws": 2, "device": choose()} if large else {}
+        options = {"draws": 3, "device": choose()} if large else {}
         for count in {**PAIRS, **LARGE}[sweep]:
             with contextlib.redirect_stdout(io.StringIO()):  # what a problem says of its progress
                 known = Knowing(problem, *drawn(problem, count), made.arch("ko"), made.lambdas, **options)
