@@ -113,7 +113,7 @@ def test_a_large_problem_for_the_cpu_shares_a_run_with_one_for_the_gpu(checkout)
     run.path("mine/mean.py").write_text(MEAN)
     run.snakemake("results/cells.parquet", *PROFILE)
     found = {name: (job["Partition"], job.get("TresPerNode")) for name, job in jobs(run.folder).items()}
-    assert found["own_seed1_mean_evaluate_fit_large"] == ("cpu", None)  # two fits of an hour each
+    assert found["own_seed1_mean_N4_evaluate_fit_large"] == ("cpu", None)  # an hour: it travels alone
     assert found["F32_seed1_evaluate_fit_large_gram_pool_large"] == ("gpu", "gres:gpu:test-model:1")
     cells = pd.read_parquet(run.path("results/cells.parquet"))
     assert set(zip(cells["sweep"], cells["arch"], strict=True)) == {("own", "mean"), ("F32", "fc")}
