@@ -38,7 +38,6 @@ def table(curves_path, mismatch):
         caption=f"The difference between the scanner and the known geometry from which on a network has a smaller mean "
         f"test error than {names.arch(KNOWING)}; between those of the study, logarithms are interpolated. 0: also "
         "without a difference.",
-        label="tab:mismatch",
         columns="l" + "r" * (len(others) * len(AT)),
         head=head,
         body=body,
