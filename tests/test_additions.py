@@ -66,7 +66,7 @@ PRODUCT = Product(
 def table(cells_path, seeds):
     rows, *_ = inputs.split(cells_path, ("sweep", "N"))
     lines = [[row["sweep"], str(row["N"]), str(len(seeds[row["sweep"]]))] for row in rows]
-    return Table("Cells.", "tab:sizes", "lrr", [["Sweep", "$N$", "Seeds"]], lines)
+    return Table("Cells.", "lrr", [["Sweep", "$N$", "Seeds"]], lines)
 """
 
 VERB = """

@@ -91,3 +91,14 @@ def test_a_table_whose_stamp_does_not_fit_is_refused(koct, verb):
     data = Path("cells.parquet").read_bytes()
     Path("cells.parquet").write_bytes(data.replace(b'checksum": "', b'checksum" : '))
     refused(koct(verb, "cells.parquet", *arguments), "cells.parquet is damaged: its stamp cannot be read")
+
+
+def test_a_file_of_a_study_has_its_metric_and_a_folder_is_told_which_file_to_take(koct, tmp_path):
+    rows = [{"sweep": "H8", "arch": "ko", "N": N, "seed": 1, "mse": 1 / N, "rrmse_peak": N**-0.5} for N in (4, 8, 16)]
+    origin = {"koct.sweeps": json.dumps({"H8": {"label": "", "metric": "rrmse_peak2"}})}
+    results.write(rows, list(rows[0]), "cells.parquet", origin, Stamp({}))
+    for verb in ("budget", "next"):
+        told = [koct(verb, "cells.parquet", *more, "--target", 0.05) for more in ([], ["--metric", "rrmse_peak2"])]
+        assert told[0] == told[1]
+        assert told[0][0] == 0
+    refused(koct("budget", ".", "--target", 0.05), "Is a directory; take ./cells.parquet")

@@ -134,13 +134,13 @@ def test_a_column_of_dashes_is_left_out_and_a_long_table_takes_several_pages(tmp
     blocks = [[[Span(4, "@{}l", f"block {i}")], *([f"row {j}", "1", "--", "2"] for j in range(9))] for i in range(12)]
     body = [row for block in blocks for row in (BREAK, *block)][1:]
     head = [["", Span(3, "c", "wide")], Underline((("lr", 2, 4),)), ["", "a", "b", "c"]]
-    table = Table("A caption", "tab:long", "lrrr", head, body)
+    table = Table("A caption", "lrrr", head, body)
     assert (table.columns, table.head) == (
         "lrr",
         [["", Span(2, "c", "wide")], Underline((("lr", 2, 3),)), ["", "a", "c"]],
     )
     assert [len(page) for page in table.pages()] == [43, 43, 43]
-    save(table, [tmp_path / "long.tex"], Stamp({}))
+    save(table, [tmp_path / "long.tex"], Stamp({}), "long")
     text = (tmp_path / "long.tex").read_text()
     assert text.count(r"row 8 & 1 & 2 \\") == 12
     compiles([text], tmp_path)

@@ -105,7 +105,7 @@ PILOT = file("pilot", "CSV or Parquet with the columns N, error and, if there ar
 READING = [  # how a pilot is read
     optional(
         "--metric",
-        "the column, of errors or of a score like accuracy or psnr; a 2 at its end squares it (default: error)",
+        "the column, of errors or of a score like psnr; a 2 at its end squares it (default: error, or that of a study)",
         type=name_of,
     ),
     optional(

@@ -37,14 +37,21 @@ def bound(network, arch, C, n, kappa, samples, trivial, mismatch, input):
     print(format_table(read, samples, dict(mismatch or ()), input or 0.0), end="")
 
 
-def _pilot(path):
-    """A pilot file; a table of koct's own that is damaged is refused."""
+def _pilot(path, reading=None):
+    """A pilot file; a table of koct's own that is damaged is refused.
+
+    Where `reading` names no metric, it gets that of the sweep in the study that made the file.
+    """
     from koct.base import stamps
     from koct.forecast.pilot import PilotFile
+    from koct.report.labels import names_of
 
     file = PilotFile(path)
     if file.data.startswith(b"PAR1"):
         stamps.check_table(path, file.data)
+        if reading and reading["metric"] is None and reading["higher"] is None:
+            sweep = reading["sweep"] or file.sweeps()[0]
+            reading["metric"] = names_of(file).sweeps.get(sweep, {}).get("metric")
     return file
 
 
@@ -71,9 +78,9 @@ def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegativ
         raise KoctError(f"--law {law} makes no use of pairs; omit --pairs, or take --law auto or theory")
     if not (target or at):
         raise KoctError("--target is what to reach, and --at an N whose error to predict; give one of them, or both")
+    file, curves = _pilot(pilot, reading), {}
     score, name = _score(**reading)
     targets = list(dict.fromkeys(target or [] if score is None else map(score.target, target or [])))
-    file, curves = _pilot(pilot), {}
     pilots = file.pilots(**reading)
     if pairs:
         curves[report.arch_of_pairs(pilots, pairs_arch)] = _curve(pairs, lam, nonnegative)
@@ -106,9 +113,9 @@ def next_runs(pilot, target, arch, factor, budget, largest, json, **reading):
     from koct.forecast.next_runs import RunCost
     from koct.report.text import next_text as report
 
+    file = _pilot(pilot, reading)
     (score, name), sweep = _score(**reading), reading["sweep"]
     aim = target if score is None else score.target(target)
-    file = _pilot(pilot)
     pilots = file.pilots(**reading)
     column, runs = file.costs(sweep) or (None, {})
     costs = {name: RunCost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
@@ -237,7 +244,7 @@ def init(folder):
     print(f"Written to {folder}: problem.py draws pairs, network.py learns them, config.yaml puts both on a grid.\n")
     print(f"  koct check {folder}/problem.py {folder}/network.py --set length=64 --set blur=1.5   # seconds")
     print(f"  snakemake {where}--directory {folder}   # a minute or two; then see {folder}/results")
-    print(f"  koct budget {folder}/results/cells.parquet --metric mse --target 0.005   # how many samples that takes")
+    print(f"  koct budget {folder}/results/cells.parquet --target 0.005   # how many samples that takes")
 
 
 def _compiled(_, names):

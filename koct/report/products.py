@@ -77,4 +77,5 @@ def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str,
     else:
         from koct.report import table
 
-        table.save(module.table(*paths, **settings), out, Stamp(spec, made_from(*paths)))
+        label = name.removeprefix("table_").replace("_", "-")
+        table.save(module.table(*paths, **settings), out, Stamp(spec, made_from(*paths)), label)

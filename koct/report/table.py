@@ -46,14 +46,13 @@ class Table:
 
     Attributes
     ----------
-    caption, label : those of LaTeX
+    caption : that of LaTeX
     columns : the alignment of every column: l, r, c, or p for a paragraph
     head, body : lists of rows; a row is a list of texts and `Span`s, which may be short, an `Underline`, `RULE` or
         `BREAK`. A column of which the body says nothing but -- is left out
     """
 
     caption: str
-    label: str
     columns: str
     head: list
     body: list
@@ -107,14 +106,14 @@ def _without(row, column):
     return kept
 
 
-def save(table, paths, stamp):
-    """Write a table to every path, in the format of its ending; all or none are written."""
+def save(table, paths, stamp, name):
+    """Write a table to every path, in the format of its ending; all or none are written. LaTeX refers to tab:`name`."""
     texts = {}
     for path in map(Path, paths):
         if path.suffix not in TEMPLATES:
             raise KoctError(f"{path}: the name of a table must end in {' or '.join(TEMPLATES)}")
         template = templates(Path(__file__).parent).get_template(TEMPLATES[path.suffix])
-        texts[path] = template.render(table=table, title=path.stem.replace("_", " "))
+        texts[path] = template.render(table=table, name=name, title=path.stem.replace("_", " "))
     for path, text in texts.items():
         write_text(path, text, stamp)
 

@@ -45,7 +45,7 @@ def recons(fits, inputs, out, spec=None):
     truth = pool.y("test", 1).reshape(first.problem.y_shape)
     made, styles = {}, {}
     for path in fits:
-        cell, images = _reconstruct(path, inputs, 1)
+        cell, images = _reconstruct(path, inputs)
         arch, N = cell.arch, cell.N
         if (arch.name, N) in made:
             raise KoctError(f"--fits has {arch.name} with N = {N} twice; give the fits of one sweep and seed")
@@ -57,16 +57,15 @@ def recons(fits, inputs, out, spec=None):
     draw(truth, made, names, out, stamp, unit)
 
 
-def _reconstruct(path, inputs, count):
-    """Return the cell of a fit and its images; its network, which may hold its training set, is gone then."""
+def _reconstruct(path, inputs):
+    """Return the cell of a fit and its image; its network, which may hold its training set, is gone then."""
     _, network, data = load(path, inputs)
-    return data.cell, data.predict(network(), "test", count)
+    return data.cell, data.predict(network(), "test", 1)
 
 
 def draw(truth, made, names, out, stamp=None, unit=""):
     """Draw an image or a signal and what `made[arch, N]` makes of it; N = 0 needs no sample. `unit` follows every N."""
-    samples = sorted({N for _, N in made if N})
-    samples = columns(samples)
+    samples = columns(sorted({N for _, N in made if N}))
     with drawing.styled():
         if truth.ndim == 1:
             drawing.save(_signals(truth, made, samples, names, unit), out, stamp)
@@ -86,7 +85,8 @@ def _free(made):
 
 def _images(sheet, truth, made, samples, names, unit):
     figure = drawing.plt.figure(figsize=(sheet.width / sheet.dpi, sheet.height / sheet.dpi))
-    grey, last = _grey(truth), len(samples) - 1
+    last = len(samples) - 1
+    grey = min(0.0, float(truth.min())), float(np.abs(truth).max())  # black and white
     part, archs, free = _busiest(truth), _rows(made), _free(made)
     best = {arch: max(N for other, N in made if other == arch) for arch in archs}
     errors = {arch: np.abs(made[arch, N] - truth) for arch, N in best.items()}
@@ -164,11 +164,6 @@ def _round(value):
     """Return the next 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
-
-
-def _grey(image):
-    """Return the values that are black and white."""
-    return min(0.0, float(image.min())), float(np.abs(image).max())
 
 
 def _decibels(made, truth):

@@ -24,7 +24,8 @@ trusted: the prediction says itself that its assumptions fail there.""",
 
 def figure(theory_path):
     rows, origin = inputs.predictions(theory_path)
-    rows = [row if row["error"] is not None else _in_mse(row) for row in rows]
+    for row in (row for row in rows if row["error"] is None):  # whose metric cannot be told from squared errors
+        row |= {"metric": "mse", "error": row["predicted"], "error_low": row["low"], "error_high": row["high"]}
     if not rows:
         raise KoctError("no curve of this study is predicted: its networks allow none, or theory is false")
     names = Names(origin)
@@ -33,11 +34,6 @@ def figure(theory_path):
         _panel(axis, names, [row for row in rows if row["sweep"] == name])
 
     return drawing.by_sweep(rows, draw, note=drawing.unpredicted(rows, rows, names))
-
-
-def _in_mse(row):
-    """Return the row of a sweep whose metric cannot be told from squared errors."""
-    return {**row, "metric": "mse", "error": row["predicted"], "error_low": row["low"], "error_high": row["high"]}
 
 
 def _panel(axis, names, rows):

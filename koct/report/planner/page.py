@@ -181,7 +181,12 @@ def _sweep(
             }
             for assurance, groups in answers.items()
         ],
-        "factors": [sentence for group in answers[None] if len(group) > 1 for sentence in _factors(group)],
+        "factors": [
+            sentence
+            for group in answers[None]
+            if len(pair := [plan for plan in group if plan.arch.lower() in budget.PAPER_PAIR]) == 2
+            for sentence in budget.factors(*pair)
+        ],
         "reasons": list(reasons),
         "cost": column and {"column": column, "texts": [_costs(groups, fitted, unit) for groups in answers.values()]},
     }
@@ -244,11 +249,6 @@ def _ratio(plan: Plan, ratio: float, low: float, high: float) -> list[str]:
     if budget.untold(low, high):
         return [UNTOLD, "", ""]
     return [words.number(each) if 0 < each < np.inf else "" for each in (ratio, low, high)]
-
-
-def _factors(group: Sequence[Plan]) -> list[str]:
-    pair = [plan for plan in group if plan.arch.lower() in budget.PAPER_PAIR]
-    return budget.factors(pair[0], pair[1]) if len(pair) == 2 else []
 
 
 def _costs(groups: Sequence[Sequence[Plan]], fitted: Mapping[str, RunCost], unit: str) -> list[list[str]]:

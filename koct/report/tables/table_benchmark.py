@@ -52,7 +52,6 @@ def table(cells_path, curves_path, budget_path):
         r"reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of reach; the time "
         "of a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
         + defined(names, baselines, "0: the target is reached"),
-        label="tab:benchmark",
         columns="lrr" + "r" * most + "rr",
         head=[
             ["", "", "", *([Span(most, "c", "$N$ for an error of")] if most else []), "training", "image"],

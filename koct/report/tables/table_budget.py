@@ -26,10 +26,11 @@ def table(curves_path, budget_path):
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     names, points, body = Names(origin), grouped(curves, "sweep", "arch"), []
     baselines = [row for row in baselines if any(row["sweep"] == other["sweep"] for other in rows)]
+    predicted = any(row["theory_upto"] is not None for row in rows)
     for (sweep,), group in grouped(rows, "sweep").items():
         free = [row for row in baselines if row["sweep"] == sweep]
         body += [BREAK] if body else []
-        body.append([Span(7, "@{}l", names.sweep(group[0]) + _metric(points, sweep))])
+        body.append([Span(7, "@{}l", f"{names.sweep(group[0])}, {CurveMetric(group[0]['metric']).label}")])
         if free:
             errors = ", ".join(f"{names.arch(row['arch'])} {power_of_ten(row['error_mean'])}" for row in free)
             body.append([Span(7, "@{}l", f"{INDENT}without samples: {errors}")])
@@ -43,9 +44,8 @@ def table(curves_path, budget_path):
     return Table(
         caption=r"Samples that reach a target mean error: the most probable law, the median of the forecast, and its "
         r"$90\,\%$ interval, no further than $100$ times the largest $N$."
-        + (" Right, the same from the curve that pairs predict before any fit." if _predicted(rows) else "")
+        + (" Right, the same from the curve that pairs predict before any fit." if predicted else "")
         + defined(names, baselines, "a target at or above their error needs none either"),
-        label="tab:budget",
         columns="lllrrrr",
         head=[
             ["", "", "", Span(2, "c", "from the fits"), Span(2, "c", "from pairs")],
@@ -54,17 +54,6 @@ def table(curves_path, budget_path):
         ],
         body=body,
     )
-
-
-def _metric(points, sweep):
-    """Return what the errors of a sweep are, behind a comma."""
-    return next(
-        (f", {CurveMetric(rows[0]['metric']).label}" for (name, _), rows in points.items() if name == sweep), ""
-    )
-
-
-def _predicted(rows):
-    return any(row["theory_upto"] is not None for row in rows)
 
 
 def _by_forecast(row, largest):

@@ -50,7 +50,6 @@ def table(curves_path, calibration_path):
         head, body = [["Sweep", "Error", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
     return Table(
         caption=CAPTION + defined(names, baselines, "the first rows have their mean test errors"),
-        label="tab:calibration",
         columns="ll" + "c" * max(2 * len(archs), len(free)),
         head=head,
         body=body,
@@ -69,7 +68,6 @@ def _of_many(names, rows, baselines):
             body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["floor"]), power_of_ten(row["sigma"])])
     return Table(
         caption=CAPTION + defined(names, [row for group in baselines.values() for row in group], FLOOR),
-        label="tab:calibration",
         columns="lcc",
         head=[["Network", r"$\mathrm{floor}$", r"$\sigma$"]],
         body=body,

@@ -32,7 +32,6 @@ def table(cells_path, curves_path, calibration_path):
         r"interval by the jackknife over seeds. $R^2$ is that of the bound on the mean errors. Ratio: the largest "
         r"mean error over the bound, and its $N$; above one, the curve is not bounded there."
         + defined(study.names, [row for rows in study.baselines.values() for row in rows[:1]], FLOOR),
-        label="tab:calibration-wide",
         columns="lllrrr",
         head=[["Network", r"$\mathrm{floor}$", r"$\sigma$", "$R^2$", "Ratio", "$N$"]],
         body=[row for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for row in _rows(study, sweep)][1:],

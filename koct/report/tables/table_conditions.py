@@ -71,7 +71,6 @@ def table(curves_path, calibration_path, budget_path):
         "Right, the $N$ from which on "
         f"{label} has a smaller error than another network; between the $N$ of the sweep, errors are interpolated."
         + defined(names, baselines, "the first rows have their mean test errors"),
-        label="tab:conditions",
         columns="l" + "r" * (width - 1),
         head=head,
         body=body,

@@ -45,7 +45,6 @@ def table(crossings_path, curves_path):
         "than another's, up to that $N$; between the $N$ of the sweep, errors are interpolated. "
         r"In brackets, the $90\,\%$ interval by the bootstrap. Never: not up to the largest $N$."
         + defined(names, baselines, "the first row of a sweep has their mean test errors"),
-        label="tab:crossings",
         columns="lr" + "r" * len(others),
         head=[["", "error", *(f"better than\n{names.arch(arch)}" for arch in others)]],
         body=body,

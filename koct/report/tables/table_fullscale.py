@@ -32,7 +32,6 @@ def table():
     return Table(
         caption=r"Trainable parameters and memory of the operator-aware (KO) and the fully connected (FC) network. "
         r"Adam state: $16$ bytes a parameter for weights, gradient and two moments.",
-        label="tab:fullscale",
         columns="l" + "r" * len(points),
         head=[["Quantity", *(f"$H = {point['H']}$" for point in points)]],
         body=[[quantity, *cells] for quantity, cells in rows.items()],

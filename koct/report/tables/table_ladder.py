@@ -60,7 +60,6 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
         r"forecast, never if it is out of reach, the smallest $N$ of the sweep if that is enough; and the $N$ of the "
         r"sweep at which the network has the smallest error."
         + defined(names, [row for key in sweeps for row in baselines.get(key, [])], FLOOR),
-        label="tab:ladder",
         columns="lrlrr" + "r" * most + "l",
         head=[["Network", "$p$", "Learned", r"$\mathrm{floor}$", r"$\sigma$", *[""] * most, "best at $N$"]],
         body=body,

@@ -39,7 +39,6 @@ def table(curves_path, mismatch):
         caption="The difference between the scanner and the known geometry from which on the first of two networks has "
         "a smaller mean test error than the second; between those of the study, logarithms are interpolated. 0: also "
         "without a difference.",
-        label="tab:mismatch",
         columns="l" + "r" * (len(pairs) * len(AT)),
         head=head,
         body=body,

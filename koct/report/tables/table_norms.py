@@ -44,7 +44,6 @@ def table(cells_path, curves_path, calibration_path, normed=None):
         rf"$A_1 = 8 \|K\|^2 \|A^\top\|^2$ of {known} (that of {dense} is $2$), the matched-$\kappa$ ratio "
         r"$H^2 / (4 \|K\|^2 \|A^\top\|^2)$ of Proposition 1, and the ratio of slopes that was measured, with its "
         r"$90\,\%$ interval by the jackknife over seeds.",
-        label="tab:norms",
         columns="lrrrrrrr",
         head=[["Sweep", *norms, ratio, "interval", "matched / measured"]],
         body=body,

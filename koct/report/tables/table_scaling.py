@@ -42,7 +42,6 @@ def table(curves_path, calibration_path):
         + (" = H^2$, " if square and all(square) else "$, ")
         + "and which network has the smaller mean test error at the $N$ of the sweep."
         + defined(names),
-        label="tab:scaling",
         columns="lccccp",
         head=[["Operating point", "$H$", "$V$", "$B$", r"$p_{\mathrm{FC}} / p_{\mathrm{KO}}$", "Outcome"]],
         body=body,

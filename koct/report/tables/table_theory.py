@@ -49,7 +49,6 @@ def table(theory_path, cells_path):
         r"the $\lambda$ that validation chose; a star marks predictions that were called untrustworthy. Below, "
         r"$\log_{10} \lambda$ as predicted, and the median of those chosen. Last, how many of the fits lie in "
         r"their $90\,\%$ interval.",
-        label="tab:theory",
         columns="lll" + "c" * columns + "r",
         head=[["Sweep", "Network", "", Span(columns, "c", "predicted / measured"), "inside"]],
         body=body,
