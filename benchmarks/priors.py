@@ -26,7 +26,7 @@ from scipy.special import ndtr
 from koct.forecast.budget import LEVEL
 from koct.forecast.ensemble import Ensemble, drift_growth
 from koct.forecast.laws import LAWS, GridLaw
-from koct.forecast.priors import Priors, to_json
+from koct.forecast.priors import Priors
 from koct.forecast.runs import Pilot
 
 FILE = Path(__file__).parents[1] / "koct" / "forecast" / "priors.json"
@@ -153,7 +153,8 @@ def main():
     for name, priors in found.items():
         others = [row for fold, each in rows.items() if fold != name for row in each]
         found[name] = replace(priors, **ends(others))
-    FILE.write_text(to_json(found.pop(None), about="estimated by benchmarks/priors.py"))
+    own = {"about": "estimated by benchmarks/priors.py", **asdict(found.pop(None))}
+    FILE.write_text(json.dumps(own, indent=1) + "\n")
     print(FILE.read_text(), end="")
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(asdict(priors))}" for name, priors in found.items())
     LEFT_OUT.write_text(f"{{\n{lines}\n}}\n")

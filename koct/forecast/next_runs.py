@@ -82,11 +82,6 @@ class RunPlan:
         return sum(step.cost for step in self.steps)
 
     @property
-    def target(self) -> float:
-        """The error to reach."""
-        return self.answer.target
-
-    @property
     def interval_after(self) -> tuple[int, int] | None:
         """The ends of the interval that the steps should leave, if N is what it seems to be now; None as `expected`."""
         n, low, high = self.answer.n, self.answer.n_low, self.answer.n_high
@@ -192,15 +187,10 @@ class _Plans:
         self.variance, self.towards, self.paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
         self.noise = _noise(pilot, N)
 
-    def all(self) -> NDArray[np.intp]:
-        """Every plan, shape (n_plans, 4)."""
-        i, j, m, n = np.indices((len(self.N), len(self.N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
-        keep = (i < j) | ((i == j) & (n == 0))
-        return np.column_stack([i, j, m, n])[keep]
-
     def choose(self, wanted: float, budget: float) -> NDArray[np.intp] | None:
         """The plan to take; None if none is worth it."""
-        plans = self.all()
+        i, j, m, n = np.indices((len(self.N), len(self.N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
+        plans = np.column_stack([i, j, m, n])[(i < j) | ((i == j) & (n == 0))]
         plans = plans[self.cost(plans) <= budget]
         if not len(plans) or self.variance < NO_NOISE:  # too little money, or no replicate reaches the target
             return None
@@ -228,13 +218,14 @@ class _Plans:
 
     def steps(self, best: NDArray[np.intp], known: bool) -> tuple[NewRuns, ...]:
         """The steps of a plan; with the factor after each of them if it is to be known."""
-        i, j, m, n = best
-        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], known)
-        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], known))
-
-    def _step(self, place: int, index: int, width: float, known: bool) -> NewRuns:
-        cost = float(self.costs[place, index])
-        return NewRuns(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if known else None)
+        i, j, m, n = best.tolist()
+        parts = [(i, i, m, 0)] if i == j else [(i, i, m, 0), (i, j, m, n)]
+        factors = np.exp(self.widths(np.array(parts))).tolist()
+        runs = zip([(i, m), (j, n)], factors, strict=False)
+        return tuple(
+            NewRuns(int(self.N[k]), more + 1, float(self.costs[k, more]), factor if known else None)
+            for (k, more), factor in runs
+        )
 
 
 def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:
