@@ -84,7 +84,6 @@ FOREIGN = {
     "UTF-16": (GOOD.encode("utf-16"), "the file is UTF-16 text; save it as UTF-8"),
     "NUL bytes": (bytes(100), "the file holds NUL bytes, so it is not text; save it as CSV in UTF-8, or as Parquet"),
     "a header without end": (b"x" * 300_000, "the header cannot be read (field larger than field limit"),
-    "too many columns": (",".join(f"c{i}" for i in range(20_000)), "the file has 20,000 columns; keep N, error"),
     "huge numbers": ("N,error\n4,1e400\n8,0.1\n", "row 1, column error: '1e400' is not a finite number"),
     "many archs": ("arch,N,error\n" + "".join(f"a{i},4,1\n" for i in range(65)), "column arch has 65 different values"),
     "many N": ("N,error\n" + "".join(f"{i},1\n" for i in range(2, 503)), "N has 501 different values"),

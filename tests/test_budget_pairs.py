@@ -77,18 +77,6 @@ def test_on_a_short_or_flat_pilot_the_predicted_curve_takes_over(curve, true, si
     assert (np.log(high / low) < 0.5 * np.log(np.divide(*alone.predict(list(true))[:0:-1]))).all()
 
 
-def test_pairs_make_forecasts_of_short_pilots_better(curve, true):
-    """Over many pilots: a single one may be right by chance."""
-    off = {None: [], curve: []}
-    for first in range(0, 50, 5):
-        for sizes in ((8, 16), (16, 18), (14, 15, 16), (8, 16, 32)):
-            for theory, found in off.items():
-                found.append(misses(Forecast(pilot(*sizes, first=first), theory=theory), true))
-    alone, both = (np.sqrt(np.mean(np.square(found))) for found in off.values())
-    assert both < 0.15
-    assert both < alone / 2
-
-
 # When it is not
 
 AGAINST = {  # the pilot's errors from N and the predicted error
@@ -124,9 +112,6 @@ def test_a_flagged_prediction_does_not_take_over_and_has_a_wide_interval(curve):
     assert "not to be trusted beyond the pilot: a few rare samples" in forecast.required(0.2).reason
     sure, unsure = (Theory(each).doubt(np.array([64.0]), pilot(8, 16).points())[0] for each in (curve, doubtful))
     assert unsure > 3 * sure
-
-
-# The law itself
 
 
 # The command

@@ -14,7 +14,7 @@ from koct.forecast.pilot import PilotFile, read_pilots
 from koct.forecast.runs import Pilot
 
 PILOT = ROOT / "docs/pilot.csv"
-NARROW = {"target": 0.01, "factor": 3.0}  # for which the cheapest plan has two N
+NARROW = {"target": 0.01, "factor": 2.1}  # for which the cheapest plan has two N
 
 
 @pytest.fixture(scope="module")

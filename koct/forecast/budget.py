@@ -6,7 +6,7 @@ forecast.required(target=0.01)
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -97,11 +97,13 @@ class Forecast:
         self.priors, self._points = priors or learned(), pilot.points()
         self._rises_from = _rise(self._points)
         if self._rises_from is not None:  # no law is near, so the walk is not small
-            self.priors = replace(self.priors, misfit=_without_smallest(self.priors.misfit))
+            sizes = self.priors.misfit
+            self.priors = replace(self.priors, misfit={size: sizes[size] for size in sizes if size > min(sizes)})
         ensemble = Ensemble(self._points, self._laws(law), self.priors, pilot.freedom)
         rng = np.random.default_rng(seed)
         self.curves_ = ensemble.draw(replicates, rng)
-        spread = pilot.spread()[-1] * _spread_factors(pilot, replicates, rng)
+        freedom = max(1, pilot.degrees_of_freedom)
+        spread = pilot.spread()[-1] * np.sqrt(freedom / rng.chisquare(freedom, replicates))  # which is an estimate
         self.spreads_ = rounded(np.sqrt(np.log1p(spread**2)))
         self.weights_ = dict(sorted(ensemble.weights.items(), key=lambda item: -item[1]))
         self.law_ = next(iter(self.weights_))
@@ -275,25 +277,12 @@ class Forecast:
         return remarks
 
 
-# "np.random.Generator" is quoted below because NumPy would import numpy.random to evaluate it.
-
-
-def _spread_factors(pilot: Pilot, count: int, rng: "np.random.Generator") -> FloatArray:
-    """Random ratios of the true spread between runs to its estimate, shape (count,)."""
-    freedom = max(1, pilot.degrees_of_freedom)
-    return np.sqrt(freedom / rng.chisquare(freedom, count))
-
-
 def _rise(points: Points) -> float | None:
     """The N from which on the error rises to the pilot's largest N by more than chance; None if it does not."""
     N, log_mean, covariance = points
     lowest = int(np.argmin(log_mean))
     variance = covariance[lowest, lowest] + covariance[-1, -1] - 2 * covariance[lowest, -1]
     return float(N[lowest]) if log_mean[-1] - log_mean[lowest] > RISE * np.sqrt(variance) > 0 else None
-
-
-def _without_smallest(sizes: Mapping[float, float]) -> dict[float, float]:
-    return {size: probability for size, probability in sizes.items() if size > min(sizes)}
 
 
 def quantiles(values: FloatArray, shares: Sequence[float]) -> FloatArray:

@@ -18,7 +18,6 @@ from koct.errors import KoctError
 
 LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
 MOST_ROWS = 1_000_000
-MOST_COLUMNS = 10_000
 LONGEST_NAME = 100  # letters of an arch, a seed or a sweep
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.A | re.I)
 
@@ -52,8 +51,6 @@ class Columns:
 
     def _name(self, names: Sequence[str]) -> None:
         """Take the names of the columns, if each can be told from the others."""
-        if len(names) > MOST_COLUMNS:
-            self.fail(f"the file has {len(names):,} columns; keep N, error and, if there are several, seed and arch")
         for name, count in Counter(names).items():
             if count > 1:
                 self.fail(f"column {name or shown(name)} appears twice; keep one of them")

@@ -23,7 +23,7 @@ from koct.forecast.budget import Answer, Forecast
 from koct.forecast.ensemble import MAX_RATIO
 from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
 
-STOP = 1.35  # by which both ends of an interval are moved outward, since one stops where it is narrow
+STOP = 1.2  # by which both ends of an interval are moved outward, since one stops where it is narrow
 FACTOR = 4.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
 MOST_SEEDS = 5  # new runs at an N
@@ -80,11 +80,6 @@ class RunPlan:
     @property
     def cost(self) -> float:
         return sum(step.cost for step in self.steps)
-
-    @property
-    def target(self) -> float:
-        """The error to reach."""
-        return self.answer.target
 
     @property
     def interval_after(self) -> tuple[int, int] | None:
@@ -192,15 +187,10 @@ class _Plans:
         self.variance, self.towards, self.paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
         self.noise = _noise(pilot, N)
 
-    def all(self) -> NDArray[np.intp]:
-        """Every plan, shape (n_plans, 4)."""
-        i, j, m, n = np.indices((len(self.N), len(self.N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
-        keep = (i < j) | ((i == j) & (n == 0))
-        return np.column_stack([i, j, m, n])[keep]
-
     def choose(self, wanted: float, budget: float) -> NDArray[np.intp] | None:
         """The plan to take; None if none is worth it."""
-        plans = self.all()
+        i, j, m, n = np.indices((len(self.N), len(self.N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
+        plans = np.column_stack([i, j, m, n])[(i < j) | ((i == j) & (n == 0))]
         plans = plans[self.cost(plans) <= budget]
         if not len(plans) or self.variance < NO_NOISE:  # too little money, or no replicate reaches the target
             return None
@@ -228,13 +218,14 @@ class _Plans:
 
     def steps(self, best: NDArray[np.intp], known: bool) -> tuple[NewRuns, ...]:
         """The steps of a plan; with the factor after each of them if it is to be known."""
-        i, j, m, n = best
-        first = self._step(i, m, self.widths(np.array([[i, i, m, 0]]))[0], known)
-        return (first,) if i == j else (first, self._step(j, n, self.widths(best[None])[0], known))
-
-    def _step(self, place: int, index: int, width: float, known: bool) -> NewRuns:
-        cost = float(self.costs[place, index])
-        return NewRuns(int(self.N[place]), int(index) + 1, cost, float(np.exp(width)) if known else None)
+        i, j, m, n = best.tolist()
+        parts = [(i, i, m, 0)] if i == j else [(i, i, m, 0), (i, j, m, n)]
+        factors = np.exp(self.widths(np.array(parts))).tolist()
+        runs = zip([(i, m), (j, n)], factors, strict=False)
+        return tuple(
+            NewRuns(int(self.N[k]), more + 1, float(self.costs[k, more]), factor if known else None)
+            for (k, more), factor in runs
+        )
 
 
 def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:

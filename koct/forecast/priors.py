@@ -7,7 +7,7 @@ And where nine of ten of them end up, as shares of the curves that a forecast dr
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
 
@@ -34,8 +34,3 @@ def from_json(text: str) -> Priors:
     content = json.loads(text)
     sizes = {name: {float(size): share for size, share in content[name].items()} for name in ("misfit", "drift")}
     return Priors(**{field.name: content[field.name] for field in fields(Priors)} | sizes)
-
-
-def to_json(priors: Priors, **about: object) -> str:
-    """Text for `from_json`; `about` says where the numbers come from."""
-    return json.dumps({**about, **asdict(priors)}, indent=1) + "\n"

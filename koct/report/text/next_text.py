@@ -78,7 +78,7 @@ def _content(each: Next, score: Score | None) -> dict[str, object]:
     design, answer, after = each.design, each.design.answer, each.design.interval_after or (None, None)
     content = {
         "arch": each.arch,
-        "target": design.target,
+        "target": answer.target,
         "n": answer.n,
         "n_low": answer.n_low,
         "n_high": answer.n_high,
@@ -95,7 +95,7 @@ def _content(each: Next, score: Score | None) -> dict[str, object]:
         "cost_law": asdict(each.cost),
         "runs": [asdict(step) for step in design.steps],
     }
-    return content if score is None else {**content, "score_target": words.rounded(score, design.target)}
+    return content if score is None else {**content, "score_target": words.rounded(score, answer.target)}
 
 
 def _finite(value: float | None) -> float | None:
@@ -131,7 +131,7 @@ def _cost(value: float, law: RunCost) -> str:
 
 def _sentence(each: Next, score: Score | None) -> str:
     design, answer, arch = each.design, each.design.answer, printable(each.arch)
-    goal, wanted = words.goal(design.target, None, score), f"{design.wanted:,g}"
+    goal, wanted = words.goal(answer.target, None, score), f"{design.wanted:,g}"
     interval = f"For {goal}, the interval of {arch} is {words.interval(answer)}"
     narrow, much = "narrow it", "narrow it much"
     if answer.n_low is None:
