@@ -88,10 +88,10 @@ def tell_leftovers():
 
 
 def plan():
-    """Say what would run, and return how long that would take on the cores of this machine."""
+    """Say what would run, and return how long that would take here; what a cluster is asked for has been said."""
     announce()
-    cores = workflow.resource_settings.cores or os.cpu_count()
-    return estimate.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
+    cores = workflow.resource_settings.cores
+    return None if cluster.site() else estimate.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
 
 
 events.in_dry_run(workflow, logger, plan)

@@ -61,14 +61,6 @@ def test_a_mistake_is_one_sentence(koct, tmp_path, name, out, sentence):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_declaration_is_made_of_literals(tmp_path):
-    path = tmp_path / "tables" / "table_x.py"
-    path.parent.mkdir()
-    path.write_text("PRODUCT = Product(title=str(3), about='')")
-    with pytest.raises(KoctError, match="must be Product"):
-        products._declared(path)
-
-
 def test_every_product_can_be_asked_for_and_reads_what_is_made():
     made = {f"{name}.parquet" for name in (*NAMES, "budget", "theory", "crossings", "ladder")}
     for name, product in products.products().items():

@@ -148,7 +148,9 @@ def unpredicted(rows, theory, names):
     notes, have = [], {(row["sweep"], row["arch"]) for row in theory}
     for arch in dict.fromkeys(row["arch"] for row in theory):
         missing = [letter for letter, sweep in zip(LETTERS, sweeps, strict=False) if (sweep, arch) not in have]
-        notes += [f"{names.arch(arch)} ({', '.join(missing)})"] if missing else []
+        together = len(missing) > 2 and ord(missing[-1]) - ord(missing[0]) == len(missing) - 1
+        where = f"{missing[0]}–{missing[-1]}" if together else ", ".join(missing)
+        notes += [f"{names.arch(arch)} ({where})"] if missing else []
     return f"Not predicted, by design: {', '.join(notes)}." if notes else ""
 
 

@@ -10,6 +10,7 @@ from koct.contracts import Cost, TorchrunArchitecture
 from koct.workflow import resources
 from koct.workflow.limits import has_gpu
 
+GPU_SPEED = 2e11  # operations in a second, between a modest GPU and an H200; several jobs share it
 START = 0.2  # seconds to start a job that computes
 DRAWN = 1.5  # of a job that collects rows, or draws a table or a figure
 LITTLE = 1e5  # bytes of what that writes
@@ -18,7 +19,7 @@ ERRORS = 2e4  # bytes of the errors of test images, in a fit and its row
 
 def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, cores: int) -> str:
     """Return a line about jobs of Snakemake; those whose cost is unknown are counted apart."""
-    jobs, unknown, seconds, written = 0, 0, 0.0, 0.0
+    jobs, unknown, seconds, written, gpu = 0, 0, 0.0, 0.0, False
     for job in planned:
         jobs += 1
         sweep = sweeps.get(getattr(job.wildcards, "sweep", ""))
@@ -30,8 +31,10 @@ def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, core
             unknown += 1
         else:
             on_gpu = resources.on_gpu(sweep, device) and has_gpu()
-            seconds += START + cost.operations / (resources.GPU_SPEED if on_gpu else resources.SPEED)
-    told = f"{_count(jobs, 'job')}, about {_time(seconds / cores)} on {_count(cores, 'core')}, about {_disk(written)} "
+            gpu |= on_gpu
+            seconds += START + cost.operations / (GPU_SPEED if on_gpu else resources.SPEED)
+    where = _count(cores, "core") + " and a GPU" * gpu
+    told = f"{_count(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {_disk(written)} "
     rest = f"; {unknown} of them do not say how long they take, and are not in this time" if unknown else ""
     return f"{told}in results/{rest}"
 

@@ -22,12 +22,12 @@ def at_start(workflow: Any, logger: logging.Logger) -> None:
         logger.addHandler(Once("WORKFLOW_STARTED", lambda: _adjust(workflow, logger)))
 
 
-def in_dry_run(workflow: Any, logger: logging.Logger, function: Callable[[], str]) -> None:
+def in_dry_run(workflow: Any, logger: logging.Logger, function: Callable[[], str | None]) -> None:
     """Call a function when a dry run knows its jobs, and print what it returned at the end.
 
     What it complains of ends the dry run.
     """
-    told: list[str] = []
+    told: list[str | None] = []
 
     def announce() -> None:
         try:
@@ -36,9 +36,13 @@ def in_dry_run(workflow: Any, logger: logging.Logger, function: Callable[[], str
             logger.error(str(error))
             raise SystemExit(1) from None
 
+    def tell() -> None:
+        for line in filter(None, told):
+            logger.info(line)
+
     if workflow.is_main_process and workflow.output_settings.dryrun:
         logger.addHandler(Once("RUN_INFO", announce))
-        logger.addHandler(Once("This was a dry-run", lambda: logger.info(told[0])))
+        logger.addHandler(Once("This was a dry-run", tell))
 
 
 class Once(logging.Handler):

@@ -6,7 +6,7 @@ from koct.errors import KoctError
 from koct.report import drawing, inputs
 from koct.report.labels import Names
 from koct.report.product import Product
-from koct.study.results import best_lambda, grouped, usable
+from koct.study.results import best_lambda, grouped
 
 PRODUCT = Product(
     title="curves predicted before any fit",
@@ -14,11 +14,11 @@ PRODUCT = Product(
     reads=("theory.parquet",),
     when="predicted",
     caption="""\
-**Learning curves predicted before any fit**, from the pairs of a pool alone, with 90 % intervals, and what was
-then measured.
+**Learning curves predicted before any fit**, from the pairs of a pool alone, with 90 % intervals. *Error against N*
+has them as crosses beside what was then measured.
 
-Where points lie in their intervals, the sweep could have been planned without it. Open markers were not
-trusted: the prediction says itself that its assumptions fail there.""",
+Where the two agree, the sweep could have been planned without it. Open markers were not trusted: the prediction
+says itself that its assumptions fail there.""",
 )
 
 
@@ -37,22 +37,21 @@ def figure(theory_path):
 
 
 def _panel(axis, names, rows):
-    axis.fill_between([], [], [], color="0.5", alpha=0.18, linewidth=0, label="90 % interval")
     for (arch,), group in grouped(rows, "arch").items():
         points = best_lambda(group)
         keys = ("N", "error", "error_low", "error_high")
         N, error, low, high = (np.array([row[key] for row in points]) for key in keys)
         colour, pairs = names.colour(arch), points[0]["pairs"]
-        within = len(usable(group))
-        axis.fill_between(N[:within], low[:within], high[:within], color=colour, alpha=0.18, linewidth=0)
+        trusted = np.array([row["trusted"] for row in points])
+        axis.fill_between(N, low, high, where=trusted | (pairs < N), color=colour, alpha=0.18, linewidth=0)
         known = int(np.sum(pairs >= N))
         axis.plot(N[:known], error[:known], color=colour, label=names.arch(arch))
         axis.plot(N[max(known - 1, 0) :], error[max(known - 1, 0) :], ":", color=colour)
-        trusted = np.array([row["trusted"] for row in points])
         axis.plot(N[trusted], error[trusted], names.marker(arch), color=colour)
         axis.plot(N[~trusted], error[~trusted], names.marker(arch), color=colour, markerfacecolor="white")
         if not trusted.all():
             axis.plot([], [], "o", color="0.4", markerfacecolor="white", label="not to be trusted")
+    axis.fill_between([], [], [], color="0.5", alpha=0.18, linewidth=0, label="90 % interval")
     if any(row["N"] > row["pairs"] for row in rows):
         axis.plot([], [], ":", color="0.4", label="beyond the pairs")
     drawing.finish_panel(axis, sorted({row["N"] for row in rows}), rows[0], names)
