@@ -9,8 +9,7 @@ and the planned runs end where they have cost as much. Curves whose pilot has re
 interval is narrow enough, are left out. Priors know nothing of a curve's data set (benchmarks/priors.py).
 
 Who stops where an interval is narrow stops where it is so by chance, so `koct next` moves its ends outward by a factor,
-`next_runs.STOP`. That is the smallest one with which HELD of the intervals hold where doubling stops; it is chosen by
-halves of the data sets, too, so that each half is judged by what the other one chose.
+`next_runs.STOP`. Where doubling stops, which is no matter of plans, all of STOPS are tried.
 """
 
 import argparse
@@ -19,15 +18,14 @@ from multiprocessing import Pool
 from typing import NamedTuple
 
 import numpy as np
-from curves import MARGIN, METRICS, RESOLUTION, first_crossing, folds, left_out, load, priors, tasks
+from curves import MARGIN, METRICS, RESOLUTION, first_crossing, left_out, load, priors, tasks
 
 from koct.forecast.budget import Forecast
 from koct.forecast.next_runs import AHEAD, STOP, plan, widened
 from koct.forecast.runs import Pilot
 
-WANTED = (2, 4, 10)  # upper over lower end of the interval
-STOPS = tuple(np.round(np.arange(1.0, 1.55, 0.05), 2).tolist())
-HELD = 0.88
+WANTED = (4, 10)  # upper over lower end of the interval
+STOPS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5)  # one of them is STOP
 START = 16  # the curve's largest N over the largest N that its pilot may have
 SEEDS = 5
 SAMPLES = 3  # of the training data, of five, whose runs may be added
@@ -140,15 +138,6 @@ def held(found):
     return sum(stops), len(stops)
 
 
-def choose(rows):
-    """The smallest of STOPS with which enough intervals hold where doubling stops."""
-    for stop in STOPS:
-        good, count = held(row.doubled[stop] for row in rows)
-        if good >= HELD * count:
-            return stop
-    return STOPS[-1]
-
-
 def show(rows):
     for metric in METRICS:
         for wanted in WANTED:
@@ -161,14 +150,9 @@ def show(rows):
             print(f"    {len(ratios)} narrow by both; the true N is inside in {told} that planning, doubling narrowed")
     print("doubling: " + "; ".join(f"{stop}: {'{} of {}'.format(*held(row.doubled[stop] for row in rows))}"
                                    for stop in STOPS))  # fmt: skip
-    for half in folds([row.curve for row in rows], 2):
-        mine, others = ([row for row in rows if (row.curve in half) == inside] for inside in (True, False))
-        stop = choose(others)
-        good, count = held(row.doubled[stop] for row in mine)
-        print(f"half: {stop} is chosen by the other half; doubling: {good} of {count} hold")
     good, count = held(row.planned for row in rows)
     kept = np.array([each for row in rows for each in row.kept])
-    print(f"chosen by all: {choose(rows)}; planned with {STOP}: {good} of {count} hold ({good / count:.0%})")
+    print(f"planned, {STOP}: {good} of {count} hold ({good / count:.0%})")
     quartiles = ", ".join(f"{value:.2f}" for value in np.exp(np.quantile(kept, [0.25, 0.5, 0.75])))
     print(f"factor after {len(kept)} plans, over what was expected, quartiles: {quartiles}")
 

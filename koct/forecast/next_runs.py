@@ -23,7 +23,7 @@ from koct.forecast.budget import Answer, Forecast
 from koct.forecast.ensemble import MAX_RATIO
 from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
 
-STOP = 1.2  # by which both ends of an interval are moved outward, since one stops where it is narrow
+STOP = 1.4  # by which both ends of an interval are moved outward, since one stops where it is narrow
 FACTOR = 4.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
 MOST_SEEDS = 5  # new runs at an N
