@@ -1,6 +1,6 @@
 """What does `koct next` save, and do its intervals hold? Recorded learning curves (LCDB), against doubling N.
 
-.venv/bin/python benchmarks/next.py [--every K]
+.venv/bin/python benchmarks/next.py [--every K] [--first K]
 
 A pilot is five runs at each N up to a sixteenth of a curve's largest N; the target is 1.1 times the error at the
 largest. Both ways add recorded runs, at most 15 at each N, until the ends of the 90 % interval of N are within a wanted
@@ -160,11 +160,12 @@ def show(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, metavar="K", help="take every Kth curve only")
+    parser.add_argument("--first", type=int, default=0, metavar="K", help="begin with curve K, counted from 0")
     arguments = parser.parse_args()
     rows = []
     with Pool() as pool:
         for metric in METRICS:
-            found = pool.imap(partial(compare, metric), tasks(metric, START)[:: arguments.every])
+            found = pool.imap(partial(compare, metric), tasks(metric, START)[arguments.first :: arguments.every])
             rows += [row for each in found for row in each]
     show(rows)
 

@@ -14,7 +14,7 @@ from koct.forecast.pilot import PilotFile, read_pilots
 from koct.forecast.runs import Pilot
 
 PILOT = ROOT / "docs/pilot.csv"
-NARROW = {"target": 0.01, "factor": 2.85}  # for which the cheapest plan has two N
+NARROW = {"target": 0.011, "factor": 2.6}  # for which the cheapest plan has two N
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_plan_narrows_the_interval_step_by_step(forecast):
 
 def test_of_plans_that_reach_the_factor_the_cheapest_is_taken(forecast):
     dear, cheap = (plan(forecast, 0.01, RunCost(slope=slope), factor=3.2) for slope in (3.0, 0.0))
-    assert cheap.cost == 1
+    assert cheap.cost == 3  # runs at an N that is new
     assert max(step.N for step in dear.steps) <= max(step.N for step in cheap.steps)
     assert RunCost(slope=3.0).of(cheap.steps[0].N) * cheap.steps[0].seeds >= dear.cost
 

@@ -26,7 +26,7 @@ from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
 STOP = 1.4  # by which both ends of an interval are moved outward, since one stops where it is narrow
 FACTOR = 4.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
-MOST_SEEDS = 5  # new runs at an N
+LEAST_SEEDS, MOST_SEEDS = 3, 5  # new runs at an N; the pilot's own N may get fewer
 NEVER_RATIO = 64  # times the pilot's largest N, or the interval's lower end: what is above, or never, counts as this
 PILOT_SIZES = 12  # of the pilot's N that may get more runs
 ENOUGH = 0.8  # of the narrowing that is possible, where the wanted factor is out of reach
@@ -179,6 +179,7 @@ class _Plans:
     def __init__(self, forecast: Forecast, now: Answer, samples: FloatArray, N: FloatArray, cost: RunCost) -> None:
         self.N, self.costs = N, cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
         pilot = forecast.pilot
+        self.known = np.isin(N, pilot.N)
         answer = np.log(np.minimum(samples, NEVER_RATIO * max(now.n_low or pilot.N[-1], pilot.N[-1])))
         low, _, high = np.quantile(answer, forecast.n_shares, method="inverted_cdf")
         self.fixed = 2 * np.log(STOP)  # part of the width, whatever is measured
@@ -190,7 +191,9 @@ class _Plans:
     def choose(self, wanted: float, budget: float) -> NDArray[np.intp] | None:
         """The plan to take; None if none is worth it."""
         i, j, m, n = np.indices((len(self.N), len(self.N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
-        plans = np.column_stack([i, j, m, n])[(i < j) | ((i == j) & (n == 0))]
+        enough = self.known[:, None] | (np.arange(MOST_SEEDS) >= LEAST_SEEDS - 1)
+        keep = enough[i, m] & ((i == j) & (n == 0) | (i < j) & enough[j, n])
+        plans = np.column_stack([i, j, m, n])[keep]
         plans = plans[self.cost(plans) <= budget]
         if not len(plans) or self.variance < NO_NOISE:  # too little money, or no replicate reaches the target
             return None
