@@ -22,7 +22,7 @@ from koct.study.knowing import Knowing, last_above
 
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = {"mri": (100, 200, 416), "deblur": (100, 416), "H8": (64, 128, 416), "H16": (128, 416), "H32": (128, 416)}
-LARGE = {"H128": (512,), "H128-right": (512, 2048), "H128-exact": (2048,)}
+LARGE = {"H128": (512,), "H128-right": (512,), "H128-exact": (1024,)}
 MODALITIES = ("mri", "deblur")
 SEED = 101
 
