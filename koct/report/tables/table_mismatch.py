@@ -26,7 +26,7 @@ def table(curves_path, mismatch):
     found, archs, origin = errors(curves_path, mismatch)
     names, pairs = Names(origin), [pair for pair in PAIRS if set(pair) <= set(archs)]
     head = [
-        ["", *(Span(len(AT), "c", f"{names.arch(more)} below {names.arch(less)}") for more, less in pairs)],
+        ["", *(Span(len(AT), "c", f"{names.arch(more)} below {_short(names.arch(less))}") for more, less in pairs)],
         Underline(tuple(("lr", 2 + len(AT) * i, 1 + len(AT) * (i + 1)) for i in range(len(pairs)))),
         ["Difference", *(f"$N =$ {count(N)}" for _ in pairs for N in AT)],
     ]
@@ -43,6 +43,11 @@ def table(curves_path, mismatch):
         head=head,
         body=body,
     )
+
+
+def _short(name):
+    """Without what stands in parentheses."""
+    return name.partition(" (")[0]
 
 
 def _from(found, kind, levels, arch, other, N):
