@@ -1,5 +1,7 @@
 """Error and structural similarity against N where a network is a torch module; a column per sweep."""
 
+import numpy as np
+
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.labels import Names
@@ -87,9 +89,8 @@ def _label(axis):
 
 
 def _spread(wanted, apart, height):
-    """Return places in rising order, `apart` from each other and within the height, each at or near the one wanted."""
-    places, below = [], -apart
-    for i, place in enumerate(wanted):  # not above what leaves room for the others
-        below = max(below + apart, min(place, height - apart * (len(wanted) - 1 - i)))
-        places.append(below)
-    return places
+    """Return places in rising order, `apart` from each other and within the height, in all as near as can be."""
+    from scipy.optimize import isotonic_regression
+
+    steps = apart * np.arange(len(wanted))
+    return isotonic_regression(wanted - steps).x.clip(0, height - steps[-1]) + steps
