@@ -103,14 +103,14 @@ def fista(term: LeastSquares, x: Array, nonnegative: bool) -> Iterator[Array]:
 class EarlyStopping:
     """Least squares, y ≥ 0 if asked for, by so many iterations of FISTA.
 
-    For the same measurements, more iterations go on from where the last ones ended, and results are kept.
+    For the same measurements, more iterations go on from where the last ones ended.
     """
 
     def __init__(self, A: Operator, nonnegative: bool) -> None:
         self.term, self.nonnegative = LeastSquares(A), nonnegative
         self.x: Array = None
         self.path: Iterator[Array] = iter(())
-        self.done, self.results = 0, dict[int, Array]()
+        self.done, self.images = 0, None
 
     def __call__(self, x: Array, iterations: int) -> Array:
         return in_blocks(lambda part: self._solve(part, iterations), x, self.term.A.shape[1])
@@ -118,14 +118,11 @@ class EarlyStopping:
     def _solve(self, x: Array, iterations: int) -> Array:
         self.term.prepare(x)
         known = self.x is not None and self.x.shape == x.shape and bool((self.x == x).all())
-        if known and iterations in self.results:
-            return self.results[iterations]
         if not known or iterations < self.done:
-            self.x, self.path, self.done, self.results = x, fista(self.term, x, self.nonnegative), 0, {}
+            self.x, self.path, self.done = x, fista(self.term, x, self.nonnegative), 0
         while self.done < iterations:
-            images, self.done = next(self.path), self.done + 1
-        self.results[iterations] = images
-        return images
+            self.images, self.done = next(self.path), self.done + 1
+        return self.images
 
 
 def gradient(images: Array) -> Array:
@@ -162,7 +159,7 @@ class TotalVariation:
         self.term, self.nonnegative, self.scale = LeastSquares(A), nonnegative, scale
         self.iterations, self.tolerance = iterations, tolerance
         self.shape = A.domain if len(A.domain) == 3 else (*A.domain, 1)
-        self.norm = 0.0
+        self.norm, self.inverses = 0.0, dict[float, Array]()
 
     def __call__(self, x: Array, lam: float) -> Array:
         return in_blocks(lambda part: self._solve(part, lam), x, self.term.A.shape[1])
@@ -216,9 +213,11 @@ class TotalVariation:
         term, most = self.term, THRESHOLD * self.scale
         rho = lam / most  # the penalty of ∇y ≠ p
         own = min(max(rho, LEAST_PENALTY), LARGEST_PENALTY)  # that of y ≠ z
-        identity = like(np.eye(term.A.shape[1]), term.product)
-        inverse = library(identity).linalg.inv(term.product + rho * self._laplacian(identity) + own * identity)
-        right = term.A.T.flat(x) / term.L
+        if lam not in self.inverses:
+            identity = like(np.eye(term.A.shape[1]), term.product)
+            matrix = term.product + rho * self._laplacian(identity) + own * identity
+            self.inverses[lam] = library(matrix).linalg.inv(matrix)
+        inverse, right = self.inverses[lam], term.A.T.flat(x) / term.L
 
         def step(z: Array, p: Array, dual_z: Array, dual_p: Array, right: Array) -> State:
             y = (right + own * (z - dual_z) - rho * self._divergence(p - dual_p)) @ inverse

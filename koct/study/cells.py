@@ -38,6 +38,7 @@ class Data(Training):
         self.nonnegative = cell.problem.nonnegative
         self.nonnegative_images = cell.problem.nonnegative or cell.problem.nonnegative_images
         self.ranks, self.checkpoints, self.checkpoint_minutes = None, None, 5.0
+        self.validated: np.ndarray | None = None  # the validation images of the fit that was chosen
 
     @cached_property
     def device(self) -> device.Device:  # type: ignore[override]
@@ -205,17 +206,18 @@ def fit(data: Data) -> tuple[dict[str, Any], Network]:
     error = metrics.load(cell.problem.validation_metric).error
     y = None
     started = time.perf_counter()
-    best: tuple[float, float | None, Network] | None = None
+    best: tuple[float, float | None, Network, np.ndarray] | None = None
     for lam, network in fits(data):
         y = data.read("y", "val") if y is None else y
-        score = error(data.predict(network, "val"), y)
+        images = data.predict(network, "val")
+        score = error(images, y)
         if lam is not None:
             print(f"lambda {lam:g}: validation {cell.problem.validation_metric} {score:.6g}", flush=True)
         if math.isfinite(score) and (best is None or score < best[0]):
-            best = score, lam, network
+            best = score, lam, network, images
     if best is None:
         raise KoctError(f"{line_of(cell.arch, 'fit')}: no fit gave a finite validation error{_why(data)}")
-    _, lam, network = best
+    _, lam, network, data.validated = best
     return describe(data, lam, network, time.perf_counter() - started), network
 
 

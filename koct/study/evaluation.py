@@ -27,7 +27,8 @@ LARGEST = 2**19  # characters of what a fit keeps of its errors: half of where a
 
 def errors(network: Network, data: cells.Data) -> dict[str, Any]:
     """Every metric on the test pairs, `val_mse`, the time of a test image, and under `images` every metric of each."""
-    validation = metrics.load("mse").error(data.predict(network, "val"), data.read("y", "val"))  # and warms up
+    validated = data.predict(network, "val") if data.validated is None else data.validated  # and has warmed up
+    validation = metrics.load("mse").error(validated, data.read("y", "val"))
     x, started = data.device.put(data.read("x", "test")), time.perf_counter()
     predicted = data.images(network, x)
     seconds, y = time.perf_counter() - started, data.read("y", "test")

@@ -1,5 +1,7 @@
 """Numbers, targets and tables as the planner's answers show them."""
 
+import math
+
 from koct.forecast.budget import Answer
 from koct.forecast.scores import Score
 
@@ -22,10 +24,13 @@ def percent(probability: float) -> str:
 
 def target(error: float, score: Score | None) -> str:
     """A target as it was given, in units of the score if there is one: two of them never look alike."""
-    value = error if score is None else float(score.score(error))
-    text = f"{value:,.15g}"  # hides how a score was computed from its error and back
-    best = score is not None and text == f"{score.best:,.15g}"
-    return repr(value) if best else text
+    if score is None:
+        return f"{error:,.15g}"
+    value = float(score.score(error))
+    for digits in (6, 9, 12, 15):  # as many as tell the error: computing it back adds others
+        if math.isclose(score.error(float(f"{value:.{digits}g}")), error, rel_tol=1e-15):
+            return f"{value:,.{digits}g}"
+    return repr(value)
 
 
 def rounded(score: Score, error: float) -> float:
