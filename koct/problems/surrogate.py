@@ -76,9 +76,9 @@ class Surrogate(Problem):
         """Tikhonov inverses, by their strength: that of the known chain is one, the others are powers of ten."""
         from koct.operators.parallel import projector, tikhonov_inverse
 
-        A = projector(self.H, self.V)
-        strengths = {self.tikhonov, *TIKHONOV}
-        return {strength: tikhonov_inverse(A, strength) for strength in sorted(strengths)}
+        A, (_, known) = projector(self.H, self.V), self.layers(shared)
+        strengths = sorted({self.tikhonov, *TIKHONOV})
+        return {each: known.operator if each == self.tikhonov else tikhonov_inverse(A, each) for each in strengths}
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         return shared["normal"]

@@ -80,7 +80,8 @@ function update() {
   $("ratio").hidden = rows.length === 1;
   $("cost").textContent = sweep.cost ? `The cost is a power law of N, fitted to the column ${sweep.cost.column}.` : "";
   const assured = question.assurance === null ? "" : ` --assurance ${question.assurance}`;
-  $("command").textContent = sweep.command.replace("{target}", plain(shown.target)) + assured;
+  const command = sweep.command.replace("{target}", plain(shown.target)) + assured;
+  $("command").replaceChildren(...command.split(" ").flatMap((word) => [element("span", word), " "]));
   draw();
   clearTimeout(speaking);
   speaking = setTimeout(() => {
