@@ -28,6 +28,7 @@ from koct.forecast.runs import MIN_ERROR, FloatArray
 from koct.forecast.scores import Score
 from koct.metrics.curve_metric import CurveMetric
 from koct.report.labels import Names, names_of
+from koct.report.printed import PAIR
 from koct.report.text import budget_text as budget
 from koct.report.text import words
 from koct.report.text.budget_text import Plan
@@ -184,7 +185,7 @@ def _sweep(
         "factors": [
             sentence
             for group in answers[None]
-            if len(pair := [plan for plan in group if plan.arch.lower() in budget.PAPER_PAIR]) == 2
+            if len(pair := [plan for plan in group if plan.arch.lower() in PAIR]) == 2
             for sentence in budget.factors(*pair)
         ],
         "reasons": list(reasons),
