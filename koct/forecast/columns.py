@@ -1,7 +1,6 @@
 """The columns of a CSV or Parquet file, checked one by one; messages name the file, the row and the column."""
 
 import csv
-import difflib
 import io
 import re
 from collections import Counter
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
+from koct.base.messages import nearest
 from koct.errors import KoctError
 
 LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
@@ -139,11 +139,10 @@ class Columns:
         """Fail if there is no such column; `option` is the one that names it."""
         if name in self.names:
             return
-        near = difflib.get_close_matches(name.lower(), [have.lower() for have in self.names], 1, 0.6)
-        near = [have for have in self.names if have.lower() in near]
+        small = {have.lower(): have for have in reversed(self.names)}
         hint = f"the columns are {listed(self.names)}"
-        if near:
-            hint = f"did you mean {option} {near[0]}?" if option else f"rename column {near[0]!r}?"
+        if near := nearest(name.lower(), small):
+            hint = f"did you mean {option} {small[near]}?" if option else f"rename column {small[near]!r}?"
         elif len(self.names) == 1:
             hint = f"the header is {shown(self.names[0])}: separate its columns by commas"
         self.fail(f"column {name} is missing; {hint}")
