@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from koct.base.arrays import to_numpy
 from koct.base.memory import free_memory
+from koct.base.messages import counted
 from koct.base.stamps import again
 from koct.contracts import Training
 from koct.errors import KoctError
@@ -138,7 +139,7 @@ def check_memory(rows: int, columns: int, N: int, ranks: int, available: int) ->
         enough = enough_ranks(rows, columns, N, available)
         fix = f"{enough} ranks with as much would do: raise fsdp.ranks to it"
         fix = fix if enough else "no number of ranks would do"
-        raise KoctError(f"M does not fit: {ranks} rank{'s' if ranks > 1 else ''}, {text}; {fix}")
+        raise KoctError(f"M does not fit: {counted(ranks, 'rank')}, {text}; {fix}")
     print(text, flush=True)
 
 

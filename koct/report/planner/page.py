@@ -17,6 +17,7 @@ import koct
 from koct import metrics
 from koct.base import stamps
 from koct.base.files import write_text
+from koct.base.messages import counted
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
 from koct.forecast import scores
@@ -32,7 +33,6 @@ from koct.report.printed import PAIR
 from koct.report.text import budget_text as budget
 from koct.report.text import words
 from koct.report.text.budget_text import Plan
-from koct.report.text.curve_text import counted
 
 MOST_CURVES = 1000  # of all sweeps together
 MOST_RUNS, LEAST_RUNS, MOST_MARKS = 100, 5, 2000  # that are drawn: at each N, at least, and of a network

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from koct.base.messages import counted
 from koct.forecast.columns import printable
 from koct.forecast.scores import Score
 from koct.prediction.curve import Curve
@@ -19,7 +20,6 @@ from koct.report.labels import Names
 from koct.report.printed import PAIR
 from koct.report.text import words
 from koct.report.text.budget_text import Plan, by_target
-from koct.report.text.curve_text import counted
 from koct.study.knowing import Crossing
 
 LETTER = 0.075  # width of a letter, in inches
