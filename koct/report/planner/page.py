@@ -17,12 +17,11 @@ import koct
 from koct import metrics
 from koct.base import stamps
 from koct.base.files import write_text
-from koct.base.messages import counted
+from koct.base.messages import counted, printable
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
 from koct.forecast import scores
 from koct.forecast.budget import LEVEL, REPLICATES, Forecast
-from koct.forecast.columns import printable
 from koct.forecast.next_runs import RunCost
 from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import MIN_ERROR, FloatArray

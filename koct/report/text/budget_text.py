@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from koct.base.messages import listed, printable
 from koct.bound.calibration import Calibration, calibrate, two_factors
 from koct.errors import KoctError
 from koct.forecast.budget import LEVEL, Answer, Forecast, quantiles
-from koct.forecast.columns import listed, printable
 from koct.forecast.runs import FloatArray, Pilot
 from koct.forecast.scores import Score
 from koct.report.printed import PAIR
