@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from koct.base.crossing import below_from
 from koct.base.device import choose
 from koct.config.study_file import build
 from koct.contracts import Sizes
-from koct.study.knowing import Knowing, last_above
+from koct.study.knowing import Knowing
 
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = {"mri": (100, 200, 416), "deblur": (100, 416), "H8": (64, 128, 416), "H16": (128, 416), "H32": (128, 416)}
@@ -54,11 +55,11 @@ def measured_by_seed(name):
     ratios = np.log(errors["fc"] / errors["ko"])
     mean = np.log(errors["fc"].mean() / errors["ko"].mean())
     N = mean.index.to_numpy(float)
-    found = [last_above(N, row) for row in (mean.to_numpy(), *ratios.to_numpy())]
-    if found[0] is None:
+    found = [below_from(N, row) for row in (mean.to_numpy(), *ratios.to_numpy())]
+    if np.isinf(found[0]):
         return f"not up to {N[-1]:,.0f} (there FC has {np.exp(mean.iloc[-1]):.3f} times the error of KO)"
-    seeds = [n if n else N[-1] for n in found[1:]]
-    return f"{found[0]:,} ({min(seeds):,} to {max(seeds):,}, three seeds)"
+    first, *seeds = (int(np.ceil(min(n, N[-1]))) for n in found)
+    return f"{first:,} ({min(seeds):,} to {max(seeds):,}, three seeds)"
 
 
 def main():

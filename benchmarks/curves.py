@@ -30,13 +30,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.optimize import least_squares
 
+from koct.base.crossing import first_at
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.forecast.budget import LEVEL, Forecast
 from koct.forecast.priors import from_json
 from koct.forecast.runs import Pilot
 from koct.metrics.curve_metric import CurveMetric
-from koct.prediction.curve import first_crossing
 
 HERE = Path(__file__).parent
 DATA = HERE / "curves" / "lcdb.parquet"
@@ -226,7 +226,7 @@ class Fitted:
 
     def required(self, target):
         N = np.geomspace(self.N[0], MAX_RATIO * self.N[-1], 4000)
-        n = first_crossing(N, np.maximum(self.predict(N)[0], RESOLUTION), target)
+        n = first_at(N, np.maximum(self.predict(N)[0], RESOLUTION), target)
         return Size(int(np.ceil(n - 1e-9)) if np.isfinite(n) else None)
 
 
@@ -334,7 +334,7 @@ def judge(task, forecast):
     row |= {"seconds": time.perf_counter() - start, "warnings": len(caught)}
     if row["refused"] is not None:
         return row
-    row |= {"n": answer.n, "true_n": int(np.ceil(first_crossing(task.sizes, task.truth, target) - 1e-9))}
+    row |= {"n": answer.n, "true_n": int(np.ceil(first_at(task.sizes, task.truth, target) - 1e-9))}
     if hasattr(made, "replicates"):
         row["draws"] = np.log(np.maximum(made.replicates([largest])[:, 0], RESOLUTION) / true)
         row["ends"] = made.priors.error_ends

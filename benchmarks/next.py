@@ -18,7 +18,7 @@ from multiprocessing import Pool
 from typing import NamedTuple
 
 import numpy as np
-from curves import MARGIN, METRICS, RESOLUTION, first_crossing, left_out, load, priors, tasks
+from curves import MARGIN, METRICS, RESOLUTION, first_at, left_out, load, priors, tasks
 
 from koct.forecast.budget import Forecast
 from koct.forecast.next_runs import AHEAD, STOP, plan, widened
@@ -59,7 +59,7 @@ class Study:
         order = np.lexsort([seeds[free] // 100, seeds[free] % 100])  # one run of every split first
         self.seeds, self.errors = seeds[free][order], errors[:, free][:, order]
         self.target = MARGIN * truth[-1]
-        self.true_n = first_crossing(self.sizes, truth, self.target)
+        self.true_n = first_at(self.sizes, truth, self.target)
         self.runs = np.where(self.sizes <= task.N.max(), SEEDS, 0)
         self.cost, self.priors = 0.0, priors(left_out(metric, task.curve))
         self._forecast()

@@ -1,7 +1,6 @@
 """The command line: one verb per stage of the workflow, and verbs for people."""
 
 import argparse
-import difflib
 import os
 import stat
 import sys
@@ -9,6 +8,7 @@ import textwrap
 
 from koct import __version__
 from koct.base import failures
+from koct.base.messages import nearest
 from koct.commands import VERBS
 from koct.commands.people import GROUPS
 from koct.errors import KoctError
@@ -38,8 +38,7 @@ def _parse(argv):
         print(_help(plumbing), end="")
         raise SystemExit(failures.unwritten())
     if argv and not argv[0].startswith("-") and argv[0] not in VERBS:
-        near = difflib.get_close_matches(argv[0], VERBS, 1)
-        meant = f"did you mean {near[0]}? " if near else ""
+        meant = f"did you mean {near}? " if (near := nearest(argv[0], VERBS)) else ""
         raise KoctError(f"{argv[0][:100]!r} is no verb; {meant}`koct --help` shows what to write")
     try:
         return vars(_parser(argv[0] if argv and argv[0] in VERBS else None).parse_args(argv))

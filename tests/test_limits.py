@@ -86,7 +86,7 @@ def test_a_run_stops_by_its_config(monkeypatch):
     pool = {"train": 10**7, "val": 32, "test": 128}
     study = [build("mine", {**CONFIG["sweeps"]["H8"], "archs": ["ko"], "pool": pool})]
     plain = Settings(study="mine", studies={}, sweeps={})
-    monkeypatch.setattr(limits, "machine_memory", lambda: 16 * GIB)
+    monkeypatch.setattr(limits, "total_memory", lambda: 16 * GIB)
     monkeypatch.setattr(limits, "has_gpu", lambda: False)
     with pytest.raises(KoctError, match=r"^config: sweeps\.mine: the pool needs 23 GB of memory, .* take 17 GB;"):
         limits.check(study, plain, local=True)
@@ -96,7 +96,7 @@ def test_a_run_stops_by_its_config(monkeypatch):
         limits.check(study, replace(plain, memory_gb=16), local=False)
     with pytest.raises(KoctError, match=r"longest_days is 0\.001"):
         limits.check(study, replace(plain, longest_days=0.001), local=False)
-    monkeypatch.setattr(limits, "machine_memory", lambda: None)
+    monkeypatch.setattr(limits, "total_memory", lambda: None)
     limits.check(study, plain, local=True)
 
 
@@ -113,7 +113,7 @@ def test_a_control_group_limits_the_memory_of_the_machine(tmp_path, groups, file
     for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert limits.machine_memory(str(tmp_path)) == (expected or limits.machine_memory(str(tmp_path / "none")))
+    assert limits.total_memory(str(tmp_path)) == (expected or limits.total_memory(str(tmp_path / "none")))
 
 
 # Rays that miss the image

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from koct.errors import KoctError
 
 SMALLEST_N = 3  # log N / N decreases for N ≥ e
-PAPER_PAIR = ("ko", "fc")  # the networks that the two factors are about: the operator-aware and the dense one
 
 
 def rate(N: ArrayLike) -> NDArray[np.float64]:

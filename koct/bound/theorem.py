@@ -6,7 +6,6 @@ network = BoundNetwork([W, K])
 network.bound(N=1000), network.with_known("W").bound(N=1000)
 """
 
-import difflib
 import math
 import sys
 from collections.abc import Collection, Iterable, Mapping
@@ -16,6 +15,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from koct.base import strict_yaml
+from koct.base.messages import meant
 from koct.errors import KoctError
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ class BoundNetwork:
     def _check_layer(self, name: str) -> None:
         names = [layer.name for layer in self.layers]
         if name not in names:
-            raise KoctError(f"the network has no layer {name!r}; {_suggest(name, names, 'its layers are')}")
+            raise KoctError(f"the network has no layer {name!r}; {meant(name, names, 'its layers are')}")
 
 
 def operator_aware(
@@ -308,7 +308,7 @@ def read_network(path: str | PathLike[str]) -> BoundNetwork:
         raise KoctError(f"{path}: the key 'layers' is missing; add `layers:` followed by a list of layers")
     for key in content:
         if key not in ("layers", "trivial"):
-            raise KoctError(f"{path}: unknown key {key!r}; {_suggest(key, ['layers', 'trivial'], 'the keys are')}")
+            raise KoctError(f"{path}: unknown key {key!r}; {meant(key, ['layers', 'trivial'], 'the keys are')}")
     entries = content["layers"]
     if not isinstance(entries, list) or not entries:
         raise KoctError(f"{path}: layers = {entries!r} must be a list of at least one layer; write one layer per line")
@@ -326,7 +326,7 @@ def _layer(number: int, entry: object) -> BoundLayer:
     keys = [field.name for field in fields(BoundLayer) if field.name != "stands_in"]
     for key in entry:
         if key not in keys:
-            raise KoctError(f"{label}: unknown key {key!r}; {_suggest(key, keys, 'valid keys are')}")
+            raise KoctError(f"{label}: unknown key {key!r}; {meant(key, keys, 'valid keys are')}")
     for key in ("name", "lipschitz"):
         if key not in entry:
             raise KoctError(f"{label}: {key} is missing; add it, every layer needs one")
@@ -353,8 +353,3 @@ def _finite(value: float, what: str) -> float:
     if not math.isfinite(value):
         raise KoctError(f"{what} is too large for a float, so the bound is vacuous; rescale the layers toward 1")
     return value
-
-
-def _suggest(name: object, known: list[str], otherwise: str) -> str:
-    near = difflib.get_close_matches(str(name), known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"{otherwise} {', '.join(known)}"

@@ -134,11 +134,11 @@ def _note(*sentences):
 
 def _curve(pairs, lam, nonnegative):
     """The curve that the pairs in files predict."""
+    from koct.base.memory import total_memory
     from koct.prediction.curve import Curve, read_pairs
     from koct.prediction.spectral import Spectral
-    from koct.workflow.limits import machine_memory
 
-    return Curve(Spectral(nonnegative).fit(*read_pairs(pairs, machine_memory())), [lam] if lam is not None else None)
+    return Curve(Spectral(nonnegative).fit(*read_pairs(pairs, total_memory())), [lam] if lam is not None else None)
 
 
 def curve(pairs, target, at, lam, nonnegative, plot, json):
@@ -163,12 +163,12 @@ def know(pairs, layers, set, plot, json):
 
     import numpy as np
 
+    from koct.base.memory import total_memory
     from koct.config import contract_suite, study_file
     from koct.contracts.blame import blamed
     from koct.prediction.curve import read_pairs
     from koct.report.text import budget_text, know_text
     from koct.study.knowing import Knowing
-    from koct.workflow.limits import machine_memory
 
     if plot:
         budget_text.check_format(plot)
@@ -177,7 +177,7 @@ def know(pairs, layers, set, plot, json):
         problem = study_file.build("it", entry).problem
     except KoctError as error:
         raise KoctError(str(error).replace("config: sweeps.it.", "--set ")) from None
-    x, y = read_pairs(pairs, machine_memory())
+    x, y = read_pairs(pairs, total_memory())
     with blamed(layers), contextlib.redirect_stdout(io.StringIO()):  # what a problem says of its progress
         knowing = Knowing(problem, x, y)
         repairs, crossing = knowing.repairs(), knowing.crossing()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
 import typing
@@ -14,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict  # that of Python 3.12, which pydantic needs
 
+from koct.base.messages import meant
 from koct.contracts.options import Configured, Option, kind_of, options
 
 LARGEST = 2**63 - 1  # of whole numbers: costs, which are their products, remain numbers
@@ -147,9 +147,7 @@ def shown(value: Any) -> str:
 
 def unknown(path: Path, known: Sequence[str]) -> str:
     """Return a sentence about a key that there is not, with the nearest one that there is."""
-    near = difflib.get_close_matches(str(path[-1]), known, 1)
-    fix = f"did you mean '{near[0]}'?" if near else f"known keys are {', '.join(known)}"
-    return f"{dotted(path)} is not a key of the config; {fix}"
+    return f"{dotted(path)} is not a key of the config; {meant(path[-1], known, 'known keys are')}"
 
 
 def dotted(path: Path) -> str:

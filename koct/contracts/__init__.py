@@ -288,6 +288,7 @@ class Architecture(Configured, ABC):
     )
 
     trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0
+    uses_lambdas: ClassVar[bool] = True  # whether a fit depends on the sweep's `lambdas`
     launch: ClassVar[Literal["process", "torchrun"]] = "process"
     needs_torch: ClassVar[bool] = False  # also without a GPU
     requires_cell: ClassVar[str] = ""  # another architecture whose fit of the same sweep, N and seed it reads
@@ -295,11 +296,6 @@ class Architecture(Configured, ABC):
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
         """What a fit uses besides the pairs: the known layers, their normal matrix, the Gram matrix of x."""
         return frozenset()
-
-    @property
-    def uses_lambdas(self) -> bool:
-        """Whether a fit depends on the sweep's `lambdas`."""
-        return True
 
     @property
     def predicted(self) -> Literal["spectral", "subsets", "fixed point"] | None:

@@ -22,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from koct.base.crossing import below_from
+
 Floats = NDArray[np.float64]
 DRAWS = 2000
 LEVEL = 0.9
@@ -147,10 +149,10 @@ def crossing_interval(
     seeds, images = curves[0][0].shape
     weights = resample(seeds, images, groups)
     ratios = np.array([drawn(pair, weights, _log_ratio) for pair in zip(*reversed(curves), strict=True)])
-    crossings = np.array([_crossing(np.log(N), draw) for draw in ratios.T])
+    crossings = np.array([below_from(N, draw) for draw in ratios.T])
     tail = (1 - level) / 2
     low, high = np.quantile(crossings, [tail, 1 - tail], method="inverted_cdf")
-    return tuple(None if np.isinf(end) else float(np.exp(end)) for end in (low, high))  # type: ignore[return-value]
+    return tuple(None if np.isinf(end) else float(end) for end in (low, high))  # type: ignore[return-value]
 
 
 def _at_each(N: Sequence[int], curve: Sequence[ArrayLike] | ArrayLike) -> list[Floats]:
@@ -161,17 +163,6 @@ def _at_each(N: Sequence[int], curve: Sequence[ArrayLike] | ArrayLike) -> list[F
     if len(arrays) != len(N):
         raise ValueError(f"there are errors at {len(arrays)} N, and {len(N)} N; give one array for every N")
     return arrays
-
-
-def _crossing(log_N: Floats, ratio: Floats) -> float:
-    """Where the logarithm of a ratio falls below zero for good, by lines in log N; infinite if it does not."""
-    above = np.flatnonzero(ratio >= 0)
-    if not len(above):
-        return float(log_N[0])
-    i = above[-1]
-    if i == len(ratio) - 1:
-        return np.inf
-    return float(log_N[i] + (log_N[i + 1] - log_N[i]) * ratio[i] / (ratio[i] - ratio[i + 1]))
 
 
 def _quantiles(draws: Floats, level: float) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """The columns of a CSV or Parquet file, checked one by one; messages name the file, the row and the column."""
 
 import csv
-import difflib
 import io
 import re
 from collections import Counter
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
+from koct.base.messages import cut, listed, nearest, printable
 from koct.errors import KoctError
 
 LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
@@ -105,8 +105,7 @@ class Columns:
         fix = "a cell is missing; fill it in" if got < expected else "a cell is too many; remove it"
         if got > expected and separator == "," and re.search(r"(^|,)\s*[+-]?0,\d+\s*(,|$)", text):
             fix = "write decimals with a point, like 0.05, or remove the extra cell"
-        text = text if len(text) <= 60 else f"{text[:60]}…"
-        self.fail(f"row {row}: Expected {expected} columns, got {got}: {text}; {fix}")
+        self.fail(f"row {row}: Expected {expected} columns, got {got}: {cut(text, 60)}; {fix}")
 
     def keep_sweep(self, sweep: str | None) -> None:
         """Keep the rows with this value in the column sweep; without one, there must be no choice."""
@@ -139,11 +138,10 @@ class Columns:
         """Fail if there is no such column; `option` is the one that names it."""
         if name in self.names:
             return
-        near = difflib.get_close_matches(name.lower(), [have.lower() for have in self.names], 1, 0.6)
-        near = [have for have in self.names if have.lower() in near]
+        small = {have.lower(): have for have in reversed(self.names)}
         hint = f"the columns are {listed(self.names)}"
-        if near:
-            hint = f"did you mean {option} {near[0]}?" if option else f"rename column {near[0]!r}?"
+        if near := nearest(name.lower(), small):
+            hint = f"did you mean {option} {small[near]}?" if option else f"rename column {small[near]!r}?"
         elif len(self.names) == 1:
             hint = f"the header is {shown(self.names[0])}: separate its columns by commas"
         self.fail(f"column {name} is missing; {hint}")
@@ -195,17 +193,5 @@ def _is_binary(kind: pa.DataType) -> bool:
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
 
 
-def printable(text: str) -> str:
-    r"""Text in one line: a line break as \n, and so on for all that a terminal would obey and not show."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
-
-
 def shown(value: object) -> str:
-    text = value if isinstance(value, str) else str(value)
-    text = text if len(text) <= 40 else f"{text[:40]}…"
-    return repr(text) if isinstance(value, str) else text
-
-
-def listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 12:,} more" if len(names) > 12 else ""
-    return ", ".join(name if len(name) <= 40 else f"{name[:40]}…" for name in names[:12]) + more
+    return repr(cut(value)) if isinstance(value, str) else cut(str(value))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from koct.base.crossing import below_from
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -40,15 +42,12 @@ def overtaken(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> float | None:
 
     Between two N of the curves by lines in the logarithms of N and error. The smallest N if it is below everywhere.
     """
+    N, error, other = (np.asarray(values, float)[np.argsort(N)] for values in (N, error, other))
     last = order(N, error, other)[-1]
     if last.below != 1:
         return None
-    points = sorted(zip(np.asarray(N).tolist(), np.asarray(error, float), np.asarray(other, float), strict=True))
-    i = [n for n, *_ in points].index(last.first)
-    if i == 0:
+    change = N[last.first >= N][-2:]
+    near = np.isin(N, change)
+    if min(error[near].min(), other[near].min()) <= 0:  # no logarithm
         return float(last.first)
-    (n0, *errors0), (n1, *errors1) = points[i - 1 : i + 1]
-    if min(*errors0, *errors1) <= 0:  # no logarithm
-        return float(n1)
-    before, after = (np.log(b / a) for a, b in (errors0, errors1))
-    return float(n0 * (n1 / n0) ** (before / (before - after)))
+    return below_from(change, np.log(other[near] / error[near]))

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from koct.base.messages import listed, printable
 from koct.errors import KoctError
 from koct.forecast import scores
-from koct.forecast.columns import LARGEST_N, Columns, listed, printable, shown
+from koct.forecast.columns import LARGEST_N, Columns, shown
 from koct.forecast.runs import MAX_ERROR, MIN_ERROR, Pilot
 
 LARGEST_FILE = 2**26  # bytes: far above any pilot

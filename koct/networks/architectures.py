@@ -83,7 +83,7 @@ class SolverArchitecture(KnownArchitecture, ABC):
         return self.solver == "ridge"
 
     @property
-    def uses_lambdas(self) -> bool:
+    def uses_lambdas(self) -> bool:  # type: ignore[override]
         return self.ridge
 
     @property

@@ -18,10 +18,7 @@ class BaselineArchitecture(Architecture, ABC):
     """What reconstructs without training samples: a solver, and at most one number that the validation pairs choose."""
 
     trained = False
-
-    @property
-    def uses_lambdas(self) -> bool:
-        return False
+    uses_lambdas = False
 
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
         return frozenset({"layers"})

@@ -7,11 +7,9 @@ gathered at a time and one has a gradient.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +19,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
 from koct.base.arrays import to_numpy
+from koct.base.memory import free_memory
+from koct.base.messages import counted
 from koct.base.stamps import again
 from koct.contracts import Training
 from koct.errors import KoctError
@@ -57,7 +57,7 @@ class Descent:
         with ranks.together():
             if device == "cuda" and ranks.local_size > (there := torch.cuda.device_count()):
                 raise KoctError(f"{ranks.local_size} ranks on a node with {there} GPUs: lower fsdp.ranks or use cpu")
-        free = torch.cuda.mem_get_info()[0] - GPU_RESERVE if device == "cuda" else machine_memory() // ranks.local_size
+        free = torch.cuda.mem_get_info()[0] - GPU_RESERVE if device == "cuda" else free_memory() // ranks.local_size
         available = min(ranks.gather(free))
         with ranks.together():
             check_memory(rows, columns, self.N, ranks.size, available)
@@ -139,19 +139,8 @@ def check_memory(rows: int, columns: int, N: int, ranks: int, available: int) ->
         enough = enough_ranks(rows, columns, N, available)
         fix = f"{enough} ranks with as much would do: raise fsdp.ranks to it"
         fix = fix if enough else "no number of ranks would do"
-        raise KoctError(f"M does not fit: {ranks} rank{'s' if ranks > 1 else ''}, {text}; {fix}")
+        raise KoctError(f"M does not fit: {counted(ranks, 'rank')}, {text}; {fix}")
     print(text, flush=True)
-
-
-def machine_memory() -> int:
-    """Bytes that are free on this machine, or in the control group that a cluster has put the job in."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
-    with contextlib.suppress(OSError, ValueError, StopIteration):  # no such group, or one without a limit
-        with open("/proc/self/cgroup", encoding="ascii") as file:
-            group = next(line.strip().split(":", 2)[2] for line in file if line.startswith("0::"))
-        free = min(free, int(Path(f"/sys/fs/cgroup{group}/memory.max").read_text()))
-    return free
 
 
 # The matrix and its steps

@@ -26,6 +26,7 @@ class FcFsdp(TorchrunArchitecture):
     label = "FC (FSDP)"
     colour = "#5b4b8a"
     marker = "^"
+    uses_lambdas = False
     requires_cell = "fc"  # its λ
 
     iterations: int = option(
@@ -33,10 +34,6 @@ class FcFsdp(TorchrunArchitecture):
         "error of the ridge",
         minimum=1,
     )
-
-    @property
-    def uses_lambdas(self) -> bool:
-        return False
 
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
         return frozenset({"gram"})

@@ -66,6 +66,7 @@ class ModuleArchitecture(Architecture, ABC):
     """
 
     needs_torch = True
+    uses_lambdas = False
     takes: ClassVar[str] = "measurements"  # or "reconstruction"
 
     steps: int = option("steps of the optimiser, the same for every N", default=3000, minimum=1)
@@ -96,10 +97,6 @@ class ModuleArchitecture(Architecture, ABC):
         default=None,
         minimum=1,
     )
-
-    @property
-    def uses_lambdas(self) -> bool:
-        return False
 
     @abstractmethod
     def module(self, problem: Problem, layers: Any) -> nn.Module:

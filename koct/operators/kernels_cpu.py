@@ -73,6 +73,16 @@ def _put8(to, left, right, w, s, image, m):
 
 
 @compiled
+def _put(to, place, w, s, image, m, lanes):
+    if lanes == 2:
+        _put2(to, place, place + TWO, w, s, image, m)
+    elif lanes == 4:
+        _put4(to, place, place + FOUR, w, s, image, m)
+    else:
+        _put8(to, place, place + EIGHT, w, s, image, m)
+
+
+@compiled
 def gather(views, image, left, weight, share, lanes):
     """image[i, j] = Σ over views of weight · view[left] + share · difference[left], for 2, 4 or 8 lanes.
 
@@ -103,42 +113,18 @@ def scatter(image, views, left, weight, share, lanes):
     The two halves of a row are added to separate copies of a view, so that one sum need not wait for the other.
     """
     V, H, _ = left.shape
-    half = H // 2
+    half, step = H // 2, np.uint64(lanes)
     views[:] = 0
     for v in range(V):
         one, other = views[v, 0], views[v, 1]
         for i in range(H):
             row, at, w, s = image[i], left[v, i], weight[v, i], share[v, i]
-            if lanes == 2:
-                for j in range(half):
-                    k = j + half
-                    m, place = np.uint64(j) * TWO, np.uint64(at[j]) * FOUR
-                    _put2(one, place, place + TWO, w[j], s[j], row, m)
-                    m, place = np.uint64(k) * TWO, np.uint64(at[k]) * FOUR
-                    _put2(other, place, place + TWO, w[k], s[k], row, m)
-                for j in range(2 * half, H):
-                    m, place = np.uint64(j) * TWO, np.uint64(at[j]) * FOUR
-                    _put2(one, place, place + TWO, w[j], s[j], row, m)
-            elif lanes == 4:
-                for j in range(half):
-                    k = j + half
-                    m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
-                    _put4(one, place, place + FOUR, w[j], s[j], row, m)
-                    m, place = np.uint64(k) * FOUR, np.uint64(at[k]) * (FOUR + FOUR)
-                    _put4(other, place, place + FOUR, w[k], s[k], row, m)
-                for j in range(2 * half, H):
-                    m, place = np.uint64(j) * FOUR, np.uint64(at[j]) * (FOUR + FOUR)
-                    _put4(one, place, place + FOUR, w[j], s[j], row, m)
-            else:
-                for j in range(half):
-                    k = j + half
-                    m, place = np.uint64(j) * EIGHT, np.uint64(at[j]) * (EIGHT + EIGHT)
-                    _put8(one, place, place + EIGHT, w[j], s[j], row, m)
-                    m, place = np.uint64(k) * EIGHT, np.uint64(at[k]) * (EIGHT + EIGHT)
-                    _put8(other, place, place + EIGHT, w[k], s[k], row, m)
-                for j in range(2 * half, H):
-                    m, place = np.uint64(j) * EIGHT, np.uint64(at[j]) * (EIGHT + EIGHT)
-                    _put8(one, place, place + EIGHT, w[j], s[j], row, m)
+            for j in range(half):
+                k = j + half
+                _put(one, np.uint64(at[j]) * (step + step), w[j], s[j], row, np.uint64(j) * step, lanes)
+                _put(other, np.uint64(at[k]) * (step + step), w[k], s[k], row, np.uint64(k) * step, lanes)
+            for j in range(2 * half, H):
+                _put(one, np.uint64(at[j]) * (step + step), w[j], s[j], row, np.uint64(j) * step, lanes)
 
 
 @compiled

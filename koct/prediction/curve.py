@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from koct.base.arrays import blocks
+from koct.base.crossing import first_at
 from koct.errors import KoctError
 from koct.prediction.prediction import Prediction
 from koct.prediction.spectral import Spectral
@@ -67,20 +68,8 @@ class Curve:
 def crossing(N: Sequence[int], errors: Sequence[float], target: float) -> int | None:
     """Return the first N at which a curve is at the target, rounded up; None if it does not get there."""
     lowest = np.minimum.accumulate(np.asarray(errors, float)).clip(1e-300)
-    n = first_crossing(np.asarray(N, float), lowest, target)
+    n = first_at(N, lowest, target)
     return int(np.ceil(n - 1e-9)) if np.isfinite(n) else None
-
-
-def first_crossing(N: np.ndarray, mean: np.ndarray, target: float) -> float:
-    """Return the smallest N at which the curve, a line in log-log between its points, is at the target; inf if none."""
-    below = np.flatnonzero(mean <= target)
-    if not len(below):
-        return np.inf
-    k = below[0]
-    if k == 0:
-        return N[0]
-    part = np.log(mean[k - 1] / target) / np.log(mean[k - 1] / mean[k])
-    return N[k - 1] * (N[k] / N[k - 1]) ** part
 
 
 def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from koct.base.messages import cut, printable
 from koct.errors import KoctError
 
 HDF5 = (".h5", ".hdf5", ".hdf")
@@ -39,16 +40,6 @@ def find(key: str, name: str, data: str | None) -> Stored:
         return _hdf5(key, name, data)
     fix = "write the pairs into one of these" if os.path.exists(data) else "correct the path"
     raise KoctError(f"data = {data!r} is no folder (of images), and no .npz, .h5 or .hdf5 file; {fix}")
-
-
-def shown(text: str, most: int = 60) -> str:
-    """A text out of a user's files as part of a sentence: printable, on one line, and not too long."""
-    text = text if text.isprintable() else ascii(text)[1:-1]
-    return text if len(text) <= most else f"{text[:most]}…"
-
-
-def shown_path(path: str) -> str:
-    return shown(path, 1000)
 
 
 def require(package: str, what: str) -> None:
@@ -150,7 +141,7 @@ def _hdf5(key: str, name: str, data: str) -> Stored:
 
 
 def _unknown(key: str, name: str, data: str, names: list[str]) -> KoctError:
-    some = ", ".join(f"'{shown(name, 40)}'" for name in names[:6]) + (", …" if len(names) > 6 else "")
+    some = ", ".join(f"'{cut(printable(name))}'" for name in names[:6]) + (", …" if len(names) > 6 else "")
     has = f"has {some}" if names else "has none"
     return KoctError(f"{key} = {name!r} is not an array of {data}, which {has}; set {key} to the right name")
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from koct.base.messages import cut, printable
 from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
 from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, ScanProblem
@@ -123,14 +124,13 @@ class PairsProblem(ScanProblem):
         except KoctError as error:
             yield str(error)
             return
-        from koct.problems.arrayfiles import shown
-
         names = None if content.labels is None else sorted(set(content.labels))
         have, what = (content.total, "pairs") if names is None else (len(names), "groups")
         if names and have < len(PARTS):
+            few = " and ".join(cut(printable(name), 60) for name in names)
             yield (
-                f"group: all pairs are of {' and '.join(map(shown, names))}, and training, validation and test need a "
-                "group each; give pairs of more groups, such as patients"
+                f"group: all pairs are of {few}, and training, validation and test need a group each; give pairs of "
+                "more groups, such as patients"
             )
         elif have < sizes.total:
             asked = " + ".join(str(getattr(sizes, part)) for part in PARTS)
@@ -184,7 +184,7 @@ class PairsProblem(ScanProblem):
         first, second = sorted((one, other))
         if self._is_folder:
             slices = self._content().slices
-            names = " and ".join(arrayfiles.shown_path(slices[place].path) for place in (first, second))
+            names = " and ".join(printable(slices[place].path) for place in (first, second))
             return f"data: {names} are the same image, and they came into {parts}; remove one"
         what = f"{arrayfiles.find('x', self.x, self.data).what}: pairs {first} and {second}, counted from 0,"
         return f"{what} are the same, and they came into {parts}; remove one"
@@ -247,7 +247,6 @@ def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
 
 
 def _look_at_slices(problem: PairsProblem) -> Content:
-    from koct.problems.arrayfiles import shown_path
     from koct.problems.slices import slices
 
     for key in GEOMETRY:
@@ -262,6 +261,6 @@ def _look_at_slices(problem: PairsProblem) -> Content:
     pixels = int(min(coarsest.pixels(side)))
     if pixels < H:
         raise KoctError(
-            f"H = {H} is more than the {pixels} pixels of {shown_path(coarsest.path)}; take at most {pixels}"
+            f"H = {H} is more than the {pixels} pixels of {printable(coarsest.path)}; take at most {pixels}"
         )
     return Content((V, B), (H, H), len(found), tuple(each.group for each in found), found)

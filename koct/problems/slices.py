@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from koct.base.messages import printable
 from koct.errors import KoctError
-from koct.problems.arrayfiles import HDF5, opened, require, shown_path
+from koct.problems.arrayfiles import HDF5, opened, require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +108,7 @@ def _alike(folder: str, found: list[Slice]) -> list[Slice]:
         if other.kind != first.kind:
             raise KoctError(f"data = {folder!r} has {first.kind} and {other.kind} slices; keep one kind")
         if other.shape != first.shape and not spaced:
-            sizes = (f"{each.shape[0]} × {each.shape[1]} pixels ({shown_path(each.path)})" for each in (first, other))
+            sizes = (f"{each.shape[0]} × {each.shape[1]} pixels ({printable(each.path)})" for each in (first, other))
             raise KoctError(
                 f"data = {folder!r} has images of {' and of '.join(sizes)}, and not all say how large a pixel is; "
                 "keep those of one size"
@@ -118,7 +119,7 @@ def _alike(folder: str, found: list[Slice]) -> list[Slice]:
 @contextlib.contextmanager
 def _understood(path: str, kind: str) -> Iterator[None]:
     """Turn whatever a damaged file makes of its reader into one sentence."""
-    opened(f"data: {shown_path(path)}", path, AGAIN)
+    opened(f"data: {printable(path)}", path, AGAIN)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of values that no pixel depends on
         try:
@@ -127,7 +128,7 @@ def _understood(path: str, kind: str) -> Iterator[None]:
             raise
         except Exception as error:
             why = str(error).strip().partition("\n")[0].rstrip(":. ")
-            raise KoctError(f"data: {shown_path(path)} is no {kind} file that can be read: {why}; {AGAIN}") from None
+            raise KoctError(f"data: {printable(path)} is no {kind} file that can be read: {why}; {AGAIN}") from None
 
 
 def image(each: Slice, H: int, side: float | None = None) -> Any:
@@ -139,7 +140,7 @@ def image(each: Slice, H: int, side: float | None = None) -> Any:
 
     values = {"PNG": _png_values, "NIfTI": _nifti_values}.get(each.kind, _dicom_values)(each)
     if not np.isfinite(values).all():
-        raise KoctError(f"data: {shown_path(each.path)} has values that are not finite; correct it or remove it")
+        raise KoctError(f"data: {printable(each.path)} has values that are not finite; correct it or remove it")
     down, right = (
         averages(size, H, length)
         for size, length in zip(values.shape, each.pixels(each.side if side is None else side), strict=True)
@@ -173,10 +174,10 @@ def dicom(path: str, group: str = "PatientID") -> Slice:
     with _understood(path, "DICOM"):
         _check_inflated(path)
         dataset = dcmread(path, stop_before_pixels=True)
-        _check_dicom(f"data: {shown_path(path)}", dataset)
+        _check_dicom(f"data: {printable(path)}", dataset)
         label, spacing = dataset.get(group), dataset.get("PixelSpacing") or ()
         if label in (None, ""):
-            raise KoctError(f"group = {group!r} is not in {shown_path(path)}; give a DICOM keyword that all have")
+            raise KoctError(f"group = {group!r} is not in {printable(path)}; give a DICOM keyword that all have")
         steps = tuple(float(step) for step in spacing)
         known = len(steps) == 2 and min(steps) > 0
         return Slice(path, dataset.Modality, (dataset.Rows, dataset.Columns), steps if known else None, str(label))  # type: ignore[arg-type]
@@ -199,7 +200,7 @@ def _check_inflated(path: str) -> None:
             size += len(inflate.decompress(part, 2**20))
             if size > LARGEST:
                 large = f"becomes over {LARGEST >> 20} MiB when it is inflated, as no slice does"
-                raise KoctError(f"data: {shown_path(path)} {large}; {AGAIN}")
+                raise KoctError(f"data: {printable(path)} {large}; {AGAIN}")
 
 
 def _check_dicom(what: str, dataset: Any) -> None:
@@ -225,7 +226,7 @@ def _dicom_values(each: Slice) -> np.ndarray:
     with _understood(each.path, "DICOM"), np.errstate(over="ignore"):
         _check_inflated(each.path)
         dataset = dcmread(each.path)
-        _check_dicom(f"data: {shown_path(each.path)}", dataset)
+        _check_dicom(f"data: {printable(each.path)}", dataset)
         slope, intercept = dataset.get("RescaleSlope"), dataset.get("RescaleIntercept")
         values = dataset.pixel_array.astype(float) * float(slope or 1) + float(intercept or 0)
     return (1 - values / AIR).clip(min=0) if each.kind == "CT" else _relative(values)
@@ -255,7 +256,7 @@ def _png_values(each: Slice) -> np.ndarray:
     with _understood(each.path, "PNG"):
         values: np.ndarray = imread(each.path).astype(float)
     if values.ndim == 3 and (values[..., :3] != values[..., :1]).any():
-        raise KoctError(f"data: {shown_path(each.path)} is in colour; make it grey")
+        raise KoctError(f"data: {printable(each.path)} is in colour; make it grey")
     return values[..., 0] if values.ndim == 3 else values
 
 
@@ -266,7 +267,7 @@ def _nifti(path: str, folder: str) -> list[Slice]:
     with _understood(path, "NIfTI"):
         volume: Any = nibabel.load(path)
         if len(volume.shape) != 3:
-            raise KoctError(f"data: {shown_path(path)} has the shape {volume.shape}; give volumes of three axes")
+            raise KoctError(f"data: {printable(path)} has the shape {volume.shape}; give volumes of three axes")
         order = nibabel.io_orientation(volume.affine)[:, 0].argsort()
         columns, rows, count = (volume.shape[axis] for axis in order)
         across, down, _ = (float(volume.header.get_zooms()[axis]) for axis in order)

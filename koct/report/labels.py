@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 
+from koct.base.messages import printable
 from koct.errors import KoctError
 
 PALETTE = ("#0b6e4f", "#c8553d", "#5b4b8a", "#d79b00", "#2f6db3", "#8a5a44")
@@ -75,8 +76,6 @@ class Names:
 
 def names_of(file):
     """Return the names in a `PilotFile`; those of a file that koct has not made are none."""
-    from koct.forecast.columns import printable
-
     try:
         return Names(file.origin)
     except KoctError as error:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate
+from koct.bound.calibration import Calibration, calibrate
 from koct.metrics import error_names
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs, sheet
 from koct.report.labels import Names
-from koct.report.printed import PRINTED
+from koct.report.printed import PAIR, PRINTED
 from koct.study.results import grouped
 
 LEVEL = 0.9  # of intervals over seeds
@@ -36,7 +36,7 @@ class Study:
     pictures : {sweep: the file with its reconstructions}
     """
 
-    known, dense = PAPER_PAIR  # the operator-aware and the fully connected network of the paper
+    known, dense = PAIR  # the operator-aware and the fully connected network of the paper
 
     cells: dict
     points: dict

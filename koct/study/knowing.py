@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from koct.base.crossing import below_from
 from koct.base.device import CPU, Device
 from koct.contracts import Array, Problem, Training
 from koct.errors import KoctError
@@ -315,25 +316,14 @@ def crossing(weights: Sequence[Prediction], dense: Sequence[Prediction]) -> Cros
     N = np.array([point.N for point in dense], float)
     ratio = np.log([b.error / a.error for a, b in zip(weights, dense, strict=True)])
     spread = np.hypot(_spread(weights), _spread(dense))
-    middle, low, high = (last_above(N, ratio + shift * spread) for shift in (0, -NORMAL, NORMAL))
+    places = (below_from(N, ratio + shift * spread) for shift in (0, -NORMAL, NORMAL))
+    middle, low, high = (int(np.ceil(n)) if np.isfinite(n) else None for n in places)
     return Crossing(middle, low, high, int(N[-1]), weights, dense)
 
 
 def _spread(points: Sequence[Prediction]) -> np.ndarray:
     """The standard deviation of the logarithm of every error."""
     return np.array([np.log(point.high / point.low) / (2 * NORMAL) for point in points])
-
-
-def last_above(N: np.ndarray, ratio: np.ndarray) -> int | None:
-    """Where a curve of logarithms gets below zero and stays there; None if it is above zero at its end."""
-    above = np.flatnonzero(ratio > 0)
-    if not len(above):
-        return int(N[0])
-    k = int(above[-1])
-    if k == len(N) - 1:
-        return None
-    part = ratio[k] / (ratio[k] - ratio[k + 1])
-    return int(np.ceil(N[k] * (N[k + 1] / N[k]) ** part))
 
 
 def _error(predicted: Array, y: Array) -> float:

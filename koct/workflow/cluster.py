@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
+from koct.base.messages import counted
 from koct.errors import KoctError
 
 VARIABLE = "KOCT_SITE"  # of the environment, so that jobs see it too
@@ -167,21 +168,17 @@ def in_words(submissions: list[Submission]) -> str:
     """Return '16 submissions:', and a line for each kind."""
     if not submissions:
         return "Nothing to submit."
-    lines = [f"{len(submissions)} submission{'s' * (len(submissions) > 1)}:"]
+    lines = [f"{counted(len(submissions), 'submission')}:"]
     for place in sorted({submission.place for submission in submissions}):
         alike = [submission for submission in submissions if submission.place == place]
         partition, nodes, cores, gpus = place
-        asked = [_count(nodes, "node")] if nodes > 1 else []
-        asked += [_count(cores, "core")] + ([_count(gpus, "GPU")] if gpus else [])
+        asked = [counted(nodes, "node")] if nodes > 1 else []
+        asked += [counted(cores, "core")] + ([counted(gpus, "GPU")] if gpus else [])
         if (profile := site()) is None or profile.memory:
             asked.append(_range([submission.get("mem_mb") / 1000 for submission in alike], "GB", ".1f"))
         asked.append(_range([submission.minutes for submission in alike], "min", "d"))
         lines.append(f"  {len(alike):3d} to {partition or 'the default partition'}, each: {', '.join(asked)}")
     return "\n".join(lines)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number > 1)}"
 
 
 def _range(values: list[Any], unit: str, form: str) -> str:
@@ -330,8 +327,8 @@ def _lacking(submission: Submission) -> str:
         sizes = int(cpus.rstrip("+")), int(memory.rstrip("+")), sum(there)
         if all(has >= asked for has, asked in zip(sizes, (cores / nodes, megabytes, gpus / nodes), strict=True)):
             return ""
-    wanted = [_count(cores // nodes, "core")] + ([f"{megabytes} MB"] if megabytes else [])
-    wanted += [_count(gpus // nodes, f"{gpu_type} GPU".strip())] if gpus else []
+    wanted = [counted(cores // nodes, "core")] + ([f"{megabytes} MB"] if megabytes else [])
+    wanted += [counted(gpus // nodes, f"{gpu_type} GPU".strip())] if gpus else []
     return f"no node of {partition or 'the default partition'} has {', '.join(wanted)}" if kinds else ""
 
 

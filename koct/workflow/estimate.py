@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from koct.base.messages import counted
 from koct.config.sweep import Sweep
 from koct.contracts import Cost, TorchrunArchitecture
 from koct.workflow import resources
@@ -33,8 +34,8 @@ def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, core
             on_gpu = resources.on_gpu(sweep, device) and has_gpu()
             gpu |= on_gpu
             seconds += START + cost.operations / (GPU_SPEED if on_gpu else resources.SPEED)
-    where = _count(cores, "core") + " and a GPU" * gpu
-    told = f"{_count(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {_disk(written)} "
+    where = counted(cores, "core") + " and a GPU" * gpu
+    told = f"{counted(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {_disk(written)} "
     rest = f"; {unknown} of them do not say how long they take, and are not in this time" if unknown else ""
     return f"{told}in results/{rest}"
 
@@ -67,10 +68,6 @@ def _of_sweep(job: Any, sweep: Sweep) -> tuple[Cost | None, float]:
         case "figure":
             return resources.recons(sweep), 10 * LITTLE
     return None, LITTLE
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _time(seconds: float) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from koct.base.memory import total_memory
 from koct.config.study_file import Settings
 from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
@@ -36,7 +35,7 @@ class Largest(NamedTuple):
 
 def check(study: Sequence[Sweep], settings: Settings, local: bool) -> None:
     """Raise a KoctError for a study with a job that is too large; `local`: its jobs run on this machine."""
-    memory: float | None = machine_memory() if local else None
+    memory: float | None = total_memory() if local else None
     if settings.memory_gb is not None:
         memory = 1e9 * settings.memory_gb
     wrong = too_large(study, settings.device, memory, settings.longest_days, gpu=not local or has_gpu())
@@ -115,38 +114,6 @@ def _excess(job: Largest, on_gpu: bool, memory: float | None, longest_days: floa
 
 def _amount(value: float) -> str:
     return f"{value:,.0f}" if 10 <= value < 1e6 else f"{value:.2g}"
-
-
-# The machine
-
-
-def machine_memory(root: str = "/") -> int | None:
-    """Bytes of memory of this machine, or of the control group that this process is in; None if nobody says."""
-    found = list(_group_limits(root))
-    with contextlib.suppress(ValueError, OSError, AttributeError):
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min((size for size in found if size > 0), default=None)
-
-
-def _group_limits(root: str) -> Iterator[int]:
-    """Of the groups, one in the other, of this process: version 2 and version 1."""
-    for line in _text(root, "proc/self/cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
-        for place in (PurePosixPath(group), *PurePosixPath(group).parents):
-            text = _text(root, "sys/fs/cgroup", folder, str(place).lstrip("/"), name).strip()
-            if text.isdigit():
-                yield int(text)
-
-
-def _text(*parts: str) -> str:
-    try:
-        with open(os.path.join(*parts), encoding="utf-8") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def has_gpu() -> bool:

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from koct.base.crossing import first_at
 from koct.bound.calibration import Calibration, calibrate, rate, two_factors
 from koct.bound.theorem import BoundLayer, BoundNetwork, structural_reference
 from koct.forecast.crossing import overtaken
@@ -131,19 +132,7 @@ def removed_term(study, sweep, H):
     return round(max(abs(bound - (whole - term)) / whole for bound, term in left), 12)
 
 
-# Curves
-
-
-def _reached(N, error, target):
-    """The N at which a curve first comes down to a target, by lines in the logarithms; infinite if it does not."""
-    below = np.flatnonzero(error <= target)
-    if not len(below):
-        return math.inf
-    i = below[0]
-    if i == 0:
-        return float(N[0])
-    part = math.log(error[i - 1] / target) / math.log(error[i - 1] / error[i])
-    return float(N[i - 1] * (N[i] / N[i - 1]) ** part)
+# One network beside the other
 
 
 def _both(study, sweep):
@@ -151,9 +140,6 @@ def _both(study, sweep):
     (N, known), (sizes, dense) = (study.curve(sweep, arch) for arch in (study.known, study.dense))
     at = [n for n in N if n in sizes]
     return np.array(at), known[np.isin(N, at)], dense[np.isin(sizes, at)]
-
-
-# One network beside the other
 
 
 def error_ratio(study, sweep, N):
@@ -186,7 +172,7 @@ def crossing(study, sweep):
 
 def floor_crossing(study, sweep):
     """The N at which the dense network's error comes down to the known one's floor."""
-    return _reached(*study.curve(sweep, study.dense), study.calibration(sweep, study.known).floor)
+    return first_at(*study.curve(sweep, study.dense), study.calibration(sweep, study.known).floor)
 
 
 # Samples
@@ -196,7 +182,7 @@ def sample_ratio(study, sweep, N):
     """How many times N the dense network needs for the error that the known one has at N."""
     sizes, known = study.curve(sweep, study.known)
     place = study.at(sizes, sizes, N, sweep)
-    return _reached(*study.curve(sweep, study.dense), study.at(sizes, known, N, sweep)) / place
+    return first_at(*study.curve(sweep, study.dense), study.at(sizes, known, N, sweep)) / place
 
 
 def sample_ratios(study, sweep):
@@ -239,7 +225,7 @@ def largest_gap(study, sweep, others):
 def settled_ratio(study, sweep, factor):
     """The N at which the dense network's curve is within a factor of its floor, over that of the known one."""
     known, dense = (
-        _reached(*study.curve(sweep, arch), factor * study.calibration(sweep, arch).floor)
+        first_at(*study.curve(sweep, arch), factor * study.calibration(sweep, arch).floor)
         for arch in (study.known, study.dense)
     )
     return dense / known
@@ -248,7 +234,7 @@ def settled_ratio(study, sweep, factor):
 def reached_ratio(study, sweep, factor):
     """The N at which the dense network is within a factor of the known one's floor, over that of the known one."""
     target = factor * study.calibration(sweep, study.known).floor
-    known, dense = (_reached(*study.curve(sweep, arch), target) for arch in (study.known, study.dense))
+    known, dense = (first_at(*study.curve(sweep, arch), target) for arch in (study.known, study.dense))
     return dense / known
 
 

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 
-from koct.bound.calibration import PAPER_PAIR, Calibration, two_factors
+from koct.bound.calibration import Calibration, two_factors
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.labels import Names
+from koct.report.printed import PAIR
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -44,23 +45,23 @@ def figure(calibration_path):
     sweeps = {
         name: {row["arch"]: row for row in group}
         for (name,), group in grouped(rows, "sweep").items()
-        if set(PAPER_PAIR) <= {row["arch"] for row in group}
+        if set(PAIR) <= {row["arch"] for row in group}
     }
     if not sweeps:
         raise KoctError("no sweep of this study has both networks of the paper, which the factors compare")
     names, pairs, without = Names(origin), {}, []
     for name, fitted in sweeps.items():
-        pairs[name] = [Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAPER_PAIR]
+        pairs[name] = [Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAIR]
         low, high = limits(*pairs[name])
         where = f"from {low:.3g} to {high:.3g}" if low < high else "no target error has both factors and both N"
         without += [] if low < high else [name]
         print(f"{name}: {where}", flush=True)
     shown = [name for name in sweeps if name not in without] or list(sweeps)
-    absent = [names.sweep(sweeps[name][PAPER_PAIR[0]]) for name in sweeps if name not in shown]
+    absent = [names.sweep(sweeps[name][PAIR[0]]) for name in sweeps if name not in shown]
     note = f"No target error has both factors and both $N$ in {', '.join(absent)}." if absent else ""
 
     def draw(axis, name):
-        _panel(axis, names, pairs[name], sweeps[name][PAPER_PAIR[0]])
+        _panel(axis, names, pairs[name], sweeps[name][PAIR[0]])
 
     return drawing.by_sweep([row for row in rows if row["sweep"] in shown], draw, down=0.7, note=note)
 
@@ -89,7 +90,7 @@ def _panel(axis, names, both, row):
     targets = np.linspace(low, max(low, high), POINTS + 2)[1:-1]  # where both bounds can be solved
     for (label, (colour, style, width)), values in zip(LINES.items(), curves(*both, targets).values(), strict=True):
         if label == RATIO:
-            label = " / ".join(f"$N$ of {names.arch(arch)}" for arch in reversed(PAPER_PAIR))
+            label = " / ".join(f"$N$ of {names.arch(arch)}" for arch in reversed(PAIR))
         axis.plot(targets, values, style, color=colour, linewidth=width, label=label)
     for span, (label, colour) in zip(((first, low), (high, last)), SHADES.items(), strict=True):
         axis.axvspan(*span, color=colour, alpha=0.6, linewidth=0, zorder=0, label=label)  # darker where both hold

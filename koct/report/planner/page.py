@@ -17,21 +17,21 @@ import koct
 from koct import metrics
 from koct.base import stamps
 from koct.base.files import write_text
+from koct.base.messages import counted, printable
 from koct.base.stamps import Stamp
 from koct.errors import KoctError
 from koct.forecast import scores
 from koct.forecast.budget import LEVEL, REPLICATES, Forecast
-from koct.forecast.columns import printable
 from koct.forecast.next_runs import RunCost
 from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import MIN_ERROR, FloatArray
 from koct.forecast.scores import Score
 from koct.metrics.curve_metric import CurveMetric
 from koct.report.labels import Names, names_of
+from koct.report.printed import PAIR
 from koct.report.text import budget_text as budget
 from koct.report.text import words
 from koct.report.text.budget_text import Plan
-from koct.report.text.curve_text import counted
 
 MOST_CURVES = 1000  # of all sweeps together
 MOST_RUNS, LEAST_RUNS, MOST_MARKS = 100, 5, 2000  # that are drawn: at each N, at least, and of a network
@@ -184,7 +184,7 @@ def _sweep(
         "factors": [
             sentence
             for group in answers[None]
-            if len(pair := [plan for plan in group if plan.arch.lower() in budget.PAPER_PAIR]) == 2
+            if len(pair := [plan for plan in group if plan.arch.lower() in PAIR]) == 2
             for sentence in budget.factors(*pair)
         ],
         "reasons": list(reasons),

@@ -1,10 +1,10 @@
 """A block per sweep, a row per network: its error at the largest N, and the N from which on it is the better."""
 
-from koct.bound.calibration import PAPER_PAIR
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten
+from koct.report.printed import PAIR
 from koct.report.product import Product
 from koct.report.table import BREAK, Span, Table, defined
 from koct.study.results import grouped
@@ -25,7 +25,7 @@ sweep.""",
 def table(crossings_path, curves_path):
     curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     crossings, _ = inputs.rows(crossings_path, ("sweep", "arch", "versus", "N", "N_low", "N_high"), empty=True)
-    names, known = Names(origin), PAPER_PAIR[0]
+    names, known = Names(origin), PAIR[0]
     answers = {(row["sweep"], row["arch"], row["versus"]): row for row in crossings}
     others = list(dict.fromkeys(row["arch"] for row in baselines))
     others += [known] if any(row["versus"] == known for row in crossings) else []

@@ -2,6 +2,7 @@
 
 import math
 
+from koct.base.crossing import below_from
 from koct.report.labels import Names
 from koct.report.markup import count
 from koct.report.mismatch import KINDS, errors, strengths
@@ -55,14 +56,9 @@ def _from(found, kind, levels, arch, other, N):
     if arch not in found[kind, levels[0]]:
         return "--"
     logs = [math.log(found[kind, level][arch][N] / found[kind, level][other][N]) for level in levels]
-    aligned = found.get((kind, 0.0))
-    behind = [i for i, log in enumerate(logs) if log > 0]
-    if not behind:
+    value = below_from(levels, logs)
+    if value == levels[0]:
+        aligned = found.get((kind, 0.0))
         ahead = aligned is not None and aligned[arch][N] < aligned[other][N]
         return "$0$" if ahead else rf"$\leq {levels[0]:g}$"
-    last = behind[-1]
-    if last == len(levels) - 1:
-        return f"$> {levels[-1]:g}$"
-    part = logs[last] / (logs[last] - logs[last + 1])
-    value = levels[last] * (levels[last + 1] / levels[last]) ** part
-    return f"${float(f'{value:.2g}'):g}$"
+    return f"$> {levels[-1]:g}$" if math.isinf(value) else f"${float(f'{value:.2g}'):g}$"

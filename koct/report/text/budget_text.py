@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from koct.bound.calibration import PAPER_PAIR, Calibration, calibrate, two_factors
+from koct.base.messages import listed, printable
+from koct.bound.calibration import Calibration, calibrate, two_factors
 from koct.errors import KoctError
 from koct.forecast.budget import LEVEL, Answer, Forecast, quantiles
-from koct.forecast.columns import listed, printable
 from koct.forecast.runs import FloatArray, Pilot
 from koct.forecast.scores import Score
+from koct.report.printed import PAIR
 from koct.report.text import words
 
 if TYPE_CHECKING:
@@ -271,9 +272,9 @@ def _many(other: str, times: str, first: str, unit: str) -> str:
 def factors(first: Plan, other: Plan) -> list[str]:
     """The paper's two factors, which are about a network with known operators and a dense one."""
     networks = {plan.arch.lower(): plan for plan in (first, other)}
-    if set(networks) != set(PAPER_PAIR):
+    if set(networks) != set(PAIR):
         return []
-    known, dense = (networks[name] for name in PAPER_PAIR)
+    known, dense = (networks[name] for name in PAIR)
     try:
         both = two_factors(known.calibration, dense.calibration, first.answer.target, (known.arch, dense.arch))
     except KoctError as error:

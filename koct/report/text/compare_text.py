@@ -3,6 +3,7 @@
 import math
 
 from koct import metrics
+from koct.base.messages import counted
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
@@ -30,7 +31,8 @@ def compare(fresh_path, reference_path, tolerance):
         lines.append("no cell is in both files: nothing was compared")
     else:
         found = f"curves differ by more than {tolerance:g}: {', '.join(apart)}"
-        lines.append(f"{_count(pairs)} compared; {found if apart else f'no curve differs by more than {tolerance:g}'}")
+        found = found if apart else f"no curve differs by more than {tolerance:g}"
+        lines.append(f"{counted(len(pairs), 'cell')} compared; {found}")
     return "\n".join(lines) + "\n", bool(pairs) and not apart
 
 
@@ -73,10 +75,6 @@ def _mean_difference(metric, pairs):
     return difference(metric.mean(pairs), metric.mean([pair["reference"] for pair in pairs]))
 
 
-def _count(rows):
-    return f"{len(rows)} cell{'' if len(rows) == 1 else 's'}"
-
-
 def _short(value):
     return f"{value:.1e}" if value else "0"
 
@@ -90,7 +88,7 @@ def _only_in(these, others, what):
         if (sweep, arch) in curves:
             seeds = {N: ", ".join(str(row["seed"]) for row in same) for (N,), same in grouped(group, "N").items()}
             names = "; ".join(f"N = {N:,} seed {listed}" for N, listed in seeds.items())
-        yield f"{what}: {sweep} {arch}, {_count(group)} ({names})"
+        yield f"{what}: {sweep} {arch}, {counted(len(group), 'cell')} ({names})"
 
 
 def _cells(path):

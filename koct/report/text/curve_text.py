@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from koct.base.messages import counted
 from koct.prediction.curve import FARTHEST, Curve
 from koct.prediction.prediction import Prediction
 from koct.report.text import words
@@ -46,10 +47,6 @@ def as_text(curve: Curve, points: Sequence[Prediction], target: float | None) ->
 def _reasons(point: Prediction) -> list[str]:
     """Return why a point is flagged, in words that fit any N."""
     return [re.sub(r"^N = \d+ is ", "", reason) for reason in point.reason.split("; ") if reason]
-
-
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _digits(value: float) -> str:

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from koct.base.messages import listed, printable
 from koct.errors import KoctError
 from koct.forecast.budget import Forecast
-from koct.forecast.columns import listed, printable
 from koct.forecast.next_runs import FACTOR, MOST_SEEDS, RunCost, RunPlan, plan, sizes
 from koct.forecast.runs import Pilot
 from koct.forecast.scores import Score

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from koct.forecast.columns import printable
+from koct.base.messages import counted, cut, printable
 from koct.forecast.scores import Score
 from koct.prediction.curve import Curve
 from koct.prediction.prediction import Prediction
@@ -19,11 +19,9 @@ from koct.report.labels import Names
 from koct.report.printed import PAIR
 from koct.report.text import words
 from koct.report.text.budget_text import Plan, by_target
-from koct.report.text.curve_text import counted
 from koct.study.knowing import Crossing
 
 LETTER = 0.075  # width of a letter, in inches
-LONGEST_NAME = 40  # letters that are shown of a name
 MOST_RUNS = 100  # marks at each N
 BLUE, VERMILION = "#0072B2", "#D55E00"  # told apart by the colour-blind too (Okabe and Ito)
 
@@ -169,6 +167,4 @@ def _limits(values: NDArray[np.float64], logarithmic: bool) -> tuple[float, floa
 
 def _literal(name: str) -> str:
     """Return a name as text of a figure, where dollars would enclose a formula."""
-    name = printable(name)
-    name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-    return name.replace("$", r"\$")
+    return cut(printable(name)).replace("$", r"\$")
