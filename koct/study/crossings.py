@@ -9,9 +9,9 @@ from koct.study import images, results
 
 def compute(cells_path, images_path, spec, path):
     """Write crossings.parquet; `spec` names each sweep's metric under `metrics`."""
-    cells, origin = results.read_cells(cells_path)
-    baselines = results.grouped(results.read_baselines(cells_path)[0], "sweep", "arch")
-    curves, tested, table = results.grouped(cells, "sweep", "arch"), images.Images(images_path), []
+    *both, origin = results.read_cells(cells_path)
+    curves, baselines = (results.grouped(rows, "sweep", "arch") for rows in both)
+    tested, table = images.Images(images_path), []
     for (sweep, _), rows in curves.items():
         metric = CurveMetric(spec["metrics"][sweep])
         others = [other for key, other in baselines.items() if key[0] == sweep]

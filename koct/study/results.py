@@ -215,7 +215,7 @@ def budget(cells_path, theory_path, spec, path):
     from koct.forecast.budget import Forecast
     from koct.forecast.runs import Pilot
 
-    cells, origin = read_cells(cells_path)
+    cells, _, origin = read_cells(cells_path)
     predicted = grouped(_read_theory(theory_path), "sweep", "arch") if theory_path else {}
     answers = []
     for (sweep_name, arch), rows in grouped(cells, "sweep", "arch").items():
@@ -327,15 +327,9 @@ def read(path):
 
 
 def read_cells(path):
-    """(rows, provenance) of a cells.parquet: those of networks that were trained."""
+    """(rows of networks that were trained, rows of what needs no sample, provenance) of a cells.parquet."""
     rows, origin = _read_cells(path)
-    return trained(rows), origin
-
-
-def read_baselines(path):
-    """(rows, provenance) of a cells.parquet: those of what needs no sample."""
-    rows, origin = _read_cells(path)
-    return baselines(rows), origin
+    return trained(rows), baselines(rows), origin
 
 
 def trained(rows):
