@@ -24,18 +24,12 @@ def correlation(covariance):
     return (covariance / np.outer(own, own))[~np.eye(len(own), dtype=bool)]
 
 
-# The covariance of the means
-
-
 def test_a_common_effect_of_the_seed_makes_means_correlated():
     """Seeds off by 20 % and runs by 10 %: a correlation of 0.8, which few seeds tell less well than many."""
     many = correlation(Pilot(N, runs(0, 400, own=0.1, common=0.2)).covariance())
     np.testing.assert_allclose(many, 0.8, atol=0.05)
     few = np.mean([correlation(Pilot(N, runs(seed, 5, own=0.1, common=0.2)).covariance()) for seed in range(200)])
     assert 0.5 < few < 0.85
-
-
-# Groups
 
 
 def widths(pilot):
@@ -61,8 +55,21 @@ def test_seeds_of_different_groups_are_different_ones():
     pilot = Pilot.from_points(sizes, np.linspace(1, 2, 8), seeds, groups)
     assert pilot.errors.shape == (4, 2)
     assert pilot.groups.tolist() == [0, 0, 1, 1]
-    with pytest.raises(KoctError, match="seed has two runs at the same N"):
-        Pilot.from_points(sizes, np.linspace(1, 2, 8), seeds)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "errors", "seeds", "message"),
+    [
+        ([4, 8], [0.1, np.nan], None, "error = nan must be finite and not below 0"),
+        ([0, 8], [0.1, 0.2], None, "N = 0 must be an integer of at least 2"),
+        ([4, 4.5], [0.1, 0.2], None, r"N = 4\.5 must be an integer of at least 2"),
+        ([4, 4], [0.1, 0.2], None, "N = 4 in every run; a pilot needs runs at two or more N"),
+        ([4, 8, 8], [0.1, 0.2, 0.3], [1, 1, 1], "seed has two runs at the same N"),
+    ],
+)
+def test_bad_points_are_rejected(sizes, errors, seeds, message):
+    with pytest.raises(KoctError, match=message):
+        Pilot.from_points(sizes, errors, seeds)
 
 
 # Error rates and zeros
@@ -92,9 +99,6 @@ def test_zeros_are_errors_too_small_to_be_seen(test_size, zeros):
     assert np.isfinite([answer.error, answer.error_low, answer.error_high]).all()
     assert answer.reachable
     assert "where every run has an error of zero" in answer.reason
-
-
-# Runs that are not one table
 
 
 def test_one_group_does_not_narrow_the_interval():
