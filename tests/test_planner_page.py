@@ -90,17 +90,6 @@ def test_the_page_is_the_same_bytes_each_time_loads_nothing_and_names_cannot_end
     assert [arch["name"] for arch in carried(pages[0])["sweeps"][0]["archs"]] == BAD
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [("pilot.csv", "N,error\n4,0.1\n8,x\n"), ("pilot.parquet", "PAR1 and no more")]
-)
-def test_a_bad_pilot_gets_the_sentence_of_budget(koct, tmp_path, name, text):
-    (tmp_path / name).write_text(text)
-    result = koct("planner", name, "--out", "page.html")
-    assert result == koct("budget", name, "--target", 0.1)
-    assert result[0] == 2
-    assert not (tmp_path / "page.html").exists()
-
-
 def test_every_sweep_of_a_file_is_on_the_page_with_its_cost(koct, tmp_path):
     rows = [f"{sweep},{N},{0.1 / N},{3 * N}" for sweep in ("b", "a") for N in (4, 8, 16)]
     (tmp_path / "pilot.csv").write_text("\n".join(["sweep,N,error,seconds", *rows]) + "\n")
