@@ -170,51 +170,32 @@ def test_a_line_far_below_the_curves_does_not_squash_them(tmp_path):
 # Reconstructions
 
 
-def picture(image, sheet, x, y):
-    """One picture of the figure, its whole dots undone: every pixel is one flat square."""
-    grey = image[y : y + sheet.down, x : x + sheet.across, 0]
-    step = sheet.down // 32
-    squares = grey.reshape(32, step, 32, step).swapaxes(1, 2).reshape(32, 32, -1)
-    assert np.ptp(squares, axis=2).max() == 0
-    return squares[:, :, 0]
-
-
 def test_the_figure_shows_the_phantom_and_what_the_networks_of_the_first_seed_make_of_it(small_fanbeam):
+    """Every pixel is one flat square of whole dots."""
     problem = registry.problem("fanbeam")(H=32, V=20, B=32, rays="exact")
     pool = Pool(small_fanbeam.path("results/pools/F32-exact/seed1.npy"), problem)
-    image = imread(small_fanbeam.path("results/fig_recons_F32-exact.png"))
+    grey = imread(small_fanbeam.path("results/fig_recons_F32-exact.png"))[:, :, 0]
     sheet = recons.Sheet((32, 32), 3, 4, 1)  # shape, number of N, of rows, of rows without samples
-    assert image.shape[:2] == (sheet.height, sheet.width)
-    x, (y,) = pool.x("test", 1), pool.y("test", 1)
-    g = FanBeam(32, 20, 32)
+    assert grey.shape == (sheet.height, sheet.width)
+    x, (y,), g = pool.x("test", 1), pool.y("test", 1), FanBeam(32, 20, 32)
     fbp = Backprojector(g) @ RampFilter(20, 32, g.width)
-    untrained = (fbp @ Diagonal(analytic_weights(g)))(x.reshape(-1, 20, 32))
-    shown = picture(image, sheet, sheet.x(2), sheet.y(1))
-    np.testing.assert_allclose(shown, (untrained[0] / y.max()).clip(0, 1), atol=2 / 255)
+    images = {(1, 2): (fbp @ Diagonal(analytic_weights(g)))(x.reshape(-1, 20, 32))}  # by row and column
     for j, N in enumerate((4, 16, 64)):
         w = read_record(small_fanbeam.path(f"results/fits/F32-exact/ko/N{N}_seed1.npy"))[0]["w"]
         lam = json.loads(small_fanbeam.path(f"results/cells/F32-exact/fc/N{N}_seed1.json").read_text())["lam"]
         X, Y = pool.x("train", N).astype(float), pool.y("train", N).astype(float)
-        images = {
-            "ko": fbp((w * x).reshape(-1, 20, 32)).reshape(1, -1),
-            "fc": x @ X.T @ np.linalg.solve(X @ X.T + lam * np.eye(N), Y),
-        }
-        for i, arch in enumerate(("ko", "fc"), 2):
-            expected = (images[arch][0] / y.max()).clip(0, 1).reshape(32, 32)
-            np.testing.assert_allclose(picture(image, sheet, sheet.x(j), sheet.y(i)), expected, atol=2 / 255)
+        images[2, j] = fbp((w * x).reshape(-1, 20, 32))
+        images[3, j] = x @ X.T @ np.linalg.solve(X @ X.T + lam * np.eye(N), Y)
+    for (i, j), image in images.items():
+        shown = grey[sheet.y(i) :, sheet.x(j) :][: sheet.down, : sheet.across]
+        expected = np.kron((image / y.max()).clip(0, 1).reshape(32, 32), np.ones((sheet.dots, sheet.dots)))
+        np.testing.assert_allclose(shown, expected, atol=2 / 255)
     assert small_fanbeam.path("results/fig_recons_F32-exact.pdf").read_bytes().startswith(b"%PDF")
 
 
-@pytest.fixture
-def texts(monkeypatch):
-    """The texts of figures of reconstructions, as they are drawn."""
-    written, plain = [], recons.Sheet.text
-    monkeypatch.setattr(recons.Sheet, "text", lambda *a, **style: (written.append(a[4]), plain(*a, **style)))
-    return written
-
-
-def test_the_numbers_under_the_pictures_are_psnr_and_ssim_as_scikit_image_has_them(texts, tmp_path):
-    rng = np.random.default_rng(0)
+def test_the_numbers_under_the_pictures_are_psnr_and_ssim_as_scikit_image_has_them(monkeypatch, tmp_path):
+    rng, texts, plain = np.random.default_rng(0), [], recons.Sheet.text
+    monkeypatch.setattr(recons.Sheet, "text", lambda *a, **style: (texts.append(a[4]), plain(*a, **style)))
     phantom, sizes = rng.uniform(0, 1.4, (16, 16)), [4**i for i in range(1, 8)]
     made = {(arch, N): rng.uniform(0, 1, (16, 16)) for arch in ("ko", "fc") for N in sizes}
     recons.draw(phantom, made, Names(), [tmp_path / "out.png"])
