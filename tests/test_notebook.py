@@ -15,18 +15,11 @@ from koct.errors import KoctError
 PILOT = pd.read_csv(ROOT / "docs/pilot.csv").query("arch == 'ko'")
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        PILOT,
-        PILOT[["N", "error", "seed"]].to_dict("list"),
-        {name: PILOT[name].to_numpy() for name in ("N", "error", "seed")},
-    ],
-    ids=["frame", "lists", "arrays"],
-)
-def test_a_pilot_comes_as_frame_lists_or_arrays(table):
-    expected = Forecast(Pilot.from_points(PILOT["N"], PILOT["error"], PILOT["seed"])).required(0.002)
-    assert Forecast(table).required(0.002) == expected
+def test_a_pilot_comes_as_frame_lists_or_arrays():
+    columns = {name: PILOT[name].to_numpy() for name in ("N", "error", "seed")}
+    expected = Forecast(Pilot.from_points(*columns.values())).required(0.002)
+    for table in (PILOT, columns, {name: column.tolist() for name, column in columns.items()}):
+        assert Forecast(table).required(0.002) == expected
 
 
 def test_a_table_that_is_no_pilot_is_refused_by_name():
