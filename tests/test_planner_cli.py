@@ -1,4 +1,4 @@
-"""The planner's commands: what `budget` and `next` print, as text and as JSON, and what they and `planner` refuse."""
+"""The planner's commands: what `budget` and `next` print and refuse, their sentences, and which runs to add."""
 
 import json
 import re
@@ -14,7 +14,10 @@ from conftest import ROOT
 
 from koct.base.stamps import Stamp
 from koct.bound.calibration import Calibration
-from koct.forecast.budget import Answer
+from koct.forecast.budget import Answer, Forecast
+from koct.forecast.next_runs import RunCost, plan, sizes
+from koct.forecast.pilot import read_pilots
+from koct.forecast.runs import Pilot
 from koct.forecast.scores import Decibels, Score
 from koct.report.text import budget_text as report
 from koct.study import results
@@ -184,7 +187,7 @@ def test_next_says_what_a_run_costs(koct, files):
 # Sentences
 
 
-def plan(arch, n, n_low, n_high, probability=1.0, target=0.02, reason="", error_high=0.022, samples=()):
+def answered(arch, n, n_low, n_high, probability=1.0, target=0.02, reason="", error_high=0.022, samples=()):
     forecast = SimpleNamespace(formula_="power 60 %", weights_={"power": 0.6})
     answer = Answer(target, "power", n, n_low, n_high, probability, n or 64, 0.0199, 0.018, error_high, None, reason)
     return report.Plan(arch, forecast, answer, Calibration(0.001, 1.0), np.array(samples, dtype=float))
@@ -204,29 +207,82 @@ SENTENCES = {
 
 @pytest.mark.parametrize(("values", "sentence", "row"), SENTENCES.values(), ids=SENTENCES)
 def test_an_answer_does_not_contradict_itself(values, sentence, row):
-    text = report.as_text([replace(plan("fc", *values), samples=np.array([2e3, 3e3, 9e3, 1e5]))])
+    text = report.as_text([replace(answered("fc", *values), samples=np.array([2e3, 3e3, 9e3, 1e5]))])
     assert sentence in text
     assert re.search(rf"power 60 % .*{row}.* 0.0199", text)
 
 
 def test_an_answer_in_the_units_of_a_score():
-    accuracy = plan("fc", 24, 21, 26, target=0.07)
+    accuracy = answered("fc", 24, 21, 26, target=0.07)
     text = report.as_text([accuracy], 0.9, Score("accuracy"))
     assert "0.980 (0.978 to 0.982) at N = 24" in text
     assert "reach accuracy 0.93 in 90 % of runs with" in text
-    text = report.as_text([plan("fc", 24, 21, 26, target=0.001)], score=Decibels("psnr"))
+    text = report.as_text([answered("fc", 24, 21, 26, target=0.001)], score=Decibels("psnr"))
     assert "17.0 (16.6 to 17.4) at N = 24" in text
     (row,) = json.loads(report.as_json([accuracy], Score("accuracy")))
     assert (row["score"], row["score_low"], row["score_high"], row["score_target"]) == (0.9801, 0.978, 0.982, 0.93)
     assert (row["error"], row["error_low"], row["target"], row["floor"]) == (0.0199, 0.018, 0.07, 0.001)
-    (bounded,) = json.loads(report.as_json([plan("a", 24, 21, 26, error_high=1.7)], Score("accuracy")))
+    (bounded,) = json.loads(report.as_json([answered("a", 24, 21, 26, error_high=1.7)], Score("accuracy")))
     assert bounded["score_low"] == 0
 
 
 def test_the_interval_of_a_ratio_takes_the_replicates_as_independent():
     """All architectures share their random numbers, so that replicates in the same place go together."""
     both = np.geomspace(10, 1000, 600)
-    ratio, low, high = report.ratios(plan("a", 100, 10, 1000, samples=both), plan("b", 1, 1, 1, samples=both))
+    ratio, low, high = report.ratios(*(answered(arch, 100, 10, 1000, samples=both) for arch in "ab"))
     assert ratio == 1
     assert low == pytest.approx(1 / high, rel=0.3)
     assert 10 < high < 100
+
+
+# Plans
+
+NARROW = {"target": 0.011, "factor": 2.6}  # for which the cheapest plan has two N
+
+
+@pytest.fixture(scope="module")
+def forecast():
+    return Forecast(read_pilots(PILOT)["fc"])
+
+
+def test_a_plan_narrows_the_interval_step_by_step(forecast):
+    found = plan(forecast, **NARROW)
+    assert found.present > found.steps[0].factor > found.expected > 1
+    assert found.enough
+    low, high = found.interval_after
+    assert found.answer.n_low < low < found.answer.n < high < found.answer.n_high
+    assert high / low == pytest.approx(found.expected, rel=0.05)
+    assert found.cost == sum(step.N * step.seeds for step in found.steps)
+    assert {step.N for step in found.steps} <= set(sizes(forecast.pilot))
+    assert plan(forecast, **NARROW) == found
+
+
+def test_of_plans_that_reach_the_factor_the_cheapest_is_taken(forecast):
+    dear, cheap = (plan(forecast, 0.01, RunCost(slope=slope), factor=3.2) for slope in (3.0, 0.0))
+    assert cheap.cost == 3  # runs at an N that is new
+    assert max(step.N for step in dear.steps) <= max(step.N for step in cheap.steps)
+    assert RunCost(slope=3.0).of(cheap.steps[0].N) * cheap.steps[0].seeds >= dear.cost
+
+
+def test_a_plan_keeps_to_the_budget_and_to_the_largest_size(forecast):
+    free = plan(forecast, **NARROW)
+    poor = plan(forecast, **NARROW, budget=free.cost / 2)
+    assert poor.cost <= free.cost / 2
+    assert poor.expected >= free.expected
+    assert max(step.N for step in plan(forecast, **NARROW, largest=45).steps) <= 45
+    assert plan(forecast, **NARROW, budget=1.0).steps == ()
+
+
+def test_no_runs_if_the_interval_is_narrow_enough_or_no_replicate_reaches_the_target(forecast):
+    found = plan(forecast, 0.02)
+    assert (found.done, found.steps) == (True, ())
+    assert found.expected == found.present <= 4
+    clear = Forecast(Pilot(np.array([4.0, 16, 64]), np.array([[0.5, 0.4, 0.4], [0.51, 0.41, 0.4]])))
+    assert not np.isfinite(clear.samples(1e-50)).any()
+    assert plan(clear, 1e-50).steps == ()
+
+
+def test_the_cost_of_a_run_is_a_power_of_its_size_that_does_not_fall():
+    law = RunCost.fitted([8, 16, 64], [0.5 * N**1.5 for N in (8, 16, 64)], "seconds")
+    assert (law.slope, law.scale, law.of(100)) == (pytest.approx(1.5), pytest.approx(0.5), pytest.approx(500))
+    assert RunCost.fitted([4, 8], [2.0, 1.0], "cost").slope == 0

@@ -3,19 +3,11 @@
 import sys
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import curves as benchmark
-
-
-def test_every_run_is_there_once():
-    table = pq.ParquetFile(benchmark.DATA).read()
-    rows = table.select(["metric", "curve", "N", "seed"]).to_pandas().astype({"metric": str, "curve": str})
-    assert len(rows) == 2 * 81375
-    assert not rows.duplicated().any()
 
 
 def test_folds_never_split_a_data_set():
