@@ -192,18 +192,6 @@ def test_a_bad_network_file_is_a_one_line_error_that_names_it(tmp_path, text, me
     assert "\n" not in str(caught.value)
 
 
-def test_a_network_file(tmp_path):
-    path = tmp_path / "network.yaml"
-    path.write_text(
-        "layers:\n"
-        "  - {name: W, lipschitz: 1.0, C: 0.5, n: 64, p: 80, kappa: 1.0e-3}\n"
-        "  - {name: K, lipschitz: 0.5, known: true}\n"
-        "  - {name: net, lipschitz: 2, p: 1000, known: no}\n"
-    )
-    first = BoundLayer("W", 1.0, False, C=0.5, n=64, p=80, kappa=1e-3)
-    assert read_network(path) == BoundNetwork([first, BoundLayer("K", 0.5, True), BoundLayer("net", 2, False, p=1000)])
-
-
 # What `koct bound` prints; docs/how-many-samples.md has a table, which test_budget.py compares
 
 

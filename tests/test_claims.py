@@ -14,9 +14,7 @@ from koct.base.stamps import Stamp
 from koct.config.sweep import PAPER
 from koct.report.claims import statistics
 from koct.report.claims import verdicts as claims
-from koct.report.figures import fig_recons
-from koct.report.labels import Names
-from koct.report.measured import NotComputedError, Study
+from koct.report.measured import Study
 from koct.report.pages import claims_page
 from koct.study import results
 
@@ -147,22 +145,6 @@ def test_one_rule_decides_statements_with_several_cases():
 
 
 # Images
-
-
-def test_images_are_read_back_from_the_picture_of_a_sweep(tmp_path):
-    rng, sizes, path = np.random.default_rng(0), (4, 16, 64, 256), str(tmp_path / "fig_recons_S.png")
-    truth, made = rng.random((8, 8)), {(arch, N): rng.random((8, 8)) for arch in ("ko", "fc") for N in sizes}
-    fig_recons.draw(truth, {**made, ("tv", 0): truth, ("nnls", 0): truth}, Names(), [path])
-    cells = {("S", arch): [{"N": N} for N in sizes] for arch in ("ko", "fc")}
-    curves, fitted = ({key: value for key in cells} for value in (dict.fromkeys(sizes, 1.0), {"H": 8}))
-    free = {("S", arch): [{"N": 0}] for arch in ("tv", "nnls")}
-    study = Study(cells, curves, fitted, free, {}, None, {"S": path})
-    for (arch, N), image in made.items():
-        (pair,) = study.images("S", arch, N)
-        for read, wanted in zip(pair, (truth, image), strict=True):
-            np.testing.assert_allclose(read, np.clip(wanted / truth.max(), 0, 1), atol=2 / 255)
-    with pytest.raises(NotComputedError, match="no picture of the reconstructions of S at N = 32"):
-        study.images("S", "ko", 32)
 
 
 def test_noise_is_no_detail_and_blur_is_no_spread():

@@ -85,20 +85,18 @@ def test_neither_runs_without_a_common_cell_agree_nor_errors_that_are_no_numbers
 
 
 def test_wrong_files_are_named_with_a_fix(koct, tmp_path):
-    write([cell()], CELLS, "good.parquet", {}, Stamp({}))
-    write([cell(), cell()], CELLS, "twice.parquet", {}, Stamp({}))
-    write([], CELLS, "empty.parquet", {}, Stamp({}))
+    for name, rows in {"good": [cell()], "twice": [cell(), cell()], "empty": []}.items():
+        write(rows, CELLS, f"{name}.parquet", {}, Stamp({}))
+    write([cell(metric="mse", error_mean=1.0, error_std=None, seeds=1)], CURVES, "curves.parquet", {}, Stamp({}))
     (tmp_path / "text").write_text("sweep,arch\n")
-    row = {**cell(), "metric": "mse", "error_mean": 1.0, "error_std": None, "seeds": 1}
-    write([row], CURVES, "curves.parquet", {}, Stamp({}))
-    for name, why in (
-        ("none", "does not exist"),
-        ("", "is not a Parquet file"),
-        ("text", "is not a Parquet file"),
-        ("curves.parquet", "lacks the column seed, mse, rrmse_peak, rrmse_norm"),
-        ("twice.parquet", "holds a cell (sweep, arch, N, seed) twice"),
-        ("empty.parquet", "has no rows"),
-    ):
+    for name, why in {
+        "none": "does not exist",
+        "": "is not a Parquet file",
+        "text": "is not a Parquet file",
+        "curves.parquet": "lacks the column seed, mse, rrmse_peak, rrmse_norm",
+        "twice.parquet": "holds a cell (sweep, arch, N, seed) twice",
+        "empty.parquet": "has no rows",
+    }.items():
         status, _, error = koct("compare", "good.parquet", tmp_path / name)
         assert status == 2
         assert f"{tmp_path / name} {why}" in error

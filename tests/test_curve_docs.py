@@ -119,29 +119,19 @@ def test_real_curves_are_foreseen_on_average_over_pools():
     assert max(misses) < 0.15
 
 
-# Points, targets and the picture
-
-
-@pytest.fixture(scope="module")
-def curve():
-    """Of the page's digits."""
+def test_what_lies_beyond_the_pairs_is_called_an_extrapolation():
     x, y, _ = real("digits")
     pool = np.random.default_rng(0).permutation(len(x))[:400]
-    return Curve(Spectral().fit(x[pool], y[pool]))
-
-
-def test_what_lies_beyond_the_pairs_is_called_an_extrapolation(curve):
-    seen = set()
+    curve, seen = Curve(Spectral().fit(x[pool], y[pool])), set()
     for target in np.geomspace(0.028, 0.09, 12):
         required = curve.required(target)
         beyond = required.n is None or required.n > 400
-        said = report.as_text(curve, curve.octaves[:1], target)
+        said = report.as_text(curve, curve.octaves, target)
         assert beyond == bool(required.reason)
         assert ("This is an extrapolation: beyond the 400 pairs" in said) == (beyond and required.reachable)
         assert (json.loads(report.as_json(curve, [], target))["trusted"]) != beyond
         seen.add(beyond)
     assert seen == {True, False}
-    said = report.as_text(curve, curve.octaves, None)
     assert re.findall(r"^([\d,]+) .*\[1\]$", said, re.M) == ["800", "1,600", "3,200"]
     assert "\n[1] beyond the 400 pairs" in said
 

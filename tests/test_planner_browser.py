@@ -180,20 +180,15 @@ def test_the_slider_moves_over_answers_of_budget(opened, agrees):
     agrees(page, "study")
 
 
-def test_targets_are_scores_where_the_metric_is_one(opened, agrees):
+def test_targets_are_scores_where_the_metric_is_one_and_an_n_is_read_off_the_curves(opened, agrees, files, capsys):
     page = opened("accuracy")
-    before = agrees(page, "accuracy")
+    (before,) = agrees(page, "accuracy").values()
     slide(page, ["ArrowRight"] * 3)
-    after = agrees(page, "accuracy")
-    ((first, second),) = zip(before.values(), after.values(), strict=True)
-    assert first["score_target"] < second["score_target"] < 1
+    (after,) = agrees(page, "accuracy").values()
+    assert before["score_target"] < after["score_target"] < 1
     assert page.input_value("#target") == page.get_attribute("#target-range", "aria-valuetext")
-    assert float(page.input_value("#target")) == second["score_target"]
-    assert float(table(page)["pilot"]["Cost of a run"].replace(",", "")) == pytest.approx(0.1 * second["n"], rel=0.01)
-
-
-def test_an_n_is_read_off_the_curves_by_its_box_and_by_the_pointer(opened, files, capsys):
-    page = opened("accuracy")
+    assert float(page.input_value("#target")) == after["score_target"]
+    assert float(table(page)["pilot"]["Cost of a run"].replace(",", "")) == pytest.approx(0.1 * after["n"], rel=0.01)
     page.fill("#at", "300")
     cli.main(["budget", str(files[1]["accuracy"]), "--metric", "accuracy", "--at", "300", "--json"])
     (row,) = json.loads(capsys.readouterr().out)

@@ -105,15 +105,11 @@ def test_every_sweep_of_a_file_is_on_the_page_with_its_cost(koct, tmp_path):
 
 
 def test_the_page_names_groups_where_n_counts_them_and_draws_some_of_many_runs(koct, tmp_path):
-    rng, N = np.random.default_rng(0), np.geomspace(10, 10_000, 25).astype(int)
-    rows = [
-        {"sweep": "A", "arch": arch, "N": int(n), "seed": seed, "mse": n**-0.4 * rng.lognormal(0, 0.1)}
-        for arch in "ab"
-        for n in N
-        for seed in range(200)
-    ]
+    rng, N = np.random.default_rng(0), np.geomspace(10, 10_000, 25).astype(int).tolist()
+    runs = [{"arch": arch, "N": n, "seed": seed} for arch in "ab" for n in N for seed in range(200)]
+    rows = [{"sweep": "A", **run, "mse": run["N"] ** -0.4 * rng.lognormal(0, 0.1)} for run in runs]
     told = {"koct.sweeps": json.dumps({"A": {"label": "scans", "metric": "mse", "counts": "groups"}})}
-    results.write(rows, list(rows[0]), tmp_path / "pilot.parquet", told, stamps.Stamp({}))
+    results.write(rows, list(rows[0]), "pilot.parquet", told, stamps.Stamp({}))
     assert koct("planner", "pilot.parquet", "--out", "page.html")[0] == 0
     (sweep,) = carried(tmp_path / "page.html")["sweeps"]
     assert (sweep["counts"], sweep["title"]) == ("groups", "A (scans)")

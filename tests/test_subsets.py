@@ -136,14 +136,6 @@ def test_the_ko_cells_of_the_surrogate_sweeps_lie_in_their_intervals(pool):
 # The fixed point
 
 
-def rays(M, p=30, outputs=3):
-    """Pairs y = R diag(x) w + noise, and R."""
-    rng = np.random.default_rng(99)
-    R, w = rng.standard_normal((outputs, p)) / np.sqrt(outputs), 1 + 0.5 * rng.standard_normal(p)
-    x = rng.standard_normal((M, p)) * np.linspace(0.5, 1.5, p)
-    return x, (x * w) @ R.T + 0.3 * rng.standard_normal((M, outputs)), R
-
-
 def held_out(fitting, x, y, N, draws):
     """Errors of fits on random N of the pool, on all others: (draws, lambdas)."""
     errors = []
@@ -200,7 +192,9 @@ def test_a_last_layer_that_cuts_at_zero_is_foreseen():
 
 
 def test_tensors_give_the_same():
-    T, (x, y, R) = pytest.importorskip("torch", reason="torch is not installed").as_tensor, rays(200)
+    T, rng = pytest.importorskip("torch", reason="torch is not installed").as_tensor, np.random.default_rng(99)
+    x, R = rng.standard_normal((200, 30)), rng.standard_normal((3, 30)) / 2
+    y = x @ R.T + 0.3 * rng.standard_normal((200, 3))
     x[:, 3] *= x[:, 3] > 0
     here, there = (Subsets(mean_of).fit(*pairs).curve([8], 20)[0] for pairs in ((x, y), (T(x), T(y))))
     assert there[2:5] == pytest.approx(here[2:5])
