@@ -120,11 +120,8 @@ def test_all_tables_of_a_study_of_many_sweeps_fit_their_pages(tmp_path):
     """The 58 sweeps of the study `mismatch`, with made-up errors."""
     study, rows = config.read({**CONFIG, "study": "mismatch"}), defaultdict(list)
     differences = when.mismatch(study)
-    assert {sweep: differences[sweep] for sweep in ("aligned", "offset-0.25", "blur-10")} == {
-        "aligned": ["misaligned", "", 0.0],
-        "offset-0.25": ["misaligned", "offset_mm", 0.25],
-        "blur-10": ["deblur", "widened", 10.0],
-    }
+    expected = {"aligned": ["misaligned", "", 0.0], "offset-0.25": ["misaligned", "offset_mm", 0.25]}
+    assert differences.items() >= {**expected, "blur-10": ["deblur", "widened", 10.0]}.items()
     assert len(differences) == 58
     assert {kind for _, kind, _ in differences.values()} == {"", *mismatch.KINDS}
     same = {"p": 999_999, "n": 999, "n_low": 99, "n_high": 9999, "law": "power 87 %, broken 12 %", "target": 0.01}

@@ -51,9 +51,6 @@ def misses(forecast, true):
     return np.log(forecast.predict(list(true))[0] / list(true.values()))
 
 
-# When it is used
-
-
 @pytest.mark.parametrize(("sizes", "first"), [((8, 16), 0), ((16, 18), 20), ((14, 15, 16), 10), ((8, 16, 32), 30)])
 def test_on_a_short_or_flat_pilot_the_predicted_curve_takes_over(curve, true, sizes, first):
     runs = pilot(*sizes, first=first)
@@ -103,9 +100,6 @@ def test_a_flagged_prediction_does_not_take_over_and_has_a_wide_interval(curve):
     assert "not to be trusted beyond the pilot: a few rare samples" in forecast.required(0.2).reason
     sure, unsure = (Theory(each).doubt(np.array([64.0]), pilot(8, 16).points())[0] for each in (curve, doubtful))
     assert unsure > 3 * sure
-
-
-# The command
 
 
 @pytest.fixture(scope="module")

@@ -58,9 +58,6 @@ def changed(tmp_path):
     return change
 
 
-# The reference
-
-
 @pytest.mark.parametrize("study", ["full", "crossing"])
 def test_the_committed_reference_gives_the_committed_table(study, tmp_path, capsys):
     folder = REFERENCE / ("" if study == "full" else study)
@@ -102,9 +99,6 @@ def test_a_small_study_shows_what_it_decides_and_names_the_command_for_the_rest(
             assert "Without the rest: this study has no sweep H" in row["why"]
 
 
-# A changed result changes the verdict
-
-
 def times(factor, column, **where):
     """Multiply a column in the rows that are meant."""
 
@@ -144,9 +138,6 @@ def test_one_rule_decides_statements_with_several_cases():
         assert [claims.judgement(parts) for parts in cases] == [verdict] * len(cases)
 
 
-# Images
-
-
 def test_noise_is_no_detail_and_blur_is_no_spread():
     """An image that is blurred loses detail, one with noise keeps it and spreads in flat regions."""
     truth = np.kron(np.array([[0, 2, 3, 0], [0, 1, 3, 0], [0, 1, 2, 0], [0, 0, 0, 0]]), np.ones((16, 16))) / 3
@@ -171,9 +162,6 @@ def test_the_interval_of_a_mean_is_students(changed):
     assert judge(folder, "floors-cpu")["value_low"] is None  # of one seed there is none
 
 
-# Mistakes
-
-
 @pytest.mark.parametrize(
     ("source", "target", "sentence"),
     [
@@ -192,9 +180,6 @@ def test_files_that_do_not_fit_are_refused_in_one_sentence(changed, capsys, sour
     assert sentence in error
     assert len(error.splitlines()) == 1
     assert not (folder / "claims.md").exists()
-
-
-# The statements
 
 
 def test_every_claim_is_there_once_and_every_number_of_the_tables():

@@ -23,9 +23,6 @@ PAGE = ROOT / "docs/curve.md"
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
-# The page
-
-
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
     """[(what the page shows, what was printed)]; all of its code is run in order, Python in one session."""

@@ -36,9 +36,6 @@ def noise_free(curve, seeds=3):
     return Pilot(N, np.tile(curve(N), (seeds, 1)))
 
 
-# Curves and answers
-
-
 def by(forecast, n):
     """The error that every replicate has reached by n."""
     return np.exp(forecast.curves_.reached_at(np.array([float(n)]))[:, 0])

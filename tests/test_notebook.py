@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT
 
+import koct
 from koct import Curve, Forecast, Pilot
 from koct.errors import KoctError
 
@@ -47,6 +48,7 @@ def test_objects_show_themselves_as_tables_and_plots():
     assert [row[0] for row in cells(curve._repr_html_())] == ["2", "4", "8", "16", "32", "50", "100", "200", "400"]
     assert curve.plot(axis=axis) is axis
     matplotlib.pyplot.close("all")
+    assert all(getattr(koct, name) for name in koct.__all__)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT
-from threadpoolctl import threadpool_limits
 
 from koct.config.study_file import build
 from koct.contracts import Layer
@@ -21,13 +20,6 @@ from koct.study import cells
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SWEEPS = {name: build(name, CONFIG["sweeps"][name]) for name in ("H8", "H16")}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """For small matrices, threads of BLAS only wait for each other."""
-    with threadpool_limits(1):
-        yield
 
 
 def mean_of(x, y):
@@ -87,9 +79,6 @@ def test_bad_fits_and_questions_get_one_sentence(fitting, options, words):
     N, draws, validation = (options.get(name, 3) for name in ("N", "draws", "validation"))
     with pytest.raises(KoctError, match=words):
         Subsets(fitting, draws).fit(*noise(20, 1)).best_curve([N], validation=validation)
-
-
-# Our own sweeps
 
 
 @pytest.fixture(scope="module")
