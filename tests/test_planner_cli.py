@@ -43,8 +43,9 @@ def files(tmp_path, koct):
     for name, text in texts.items():
         (tmp_path / f"{name}.csv").write_text(text)
     np.savez("pairs.npz", x=rng.standard_normal((20, 3)), y=rng.standard_normal((20, 2)))
-    cells = {"arch": "ko", "seed": 1}
-    rows = [{"sweep": s, **cells, "N": N, "mse": 2 / N, "rrmse_peak": N**-0.5} for s in "AB" for N in (4, 8, 16)]
+    rows = [{"arch": "ko", "seed": 1, "p": 9, "N": N, "mse": 2 / N, "rrmse_peak": N**-0.5} for N in (4, 8, 16)]
+    rows += [{"arch": "fbp", "seed": 1, "p": 0, "N": 0, "mse": 1e-9, "rrmse_peak": 1e-9}]  # which needs no sample
+    rows = [{"sweep": sweep, **row} for sweep in "AB" for row in rows]
     origin = {"koct.sweeps": json.dumps({sweep: {"label": "", "metric": "rrmse_peak2"} for sweep in "AB"})}
     results.write(rows, list(rows[0]), "cells.parquet", origin, Stamp({}))
     damaged = (tmp_path / "cells.parquet").read_bytes().replace(b'checksum": "', b'checksum" : ')
@@ -155,6 +156,7 @@ def test_a_file_of_a_study_has_its_metric(koct, files):
         own, named = koct(*command.split()), koct(*command.split(), "--metric", "rrmse_peak2")
         assert own == named
         assert own[0] == 0
+        assert "fbp" not in own[1]
 
 
 @pytest.mark.parametrize(
