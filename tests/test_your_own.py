@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT
+from test_own_files import PROBLEM as PLAIN  # noqa: F401
 
 from koct import cli
 
@@ -120,34 +121,3 @@ def test_a_study_of_init_runs(checkout):
     cells = pd.read_parquet(run.path("mine/results/cells.parquet"))
     assert set(cells["arch"]) == {"untrained", "ko", "fc", "network"}
     assert run.path("mine/results/fig_recons_pulses.pdf").stat().st_size > 1000
-
-
-PLAIN = '''
-"""Linear pairs with noise: nothing is known."""
-
-from koct.contracts import Cost, Problem, option
-
-
-class Plain(Problem):
-    size: int = option("numbers of x", minimum=1)
-
-    @property
-    def x_shape(self):
-        return (self.size,)
-
-    @property
-    def y_shape(self):
-        return (3,)
-
-    def pairs(self, seed, sizes):
-        import numpy as np
-
-        rng = np.random.default_rng(seed)
-        M = np.random.default_rng(0).standard_normal((self.size, 3))
-        for part in ("train", "val", "test"):
-            x = rng.standard_normal((getattr(sizes, part), self.size))
-            yield part, x, x @ M + 0.1 * rng.standard_normal((len(x), 3))
-
-    def cost(self, stage, sizes):
-        return Cost()
-'''
