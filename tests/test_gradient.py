@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_kernels import DEVICES, torch
 
 from koct.base.arrays import like
 from koct.base.device import CPU, Device
@@ -11,11 +12,6 @@ from koct.networks import gradient
 from koct.networks.solvers import Known
 from koct.problems.fanbeam import FanBeamProblem
 
-torch = pytest.importorskip("torch", reason="torch is not installed: its optimisers are what training is compared with")
-
-CUDA = pytest.param(
-    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
-)
 PROBLEM = FanBeamProblem(H=16, V=10, B=16, rays="exact")
 OPTIMISERS = {
     "sgd": torch.optim.SGD,
@@ -24,7 +20,7 @@ OPTIMISERS = {
 }
 
 
-@pytest.fixture(params=["cpu", CUDA])
+@pytest.fixture(params=DEVICES)
 def where(request):
     return CPU if request.param == "cpu" else Device("cuda")
 
