@@ -65,17 +65,16 @@ def test_a_wrong_operator_is_named_with_its_line(folder, apply, adjoint, message
 
 def test_a_right_operator_is_taken_and_what_is_none_is_refused(folder):
     assert len(checked_layers(own(folder, layer=f"{LAYER}.T"), {})) == 2
-    (other := folder / "other").mkdir()
+    (folder / "other").mkdir()
     with pytest.raises(
-        KoctError, match=r"own\.py, line 24: the layer 'filter' is of the type builtin_function_or_method; give a"
+        KoctError, match=r"own\.py, line 24: the layer 'filter' is of the type builtin_function_or_meth"
     ):
-        checked_layers(own(other, layer="abs"), {})
+        checked_layers(own(folder / "other", layer="abs"), {})
 
 
 def test_a_wrong_forward_operator_is_refused_too(folder):
     """Least squares and total variation step along its adjoint."""
-    text = OWN.format(apply=APPLY, adjoint=WRONG["no conj"][1], layer=LAYER)
-    (folder / "own.py").write_text(f"{text}\n    def forward(self, shared):\n        return {LAYER}\n")
-    data = Data(Cell("own", problem(str(folder / "own.py"))(), architecture("nnls")(), 0, 1, ()), {})
+    forward = f"Diagonal(np.ones(12)))\n\n    def forward(self, shared):\n        return ({LAYER}"
+    wrong = own(folder, adjoint=WRONG["no conj"][1], layer=forward)
     with pytest.raises(KoctError, match=r"own\.py, line 14: the operator: its adjoint is not its transpose"):
-        data.forward  # noqa: B018
+        Data(Cell("own", wrong, architecture("nnls")(), 0, 1, ()), {}).forward  # noqa: B018
