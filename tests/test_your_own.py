@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT
-from test_own_files import PROBLEM as PLAIN  # noqa: F401
+from test_own_files import PROBLEM
 
 from koct import cli
 
 pytest.importorskip("torch", reason="torch is not installed: the example's CNN needs it")
+
+PLAIN = PROBLEM.replace("length", "size").replace("minimum=8", "minimum=1").replace("above=0)", "default=1.5, above=0)")
 
 
 class Own:
