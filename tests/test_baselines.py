@@ -82,18 +82,6 @@ def test_measurements_without_noise_are_what_the_forward_operator_says(name):
         assert y.min() >= 0 or not problem.nonnegative_images
 
 
-@pytest.mark.parametrize(
-    ("arch", "what"), [("untrained", "layers"), ("fbp", "layers"), ("nnls", "forward"), ("tv", "forward")]
-)
-def test_pairs_of_which_nothing_is_known_are_refused(arch, what, tmp_path):
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "pairs.npz", x=rng.random((9, 4)), y=rng.random((9, 3, 3)))
-    problem = registry.problem("pairs")(data=str(tmp_path / "pairs.npz"))
-    (text,) = registry.architecture(arch)().check(problem)
-    assert what in text
-    assert f"remove {arch} from archs" in text
-
-
 @pytest.mark.parametrize("arch", ["fbp", "nnls", "tv"])
 def test_the_validation_pairs_choose(arch, tmp_path):
     """Of noisy measurements the best strength is not the weakest, and it is what the row says."""

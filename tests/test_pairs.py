@@ -91,7 +91,16 @@ def test_arrays_that_do_not_fit_are_one_sentence(folder):
         text = said(**changes)
         assert text.startswith("config: sweeps.mine."), text
         assert message in text
-    assert "ko: the problem pairs has no known layers" in said(data="d.npz", archs=["ko"])
+    for arch, what in (
+        ("ko", "layers"),
+        ("untrained", "layers"),
+        ("fbp", "layers"),
+        ("nnls", "forward"),
+        ("tv", "forward"),
+    ):
+        text = said(data="d.npz", archs=["fc", arch])
+        assert what in text
+        assert arch == "ko" or f"remove {arch} from archs" in text
 
 
 def test_an_array_that_lies_in_another_file_is_refused(folder):
