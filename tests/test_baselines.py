@@ -30,7 +30,9 @@ CURVES = {"ko": lambda n: 0.02 * n**-0.25, "fc": lambda n: 0.32 * n**-1.0}
 FREE = {"fbp": 0.01, "tv": 1e-9}
 SPEC = {"metrics": {"A": "mse"}}
 SIZES = Sizes(train=1, val=3, test=3)
-PROBLEMS = ("surrogate", "fanbeam", "parallelbeam", "mri", "mri with a phase", "deblur")
+# problems, and what leaves them without noise
+CLEAN = {"surrogate": {}, "fanbeam": {}, "parallelbeam": {"photons": None, "electronic": 0.0}, "mri": {"noise": 0.0}}
+CLEAN |= {"mri with a phase": {"noise": 0.0}, "deblur": {"noise": 0.0, "vignetting": 0.0}}
 
 
 def cell_of(problem, arch, **options):
@@ -48,7 +50,7 @@ def files_of(problem, folder):
 
 
 @pytest.mark.parametrize("arch", ["untrained", "fbp", "nnls", "tv"])
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", CLEAN)
 def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, arch, tmp_path, monkeypatch):
     monkeypatch.setattr(cells.Data, "x", None)  # no training pair is read
     cell = cell_of(problem, arch)
@@ -66,10 +68,6 @@ def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, a
     _, network, data = evaluation.load(fit, inputs)
     again = {**evaluation.errors(network(), data), "image_seconds": None}
     assert {name: rows[0][name] for name in again} == again
-
-
-CLEAN = {"surrogate": {}, "fanbeam": {}, "parallelbeam": {"photons": None, "electronic": 0.0}, "mri": {"noise": 0.0}}
-CLEAN |= {"mri with a phase": {"noise": 0.0}, "deblur": {"noise": 0.0, "vignetting": 0.0}}
 
 
 @pytest.mark.parametrize("name", CLEAN)

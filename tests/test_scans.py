@@ -110,12 +110,6 @@ def integrals(geometry, ellipse):
     return ellipse.amplitude * 2 * a * b * np.sqrt(np.maximum(width - s * s, 0)) / width
 
 
-def smooth(ellipse, H, fine=9):
-    """The share of every pixel that an ellipse covers, by fine sampling, times its amplitude."""
-    big = np.pad(rasterise([ellipse], H * fine - (fine - 1)), fine // 2)
-    return big.reshape(H, fine, H, fine).mean(axis=(1, 3))
-
-
 def test_a_view_along_the_rows_is_that_along_the_columns_of_the_transposed_image():
     """At 90° a ray moves 3e-17 rows from sample to sample, so it would leave a large image after 10¹⁹ of them."""
     A = Projector(ParallelBeam(400, 2, 12))
