@@ -101,6 +101,7 @@ BAD_PAIRS = {
     "no test": (GOOD.replace('yield "test"', '0, "test"'), "pairs gave 0 test pairs and pool.test asks for 5"),
     "endless": ("while True:\n    yield 'train', x, y", "pairs gave 20 train pairs and pool.train asks for 12"),
     "shape of x": ("x = x[:, :1]" + GOOD, "x has shape (1,), and x_shape says (2,)"),
+    "shape of y": ("y = y.reshape(20, 6)" + GOOD, "y has shape (6,), and y_shape says (3, 2)"),
     "NaN in x": ("x[11, 1] = np.nan" + GOOD, "x of train pair 11 (seed 4) is not finite"),
     "infinite y": ("y[4, 2, 0] = np.inf" + GOOD, "y of train pair 4 (seed 4) is not finite"),
     "order": (GOOD + 'yield "train", x[:1], y[:1]', "pairs gave 'train' after 'test'; the parts are train, val, test"),
