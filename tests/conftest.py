@@ -128,7 +128,7 @@ class Checkout:
         return checkout
 
 
-def until(condition, seconds=300, pause=0.05):
+def until(condition, seconds=600, pause=0.05):
     """What a function returns, as soon as that is something."""
     end = time.monotonic() + seconds
     while not (value := condition()):

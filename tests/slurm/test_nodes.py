@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from koct.base.files import read_record
-from tests.slurm.lab import PROFILE, ROOT, all_jobs, ended, jobs, slurm, small, started, until
+from tests.conftest import checked, until
+from tests.slurm.lab import PROFILE, ROOT, all_jobs, answers, ended, jobs, slurm, small, started
 from tests.slurm.test_faults import FSDP_LOG, with_fsdp
 
 SCRIPT = ROOT / "tests/cluster/nodes.sh"
@@ -21,24 +21,15 @@ ITERATIONS = 200
 FIT = "results/fits/F32/fc-fsdp/N16_seed1.npy"
 
 
-def answers():
-    try:
-        return subprocess.run([*HEAD, "sinfo"], capture_output=True, timeout=30).returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        return False
-
-
 pytestmark = [
-    pytest.mark.skipif(not answers(), reason="no three nodes answer here: run tests/cluster/nodes.sh start"),
     pytest.mark.skipif(shutil.which("scontrol") is None, reason="no SLURM here"),
+    pytest.mark.skipif(not answers(*HEAD), reason="no three nodes answer here: run tests/cluster/nodes.sh start"),
 ]
 
 
 def snakemake(run, *arguments):
     command = [*HEAD, str(Path(sys.executable).with_name("snakemake")), *arguments, *PROFILE]
-    done = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    checked(subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=600), True)
 
 
 def under_way(run):
@@ -102,7 +93,7 @@ def test_a_cancelled_cell_resumes_on_another_number_of_nodes(begun, one_node):
     """Begun on two nodes, cancelled; continued on three, cancelled; ended on one."""
     run = begun({"ranks": 2, "nodes": 2})
     for ranks in (2, 3):
-        set_fsdp(run, ranks=ranks, nodes=ranks)
+        run.configure(with_fsdp(ITERATIONS, ranks=ranks, nodes=ranks))
         run.path(FSDP_LOG).unlink(missing_ok=True)
         process = started(run, FIT, "--retries", "0", through=HEAD)
         until(under_way(run))
@@ -110,14 +101,10 @@ def test_a_cancelled_cell_resumes_on_another_number_of_nodes(begun, one_node):
         status, text = ended(process, run)
         assert status == 1, text
         assert not run.path(FIT).exists()
-    set_fsdp(run, ranks=1, nodes=1)
+    run.configure(with_fsdp(ITERATIONS, ranks=1, nodes=1))
     snakemake(run, FIT)
     assert int(re.search(r"^resumed after iteration (\d+)", run.path(FSDP_LOG).read_text(), re.M)[1]) > 0
     assert difference(run, one_node) < 3e-5  # float32, summed in another order
-
-
-def set_fsdp(run, **options):
-    run.path("config.yaml").write_text(yaml.safe_dump(with_fsdp(ITERATIONS, **options)))
 
 
 @pytest.mark.long
