@@ -90,6 +90,11 @@ class Checkout:
         self.path(name).parent.mkdir(parents=True, exist_ok=True)
         self.path(name).write_text(text)
 
+    def replace(self, name, old, new):
+        text = self.path(name).read_text()
+        assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
+        self.path(name).write_text(text.replace(old, new))
+
     def configure(self, config):
         self.write("config.yaml", yaml.safe_dump(config))
 

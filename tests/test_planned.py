@@ -8,7 +8,6 @@ import sys
 import time
 
 import pytest
-import yaml
 from conftest import ROOT, TINY
 
 from koct.errors import KoctError
@@ -22,26 +21,19 @@ def spec():
     return {**wanted, "code": sources.code("pool", wanted)}
 
 
-@pytest.fixture
-def run(checkout):
-    run = checkout()
-    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
-    return run
-
-
 # The code
 
 
-def test_a_job_runs_the_code_that_was_planned(run):
+def test_a_job_runs_the_code_that_was_planned(checkout, monkeypatch):
     """Changed code ends the job before it writes; a comment, or the old code with a new time, does not."""
-    environment = {**os.environ, "PYTHONPATH": str(run.folder), "PYTHONSAFEPATH": "1"}
-    plan = "import json; from koct.workflow import planned; print(json.dumps(planned.environment([])))"
-    told = subprocess.run([sys.executable, "-c", plan], env=environment, capture_output=True, text=True, check=True)
-    environment |= json.loads(told.stdout)
+    run = checkout(TINY)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    told = run.python("-c", "import json; from koct.workflow import planned as p; print(json.dumps(p.environment([])))")
+    for name, value in json.loads(told.stdout).items():
+        monkeypatch.setenv(name, value)
 
     def pool():
-        command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec()), "--outputs", "pool.npy"]
-        return subprocess.run(command, cwd=run.folder, env=environment, capture_output=True, text=True)
+        return run.koct("pool", "--spec", json.dumps(spec()), "--outputs", "pool.npy", check=False)
 
     module, out = run.path("koct/problems/surrogate.py"), run.path("pool.npy")
     text = module.read_text()
@@ -60,9 +52,8 @@ def test_a_job_runs_the_code_that_was_planned(run):
 
 def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypatch, tmp_path):
     """Even if it is as it was again, with its old time: nobody knows which of the two was loaded."""
-    own = tmp_path / "own.py"
+    own, helper = tmp_path / "own.py", tmp_path / "helper.py"
     shutil.copy(ROOT / "koct/problems/surrogate.py", own)
-    helper = tmp_path / "helper.py"
     helper.write_text("x = 1\n")
     problem = {"source": str(own), "options": {"H": 4, "V": 5, "B": 4}}
     asked = {**spec(), "problem": problem, "code": sources.code("pool", {"problem": problem})}
@@ -100,33 +91,27 @@ def test_one_lock_for_all_which_ends_with_its_process(tmp_path):
 
 
 def test_temporary_files_of_dead_processes_are_removed(tmp_path):
-    host = os.uname().nodename
-    dead = subprocess.Popen([sys.executable, "-c", ""])
+    host, end = os.uname().nodename, [sys.executable, "-c", ""]
+    dead = subprocess.Popen(end)
     dead.wait()
-    zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    zombie = subprocess.Popen(end, stdout=subprocess.PIPE)
     zombie.stdout.read()  # it has ended, and nobody has asked how
     time.sleep(0.1)
     folder = tmp_path / "results" / "fits"
     folder.mkdir(parents=True)
-    names = {
-        "zombie": f".koct-temporary.{host}.{zombie.pid}.N4_seed1.npy",
-        "dead": f".koct-temporary.{host}.{dead.pid}.N4_seed1.npy",
-        "mine": f".koct-temporary.{host}.{os.getpid()}.N4_seed1.npy",
-        "elsewhere": f".koct-temporary.other.node.{dead.pid}.N4_seed1.npy",
-        "long ago": f".koct-temporary.other.node.{dead.pid}.N8_seed1.npy",
-        "another's": ".gitkeep",
-        "a backup": ".backup.20240101.tar.gz",
-        "of this host": f".{host}.{dead.pid}.N4_seed1.npy",
-        "a result": "N4_seed1.npy",
-    }
-    for name in names.values():
+    temporary = ".koct-temporary."
+    old = {f"{temporary}{host}.{process.pid}.N4_seed1.npy" for process in (zombie, dead)}
+    old.add(f"{temporary}other.node.{dead.pid}.N8_seed1.npy")  # of long ago
+    kept = {f"{temporary}{host}.{os.getpid()}.N4_seed1.npy", f"{temporary}other.node.{dead.pid}.N4_seed1.npy"}
+    kept |= {".gitkeep", ".backup.20240101.tar.gz", f".{host}.{dead.pid}.N4_seed1.npy", "N4_seed1.npy"}
+    for name in old | kept:
         (folder / name).touch()
         os.utime(folder / name, (time.time() - 2 * queue.DAY,) * 2)
-    os.utime(folder / names["elsewhere"])
+    os.utime(folder / f"{temporary}other.node.{dead.pid}.N4_seed1.npy")  # perhaps at work elsewhere
     removed = queue.remove_temporaries(tmp_path / "results")
     zombie.wait()
-    assert {os.path.basename(path) for path in removed} == {names["zombie"], names["dead"], names["long ago"]}
-    assert len(os.listdir(folder)) == 6
+    assert {os.path.basename(path) for path in removed} == old
+    assert set(os.listdir(folder)) == kept
 
 
 @pytest.mark.parametrize("name", [".snakemake", "results"])

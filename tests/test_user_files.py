@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,18 +10,9 @@ from koct.errors import KoctError
 from koct.workflow import user_files
 
 
-class Reads:
-    """A problem that reads these files."""
-
-    def __init__(self, *paths):
-        self.paths = paths
-
-    def files(self):
-        return self.paths
-
-
 def digests(*paths):
-    return user_files.checksums(Reads(*paths)).get("files")
+    """Of the files of a problem that reads these."""
+    return user_files.checksums(SimpleNamespace(files=lambda: paths)).get("files")
 
 
 @pytest.fixture
@@ -56,15 +48,12 @@ def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch)
     assert digests(large) == {large: before[large]}
 
 
-def test_of_a_folder_every_file_counts(folder):
+def test_of_a_folder_every_file_counts_and_a_pipe_is_refused(folder):
     os.makedirs("data/deep")
     (folder / "data/deep/a").write_text("1")
     before = digests("data")
     (folder / "data/deep/a").write_text("2")
     assert digests("data") != before
-
-
-def test_a_pipe_is_refused(folder):
     os.mkfifo("pipe")
     with pytest.raises(KoctError, match="pipe is a pipe or a device; put a file there"):
         digests("pipe")
