@@ -149,12 +149,13 @@ def written_again(before):
 class OnTerminal:
     """Snakemake on a terminal of its own, as the leader of its session and in the foreground."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *arguments):
         self.terminal, theirs = pty.openpty()
         os.set_blocking(self.terminal, False)
         self.started = time.perf_counter()
         how = {"start_new_session": True, "preexec_fn": _take_terminal, "env": {**os.environ, "TERM": "xterm"}}
-        self.process = subprocess.Popen([SNAKEMAKE], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, **how)
+        streams = dict.fromkeys(["stdin", "stdout", "stderr"], theirs)
+        self.process = subprocess.Popen([SNAKEMAKE, *arguments], cwd=folder, **streams, **how)
         os.close(theirs)
         self.output = b""
 
