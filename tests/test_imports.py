@@ -61,9 +61,6 @@ def test_planning_a_run_imports_nothing_heavy_and_a_job_starts_without_pydantic(
     names = ("options", "registry", "spec", "blame", "own_files")
     planning = ["koct.contracts", *(f"koct.contracts.{name}" for name in names)]
     planning += [name for name in IMPORTS if name.startswith("koct.workflow")]
-    for module in planning:
-        for name in (name for name, top in IMPORTS[module] if top):
-            assert name.split(".")[0] in {"koct", *sys.stdlib_module_names}, f"{module} imports {name}"
     assert loaded(planning, {"numpy", "scipy", "torch", "numba", "pyarrow", "yaml", "matplotlib"}) == "set()\n"
     jobs = ["koct.cli", "koct.commands.stages", "koct.contracts.spec", "koct.study.cells", "koct.workflow.planned"]
     assert loaded(jobs, {"pydantic"}) == "set()\n"

@@ -57,12 +57,9 @@ def test_the_readme_shows_what_the_planner_prints(koct):
     assert koct(verb, ROOT / "docs/pilot.csv", target, error)[1] == shown[2]
 
 
-def test_the_changelog_has_this_version_and_the_workflow_catalog_is_told_what_works():
+def test_the_changelog_has_this_version():
     versions = re.findall(r"^## \[(.*?)\](?: - \d{4}-\d\d-\d\d)?$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert versions[:2] == ["Unreleased", koct.__version__]
-    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
-    assert usage["mandatory-flags"]["flags"] == ""
-    assert {"conda", "report"} <= {key for key, works in usage["software-stack-deployment"].items() if works is True}
 
 
 def anchors(text):

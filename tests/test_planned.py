@@ -1,4 +1,7 @@
-"""What a run may rely on: jobs run the planned code, one run at a time, nothing left of a dead one."""
+"""What a run may rely on: jobs run the planned code, one run at a time, nothing left of a dead one.
+
+Which results are used and which are made again, by their stamps; and that other data of a user are noticed.
+"""
 
 import json
 import os
@@ -6,12 +9,16 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT, TINY
 
+from koct.base.files import write_json, write_text
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
-from koct.workflow import planned, queue, sources
+from koct.workflow import planned, queue, sources, stale, user_files
 
 
 def spec():
@@ -19,9 +26,6 @@ def spec():
     sizes = {"train": 8, "val": 4, "test": 4}
     wanted = {"seed": 1, "problem": problem, "sizes": sizes}
     return {**wanted, "code": sources.code("pool", wanted)}
-
-
-# The code
 
 
 def test_a_job_runs_the_code_that_was_planned(checkout, monkeypatch):
@@ -72,9 +76,6 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
     planned.Guard("pool", asked)()  # a job that starts now loads the planned code
     with pytest.raises(KoctError, match="the code has changed since this run was planned"):
         planned.Guard("pool", {**asked, "code": "another"})()
-
-
-# One run at a time
 
 
 def test_one_lock_for_all_which_ends_with_its_process(tmp_path):
@@ -137,3 +138,130 @@ def test_an_edit_that_is_undone_within_a_second_is_not_run(tmp_path):
     assert [value(1), value(2)] == [1, 1]  # as Python does it
     planned.compile_checked(told)
     assert [value(1), value(2), value(3)] == [1, 2, 3]
+
+
+# Which results are used
+
+SPEC = {"N": 4, "seed": 1, "code": "abc", "lambdas": [1.0], "problem": {"options": {"V": 10}}}
+ROW, POOL = Path("results/row.json"), Path("results/pool.tex")
+
+
+@pytest.fixture
+def found(folder):
+    """The stale outputs of a job that makes ROW from POOL, and what is said of them; it has the spec asked for."""
+    write_text(POOL, "pairs\n", Stamp({"seed": 1}))
+    write_json(ROW, {"mse": 0.5}, Stamp(SPEC, made_from(str(POOL))))
+
+    def of(spec=SPEC, output=ROW):
+        lines, params = [], {"spec": json.dumps(spec)} if spec else {}
+        job = SimpleNamespace(params=params, output=[str(output)], input=[str(POOL), "mine/photo.npy"])
+        outputs = stale.Stale(SimpleNamespace(info=lines.append)).outputs(job)
+        assert len(outputs) == len(lines)
+        return [line.removeprefix(f"{output} is made again: ") for line in lines]
+
+    return of
+
+
+def test_a_result_that_is_what_is_asked_for_is_used_and_others_are_made_again(found):
+    assert found() == []
+    assert found(spec=None) == []  # a rule without a spec is Snakemake's own matter
+    assert found(output="results/none.json") == []
+    assert found({**SPEC, "problem": {"options": {"V": 12}}}) == ["V changed."]
+    assert found({**SPEC, "lambdas": [2.0], "code": "b"}) == ["lambdas changed and its code has changed."]
+    assert found({**SPEC, "N": 8, "code": "b"}) == ["it is another cell's."]
+    write_text(POOL, "other pairs\n", Stamp({"seed": 1}))
+    assert found() == ["it was made from other inputs."]
+    POOL.unlink()  # of what is not there nobody knows that it is another
+    assert found() == []
+    changed = ROW.read_bytes().replace(b"0.5", b"0.6")
+    for content, reason in ((b"", "it is damaged"), (b"{}", "it is not of this version of koct"), (changed, "damaged")):
+        ROW.write_bytes(content)
+        assert reason in found()[0]
+
+
+def test_what_is_no_file_is_left_to_its_owner(found):
+    ROW.unlink()
+    ROW.mkdir()
+    with pytest.raises(KoctError, match=r"results/row.json is a folder, .*`rm -r results/row.json && snakemake`"):
+        found()
+    ROW.rmdir()
+    ROW.symlink_to("/nowhere")
+    with pytest.raises(KoctError, match="is a link that leads nowhere"):
+        found()
+    for path in (ROW, POOL):
+        path.unlink()
+        os.mkfifo(path)
+    with pytest.raises(KoctError, match="is a pipe or a device"):  # and nobody waits for its other end
+        found()
+    ROW.unlink()
+    assert found() == []
+
+
+def test_what_the_targets_do_not_need_is_left_alone(checkout):
+    """A result of another cell is made again, with what depends on it, where somebody asks for it."""
+    tiny, table, cell = checkout(TINY), "results/cells.parquet", "results/cells/T4/ko/N4_seed1.json"
+    tiny.snakemake(table)
+    tiny.path(cell).write_bytes(tiny.path(cell.replace("seed1", "seed2")).read_bytes())
+    assert tiny.plan("results/pools/T4/seed1.npy", cell.replace("N4", "N8")) == {}
+    assert tiny.plan(table) == {"fit": 1, "collect": 1}
+    tiny.snakemake(cell)
+    assert json.loads(tiny.path(cell).read_bytes())["seed"] == 1
+    assert tiny.plan(table) == {}  # the numbers are what they were
+    tiny.path(table).unlink()
+    tiny.path(table).mkdir()
+    done = tiny.snakemake(table, check=False)
+    assert done.returncode == 1
+    assert f"`rm -r {table} && snakemake`" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# The files that a problem reads
+
+
+def digests(*paths):
+    """Of the files of a problem that reads these."""
+    return user_files.checksums(SimpleNamespace(files=lambda: paths)).get("files")
+
+
+@pytest.fixture
+def large(folder, monkeypatch):
+    """A file whose digest is kept, and another of the same size and times."""
+    monkeypatch.setattr(user_files, "LARGE", 1000)
+    for name, letter in (("x.npy", b"a"), ("other.npy", b"b")):
+        (folder / name).write_bytes(letter * 5000)
+        os.utime(folder / name, (10**9, 10**9))
+    return "x.npy"
+
+
+@pytest.mark.parametrize("replace", [os.replace, shutil.copy2], ids=["mv", "cp -p"])
+def test_another_large_file_of_equal_size_and_age_is_noticed(large, replace):
+    before = digests(large)
+    replace("other.npy", large)
+    assert os.stat(large).st_mtime == 10**9
+    assert digests(large) != before
+
+
+def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch):
+    before = digests(large, "other.npy")
+    read = []
+    digest = user_files.digest_of_file
+    monkeypatch.setattr(user_files, "digest_of_file", lambda path: read.append(path) or digest(path))
+    assert digests(large, "other.npy") == before
+    assert read == []
+    os.utime(large)
+    assert digests(large, "other.npy") == before
+    assert read == [large]
+    with open(user_files.KEPT, "w") as file:
+        file.write('{"x.npy": 3}')  # damaged
+    assert digests(large) == {large: before[large]}
+
+
+def test_of_a_folder_every_file_counts_and_a_pipe_is_refused(folder):
+    os.makedirs("data/deep")
+    (folder / "data/deep/a").write_text("1")
+    before = digests("data")
+    (folder / "data/deep/a").write_text("2")
+    assert digests("data") != before
+    os.mkfifo("pipe")
+    with pytest.raises(KoctError, match="pipe is a pipe or a device; put a file there"):
+        digests("pipe")

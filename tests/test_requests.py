@@ -11,8 +11,7 @@ from koct.config.study_file import build
 from koct.workflow import resources
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-LARGE = {**CONFIG["sweeps"]["H8"], "H": 64, "V": 80, "B": 64, "N": [4, 8], "seeds": [1]}  # for the CPU alone
-LARGE["archs"] = ["ko", "fc"]
+LARGE = {**CONFIG["sweeps"]["H8"], "H": 64, "V": 80, "B": 64, "N": [4, 8], "seeds": [1], "archs": ["ko", "fc"]}
 FANBEAM = {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1]}
 SWEEPS = {"H64": LARGE, "F32": FANBEAM}
 MEAN = '''"""The mean image of the training set, whatever is measured; it does not say what it costs."""
@@ -36,7 +35,7 @@ class MeanNetwork(Network):
         return x[:, :1] * 0 + self.image
 
     def state(self):
-        return {"image": self.image}
+        return vars(self)
 '''
 
 
@@ -64,18 +63,10 @@ def test_requests_grow_with_the_cell():
     for stage in ("fit", "evaluate"):
         small, large = (resources.mem_mb(largest[stage, "fc", N]) for N in (4, 2048))
         assert small < large < 16_000
-    # what was measured on one CPU core fits, twice
-    for job, seconds, mb in (
-        ("pool", 240, 290),
-        ("gram", 24, 1600),
-        (("fit", "ko", 2048), 600, 4300),
-        (("fit", "fc", 2048), 48, 4300),
-    ):
+    measured = {"pool": (240, 290), "gram": (24, 1600), ("fit", "ko", 2048): (600, 4300)}  # on one CPU core
+    for job, (seconds, mb) in {**measured, ("fit", "fc", 2048): (48, 4300)}.items():
         assert resources.minutes(largest[job]) * 60 > 2 * seconds
         assert resources.mem_mb(largest[job]) > 1.5 * mb
-
-
-# What a dry run shows
 
 
 @pytest.fixture(autouse=True)
@@ -86,13 +77,11 @@ def any_torch(monkeypatch):
 
 def asked(checkout, sweeps, *arguments):
     """(partition, MB, minutes, GPUs) of every job of a dry run by its first output file, and its input files."""
-    run = checkout()
-    run.path("config.yaml").write_text(yaml.safe_dump({"study": "s", "studies": {"s": list(sweeps)}, "sweeps": sweeps}))
-    run.path("mine").mkdir()
-    run.path("mine/mean.py").write_text(MEAN)
+    pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
+    run = checkout({"study": "s", "studies": {"s": list(sweeps)}, "sweeps": sweeps})
+    run.write("mine/mean.py", MEAN)
     for path in run.path("rules").glob("*.smk"):  # a job with a message of its own shows nothing else
         path.write_text(re.sub(r'    message:\n(        ".*"\n)+', "", path.read_text()))
-    pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
     done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=s", *arguments)
     found, inputs = {}, {}
     for text in re.split(r"^ *(?:local)?rule \w+:$", done.stdout, flags=re.M)[1:]:
@@ -126,14 +115,10 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     assert all(output.startswith(("cells/H64/ko/", "fits/H64/ko/")) for output in on_cpu)
     assert len(on_gpu) == 10
     fanbeam = build("F32", FANBEAM)
-    for output, cost in {
-        "pools/F32/seed1.npy": resources.pool(fanbeam),
-        "pools/F32/seed101.npy": resources.pool(fanbeam),
-        "grams/F32/seed1.npy": resources.gram(fanbeam),
-        "theory/F32/fc.json": resources.theory(fanbeam, fanbeam.arch("fc")),
-        "fig_recons_F32.pdf": resources.recons(fanbeam),
-    }.items():
-        on_gpu[output] = ("gpu", *request(cost, on_gpu=True), 1)
+    large = dict.fromkeys(["pools/F32/seed1.npy", "pools/F32/seed101.npy"], resources.pool(fanbeam))
+    large |= {"grams/F32/seed1.npy": resources.gram(fanbeam), "fig_recons_F32.pdf": resources.recons(fanbeam)}
+    large |= {"theory/F32/fc.json": resources.theory(fanbeam, fanbeam.arch("fc"))}
+    on_gpu |= {output: ("gpu", *request(cost, on_gpu=True), 1) for output, cost in large.items()}
     assert {output: found[output] for output in on_cpu | on_gpu} == on_cpu | on_gpu
     others = {output: request for output, request in found.items() if output not in on_cpu | on_gpu}
     assert {(partition, gpus) for partition, _, _, gpus in others.values()} == {("cpu", 0)}
@@ -142,10 +127,7 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     assert others["known/H64.npy"] == ("cpu", *request(resources.shared(H64)), 0)
     assert "normal/H64.npy" not in found  # it comes with the known operator
     assert request(resources.fit(H64, H64.arch("ko"), 8)) > (3500, 3)  # it is large
-
-
-def test_without_gpus_everything_goes_to_the_cpu_partition(checkout):
-    found, _ = asked(checkout, {"F32": FANBEAM}, "device=cpu")
+    found, _ = asked(checkout, {"F32": FANBEAM}, "device=cpu")  # without GPUs
     assert {(partition, gpus) for partition, _, _, gpus in found.values()} == {("cpu", 0)}
     assert found["fits/F32/ko/N16_seed1.npy"] == expected("F32", "cpu", 0)["fits/F32/ko/N16_seed1.npy"]
 
@@ -158,8 +140,7 @@ def test_special_architectures(checkout):
     mean = ["mine/mean.py"]
     ridge = {**FANBEAM, "archs": ["ko"], "ko": {"solver": "ridge"}}
     sweeps = {"H64": {**LARGE, "archs": mean}, "F32": {**FANBEAM, "archs": mean}, "ridge": ridge}
-    torch = importlib.util.find_spec("torch")
-    if torch:  # which fc-fsdp needs
+    if torch := importlib.util.find_spec("torch"):  # which fc-fsdp needs
         sweeps["fsdp"] = {**FANBEAM, "archs": ["fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 10}}
     found, inputs = asked(checkout, sweeps)
     assert found["fits/H64/mean/N4_seed1.npy"] == ("cpu", 8000, 60, 0)

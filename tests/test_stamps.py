@@ -129,3 +129,7 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
     assert not os.path.isfile("/dev/null")
     with pytest.raises(IsADirectoryError):
         write_text(tmp_path, "text", STAMP)
+    if os.path.exists("/dev/full"):
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            write_text("/dev/full", "text" * 10_000)
+        assert caught.value.filename == "/dev/full"

@@ -18,20 +18,7 @@ import psutil
 import pytest
 
 from tests.conftest import until
-from tests.faults.lab import (
-    LIMIT,
-    SNAKEMAKE,
-    TRACEBACK,
-    OnTerminal,
-    Run,
-    assert_right,
-    cases,
-    marks,
-    printed,
-    processes_in,
-    tracebacks,
-    written_again,
-)
+from tests.faults import lab
 
 PATIENCE = 60  # seconds in which a run that was told to end has to do so, and in which a job has to see an edit
 
@@ -60,7 +47,7 @@ TRIES = 8  # a run that has ended before its moment is started anew, with an ear
 
 
 @pytest.mark.parametrize(
-    ("kill", "number"), cases(itertools.product(KILLS, range(12)), [("SIGKILL to the process group", 0)])
+    ("kill", "number"), lab.cases(itertools.product(KILLS, range(12)), [("SIGKILL to the process group", 0)])
 )
 def test_after_a_kill_no_finished_cell_is_computed_again(undisturbed, disturbed, rng, kill, number):
     study = disturbed
@@ -68,7 +55,7 @@ def test_after_a_kill_no_finished_cell_is_computed_again(undisturbed, disturbed,
     share = min(1, 1.5 * len(deleted) / len(undisturbed.results))
     seconds = undisturbed.seconds * (0.2 + 0.8 * share)  # of a run that has to make so many files
     for attempt in range(TRIES):
-        run = OnTerminal(study.folder)
+        run = lab.OnTerminal(study.folder)
         if run.watch(rng.uniform(0, seconds / 1.5**attempt)) and KILLS[kill](run, rng) is not False:
             break
         run.end()
@@ -79,12 +66,12 @@ def test_after_a_kill_no_finished_cell_is_computed_again(undisturbed, disturbed,
     print(f"{len(deleted)} files deleted, killed after {run.seconds:.2f} s: {', '.join(map(study.name, deleted))}")
     assert not run.watch(PATIENCE), "it still runs after the signal"
     run.end()
-    orphans = processes_in(study.folder).values()  # what one of them writes from now on is not the restart's
-    before = marks(study.finished_rows())
+    orphans = lab.processes_in(study.folder).values()  # what one of them writes from now on is not the restart's
+    before = lab.marks(study.finished_rows())
     again = study.run()
-    until(lambda: not processes_in(study.folder), PATIENCE)
-    assert_right(study, undisturbed.results, again, logs=False)
-    assert [path for path in written_again(before) if not any(study.name(path) in line for line in orphans)] == []
+    until(lambda: not lab.processes_in(study.folder), PATIENCE)
+    lab.assert_right(study, undisturbed.results, again, logs=False)
+    assert [path for path in lab.written_again(before) if not any(study.name(path) in line for line in orphans)] == []
 
 
 def delete_parts(study, rng):
@@ -109,25 +96,25 @@ def delete_parts(study, rng):
 # Two runs in one folder
 
 
-@pytest.mark.parametrize("number", cases(range(6), [0]))
+@pytest.mark.parametrize("number", lab.cases(range(6), [0]))
 def test_of_two_runs_one_works_and_the_other_ends_at_once(undisturbed, disturbed, rng, number):
     study = disturbed
     shutil.rmtree(study.path("results"))
-    first = OnTerminal(study.folder)
+    first = lab.OnTerminal(study.folder)
     time.sleep(rng.uniform(0, 2) if number % 4 == 3 else 0)
-    runs, ended = [first, OnTerminal(study.folder)], []
+    runs, ended = [first, lab.OnTerminal(study.folder)], []
     while runs:
-        for run in [run for run in runs if not run.watch(0.02) or run.seconds > LIMIT]:
+        for run in [run for run in runs if not run.watch(0.02) or run.seconds > lab.LIMIT]:
             ended.append(run.end())
             runs.remove(run)
     loser, winner = sorted(ended, key=lambda run: run.status == 0)
     assert loser.status != 0
-    assert_right(study, undisturbed.results, winner)
+    lab.assert_right(study, undisturbed.results, winner)
     assert loser.seconds < 0.5 * winner.seconds
     assert re.search(r"another snakemake \S.* runs in this folder", loser.output), loser.output
     assert "unlock" not in loser.output
-    assert TRACEBACK not in loser.output
-    assert_right(study, undisturbed.results, study.run())
+    assert lab.TRACEBACK not in loser.output
+    lab.assert_right(study, undisturbed.results, study.run())
 
 
 # A disk that is full at different moments: a tmpfs, mounted where only one process and its children see it
@@ -137,10 +124,10 @@ SIZES = 8  # each leaves more space than the one before, and none is enough
 SCRIPT = f"""
 rm -r results && mkdir results
 mount -t tmpfs -o size=$1 none results || exit
-"{SNAKEMAKE}" > full.txt 2>&1; echo $? > full.status
+"{lab.SNAKEMAKE}" > full.txt 2>&1; echo $? > full.status
 cp -r results/logs full.logs
 mount -o remount,size=64m results || exit
-"{SNAKEMAKE}" > room.txt 2>&1; echo $? > room.status
+"{lab.SNAKEMAKE}" > room.txt 2>&1; echo $? > room.status
 cp -r results made
 """
 
@@ -155,23 +142,23 @@ def namespace():
     return pytest.skip("nobody may mount a disk here")
 
 
-@pytest.mark.parametrize("number", cases(range(SIZES), [4]))
+@pytest.mark.parametrize("number", lab.cases(range(SIZES), [4]))
 def test_a_full_disk_is_named_and_loses_nothing(undisturbed, disturbed, number):
     study, share = disturbed, (number + 1) / (SIZES + 1)
     needed = sum(-(-path.stat().st_size // PAGE) for path in study.path("results").rglob("*.*"))
     done = study.run(command=[*namespace(), "bash", "-c", SCRIPT, "bash", str(int(share * needed) * PAGE)])
     assert done.status == 0, done.output
     texts = [[study.path(f"{name}.{kind}").read_text() for kind in ("status", "txt")] for name in ("full", "room")]
-    full, room = (Run(int(status), text) for status, text in texts)
+    full, room = (lab.Run(int(status), text) for status, text in texts)
     shutil.rmtree(study.path("results"))
     study.path("made").rename(study.path("results"))
-    assert_right(study, undisturbed.results, room)
+    lab.assert_right(study, undisturbed.results, room)
     shutil.rmtree(study.path("results/logs"))
     study.path("full.logs").rename(study.path("results/logs"))
     assert full.status != 0, "the run needs less space"
     assert re.search(r"results/\S+.*No space left on device", full.output), full.output[-2000:]
-    assert tracebacks(study, full) == []
-    assert [name for name, text in printed(study, full).items() if re.search(r"\bNone\b", text)] == []
+    assert lab.tracebacks(study, full) == []
+    assert [name for name, text in lab.printed(study, full).items() if re.search(r"\bNone\b", text)] == []
 
 
 # Working folders with files that have the names of modules: jobs import nothing from there
@@ -185,7 +172,7 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("start", cases(STARTS))
+@pytest.mark.parametrize("start", lab.cases(STARTS))
 def test_nothing_is_imported_from_the_working_folder(undisturbed, disturbed, start):
     shutil.rmtree(disturbed.path("results"))
     shutil.rmtree(disturbed.path(".snakemake"))
@@ -198,5 +185,5 @@ def test_nothing_is_imported_from_the_working_folder(undisturbed, disturbed, sta
     arguments, there = STARTS[start]
     arguments = [argument.format(folder=work.folder, checkout=disturbed.folder) for argument in arguments]
     run = disturbed.run(*arguments, folder=work.folder if there else disturbed.folder)
-    assert_right(work, undisturbed.results, run)
+    lab.assert_right(work, undisturbed.results, run)
     assert not disturbed.path("results").exists()

@@ -234,10 +234,10 @@ def with_fsdp(iterations, **others):
     return {**lab.SMALL, "studies": {"small": ["F32"]}, "sweeps": {"F32": wider}}
 
 
-def fsdp_under_way(run):
+def fsdp_under_way(run, name=FSDP_JOB, through=()):
     log = run.path(FSDP_LOG)
     until(lambda: log.exists() and re.search(r"^iteration \d+ of", log.read_text(), re.M))
-    return lab.jobs(run.folder)[FSDP_JOB]
+    return lab.jobs(run.folder, *through)[name]
 
 
 @lab.cluster

@@ -11,8 +11,8 @@ import pytest
 
 from koct.base.files import read_record
 from tests.conftest import checked, until
-from tests.slurm.lab import PROFILE, ROOT, all_jobs, answers, ended, jobs, slurm, small, started
-from tests.slurm.test_faults import FSDP_LOG, with_fsdp
+from tests.slurm.lab import PROFILE, ROOT, all_jobs, answers, ended, slurm, small, started
+from tests.slurm.test_faults import FSDP_LOG, fsdp_under_way, with_fsdp
 
 SCRIPT = ROOT / "tests/cluster/nodes.sh"
 HEAD = (str(SCRIPT), "on", "head")
@@ -30,11 +30,6 @@ pytestmark = [
 def snakemake(run, *arguments):
     command = [*HEAD, str(Path(sys.executable).with_name("snakemake")), *arguments, *PROFILE]
     checked(subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=600), True)
-
-
-def under_way(run):
-    log = run.path(FSDP_LOG)
-    return lambda: log.exists() and re.search(rf"^iteration \d+ of {ITERATIONS}", log.read_text(), re.M)
 
 
 def difference(run, other):
@@ -96,8 +91,7 @@ def test_a_cancelled_cell_resumes_on_another_number_of_nodes(begun, one_node):
         run.configure(with_fsdp(ITERATIONS, ranks=ranks, nodes=ranks))
         run.path(FSDP_LOG).unlink(missing_ok=True)
         process = started(run, FIT, "--retries", "0", through=HEAD)
-        until(under_way(run))
-        slurm(*HEAD, "scancel", jobs(run.folder, *HEAD)[ON_NODES]["JobId"])
+        slurm(*HEAD, "scancel", fsdp_under_way(run, ON_NODES, HEAD)["JobId"])
         status, text = ended(process, run)
         assert status == 1, text
         assert not run.path(FIT).exists()
@@ -112,8 +106,7 @@ def test_a_lost_node_costs_no_result(begun, one_node):
     """A node falls silent in mid-run; SLURM finds it down, and the cell is submitted again to the others."""
     run = begun({"ranks": 2, "nodes": 2})
     process = started(run, FIT, through=HEAD)
-    until(under_way(run))
-    nodes = jobs(run.folder, *HEAD)[ON_NODES]["NodeList"]
+    nodes = fsdp_under_way(run, ON_NODES, HEAD)["NodeList"]
     lost = slurm(*HEAD, "scontrol", "show", "hostnames", nodes).split()[1]
     slurm(str(SCRIPT), "lose", lost)
     try:

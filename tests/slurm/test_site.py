@@ -125,14 +125,10 @@ def slurm_says(monkeypatch):
             return partitions if "show partition" in text else qos if "show qos" in text else user
 
         monkeypatch.setattr(cluster, "_ask", answer)
-        forget()
 
-    def forget():
-        for function in (cluster._partitions, cluster._accounting):
-            function.cache_clear()
-
-    yield say
-    forget()
+    for name in ("_partitions", "_accounting"):  # which otherwise keep their answers
+        monkeypatch.setattr(cluster, name, getattr(cluster, name).__wrapped__)
+    return say
 
 
 PARTITIONS = [
