@@ -30,6 +30,8 @@ settings.load_profile("koct")
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ["Snakefile", "rules", "envs", "profiles", "slurm", "koct", "config.yaml"]
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+FREE = len(CONFIG["sweeps"]["H8"]["archs"]) - 2  # networks that need no sample
 # Ten cells of milliseconds, and fan beams that take seconds.
 TINY_SWEEP = yaml.safe_load("""
 {problem: surrogate, H: 4, V: 5, B: 4, tikhonov: 0.1, pool: {train: 8, val: 4, test: 4}, N: [4, 8], seeds: [1, 2],
@@ -46,6 +48,13 @@ sweeps:
     ko: {solver: adagrad, lr: 0.02, iterations: 200, batch: 4}, metric: rrmse_peak2, targets: [0.01]}
   F32-exact: {<<: *F32, rays: exact, seeds: [1]}
 """)
+
+
+def changed_sweeps(**sweeps):
+    """The config of a study of these sweeps of config.yaml, each with some options changed."""
+    changed = {sweep: CONFIG["sweeps"][sweep] | options for sweep, options in sweeps.items()}
+    studies = CONFIG["studies"] | {"surrogate": list(sweeps)}
+    return {**CONFIG, "studies": studies, "sweeps": CONFIG["sweeps"] | changed}
 
 
 class Pairs(Training):
@@ -177,11 +186,8 @@ def finished(tmp_path_factory, name, config=None):
 @pytest.fixture(scope="session")
 def study(tmp_path_factory):
     """The default study with fewer sizes, N and seeds. Tests leave it as they found it."""
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    config["studies"]["surrogate"] = ["H8", "H16"]
-    for sweep in ("H8", "H16"):
-        config["sweeps"][sweep].update(N=[4, 8, 16], seeds=[1, 2, 3])
-    return finished(tmp_path_factory, "study", config)
+    few = {"N": [4, 8, 16], "seeds": [1, 2, 3]}
+    return finished(tmp_path_factory, "study", changed_sweeps(H8=few, H16=few))
 
 
 @pytest.fixture(scope="session")

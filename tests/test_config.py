@@ -5,14 +5,13 @@ import os
 
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import CONFIG, ROOT
 
 from koct.base import strict_yaml
 from koct.config.docs import document
 from koct.config.study_file import read
 from koct.errors import KoctError
 
-CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 H8 = CONFIG["sweeps"]["H8"]
 BAD = [  # changes of the sweep H8: (entry, the key, its value or the fix)
     ({"lamdas": [1.0]}, "lamdas", "'lambdas'?"),

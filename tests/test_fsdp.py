@@ -10,8 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT
-from test_workflow import changed_sweeps
+from conftest import ROOT, changed_sweeps
 
 from koct import cli
 from koct.base import stamps

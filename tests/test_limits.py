@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import yaml
-from conftest import ROOT
+from conftest import CONFIG
 
 from koct.config.study_file import Settings, build, read
 from koct.contracts import Sizes
@@ -16,7 +15,6 @@ from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems.fanbeam import FanBeamProblem
 from koct.workflow import limits
 
-CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 GIB = 2**30
 
 

@@ -4,13 +4,11 @@ import importlib.util
 import re
 
 import pytest
-import yaml
-from conftest import ROOT, SMALL_FANBEAM
+from conftest import CONFIG, SMALL_FANBEAM
 
 from koct.config.study_file import build
 from koct.workflow import resources
 
-CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 LARGE = {**CONFIG["sweeps"]["H8"], "H": 64, "V": 80, "B": 64, "N": [4, 8], "seeds": [1], "archs": ["ko", "fc"]}
 FANBEAM = {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1]}
 SWEEPS = {"H64": LARGE, "F32": FANBEAM}

@@ -1,5 +1,6 @@
 """What a change makes the workflow run again, and what it does not."""
 
+import copy
 import re
 import shutil
 
@@ -7,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, planned
+from conftest import FREE, SMALL_FANBEAM, planned
 from test_additions import METRIC
 
 from koct.study import evaluation
@@ -23,7 +24,6 @@ PREDICTIONS = {"collect_theory": 1, "fig_theory": 1}
 ALL = {**PREDICTIONS, **AGGREGATES, **CLAIMS}  # what follows from cells and predictions
 SIZES = SEEDS = 3  # of the study
 CELLS = SIZES * SEEDS  # of a network of one of its two sweeps
-FREE = len(yaml.safe_load((ROOT / "config.yaml").read_text())["sweeps"]["H8"]["archs"]) - 2  # what needs no sample
 
 
 def copied(name):
@@ -141,7 +141,7 @@ def test_a_new_metric_evaluates_large_fits_and_fits_nothing(fanbeam):
 
 
 def test_rows_from_elsewhere_are_used_if_they_fit_and_a_new_network_stands_beside_them(small_fanbeam, checkout):
-    config = yaml.safe_load(small_fanbeam.path("config.yaml").read_text())
+    config = copy.deepcopy(SMALL_FANBEAM)
     config["sweeps"]["F32"]["archs"] = ["untrained", "ko", "fc", "filter"]
     run = checkout(config)
     shutil.copytree(small_fanbeam.path("results/cells"), run.path("results/brought"))

@@ -132,20 +132,14 @@ def test_helpers_in_a_users_folder_are_followed_wherever_it_is(folder, layout):
 
 
 def test_what_was_parsed_is_kept_and_not_believed_when_it_is_damaged(folder, monkeypatch):
-    (folder / ".snakemake").mkdir()
-
-    def read():
-        forget()
-        return sources._read("koct.errors")
-
-    before = read()
+    Path(sources.KEPT).parent.mkdir()
+    before = fresh("koct.study.cells")
     sources.keep()
-    path = Path(sources.KEPT)
-    kept = path.read_text()
+    kept = Path(sources.KEPT).read_text()
     with monkeypatch.context() as patch:
         patch.setattr(sources, "_parsed", None)  # which nobody calls
-        assert read() == before
-    for damaged in (kept.replace(before.hash, before.hash[::-1]), kept[:-9], "[]", ""):
-        path.write_text(damaged)
-        assert read() == before
+        assert fresh("koct.study.cells") == before
+    for damaged in (kept.translate(str.maketrans("0123", "3210")), kept[:-9], "[]", ""):
+        Path(sources.KEPT).write_text(damaged)
+        assert fresh("koct.study.cells") == before
         assert not sources._kept()

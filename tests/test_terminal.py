@@ -8,8 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
-from conftest import ROOT, TINY, TINY_SWEEP
+from conftest import CONFIG, TINY, TINY_SWEEP
 
 from koct.config import study_file
 from koct.plugins import snakemake_logger_plugin_koct as plugin
@@ -73,7 +72,7 @@ def test_a_dry_run_is_snakemakes_own_without_endless_lists(checkout):
 
 def test_an_estimate_counts_the_files_of_a_study():
     """A pool has as many bytes as its pairs of float64; two cores take half the time of one."""
-    sweeps = {sweep.name: sweep for sweep in study_file.read(yaml.safe_load((ROOT / "config.yaml").read_text()))}
+    sweeps = {sweep.name: sweep for sweep in study_file.read(CONFIG)}
     pool = SimpleNamespace(rule=SimpleNamespace(name="pool"), wildcards=SimpleNamespace(sweep="H32", seed="1"))
     size = 6000 * 416 * (1280 + 1024) * 8 / 1e9
     one, two = (estimate.in_words([pool] * 6000, sweeps, "cpu", cores) for cores in (1, 2))

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import yaml
-from conftest import ROOT, TINY_SWEEP
+from conftest import FREE, ROOT, TINY_SWEEP, changed_sweeps
 
 import koct
 from koct.base import stamps
@@ -22,7 +21,6 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import plain
 
 PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())
-FREE = len(yaml.safe_load((ROOT / "config.yaml").read_text())["sweeps"]["H8"]["archs"]) - 2  # what needs no sample
 COLUMNS = {
     "cells": "sweep H V B arch N seed lam mse rrmse_peak rrmse_norm fit_seconds",
     "curves": "sweep arch N metric error_mean error_std seeds",
@@ -85,15 +83,6 @@ def test_a_fit_is_a_file_that_can_be_evaluated_again(study, tmp_path):
         original = study.path(f"results/cells/H16/{arch}/N16_seed2.json")
         one, two = ({**read_json(path)[0], "image_seconds": 0} for path in (row, original))
         assert one == two
-
-
-def changed_sweeps(**sweeps):
-    """The config of a study of these sweeps of config.yaml, each with some options changed."""
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    for sweep, options in sweeps.items():
-        config["sweeps"][sweep].update(options)
-    config["studies"]["surrogate"] = list(sweeps)
-    return config
 
 
 def test_one_core_gives_the_same_bits_as_all(default_study, checkout):

@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import tempfile
 import termios
 import time
@@ -19,8 +18,8 @@ import pytest
 from koct.base import stamps
 from koct.errors import KoctError
 from tests.conftest import TINY_SWEEP, Checkout
+from tests.warm import SNAKEMAKE
 
-SNAKEMAKE = str(Path(sys.executable).with_name("snakemake"))
 LIMIT = 300  # seconds that a run of a tiny study may take
 SEED = os.environ.get("KOCT_FAULTS_SEED", "1")  # decides all that is random
 # Ten cells, and two of another sweep whose pool has more than a quarter of a million bytes.
@@ -53,18 +52,12 @@ class Study(Checkout):
     def run(self, *arguments, command=(), folder=None):
         """Plain snakemake, or with arguments, or another command; the output goes to a file that nobody waits for."""
         with tempfile.TemporaryFile() as output:
-            status = subprocess.run(
-                command or [SNAKEMAKE, *map(str, arguments)],
-                cwd=folder or self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                timeout=LIMIT,
-                env={**os.environ, "PATH": f"{Path(SNAKEMAKE).parent}{os.pathsep}{os.environ['PATH']}"},
-            ).returncode
+            here = {**os.environ, "PATH": f"{SNAKEMAKE.parent}{os.pathsep}{os.environ['PATH']}"}
+            how = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output, "start_new_session": True}
+            command = command or [SNAKEMAKE, *arguments]
+            done = subprocess.run(command, cwd=folder or self.folder, timeout=LIMIT, env=here, **how)
             output.seek(0)
-            return Run(status, output.read().decode(errors="replace"))
+            return Run(done.returncode, output.read().decode(errors="replace"))
 
     def rows(self):
         return sorted(self.path("results").glob("cells/*/*/*.json"))

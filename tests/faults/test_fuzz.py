@@ -12,7 +12,6 @@ import warnings
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from koct.base.files import read_json
 from koct.bound import theorem as bound
@@ -24,7 +23,7 @@ from koct.problems import pools
 from koct.report.text import compare_text as compare
 from koct.report.text.bound_text import format_table
 from koct.study import cells, results
-from tests.conftest import ROOT, TINY
+from tests.conftest import CONFIG, ROOT, TINY
 from tests.faults.lab import SEED
 
 INPUTS = int(os.environ.get("KOCT_FUZZ", "150"))
@@ -109,7 +108,7 @@ FILES = {
     "network": (ROOT / "docs/network.yaml", lambda path: format_table(bound.read_network(path), 256)),
 }
 STRICT = {"pool", "known operator", "fit", "row"}  # of which any changed byte is refused
-VALUES = {"config": TINY, "config of all sweeps": yaml.safe_load((ROOT / "config.yaml").read_text())}
+VALUES = {"config": TINY, "config of all sweeps": CONFIG}
 
 
 def refused(read, inputs, strict=False):

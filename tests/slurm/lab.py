@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
-from conftest import ROOT, SMALL_FANBEAM
+from conftest import CONFIG, SMALL_FANBEAM
 
 pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
 os.environ["KOCT_ALLOW_CPU"] = "1"  # the GPUs of these clusters only schedule
-CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SMALL = {  # without predictions: their jobs are like others, and these tests count jobs
     "study": "small",
     "studies": {"small": ["H8", "F32"]},
@@ -78,14 +76,18 @@ def with_own(checkout, code, **lines):
 
 
 @contextlib.contextmanager
-def partition(**options):
-    """The partition `cpu` with other options, for a while."""
-    update = ("scontrol", "update", "PartitionName=cpu")
-    slurm(*update, *(f"{key}={value}" for key, value in options.items()))
+def meanwhile(command, during, after):
+    """A command of SLURM with these options now, and with others at the end."""
+    slurm(*command.split(), *during.split())
     try:
         yield
     finally:
-        slurm(*update, "MaxTime=INFINITE", "State=UP")
+        slurm(*command.split(), *after.split())
+
+
+def partition(options):
+    """The partition `cpu` with other options, for a while."""
+    return meanwhile("scontrol update PartitionName=cpu", options, "MaxTime=INFINITE State=UP")
 
 
 def set_lines(run, **lines):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from koct.base.files import read_record
-from tests.conftest import checked, until
-from tests.slurm.lab import PROFILE, ROOT, all_jobs, answers, ended, slurm, small, started
+from tests.conftest import ROOT, checked, until
+from tests.slurm.lab import PROFILE, all_jobs, answers, ended, slurm, small, started
 from tests.slurm.test_faults import FSDP_LOG, fsdp_under_way, with_fsdp
 
 SCRIPT = ROOT / "tests/cluster/nodes.sh"

@@ -13,18 +13,16 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
-from conftest import planned
+from conftest import CONFIG, planned
 
 from koct.base import device
 from koct.config.study_file import build
 from koct.errors import KoctError
 from koct.workflow import cluster, resources
 from koct.workflow.cluster import VARIABLE, submit_command
-from tests.slurm.lab import CONFIG, dry, small, told
+from tests.slurm.lab import dry, small, told
 
 plugin = pytest.importorskip("snakemake_executor_plugin_koct_slurm.executor")
-
-# How much is submitted
 
 
 @pytest.mark.parametrize(("study", "device", "most"), [("paper", "auto", 20), ("full", "cpu", 91)])
@@ -52,9 +50,6 @@ def test_fits_of_a_seed_travel_together_if_they_are_short_and_else_by_network(tm
     sweep = build("s", {**CONFIG["sweeps"]["H8"], "N": [4, 8], "archs": [str(tmp_path / "mine.py")]})
     found = resources.groups(sweep, False)  # it reads a cheap fit, which reads a pool
     assert found == dict.fromkeys([("mine", 4), ("mine", 8)], "_mine")
-
-
-# Precedence: --config, --configfile, the profile, config.yaml
 
 
 def test_the_profile_is_below_the_command_line_and_above_config_yaml(checkout):
@@ -91,9 +86,6 @@ def test_a_site_line_that_yaml_reads_as_a_number_is_refused(checkout):
     done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=small", check=False)
     assert done.returncode == 1
     assert "account: YAML reads this as 5349, and not as text; write it in quotes" in done.stdout + done.stderr
-
-
-# What a request is made of
 
 
 def command(larger=None, **asked):
@@ -242,18 +234,14 @@ def test_only_a_job_that_lacked_memory_or_time_asks_for_more(executor, monkeypat
     assert executor.failed == ["1", "2", "3"] * 3
 
 
-@pytest.mark.parametrize(
-    ("name", "cells", "title"),
-    [
-        ("cells_fit", [("H8", "1"), ("H64", "5"), ("H8", "10")], "H64+H8_seeds1-10_cells_fit"),
-        ("cells_fit", [(f"H{i}", "1") for i in range(4)], "4sweeps_seed1_cells_fit"),
-        ("F32_seed1_fit_large", [("F32", "1")], "F32_seed1_fit_large"),
-        ("summary_collect", [], "summary_collect"),
-    ],
-)
-def test_a_group_is_named_after_its_sweeps_and_seeds(name, cells, title):
-    members = [SimpleNamespace(wildcards=SimpleNamespace(sweep=sweep, seed=seed)) for sweep, seed in cells]
-    assert plugin.title(SimpleNamespace(name=name, is_group=lambda: True, jobs=members)) == title
+def test_a_group_is_named_after_its_sweeps_and_seeds():
+    def title(*cells):
+        members = [SimpleNamespace(wildcards=SimpleNamespace(sweep=sweep, seed=seed)) for sweep, seed in cells]
+        return plugin.title(SimpleNamespace(name="cells_fit", is_group=lambda: True, jobs=members))
+
+    assert title(("H8", "1"), ("H64", "5"), ("H8", "10")) == "H64+H8_seeds1-10_cells_fit"
+    assert title(*((f"H{i}", "1") for i in range(4))) == "4sweeps_seed1_cells_fit"
+    assert title() == "cells_fit"
 
 
 def test_what_was_asked_for_and_used_is_a_line_for_each_rule(tmp_path):
@@ -321,9 +309,6 @@ def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monke
         assert looked_at(executor, monkeypatch, states) == going_on
     assert executor.submitted == ["1", "3"]
     assert not executor.failed
-
-
-# A GPU that is held is used
 
 
 def test_a_job_that_holds_a_gpu_does_not_compute_on_the_cpu(monkeypatch, capsys):

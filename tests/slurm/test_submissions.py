@@ -15,7 +15,7 @@ from test_requests import MEAN
 from koct.base.files import write_array
 from koct.base.stamps import Stamp
 from koct.workflow.jobs import Jobs
-from tests.conftest import until
+from tests.conftest import CONFIG, until
 from tests.slurm import lab
 
 
@@ -49,10 +49,10 @@ def shrunk(sweep):
 @pytest.mark.parametrize("study", ["surrogate", "paper"])
 def test_a_study_has_the_bits_of_the_local_run(checkout, study):
     """The default study as it is, and the paper's with few iterations."""
-    sweeps = {name: lab.CONFIG["sweeps"][name] for name in lab.CONFIG["studies"][study]}
+    sweeps = {name: CONFIG["sweeps"][name] for name in CONFIG["studies"][study]}
     if study == "paper":
         sweeps = {name: shrunk(sweep) for name, sweep in sweeps.items()}
-    config = {**lab.CONFIG, "study": study, "studies": {study: list(sweeps)}, "sweeps": sweeps}
+    config = {**CONFIG, "study": study, "studies": {study: list(sweeps)}, "sweeps": sweeps}
     run, local = lab.small(checkout, config), lab.small(checkout, config)
     run.snakemake("--profile", "slurm", "--config", f"study={study}")
     local.snakemake()
@@ -94,7 +94,7 @@ def test_a_thousand_cells_are_26_submissions(checkout):
         specs[f"pools/H8/seed{seed}"] = planned.pool_spec(SimpleNamespace(sweep="H8", seed=seed))
     for name, spec in specs.items():  # so that none is made
         write_array(run.path(f"results/{name}.npy"), np.zeros(1), Stamp(json.loads(spec)))
-    with lab.partition(State="DOWN"):
+    with lab.partition("State=DOWN"):
         process = lab.started(run)
         try:
             until(lambda: len(lab.jobs(run.folder)) or process.poll() is not None)
@@ -125,12 +125,7 @@ def queued(folder):
     ("line", "value", "sentence", "fix"),
     [
         ("cpu_partition", "cpux", "invalid partition specified: cpux", "Fix cpu_partition or gpu_partition"),
-        (
-            "gpu_type",
-            "a100-sxm",
-            "no node of gpu has 1 core, 3000 MB, 1 a100-sxm GPU",
-            "Fix the partitions or gpu_type",
-        ),
+        ("gpu_type", "a100", "no node of gpu has 1 core, 3000 MB, 1 a100 GPU", "Fix the partitions or gpu_type"),
         ("reservation", "mine", "Requested reservation is invalid", "Fix reservation"),
         ("constraint", "skylake", "Invalid feature specification", "Fix constraint"),
     ],
@@ -152,7 +147,7 @@ def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkou
     run = lab.with_own(checkout, MEAN)  # which says no cost, and is given an hour
     for maximum, qos in ((30, '""'), ("INFINITE", "short")):
         lab.set_lines(run, qos=qos)
-        with lab.partition(MaxTime=maximum):
+        with lab.partition(f"MaxTime={maximum}"):
             done = run.snakemake(*lab.PROFILE, check=False)
         assert done.returncode == 1
         sentence = "a job there may take 30 min at most, and one of this study asks for 6"
@@ -165,12 +160,8 @@ def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkou
 def test_a_full_queue_is_waited_for(checkout):
     """A user may have one job at a time: the others are submitted when it has ended."""
     run = lab.small(checkout)
-    limit = ("sacctmgr", "--immediate", "modify", "user", "root", "set")
-    lab.slurm(*limit, "MaxSubmitJobs=1")
-    try:
+    with lab.meanwhile("sacctmgr --immediate modify user root set", "MaxSubmitJobs=1", "MaxSubmitJobs=-1"):
         done = run.snakemake("results/cells.parquet", *lab.PROFILE, "--retries", "0")
-    finally:
-        lab.slurm(*limit, "MaxSubmitJobs=-1")
     assert "SLURM takes no more jobs of yours for now" in done.stdout + done.stderr
     assert "Attempt" not in done.stdout + done.stderr
     assert len(lab.all_jobs(run.folder)) == 4
@@ -204,7 +195,7 @@ def test_a_job_gets_what_it_needs_and_no_secret(checkout, monkeypatch):
 def test_a_job_that_slurm_will_never_start_has_failed(checkout):
     """The partition changes under a run that has been checked."""
     run = lab.small(checkout)
-    with lab.partition(State="DOWN"):
+    with lab.partition("State=DOWN"):
         process = lab.started(run, "--retries", "0")
         until(lambda: "pending: PartitionDown" in run.path("out.txt").read_text() or process.poll() is not None)
         lab.slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=1", "State=UP")
@@ -218,11 +209,8 @@ def test_a_job_that_slurm_will_never_start_has_failed(checkout):
 @lab.cluster
 def test_a_node_that_is_down_for_a_while_is_no_wrong_line(checkout):
     node = lab.slurm("sinfo", "--noheader", "--format=%n", "--partition=gpu").strip()
-    lab.slurm("scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test")
-    try:
+    with lab.meanwhile(f"scontrol update NodeName={node}", "State=DRAIN Reason=test", "State=RESUME"):
         assert len(lab.dry(lab.small(checkout), "--config", "study=small")) == 4
-    finally:
-        lab.slurm("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
 
 @lab.cluster
