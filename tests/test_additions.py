@@ -5,7 +5,7 @@ import re
 
 import pytest
 from conftest import ROOT, TINY, TINY_SWEEP
-from test_requests import MEAN
+from test_limits import MEAN
 from test_your_own import PLAIN
 
 COST = "class Mean(Architecture):\n    def cost(self, work):\n        return Cost()\n\n"

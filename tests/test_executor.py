@@ -193,9 +193,6 @@ def test_which_commands_are_forked_and_where(monkeypatch):
     assert plugin.kind_of(["fit", "--spec", here]) == ("cpu", False)
 
 
-# Whole runs
-
-
 @pytest.fixture(scope="module")
 def run(checkout):
     return Study.at(checkout(TINY).folder)

@@ -1,19 +1,20 @@
-"""Studies that no machine could finish, and options with which nothing could be learned, stop before the first job."""
+"""What jobs ask for, and that a study that no machine could finish, or learn from, stops before the first job."""
 
+import importlib.util
 import itertools
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import CONFIG
+from conftest import CONFIG, SMALL_FANBEAM
 
 from koct.config.study_file import Settings, build, read
 from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems.fanbeam import FanBeamProblem
-from koct.workflow import limits
+from koct.workflow import limits, resources
 
 GIB = 2**30
 
@@ -117,3 +118,148 @@ def test_printed_rays_are_refused_exactly_if_they_see_nothing():
         assert refused(H, 20, H)
         assert not refused(H, 20, H, rays="exact")
     assert not refused(32, 20, 32)
+
+
+# What a cluster is asked for, as a dry run with the SLURM profile shows it; needs no SLURM
+
+WIDE = {**CONFIG["sweeps"]["H8"], "H": 64, "V": 80, "B": 64, "N": [4, 8], "seeds": [1], "archs": ["ko", "fc"]}
+FANBEAM = {**SMALL_FANBEAM["sweeps"]["F32"], "N": [4, 16], "seeds": [1]}
+SWEEPS = {"H64": WIDE, "F32": FANBEAM}
+MEAN = '''"""The mean image of the training set, whatever is measured; it does not say what it costs."""
+
+from koct.contracts import Architecture, Network
+
+
+class Mean(Architecture):
+    def fit(self, data):
+        yield None, MeanNetwork(data.y.mean(axis=0))
+
+    def restore(self, state, data):
+        return MeanNetwork(state["image"])
+
+
+class MeanNetwork(Network):
+    def __init__(self, image):
+        self.image = image
+
+    def predict(self, x):
+        return x[:, :1] * 0 + self.image
+
+    def state(self):
+        return vars(self)
+'''
+
+
+def request(cost, on_gpu=False):
+    """(MB, minutes)"""
+    return resources.mem_mb(cost), resources.minutes(cost, on_gpu)
+
+
+def costs(name):
+    """What the jobs of a sweep cost, by stage and N."""
+    sweep = build(name, CONFIG["sweeps"][name])
+    found = {stage: getattr(resources, stage)(sweep) for stage in ("pool", "gram", "recons")}
+    for stage in (resources.fit, resources.evaluate):
+        found |= {(stage.__name__, arch.name, N): stage(sweep, arch, N) for arch in sweep.networks for N in sweep.N}
+    return found
+
+
+def test_requests_grow_with_the_cell():
+    sizes = [costs(name) for name in ("H128", "H256", "H512")]
+    assert len(sizes[0]) == 3 + 2 * 2 * 6
+    for job in sizes[0]:
+        asked = [request(size[job]) for size in sizes]
+        assert asked == sorted(asked)
+    largest = sizes[-1]
+    for stage in ("fit", "evaluate"):
+        small, large = (resources.mem_mb(largest[stage, "fc", N]) for N in (4, 2048))
+        assert small < large < 16_000
+    measured = {"pool": (240, 290), "gram": (24, 1600), ("fit", "ko", 2048): (600, 4300)}  # on one CPU core
+    for job, (seconds, mb) in {**measured, ("fit", "fc", 2048): (48, 4300)}.items():
+        assert resources.minutes(largest[job]) * 60 > 2 * seconds
+        assert resources.mem_mb(largest[job]) > 1.5 * mb
+
+
+@pytest.fixture(autouse=True)
+def any_torch(monkeypatch):
+    """These GPUs are asked for, and not used: a torch without CUDA will do."""
+    monkeypatch.setenv("KOCT_ALLOW_CPU", "1")
+
+
+def asked(checkout, sweeps, *arguments):
+    """(partition, MB, minutes, GPUs) of every job of a dry run by its first output file, and its input files."""
+    pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
+    run = checkout({"study": "s", "studies": {"s": list(sweeps)}, "sweeps": sweeps})
+    run.write("mine/mean.py", MEAN)
+    for path in run.path("rules").glob("*.smk"):  # a job with a message of its own shows nothing else
+        path.write_text(re.sub(r'    message:\n(        ".*"\n)+', "", path.read_text()))
+    done = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=s", *arguments)
+    found, inputs = {}, {}
+    for text in re.split(r"^ *(?:local)?rule \w+:$", done.stdout, flags=re.M)[1:]:
+        job = dict(re.findall(r"^ +(input|output|resources): (.*)$", text, re.M))
+        if "output" in job:
+            output = re.split(r"[, ]", job["output"])[0].removeprefix("results/")
+            values = dict(re.findall(r"(\w+)=([^,]+)", job["resources"]))
+            numbers = (int(values.get(key, 0)) for key in ("mem_mb", "runtime", "gpu"))
+            found[output], inputs[output] = (values["slurm_partition"], *numbers), job.get("input", "").split(", ")
+    assert len(found) > 10
+    return found, inputs
+
+
+def expected(name, partition, gpus):
+    """The large jobs of a sweep."""
+    sweep = build(name, SWEEPS[name])
+    found = {}
+    for arch in sweep.archs:
+        for N in sweep.sizes_of(arch) if resources.fit_class(sweep, arch) == "large" else ():
+            cell = f"{name}/{arch.name}/N{N}_seed1"
+            found[f"fits/{cell}.npy"] = (partition, *request(resources.fit(sweep, arch, N), gpus), gpus)
+            found[f"cells/{cell}.json"] = (partition, *request(resources.evaluate(sweep, arch, N), gpus), gpus)
+    return found
+
+
+def test_large_jobs_go_where_their_problem_computes(checkout):
+    """One study of both: a problem for the CPU alone asks for no GPU, however large it is."""
+    found, _ = asked(checkout, SWEEPS)
+    on_cpu, on_gpu = expected("H64", "cpu", 0), expected("F32", "gpu", 1)
+    assert len(on_cpu) == 4
+    assert all(output.startswith(("cells/H64/ko/", "fits/H64/ko/")) for output in on_cpu)
+    assert len(on_gpu) == 10
+    fanbeam = build("F32", FANBEAM)
+    large = dict.fromkeys(["pools/F32/seed1.npy", "pools/F32/seed101.npy"], resources.pool(fanbeam))
+    large |= {"grams/F32/seed1.npy": resources.gram(fanbeam), "fig_recons_F32.pdf": resources.recons(fanbeam)}
+    large |= {"theory/F32/fc.json": resources.theory(fanbeam, fanbeam.arch("fc"))}
+    on_gpu |= {output: ("gpu", *request(cost, on_gpu=True), 1) for output, cost in large.items()}
+    assert {output: found[output] for output in on_cpu | on_gpu} == on_cpu | on_gpu
+    others = {output: request for output, request in found.items() if output not in on_cpu | on_gpu}
+    assert {(partition, gpus) for partition, _, _, gpus in others.values()} == {("cpu", 0)}
+    assert others["cells/H64/fc/N4_seed1.json"] == ("cpu", 2000, 1, 0)  # a cheap fit asks for nothing special
+    H64 = build("H64", WIDE)
+    assert others["known/H64.npy"] == ("cpu", *request(resources.shared(H64)), 0)
+    assert "normal/H64.npy" not in found  # it comes with the known operator
+    assert request(resources.fit(H64, H64.arch("ko"), 8)) > (3500, 3)  # it is large
+    found, _ = asked(checkout, {"F32": FANBEAM}, "device=cpu")  # without GPUs
+    assert {(partition, gpus) for partition, _, _, gpus in found.values()} == {("cpu", 0)}
+    assert found["fits/F32/ko/N16_seed1.npy"] == expected("F32", "cpu", 0)["fits/F32/ko/N16_seed1.npy"]
+
+
+def test_special_architectures(checkout):
+    """One that does not say its cost gets an hour and 8 GB, and no GPU computes a normal matrix.
+
+    A fit that reads another cell waits for its fit and not for its row, which is evaluated in a group with others.
+    """
+    mean = ["mine/mean.py"]
+    ridge = {**FANBEAM, "archs": ["ko"], "ko": {"solver": "ridge"}}
+    sweeps = {"H64": {**WIDE, "archs": mean}, "F32": {**FANBEAM, "archs": mean}, "ridge": ridge}
+    if torch := importlib.util.find_spec("torch"):  # which fc-fsdp needs
+        sweeps["fsdp"] = {**FANBEAM, "archs": ["fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 10}}
+    found, inputs = asked(checkout, sweeps)
+    assert found["fits/H64/mean/N4_seed1.npy"] == ("cpu", 8000, 60, 0)
+    assert found["fits/F32/mean/N4_seed1.npy"] == ("gpu", 8000, 60, 1)
+    assert found["normal/ridge.npy"] == ("cpu", *request(resources.normal(build("ridge", ridge))), 0)
+    assert found["fits/ridge/ko/N4_seed1.npy"][0] == "gpu"
+    if torch:
+        read = inputs["fits/fsdp/fc-fsdp/N16_seed1.npy"]
+        assert "results/fits/fsdp/fc/N16_seed1.npy" in read
+        assert not [path for path in read if path.startswith("results/cells")]
+        assert not [output for output in found if output.startswith("cells/fsdp/fc/")]  # nobody asks for these rows

@@ -14,18 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT, TINY
+from test_executor import SPEC as WANTED
 
 from koct.base.files import write_json, write_text
 from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
 from koct.workflow import planned, queue, sources, stale, user_files
 
-
-def spec():
-    problem = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}
-    sizes = {"train": 8, "val": 4, "test": 4}
-    wanted = {"seed": 1, "problem": problem, "sizes": sizes}
-    return {**wanted, "code": sources.code("pool", wanted)}
+POOL_SPEC = {**WANTED, "code": sources.code("pool", WANTED)}
 
 
 def test_a_job_runs_the_code_that_was_planned(checkout, monkeypatch):
@@ -37,7 +33,7 @@ def test_a_job_runs_the_code_that_was_planned(checkout, monkeypatch):
         monkeypatch.setenv(name, value)
 
     def pool():
-        return run.koct("pool", "--spec", json.dumps(spec()), "--outputs", "pool.npy", check=False)
+        return run.koct("pool", "--spec", json.dumps(POOL_SPEC), "--outputs", "pool.npy", check=False)
 
     module, out = run.path("koct/problems/surrogate.py"), run.path("pool.npy")
     text = module.read_text()
@@ -60,7 +56,7 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
     shutil.copy(ROOT / "koct/problems/surrogate.py", own)
     helper.write_text("x = 1\n")
     problem = {"source": str(own), "options": {"H": 4, "V": 5, "B": 4}}
-    asked = {**spec(), "problem": problem, "code": sources.code("pool", {"problem": problem})}
+    asked = {**POOL_SPEC, "problem": problem, "code": sources.code("pool", {"problem": problem})}
     for name, value in planned.environment([str(own), str(helper)]).items():
         monkeypatch.setenv(name, value)
     guard = planned.Guard("pool", asked)

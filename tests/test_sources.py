@@ -103,8 +103,6 @@ def test_digests_change_with_what_can_change_a_number(tmp_path, monkeypatch):
     forget()
 
 
-# A user's own files
-
 PART = {"helper/__init__.py": "", "helper/part.py": "x = 1"}
 LAYOUTS = [  # files in which own.py uses one with x = 1
     {"own.py": "import helper", "helper.py": "x = 1"},

@@ -106,16 +106,16 @@ def test_what_a_row_took_does_not_change_its_content(tmp_path):
 
 
 def test_readers_refuse_what_is_no_result(tmp_path):
-    foreign = tmp_path / "foreign.npy"
-    np.save(foreign, np.arange(3))
-    for read in (read_array, read_record, read_json):
-        with pytest.raises(KoctError, match=r"foreign\.npy is not a file of this version of koct: it has no stamp"):
-            read(foreign)
-    write_record(tmp_path / "record.npy", STAMP, w=np.ones(3))
-    assert read_record(tmp_path / "record.npy")[0]["w"].tolist() == [1, 1, 1]
-    write_array(foreign, np.ones(3), STAMP)
+    path = tmp_path / "made.npy"
+    write_record(path, STAMP, w=np.ones(3))
+    assert read_record(path)[0]["w"].tolist() == [1, 1, 1]
+    write_array(path, np.ones(3), STAMP)
     with pytest.raises(KoctError, match="holds no named arrays"):
-        read_record(foreign)
+        read_record(path)
+    np.save(path, np.arange(3))
+    for read in (read_array, read_record, read_json):
+        with pytest.raises(KoctError, match=r"made\.npy is not a file of this version of koct: it has no stamp"):
+            read(path)
 
 
 def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):

@@ -89,9 +89,6 @@ class Study(Checkout):
         return found
 
 
-# What is wrong
-
-
 def printed(study, run):
     """What a run printed, and what is in the logs of its jobs, by name; without a study, no logs."""
     logs = sorted(study.path("results/logs").rglob("*.log")) if study else []
@@ -134,9 +131,6 @@ def written_again(before):
             again.append(path)
         file.close()
     return again
-
-
-# Runs that can be killed, with their jobs and what is left of them
 
 
 class OnTerminal:

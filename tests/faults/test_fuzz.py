@@ -27,7 +27,7 @@ from tests.conftest import CONFIG, ROOT, TINY
 from tests.faults.lab import SEED
 
 INPUTS = int(os.environ.get("KOCT_FUZZ", "150"))
-PROBLEM = {"H": 4, "V": 5, "B": 4, "tikhonov": 0.1}
+PROBLEM = registry.problem("surrogate")(H=4, V=5, B=4, tikhonov=0.1)
 REFERENCE = ROOT / "results" / "reference" / "cells.parquet"
 TOKENS = ["nan", "inf", "-inf", "1e999", "-1", "0", "", "0,05", "1_000", "٣", "9" * 60, "1e-400", "null", "true", "x"]
 TOKENS += ["=1+1", '"', "'", ";", "\t", "\0", "\r", "\ufeff", "{", "[", "&a", "*a", "!!python/object:x"]
@@ -88,17 +88,14 @@ def changed(old, rng):
 
 
 def read_pool(path):
-    pool = pools.Pool(path, registry.problem("surrogate")(**PROBLEM), 1)
+    pool = pools.Pool(path, PROBLEM, 1)
     return [(pool.x(part), pool.y(part)) for part in pools.PARTS]
 
 
 # Everything that reads what people, other programs or earlier runs have written: a valid file, and what reads it.
 FILES = {
     "pool": ("results/pools/T4/seed1.npy", read_pool),
-    "known operator": (
-        "results/known/T4.npy",
-        lambda path: cells.read_shared(str(path), registry.problem("surrogate")(**PROBLEM)),
-    ),
+    "known operator": ("results/known/T4.npy", lambda path: cells.read_shared(str(path), PROBLEM)),
     "fit": ("results/fits/T4/ko/N4_seed1.npy", lambda path: cells.read_fit(str(path))),
     "row": ("results/cells/T4/ko/N4_seed1.json", read_json),
     "cells": ("results/cells.parquet", results.read),

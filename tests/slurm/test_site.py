@@ -163,16 +163,12 @@ def test_what_a_job_lacked_it_asks_for_more_of_as_far_as_slurm_allows(slurm_says
     assert " --mem 8192 " in command({"mem_mb": 1}, **asked, qos="short")
 
 
-# What becomes of a submission
-
-
 POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"  # of any refusal
 CALL = "sbatch --parsable --partition=cpu --time=99 --wrap=true"
 
 
 class Job(NamedTuple):
     name: str
-    wildcards: object = None
 
     def is_group(self):
         return False

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_requests import MEAN
+from test_limits import MEAN
 
 from koct.base.files import write_array
 from koct.base.stamps import Stamp
