@@ -89,9 +89,9 @@ class Checkout:
 
     def __init__(self, folder, config=None):
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cp", "-a", *(ROOT / part for part in PARTS), self.folder], check=True)
-        self.write(sources.KEPT, parsed())
+        if not self.folder.exists():  # else it is there already
+            self.write(sources.KEPT, parsed())
+            subprocess.run(["cp", "-a", *(ROOT / part for part in PARTS), self.folder], check=True)
         if config:
             self.configure(config)
 
@@ -132,14 +132,7 @@ class Checkout:
     def copy(self, folder):
         """Another one with the same results, in which nothing has to run again."""
         shutil.copytree(self.folder, folder, symlinks=True)
-        return self.at(folder)
-
-    @classmethod
-    def at(cls, folder):
-        """One that is there already."""
-        checkout = cls.__new__(cls)
-        checkout.folder = Path(folder)
-        return checkout
+        return type(self)(folder)
 
 
 def until(condition, seconds=600, pause=0.05):
@@ -162,7 +155,7 @@ def planned(text):
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory):
     """Make checkouts: call it for a fresh one, with a config of its own or that of the repository."""
-    return lambda config=None: Checkout(tmp_path_factory.mktemp("checkout"), config)
+    return lambda config=None: Checkout(tmp_path_factory.mktemp("checkout") / "copy", config)
 
 
 def finished(tmp_path_factory, name, config=None):
@@ -180,7 +173,7 @@ def finished(tmp_path_factory, name, config=None):
             run.snakemake()
             run.path("seconds").write_text(str(time.perf_counter() - started))
             made.rename(original)
-    return Checkout.at(original).copy(tmp_path_factory.mktemp("checkout") / name)
+    return Checkout(original).copy(tmp_path_factory.mktemp("checkout") / name)
 
 
 @pytest.fixture(scope="session")
@@ -221,7 +214,7 @@ def undisturbed(tmp_path_factory):
     """The study of the faults, which nothing has disturbed: its results, and the seconds that it took."""
     from tests.faults.lab import CELLS, CONFIG, Study
 
-    study = Study.at(finished(tmp_path_factory, "faults", CONFIG).folder)
+    study = Study(finished(tmp_path_factory, "faults", CONFIG).folder)
     study.seconds, study.results = float(study.path("seconds").read_text()), study.contents()
     assert len(study.rows()) == len(study.finished_rows()) == CELLS
     assert "unreadable" not in study.results.values()

@@ -14,7 +14,6 @@ from koct import cli
 from koct.commands import VERBS
 from koct.commands.people import GROUPS
 
-PILOT = ROOT / "docs" / "pilot.csv"
 TABLE = ["product", "table_fullscale", "--out"]
 
 
@@ -112,7 +111,7 @@ def test_nobody_waits_for_a_pipe(koct):
         refused(koct(*arguments), "pipe is a pipe, whose other end may never come; give a file")
 
 
-BUDGET = ["budget", PILOT, "--target=0.01"]
+BUDGET = ["budget", ROOT / "docs" / "pilot.csv", "--target=0.01"]
 SENSELESS = {  # of an option, after these arguments: these values
     "--target": (BUDGET[:2], ["nan", "inf", "0", "-1", "x", "", "0,05", "9" * 5000]),
     "--assurance": (BUDGET, ["nan", "inf", "0", "-1", "x", "", "0,05", "9" * 5000]),

@@ -195,7 +195,7 @@ def test_which_commands_are_forked_and_where(monkeypatch):
 
 @pytest.fixture(scope="module")
 def run(checkout):
-    return Study.at(checkout(TINY).folder)
+    return Study(checkout(TINY).folder)
 
 
 @pytest.mark.slow

@@ -33,10 +33,7 @@ FC, FSDP = registry.architecture("fc"), registry.architecture("fc-fsdp")
 
 
 class Trial:
-    """The files of one cell, and how its job is started.
-
-    Blocks of 27 rows and 61 samples: no number of ranks shares them equally.
-    """
+    """The files of one cell, and how its job is started: no number of ranks shares 27 rows or 61 samples equally."""
 
     def __init__(self, folder):
         self.folder, self.problem = folder, SURROGATE(H=9, V=8, B=9, tikhonov=0.1)

@@ -243,11 +243,7 @@ def test_large_jobs_go_where_their_problem_computes(checkout):
     assert found["fits/F32/ko/N16_seed1.npy"] == expected("F32", "cpu", 0)["fits/F32/ko/N16_seed1.npy"]
 
 
-def test_special_architectures(checkout):
-    """One that does not say its cost gets an hour and 8 GB, and no GPU computes a normal matrix.
-
-    A fit that reads another cell waits for its fit and not for its row, which is evaluated in a group with others.
-    """
+def test_unknown_costs_are_an_hour_and_8_gb_and_a_fit_waits_for_the_fit_that_it_reads_and_not_for_its_row(checkout):
     mean = ["mine/mean.py"]
     ridge = {**FANBEAM, "archs": ["ko"], "ko": {"solver": "ridge"}}
     sweeps = {"H64": {**WIDE, "archs": mean}, "F32": {**FANBEAM, "archs": mean}, "ridge": ridge}

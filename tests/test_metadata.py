@@ -101,9 +101,6 @@ def test_every_environment_variable_is_in_the_table():
     assert {name or other for name, other in variables} <= set(re.findall(r"`([A-Z_]+)`", listed))
 
 
-# Whatever names a version names the one in constraints.txt
-
-
 def test_every_requirement_is_pinned_and_conda_environments_have_these_versions():
     assert names([*PROJECT["dependencies"], *(entry for extra in EXTRAS.values() for entry in extra)]) <= set(PINS)
     for path in ENVS:

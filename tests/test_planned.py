@@ -1,7 +1,4 @@
-"""What a run may rely on: jobs run the planned code, one run at a time, nothing left of a dead one.
-
-Which results are used and which are made again, by their stamps; and that other data of a user are noticed.
-"""
+"""What a run may rely on: the planned code, one run at a time, results by their stamps, and other data are noticed."""
 
 import json
 import os
@@ -11,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from conftest import ROOT, TINY
@@ -151,8 +149,7 @@ def found(folder):
     def of(spec=SPEC, output=ROW):
         lines, params = [], {"spec": json.dumps(spec)} if spec else {}
         job = SimpleNamespace(params=params, output=[str(output)], input=[str(POOL), "mine/photo.npy"])
-        outputs = stale.Stale(SimpleNamespace(info=lines.append)).outputs(job)
-        assert len(outputs) == len(lines)
+        assert stale.Stale(SimpleNamespace(info=lines.append)).outputs(job) == [str(output)] * len(lines)
         return [line.removeprefix(f"{output} is made again: ") for line in lines]
 
     return of
@@ -239,16 +236,14 @@ def test_another_large_file_of_equal_size_and_age_is_noticed(large, replace):
 
 def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch):
     before = digests(large, "other.npy")
-    read = []
-    digest = user_files.digest_of_file
-    monkeypatch.setattr(user_files, "digest_of_file", lambda path: read.append(path) or digest(path))
+    read = mock.Mock(wraps=user_files.digest_of_file)
+    monkeypatch.setattr(user_files, "digest_of_file", read)
     assert digests(large, "other.npy") == before
-    assert read == []
+    assert not read.called
     os.utime(large)
     assert digests(large, "other.npy") == before
-    assert read == [large]
-    with open(user_files.KEPT, "w") as file:
-        file.write('{"x.npy": 3}')  # damaged
+    read.assert_called_once_with(large)
+    Path(user_files.KEPT).write_text('{"x.npy": 3}')  # damaged
     assert digests(large) == {large: before[large]}
 
 

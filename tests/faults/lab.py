@@ -115,10 +115,7 @@ def assert_right(study, expected, run, logs=True):
 
 
 def marks(paths):
-    """What tells files that are written again: they are opened, so that no other file gets their number, and read.
-
-    The time of a file is none of it: a result that is older than its inputs gets a newer one.
-    """
+    """What tells files that are written again, except a time: open files, whose number nobody else gets, and data."""
     return {path: (open(path, "rb"), path.read_bytes()) for path in paths}
 
 

@@ -1,7 +1,4 @@
-"""Faults of results on disk, really caused: damaged files, lost metadata, results of another clone.
-
-`make faults` causes all of them, the tests a few. KOCT_FAULTS_SEED decides all that is random.
-"""
+"""Faults of results on disk, really caused: damaged files, lost metadata, results of another clone."""
 
 import itertools
 import os

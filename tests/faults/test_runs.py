@@ -1,7 +1,4 @@
-"""Faults of running studies, really caused: one plain `snakemake` later, the results are the undisturbed ones.
-
-`make faults` causes all of them, the tests a few. KOCT_FAULTS_SEED decides all that is random.
-"""
+"""Faults of running studies, really caused: one plain `snakemake` later, the results are the undisturbed ones."""
 
 import contextlib
 import functools
@@ -176,12 +173,11 @@ STARTS = {
 def test_nothing_is_imported_from_the_working_folder(undisturbed, disturbed, start):
     shutil.rmtree(disturbed.path("results"))
     shutil.rmtree(disturbed.path(".snakemake"))
-    work = type(disturbed).at(disturbed.path("elsewhere/my work"))
-    work.folder.mkdir(parents=True)
+    disturbed.path("elsewhere/my work").mkdir(parents=True)
+    work = lab.Study(disturbed.path("elsewhere/my work"))
     shutil.move(disturbed.path("config.yaml"), work.path("config.yaml"))
     for name in TRAPS:
-        work.path(name).parent.mkdir(exist_ok=True)
-        work.path(f"{name}.py").write_text('raise ImportError("this is not the module you want")\n')
+        work.write(f"{name}.py", 'raise ImportError("this is not the module you want")\n')
     arguments, there = STARTS[start]
     arguments = [argument.format(folder=work.folder, checkout=disturbed.folder) for argument in arguments]
     run = disturbed.run(*arguments, folder=work.folder if there else disturbed.folder)

@@ -21,10 +21,8 @@ ITERATIONS = 200
 FIT = "results/fits/F32/fc-fsdp/N16_seed1.npy"
 
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("scontrol") is None, reason="no SLURM here"),
-    pytest.mark.skipif(not answers(*HEAD), reason="no three nodes answer here: run tests/cluster/nodes.sh start"),
-]
+NONE = "no three nodes answer here: run tests/cluster/nodes.sh start"
+pytestmark = pytest.mark.skipif(shutil.which("scontrol") is None or not answers(*HEAD), reason=NONE)
 
 
 def snakemake(run, *arguments):

@@ -28,12 +28,14 @@ def submitted(checkout):
 
 
 @lab.cluster
-def test_the_cluster_gives_the_bits_of_the_local_run(submitted, checkout):
+def test_the_cluster_gives_the_bits_of_the_local_run_and_jobs_see_their_gpus(submitted, checkout):
     run, _ = submitted
     local = lab.small(checkout)
     local.snakemake()
     lab.assert_same_results(run, local)
     assert run.path("results/fig_sweeps.pdf").exists()
+    for log in ("pools/F32/seed1.log", "grams/F32/seed1.log", "fits/F32/ko/N16_seed1.log", "fits/F32/fc/N4_seed1.log"):
+        assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
 
 
 def shrunk(sweep):
@@ -74,13 +76,6 @@ def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
     assert len(lines) < jobs_and_rules + 20  # a line for each, and few others
     names = {job["JobName"] for job in lab.all_jobs(run.folder)}
     assert {"H8_seed1_cells_fit.koct", "F32_seed1_evaluate_fit_large_gram_pool_large.koct"} < names
-
-
-@lab.cluster
-def test_a_job_sees_the_gpus_it_asked_for(submitted):
-    run, _ = submitted
-    for log in ("pools/F32/seed1.log", "grams/F32/seed1.log", "fits/F32/ko/N16_seed1.log", "fits/F32/fc/N4_seed1.log"):
-        assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
 
 
 @lab.cluster
@@ -150,8 +145,7 @@ def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkou
         with lab.partition(f"MaxTime={maximum}"):
             done = run.snakemake(*lab.PROFILE, check=False)
         assert done.returncode == 1
-        sentence = "a job there may take 30 min at most, and one of this study asks for 6"
-        assert sentence in done.stdout + done.stderr
+        assert "a job there may take 30 min at most, and one of this study asks for 6" in done.stdout + done.stderr
     assert not lab.all_jobs(run.folder)
 
 
