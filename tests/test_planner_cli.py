@@ -50,6 +50,7 @@ def files(tmp_path, koct):
     results.write(rows, list(rows[0]), "cells.parquet", origin, Stamp({}))
     damaged = (tmp_path / "cells.parquet").read_bytes().replace(b'checksum": "', b'checksum" : ')
     (tmp_path / "damaged.parquet").write_bytes(damaged)
+    (tmp_path / "no.parquet").write_text("PAR1 and no more")
     return tmp_path
 
 
@@ -67,6 +68,7 @@ MISTAKES = {
     "planner bad.csv --out page.html": "bad.csv: row 2, column error: 'x' is not a plain number",
     "budget damaged.parquet --target 0.1 --sweep A": "damaged.parquet is damaged: its stamp cannot be read",
     "planner damaged.parquet --out page.html": "damaged.parquet is damaged: its stamp cannot be read",
+    "budget no.parquet --target 0.1": "no.parquet: the file is not valid Parquet",
     "budget pilot.csv": "give one of them, or both",
     "budget pilot.csv --at 1": "N = 1 must be at least 2",
     "budget pilot.csv --target 0.1,-1": "target = -1.0 must be finite and above 0",
