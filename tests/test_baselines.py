@@ -98,7 +98,7 @@ def test_the_validation_pairs_choose(arch, tmp_path):
 # The grid
 
 
-@pytest.mark.parametrize("name", ["H8", "H128"])
+@pytest.mark.parametrize("name", ["H8", "H128", "mri"])
 def test_a_cell_for_every_seed_unless_all_see_the_same(name):
     sweep = build(name, {**CONFIG["sweeps"][name], "archs": ["untrained", "ko", "fc"]})
     cells = [tuple(cell.values())[1:] for cell in sweep.grid()]
