@@ -99,11 +99,7 @@ def key(run):
     run.replace("koct/config/sweep.py", f"{old}arch", f"{old}N not in self.skip if arch")
 
 
-def stage(run):
-    append("koct/commands/stages.py", STAGE)(run)
-    append("rules/results.smk", RULE)(run)
-
-
+STAGES = [("koct/commands/stages.py", STAGE), ("rules/results.smk", RULE)]
 ADDITIONS = {  # as CONTRIBUTING.md calls them
     "a problem": append("koct/problems/lines.py", PLAIN),
     "a network": append("koct/networks/mean.py", NETWORK),
@@ -112,7 +108,7 @@ ADDITIONS = {  # as CONTRIBUTING.md calls them
     "an option": option,
     "a key of sweeps": key,
     "a verb for people": append("koct/commands/people.py", VERB),
-    "a verb of a job": stage,
+    "a verb of a job": lambda run: [append(*one)(run) for one in STAGES],
 }
 
 

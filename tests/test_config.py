@@ -1,6 +1,5 @@
 """Bad configs stop with a message that names the key and the fix; the docs and the code agree."""
 
-import copy
 import os
 
 import pytest
@@ -12,7 +11,6 @@ from koct.config.docs import document
 from koct.config.study_file import read
 from koct.errors import KoctError
 
-H8 = CONFIG["sweeps"]["H8"]
 BAD = [  # changes of the sweep H8: (entry, the key, its value or the fix)
     ({"lamdas": [1.0]}, "lamdas", "'lambdas'?"),
     ({"rays": "exact"}, "rays", "not a key"),
@@ -41,21 +39,22 @@ BAD_TOP = [
     ({"longest_days": 0}, "longest_days = 0", "greater than 0"),
     ({"sweeps": None}, "sweeps = None", "mapping"),
     ({"studies": {"mine": ["H8", "H8"]}}, "studies.mine", "remove one"),
-    ({"sweeps": {**CONFIG["sweeps"], "a/b": H8}}, "sweeps: the name 'a/b'", "rename it"),
+    ({"sweeps": {**CONFIG["sweeps"], "a/b": CONFIG["sweeps"]["H8"]}}, "sweeps: the name 'a/b'", "rename it"),
     ({"study": "papr"}, "study = 'papr'", "known studies are surrogate"),
     ({"studies": {**CONFIG["studies"], "mine": ["H9"]}}, "studies.mine has 'H9'", "known sweeps are"),
     ({"studies": {**CONFIG["studies"], 1: ["H8"]}}, "studies: the name 1", "rename it"),
 ]
-CASES = [({"sweeps": {**CONFIG["sweeps"], "H8": H8 | entry}}, f"sweeps.H8.{key}", fix) for entry, key, fix in BAD]
-for key in ("H", "pool", "problem"):
-    left = {name: value for name, value in H8.items() if name != key}
-    CASES.append(({"sweeps": {**CONFIG["sweeps"], "H8": left}}, f"sweeps.H8.{key} is missing", "add it: "))
 
 
-def changed(entry):
-    config = copy.deepcopy(CONFIG)
-    config["sweeps"]["H8"].update(entry)
-    return config
+def changed(entry, without=()):
+    """config.yaml with another sweep H8."""
+    H8 = {key: value for key, value in CONFIG["sweeps"]["H8"].items() if key not in without}
+    return {**CONFIG, "sweeps": CONFIG["sweeps"] | {"H8": H8 | entry}}
+
+
+CASES = [(changed(entry), f"sweeps.H8.{key}", fix) for entry, key, fix in BAD]
+for key in ("H", "tikhonov", "pool", "N", "seeds", "archs", "lambdas", "metric", "problem"):
+    CASES.append((changed({}, [key]), f"sweeps.H8.{key} is missing", "add it: "))
 
 
 @pytest.mark.parametrize(("entry", "key", "fix"), [*CASES, *BAD_TOP])
@@ -66,9 +65,8 @@ def test_a_bad_entry_is_named_with_its_fix(entry, key, fix):
 
 
 def test_all_mistakes_are_listed_at_once():
-    config = changed({"one": 1, "two": 2, "H": -8, "ko": {"lr": 0}})
-    del config["sweeps"]["H8"]["N"]
-    config["sweeps"]["H16"]["seeds"] = []
+    config = changed({"one": 1, "two": 2, "H": -8, "ko": {"lr": 0}}, ["N"])
+    config["sweeps"]["H16"] = {**config["sweeps"]["H16"], "seeds": []}
     with pytest.raises(KoctError) as caught:
         read(config)
     keys = ("H8.one", "H8.two", "H8.H", "H8.ko.lr", "H8.N", "H16.seeds")

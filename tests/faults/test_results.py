@@ -92,18 +92,17 @@ def test_a_damaged_file_is_healed_or_named(undisturbed, disturbed, rng, kind, na
             file.unlink()  # a job has to read it now
         run = study.run()
     if run.status != 0:
-        return assert_named(study, expected, path, run)
+        run = study.run(command=["bash", "-c", advice(study, path, run)])
     assert_right(study, expected, run)
     assert fingerprint(path) != damaged, "all that needs it was computed, and nobody has noticed"
-    return None
 
 
-def assert_named(study, expected, path, run):
+def advice(study, path, run):
     """A run that failed has to name the file and say what to type, in one line; typing it has to help."""
     assert tracebacks(study, run) == [], run.output[-2000:]
-    advice = re.search(rf"\brm (-\w+ )?\S*{re.escape(study.name(path))} && snakemake\b", run.output)
-    assert advice, f"no line names {study.name(path)} and says what to type:\n{run.output[-2000:]}"
-    assert_right(study, expected, study.run(command=["bash", "-c", advice[0]]))
+    found = re.search(rf"\brm (-\w+ )?\S*{re.escape(study.name(path))} && snakemake\b", run.output)
+    assert found, f"no line names {study.name(path)} and says what to type:\n{run.output[-2000:]}"
+    return found[0]
 
 
 # Results without Snakemake's metadata, and results from another clone: they are used

@@ -18,7 +18,7 @@ from conftest import CONFIG, planned
 from koct.base import device
 from koct.config.study_file import build
 from koct.errors import KoctError
-from koct.workflow import cluster, resources
+from koct.workflow import cluster, queue, resources
 from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import dry, small, told
 
@@ -305,6 +305,14 @@ def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monke
         assert looked_at(executor, monkeypatch, states) == going_on
     assert executor.submitted == ["1", "3"]
     assert not executor.failed
+
+
+def test_the_own_job_is_no_leftover(monkeypatch):
+    name = "H8_seeds1-5_cells_fit.koct"
+    text = f"{name} 11 /here\n{name} 12 /here\nkoct_main 13 /here\nother 14 /here\n"
+    monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text))
+    monkeypatch.setattr(queue, "OWN_JOB", "12")
+    assert queue._mine() == [("11", "/here")]
 
 
 def test_a_job_that_holds_a_gpu_does_not_compute_on_the_cpu(monkeypatch, capsys):
