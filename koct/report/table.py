@@ -58,10 +58,9 @@ class Table:
     body: list
 
     def __post_init__(self):
-        columns = range(len(self.columns))
-        told = [[_told(row, self.columns, column) for row in self.body] for column in columns]
-        for column in reversed(columns):
-            if "--" in told[column] and set(told[column]) <= {"--", ""}:
+        told = [_told(row, self.columns) for row in self.body if isinstance(row, list)]
+        for column in reversed(range(len(self.columns))):
+            if {"--"} <= {row[column] for row in told} <= {"--", ""}:
                 self.head, self.body = ([_without(row, column) for row in rows] for rows in (self.head, self.body))
                 self.columns = self.columns[:column] + self.columns[column + 1 :]
 
@@ -78,14 +77,10 @@ class Table:
         return pages
 
 
-def _told(row, columns, place):
-    """Return the text of a row in a column; nothing for what stands in more than one."""
-    if isinstance(row, list):
-        for cell, width, _ in _cells(row, columns):
-            if place < width:
-                return cell if isinstance(cell, str) else ""
-            place -= width
-    return ""
+def _told(row, columns):
+    """Return the texts of a row, by column; nothing for what stands in more than one."""
+    spread = ([cell] if isinstance(cell, str) else [""] * width for cell, width, _ in _cells(row, columns))
+    return list(itertools.chain(*spread))
 
 
 def _without(row, column):

@@ -253,27 +253,29 @@ def solved_ratio(study, sweep, factor):
 def bound_ratios(study, sweep, arch, above=1.0):
     """The bound over the error at every N where the error is above so many times the floor."""
     fit, (N, error) = study.calibration(sweep, arch), study.curve(sweep, arch)
-    kept, ratios = error > above * fit.floor, fit.predict(N) / error
+    kept, ratios = error > above * fit.floor, _bound_over_error(study, sweep, arch)
     return {f"N = {int(n):,}": float(ratio) for n, ratio in zip(N[kept], ratios[kept], strict=True)}
+
+
+def _bound_over_error(study, sweep, arch):
+    N, error = study.curve(sweep, arch)
+    return study.calibration(sweep, arch).predict(N) / error
 
 
 def bound_error(study, sweep, arch):
     """The largest factor between bound and error, either way."""
-    N, error = study.curve(sweep, arch)
-    return float(np.exp(np.abs(np.log(study.calibration(sweep, arch).predict(N) / error)).max()))
+    return float(np.exp(np.abs(np.log(_bound_over_error(study, sweep, arch))).max()))
 
 
 def bound_first(study, sweep, arch):
     """The bound over the error at the smallest N."""
-    N, error = study.curve(sweep, arch)
-    return float(study.calibration(sweep, arch).predict(N[0]) / error[0])
+    return float(_bound_over_error(study, sweep, arch)[0])
 
 
 def bound_least(study, sweep, arch, share=1.0):
     """The least bound over error of a curve, or of that share of its N that are the smallest."""
-    N, error = study.curve(sweep, arch)
-    ratios = study.calibration(sweep, arch).predict(N) / error
-    return float(ratios[: int(share * len(N))].min())
+    ratios = _bound_over_error(study, sweep, arch)
+    return float(ratios[: int(share * len(ratios))].min())
 
 
 def law_error(study, sweep, arch):
@@ -296,12 +298,9 @@ def pilot(study, sweep, arch):
 
 def detail(study, sweep, arch, N):
     """How much of the truth's amplitudes above a tenth of a cycle per pixel an image has; noise adds nothing to it."""
-    shares = []
-    for truth, image in study.images(sweep, arch, N):
-        spectrum, made = np.fft.fft2(truth), np.fft.fft2(image)
-        fine = np.hypot(*np.meshgrid(*map(np.fft.fftfreq, truth.shape), indexing="ij")) >= FINE
-        shares.append(abs(np.vdot(spectrum[fine], made[fine])) / np.vdot(spectrum[fine], spectrum[fine]).real)
-    return float(np.mean(shares))
+    truth, made = map(np.fft.fft2, study.images(sweep, arch, N))
+    fine = np.hypot(*np.meshgrid(*map(np.fft.fftfreq, truth.shape), indexing="ij")) >= FINE
+    return float(abs(np.vdot(truth[fine], made[fine])) / np.vdot(truth[fine], truth[fine]).real)
 
 
 def spread_ratio(study, sweep, N):
@@ -313,12 +312,10 @@ def _spread(study, sweep, arch, N):
     """The root mean square around local means where the truth is constant, neither zero nor at its peak."""
     from scipy import ndimage
 
-    squares = []
-    for truth, image in study.images(sweep, arch, N):
-        flat = ndimage.maximum_filter(truth, FLAT) == ndimage.minimum_filter(truth, FLAT)
-        flat &= (truth > 0) & (truth < truth.max())
-        squares.append(((image - ndimage.uniform_filter(image, LOCAL))[flat] ** 2).mean())
-    return float(np.sqrt(np.mean(squares)))
+    truth, image = study.images(sweep, arch, N)
+    flat = ndimage.maximum_filter(truth, FLAT) == ndimage.minimum_filter(truth, FLAT)
+    flat &= (truth > 0) & (truth < truth.max())
+    return float(np.sqrt(((image - ndimage.uniform_filter(image, LOCAL))[flat] ** 2).mean()))
 
 
 # The shape of a curve

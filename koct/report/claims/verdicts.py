@@ -189,7 +189,7 @@ def values(part, study):
             except NotComputedError as missing:
                 lacking.append(missing)
                 continue
-            at = [study.label(more["arch"])] if "arch" in more else []
+            at = [study.names.arch(more["arch"])] if "arch" in more else []
             at += [sweep] if len(part.get("sweeps", [])) > 1 else []
             at += [f"N = {more['N']:,}"] if "N" in more else []
             for key, one in number.items() if isinstance(number, dict) else [(None, number)]:

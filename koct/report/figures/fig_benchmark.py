@@ -4,7 +4,6 @@ import numpy as np
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -28,8 +27,8 @@ APART = 7.5  # points between labels
 def figure(cells_path, curves_path):
     curves, _, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
-    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors, "H", "ssim"))
-    names, metrics = Names(origin), {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
+    cells, free, names = inputs.split(cells_path, ("sweep", "arch", "N", *errors, "H", "ssim"))
+    metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
     sweeps = list(metrics)
     made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.24, below=0.42, down=0.26)
     for column, sweep in enumerate(sweeps):

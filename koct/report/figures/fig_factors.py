@@ -8,7 +8,6 @@ from koct.bound.calibration import Calibration, two_factors
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.printed import PAIR
 from koct.report.product import Product
 from koct.study.results import grouped
@@ -41,7 +40,7 @@ SHADES = {"below a floor": "0.72", "a bound is below ε at every $N$": "#bcd7ee"
 
 def figure(calibration_path):
     """Return a figure with a panel per sweep that has both networks of the paper."""
-    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
+    rows, names = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
     sweeps = {
         name: {row["arch"]: row for row in group}
         for (name,), group in grouped(rows, "sweep").items()
@@ -49,7 +48,7 @@ def figure(calibration_path):
     }
     if not sweeps:
         raise KoctError("no sweep of this study has both networks of the paper, which the factors compare")
-    names, pairs, without = Names(origin), {}, []
+    pairs, without = {}, []
     for name, fitted in sweeps.items():
         pairs[name] = [Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAIR]
         low, high = limits(*pairs[name])

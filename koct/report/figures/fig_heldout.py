@@ -8,7 +8,6 @@ from koct.errors import KoctError
 from koct.forecast.heldout import held_out
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -35,7 +34,7 @@ SHOWN = ("measured", "bound", "forecast", "low", "high")
 
 def figure(cells_path, curves_path):
     """Return a figure with a point per held-out N of a curve: above by the bound, below by the forecast."""
-    curves, _, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
+    curves, _, names = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     columns = {CurveMetric(row["metric"]).column for row in curves}
     cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "seed", *columns))
     inputs.check_alike({cells_path: cells, curves_path: curves}, "sweep", "arch", "N")
@@ -53,7 +52,7 @@ def figure(cells_path, curves_path):
         near = sum(value <= FACTOR for value in off)
         print(f"{arch}: {inside} of {len(points)} intervals contain the measured error; ", end="")
         print(f"the bound is within a factor of two for {near}", flush=True)
-    return draw(shown, Names(origin))
+    return draw(shown, names)
 
 
 def draw(held, names):

@@ -5,7 +5,6 @@ from matplotlib.ticker import NullLocator
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.mismatch import KINDS, errors, strengths
 from koct.report.product import Product
 
@@ -27,8 +26,8 @@ KNOWING, LEARNING = "ko-ridge", "fc"
 
 
 def figure(curves_path, mismatch):
-    found, archs, origin = errors(curves_path, mismatch)
-    names, kinds = Names(origin), [kind for kind in KINDS if strengths(found, kind)]
+    found, archs, names = errors(curves_path, mismatch)
+    kinds = [kind for kind in KINDS if strengths(found, kind)]
     blocks = -(-len(kinds) // COLUMNS)
     made, axes = drawing.panels(2 * blocks, min(COLUMNS, len(kinds)), left=0.7, across=0.2, down=0.72)
     for axis in axes.flat:

@@ -6,7 +6,6 @@ from matplotlib.colors import to_rgb
 from koct.bound.calibration import Calibration
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import best_lambda
 
@@ -29,11 +28,11 @@ bound is fitted to these points, so it cannot show how well it predicts others."
 def figure(cells_path, curves_path, calibration_path, theory_path):
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
-    cells, _, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors))
+    cells, _, names = inputs.split(cells_path, ("sweep", "arch", "N", *errors))
     calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     theory, _ = inputs.predictions(theory_path)
     inputs.check_alike({cells_path: cells, curves_path: curves, calibration_path: calibrations}, "sweep", "arch")
-    names, tables = Names(origin), (cells, curves, calibrations, theory)
+    tables = (cells, curves, calibrations, theory)
 
     def draw(axis, name):
         _panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))

@@ -3,7 +3,6 @@
 import statistics
 
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
 from koct.report.table import BREAK, Span, Table, defined, needed
@@ -23,9 +22,8 @@ time of a training and that of one image. What needs no sample comes first; 0 sa
 
 def table(cells_path, curves_path, budget_path):
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
-    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds", "image_seconds"))
+    cells, free, names = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds", "image_seconds"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n", "n_low", "n_high"), empty=True)
-    names = Names(origin)
     answers = {(row["sweep"], row["arch"], row["target"]): row for row in answers}
     body = []
     most = max((len(_targets(answers, sweep)) for sweep in {row["sweep"] for row in curves}), default=0)

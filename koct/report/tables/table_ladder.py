@@ -1,7 +1,6 @@
 """Networks between known and learned: what they learn, floor, sigma, N for every target, and where they are best."""
 
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten, short, span
 from koct.report.product import Product
 from koct.report.table import BREAK, FLOOR, Span, Table, defined, needed
@@ -20,14 +19,14 @@ they are best. What needs no sample comes first, with its error for the floor.""
 
 def table(ladder_path, curves_path, calibration_path, budget_path):
     """Return a row per network and sweep; first what needs no sample, with its error for the floor."""
-    rows, origin, chains = inputs.ladder(ladder_path)
+    rows, names, chains = inputs.ladder(ladder_path)
     fitted, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n"), empty=True)
     sweeps = grouped(rows, "sweep")
     inputs.check_alike(
         {calibration_path: [row for row in fitted if (row["sweep"],) in sweeps], ladder_path: rows}, "sweep", "arch"
     )
-    names, fitted = Names(origin), {(row["sweep"], row["arch"]): row for row in fitted}
+    fitted = {(row["sweep"], row["arch"]): row for row in fitted}
     samples = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     baselines = grouped(baselines, "sweep")

@@ -3,7 +3,6 @@
 import math
 
 from koct.base.crossing import below_from
-from koct.report.labels import Names
 from koct.report.markup import count
 from koct.report.mismatch import KINDS, errors, strengths
 from koct.report.product import Product
@@ -24,8 +23,8 @@ PAIRS = (("filters", "ko-ridge"), ("fc", "ko-ridge"), ("fc", "unet"))  # who lea
 
 
 def table(curves_path, mismatch):
-    found, archs, origin = errors(curves_path, mismatch)
-    names, pairs = Names(origin), [pair for pair in PAIRS if set(pair) <= set(archs)]
+    found, archs, names = errors(curves_path, mismatch)
+    pairs = [pair for pair in PAIRS if set(pair) <= set(archs)]
     head = [
         ["", *(Span(len(AT), "c", f"{names.arch(more)} below {_short(names.arch(less))}") for more, less in pairs)],
         Underline(tuple(("lr", 2 + len(AT) * i, 1 + len(AT) * (i + 1)) for i in range(len(pairs)))),

@@ -28,16 +28,16 @@ and cannot be had from norms.""",
 
 def table(cells_path, curves_path, calibration_path, normed=None):
     """Return a row per sweep at an operating point of the paper; of those `normed`, if some only look like it."""
-    study, _ = Study.read(cells_path, curves_path, calibration_path)
+    study = Study.read(cells_path, curves_path, calibration_path)
     body = []
     for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted):
         if normed is None or sweep in normed:
             body += _rows(study, sweep)
     if not body:
         raise KoctError("no sweep of this study has the known network at an operating point of the paper")
-    known, dense = (latex(study.label(arch)) for arch in (study.known, study.dense))
+    known, dense = (latex(study.names.arch(arch)) for arch in (study.known, study.dense))
     ratio = rf"$\sigma_{{\mathrm{{{dense}}}}} / \sigma_{{\mathrm{{{known}}}}}$"
-    known, dense = (study.label(arch) for arch in (study.known, study.dense))
+    known, dense = (study.names.arch(arch) for arch in (study.known, study.dense))
     norms = [r"$\|K\|$", r"$\|A^\top\|$", "$A_1$", r"matched-$\kappa$ ratio"]
     return Table(
         caption=rf"Norms of the filter $K$ and of the backprojection $A^\top$ by power iteration, the amplification "

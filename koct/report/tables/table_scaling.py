@@ -2,7 +2,6 @@
 
 from koct.forecast.crossing import order
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import count
 from koct.report.printed import PAIR
 from koct.report.product import Product
@@ -22,13 +21,12 @@ paper.""",
 
 def table(curves_path, calibration_path):
     curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
-    calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
+    calibrations, names = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
     inputs.check_alike({calibration_path: calibrations, curves_path: curves}, "sweep", "arch")
-    names, points, square = Names(origin), [], []
+    means, points, square = inputs.means(curves), [], []
     for (name,), fitted in grouped(calibrations, "sweep").items():
         size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
-        curve = [row for row in curves if row["sweep"] == name]
-        ratio, below = _versus(fitted, curve, names)
+        ratio, below = _versus(fitted, [means.get((name, arch), {}) for arch in PAIR], names)
         square += [] if ratio is None else [ratio == (fitted[0]["H"] or 0) ** 2]
         cells = ["--" if ratio is None else count(ratio), below]
         points.append((name, [names.problem(name, fitted[0]["problem"]), *size], cells))
@@ -50,8 +48,7 @@ def table(curves_path, calibration_path):
 
 def _versus(fitted, curves, names):
     """Return parameter ratio and outcome of a sweep with both networks; None and a dash for another."""
-    p = {row["arch"]: row["p"] for row in fitted}
-    ko, fc = ({row["N"]: row["error_mean"] for row in curves if row["arch"] == arch} for arch in PAIR)
+    p, (ko, fc) = {row["arch"]: row["p"] for row in fitted}, curves
     N = sorted(ko.keys() & fc.keys())
     if not N:
         return None, "--"

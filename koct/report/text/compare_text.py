@@ -7,7 +7,6 @@ from koct.base.messages import counted
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
-from koct.report.labels import described
 from koct.report.text import words
 from koct.study.results import grouped
 
@@ -20,9 +19,9 @@ def compare(fresh_path, reference_path, tolerance):
     """(text, agree): a line per (sweep, arch), and whether no curve differs by more than `tolerance`, relatively."""
     if not tolerance >= 0:
         raise KoctError(f"--tolerance {tolerance:g} must be zero or more")
-    fresh, origin = _cells(fresh_path)
-    reference, other = _cells(reference_path)
-    sweeps = {**described(other, "koct.sweeps"), **described(origin, "koct.sweeps")}
+    fresh, names = _cells(fresh_path)
+    reference, others = _cells(reference_path)
+    sweeps = {**others.sweeps, **names.sweeps}
     pairs = [{**row, "reference": reference[key]} for key, row in fresh.items() if key in reference]
     lines, apart = _differences(pairs, sweeps, tolerance) if pairs else ([], [])
     lines += _only_in(reference, fresh, f"missing, only in {reference_path}")
@@ -92,9 +91,9 @@ def _only_in(these, others, what):
 
 
 def _cells(path):
-    """(rows of a cells.parquet by their key, its metadata)."""
-    rows, origin = inputs.rows(path, (*KEY, *ERRORS))
+    """(rows of a cells.parquet by their key, what it calls things)."""
+    rows, names = inputs.rows(path, (*KEY, *ERRORS))
     cells = {tuple(row[name] for name in KEY): row for row in rows}
     if len(cells) < len(rows):
         raise KoctError(f"{path} holds a cell (sweep, arch, N, seed) twice; make it again with snakemake")
-    return cells, origin
+    return cells, names
