@@ -49,7 +49,7 @@ class Table:
     caption : that of LaTeX
     columns : the alignment of every column: l, r, c, or p for a paragraph
     head, body : lists of rows; a row is a list of texts and `Span`s, which may be short, an `Underline`, `RULE` or
-        `BREAK`. A column of which the body says nothing but -- is left out
+        `BREAK`. A column of which the body says nothing but -- is left out, and so is a break before all rows
     """
 
     caption: str
@@ -58,6 +58,7 @@ class Table:
     body: list
 
     def __post_init__(self):
+        self.body = self.body[1:] if self.body[:1] == [BREAK] else self.body
         told = [_told(row, self.columns) for row in self.body if isinstance(row, list)]
         for column in reversed(range(len(self.columns))):
             if {"--"} <= {row[column] for row in told} <= {"--", ""}:
@@ -199,7 +200,7 @@ def _listed(words):
 
 
 def needed(n, largest):
-    """Return the planner's N, or never; far beyond the `largest` of the curve, only that."""
-    if n is None:
-        return "never"
+    """Return the planner's N, or never; far beyond the `largest` of the curve, only that. A text stays as it is."""
+    if n is None or isinstance(n, str):
+        return n or "never"
     return markup.count(n) if n <= FAR * largest else f"$>$ {markup.count(FAR * largest)}"

@@ -222,19 +222,13 @@ def largest_gap(study, sweep, others):
     return _measured(study, sweep) / max(_measured(study, other) for other in others)
 
 
-def settled_ratio(study, sweep, factor):
-    """The N at which the dense network's curve is within a factor of its floor, over that of the known one."""
-    known, dense = (
-        first_at(*study.curve(sweep, arch), factor * study.calibration(sweep, arch).floor)
-        for arch in (study.known, study.dense)
-    )
-    return dense / known
+def settled_ratio(study, sweep, factor, floor=None):
+    """The N at which the dense network's error is within a factor of its floor, or of that of the network `floor`.
 
-
-def reached_ratio(study, sweep, factor):
-    """The N at which the dense network is within a factor of the known one's floor, over that of the known one."""
-    target = factor * study.calibration(sweep, study.known).floor
-    known, dense = (first_at(*study.curve(sweep, arch), target) for arch in (study.known, study.dense))
+    Over that N of the known network.
+    """
+    targets = {arch: factor * study.calibration(sweep, floor or arch).floor for arch in (study.known, study.dense)}
+    known, dense = (first_at(*study.curve(sweep, arch), target) for arch, target in targets.items())
     return dense / known
 
 

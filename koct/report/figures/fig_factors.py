@@ -42,27 +42,26 @@ def figure(calibration_path):
     """Return a figure with a panel per sweep that has both networks of the paper."""
     rows, names = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
     sweeps = {
-        name: {row["arch"]: row for row in group}
-        for (name,), group in grouped(rows, "sweep").items()
-        if set(PAIR) <= {row["arch"] for row in group}
+        name: group for (name,), group in grouped(rows, "sweep").items() if set(PAIR) <= {row["arch"] for row in group}
     }
     if not sweeps:
         raise KoctError("no sweep of this study has both networks of the paper, which the factors compare")
-    pairs, without = {}, []
-    for name, fitted in sweeps.items():
-        pairs[name] = [Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAIR]
-        low, high = limits(*pairs[name])
+    without = []
+    for name, group in sweeps.items():
+        low, high = limits(*_both(group))
         where = f"from {low:.3g} to {high:.3g}" if low < high else "no target error has both factors and both N"
         without += [] if low < high else [name]
         print(f"{name}: {where}", flush=True)
     shown = [name for name in sweeps if name not in without] or list(sweeps)
-    absent = [names.sweep(sweeps[name][PAIR[0]]) for name in sweeps if name not in shown]
+    absent = [names.sweep(sweeps[name][0]) for name in sweeps if name not in shown]
     note = f"No target error has both factors and both $N$ in {', '.join(absent)}." if absent else ""
+    return drawing.by_sweep(_panel, names, [row for row in rows if row["sweep"] in shown], down=0.7, note=note)
 
-    def draw(axis, name):
-        _panel(axis, names, pairs[name], sweeps[name][PAIR[0]])
 
-    return drawing.by_sweep([row for row in rows if row["sweep"] in shown], draw, down=0.7, note=note)
+def _both(rows):
+    """Return the calibrations of the two networks of the paper."""
+    fitted = {row["arch"]: Calibration(row["floor"], row["sigma"]) for row in rows}
+    return [fitted[arch] for arch in PAIR]
 
 
 def limits(known, dense):
@@ -82,7 +81,8 @@ def curves(known, dense, targets):
     return dict(zip(LINES, values, strict=True))
 
 
-def _panel(axis, names, both, row):
+def _panel(axis, names, rows):
+    both = _both(rows)
     low, high = limits(*both)
     ends = sorted((low, high))
     first, last = 0.6 * ends[0], 1.35 * ends[1] or 1.0
@@ -96,7 +96,7 @@ def _panel(axis, names, both, row):
     if high <= low:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 3}
         axis.text(0.5, 0.5, "no ε for both networks", transform=axis.transAxes, ha="center", va="center", bbox=box)
-    _finish(axis, names, row, (first, last), ends[0], both)
+    _finish(axis, names, rows[0], (first, last), ends[0], both)
 
 
 def _finish(axis, names, row, span, unit, both):

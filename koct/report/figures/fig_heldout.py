@@ -77,8 +77,7 @@ def draw(held, names):
     for axis, title in ((above, "calibrated bound"), (below, "forecast, with its 90 % interval")):
         _finish(axis, limits, title)
     drawing.label_once(axes)
-    handles, labels = above.get_legend_handles_labels()
-    drawing.legend_below(figure, dict(zip(labels, handles, strict=True)), GAP)
+    drawing.legend_below(figure, drawing.handles(above), GAP)
     return figure
 
 

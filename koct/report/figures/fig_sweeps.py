@@ -32,16 +32,11 @@ def figure(cells_path, curves_path, calibration_path, theory_path):
     calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     theory, _ = inputs.predictions(theory_path)
     inputs.check_alike({cells_path: cells, curves_path: curves, calibration_path: calibrations}, "sweep", "arch")
-    tables = (cells, curves, calibrations, theory)
-
-    def draw(axis, name):
-        _panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
-
     note = f"{drawing.ends(curves, names)} {drawing.unpredicted(curves, theory, names)}".strip()
-    return drawing.by_sweep(curves, draw, lines=(baselines, names), note=note)
+    return drawing.by_sweep(_panel, names, curves, cells, calibrations, theory, baselines=baselines, note=note)
 
 
-def _panel(axis, names, cells, curves, calibrations, theory):
+def _panel(axis, names, curves, cells, calibrations, theory):
     metric, crossed = CurveMetric(curves[0]["metric"]), False
     for fitted in calibrations:
         arch = fitted["arch"]

@@ -27,11 +27,7 @@ def figure(theory_path):
         row |= {"metric": "mse", "error": row["predicted"], "error_low": row["low"], "error_high": row["high"]}
     if not rows:
         raise KoctError("no curve of this study is predicted: its networks allow none, or theory is false")
-
-    def draw(axis, name):
-        _panel(axis, names, [row for row in rows if row["sweep"] == name])
-
-    return drawing.by_sweep(rows, draw, note=drawing.unpredicted(rows, rows, names))
+    return drawing.by_sweep(_panel, names, rows, note=drawing.unpredicted(rows, rows, names))
 
 
 def _panel(axis, names, rows):

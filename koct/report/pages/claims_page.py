@@ -96,7 +96,7 @@ def rendered(rows, template):
         intervals=INTERVALS,
         heads=HEADS,
         counts=counts(rows),
-        limits=verdicts.limits(),
+        limits=[limit["means"] for limit in verdicts.DATA["limits"].values() if "means" in limit],
         rule=verdicts.DATA["rule"],
         sections=sections(rows),
     )

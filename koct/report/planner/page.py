@@ -42,7 +42,6 @@ AHEAD = 64  # times the pilot's largest N: what the hardest target takes at best
 FAR_AWAY = 100  # times the pilot's largest N: beyond that, N are no numbers
 FAR = 30  # times below the smallest error of the pilot: the hardest target at the latest
 ASSURANCES = (None, 0.8, 0.95)  # None: the mean error
-SECONDS = ("seconds", "fit_seconds")  # columns of costs with a unit
 TARGET = "{target}"  # stands for a target in texts that main.js completes
 UNTOLD = "?"  # stands for a ratio that the pilot cannot tell
 LAWS = {  # in words
@@ -71,7 +70,7 @@ def write(
 
     Without `sweep`, the page has all that the file has, and without `metric`, each has the one that a study gave it.
     """
-    inputs, origin, names = _inputs(file), file.origin, names_of(file)
+    names = names_of(file)
     usual = {name: entry.get("metric") for name, entry in names.sweeps.items()} | dict((spec or {}).get("metrics", {}))
     source, sweeps, curves = printable(os.path.basename(os.fspath(file.path))), [], 0
     for name in [sweep] if sweep is not None else file.sweeps():
@@ -85,7 +84,8 @@ def write(
         quantity = own or ("error" if score is None else score.name)
         label = names.problem(name, None)
         symbol = _symbol(own) if own in metrics.curve_metrics() and name in names.sweeps else quantity
-        options = {"sweep": name, "metric": own, "higher": higher, "group": group, "test-size": test_size}
+        given = {"sweep": name, "metric": own, "higher": higher, "group": group, "test-size": test_size}
+        options = [text for key, value in given.items() if value is not None for text in (f"--{key}", str(value))]
         sweeps.append(
             {
                 "name": name,
@@ -96,18 +96,18 @@ def write(
                 "control": f"Target {symbol}" if score or symbol == "error" else f"Target error ({symbol})",
                 "noun": "error" if score is None else score.name,
                 "axis": score.label if score else symbol if symbol == quantity else f"test {symbol}",
-                "command": _command(source, options),
+                "command": f"koct budget --target {TARGET} {shlex.join([source, *options])}",  # an assurance last
                 **_sweep(budget.forecasts(pilots), score, names, file.costs(name)),
             }
         )
-    commit = origin.get("koct.commit", "unknown")
+    commit = file.origin.get("koct.commit", "unknown")
     made = f"From {source}{'' if commit == 'unknown' else f', of commit {commit[:10]}'}, by koct {koct.__version__}"
     content = {
         "source": f"{made}; {REPLICATES:,} plausible curves for each network.",
         "interval": f"{100 * LEVEL:.0f} % interval",
         "sweeps": sweeps,
     }
-    write_text(out, page(content), Stamp(spec or {}, inputs))
+    write_text(out, page(content), Stamp(spec or {}, _inputs(file)))
     targets = counted(sum(len(each["targets"]) for each in sweeps), "target")
     return f"{out} answers for {targets} and {counted(curves, 'learning curve')}; open it in a browser."
 
@@ -138,12 +138,6 @@ def _symbol(metric: str) -> str:
     return module.SYMBOL + ("²" if curve.squared else "") + (f", {below}" if below else "")
 
 
-def _command(source: str, options: Mapping[str, Any]) -> str:
-    """Return the command that gives the answers of a sweep; the target comes first, and an assurance last."""
-    chosen = [text for name, value in options.items() if value is not None for text in (f"--{name}", str(value))]
-    return f"koct budget --target {TARGET} {shlex.join([source, *chosen])}"
-
-
 def _sweep(
     forecasts: Mapping[str, Forecast],
     score: Score | None,
@@ -164,8 +158,8 @@ def _sweep(
         names.colour(plan.arch)
     reasons: dict[str, int] = {}
     column, runs = costs or (None, {})
-    fitted = {arch: RunCost.fitted(N, cost, column or "") for arch, (N, cost) in runs.items()}
-    unit = " s" if column in SECONDS else ""
+    laws = {arch: RunCost.fitted(N, cost, column or "") for arch, (N, cost) in runs.items()}
+    texts = [[[_cost(plan, laws.get(plan.arch)) for plan in group] for group in groups] for groups in answers.values()]
     return {
         "score": score is not None,
         "targets": [words.target(error, score) for error in errors],
@@ -176,7 +170,7 @@ def _sweep(
             {
                 "assurance": assurance,
                 "choice": "on average" if assurance is None else f"in {100 * assurance:g} % of single runs",
-                "goal": words.goal_of(TARGET, assurance, score),
+                "goal": words.goal(TARGET, assurance, score),
                 "answers": _answers(groups, list(forecasts), score, reasons),
             }
             for assurance, groups in answers.items()
@@ -188,7 +182,7 @@ def _sweep(
             for sentence in budget.factors(*pair)
         ],
         "reasons": list(reasons),
-        "cost": column and {"column": column, "texts": [_costs(groups, fitted, unit) for groups in answers.values()]},
+        "cost": column and {"column": column, "texts": texts},
     }
 
 
@@ -223,7 +217,7 @@ def _answers(
                 archs.index(plan.arch),
                 *(plan.answer.n, plan.answer.n_low, plan.answer.n_high),
                 *(plan.answer.probability, words.percent(plan.answer.probability)),
-                *words.predicted(plan.answer, score),
+                *words.errors(plan.answer.error, plan.answer.error_low, plan.answer.error_high, score),
                 *(_ratio(plan, *ratios[rank - 1][i]) if rank else ("1", "", "")),
                 reasons.setdefault(plan.answer.reason, len(reasons)),
                 [round(100 * float(np.mean(plan.samples <= N))) for N in _octaves(plan.forecast)],
@@ -251,16 +245,11 @@ def _ratio(plan: Plan, ratio: float, low: float, high: float) -> list[str]:
     return [words.number(each) if 0 < each < np.inf else "" for each in (ratio, low, high)]
 
 
-def _costs(groups: Sequence[Sequence[Plan]], fitted: Mapping[str, RunCost], unit: str) -> list[list[str]]:
-    """Return what a run with the N of every answer costs; a dash where there is no answer, or no such number."""
-
-    def text(plan: Plan) -> str:
-        cost = fitted.get(plan.arch)
-        if plan.answer.n is None or cost is None or not np.isfinite(value := float(cost.of(plan.answer.n))):
-            return "–"
-        return f"{value:,.0f}{unit}" if 1000 <= value < words.PLAIN else f"{words.number(value)}{unit}"
-
-    return [[text(plan) for plan in group] for group in groups]
+def _cost(plan: Plan, law: RunCost | None) -> str:
+    """Return what a run with the N of an answer costs; a dash where there is no answer, or no such number."""
+    if plan.answer.n is None or law is None or not np.isfinite(value := float(law.of(plan.answer.n))):
+        return "–"
+    return words.cost(value, law.column)
 
 
 def _arch(arch: str, forecast: Forecast, score: Score | None, names: Names) -> dict[str, Any]:

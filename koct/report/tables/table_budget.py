@@ -28,8 +28,7 @@ def table(curves_path, budget_path):
     predicted = any(row["theory_upto"] is not None for row in rows)
     for (sweep,), group in grouped(rows, "sweep").items():
         free = [row for row in baselines if row["sweep"] == sweep]
-        body += [BREAK] if body else []
-        body.append([Span(7, "@{}l", f"{names.sweep(group[0])}, {CurveMetric(group[0]['metric']).label}")])
+        body += [BREAK, [Span(7, "@{}l", f"{names.sweep(group[0])}, {CurveMetric(group[0]['metric']).label}")]]
         if free:
             errors = ", ".join(f"{names.arch(row['arch'])} {power_of_ten(row['error_mean'])}" for row in free)
             body.append([Span(7, "@{}l", f"{INDENT}without samples: {errors}")])

@@ -58,8 +58,7 @@ def _of_many(names, rows, baselines):
     """Return the table with a row per network."""
     body = []
     for key, group in grouped(rows, "sweep").items():
-        body += [BREAK] if body else []
-        body.append([Span(3, "@{}l", ", ".join(_start(names, group[0])))])
+        body += [BREAK, [Span(3, "@{}l", ", ".join(_start(names, group[0])))]]
         for row in baselines.get(key, []):
             body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["error_mean"])])
         for row in group:

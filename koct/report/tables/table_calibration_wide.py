@@ -34,7 +34,7 @@ def table(cells_path, curves_path, calibration_path):
         + defined(study.names, [row for rows in study.baselines.values() for row in rows[:1]], FLOOR),
         columns="lllrrr",
         head=[["Network", r"$\mathrm{floor}$", r"$\sigma$", "$R^2$", "Ratio", "$N$"]],
-        body=[row for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for row in _rows(study, sweep)][1:],
+        body=[row for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for row in _rows(study, sweep)],
     )
 
 

@@ -46,15 +46,12 @@ def table(curves_path, calibration_path, budget_path):
 
     def answer(sweep):
         steep = errors.get((sweep, largest), {})
-        cells = [
-            needed(samples[sweep, arch, target], max(errors[sweep, arch])) if (sweep, arch, target) in samples else "--"
-            for target in targets
-            for arch in p
-        ]
+        asked = [(arch, samples.get((sweep, arch, target), "--")) for target in targets for arch in p]
+        cells = [needed(n, max(errors.get((sweep, arch), [0]))) for arch, n in asked]
         return cells + [_overtaken(errors.get((sweep, arch), {}), steep) for arch in others]
 
     without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) for row in baselines}
-    head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)
+    head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)[1:]
     baselines = baselines if 2 * len(shown) <= LINES else []  # then table_calibration has them
     if baselines:
         above = _rows(families, width, lambda sweep: [without.get((sweep, arch), "--") for arch in free])
@@ -75,7 +72,7 @@ def _rows(families, width, cells, ruled=False):
     """Return the rows of all sweeps, below what those of a family have in common."""
     rows = []
     for common, family in families.items():
-        rows += [BREAK] if ruled and rows else []
+        rows += [BREAK] if ruled else []
         rows += [[Span(width, "@{}l", common)], *([INDENT + condition, *cells(sweep)] for sweep, condition in family)]
     return rows
 

@@ -29,10 +29,9 @@ def table(crossings_path, curves_path):
     others = list(dict.fromkeys(row["arch"] for row in baselines))
     others += [known] if any(row["versus"] == known for row in crossings) else []
     for (sweep,), rows in grouped(curves, "sweep").items():
-        body += [BREAK] if body else []
         free = {row["arch"]: power_of_ten(row["error_mean"]) for row in baselines if row["sweep"] == sweep}
         about = f"{names.sweep(rows[0])}, {CurveMetric(rows[0]['metric']).label}"
-        body.append([Span(2 + len(others), "@{}l", about)])
+        body += [BREAK, [Span(2 + len(others), "@{}l", about)]]
         body += [[INDENT + "error of the other", "", *(free.get(arch, "") for arch in others)]] if free else []
         for (arch,), points in grouped(rows, "arch").items():
             last, first = max(points, key=lambda row: row["N"]), min(row["N"] for row in points)

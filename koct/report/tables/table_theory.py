@@ -35,8 +35,7 @@ def table(theory_path, cells_path):
     columns, body = max(map(len, blocks)), []
     for sizes, curves in blocks.items():
         spare = [""] * (columns - len(sizes))
-        body += [BREAK] if body else []
-        body += [["", "", "$N =$", *map(count, sizes)], RULE]
+        body += [BREAK, ["", "", "$N =$", *map(count, sizes)], RULE]
         for arch, rows, fits in curves:
             ratios, lambdas, inside = _lines(rows, sizes, fits)
             body.append([names.sweep(rows[0]), names.arch(arch), "ratio", *ratios, *spare, inside])

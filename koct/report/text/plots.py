@@ -48,7 +48,7 @@ def plot_budget(
     names, handles, shown, ends = Names(), {}, [height(targets)], []
     with drawing.styled():
         right = max(0.5, 0.1 + LETTER * max(map(len, texts)))
-        figure, axes = drawing.panels(1, 1, size=(3.4, 2.5), left=0.72, right=right, legend=0)
+        figure, axes = drawing.panels(1, 1, size=(3.4, 2.5), left=0.72, right=right)
         axis = axes[0, 0]
         axis.set_xscale("log")
         axis.set_yscale("log" if score is None else "linear")
@@ -112,7 +112,7 @@ def plot_crossing(crossing: Crossing, pairs: int, path: str | PathLike[str]) -> 
 def _column(pairs: int, path: str | PathLike[str]) -> Iterator[Any]:
     """The axes of a figure as wide as a column, with a line at the pairs at hand; it is written in the end."""
     with drawing.styled():
-        figure, axes = drawing.panels(1, 1, size=(2.65, 1.9), left=0.7, above=0.25, below=0.42, legend=0)
+        figure, axes = drawing.panels(1, 1, size=(2.65, 1.9), left=0.7, above=0.25, below=0.42)
         axis = axes[0, 0]
         axis.set_xscale("log")
         axis.set_yscale("log")
@@ -120,8 +120,7 @@ def _column(pairs: int, path: str | PathLike[str]) -> Iterator[Any]:
         axis.axvline(pairs, color="0.6", linewidth=0.7, zorder=1)
         axis.text(pairs, 1.02, counted(pairs, "pair"), ha="center", transform=axis.get_xaxis_transform())
         _label_axes(axis, "mean squared error")
-        handles, labels = axis.get_legend_handles_labels()
-        drawing.legend_below(figure, dict(zip(labels, handles, strict=True)))
+        drawing.legend_below(figure, drawing.handles(axis))
         drawing.save(figure, [path])
 
 
