@@ -212,7 +212,7 @@ def test_noise_is_no_detail_and_blur_is_no_spread():
 
     share = {arch: statistics.detail(Pictures(), "S", arch, 4) for arch in images}
     assert share["fc"] < 0.3 < 0.9 < share["ko"]
-    assert statistics.spread_ratio(Pictures(), "S", 4) < 0.2
+    assert statistics.ratio(Pictures(), "S", "spread", N=4) < 0.2
 
 
 # Intervals
@@ -221,10 +221,12 @@ def test_noise_is_no_detail_and_blur_is_no_spread():
 def test_the_interval_of_a_mean_is_students(changed):
     study = Study.read(*options(REFERENCE))
     errors = [row["mse"] for row in study.rows("H16", "fc") if row["N"] == 4]
-    low, high = study.interval(lambda study: study.error("H16", "fc", 4) - 1, ["H16"])  # negative: no logarithms
+    low, high = study.interval(
+        lambda study: statistics.error(study, "H16", "fc", 4) - 1, ["H16"]
+    )  # negative: no logarithms
     margin = stats.t.ppf(0.95, 4) * np.std(errors, ddof=1) / math.sqrt(5)
     assert (low, high) == pytest.approx((np.mean(errors) - 1 - margin, np.mean(errors) - 1 + margin))
-    low, high = study.interval(lambda study: study.error("H16", "fc", 4), ["H16"])
+    low, high = study.interval(lambda study: statistics.error(study, "H16", "fc", 4), ["H16"])
     assert math.sqrt(low * high) == pytest.approx(np.mean(errors))
     assert math.log(high / low) == pytest.approx(2 * margin / np.mean(errors), rel=0.05)
     folder = changed("cells", lambda row: row if row["sweep"] != "H8" or row["seed"] == 1 else None)
@@ -262,7 +264,7 @@ def test_every_claim_is_complete():
     assert len({claim["id"] for claim in listed}) == len(listed)
     for claim in listed:
         parts = [*claim.get("parts", []), *claim.get("items", []), *claim.get("facts", {}).values()]
-        used |= {part["statistic"] for part in parts}
+        used |= {name for part in parts for name in (part["statistic"], part.get("options", {}).get("of")) if name}
         assert re.fullmatch(
             r"(Section \d|Table \d|Figure \d|Appendix [A-D](\.\d)?|Abstract), lines? .*", claim["where"]
         )

@@ -85,10 +85,6 @@ class Study:
             raise NotComputedError(f"has no {curve} with two N and errors above zero")
         return N, error
 
-    def error(self, sweep, arch, N):
-        """Return the mean error at one N."""
-        return self.at(*self.curve(sweep, arch), N, sweep)
-
     def relative(self, sweep, arch, column):
         """Return (N, mean over seeds of a metric) as arrays: not squared, as one sees it in an image."""
         N, _ = self.curve(sweep, arch)

@@ -63,10 +63,6 @@ def parameters(study, sweep, arch):
     return study.parameters(sweep, arch)
 
 
-def parameter_ratio(study, sweep):
-    return study.parameters(sweep, study.dense) / study.parameters(sweep, study.known)
-
-
 def memory(study, sweep, arch, bytes):
     """GiB of so many bytes a parameter."""
     return study.parameters(sweep, arch) * bytes / GIBI
@@ -85,15 +81,9 @@ def floor_in(study, sweep, arch, column):
     return float(study.relative(sweep, arch, column)[1].min()) ** 2
 
 
-def floor_ratio(study, sweep):
-    known, dense = study.pair(sweep)
-    return dense.floor / known.floor
-
-
 def slope_ratio(study, sweep):
     """The structural-sparsity factor."""
-    known, dense = study.pair(sweep)
-    return dense.sigma / known.sigma
+    return ratio(study, sweep, "calibrated", key="sigma")
 
 
 def budget_factor(study, sweep, factor):
@@ -142,13 +132,19 @@ def _both(study, sweep):
     return np.array(at), known[np.isin(N, at)], dense[np.isin(sizes, at)]
 
 
-def error_ratio(study, sweep, N):
-    """The dense network's error over the known one's."""
-    return study.error(sweep, study.dense, N) / study.error(sweep, study.known, N)
+def ratio(study, sweep, of, **options):
+    """A statistic of the dense network over that of the known one."""
+    known, dense = (STATISTICS[of](study, sweep, arch=arch, **options) for arch in (study.known, study.dense))
+    return dense / known
+
+
+def error(study, sweep, arch, N):
+    """The mean error at one N."""
+    return study.at(*study.curve(sweep, arch), N, sweep)
 
 
 def least_ratio(study, sweep):
-    """The smallest of these over all N."""
+    """The smallest ratio of errors over all N."""
     _, known, dense = _both(study, sweep)
     return float((dense / known).min())
 
@@ -222,14 +218,9 @@ def largest_gap(study, sweep, others):
     return _measured(study, sweep) / max(_measured(study, other) for other in others)
 
 
-def settled_ratio(study, sweep, factor, floor=None):
-    """The N at which the dense network's error is within a factor of its floor, or of that of the network `floor`.
-
-    Over that N of the known network.
-    """
-    targets = {arch: factor * study.calibration(sweep, floor or arch).floor for arch in (study.known, study.dense)}
-    known, dense = (first_at(*study.curve(sweep, arch), target) for arch, target in targets.items())
-    return dense / known
+def settled(study, sweep, arch, factor, floor=None):
+    """The N at which an error is within a factor of the network's floor, or of that of the network `floor`."""
+    return first_at(*study.curve(sweep, arch), factor * study.calibration(sweep, floor or arch).floor)
 
 
 def solved_ratio(study, sweep, factor):
@@ -297,12 +288,7 @@ def detail(study, sweep, arch, N):
     return float(abs(np.vdot(truth[fine], made[fine])) / np.vdot(truth[fine], truth[fine]).real)
 
 
-def spread_ratio(study, sweep, N):
-    """The spread of the dense network's images in flat regions over that of the known one's."""
-    return _spread(study, sweep, study.dense, N) / _spread(study, sweep, study.known, N)
-
-
-def _spread(study, sweep, arch, N):
+def spread(study, sweep, arch, N):
     """The root mean square around local means where the truth is constant, neither zero nor at its peak."""
     from scipy import ndimage
 

@@ -40,7 +40,7 @@ def _table_1():
     printed = PRINTED["fullscale"]
     for i, point in enumerate(PRINTED["operating_points"]):
         sweep = {"sweep": f"H{point['H']}"}
-        yield {**sweep, "statistic": "parameter_ratio", "printed": printed["ratio"][i]}
+        yield {**sweep, "statistic": "ratio", "options": {"of": "parameters"}, "printed": printed["ratio"][i]}
         for arch in PAIR:
             name = arch.upper()
             yield {**sweep, "statistic": "parameters", "options": {"arch": arch}, "printed": printed[f"p_{name}"][i]}
