@@ -30,6 +30,7 @@ LINE = 8.5  # points that words about one take
 PREVIEW_WIDTH = 1400  # pixels at most
 PREVIEW_COLOURS = 64  # of a drawing; its lines and letters keep their edges, as they would not in a JPEG
 PREVIEW_QUALITY = 65  # of a JPEG, for what is more picture than drawing
+DASH = {"alpha": 0.6, "markersize": 5, "markeredgewidth": 0.7}  # of a single run
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -172,14 +173,8 @@ def panels(lines, columns, size=(2.0, 1.65), left=0.64, right=0.12, above=0.3, b
     width = left + columns * size[0] + (columns - 1) * across + right
     height = above + lines * size[1] + (lines - 1) * down + below
     figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False)
-    figure.subplots_adjust(
-        left=left / width,
-        right=1 - right / width,
-        bottom=below / height,
-        top=1 - above / height,
-        wspace=across / size[0],
-        hspace=down / size[1],
-    )
+    edges = {"left": left / width, "right": 1 - right / width, "bottom": below / height, "top": 1 - above / height}
+    figure.subplots_adjust(**edges, wspace=across / size[0], hspace=down / size[1])
     return figure, axes
 
 
@@ -193,8 +188,7 @@ def finish_panel(axis, N, row, names):
     axis.tick_params(axis="y", which="minor", labelsize=6)  # has labels only where powers of ten are too few
     axis.set_axisbelow(True)
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
-    axis.set_title(names.sweep(row))
-    axis.set_xlabel(f"training {names.counted(row['sweep'])} $N$")
+    axis.set(title=names.sweep(row), xlabel=f"training {names.counted(row['sweep'])} $N$")
     axis.set_ylabel(f"test {CurveMetric(row['metric']).label}", labelpad=2)
 
 

@@ -119,19 +119,9 @@ def templates(folder):
     """Return the templates of a folder: `[[ ]]` and `<% %>` mark what is filled in, since LaTeX is full of braces."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
-        loader=FileSystemLoader(folder),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        block_start_string="<%",
-        block_end_string="%>",
-        variable_start_string="[[",
-        variable_end_string="]]",
-        comment_start_string="<#",
-        comment_end_string="#>",
-    )
+    marks = ("<%", "%>", "[[", "]]", "<#", "#>")  # around blocks, what is filled in, and comments
+    lines = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    made = Environment(*marks, **lines, undefined=StrictUndefined, loader=FileSystemLoader(folder))
     made.filters |= {"latex": markup.latex, "html": markup.html, "latex_line": latex_line, "html_rows": html_rows}
     return made
 

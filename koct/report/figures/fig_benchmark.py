@@ -66,7 +66,7 @@ def _panel(axis, rows, lines, metric, names):
         colour = names.colour(arch)
         axis.plot(*zip(*points, strict=True), color=colour, marker=names.marker(arch))
         seeds = [(row["N"], metric.of(row)) for row in group]
-        axis.plot(*zip(*seeds, strict=True), "_", color=colour, alpha=0.6, markersize=5, markeredgewidth=0.7)
+        axis.plot(*zip(*seeds, strict=True), "_", color=colour, **drawing.DASH)
         axis.ends.append((*points[-1], names.arch(arch), colour))
     axis.set_xticks(sizes, [f"{N:,}" for N in sizes])
     axis.minorticks_off()

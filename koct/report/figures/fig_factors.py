@@ -108,6 +108,5 @@ def _finish(axis, names, row, span, unit, both):
     axis.locator_params(axis="x", nbins=5)
     axis.axhline(1, color="0.6", linewidth=0.5, zorder=1)
     scale = "" if power == 0 else rf" ($10^{{{power}}}$)"
-    axis.set_title(names.sweep(row))
-    axis.set_xlabel(rf"target {CurveMetric(row['metric']).label} $\varepsilon${scale}")
+    axis.set(title=names.sweep(row), xlabel=rf"target {CurveMetric(row['metric']).label} $\varepsilon${scale}")
     axis.set_ylabel("factor", labelpad=2)

@@ -64,14 +64,8 @@ def draw(held, names):
         measured, bound, forecast, low, high = (np.array([getattr(point, key) for point in points]) for key in SHOWN)
         style = {"color": names.colour(arch), "markeredgecolor": "white", "markeredgewidth": 0.3, "markersize": 5}
         above.plot(measured, bound, names.marker(arch), label=names.arch(arch), **style)
-        below.errorbar(
-            measured,
-            forecast,
-            np.maximum([forecast - low, high - forecast], 0),
-            fmt=names.marker(arch),
-            elinewidth=0.7,
-            **style,
-        )
+        interval = np.maximum([forecast - low, high - forecast], 0)
+        below.errorbar(measured, forecast, interval, fmt=names.marker(arch), elinewidth=0.7, **style)
     values = [value for points in held.values() for point in points for value in point[1:] if value > 0]
     limits = min(values) / ROOM, max(values) * ROOM
     for axis, title in ((above, "calibrated bound"), (below, "forecast, with its 90 % interval")):
@@ -87,12 +81,5 @@ def _finish(axis, limits, title):
     axis.fill_between(ends, ends / FACTOR, ends * FACTOR, color="0.92", linewidth=0, zorder=0, label="factor of two")
     axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
     axis.tick_params(which="minor", labelsize=6)  # with labels where powers of ten are too few
-    axis.set(
-        xscale="log",
-        yscale="log",
-        xlim=limits,
-        ylim=limits,
-        title=title,
-        xlabel="measured error",
-        ylabel="predicted error",
-    )
+    axis.set(xscale="log", yscale="log", xlim=limits, ylim=limits, title=title)
+    axis.set(xlabel="measured error", ylabel="predicted error")

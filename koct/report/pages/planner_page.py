@@ -156,10 +156,7 @@ def _symbol(metric: str) -> str:
 
 
 def _sweep(
-    forecasts: Mapping[str, Forecast],
-    score: Score | None,
-    names: Names,
-    costs: tuple[str, Mapping[str, Any]] | None,
+    forecasts: Mapping[str, Forecast], score: Score | None, names: Names, costs: tuple[str, Mapping[str, Any]] | None
 ) -> dict[str, Any]:
     """Return what the page shows of a sweep: its targets, its networks, and the answers to all questions."""
     targets = _targets(list(forecasts.values()), score)

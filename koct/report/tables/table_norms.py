@@ -35,9 +35,8 @@ def table(cells_path, curves_path, calibration_path, normed=None):
             body += _rows(study, sweep)
     if not body:
         raise KoctError("no sweep of this study has the known network at an operating point of the paper")
-    known, dense = (latex(study.names.arch(arch)) for arch in (study.known, study.dense))
-    ratio = rf"$\sigma_{{\mathrm{{{dense}}}}} / \sigma_{{\mathrm{{{known}}}}}$"
     known, dense = (study.names.arch(arch) for arch in (study.known, study.dense))
+    ratio = rf"$\sigma_{{\mathrm{{{latex(dense)}}}}} / \sigma_{{\mathrm{{{latex(known)}}}}}$"
     norms = [r"$\|K\|$", r"$\|A^\top\|$", "$A_1$", r"matched-$\kappa$ ratio"]
     return Table(
         caption=rf"Norms of the filter $K$ and of the backprojection $A^\top$ by power iteration, the amplification "

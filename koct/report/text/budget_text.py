@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -290,7 +289,7 @@ def ratio_intervals(bottom: FloatArray, top: FloatArray) -> tuple[FloatArray, Fl
     return ratio, np.fmin(low, ratio), np.fmax(high, ratio)
 
 
-def check_format(path: str | PathLike[str]) -> None:
+def check_format(path: str) -> None:
     """Fail early if a figure cannot be written in the format of its file name."""
-    if not str(path).endswith((".pdf", ".png", ".svg")):
+    if not path.endswith((".pdf", ".png", ".svg")):
         raise KoctError(f"--plot {path}: the file name must end in .pdf, .png or .svg")
