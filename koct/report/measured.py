@@ -113,10 +113,6 @@ class Study:
         """Return the calibrations of the known and the dense network."""
         return self.calibration(sweep, self.known), self.calibration(sweep, self.dense)
 
-    def parameters(self, sweep, arch):
-        self.rows(sweep, arch)
-        return self.fitted[sweep, arch]["p"]
-
     def size(self, sweep, key):
         """Return H, V or B of a sweep."""
         self.rows(sweep, self.known)

@@ -60,12 +60,13 @@ def devices(study, sweep, arch):
 
 
 def parameters(study, sweep, arch):
-    return study.parameters(sweep, arch)
+    study.rows(sweep, arch)
+    return study.fitted[sweep, arch]["p"]
 
 
 def memory(study, sweep, arch, bytes):
     """GiB of so many bytes a parameter."""
-    return study.parameters(sweep, arch) * bytes / GIBI
+    return parameters(study, sweep, arch) * bytes / GIBI
 
 
 # Floors and slopes

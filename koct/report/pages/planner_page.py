@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -170,6 +170,7 @@ def _sweep(
     first = min(range(len(errors)), key=lambda i: (errors[i] < reached, abs(np.log(errors[i] / reached))))
     for plan in answers[None][first]:  # the next colour is for the fewest samples, as in `koct budget --plot`
         names.colour(plan.arch)
+    named = {name for forecast in forecasts.values() for name in re.findall(r"\w+", forecast.formula_)}
     reasons: dict[str, int] = {}
     column, runs = costs or (None, {})
     laws = {arch: RunCost.fitted(N, cost, column or "") for arch, (N, cost) in runs.items()}
@@ -179,7 +180,7 @@ def _sweep(
         "targets": [words.target(error, score) for error in errors],
         "first": first,
         "archs": [_arch(arch, forecast, score, names) for arch, forecast in forecasts.items()],
-        "laws": _laws(forecasts.values()),
+        "laws": "; ".join(f"{name}: {text}" for name, text in LAWS.items() if name in named),
         "questions": [
             {
                 "assurance": assurance,
@@ -240,12 +241,6 @@ def _answers(
         ]
         for i, group in enumerate(groups)
     ]
-
-
-def _laws(forecasts: Iterable[Forecast]) -> str:
-    """Return what the names of laws mean that are on the page."""
-    named = {name for forecast in forecasts for name in re.findall(r"\w+", forecast.formula_)}
-    return "; ".join(f"{name}: {text}" for name, text in LAWS.items() if name in named)
 
 
 def _ratio(plan: Plan, ratio: float, low: float, high: float) -> list[str]:

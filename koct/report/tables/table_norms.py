@@ -2,7 +2,7 @@
 
 from koct.bound.theorem import operator_aware
 from koct.errors import KoctError
-from koct.report.claims.statistics import reference, slope_ratio
+from koct.report.claims.statistics import parameters, reference, slope_ratio
 from koct.report.markup import latex, power_of_ten
 from koct.report.measured import NotComputedError, Study
 from koct.report.product import Product
@@ -55,7 +55,7 @@ def _rows(study, sweep):
         filter_norm, back_norm = study.norms(sweep)
     except NotComputedError:
         return []
-    p = study.parameters(sweep, study.known)
+    p = parameters(study, sweep, study.known)
     amplification = operator_aware(filter_norm, back_norm, p=p).amplifications()[0]
     print(f"{sweep}: ‖K‖ {filter_norm:.6g}, ‖Aᵀ‖ {back_norm:.6g}, A_1 {amplification:.6g}", flush=True)
     matched = reference(study, sweep)

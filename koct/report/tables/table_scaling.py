@@ -26,10 +26,13 @@ def table(curves_path, calibration_path):
     means, points, square = inputs.means(curves), [], []
     for (name,), fitted in grouped(calibrations, "sweep").items():
         size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
-        ratio, below = _versus(fitted, [means.get((name, arch), {}) for arch in PAIR], names)
-        square += [] if ratio is None else [ratio == (fitted[0]["H"] or 0) ** 2]
-        cells = ["--" if ratio is None else count(ratio), below]
-        points.append((name, [names.problem(name, fitted[0]["problem"]), *size], cells))
+        p, versus = {row["arch"]: row["p"] for row in fitted}, ["--", "--"]
+        ko, fc = (means.get((name, arch), {}) for arch in PAIR)
+        if N := sorted(ko.keys() & fc.keys()):
+            ratio = p[PAIR[1]] // p[PAIR[0]]
+            square.append(ratio == (fitted[0]["H"] or 0) ** 2)
+            versus = [count(ratio), outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]), names)]
+        points.append((name, [names.problem(name, fitted[0]["problem"]), *size], versus))
     body = []
     for name, point, versus in points:
         if sum(point == other for _, other, _ in points) > 1:  # two sweeps of one operating point: say which
@@ -44,16 +47,6 @@ def table(curves_path, calibration_path):
         head=[["Operating point", "$H$", "$V$", "$B$", r"$p_{\mathrm{FC}} / p_{\mathrm{KO}}$", "Outcome"]],
         body=body,
     )
-
-
-def _versus(fitted, curves, names):
-    """Return parameter ratio and outcome of a sweep with both networks; None and a dash for another."""
-    p, (ko, fc) = {row["arch"]: row["p"] for row in fitted}, curves
-    N = sorted(ko.keys() & fc.keys())
-    if not N:
-        return None, "--"
-    known, dense = PAIR
-    return p[dense] // p[known], outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]), names)
 
 
 def outcome(stretches, names):
