@@ -76,20 +76,16 @@ def _panel(axis, rows, lines, metric, names):
 
 def _label(axis):
     """Write the labels right of the panel, each as near to the height where its curve ends as the others allow."""
+    from scipy.optimize import isotonic_regression
+
     box = axis.get_window_extent()
     points = 72 / axis.figure.dpi
     ends = sorted(axis.ends, key=lambda end: end[1])
     wanted = [(axis.transData.transform(end[:2])[1] - box.y0) * points for end in ends]
-    for place, (N, value, label, colour) in zip(_spread(wanted, APART, box.height * points), ends, strict=True):
+    steps = APART * np.arange(len(ends))
+    places = isotonic_regression(wanted - steps).x.clip(0, box.height * points - steps[-1]) + steps
+    for place, (N, value, label, colour) in zip(places, ends, strict=True):
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 2}
         look = {"fontsize": 7, "color": colour, "va": "center", "arrowprops": line, "annotation_clip": False}
         at = (1 + 9 / (box.width * points), place / (box.height * points))
         axis.annotate(label, (N, value), at, textcoords="axes fraction", **look)
-
-
-def _spread(wanted, apart, height):
-    """Return places in rising order, `apart` from each other and within the height, in all as near as can be."""
-    from scipy.optimize import isotonic_regression
-
-    steps = apart * np.arange(len(wanted))
-    return isotonic_regression(wanted - steps).x.clip(0, height - steps[-1]) + steps

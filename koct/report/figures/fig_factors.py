@@ -96,17 +96,13 @@ def _panel(axis, names, rows):
     if high <= low:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 3}
         axis.text(0.5, 0.5, "no ε for both networks", transform=axis.transAxes, ha="center", va="center", bbox=box)
-    _finish(axis, names, rows[0], (first, last), ends[0], both)
-
-
-def _finish(axis, names, row, span, unit, both):
-    """Set scales and labels; targets are in the power of ten of `unit`."""
     structural = both[1].sigma / both[0].sigma if both[0].sigma > 0 else 1.0
-    power = math.floor(math.log10(unit)) if unit > 0 else 0
-    axis.set(xlim=span, ylim=(min(LEAST, structural / 10 or LEAST), max(MOST, 10 * structural)), yscale="log")
+    power = math.floor(math.log10(ends[0])) if ends[0] > 0 else 0  # of ten, in which targets are written
+    axis.set(xlim=(first, last), ylim=(min(LEAST, structural / 10 or LEAST), max(MOST, 10 * structural)), yscale="log")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}")
     axis.locator_params(axis="x", nbins=5)
     axis.axhline(1, color="0.6", linewidth=0.5, zorder=1)
     scale = "" if power == 0 else rf" ($10^{{{power}}}$)"
-    axis.set(title=names.sweep(row), xlabel=rf"target {CurveMetric(row['metric']).label} $\varepsilon${scale}")
+    label = CurveMetric(rows[0]["metric"]).label
+    axis.set(title=names.sweep(rows[0]), xlabel=rf"target {label} $\varepsilon${scale}")
     axis.set_ylabel("factor", labelpad=2)

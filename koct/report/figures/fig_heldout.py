@@ -67,19 +67,14 @@ def draw(held, names):
         interval = np.maximum([forecast - low, high - forecast], 0)
         below.errorbar(measured, forecast, interval, fmt=names.marker(arch), elinewidth=0.7, **style)
     values = [value for points in held.values() for point in points for value in point[1:] if value > 0]
-    limits = min(values) / ROOM, max(values) * ROOM
+    ends = np.array([min(values) / ROOM, max(values) * ROOM])  # of both axes
     for axis, title in ((above, "calibrated bound"), (below, "forecast, with its 90 % interval")):
-        _finish(axis, limits, title)
+        band = {"color": "0.92", "linewidth": 0, "label": "factor of two"}
+        axis.fill_between(ends, ends / FACTOR, ends * FACTOR, zorder=0, **band)
+        axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
+        axis.tick_params(which="minor", labelsize=6)  # with labels where powers of ten are too few
+        axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=title)
+        axis.set(xlabel="measured error", ylabel="predicted error")
     drawing.label_once(axes)
     drawing.legend_below(figure, drawing.handles(above), GAP)
     return figure
-
-
-def _finish(axis, limits, title):
-    """Draw diagonal and band, and set scales: both axes have the same limits."""
-    ends = np.array(limits)
-    axis.fill_between(ends, ends / FACTOR, ends * FACTOR, color="0.92", linewidth=0, zorder=0, label="factor of two")
-    axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
-    axis.tick_params(which="minor", labelsize=6)  # with labels where powers of ten are too few
-    axis.set(xscale="log", yscale="log", xlim=limits, ylim=limits, title=title)
-    axis.set(xlabel="measured error", ylabel="predicted error")
