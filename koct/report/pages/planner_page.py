@@ -73,26 +73,20 @@ def write(paths: Sequence[str], out: Sequence[str], spec: Mapping[str, Any]) -> 
     print(write_page(PilotFile(paths[0]), out[0], spec=spec), flush=True)
 
 
-def write_page(
-    file: PilotFile,
-    out: str,
-    metric: str | None = None,
-    higher: float | None = None,
-    group: str | None = None,
-    test_size: int | None = None,
-    sweep: str | None = None,
-    spec: Mapping[str, Any] | None = None,
-) -> str:
-    """Write the page of a pilot file, and say so; the options are those of `PilotFile.pilots`.
+def write_page(file: PilotFile, out: str, spec: Mapping[str, Any] | None = None, **reading: Any) -> str:
+    """Write the page of a pilot file, and say so; `reading` are the options of `PilotFile.pilots`.
 
     Without `sweep`, the page has all that the file has, and without `metric`, each has the one that a study gave it.
     """
     names = names_of(file)
     usual = {name: entry.get("metric") for name, entry in names.sweeps.items()} | dict((spec or {}).get("metrics", {}))
     source, sweeps, curves = printable(os.path.basename(os.fspath(file.path))), [], 0
+    sweep, metric, higher = (reading.get(key) for key in ("sweep", "metric", "higher"))
     for name in [sweep] if sweep is not None else file.sweeps():
         own = metric or (None if higher is not None else usual.get(name))
-        pilots = file.pilots(own, name, higher, group, test_size)
+        given: dict[str, Any] = {"sweep": name, "metric": own}
+        given |= {key: value for key, value in reading.items() if key not in given}
+        pilots = file.pilots(**given)
         curves += len(pilots)
         if curves > MOST_CURVES:
             problem = f"has more than {MOST_CURVES:,} curves, too many for a page; choose a sweep with --sweep"
@@ -101,8 +95,8 @@ def write_page(
         quantity = own or ("error" if score is None else score.name)
         label = names.problem(name, None)
         symbol = _symbol(own) if own in metrics.curve_metrics() and name in names.sweeps else quantity
-        given = {"sweep": name, "metric": own, "higher": higher, "group": group, "test-size": test_size}
-        options = [text for key, value in given.items() if value is not None for text in (f"--{key}", str(value))]
+        chosen = ((key.replace("_", "-"), value) for key, value in given.items() if value is not None)
+        options = [text for key, value in chosen for text in (f"--{key}", str(value))]
         sweeps.append(
             {
                 "name": name,

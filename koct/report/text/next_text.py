@@ -9,10 +9,12 @@ import numpy as np
 from koct.base.messages import listed, printable
 from koct.errors import KoctError
 from koct.forecast.budget import Forecast
-from koct.forecast.next_runs import FACTOR, RunCost, RunPlan, plan, sizes
+from koct.forecast.next_runs import FACTOR, MOST_SEEDS, RunCost, RunPlan, plan, sizes
 from koct.forecast.runs import Pilot
 from koct.forecast.scores import Score
 from koct.report.text import words
+
+MOST_COST = 1e200  # of a plan: far from the end of float64
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,18 @@ def designs(
     for name, pilot in pilots.items():
         if arch in (None, name):
             cost = costs.get(name, RunCost())
+            _check_cost(cost, sizes(pilot, largest))
             design = plan(Forecast(pilot), target, cost, wanted, limit, largest)  # the forecast of `koct budget`
             plans.append(Next(name, design, cost, budget is not None, _left_out(pilot, largest)))
     return plans
+
+
+def _check_cost(cost: RunCost, N: Sequence[int]) -> None:
+    with np.errstate(all="ignore"):
+        together = 2 * MOST_SEEDS * cost.of(N)
+    if not np.all((together > 0) & (together < MOST_COST)):
+        growth = f"grows as N^{cost.slope:.0f}, too fast to compute with"
+        raise KoctError(f"column {cost.column}: the cost of a run {growth}; correct the column or remove it")
 
 
 def _left_out(pilot: Pilot, largest: int | None) -> str:
