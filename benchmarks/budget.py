@@ -44,7 +44,7 @@ def draw(ends_of, path):
     from koct.report import drawing
 
     with drawing.styled():
-        figure, axes = drawing.panels(1, len(ends_of), left=0.2, right=0.2, legend=0.05)
+        figure, axes = drawing.panels(1, len(ends_of), left=0.2, right=0.2, below=0.5)
         for axis, (truth, ends) in zip(axes[0], ends_of.items(), strict=True):
             shown = ends[:60][np.argsort(ends[:60, 0])]
             top = 1e5

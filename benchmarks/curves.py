@@ -489,7 +489,7 @@ def draw(lines, path):
     from koct.report import drawing
 
     with drawing.styled():
-        figure, axes = drawing.panels(1, 1, left=0.6, right=0.2, legend=0.05)
+        figure, axes = drawing.panels(1, 1, left=0.6, right=0.2, below=0.5)
         axis = axes[0][0]
         axis.plot([0, 1], [0, 1], color="0.7", linewidth=1)
         for (title, points), mark in zip(lines.items(), "osD^vP", strict=False):

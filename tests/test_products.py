@@ -67,7 +67,7 @@ def test_every_product_can_be_asked_for_and_reads_what_is_made():
     for name, product in products.products().items():
         assert set(product.reads) <= made, name
         assert all(hasattr(when, question) for question in (product.when, *product.takes)), name
-        assert importlib.util.find_spec(products.module_of(name)), name
+        assert importlib.util.find_spec(product.module), name
         assert product.caption, name
 
 

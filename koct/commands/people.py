@@ -102,10 +102,10 @@ def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegativ
 
 
 def planner(pilot, out, **reading):
-    from koct.report.planner import page
+    from koct.report.pages import planner_page
 
     file = _pilot(pilot)
-    print(page.write(file, out, **reading))
+    print(planner_page.write_page(file, out, **reading))
     _note(*dict.fromkeys(file.notes))
 
 

@@ -20,6 +20,7 @@ from koct.base.files import atomic_write
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report.markup import power_of_ten
+from koct.study.results import grouped
 
 LETTERS = string.ascii_lowercase
 FORMATS = (".pdf", ".png", ".svg")
@@ -29,6 +30,7 @@ LINE = 8.5  # points that words about one take
 PREVIEW_WIDTH = 1400  # pixels at most
 PREVIEW_COLOURS = 64  # of a drawing; its lines and letters keep their edges, as they would not in a JPEG
 PREVIEW_QUALITY = 65  # of a JPEG, for what is more picture than drawing
+DASH = {"alpha": 0.6, "markersize": 5, "markeredgewidth": 0.7}  # of a single run
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -56,45 +58,32 @@ def styled():
             raise
 
 
-def by_sweep(curves, draw, down=0.52, lines=((), None), note=""):
-    """Return a figure with a panel for every sweep, which `draw(axis, sweep)` fills. A metric starts a line.
+def by_sweep(panel, names, *tables, down=0.52, baselines=(), note=""):
+    """Return a figure with a panel for every sweep, which `panel(axis, names, *rows)` fills with rows of the tables.
 
-    `down` are the inches between lines of panels; `lines` are what `draw_baselines` takes besides axes; a `note` is
-    written below all.
+    A metric of the first table starts a line; `down` are the inches between them, and a `note` is written below all.
     """
-    by_metric = {}
-    for row in curves:
-        by_metric.setdefault(row["metric"], {}).setdefault(row["sweep"])
-    places = []
-    for group in map(list, by_metric.values()):
-        places += [group[first : first + MOST_PANELS] for first in range(0, len(group), MOST_PANELS)]
-    columns = max(map(len, places))
-    figure, axes = panels(len(places), columns, across=0.22, down=down)
+    by_metric = {metric: list(grouped(rows, "sweep")) for metric, rows in grouped(tables[0], "metric").items()}
+    places = [group[i : i + MOST_PANELS] for group in by_metric.values() for i in range(0, len(group), MOST_PANELS)]
+    figure, axes = panels(len(places), max(map(len, places)), across=0.22, down=down)
     shown = {}
     for line, row in zip(places, axes, strict=True):
         for axis in row[len(line) :]:
             axis.set_axis_off()
-        shown |= zip(line, row, strict=False)
-    for name, axis in shown.items():
-        draw(axis, name)
+        shown |= {sweep: axis for (sweep,), axis in zip(line, row, strict=False)}
+    for sweep, axis in shown.items():
+        panel(axis, names, *([row for row in table if row["sweep"] == sweep] for table in tables))
     for group in by_metric.values():
-        share_limits({name: shown[name] for name in group}, *lines)
+        share_limits({sweep: shown[sweep] for (sweep,) in group}, baselines, names)
     label_once(axes)
-    handles = {}
-    for axis in shown.values():
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    legend_below(figure, handles, 0.08)
+    legend_below(figure, handles(*shown.values()), 0.08)
     note_below(figure, note)
     return figure
 
 
-def share_limits(axes, rows=(), names=None):
-    """Give {sweep: axis} of one metric the same range, so that they can be compared by eye, and draw `rows` there."""
-    limits = np.array([axis.get_ylim() for axis in axes.values()])
-    for axis in axes.values():
-        axis.set_ylim(limits[:, 0].min(), limits[:, 1].max())
-    draw_baselines(axes, rows, names)
+def handles(*axes):
+    """Return {label: line} of what axes show, as `legend_below` takes them."""
+    return {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
 
 
 def label_once(axes, pad=None):
@@ -178,22 +167,14 @@ def legend_below(figure, handles, gap=0.0):
     _grow(figure, extent.height + gap)
 
 
-def panels(
-    lines, columns, size=(2.0, 1.65), left=0.64, right=0.12, above=0.3, below=0.45, legend=0.0, across=None, down=None
-):
+def panels(lines, columns, size=(2.0, 1.65), left=0.64, right=0.12, above=0.3, below=0.45, across=None, down=None):
     """Return a figure and the axes of a grid of panels of one size (inches), with space around and between them."""
     across, down = left + right if across is None else across, above + below if down is None else down
     width = left + columns * size[0] + (columns - 1) * across + right
-    height = above + lines * size[1] + (lines - 1) * down + below + legend
+    height = above + lines * size[1] + (lines - 1) * down + below
     figure, axes = plt.subplots(lines, columns, figsize=(width, height), squeeze=False)
-    figure.subplots_adjust(
-        left=left / width,
-        right=1 - right / width,
-        bottom=(below + legend) / height,
-        top=1 - above / height,
-        wspace=across / size[0],
-        hspace=down / size[1],
-    )
+    edges = {"left": left / width, "right": 1 - right / width, "bottom": below / height, "top": 1 - above / height}
+    figure.subplots_adjust(**edges, wspace=across / size[0], hspace=down / size[1])
     return figure, axes
 
 
@@ -207,8 +188,7 @@ def finish_panel(axis, N, row, names):
     axis.tick_params(axis="y", which="minor", labelsize=6)  # has labels only where powers of ten are too few
     axis.set_axisbelow(True)
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
-    axis.set_title(names.sweep(row))
-    axis.set_xlabel(f"training {names.counted(row['sweep'])} $N$")
+    axis.set(title=names.sweep(row), xlabel=f"training {names.counted(row['sweep'])} $N$")
     axis.set_ylabel(f"test {CurveMetric(row['metric']).label}", labelpad=2)
 
 
@@ -231,12 +211,14 @@ def _tick_labels(N, axis):
     return [f"{n:,}" if n in taken else "" for n in N], font
 
 
-def draw_baselines(axes, rows, names):
-    """Draw the errors of what needs no sample as horizontal lines behind the curves of {sweep: axis}.
+def share_limits(axes, rows=(), names=None):
+    """Give {sweep: axis} of one metric the same range, so that they can be compared by eye.
 
-    The axes have the same limits. A line far below all of their curves is put in words at the lower edge.
+    The errors of what needs no sample, in `rows`, become horizontal lines behind the curves. A line far below all
+    curves is put in words at the lower edge.
     """
-    low, high = next(iter(axes.values())).get_ylim()
+    limits = np.array([axis.get_ylim() for axis in axes.values()])
+    low, high = limits[:, 0].min(), limits[:, 1].max()
     by_sweep = {name: [row for row in rows if row["sweep"] == name] for name in axes}
     near = [row["error_mean"] for group in by_sweep.values() for row in group if row["error_mean"] > low / REACH]
     low, high = min([low, *(error / 1.3 for error in near)]), max([high, *(error * 1.3 for error in near)])

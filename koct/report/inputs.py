@@ -7,12 +7,12 @@ import os
 from koct.base import stamps
 from koct.base.stamps import again
 from koct.errors import KoctError
-from koct.report.labels import described
-from koct.study.results import baselines, read, trained
+from koct.report.labels import Names
+from koct.study.results import baselines, grouped, read, trained
 
 
 def rows(path, columns, empty=False):
-    """Return (rows, provenance) of a file that `koct.study.results.write` made; a KoctError says what it lacks."""
+    """Return (rows, `Names`) of a file that `koct.study.results.write` made; a KoctError says what it lacks."""
     try:
         table, origin = read(path)
         stamps.read(path)
@@ -22,15 +22,23 @@ def rows(path, columns, empty=False):
         raise KoctError(f"{path} has no rows; {_advice(path)}")
     if missing := [name for name in columns if table and name not in table[0]]:
         raise KoctError(f"{path} lacks the column {', '.join(missing)}; {_advice(path)}")
-    return table, origin
+    return table, Names(origin)
 
 
 def split(path, columns):
-    """Return (rows of trained networks, rows of what needs no sample, provenance) of a file that has both."""
-    both, origin = rows(path, columns)
+    """Return (rows of trained networks, rows of what needs no sample, `Names`) of a file that has both."""
+    both, names = rows(path, columns)
     if not trained(both):
         raise KoctError(f"{path} has no row of a network that was trained; {_advice(path)}")
-    return trained(both), baselines(both), origin
+    return trained(both), baselines(both), names
+
+
+def means(curves):
+    """Return {(sweep, arch): {N: mean error}} of rows of curves.parquet, N ascending."""
+    return {
+        key: {row["N"]: row["error_mean"] for row in sorted(rows, key=lambda row: row["N"])}
+        for key, rows in grouped(curves, "sweep", "arch").items()
+    }
 
 
 def check_alike(tables, *keys):
@@ -48,15 +56,13 @@ def _advice(path):
 
 
 def predictions(path):
-    """Return (rows, provenance) of a theory.parquet."""
+    """Return (rows, `Names`) of a theory.parquet."""
     return rows(path, ("sweep", "arch", "N", "metric", "predicted", "trusted", "lam", "error"), empty=True)
 
 
 def ladder(path):
-    """Return (rows in the study's order of networks, provenance, {sweep: {arch: layers}}) of a ladder.parquet."""
-    table, origin = rows(path, ("sweep", "arch", "N", "p", "rank", "best", "beyond", "learned"), empty=True)
-    if not table:
-        raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
-    order = {arch: place for place, arch in enumerate(described(origin, "koct.archs"))}
+    """Return (rows in the study's order of networks, `Names`, {sweep: {arch: layers}}) of a ladder.parquet."""
+    table, names = rows(path, ("sweep", "arch", "N", "p", "rank", "best", "beyond", "learned"))
+    order = {arch: place for place, arch in enumerate(names.archs)}
     table.sort(key=lambda row: order.get(row["arch"], len(order)))
-    return table, origin, json.loads(origin.get("koct.chains", "{}"))
+    return table, names, json.loads(names.origin.get("koct.chains", "{}"))

@@ -18,8 +18,9 @@ class Names:
     """Labels, colours and markers, from the metadata of a result file; without them, names and a palette."""
 
     def __init__(self, origin=None):
-        self.archs = described(origin or {}, "koct.archs")
-        self.sweeps = described(origin or {}, "koct.sweeps")
+        self.origin = origin or {}
+        self.archs = described(self.origin, "koct.archs")
+        self.sweeps = described(self.origin, "koct.sweeps")
         taken = {arch.get("colour") for arch in self.archs.values()}
         colours = [colour for colour in PALETTE if colour not in taken] or PALETTE
         self._free = zip(itertools.cycle(colours), itertools.cycle(MARKERS), strict=False)

@@ -73,8 +73,3 @@ def count(value, plain=999_999):
 def short(value):
     """Return a target: as it is written in a config down to 0.0001, as a power of ten below."""
     return f"${value:g}$" if value >= 1e-4 else power_of_ten(value)
-
-
-def span(low, high):
-    """Return two numbers of samples as from-to, or one if they are equal."""
-    return count(low) if low == high else f"{count(low)} to {count(high)}"

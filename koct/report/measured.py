@@ -1,6 +1,7 @@
 """What claims and tables are about: the curves of a study and their calibrations, and the same without one seed."""
 
 import functools
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,9 +11,10 @@ import numpy as np
 from koct.bound.calibration import Calibration, calibrate
 from koct.metrics import error_names
 from koct.metrics.curve_metric import CurveMetric
-from koct.report import inputs, sheet
+from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.printed import PAIR, PRINTED
+from koct.report.sheet import Sheet, columns
 from koct.study.results import grouped
 
 LEVEL = 0.9  # of intervals over seeds
@@ -49,28 +51,21 @@ class Study:
 
     @classmethod
     def read(cls, cells_path, curves_path, calibration_path, pictures=()):
-        """Return (the study in these files, their provenance)."""
-        cells, baselines, origin = inputs.split(cells_path, ("sweep", "arch", "N", "seed", "p", *error_names()))
+        """Return the study in these files."""
+        cells, baselines, names = inputs.split(cells_path, ("sweep", "arch", "N", "seed", "p", *error_names()))
         curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma", "H"))
         inputs.check_alike({cells_path: cells, curves_path: curves}, "sweep", "arch", "N")
         inputs.check_alike({curves_path: curves, calibration_path: fitted}, "sweep", "arch")
-        study = cls(
+        return cls(
             grouped(cells, "sweep", "arch"),
-            {
-                key: {row["N"]: row["error_mean"] for row in sorted(rows, key=lambda row: row["N"])}
-                for key, rows in grouped(curves, "sweep", "arch").items()
-            },
+            inputs.means(curves),
             {(row["sweep"], row["arch"]): row for row in fitted},
             grouped(baselines, "sweep", "arch"),
             {row["sweep"]: CurveMetric(row["metric"]) for row in curves},
-            Names(origin),
+            names,
             {Path(path).stem.removeprefix("fig_recons_"): path for path in pictures},
         )
-        return study, origin
-
-    def label(self, arch):
-        return self.names.arch(arch)
 
     # What there is
 
@@ -78,7 +73,7 @@ class Study:
         """Return the cells of a curve."""
         if (sweep, arch) not in self.cells:
             there = any(sweep == other for other, _ in self.cells)
-            raise NotComputedError(f"has no {self.label(arch)} cells of {sweep}" if there else f"has no sweep {sweep}")
+            raise NotComputedError(f"has no {f'{self.names.arch(arch)} cells of' if there else 'sweep'} {sweep}")
         return self.cells[sweep, arch]
 
     def curve(self, sweep, arch):
@@ -86,12 +81,9 @@ class Study:
         self.rows(sweep, arch)
         N, error = (np.array(list(part), float) for part in zip(*self.points[sweep, arch].items(), strict=True))
         if len(N) < 2 or not (error > 0).all():
-            raise NotComputedError(f"has no curve of {self.label(arch)} in {sweep} with two N and errors above zero")
+            curve = f"curve of {self.names.arch(arch)} in {sweep}"
+            raise NotComputedError(f"has no {curve} with two N and errors above zero")
         return N, error
-
-    def error(self, sweep, arch, N):
-        """Return the mean error at one N."""
-        return self.at(*self.curve(sweep, arch), N, sweep)
 
     def relative(self, sweep, arch, column):
         """Return (N, mean over seeds of a metric) as arrays: not squared, as one sees it in an image."""
@@ -114,16 +106,12 @@ class Study:
         self.curve(sweep, arch)
         row = self.fitted[sweep, arch]
         if not (row["floor"] > 0 and row["sigma"] > 0):
-            raise NotComputedError(f"has no falling curve of {self.label(arch)} in {sweep}")
+            raise NotComputedError(f"has no falling curve of {self.names.arch(arch)} in {sweep}")
         return Calibration(row["floor"], row["sigma"])
 
     def pair(self, sweep):
         """Return the calibrations of the known and the dense network."""
         return self.calibration(sweep, self.known), self.calibration(sweep, self.dense)
-
-    def parameters(self, sweep, arch):
-        self.rows(sweep, arch)
-        return self.fitted[sweep, arch]["p"]
 
     def size(self, sweep, key):
         """Return H, V or B of a sweep."""
@@ -143,17 +131,18 @@ class Study:
         raise NotComputedError(f"has another geometry in {sweep} than the paper")
 
     def images(self, sweep, arch, N):
-        """Return (truth, reconstruction) of the test images in the picture of a sweep, each over the truth's peak."""
+        """Return (truth, reconstruction) of the test image in the picture of a sweep, each over the truth's peak."""
         self.rows(sweep, arch)
         archs = [name for of, name in self.cells if of == sweep]
         free = sum(of == sweep for of, _ in self.baselines)
-        sizes = sorted({row["N"] for name in archs for row in self.cells[sweep, name]})
+        shown = columns(sorted({row["N"] for name in archs for row in self.cells[sweep, name]}))
         H = self.size(sweep, "H")
-        path = self.pictures.get(sweep)
-        found = sheet.images(path, (H, H), sizes, archs, free, arch, N) if path else []
-        if not found:
+        sheet = Sheet((H, H), len(shown), 1 + free + len(archs), free)
+        image = sheet.read(self.pictures[sweep]) if sweep in self.pictures else None
+        if image is None or N not in shown:
             raise NotComputedError(f"has no picture of the reconstructions of {sweep} at N = {N:,}")
-        return found
+        place = sheet.x(shown.index(N)), sheet.y(1 + free + archs.index(arch))
+        return image(sheet.x(len(shown) - 1), sheet.y(0)), image(*place)
 
     # Over seeds
 
@@ -184,18 +173,13 @@ class Study:
         """
         from scipy.special import stdtrit
 
-        value, variance, fewest = statistic(self), 0.0, math.inf
-        replicates = [self._replicates(statistic, sweep) for sweep in sweeps]
-        if not replicates or not all(np.isfinite([value, *values]).all() and len(values) > 1 for values in replicates):
-            return None, None
-        if not any(map(np.ptp, replicates)):  # no seed makes a difference
-            return None, None
-        positive = all(number > 0 for values in replicates for number in (value, *values))
-        for values in replicates:
-            numbers = np.log(values) if positive else np.array(values)
-            variance += (len(numbers) - 1) * np.var(numbers)
-            fewest = min(fewest, len(numbers))
-        margin = float(stdtrit(fewest - 1, (1 + LEVEL) / 2) * math.sqrt(variance))
+        value, replicates = statistic(self), [self._replicates(statistic, sweep) for sweep in sweeps]
+        numbers = np.array([value, *itertools.chain(*replicates)])
+        if not (all(replicates) and np.isfinite(numbers).all() and any(map(np.ptp, replicates))):
+            return None, None  # last: no seed makes a difference
+        positive = (numbers > 0).all()
+        variance = sum((len(values) - 1) * np.var(np.log(values) if positive else values) for values in replicates)
+        margin = float(stdtrit(min(map(len, replicates)) - 1, (1 + LEVEL) / 2) * math.sqrt(variance))
         if positive:
             return value * math.exp(-margin), value * math.exp(margin)
         return value - margin, value + margin

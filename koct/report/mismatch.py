@@ -1,7 +1,6 @@
 """Errors of a study of scanners that differ from the known one, by kind and strength of the difference."""
 
 from koct.report import inputs
-from koct.study.results import grouped
 
 KINDS = {  # option: in words, with its unit
     "gain": ("gain of the detector", "%"),
@@ -19,22 +18,19 @@ KINDS = {  # option: in words, with its unit
 
 
 def errors(curves_path, mismatch):
-    """Return ({(kind, strength): {arch: {N: mean error}}}, the archs that are trained, and where the rows come from).
+    """Return ({(kind, strength): {arch: {N: mean error}}}, the archs that are trained, and what things are called).
 
     A scanner that is the known one has strength 0, under every kind of its problem.
     """
-    rows, free, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
+    rows, free, names = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     kinds = {(problem, kind) for problem, kind, strength in mismatch.values() if strength}
     found = {}
-    for (sweep,), of in grouped([*rows, *free], "sweep").items():
+    for (sweep, arch), curve in inputs.means([*rows, *free]).items():
         if sweep in mismatch:
-            curves = {
-                arch: {row["N"]: row["error_mean"] for row in own} for (arch,), own in grouped(of, "arch").items()
-            }
             problem, own_kind, strength = mismatch[sweep]
             for kind in [own_kind] if strength else [kind for where, kind in kinds if where == problem]:
-                found[kind, strength] = curves
-    return found, list(dict.fromkeys(row["arch"] for row in rows)), origin
+                found.setdefault((kind, strength), {})[arch] = curve
+    return found, list(dict.fromkeys(row["arch"] for row in rows)), names
 
 
 def strengths(found, kind):

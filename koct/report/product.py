@@ -28,7 +28,7 @@ class Product:
     takes : what it has to know of the study, as keyword arguments: functions of `koct.workflow.when`, or keys of sweeps
     files : what it makes in results/; the last one is shown in the report. `{sweep}` stands for every sweep of `when`
     supplement : whether it stands behind the others in the report
-    name, kind : those of its module
+    name, kind, module : those of its module, which is a dotted name
     """
 
     title: str
@@ -42,6 +42,7 @@ class Product:
     supplement: bool = False
     name: str = ""
     kind: str = ""
+    module: str = ""
 
     @property
     def inputs(self) -> list[str]:

@@ -13,7 +13,6 @@ from koct.errors import KoctError
 from koct.report.product import KINDS, Product
 
 DECLARATION = "PRODUCT"
-PAGE = "_page"  # ends the module of a page
 
 
 @cache
@@ -33,7 +32,8 @@ def _declared(path: Path) -> Product | None:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [DECLARATION]:
             try:
                 fields = {word.arg: ast.literal_eval(word.value) for word in node.value.keywords}  # type: ignore[attr-defined]
-                return Product(**fields, name=path.stem.removesuffix(PAGE), kind=KINDS[path.parent.name])
+                name, module = path.stem.removesuffix("_page"), f"koct.report.{path.parent.name}.{path.stem}"
+                return Product(**fields, name=name, kind=KINDS[path.parent.name], module=module)
             except (ValueError, TypeError, AttributeError):
                 raise KoctError(
                     f"{path}: {DECLARATION} must be Product(...) with literals for fields: see koct/report/product.py"
@@ -48,13 +48,6 @@ def product(name: str) -> Product:
     return products()[name]
 
 
-def module_of(name: str) -> str:
-    """Return the dotted name of the module that makes a product."""
-    kind = product(name).kind
-    folder = next(folder for folder, made in KINDS.items() if made == kind)
-    return f"koct.report.{folder}.{name}{PAGE if kind == 'page' else ''}"
-
-
 def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str, Any] | None = None) -> None:
     """Make a product from the files that it reads, in their order; endings of `out` say in which formats."""
     about, spec = product(name), dict(spec or {})
@@ -62,7 +55,7 @@ def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str,
         raise KoctError(f"{name} is made sweep by sweep: `snakemake` draws it")
     if len(paths) < len(about.reads) or (len(paths) > len(about.reads) and not about.pictures):
         raise KoctError(f"{name} is made from {' '.join(about.reads) or 'no file'}; give these files in this order")
-    module = importlib.import_module(module_of(name))
+    module = importlib.import_module(about.module)
     if about.kind == "page":
         module.write(paths, out, spec)
         return

@@ -69,17 +69,3 @@ class Sheet:
             grey = np.asarray(opened.convert("L"), float) / 255
         half, step = self.dots // 2, self.dots
         return lambda x, y: grey[y + half : y + self.down : step, x + half : x + self.across : step]
-
-
-def images(path, shape, samples, archs, free, arch, N):
-    """Return (truth, reconstruction) of the test images on a sheet; none if they are not there.
-
-    `samples` are the N of the sweep, `archs` its networks in order, and `free` how many others need no sample.
-    """
-    shown = columns(samples)
-    sheet = Sheet(shape, len(shown), 1 + free + len(archs), free)
-    image = sheet.read(path)
-    if image is None or N not in shown:
-        return []
-    truth = image(sheet.x(len(shown) - 1), sheet.y(0))
-    return [(truth, image(sheet.x(shown.index(N)), sheet.y(1 + free + archs.index(arch))))]

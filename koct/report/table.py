@@ -49,7 +49,7 @@ class Table:
     caption : that of LaTeX
     columns : the alignment of every column: l, r, c, or p for a paragraph
     head, body : lists of rows; a row is a list of texts and `Span`s, which may be short, an `Underline`, `RULE` or
-        `BREAK`. A column of which the body says nothing but -- is left out
+        `BREAK`. A column of which the body says nothing but -- is left out, and so is a break before all rows
     """
 
     caption: str
@@ -58,10 +58,10 @@ class Table:
     body: list
 
     def __post_init__(self):
-        columns = range(len(self.columns))
-        told = [[_told(row, self.columns, column) for row in self.body] for column in columns]
-        for column in reversed(columns):
-            if "--" in told[column] and set(told[column]) <= {"--", ""}:
+        self.body = self.body[1:] if self.body[:1] == [BREAK] else self.body
+        told = [_told(row, self.columns) for row in self.body if isinstance(row, list)]
+        for column in reversed(range(len(self.columns))):
+            if {"--"} <= {row[column] for row in told} <= {"--", ""}:
                 self.head, self.body = ([_without(row, column) for row in rows] for rows in (self.head, self.body))
                 self.columns = self.columns[:column] + self.columns[column + 1 :]
 
@@ -78,14 +78,10 @@ class Table:
         return pages
 
 
-def _told(row, columns, place):
-    """Return the text of a row in a column; nothing for what stands in more than one."""
-    if isinstance(row, list):
-        for cell, width, _ in _cells(row, columns):
-            if place < width:
-                return cell if isinstance(cell, str) else ""
-            place -= width
-    return ""
+def _told(row, columns):
+    """Return the texts of a row, by column; nothing for what stands in more than one."""
+    spread = ([cell] if isinstance(cell, str) else [""] * width for cell, width, _ in _cells(row, columns))
+    return list(itertools.chain(*spread))
 
 
 def _without(row, column):
@@ -123,19 +119,9 @@ def templates(folder):
     """Return the templates of a folder: `[[ ]]` and `<% %>` mark what is filled in, since LaTeX is full of braces."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
-        loader=FileSystemLoader(folder),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        block_start_string="<%",
-        block_end_string="%>",
-        variable_start_string="[[",
-        variable_end_string="]]",
-        comment_start_string="<#",
-        comment_end_string="#>",
-    )
+    marks = ("<%", "%>", "[[", "]]", "<#", "#>")  # around blocks, what is filled in, and comments
+    lines = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    made = Environment(*marks, **lines, undefined=StrictUndefined, loader=FileSystemLoader(folder))
     made.filters |= {"latex": markup.latex, "html": markup.html, "latex_line": latex_line, "html_rows": html_rows}
     return made
 
@@ -204,7 +190,7 @@ def _listed(words):
 
 
 def needed(n, largest):
-    """Return the planner's N, or never; far beyond the `largest` of the curve, only that."""
-    if n is None:
-        return "never"
+    """Return the planner's N, or never; far beyond the `largest` of the curve, only that. A text stays as it is."""
+    if n is None or isinstance(n, str):
+        return n or "never"
     return markup.count(n) if n <= FAR * largest else f"$>$ {markup.count(FAR * largest)}"

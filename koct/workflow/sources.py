@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from koct import PUBLIC, metrics
 from koct.contracts import Architecture, Problem, registry
-from koct.report.products import module_of as product_module
 from koct.report.products import products
 from koct.workflow.planned import DATA
 
@@ -240,7 +239,7 @@ def _evaluation() -> tuple[str, ...]:
 def modules(stage: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
     """What a stage starts from: what its verb imports, and its problem, networks and metrics."""
     if stage in products():
-        return (product_module(stage),)
+        return (products()[stage].module,)
     stage = OF_FITS.get(stage, stage)
     found = [module for module in imported("koct.commands.stages", stage.replace("-", "_")) if module != EVALUATION]
     if stage in ("collect", "theory"):

@@ -60,16 +60,13 @@ def devices(study, sweep, arch):
 
 
 def parameters(study, sweep, arch):
-    return study.parameters(sweep, arch)
-
-
-def parameter_ratio(study, sweep):
-    return study.parameters(sweep, study.dense) / study.parameters(sweep, study.known)
+    study.rows(sweep, arch)
+    return study.fitted[sweep, arch]["p"]
 
 
 def memory(study, sweep, arch, bytes):
     """GiB of so many bytes a parameter."""
-    return study.parameters(sweep, arch) * bytes / GIBI
+    return parameters(study, sweep, arch) * bytes / GIBI
 
 
 # Floors and slopes
@@ -85,15 +82,9 @@ def floor_in(study, sweep, arch, column):
     return float(study.relative(sweep, arch, column)[1].min()) ** 2
 
 
-def floor_ratio(study, sweep):
-    known, dense = study.pair(sweep)
-    return dense.floor / known.floor
-
-
 def slope_ratio(study, sweep):
     """The structural-sparsity factor."""
-    known, dense = study.pair(sweep)
-    return dense.sigma / known.sigma
+    return ratio(study, sweep, "calibrated", key="sigma")
 
 
 def budget_factor(study, sweep, factor):
@@ -142,13 +133,19 @@ def _both(study, sweep):
     return np.array(at), known[np.isin(N, at)], dense[np.isin(sizes, at)]
 
 
-def error_ratio(study, sweep, N):
-    """The dense network's error over the known one's."""
-    return study.error(sweep, study.dense, N) / study.error(sweep, study.known, N)
+def ratio(study, sweep, of, **options):
+    """A statistic of the dense network over that of the known one."""
+    known, dense = (STATISTICS[of](study, sweep, arch=arch, **options) for arch in (study.known, study.dense))
+    return dense / known
+
+
+def error(study, sweep, arch, N):
+    """The mean error at one N."""
+    return study.at(*study.curve(sweep, arch), N, sweep)
 
 
 def least_ratio(study, sweep):
-    """The smallest of these over all N."""
+    """The smallest ratio of errors over all N."""
     _, known, dense = _both(study, sweep)
     return float((dense / known).min())
 
@@ -222,20 +219,9 @@ def largest_gap(study, sweep, others):
     return _measured(study, sweep) / max(_measured(study, other) for other in others)
 
 
-def settled_ratio(study, sweep, factor):
-    """The N at which the dense network's curve is within a factor of its floor, over that of the known one."""
-    known, dense = (
-        first_at(*study.curve(sweep, arch), factor * study.calibration(sweep, arch).floor)
-        for arch in (study.known, study.dense)
-    )
-    return dense / known
-
-
-def reached_ratio(study, sweep, factor):
-    """The N at which the dense network is within a factor of the known one's floor, over that of the known one."""
-    target = factor * study.calibration(sweep, study.known).floor
-    known, dense = (first_at(*study.curve(sweep, arch), target) for arch in (study.known, study.dense))
-    return dense / known
+def settled(study, sweep, arch, factor, floor=None):
+    """The N at which an error is within a factor of the network's floor, or of that of the network `floor`."""
+    return first_at(*study.curve(sweep, arch), factor * study.calibration(sweep, floor or arch).floor)
 
 
 def solved_ratio(study, sweep, factor):
@@ -253,27 +239,29 @@ def solved_ratio(study, sweep, factor):
 def bound_ratios(study, sweep, arch, above=1.0):
     """The bound over the error at every N where the error is above so many times the floor."""
     fit, (N, error) = study.calibration(sweep, arch), study.curve(sweep, arch)
-    kept, ratios = error > above * fit.floor, fit.predict(N) / error
+    kept, ratios = error > above * fit.floor, _bound_over_error(study, sweep, arch)
     return {f"N = {int(n):,}": float(ratio) for n, ratio in zip(N[kept], ratios[kept], strict=True)}
+
+
+def _bound_over_error(study, sweep, arch):
+    N, error = study.curve(sweep, arch)
+    return study.calibration(sweep, arch).predict(N) / error
 
 
 def bound_error(study, sweep, arch):
     """The largest factor between bound and error, either way."""
-    N, error = study.curve(sweep, arch)
-    return float(np.exp(np.abs(np.log(study.calibration(sweep, arch).predict(N) / error)).max()))
+    return float(np.exp(np.abs(np.log(_bound_over_error(study, sweep, arch))).max()))
 
 
 def bound_first(study, sweep, arch):
     """The bound over the error at the smallest N."""
-    N, error = study.curve(sweep, arch)
-    return float(study.calibration(sweep, arch).predict(N[0]) / error[0])
+    return float(_bound_over_error(study, sweep, arch)[0])
 
 
 def bound_least(study, sweep, arch, share=1.0):
     """The least bound over error of a curve, or of that share of its N that are the smallest."""
-    N, error = study.curve(sweep, arch)
-    ratios = study.calibration(sweep, arch).predict(N) / error
-    return float(ratios[: int(share * len(N))].min())
+    ratios = _bound_over_error(study, sweep, arch)
+    return float(ratios[: int(share * len(ratios))].min())
 
 
 def law_error(study, sweep, arch):
@@ -296,29 +284,19 @@ def pilot(study, sweep, arch):
 
 def detail(study, sweep, arch, N):
     """How much of the truth's amplitudes above a tenth of a cycle per pixel an image has; noise adds nothing to it."""
-    shares = []
-    for truth, image in study.images(sweep, arch, N):
-        spectrum, made = np.fft.fft2(truth), np.fft.fft2(image)
-        fine = np.hypot(*np.meshgrid(*map(np.fft.fftfreq, truth.shape), indexing="ij")) >= FINE
-        shares.append(abs(np.vdot(spectrum[fine], made[fine])) / np.vdot(spectrum[fine], spectrum[fine]).real)
-    return float(np.mean(shares))
+    truth, made = map(np.fft.fft2, study.images(sweep, arch, N))
+    fine = np.hypot(*np.meshgrid(*map(np.fft.fftfreq, truth.shape), indexing="ij")) >= FINE
+    return float(abs(np.vdot(truth[fine], made[fine])) / np.vdot(truth[fine], truth[fine]).real)
 
 
-def spread_ratio(study, sweep, N):
-    """The spread of the dense network's images in flat regions over that of the known one's."""
-    return _spread(study, sweep, study.dense, N) / _spread(study, sweep, study.known, N)
-
-
-def _spread(study, sweep, arch, N):
+def spread(study, sweep, arch, N):
     """The root mean square around local means where the truth is constant, neither zero nor at its peak."""
     from scipy import ndimage
 
-    squares = []
-    for truth, image in study.images(sweep, arch, N):
-        flat = ndimage.maximum_filter(truth, FLAT) == ndimage.minimum_filter(truth, FLAT)
-        flat &= (truth > 0) & (truth < truth.max())
-        squares.append(((image - ndimage.uniform_filter(image, LOCAL))[flat] ** 2).mean())
-    return float(np.sqrt(np.mean(squares)))
+    truth, image = study.images(sweep, arch, N)
+    flat = ndimage.maximum_filter(truth, FLAT) == ndimage.minimum_filter(truth, FLAT)
+    flat &= (truth > 0) & (truth < truth.max())
+    return float(np.sqrt(((image - ndimage.uniform_filter(image, LOCAL))[flat] ** 2).mean()))
 
 
 # The shape of a curve

@@ -1,11 +1,14 @@
 """Check what the paper states, statement by statement: claims.json says what, this module says whether it holds."""
 
+import functools
 import itertools
 import json
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from koct.report.claims.statistics import STATISTICS
 from koct.report.measured import NotComputedError
@@ -32,17 +35,12 @@ def claims():
     return [_filled({"study": "full", **entry}, known) for entry in DATA["claims"] + DATA["settings"]]
 
 
-def limits():
-    """Return what words of the paper mean here, in words."""
-    return [limit["means"] for limit in DATA["limits"].values() if "means" in limit]
-
-
 def _table_1():
     """What the paper prints of parameters and memory."""
     printed = PRINTED["fullscale"]
     for i, point in enumerate(PRINTED["operating_points"]):
         sweep = {"sweep": f"H{point['H']}"}
-        yield {**sweep, "statistic": "parameter_ratio", "printed": printed["ratio"][i]}
+        yield {**sweep, "statistic": "ratio", "options": {"of": "parameters"}, "printed": printed["ratio"][i]}
         for arch in PAIR:
             name = arch.upper()
             yield {**sweep, "statistic": "parameters", "options": {"arch": arch}, "printed": printed[f"p_{name}"][i]}
@@ -73,24 +71,13 @@ def _filled(value, known):
 # Verdicts
 
 
-@dataclass(frozen=True)
-class Value:
-    """A number that a claim is about, and how to compute it from a study."""
+class Value(NamedTuple):
+    """A number that a claim is about, how to compute it from a study, and the sweeps that it depends on."""
 
     number: float
     label: str
-    sweep: str | None
-    statistic: str
-    options: dict
-    key: str | None = None
-
-    def of(self, study):
-        computed = STATISTICS[self.statistic](study, self.sweep, **self.options)
-        return computed if self.key is None else computed.get(self.key, math.nan)
-
-    def interval(self, study):
-        sweeps = [] if self.sweep is None else [self.sweep, *self.options.get("others", [])]
-        return study.interval(self.of, sweeps)
+    of: Callable
+    sweeps: list[str]
 
 
 def row(claim, study):
@@ -110,12 +97,9 @@ def row(claim, study):
 
 def _band(claim, study):
     """Return whether numbers lie within limits."""
-    parts, lacking = [], []
-    for part in claim["parts"]:
-        listed, missing = values(part, study)
-        lacking += missing
-        parts.append((part, listed))
-    judged = [(part, listed) for part, listed in parts if listed]
+    parts = [(part, *values(part, study)) for part in claim["parts"]]
+    judged = [(part, listed) for part, listed, _ in parts if listed]
+    lacking = [missing for *_, lacked in parts for missing in lacked]
     if not judged:
         raise lacking[0] if lacking else NotComputedError("has no point that this is about")
     held = [
@@ -123,16 +107,13 @@ def _band(claim, study):
     ]
     first, points = judged[0]
     decisive = min(points, key=lambda value: _margin(value.number, first))
-    low, high = decisive.interval(study) if claim.get("interval", True) else (None, None)
-    fields = {f"values{i if i > 1 else ''}": _listed(listed) for i, (_, listed) in enumerate(parts, 1)}
+    low, high = study.interval(decisive.of, decisive.sweeps) if claim.get("interval", True) else (None, None)
+    fields = {f"values{i if i > 1 else ''}": _listed(listed) for i, (_, listed, _) in enumerate(parts, 1)}
     fields |= {key: show(first[key]) for key in ("low", "high") if key in first}
-    fields |= {
-        "least": _listed(points, min(points, key=lambda value: value.number)),
-        "count": _count([*itertools.chain(*held)]),
-    }
-    fields |= {"most": _listed(points, max(points, key=lambda value: value.number))}
+    ends = {"least": min, "most": max}
+    fields |= {name: _listed(points, end(points, key=attrgetter("number"))) for name, end in ends.items()}
     fields |= {name: _fact(fact, study) for name, fact in claim.get("facts", {}).items()}
-    why = claim["why"].format(**fields)
+    why = claim["why"].format(count=_count([*itertools.chain(*held)]), **fields)
     if low is not None and any(low < first[key] < high for key in ("low", "high") if key in first):
         why = why.removesuffix(".") + "; the interval over seeds includes the limit."
     return {
@@ -159,7 +140,7 @@ def _digits(claim, study):
     if not same:
         raise lacking[0]
     few = len(same) < 5
-    low, high = value.interval(study) if len(same) == 1 else (None, None)
+    low, high = study.interval(value.of, value.sweeps) if len(same) == 1 else (None, None)
     near = max(off) <= DATA["limits"]["digits"]["value"]
     fields = {"exact": ", ".join(exact), "count": _count(same), "differ": "; ".join(differ)}
     fields["difference"] = f"{100 * max(off):.2g} %" if max(off) < 1 else f"a factor of {show(1 + max(off))}"
@@ -184,17 +165,22 @@ def values(part, study):
     for sweep in part.get("sweeps", [None]):
         for more in part.get("each", [{}]):
             options = {**part.get("options", {}), **more}
+            of = functools.partial(STATISTICS[part["statistic"]], sweep=sweep, **options)
             try:
-                number = STATISTICS[part["statistic"]](study, sweep, **options)
+                number = of(study)
             except NotComputedError as missing:
                 lacking.append(missing)
                 continue
-            at = [study.label(more["arch"])] if "arch" in more else []
+            at = [study.names.arch(more["arch"])] if "arch" in more else []
             at += [sweep] if len(part.get("sweeps", [])) > 1 else []
             at += [f"N = {more['N']:,}"] if "N" in more else []
-            for key, one in number.items() if isinstance(number, dict) else [(None, number)]:
-                name = ", ".join(at if key is None else [*at, key])
-                listed.append(Value(one, name, sweep, part["statistic"], options, key))
+            sweeps = [] if sweep is None else [sweep, *options.get("others", [])]
+            if not isinstance(number, dict):
+                listed.append(Value(number, ", ".join(at), of, sweeps))
+                continue
+            for key, one in number.items():
+                label = ", ".join([*at, key])
+                listed.append(Value(one, label, lambda study, of=of, key=key: of(study).get(key, math.nan), sweeps))
     return listed, lacking
 
 

@@ -4,7 +4,6 @@ import numpy as np
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -28,8 +27,8 @@ APART = 7.5  # points between labels
 def figure(cells_path, curves_path):
     curves, _, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
-    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors, "H", "ssim"))
-    names, metrics = Names(origin), {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
+    cells, free, names = inputs.split(cells_path, ("sweep", "arch", "N", *errors, "H", "ssim"))
+    metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
     sweeps = list(metrics)
     made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.24, below=0.42, down=0.26)
     for column, sweep in enumerate(sweeps):
@@ -67,7 +66,7 @@ def _panel(axis, rows, lines, metric, names):
         colour = names.colour(arch)
         axis.plot(*zip(*points, strict=True), color=colour, marker=names.marker(arch))
         seeds = [(row["N"], metric.of(row)) for row in group]
-        axis.plot(*zip(*seeds, strict=True), "_", color=colour, alpha=0.6, markersize=5, markeredgewidth=0.7)
+        axis.plot(*zip(*seeds, strict=True), "_", color=colour, **drawing.DASH)
         axis.ends.append((*points[-1], names.arch(arch), colour))
     axis.set_xticks(sizes, [f"{N:,}" for N in sizes])
     axis.minorticks_off()
@@ -77,20 +76,16 @@ def _panel(axis, rows, lines, metric, names):
 
 def _label(axis):
     """Write the labels right of the panel, each as near to the height where its curve ends as the others allow."""
+    from scipy.optimize import isotonic_regression
+
     box = axis.get_window_extent()
     points = 72 / axis.figure.dpi
     ends = sorted(axis.ends, key=lambda end: end[1])
     wanted = [(axis.transData.transform(end[:2])[1] - box.y0) * points for end in ends]
-    for place, (N, value, label, colour) in zip(_spread(wanted, APART, box.height * points), ends, strict=True):
+    steps = APART * np.arange(len(ends))
+    places = isotonic_regression(wanted - steps).x.clip(0, box.height * points - steps[-1]) + steps
+    for place, (N, value, label, colour) in zip(places, ends, strict=True):
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 2}
         look = {"fontsize": 7, "color": colour, "va": "center", "arrowprops": line, "annotation_clip": False}
         at = (1 + 9 / (box.width * points), place / (box.height * points))
         axis.annotate(label, (N, value), at, textcoords="axes fraction", **look)
-
-
-def _spread(wanted, apart, height):
-    """Return places in rising order, `apart` from each other and within the height, in all as near as can be."""
-    from scipy.optimize import isotonic_regression
-
-    steps = apart * np.arange(len(wanted))
-    return isotonic_regression(wanted - steps).x.clip(0, height - steps[-1]) + steps

@@ -8,7 +8,6 @@ from koct.bound.calibration import Calibration, two_factors
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.printed import PAIR
 from koct.report.product import Product
 from koct.study.results import grouped
@@ -41,29 +40,28 @@ SHADES = {"below a floor": "0.72", "a bound is below ε at every $N$": "#bcd7ee"
 
 def figure(calibration_path):
     """Return a figure with a panel per sweep that has both networks of the paper."""
-    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
+    rows, names = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
     sweeps = {
-        name: {row["arch"]: row for row in group}
-        for (name,), group in grouped(rows, "sweep").items()
-        if set(PAIR) <= {row["arch"] for row in group}
+        name: group for (name,), group in grouped(rows, "sweep").items() if set(PAIR) <= {row["arch"] for row in group}
     }
     if not sweeps:
         raise KoctError("no sweep of this study has both networks of the paper, which the factors compare")
-    names, pairs, without = Names(origin), {}, []
-    for name, fitted in sweeps.items():
-        pairs[name] = [Calibration(fitted[arch]["floor"], fitted[arch]["sigma"]) for arch in PAIR]
-        low, high = limits(*pairs[name])
+    without = []
+    for name, group in sweeps.items():
+        low, high = limits(*_both(group))
         where = f"from {low:.3g} to {high:.3g}" if low < high else "no target error has both factors and both N"
         without += [] if low < high else [name]
         print(f"{name}: {where}", flush=True)
     shown = [name for name in sweeps if name not in without] or list(sweeps)
-    absent = [names.sweep(sweeps[name][PAIR[0]]) for name in sweeps if name not in shown]
+    absent = [names.sweep(sweeps[name][0]) for name in sweeps if name not in shown]
     note = f"No target error has both factors and both $N$ in {', '.join(absent)}." if absent else ""
+    return drawing.by_sweep(_panel, names, [row for row in rows if row["sweep"] in shown], down=0.7, note=note)
 
-    def draw(axis, name):
-        _panel(axis, names, pairs[name], sweeps[name][PAIR[0]])
 
-    return drawing.by_sweep([row for row in rows if row["sweep"] in shown], draw, down=0.7, note=note)
+def _both(rows):
+    """Return the calibrations of the two networks of the paper."""
+    fitted = {row["arch"]: Calibration(row["floor"], row["sigma"]) for row in rows}
+    return [fitted[arch] for arch in PAIR]
 
 
 def limits(known, dense):
@@ -83,7 +81,8 @@ def curves(known, dense, targets):
     return dict(zip(LINES, values, strict=True))
 
 
-def _panel(axis, names, both, row):
+def _panel(axis, names, rows):
+    both = _both(rows)
     low, high = limits(*both)
     ends = sorted((low, high))
     first, last = 0.6 * ends[0], 1.35 * ends[1] or 1.0
@@ -97,18 +96,13 @@ def _panel(axis, names, both, row):
     if high <= low:
         box = {"facecolor": "white", "edgecolor": "none", "pad": 3}
         axis.text(0.5, 0.5, "no ε for both networks", transform=axis.transAxes, ha="center", va="center", bbox=box)
-    _finish(axis, names, row, (first, last), ends[0], both)
-
-
-def _finish(axis, names, row, span, unit, both):
-    """Set scales and labels; targets are in the power of ten of `unit`."""
     structural = both[1].sigma / both[0].sigma if both[0].sigma > 0 else 1.0
-    power = math.floor(math.log10(unit)) if unit > 0 else 0
-    axis.set(xlim=span, ylim=(min(LEAST, structural / 10 or LEAST), max(MOST, 10 * structural)), yscale="log")
+    power = math.floor(math.log10(ends[0])) if ends[0] > 0 else 0  # of ten, in which targets are written
+    axis.set(xlim=(first, last), ylim=(min(LEAST, structural / 10 or LEAST), max(MOST, 10 * structural)), yscale="log")
     axis.xaxis.set_major_formatter(lambda value, _: f"{value / 10.0**power:g}")
     axis.locator_params(axis="x", nbins=5)
     axis.axhline(1, color="0.6", linewidth=0.5, zorder=1)
     scale = "" if power == 0 else rf" ($10^{{{power}}}$)"
-    axis.set_title(names.sweep(row))
-    axis.set_xlabel(rf"target {CurveMetric(row['metric']).label} $\varepsilon${scale}")
+    label = CurveMetric(rows[0]["metric"]).label
+    axis.set(title=names.sweep(rows[0]), xlabel=rf"target {label} $\varepsilon${scale}")
     axis.set_ylabel("factor", labelpad=2)

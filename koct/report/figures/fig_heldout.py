@@ -8,7 +8,6 @@ from koct.errors import KoctError
 from koct.forecast.heldout import held_out
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -35,7 +34,7 @@ SHOWN = ("measured", "bound", "forecast", "low", "high")
 
 def figure(cells_path, curves_path):
     """Return a figure with a point per held-out N of a curve: above by the bound, below by the forecast."""
-    curves, _, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
+    curves, _, names = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     columns = {CurveMetric(row["metric"]).column for row in curves}
     cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "seed", *columns))
     inputs.check_alike({cells_path: cells, curves_path: curves}, "sweep", "arch", "N")
@@ -53,7 +52,7 @@ def figure(cells_path, curves_path):
         near = sum(value <= FACTOR for value in off)
         print(f"{arch}: {inside} of {len(points)} intervals contain the measured error; ", end="")
         print(f"the bound is within a factor of two for {near}", flush=True)
-    return draw(shown, Names(origin))
+    return draw(shown, names)
 
 
 def draw(held, names):
@@ -65,36 +64,17 @@ def draw(held, names):
         measured, bound, forecast, low, high = (np.array([getattr(point, key) for point in points]) for key in SHOWN)
         style = {"color": names.colour(arch), "markeredgecolor": "white", "markeredgewidth": 0.3, "markersize": 5}
         above.plot(measured, bound, names.marker(arch), label=names.arch(arch), **style)
-        below.errorbar(
-            measured,
-            forecast,
-            np.maximum([forecast - low, high - forecast], 0),
-            fmt=names.marker(arch),
-            elinewidth=0.7,
-            **style,
-        )
+        interval = np.maximum([forecast - low, high - forecast], 0)
+        below.errorbar(measured, forecast, interval, fmt=names.marker(arch), elinewidth=0.7, **style)
     values = [value for points in held.values() for point in points for value in point[1:] if value > 0]
-    limits = min(values) / ROOM, max(values) * ROOM
+    ends = np.array([min(values) / ROOM, max(values) * ROOM])  # of both axes
     for axis, title in ((above, "calibrated bound"), (below, "forecast, with its 90 % interval")):
-        _finish(axis, limits, title)
+        band = {"color": "0.92", "linewidth": 0, "label": "factor of two"}
+        axis.fill_between(ends, ends / FACTOR, ends * FACTOR, zorder=0, **band)
+        axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
+        axis.tick_params(which="minor", labelsize=6)  # with labels where powers of ten are too few
+        axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=title)
+        axis.set(xlabel="measured error", ylabel="predicted error")
     drawing.label_once(axes)
-    handles, labels = above.get_legend_handles_labels()
-    drawing.legend_below(figure, dict(zip(labels, handles, strict=True)), GAP)
+    drawing.legend_below(figure, drawing.handles(above), GAP)
     return figure
-
-
-def _finish(axis, limits, title):
-    """Draw diagonal and band, and set scales: both axes have the same limits."""
-    ends = np.array(limits)
-    axis.fill_between(ends, ends / FACTOR, ends * FACTOR, color="0.92", linewidth=0, zorder=0, label="factor of two")
-    axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
-    axis.tick_params(which="minor", labelsize=6)  # with labels where powers of ten are too few
-    axis.set(
-        xscale="log",
-        yscale="log",
-        xlim=limits,
-        ylim=limits,
-        title=title,
-        xlabel="measured error",
-        ylabel="predicted error",
-    )

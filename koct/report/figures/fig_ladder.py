@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import grouped
 
@@ -39,8 +38,8 @@ KNOWN, LEARNED = "white", "0.25"  # what boxes are filled with
 
 def figure(ladder_path, curves_path):
     """Return a figure with a panel per sweep; panels with the same networks share one key."""
-    rows, origin, chains = inputs.ladder(ladder_path)
-    names, sweeps, rows_of_all = Names(origin), grouped(rows, "sweep"), rows
+    rows, names, chains = inputs.ladder(ladder_path)
+    sweeps, rows_of_all = grouped(rows, "sweep"), rows
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     free = {sweep: [row for row in baselines if row["sweep"] == sweep] for (sweep,) in sweeps}
     columns = min(len(sweeps), 2 if len(sweeps) <= 4 else 3)

@@ -5,7 +5,6 @@ from matplotlib.ticker import NullLocator
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.mismatch import KINDS, errors, strengths
 from koct.report.product import Product
 
@@ -27,8 +26,8 @@ KNOWING, LEARNING = "ko-ridge", "fc"
 
 
 def figure(curves_path, mismatch):
-    found, archs, origin = errors(curves_path, mismatch)
-    names, kinds = Names(origin), [kind for kind in KINDS if strengths(found, kind)]
+    found, archs, names = errors(curves_path, mismatch)
+    kinds = [kind for kind in KINDS if strengths(found, kind)]
     blocks = -(-len(kinds) // COLUMNS)
     made, axes = drawing.panels(2 * blocks, min(COLUMNS, len(kinds)), left=0.7, across=0.2, down=0.72)
     for axis in axes.flat:
@@ -40,18 +39,15 @@ def figure(curves_path, mismatch):
         lower.set_axis_on()
         words, unit = KINDS[kind]
         _curves(upper, found, kind, names)
-        upper.set_title(words)
         handles |= _floors(lower, found, kind, archs, names)
-        lower.set_xlabel(f"difference in {unit}")
-        upper.set_ylabel(f"test {metric}")
-        lower.set_ylabel(f"{metric} at largest $N$")
+        upper.set(title=words, ylabel=f"test {metric}")
+        lower.set(xlabel=f"difference in {unit}", ylabel=f"{metric} at largest $N$")
     for row in (0, 1):
         drawing.share_limits(dict(enumerate(axis for axis in axes[row::2].flat if axis.axison)))
     drawing.label_once(axes)
     handles["the operator is right"] = Line2D([], [], color="0.4", linestyle=":", linewidth=0.7)
     drawing.legend_below(made, handles, 0.05)
-    note = f"Curves of {names.arch(KNOWING)} over $N$: the darker, the more the scanner differs."
-    drawing.note_below(made, note)
+    drawing.note_below(made, f"Curves of {names.arch(KNOWING)} over $N$: the darker, the more the scanner differs.")
     return made
 
 
@@ -82,8 +78,7 @@ def _floors(axis, found, kind, archs, names):
         if (kind, 0.0) in found:
             curve = found[kind, 0.0][arch]
             axis.axhline(curve[max(curve)], color=names.colour(arch), linestyle=":", linewidth=0.7)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    axis.set(xscale="log", yscale="log")
     axis.set_xticks(levels, [f"{strength:g}" for strength in levels])
     axis.xaxis.set_minor_locator(NullLocator())
     axis.tick_params(axis="y", which="minor", labelsize=6)

@@ -10,7 +10,6 @@ from koct.base import stamps
 from koct.base.device import failures_explained
 from koct.base.stamps import Stamp, made_from
 from koct.contracts.spec import Cell
-from koct.errors import KoctError
 from koct.metrics import psnr, ssim
 from koct.problems.pools import Pool
 from koct.report import drawing
@@ -47,8 +46,6 @@ def recons(fits, inputs, out, spec=None):
     for path in fits:
         cell, images = _reconstruct(path, inputs)
         arch, N = cell.arch, cell.N
-        if (arch.name, N) in made:
-            raise KoctError(f"--fits has {arch.name} with N = {N} twice; give the fits of one sweep and seed")
         made[arch.name, N] = images.reshape(truth.shape)
         styles[arch.name] = {key: getattr(arch, key) for key in ("label", "colour", "marker")}
         print(f"{arch.name}, N = {N}: {path}", flush=True)
@@ -141,8 +138,7 @@ def _signals(truth, made, samples, names, unit):
     for row in axes:
         drawing.share_limits(dict(enumerate(row)))
     drawing.label_once(axes)
-    handles = dict(zip(*reversed(axes[0, -1].get_legend_handles_labels()), strict=True))
-    drawing.legend_below(figure, handles)
+    drawing.legend_below(figure, drawing.handles(axes[0, -1]))
     return figure
 
 

@@ -6,7 +6,6 @@ from matplotlib.colors import to_rgb
 from koct.bound.calibration import Calibration
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import best_lambda
 
@@ -25,24 +24,21 @@ Where the lines of two networks cross, one overtakes the other; *samples to beat
 bound is fitted to these points, so it cannot show how well it predicts others.""",
 )
 
+CROSS = {"markersize": 4.5, "markeredgewidth": 0.9}
+
 
 def figure(cells_path, curves_path, calibration_path, theory_path):
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
-    cells, _, origin = inputs.split(cells_path, ("sweep", "arch", "N", *errors))
+    cells, _, names = inputs.split(cells_path, ("sweep", "arch", "N", *errors))
     calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     theory, _ = inputs.predictions(theory_path)
     inputs.check_alike({cells_path: cells, curves_path: curves, calibration_path: calibrations}, "sweep", "arch")
-    names, tables = Names(origin), (cells, curves, calibrations, theory)
-
-    def draw(axis, name):
-        _panel(axis, names, *([row for row in table if row["sweep"] == name] for table in tables))
-
     note = f"{drawing.ends(curves, names)} {drawing.unpredicted(curves, theory, names)}".strip()
-    return drawing.by_sweep(curves, draw, lines=(baselines, names), note=note)
+    return drawing.by_sweep(_panel, names, curves, cells, calibrations, theory, baselines=baselines, note=note)
 
 
-def _panel(axis, names, cells, curves, calibrations, theory):
+def _panel(axis, names, curves, cells, calibrations, theory):
     metric, crossed = CurveMetric(curves[0]["metric"]), False
     for fitted in calibrations:
         arch = fitted["arch"]
@@ -52,26 +48,18 @@ def _panel(axis, names, cells, curves, calibrations, theory):
         colour = names.colour(arch)
         axis.plot(N, mean, color=colour, marker=names.marker(arch), label=names.arch(arch))
         seeds = [(row["N"], metric.of(row)) for row in cells if row["arch"] == arch]
-        axis.plot(
-            *zip(*seeds, strict=True), "_", color=colour, alpha=0.6, markersize=5, markeredgewidth=0.7, zorder=1.9
-        )
+        axis.plot(*zip(*seeds, strict=True), "_", color=colour, zorder=1.9, **drawing.DASH)
         fine = np.geomspace(N[0], N[-1], 200)
         bound = Calibration(fitted["floor"], fitted["sigma"]).predict(fine)
         axis.plot(fine, bound, "--", color=colour, linewidth=0.9)
         predicted = best_lambda([row for row in theory if row["arch"] == arch and row["N"] <= N[-1]])
         predicted = [row for row in predicted if row["trusted"] and row["error"] is not None]
-        axis.plot(
-            [row["N"] for row in predicted],
-            [row["error"] for row in predicted],
-            "x",
-            color=0.45 * np.array(to_rgb(colour)),  # darker than the markers, which it may lie on
-            markersize=4.5,
-            markeredgewidth=0.9,
-            zorder=3,
-        )
+        points = ([row[key] for row in predicted] for key in ("N", "error"))
+        darker = 0.45 * np.array(to_rgb(colour))  # than the markers, which it may lie on
+        axis.plot(*points, "x", color=darker, zorder=3, **CROSS)
         crossed = crossed or bool(predicted)
     if crossed:
-        axis.plot([], [], "x", color="0.25", markersize=4.5, markeredgewidth=0.9, label="predicted from pairs")
+        axis.plot([], [], "x", color="0.25", label="predicted from pairs", **CROSS)
     axis.plot([], [], "--", color="0.35", linewidth=0.9, label="calibrated bound")  # of the network of its colour
     drawing.finish_panel(axis, sorted({row["N"] for row in curves}), curves[0], names)
     least = min((row["error_mean"] for row in curves if row["error_mean"] > 0), default=0) / drawing.REACH

@@ -4,7 +4,6 @@ import numpy as np
 
 from koct.errors import KoctError
 from koct.report import drawing, inputs
-from koct.report.labels import Names
 from koct.report.product import Product
 from koct.study.results import best_lambda, grouped
 
@@ -23,17 +22,12 @@ says itself that its assumptions fail there.""",
 
 
 def figure(theory_path):
-    rows, origin = inputs.predictions(theory_path)
+    rows, names = inputs.predictions(theory_path)
     for row in (row for row in rows if row["error"] is None):  # whose metric cannot be told from squared errors
         row |= {"metric": "mse", "error": row["predicted"], "error_low": row["low"], "error_high": row["high"]}
     if not rows:
         raise KoctError("no curve of this study is predicted: its networks allow none, or theory is false")
-    names = Names(origin)
-
-    def draw(axis, name):
-        _panel(axis, names, [row for row in rows if row["sweep"] == name])
-
-    return drawing.by_sweep(rows, draw, note=drawing.unpredicted(rows, rows, names))
+    return drawing.by_sweep(_panel, names, rows, note=drawing.unpredicted(rows, rows, names))
 
 
 def _panel(axis, names, rows):

@@ -48,12 +48,12 @@ def write(paths, out, spec):
         if Path(path).suffix not in (".parquet", *TEMPLATES):
             raise KoctError(f"{path}: the name of a table of claims must end in .parquet, .md or .html")
     tables = len(PRODUCT.reads)
-    study, origin = Study.read(*paths[:tables], pictures=paths[tables:])
+    study = Study.read(*paths[:tables], pictures=paths[tables:])
     rows = [verdicts.row(claim, study) for claim in verdicts.claims()]
     stamp = Stamp(spec, made_from(*paths))
     for path in out:
         if path.endswith(".parquet"):
-            results.write(rows, results.CLAIMS, path, origin, stamp)
+            results.write(rows, results.CLAIMS, path, study.names.origin, stamp)
         else:
             write_text(path, rendered(rows, TEMPLATES[Path(path).suffix]), stamp)
     for verdict, count in counts(rows).items():
@@ -96,7 +96,7 @@ def rendered(rows, template):
         intervals=INTERVALS,
         heads=HEADS,
         counts=counts(rows),
-        limits=verdicts.limits(),
+        limits=[limit["means"] for limit in verdicts.DATA["limits"].values() if "means" in limit],
         rule=verdicts.DATA["rule"],
         sections=sections(rows),
     )

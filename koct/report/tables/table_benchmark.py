@@ -3,7 +3,6 @@
 import statistics
 
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
 from koct.report.table import BREAK, Span, Table, defined, needed
@@ -23,30 +22,24 @@ time of a training and that of one image. What needs no sample comes first; 0 sa
 
 def table(cells_path, curves_path, budget_path):
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
-    cells, free, origin = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds", "image_seconds"))
+    cells, free, names = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds", "image_seconds"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n", "n_low", "n_high"), empty=True)
-    names = Names(origin)
-    answers = {(row["sweep"], row["arch"], row["target"]): row for row in answers}
-    body = []
-    most = max((len(_targets(answers, sweep)) for sweep in {row["sweep"] for row in curves}), default=0)
-    for (sweep,), rows in grouped(curves, "sweep").items():
-        targets = _targets(answers, sweep)
-        heads = [power_of_ten(target) for target in targets] + [""] * (most - len(targets))
-        body += [BREAK] if body else []
-        body.append([Span(3, "@{}l", names.problem(sweep, sweep)), *heads])
+    answers, sweeps = {(row["sweep"], row["arch"], row["target"]): row for row in answers}, grouped(curves, "sweep")
+    wanted = {sweep: sorted({each[2] for each in answers if each[0] == sweep}, reverse=True) for (sweep,) in sweeps}
+    fits, most, body = grouped([*cells, *free], "sweep", "arch", "N"), max(map(len, wanted.values())), []
+    for (sweep,), rows in sweeps.items():
+        targets, unused = wanted[sweep], [""] * (most - len(wanted[sweep]))
+        body += [BREAK, [Span(3, "@{}l", names.problem(sweep, sweep)), *map(power_of_ten, targets)]]
         for row in (row for row in baselines if row["sweep"] == sweep):
-            same = [cell for cell in free if (cell["sweep"], cell["arch"]) == (sweep, row["arch"])]
             met = ["$0$" if row["error_mean"] <= target else "never" for target in targets]
-            error = power_of_ten(row["error_mean"])
-            body.append(
-                [INDENT + names.arch(row["arch"]), "$0$", error, *met, *[""] * (most - len(met)), *_times(same)]
-            )
+            start = [INDENT + names.arch(row["arch"]), "$0$", power_of_ten(row["error_mean"])]
+            body.append([*start, *met, *unused, *_times(fits[sweep, row["arch"], 0])])
         for (arch,), points in grouped(rows, "arch").items():
             last = max(points, key=lambda row: row["N"])
-            same = [row for row in cells if (row["sweep"], row["arch"]) == (sweep, arch) and row["N"] == last["N"]]
+            same = fits[sweep, arch, last["N"]]
             samples = [_samples(answers.get((sweep, arch, target)), points) for target in targets]
             start = [INDENT + names.arch(arch), count(same[0]["p"], 99_999), power_of_ten(last["error_mean"])]
-            body.append([*start, *samples, *[""] * (most - len(samples)), *_times(same)])
+            body.append([*start, *samples, *unused, *_times(same)])
     return Table(
         caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; the $N$ that "
         r"reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of reach; the time "
@@ -59,10 +52,6 @@ def table(cells_path, curves_path, budget_path):
         ],
         body=body,
     )
-
-
-def _targets(answers, sweep):
-    return sorted({target for name, _, target in answers if name == sweep}, reverse=True)
 
 
 def _samples(row, points):

@@ -2,7 +2,6 @@
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
 from koct.report.table import BREAK, Span, Table, Underline, defined, needed
@@ -22,15 +21,14 @@ An interval without an upper end means that the target may be below what the net
 
 
 def table(curves_path, budget_path):
-    rows, origin = inputs.rows(budget_path, ("sweep", "arch", "target", "law", "n", "theory_n"), empty=True)
+    rows, names = inputs.rows(budget_path, ("sweep", "arch", "target", "law", "n", "theory_n"), empty=True)
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
-    names, points, body = Names(origin), grouped(curves, "sweep", "arch"), []
+    points, body = grouped(curves, "sweep", "arch"), []
     baselines = [row for row in baselines if any(row["sweep"] == other["sweep"] for other in rows)]
     predicted = any(row["theory_upto"] is not None for row in rows)
     for (sweep,), group in grouped(rows, "sweep").items():
         free = [row for row in baselines if row["sweep"] == sweep]
-        body += [BREAK] if body else []
-        body.append([Span(7, "@{}l", f"{names.sweep(group[0])}, {CurveMetric(group[0]['metric']).label}")])
+        body += [BREAK, [Span(7, "@{}l", f"{names.sweep(group[0])}, {CurveMetric(group[0]['metric']).label}")]]
         if free:
             errors = ", ".join(f"{names.arch(row['arch'])} {power_of_ten(row['error_mean'])}" for row in free)
             body.append([Span(7, "@{}l", f"{INDENT}without samples: {errors}")])

@@ -4,7 +4,6 @@ More than three networks, or many sweeps, would leave the page: each network has
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import INDENT, latex, power_of_ten
 from koct.report.product import Product
 from koct.report.table import BREAK, FLOOR, LINES, RULE, Span, Table, Underline, defined
@@ -30,9 +29,8 @@ CAPTION = (
 
 
 def table(curves_path, calibration_path):
-    rows, origin = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
+    rows, names = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
-    names = Names(origin)
     archs, free = (list(dict.fromkeys(row["arch"] for row in part)) for part in (rows, baselines))
     if len(archs) > 3 or 2 * len(grouped(rows, "sweep")) > LINES:
         return _of_many(names, rows, grouped(baselines, "sweep"))
@@ -60,8 +58,7 @@ def _of_many(names, rows, baselines):
     """Return the table with a row per network."""
     body = []
     for key, group in grouped(rows, "sweep").items():
-        body += [BREAK] if body else []
-        body.append([Span(3, "@{}l", ", ".join(_start(names, group[0])))])
+        body += [BREAK, [Span(3, "@{}l", ", ".join(_start(names, group[0])))]]
         for row in baselines.get(key, []):
             body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["error_mean"])])
         for row in group:

@@ -26,7 +26,7 @@ which a jackknife is rough: of two N with nearly the same error, another seed ma
 
 
 def table(cells_path, curves_path, calibration_path):
-    study, _ = Study.read(cells_path, curves_path, calibration_path)
+    study = Study.read(cells_path, curves_path, calibration_path)
     return Table(
         caption=r"The calibrated bound $\mathrm{floor} + \sigma \log N / N$ of every curve. In brackets, the $90\,\%$ "
         r"interval by the jackknife over seeds. $R^2$ is that of the bound on the mean errors. Ratio: the largest "
@@ -34,7 +34,7 @@ def table(cells_path, curves_path, calibration_path):
         + defined(study.names, [row for rows in study.baselines.values() for row in rows[:1]], FLOOR),
         columns="lllrrr",
         head=[["Network", r"$\mathrm{floor}$", r"$\sigma$", "$R^2$", "Ratio", "$N$"]],
-        body=[row for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for row in _rows(study, sweep)][1:],
+        body=[row for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for row in _rows(study, sweep)],
     )
 
 
@@ -48,11 +48,11 @@ def _rows(study, sweep):
     yield [Span(6, "@{}l", ", ".join(about))]
     for arch in (arch for name, arch in study.baselines if name == sweep):
         error = _estimate(study, sweep, lambda of, arch=arch: of.metrics[sweep].mean(of.baselines[sweep, arch]))
-        yield [INDENT + study.label(arch), error]
+        yield [INDENT + study.names.arch(arch), error]
     for arch, row in fitted.items():
         keys = ("floor", "sigma")
         cells = [_estimate(study, sweep, lambda of, arch=arch, key=key: of.fitted[sweep, arch][key]) for key in keys]
-        yield [INDENT + study.label(arch), *cells, *_fit(study.points[sweep, arch], row)]
+        yield [INDENT + study.names.arch(arch), *cells, *_fit(study.points[sweep, arch], row)]
 
 
 def _estimate(study, sweep, statistic):

@@ -3,7 +3,7 @@
 from koct.errors import KoctError
 from koct.forecast.crossing import overtaken
 from koct.report import inputs
-from koct.report.labels import SEPARATOR, Names
+from koct.report.labels import SEPARATOR
 from koct.report.markup import INDENT, count, power_of_ten, short
 from koct.report.product import Product
 from koct.report.table import BREAK, LINES, RULE, Span, Table, Underline, defined, needed
@@ -28,13 +28,10 @@ and not of the networks.""",
 
 def table(curves_path, calibration_path, budget_path):
     """Return a row per sweep: N of every network for every target, and from which N on the largest is the best."""
-    curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    curves, baselines, names = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n"), empty=True)
-    names, sweeps = Names(origin), grouped(fitted, "sweep")
-    families = compared(
-        [(sweep, rows[0], names.problem(sweep, rows[0]["problem"])) for (sweep,), rows in sweeps.items()]
-    )
+    families = compared(fitted, names)
     if not families:
         raise KoctError("no two sweeps of this study differ in the conditions of the measurement; take another study")
     shown = [sweep for family in families.values() for sweep, _ in family]
@@ -42,26 +39,20 @@ def table(curves_path, calibration_path, budget_path):
     largest, samples = max(p, key=p.get), {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
     targets = sorted({target for sweep, _, target in samples if sweep in shown}, reverse=True)
     others = [arch for arch in p if arch != largest]
-    errors = {
-        key: {row["N"]: row["error_mean"] for row in rows} for key, rows in grouped(curves, "sweep", "arch").items()
-    }
+    errors = inputs.means(curves)
     baselines = [row for row in baselines if row["sweep"] in shown]
     free = list(dict.fromkeys(row["arch"] for row in baselines))
     width, label = 1 + max(len(targets) * len(p) + len(others), len(free)), names.arch(largest)
 
     def answer(sweep):
         steep = errors.get((sweep, largest), {})
-        cells = [
-            needed(samples[sweep, arch, target], max(errors[sweep, arch])) if (sweep, arch, target) in samples else "--"
-            for target in targets
-            for arch in p
-        ]
+        asked = [(arch, samples.get((sweep, arch, target), "--")) for target in targets for arch in p]
+        cells = [needed(n, max(errors.get((sweep, arch), [0]))) for arch, n in asked]
         return cells + [_overtaken(errors.get((sweep, arch), {}), steep) for arch in others]
 
     without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) for row in baselines}
-    head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)
-    if 2 * len(shown) > LINES:  # table_calibration has the errors of what needs no sample
-        baselines = []
+    head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)[1:]
+    baselines = baselines if 2 * len(shown) <= LINES else []  # then table_calibration has them
     if baselines:
         above = _rows(families, width, lambda sweep: [without.get((sweep, arch), "--") for arch in free])
         head, body = [["Error without samples", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
@@ -81,19 +72,17 @@ def _rows(families, width, cells, ruled=False):
     """Return the rows of all sweeps, below what those of a family have in common."""
     rows = []
     for common, family in families.items():
-        rows += [BREAK] if ruled and rows else []
+        rows += [BREAK] if ruled else []
         rows += [[Span(width, "@{}l", common)], *([INDENT + condition, *cells(sweep)] for sweep, condition in family)]
     return rows
 
 
-def compared(sweeps):
-    """Return {what they have in common: [(sweep, its conditions)]} of sweeps of one problem and size that differ.
-
-    `sweeps` are (name, row, label); a label is a list of words with commas between them.
-    """
+def compared(fitted, names):
+    """Return {what they have in common: [(sweep, its conditions)]} of sweeps of one problem and size that differ."""
     groups = {}
-    for name, row, label in sweeps:
-        words = [*label.split(SEPARATOR), *(f"${key} = {row[key]}$" for key in ("V", "B") if row[key] is not None)]
+    for (name,), (row, *_) in grouped(fitted, "sweep").items():
+        words = names.problem(name, row["problem"]).split(SEPARATOR)
+        words += [f"${key} = {row[key]}$" for key in ("V", "B") if row[key] is not None]
         groups.setdefault((row["problem"], row["H"]), []).append((name, words))
     families = {}
     for (_, H), group in groups.items():

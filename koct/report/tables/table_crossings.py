@@ -2,7 +2,6 @@
 
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.printed import PAIR
 from koct.report.product import Product
@@ -23,18 +22,16 @@ sweep.""",
 
 
 def table(crossings_path, curves_path):
-    curves, baselines, origin = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
+    curves, baselines, names = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     crossings, _ = inputs.rows(crossings_path, ("sweep", "arch", "versus", "N", "N_low", "N_high"), empty=True)
-    names, known = Names(origin), PAIR[0]
+    known, body = PAIR[0], []
     answers = {(row["sweep"], row["arch"], row["versus"]): row for row in crossings}
     others = list(dict.fromkeys(row["arch"] for row in baselines))
     others += [known] if any(row["versus"] == known for row in crossings) else []
-    body = []
     for (sweep,), rows in grouped(curves, "sweep").items():
-        body += [BREAK] if body else []
         free = {row["arch"]: power_of_ten(row["error_mean"]) for row in baselines if row["sweep"] == sweep}
         about = f"{names.sweep(rows[0])}, {CurveMetric(rows[0]['metric']).label}"
-        body.append([Span(2 + len(others), "@{}l", about)])
+        body += [BREAK, [Span(2 + len(others), "@{}l", about)]]
         body += [[INDENT + "error of the other", "", *(free.get(arch, "") for arch in others)]] if free else []
         for (arch,), points in grouped(rows, "arch").items():
             last, first = max(points, key=lambda row: row["N"]), min(row["N"] for row in points)

@@ -1,8 +1,9 @@
 """Networks between known and learned: what they learn, floor, sigma, N for every target, and where they are best."""
 
+import itertools
+
 from koct.report import inputs
-from koct.report.labels import Names
-from koct.report.markup import INDENT, count, power_of_ten, short, span
+from koct.report.markup import INDENT, count, power_of_ten, short
 from koct.report.product import Product
 from koct.report.table import BREAK, FLOOR, Span, Table, defined, needed
 from koct.study.results import grouped
@@ -20,25 +21,23 @@ they are best. What needs no sample comes first, with its error for the floor.""
 
 def table(ladder_path, curves_path, calibration_path, budget_path):
     """Return a row per network and sweep; first what needs no sample, with its error for the floor."""
-    rows, origin, chains = inputs.ladder(ladder_path)
+    rows, names, chains = inputs.ladder(ladder_path)
     fitted, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n"), empty=True)
     sweeps = grouped(rows, "sweep")
     inputs.check_alike(
         {calibration_path: [row for row in fitted if (row["sweep"],) in sweeps], ladder_path: rows}, "sweep", "arch"
     )
-    names, fitted = Names(origin), {(row["sweep"], row["arch"]): row for row in fitted}
+    fitted = {(row["sweep"], row["arch"]): row for row in fitted}
     samples = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
     _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
     baselines = grouped(baselines, "sweep")
     wanted = {sweep: sorted({each[2] for each in samples if each[0] == sweep}, reverse=True) for (sweep,) in sweeps}
-    most = max(map(len, wanted.values()))
-    body = []
+    most, body = max(map(len, wanted.values())), []
     for (sweep,), group in sweeps.items():
         targets, unused = wanted[sweep], [""] * (most - len(wanted[sweep]))
-        body += [BREAK] if body else []
         heads = [f"$N_{{{short(target).strip('$')}}}$" for target in targets]
-        body.append([Span(5, "@{}l", names.sweep(group[0])), *heads, *unused, ""])
+        body += [BREAK, [Span(5, "@{}l", names.sweep(group[0])), *heads]]
         for row in baselines.get((sweep,), []):
             met = ["$0$" if row["error_mean"] <= target else "never" for target in targets]
             start = [INDENT + names.arch(row["arch"]), "$0$", "none", power_of_ten(row["error_mean"]), ""]
@@ -47,12 +46,8 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
             cells = [INDENT + names.arch(arch), count(points[0]["p"], 99_999)]
             cells += [_learned(chains.get(sweep, {}).get(arch))]
             cells += [power_of_ten(fitted[sweep, arch][key]) for key in ("floor", "sigma")]
-            cells += [
-                needed(samples[sweep, arch, target], max(row["N"] for row in points))
-                if (sweep, arch, target) in samples
-                else "--"
-                for target in targets
-            ]
+            largest = max(row["N"] for row in points)
+            cells += [needed(samples.get((sweep, arch, target), "--"), largest) for target in targets]
             body.append([*cells, *unused, _ranges(group, points)])
     return Table(
         caption=r"Networks between known and learned: how many numbers $p$ they learn, and in which layers; "
@@ -75,13 +70,7 @@ def _learned(chain):
 
 def _ranges(group, points):
     """Return the N at which a network is best, neighbours of the sweep as from-to."""
-    sizes = sorted({row["N"] for row in group})
     best = {row["N"] for row in points if row["best"]}
-    stretches = []
-    for i, N in enumerate(sizes):
-        if N in best:
-            if stretches and i and sizes[i - 1] == stretches[-1][1]:
-                stretches[-1][1] = N
-            else:
-                stretches.append([N, N])
-    return ", ".join(span(*stretch).replace(" to ", "–") for stretch in stretches)  # to fit a page
+    stretches = itertools.groupby(sorted({row["N"] for row in group}), lambda N: N in best)
+    ends = [(N[0], N[-1]) for won, stretch in stretches if won for N in [list(stretch)]]
+    return ", ".join(count(low) if low == high else f"{count(low)}–{count(high)}" for low, high in ends)

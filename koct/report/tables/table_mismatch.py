@@ -3,7 +3,6 @@
 import math
 
 from koct.base.crossing import below_from
-from koct.report.labels import Names
 from koct.report.markup import count
 from koct.report.mismatch import KINDS, errors, strengths
 from koct.report.product import Product
@@ -24,10 +23,11 @@ PAIRS = (("filters", "ko-ridge"), ("fc", "ko-ridge"), ("fc", "unet"))  # who lea
 
 
 def table(curves_path, mismatch):
-    found, archs, origin = errors(curves_path, mismatch)
-    names, pairs = Names(origin), [pair for pair in PAIRS if set(pair) <= set(archs)]
+    found, archs, names = errors(curves_path, mismatch)
+    pairs = [pair for pair in PAIRS if set(pair) <= set(archs)]
+    knowing = {less: names.arch(less).partition(" (")[0] for _, less in pairs}  # without what is in parentheses
     head = [
-        ["", *(Span(len(AT), "c", f"{names.arch(more)} below {_short(names.arch(less))}") for more, less in pairs)],
+        ["", *(Span(len(AT), "c", f"{names.arch(more)} below {knowing[less]}") for more, less in pairs)],
         Underline(tuple(("lr", 2 + len(AT) * i, 1 + len(AT) * (i + 1)) for i in range(len(pairs)))),
         ["Difference", *(f"$N =$ {count(N)}" for _ in pairs for N in AT)],
     ]
@@ -44,11 +44,6 @@ def table(curves_path, mismatch):
         head=head,
         body=body,
     )
-
-
-def _short(name):
-    """Without what stands in parentheses."""
-    return name.partition(" (")[0]
 
 
 def _from(found, kind, levels, arch, other, N):

@@ -2,7 +2,7 @@
 
 from koct.bound.theorem import operator_aware
 from koct.errors import KoctError
-from koct.report.claims.statistics import reference, slope_ratio
+from koct.report.claims.statistics import parameters, reference, slope_ratio
 from koct.report.markup import latex, power_of_ten
 from koct.report.measured import NotComputedError, Study
 from koct.report.product import Product
@@ -28,16 +28,15 @@ and cannot be had from norms.""",
 
 def table(cells_path, curves_path, calibration_path, normed=None):
     """Return a row per sweep at an operating point of the paper; of those `normed`, if some only look like it."""
-    study, _ = Study.read(cells_path, curves_path, calibration_path)
+    study = Study.read(cells_path, curves_path, calibration_path)
     body = []
     for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted):
         if normed is None or sweep in normed:
             body += _rows(study, sweep)
     if not body:
         raise KoctError("no sweep of this study has the known network at an operating point of the paper")
-    known, dense = (latex(study.label(arch)) for arch in (study.known, study.dense))
-    ratio = rf"$\sigma_{{\mathrm{{{dense}}}}} / \sigma_{{\mathrm{{{known}}}}}$"
-    known, dense = (study.label(arch) for arch in (study.known, study.dense))
+    known, dense = (study.names.arch(arch) for arch in (study.known, study.dense))
+    ratio = rf"$\sigma_{{\mathrm{{{latex(dense)}}}}} / \sigma_{{\mathrm{{{latex(known)}}}}}$"
     norms = [r"$\|K\|$", r"$\|A^\top\|$", "$A_1$", r"matched-$\kappa$ ratio"]
     return Table(
         caption=rf"Norms of the filter $K$ and of the backprojection $A^\top$ by power iteration, the amplification "
@@ -56,7 +55,7 @@ def _rows(study, sweep):
         filter_norm, back_norm = study.norms(sweep)
     except NotComputedError:
         return []
-    p = study.parameters(sweep, study.known)
+    p = parameters(study, sweep, study.known)
     amplification = operator_aware(filter_norm, back_norm, p=p).amplifications()[0]
     print(f"{sweep}: ‖K‖ {filter_norm:.6g}, ‖Aᵀ‖ {back_norm:.6g}, A_1 {amplification:.6g}", flush=True)
     matched = reference(study, sweep)

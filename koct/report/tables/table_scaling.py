@@ -2,7 +2,6 @@
 
 from koct.forecast.crossing import order
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import count
 from koct.report.printed import PAIR
 from koct.report.product import Product
@@ -22,16 +21,18 @@ paper.""",
 
 def table(curves_path, calibration_path):
     curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
-    calibrations, origin = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
+    calibrations, names = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
     inputs.check_alike({calibration_path: calibrations, curves_path: curves}, "sweep", "arch")
-    names, points, square = Names(origin), [], []
+    means, points, square = inputs.means(curves), [], []
     for (name,), fitted in grouped(calibrations, "sweep").items():
         size = ("--" if fitted[0][key] is None else f"${fitted[0][key]}$" for key in ("H", "V", "B"))
-        curve = [row for row in curves if row["sweep"] == name]
-        ratio, below = _versus(fitted, curve, names)
-        square += [] if ratio is None else [ratio == (fitted[0]["H"] or 0) ** 2]
-        cells = ["--" if ratio is None else count(ratio), below]
-        points.append((name, [names.problem(name, fitted[0]["problem"]), *size], cells))
+        p, versus = {row["arch"]: row["p"] for row in fitted}, ["--", "--"]
+        ko, fc = (means.get((name, arch), {}) for arch in PAIR)
+        if N := sorted(ko.keys() & fc.keys()):
+            ratio = p[PAIR[1]] // p[PAIR[0]]
+            square.append(ratio == (fitted[0]["H"] or 0) ** 2)
+            versus = [count(ratio), outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]), names)]
+        points.append((name, [names.problem(name, fitted[0]["problem"]), *size], versus))
     body = []
     for name, point, versus in points:
         if sum(point == other for _, other, _ in points) > 1:  # two sweeps of one operating point: say which
@@ -46,17 +47,6 @@ def table(curves_path, calibration_path):
         head=[["Operating point", "$H$", "$V$", "$B$", r"$p_{\mathrm{FC}} / p_{\mathrm{KO}}$", "Outcome"]],
         body=body,
     )
-
-
-def _versus(fitted, curves, names):
-    """Return parameter ratio and outcome of a sweep with both networks; None and a dash for another."""
-    p = {row["arch"]: row["p"] for row in fitted}
-    ko, fc = ({row["N"]: row["error_mean"] for row in curves if row["arch"] == arch} for arch in PAIR)
-    N = sorted(ko.keys() & fc.keys())
-    if not N:
-        return None, "--"
-    known, dense = PAIR
-    return p[dense] // p[known], outcome(order(N, [ko[n] for n in N], [fc[n] for n in N]), names)
 
 
 def outcome(stretches, names):

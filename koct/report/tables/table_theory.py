@@ -6,7 +6,6 @@ import numpy as np
 
 from koct.errors import KoctError
 from koct.report import inputs
-from koct.report.labels import Names
 from koct.report.markup import count
 from koct.report.product import Product
 from koct.report.table import BREAK, RULE, Span, Table
@@ -24,10 +23,9 @@ untrustworthy.""",
 
 
 def table(theory_path, cells_path):
-    theory, origin = inputs.predictions(theory_path)
+    theory, names = inputs.predictions(theory_path)
     cells, *_ = inputs.split(cells_path, ("sweep", "arch", "N", "mse", "H", "lam"))
-    names, measured = Names(origin), grouped(cells, "sweep", "arch", "N")
-    blocks = {}
+    measured, blocks = grouped(cells, "sweep", "arch", "N"), {}
     for (sweep, arch), rows in grouped(theory, "sweep", "arch").items():
         sizes = tuple(sorted({row["N"] for row in rows} & {N for s, a, N in measured if (s, a) == (sweep, arch)}))
         if sizes:
@@ -37,8 +35,7 @@ def table(theory_path, cells_path):
     columns, body = max(map(len, blocks)), []
     for sizes, curves in blocks.items():
         spare = [""] * (columns - len(sizes))
-        body += [BREAK] if body else []
-        body += [["", "", "$N =$", *map(count, sizes)], RULE]
+        body += [BREAK, ["", "", "$N =$", *map(count, sizes)], RULE]
         for arch, rows, fits in curves:
             ratios, lambdas, inside = _lines(rows, sizes, fits)
             body.append([names.sweep(rows[0]), names.arch(arch), "ratio", *ratios, *spare, inside])

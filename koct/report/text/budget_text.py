@@ -1,9 +1,10 @@
 """Report the budget planner's answers as text or as JSON."""
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from os import PathLike
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,12 +51,9 @@ def forecasts(
 
     `curves` are those that pairs predict, by architecture. The law "theory" is for these; it leaves the others "auto".
     """
-    result = {}
-    for arch, pilot in pilots.items():
-        theory = curves.get(arch) if curves else None
-        own = "auto" if law == "theory" and curves and theory is None else law
-        result[arch] = Forecast(pilot, own, theory=theory)
-    return result
+    found = curves or {}
+    laws = {arch: "auto" if law == "theory" and found and arch not in found else law for arch in pilots}
+    return {arch: Forecast(pilot, laws[arch], theory=found.get(arch)) for arch, pilot in pilots.items()}
 
 
 def plans(forecasts: Mapping[str, Forecast], targets: Sequence[float], assurance: float | None = None) -> list[Plan]:
@@ -66,20 +64,13 @@ def plans(forecasts: Mapping[str, Forecast], targets: Sequence[float], assurance
         samples = forecast.samples(targets, assurance)
         answers = zip(forecast.answers(targets, samples), samples.T, strict=True)
         columns.append([Plan(arch, forecast, answer, calibration, N) for answer, N in answers])
-    return [plan for group in zip(*columns, strict=True) for plan in sorted(group, key=_effort)]
-
-
-def _effort(plan: Plan) -> tuple[float, float]:
-    n = np.inf if plan.answer.n is None else plan.answer.n
-    return n, -plan.answer.probability
+    fewest = partial(sorted, key=lambda plan: (plan.answer.n or np.inf, -plan.answer.probability))
+    return list(itertools.chain(*map(fewest, zip(*columns, strict=True))))
 
 
 def by_target(result: Sequence[Plan]) -> list[list[Plan]]:
-    """The plans of each target."""
-    groups: dict[float, list[Plan]] = {}
-    for plan in result:
-        groups.setdefault(plan.answer.target, []).append(plan)
-    return list(groups.values())
+    """The plans of each target, which are neighbours."""
+    return [list(group) for _, group in itertools.groupby(result, lambda plan: plan.answer.target)]
 
 
 def arch_of_pairs(pilots: Mapping[str, Pilot], arch: str | None) -> str:
@@ -124,24 +115,14 @@ def as_text(
     result: Sequence[Plan], assurance: float | None = None, score: Score | None = None, unit: str = "samples"
 ) -> str:
     """A table, a sentence for every plan, and the ratios between architectures; `unit` is what N counts."""
-    groups = by_target(result)
-    units = "error" if score is None else score.name
-    rows = [
-        [
-            "target",
-            "arch",
-            "law",
-            "N" if unit == "samples" else f"N ({unit})",
-            f"{LEVEL:.0%} interval".replace("%", " %"),
-            f"predicted {units}",
-        ]
-    ]
+    groups, (N, interval, predicted) = by_target(result), _heads(score, unit)
+    rows = [["target", "arch", "law", N, interval, predicted]]
     for plan in result:
         answer, target = plan.answer, words.target(plan.answer.target, score)
-        value, low, high = words.predicted(answer, score)
+        value, low, high = words.errors(answer.error, answer.error_low, answer.error_high, score)
         place = f"{value} ({low} to {high}) at N = {answer.at:,}"
-        law, interval = plan.forecast.formula_, words.interval(answer)
-        rows.append([target, printable(plan.arch), law, _count(answer), interval, place])
+        n = f"out of reach ({words.percent(answer.probability)})" if answer.n is None else f"{answer.n:,}"
+        rows.append([target, printable(plan.arch), plan.forecast.formula_, n, words.interval(answer), place])
     lines = words.table([row if len(groups) > 1 else row[1:] for row in rows])
     lines += ["", *(_sentence(plan, assurance, score, unit) for plan in result)]
     for group in groups:
@@ -150,12 +131,15 @@ def as_text(
     return "\n".join(lines) + "\n"
 
 
-def _count(answer: Answer) -> str:
-    return f"out of reach ({words.percent(answer.probability)})" if answer.n is None else f"{answer.n:,}"
+def _heads(score: Score | None, unit: str) -> tuple[str, str, str]:
+    """What the columns of N, of intervals and of errors are called."""
+    predicted = f"predicted {'error' if score is None else score.name}"
+    return "N" if unit == "samples" else f"N ({unit})", f"{100 * LEVEL:.0f} % interval", predicted
 
 
 def _sentence(plan: Plan, assurance: float | None, score: Score | None, unit: str) -> str:
-    answer, goal = plan.answer, words.goal(plan.answer.target, assurance, score)
+    answer = plan.answer
+    goal = words.goal(words.target(answer.target, score), assurance, score)
     arch, odds = printable(plan.arch), words.percent(answer.probability)
     remark = "; "
     if _even(answer):
@@ -192,9 +176,8 @@ def at_rows(
     rows: list[dict[str, object]] = []
     for arch, forecast in forecasts.items():
         chances = [forecast.chance(target, N, assurance).tolist() for target in targets]
-        for i, (n, error, low, high) in enumerate(
-            zip(N, *(each.tolist() for each in forecast.predict(N)), strict=True)
-        ):
+        errors = zip(N, *(each.tolist() for each in forecast.predict(N)), strict=True)
+        for i, (n, error, low, high) in enumerate(errors):
             row = {"arch": arch, "at": n, "error": error, "error_low": low, "error_high": high}
             rows.append({**row, "targets": list(targets), "chances": [each[i] for each in chances]})
     return rows
@@ -207,8 +190,8 @@ def at_text(
     goals = [f"chance of {words.target(target, score)}" for target in targets]
     if assurance is not None:
         goals = [f"{goal} in {100 * assurance:g} % of runs" for goal in goals]
-    kind = f"predicted {'error' if score is None else score.name}"
-    lines = [["arch", "N" if unit == "samples" else f"N ({unit})", kind, f"{100 * LEVEL:.0f} % interval", *goals]]
+    N, interval, predicted = _heads(score, unit)
+    lines = [["arch", N, predicted, interval, *goals]]
     for row in rows:
         value, low, high = words.errors(row["error"], row["error_low"], row["error_high"], score)
         chances = map(words.percent, row["chances"])
@@ -246,15 +229,14 @@ def untold(low: float, high: float) -> bool:
 def _times(first: str, other: str, shown: str, ratio: float, low: float, high: float, unit: str) -> str:
     """How many times as many samples `other` needs; 0 and infinity are ends where one never reaches the target."""
     least, value, most = map(words.number, (low, ratio, high))
-    if least == value == most:
-        same = value == "1"
-        return (
-            f"{other} and {first} need the same number of {unit}." if same else _many(other, value, first, unit) + "."
-        )
+    equal, exact = value == "1", least == value == most
+    if equal and exact:
+        return f"{other} and {first} need the same number of {unit}."
+    about = f"{other} needs {'' if exact else 'about '}{'' if equal else f'{value} times '}as many {unit} as {first}"
+    if exact:
+        return f"{about}."
     if low > 0 and high < np.inf and untold(low, high):
         return f"{other} and {first} cannot be compared: the pilot cannot tell which of them needs more {unit}."
-    equal = value == "1"
-    about = f"{other} needs about as many {unit} as {first}" if equal else _many(other, f"about {value}", first, unit)
     if low > 0 and high < np.inf:
         return f"{about} (between {least} and {most}{' times as many' if equal else ''})."
     if low == 0 and high == np.inf:
@@ -263,10 +245,6 @@ def _times(first: str, other: str, shown: str, ratio: float, low: float, high: f
         return f"{about}, at most {most} times; there is no lower end, since {first} may never reach {shown}."
     bound = f", at least {least} times" if low >= 1 else ""
     return f"{about}{bound}; the pilot leaves open how many more, since {other} may never reach {shown}."
-
-
-def _many(other: str, times: str, first: str, unit: str) -> str:
-    return f"{other} needs {times} times as many {unit} as {first}"
 
 
 def factors(first: Plan, other: Plan) -> list[str]:
@@ -311,7 +289,7 @@ def ratio_intervals(bottom: FloatArray, top: FloatArray) -> tuple[FloatArray, Fl
     return ratio, np.fmin(low, ratio), np.fmax(high, ratio)
 
 
-def check_format(path: str | PathLike[str]) -> None:
+def check_format(path: str) -> None:
     """Fail early if a figure cannot be written in the format of its file name."""
-    if not str(path).endswith((".pdf", ".png", ".svg")):
+    if not path.endswith((".pdf", ".png", ".svg")):
         raise KoctError(f"--plot {path}: the file name must end in .pdf, .png or .svg")

@@ -28,10 +28,9 @@ def as_text(pairs: int, power: float, repairs: Sequence[Repair], crossing: Cross
     rows = [["repair", "learned", "error", "removed", "floor", ""]]
     for repair in repairs:
         found = ", ".join(f"{key} {value:.3g}" for key, value in repair.found.items())
-        removed = "" if repair is repairs[0] else f"{100 * _removed(repair, repairs):.0f} %"
-        rows.append(
-            [repair.name, f"{repair.learned:,}", words.number(repair.error), removed, words.number(repair.floor), found]
-        )
+        removed = "" if repair is repairs[0] else _percent(_removed(repair, repairs))
+        error, floor = words.number(repair.error), words.number(repair.floor)
+        rows.append([repair.name, f"{repair.learned:,}", error, removed, floor, found])
     lines = words.table(rows, left=1)
     lines += [
         "",

@@ -45,12 +45,10 @@ def designs(
     plans = []
     for name, pilot in pilots.items():
         if arch in (None, name):
-            N, cost = sizes(pilot, largest), costs.get(name, RunCost())
-            _check_cost(cost, N)
-            forecast = Forecast(pilot)  # the same as that of `koct budget`
-            design = plan(forecast, target, cost, wanted, limit, largest)
-            remark = _left_out(pilot, N, largest)
-            plans.append(Next(name, design, cost, budget is not None, remark))
+            cost = costs.get(name, RunCost())
+            _check_cost(cost, sizes(pilot, largest))
+            design = plan(Forecast(pilot), target, cost, wanted, limit, largest)  # the forecast of `koct budget`
+            plans.append(Next(name, design, cost, budget is not None, _left_out(pilot, largest)))
     return plans
 
 
@@ -62,11 +60,11 @@ def _check_cost(cost: RunCost, N: Sequence[int]) -> None:
         raise KoctError(f"column {cost.column}: the cost of a run {growth}; correct the column or remove it")
 
 
-def _left_out(pilot: Pilot, N: Sequence[int], largest: int | None) -> str:
+def _left_out(pilot: Pilot, largest: int | None) -> str:
     if largest is None or largest >= pilot.N[-1]:
         return ""
     below = f"With --largest {largest:,}, below the pilot's largest N of {pilot.N[-1]:,.0f}"
-    return f"{below}, only runs at N = {listed([f'{n:,}' for n in N])} are considered"
+    return f"{below}, only runs at N = {listed([f'{n:,}' for n in sizes(pilot, largest)])} are considered"
 
 
 def as_json(plans: Sequence[Next], score: Score | None = None, **about: object) -> str:
@@ -78,20 +76,13 @@ def _content(each: Next, score: Score | None) -> dict[str, object]:
     design, answer, after = each.design, each.design.answer, each.design.interval_after or (None, None)
     content = {
         "arch": each.arch,
-        "target": answer.target,
-        "n": answer.n,
-        "n_low": answer.n_low,
-        "n_high": answer.n_high,
-        "probability": answer.probability,
+        **{key: getattr(answer, key) for key in ("target", "n", "n_low", "n_high", "probability")},
         "factor": design.wanted,
         "present": _finite(design.present),
         "expected": _finite(design.expected),
         "expected_low": after[0],
         "expected_high": after[1],
-        "done": design.done,
-        "enough": design.enough,
-        "largest": design.largest,
-        "cost": design.cost,
+        **{key: getattr(design, key) for key in ("done", "enough", "largest", "cost")},
         "cost_law": asdict(each.cost),
         "runs": [asdict(step) for step in design.steps],
     }
@@ -107,7 +98,7 @@ def as_text(plans: Sequence[Next], score: Score | None = None) -> str:
     rows = [["arch", "N", "seeds", "cost", "interval after"]]
     for each in plans:
         for step in each.design.steps:
-            cost, after = _cost(step.cost, each.cost), _factor(step.factor)
+            cost, after = words.cost(step.cost, each.cost.column), _factor(step.factor)
             rows.append([printable(each.arch), f"{step.N:,}", str(step.seeds), cost, after])
     lines = [*words.table(rows), ""] if len(rows) > 1 else []
     lines += [_sentence(each, score) for each in plans]
@@ -124,14 +115,9 @@ def _factor(factor: float | None) -> str:
     return f"factor {factor:,.3g}" if factor < 1000 else "factor above 1,000"
 
 
-def _cost(value: float, law: RunCost) -> str:
-    shown = f"{value:,.0f}" if 1000 <= value < words.PLAIN else words.number(value)
-    return f"{shown} s" if law.column in ("seconds", "fit_seconds") else shown
-
-
 def _sentence(each: Next, score: Score | None) -> str:
     design, answer, arch = each.design, each.design.answer, printable(each.arch)
-    goal, wanted = words.goal(answer.target, None, score), f"{design.wanted:,g}"
+    goal, wanted = words.goal(words.target(answer.target, score), None, score), f"{design.wanted:,g}"
     interval = f"For {goal}, the interval of {arch} is {words.interval(answer)}"
     narrow, much = "narrow it", "narrow it much"
     if answer.n_low is None:
@@ -148,7 +134,7 @@ def _sentence(each: Next, score: Score | None) -> str:
             f"give a larger {options}, or another target."
         )
     one = sum(step.seeds for step in design.steps) == 1
-    cost = _cost(design.cost, each.cost)
+    cost = words.cost(design.cost, each.cost.column)
     runs = f"The run costs {cost}" if one else f"The runs cost {cost} together"
     again = f"plan again when {'it is' if one else 'they are'} done"
     if design.expected is None:
@@ -165,7 +151,6 @@ def _sentence(each: Next, score: Score | None) -> str:
 def _assumed(each: Next, several: bool) -> str:
     if each.cost.column is None:
         return "A run is taken to cost its N, since the pilot has no column seconds or cost."
+    run = f"A run of {printable(each.arch)}" if several else "A run"
     law = f"{words.number(each.cost.scale)} × N^{each.cost.slope:.2f}"
-    return (
-        f"A run{f' of {printable(each.arch)}' if several else ''} costs {law}, fitted to the column {each.cost.column}."
-    )
+    return f"{run} costs {law}, fitted to the column {each.cost.column}."

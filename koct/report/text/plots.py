@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,7 @@ BLUE, VERMILION = "#0072B2", "#D55E00"  # told apart by the colour-blind too (Ok
 
 
 def plot_budget(
-    result: Sequence[Plan],
-    path: str | PathLike[str],
-    metric: str = "error",
-    score: Score | None = None,
-    assurance: float | None = None,
-    unit: str = "samples",
+    result: Sequence[Plan], path: str, metric: str, score: Score | None, assurance: float | None, unit: str
 ) -> None:
     """Plot points, laws, intervals and targets, with all architectures in one panel; a star is where one is reached.
 
@@ -48,10 +42,9 @@ def plot_budget(
     names, handles, shown, ends = Names(), {}, [height(targets)], []
     with drawing.styled():
         right = max(0.5, 0.1 + LETTER * max(map(len, texts)))
-        figure, axes = drawing.panels(1, 1, size=(3.4, 2.5), left=0.72, right=right, legend=0)
+        figure, axes = drawing.panels(1, 1, size=(3.4, 2.5), left=0.72, right=right)
         axis = axes[0, 0]
-        axis.set_xscale("log")
-        axis.set_yscale("log" if score is None else "linear")
+        axis.set(xscale="log", yscale="log" if score is None else "linear")
         for arch in dict.fromkeys(plan.arch for plan in result):
             own = [plan for plan in result if plan.arch == arch]
             forecast, colour = own[0].forecast, names.colour(arch)
@@ -78,7 +71,7 @@ def plot_budget(
         drawing.save(figure, [path])
 
 
-def plot_curve(curve: Curve, target: float | None, path: str | PathLike[str]) -> None:
+def plot_curve(curve: Curve, target: float | None, path: str) -> None:
     """Plot the curve, its interval and the target, as wide as a column; dashed beyond the pairs at hand."""
     points, pairs = curve.octaves, curve.theory.M
     inside = points[: [point.N for point in points].index(pairs) + 1]
@@ -95,7 +88,7 @@ def plot_curve(curve: Curve, target: float | None, path: str | PathLike[str]) ->
                 axis.plot([n], [target], "*", color=BLUE, markersize=9, zorder=4, label=f"$N$ ≈ {n:,}")
 
 
-def plot_crossing(crossing: Crossing, pairs: int, path: str | PathLike[str]) -> None:
+def plot_crossing(crossing: Crossing, pairs: int, path: str) -> None:
     """Plot the curves of a weight per measurement and of a dense matrix, and where they cross."""
     names, curves = Names(), {"weight per measurement": crossing.weights, "dense matrix": crossing.dense}
     with _column(pairs, path) as axis:
@@ -109,19 +102,17 @@ def plot_crossing(crossing: Crossing, pairs: int, path: str | PathLike[str]) -> 
 
 
 @contextlib.contextmanager
-def _column(pairs: int, path: str | PathLike[str]) -> Iterator[Any]:
+def _column(pairs: int, path: str) -> Iterator[Any]:
     """The axes of a figure as wide as a column, with a line at the pairs at hand; it is written in the end."""
     with drawing.styled():
-        figure, axes = drawing.panels(1, 1, size=(2.65, 1.9), left=0.7, above=0.25, below=0.42, legend=0)
+        figure, axes = drawing.panels(1, 1, size=(2.65, 1.9), left=0.7, above=0.25, below=0.42)
         axis = axes[0, 0]
-        axis.set_xscale("log")
-        axis.set_yscale("log")
+        axis.set(xscale="log", yscale="log")
         yield axis
         axis.axvline(pairs, color="0.6", linewidth=0.7, zorder=1)
         axis.text(pairs, 1.02, counted(pairs, "pair"), ha="center", transform=axis.get_xaxis_transform())
         _label_axes(axis, "mean squared error")
-        handles, labels = axis.get_legend_handles_labels()
-        drawing.legend_below(figure, dict(zip(labels, handles, strict=True)))
+        drawing.legend_below(figure, drawing.handles(axis))
         drawing.save(figure, [path])
 
 
@@ -151,8 +142,7 @@ def _label_axes(axis: Any, label: str, unit: str = "samples") -> None:
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     for side in (axis.xaxis, axis.yaxis):
         side.set_minor_formatter(NullFormatter())
-    axis.set_xlabel(f"training {unit} $N$")
-    axis.set_ylabel(label)
+    axis.set(xlabel=f"training {unit} $N$", ylabel=label)
 
 
 def _limits(values: NDArray[np.float64], logarithmic: bool) -> tuple[float, float]:

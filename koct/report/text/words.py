@@ -14,6 +14,12 @@ def number(value: float) -> str:
     return f"{rounded:,.0f}" if 1000 <= abs(rounded) < PLAIN else f"{value:.3g}"
 
 
+def cost(value: float, column: str | None) -> str:
+    """What a run costs; the columns of koct and of most others have seconds."""
+    shown = f"{value:,.0f}" if 1000 <= value < PLAIN else number(value)
+    return f"{shown} s" if column in ("seconds", "fit_seconds") else shown
+
+
 def percent(probability: float) -> str:
     """A probability estimated from some hundreds of curves: never quite 0 or 1."""
     per_cent = round(100 * probability)
@@ -38,13 +44,8 @@ def rounded(score: Score, error: float) -> float:
     return float(f"{score.score(error):.15g}")
 
 
-def goal(error: float, assurance: float | None, score: Score | None) -> str:
-    """What is to be reached, in words."""
-    return goal_of(target(error, score), assurance, score)
-
-
-def goal_of(shown: str, assurance: float | None, score: Score | None) -> str:
-    """Return `goal` for the text of a target."""
+def goal(shown: str, assurance: float | None, score: Score | None) -> str:
+    """What is to be reached, in words; `shown` is the target."""
     if assurance is None:
         return f"a mean error of {shown}" if score is None else score.goal(shown)
     what = f"an error of {shown}" if score is None else f"{score.name} {shown}"
@@ -56,11 +57,6 @@ def interval(answer: Answer) -> str:
     if answer.n_low is None:
         return "-"
     return f"from {answer.n_low:,}" if answer.n_high is None else f"{answer.n_low:,} to {answer.n_high:,}"
-
-
-def predicted(answer: Answer, score: Score | None) -> tuple[str, str, str]:
-    """Return the predicted error, or score, and the ends of its interval."""
-    return errors(answer.error, answer.error_low, answer.error_high, score)
 
 
 def errors(error: float, low: float, high: float, score: Score | None) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ const $ = (id) => document.getElementById(id);
 const SPOKEN_AFTER = 600; // milliseconds without a change, so that a screen reader is not interrupted at every step
 const UNTOLD = "?"; // of a ratio
 const LISTED = 3; // networks that the summary names
-const ENTRIES = ["arch", "n", "nLow", "nHigh", "probability", "odds", "error", "low", "high"]; // of koct.report.planner
+const ENTRIES = ["arch", "n", "nLow", "nHigh", "probability", "odds", "error", "low", "high"]; // of planner_page.py
 ENTRIES.push("ratio", "ratioLow", "ratioHigh", "reason", "chances");
 const DATA = JSON.parse($("data").textContent);
 const chosen = DATA.sweeps.map(({ first }) => first); // the target of each sweep, by its place
