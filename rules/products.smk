@@ -42,7 +42,7 @@ rule figure_recons:
     benchmark:
         "results/benchmarks/figure_recons_{sweep}.tsv"
     group:
-        jobs.sweep_group
+        lambda wildcards: f"{wildcards.sweep}_seeds"
     conda:
         "../envs/koct.yaml"
     resources:

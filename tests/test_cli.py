@@ -115,7 +115,7 @@ def test_places_where_no_file_can_be_written(koct, tmp_path):
     (tmp_path / "file").write_text("kept")
     refused(koct(*TABLE, "folder"), "--out folder is a folder; give the path of a file")
     refused(koct(*TABLE, "new/"), "--out new/ is a folder")
-    refused(koct(*TABLE, "file/x/y.tex"), "file is not a folder; choose another place")
+    refused(koct(*TABLE, "file/x/y.tex"), "nothing can be written to", "file; choose another place")
     refused(koct(*TABLE, f"{'a' * 300}.tex"), "File name too long; give it a shorter name")
     assert (tmp_path / "file").read_text() == "kept"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]

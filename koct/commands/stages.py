@@ -7,7 +7,7 @@ of these imports (koct/workflow/sources.py).
 import os
 from typing import Any
 
-from koct.commands.arguments import INPUTS, OUTPUTS, OUTS, SPEC, optional, positive
+from koct.commands.people import INPUTS, OUTPUTS, SPEC, argument, optional, positive
 from koct.errors import KoctError
 
 
@@ -198,9 +198,9 @@ VERBS["product"] = (
     product,
     product.__doc__,
     [
-        ("name", {"metavar": "NAME", "help": "its name: that of its file in koct/report"}),
-        ("files", {"nargs": "*", "metavar": "FILE", "help": "what it is made from, in the order of its `reads`"}),
+        argument("name", "its name: that of its file in koct/report", "NAME"),
+        argument("files", "what it is made from, in the order of its `reads`", nargs="*"),
         (SPEC[0], {**SPEC[1], "required": False}),
-        OUTS,
+        argument("--out", "where to write; the ending says the format", nargs="+"),
     ],
 )

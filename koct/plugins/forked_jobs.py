@@ -123,8 +123,6 @@ def perform(argv: list[str], log: str, environment: dict[str, str], keep: bool) 
         say_peak_memory()
     except KeyboardInterrupt:
         status = ended(KeyboardInterrupt())
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
     sys.stdout.flush()
     used = {"seconds": time.perf_counter() - started, "cpu_seconds": _cpu_seconds() - before}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -43,10 +43,11 @@ class Jobs:
         self.study = config.read(settings)
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
+        self.names = _either(self.sweeps)
+        self.archs = _either({arch.name for sweep in self.study for arch in sweep.archs + sweep.required})
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
-        self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
         self.evaluation = sources.evaluation()
         self._files = cache(checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
@@ -81,11 +82,11 @@ class Jobs:
         What they compute on, which sweeps ask a cluster for a GPU, which problems can use one, and the hash of the
         code that evaluates.
         """
-        on_gpu = (sweep.name for sweep in self.study if resources.on_gpu(sweep, self.device))
+        on_gpu = [sweep for sweep in self.study if resources.on_gpu(sweep, self.device)]
         return {
             "KOCT_DEVICE": self.device,
-            "KOCT_GPU_SWEEPS": " ".join(on_gpu),
-            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted(self.gpu_problems)),
+            "KOCT_GPU_SWEEPS": " ".join(sweep.name for sweep in on_gpu),
+            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted({sweep.problem.source for sweep in on_gpu})),
             "KOCT_EVALUATION": self.evaluation,
             metrics.OWN: os.pathsep.join(self.settings.metrics),
             **self.sources,
@@ -99,14 +100,6 @@ class Jobs:
         return {source for source in sources.reached(own) if source.endswith(".py")} if own else set()
 
     # Which rule makes a file follows from its cost: patterns of wildcards
-
-    @property
-    def names(self) -> str:
-        return _either(self.sweeps)
-
-    @property
-    def archs(self) -> str:
-        return _either({arch.name for sweep in self.study for arch in sweep.archs + sweep.required})
 
     def pools(self, cheap: bool) -> str:
         """The sweeps whose pools are cheap, or are not."""
@@ -174,9 +167,8 @@ class Jobs:
         return _spec("fit", wanted)[1:]
 
     def theory_spec(self, wildcards: Wildcards) -> str:
-        return self._theory_spec(self.sweeps[wildcards.sweep], self.sweeps[wildcards.sweep].arch(wildcards.arch))
-
-    def _theory_spec(self, sweep: Sweep, arch: Architecture) -> str:
+        sweep = self.sweeps[wildcards.sweep]
+        arch = sweep.arch(wildcards.arch)
         wanted = {
             **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
             **self._pairs(sweep.name),
@@ -223,7 +215,8 @@ class Jobs:
         """Of the collected predictions."""
 
         def curve(sweep: Sweep, arch: Architecture) -> dict[str, Any]:
-            return {"spec": checksum_of(json.loads(self._theory_spec(sweep, arch)))}
+            spec = self.theory_spec(SimpleNamespace(sweep=sweep.name, arch=arch.name))
+            return {"spec": checksum_of(json.loads(spec))}
 
         return self._collected("collect-theory", lambda sweep: sweep.predicted, curve)
 
@@ -322,13 +315,7 @@ class Jobs:
         """
 
         def cost(wildcards: Wildcards) -> Cost:
-            sweep, given = self.sweeps[wildcards.sweep], list[Any]()
-            if hasattr(wildcards, "arch"):
-                given.append(sweep.arch(wildcards.arch))
-            if hasattr(wildcards, "N"):
-                given.append(int(wildcards.N))
-            found: Cost = getattr(resources, stage)(sweep, *given)
-            return found
+            return resources.of_job(stage, self.sweeps[wildcards.sweep], wildcards)
 
         asked = {
             "mem_mb": lambda wildcards: resources.mem_mb(cost(wildcards)),
@@ -348,7 +335,9 @@ class Jobs:
             **self.asks("fit", gpu=False),
             **asked,
             "gpu": lambda wildcards: self.gpus(wildcards) * asked["ranks"](wildcards),
-            "mem_mb": self._node_mb,
+            "mem_mb": lambda wildcards: resources.mem_mb(
+                resources.of_job("fit", self.sweeps[wildcards.sweep], wildcards), self.ranks_per_node(wildcards)
+            ),
         }
 
     def launch(self, key: str) -> Callable[[Wildcards], int]:
@@ -357,11 +346,6 @@ class Jobs:
 
     def ranks_per_node(self, wildcards: Wildcards) -> int:
         return self.launch("ranks")(wildcards) // self.launch("nodes")(wildcards)
-
-    def _node_mb(self, wildcards: Wildcards) -> int:
-        sweep = self.sweeps[wildcards.sweep]
-        cost = resources.fit(sweep, sweep.arch(wildcards.arch), int(wildcards.N))
-        return resources.mem_mb(cost, self.ranks_per_node(wildcards))
 
     def seed_group(self, wildcards: Wildcards) -> str:
         """What a large job of a seed travels with."""
@@ -377,10 +361,6 @@ class Jobs:
     def theory_group(self, wildcards: Wildcards) -> str:
         """A prediction and its pool travel with the pool of the first seed."""
         return f"{wildcards.sweep}_seed{self.sweeps[wildcards.sweep].seeds[0]}"
-
-    def sweep_group(self, wildcards: Wildcards) -> str:
-        """What a large job of all seeds travels with."""
-        return f"{wildcards.sweep}_seeds"
 
     def summary_group(self, wildcards: Wildcards) -> str | None:
         """Collecting travels with the tables and figures, unless it has many rows.

@@ -7,7 +7,9 @@ others ask for memory, time and a GPU by their size. The memory is enough with a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
@@ -24,11 +26,11 @@ DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/pr
 
 
 def pool(sweep: Sweep) -> Cost:
-    return _known(sweep.problem.cost("pool", sweep.sizes))
+    return sweep.problem.cost("pool", sweep.sizes) or UNKNOWN
 
 
 def shared(sweep: Sweep) -> Cost:
-    return _known(sweep.problem.cost("shared", sweep.sizes))
+    return sweep.problem.cost("shared", sweep.sizes) or UNKNOWN
 
 
 def normal(sweep: Sweep) -> Cost:
@@ -48,7 +50,7 @@ def gram(sweep: Sweep) -> Cost:
 
 
 def fit(sweep: Sweep, arch: Architecture, N: int) -> Cost:
-    return _known(arch.cost(sweep.workload(arch, N)))
+    return arch.cost(sweep.workload(arch, N)) or UNKNOWN
 
 
 def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
@@ -79,25 +81,24 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
     fits = [fit(sweep, arch, N) for N in sweep.predicted_at(arch)]
     if UNKNOWN in fits:
         return UNKNOWN
-    return Cost(
-        DRAWS * sum(cost.operations for cost in fits),
-        6 * pairs + max(cost.host_bytes for cost in fits),
-        5 * pairs + max(cost.gpu_bytes for cost in fits),
-    )
+    operations, host_bytes, gpu_bytes = _in_turn(fits)
+    return Cost(DRAWS * operations, 6 * pairs + host_bytes, 5 * pairs + gpu_bytes)
 
 
 def recons(sweep: Sweep) -> Cost:
     """All fits of a seed, one after the other."""
-    costs = [evaluate(sweep, arch, N) for arch in sweep.archs for N in sweep.sizes_of(arch)]
-    return Cost(
-        sum(cost.operations for cost in costs),
-        max(cost.host_bytes for cost in costs),
-        max(cost.gpu_bytes for cost in costs),
-    )
+    return _in_turn([evaluate(sweep, arch, N) for arch in sweep.archs for N in sweep.sizes_of(arch)])
 
 
-def _known(cost: Cost | None) -> Cost:
-    return UNKNOWN if cost is None else cost
+def _in_turn(costs: Sequence[Cost]) -> Cost:
+    return Cost(sum(cost.operations for cost in costs), *(max(cost[i] for cost in costs) for i in (1, 2)))
+
+
+def of_job(stage: str, sweep: Sweep, wildcards: Any) -> Cost:
+    """The cost of a job of the stage that a function here is named after."""
+    given = [sweep.arch(wildcards.arch)] if hasattr(wildcards, "arch") else []
+    found: Cost = globals()[stage](sweep, *given, *([int(wildcards.N)] if hasattr(wildcards, "N") else []))
+    return found
 
 
 # What runs where

@@ -362,7 +362,7 @@ def test_the_queue_in_words():
 def test_the_own_job_is_no_leftover(monkeypatch):
     name = "H8_seeds1-5_cells_fit.koct"
     text = f"{name} 11 /here\n{name} 12 /here\nkoct_main 13 /here\nother 14 /here\n"
-    monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text))
+    monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text, returncode=0))
     monkeypatch.setattr(queue, "OWN_JOB", "12")
     assert queue._mine() == [("11", "/here")]
 

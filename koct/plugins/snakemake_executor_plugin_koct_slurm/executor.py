@@ -48,16 +48,7 @@ OFTEN = 5  # times that a lost job is submitted again
 PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
 FULL = "MaxSubmitJob"  # in what SLURM says where a user may have no more jobs in the queue
 # Reasons of a pending job that do not pass by themselves, and how many seconds they are given for it.
-NEVER = {
-    "BadConstraints",
-    "InvalidAccount",
-    "InvalidQOS",
-    "PartitionTimeLimit",
-    "QOSMaxGRESPerJob",
-    "AssocMaxGRESPerJob",
-}
-NEVER |= {"QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerJobLimit", "QOSMaxNodePerJobLimit", "QOSMaxMemoryPerJob"}
-NEVER |= {"AssocMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit", "AssocMaxNodePerJobLimit", "AssocMaxMemPerJob"}
+NEVER = re.compile(r"BadConstraints|InvalidAccount|InvalidQOS|PartitionTimeLimit|(QOS|Assoc)Max\w+PerJob(Limit)?")
 STUCK = 30
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SHOWN = 3  # failed jobs of a submission
@@ -261,7 +252,7 @@ class Executor(SlurmExecutor):
         return self.lost[job] <= OFTEN
 
     def is_stuck(self, number: str, state: str, reason: str) -> bool:
-        if state != "PENDING" or reason not in NEVER:
+        if state != "PENDING" or not NEVER.fullmatch(reason):
             self.stuck.pop(number, None)
             return False
         return time.monotonic() - self.stuck.setdefault(number, time.monotonic()) > STUCK
