@@ -1,6 +1,7 @@
 """The command line: one verb per stage of the workflow, and verbs for people."""
 
 import argparse
+import contextlib
 import os
 import sys
 import textwrap
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from koct import __version__
 from koct.base import failures
+from koct.base.device import failures_explained
 from koct.base.messages import nearest
 from koct.commands import VERBS
 from koct.commands.people import GROUPS
@@ -16,7 +18,8 @@ from koct.errors import KoctError
 
 def main(argv=None):
     """The exit status: 0, 1 where a verb's answer is no, or one of `koct.base.failures`."""
-    failures.show_anything()
+    with contextlib.suppress(AttributeError):
+        sys.stdout.reconfigure(errors="replace")  # a question mark where a terminal lacks a letter
     written = {}
     try:
         arguments = _parse(list(sys.argv[1:] if argv is None else argv))
@@ -45,7 +48,8 @@ def _parse(argv):
 
 def _run(function, arguments):
     try:
-        return function(**arguments) or 0
+        with failures_explained():
+            return function(**arguments) or 0
     except SystemExit as end:
         raise KoctError(f"a Python file of yours ended the command with sys.exit({end.code!r}); remove that") from None
 

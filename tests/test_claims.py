@@ -12,7 +12,6 @@ from scipy import ndimage, stats
 
 from koct import cli
 from koct.base.stamps import Stamp
-from koct.config.sweep import PAPER
 from koct.report.claims import statistics
 from koct.report.claims import verdicts as claims
 from koct.report.figures import fig_recons
@@ -20,6 +19,7 @@ from koct.report.labels import Names
 from koct.report.measured import NotComputedError, Study
 from koct.report.pages import claims_page
 from koct.study import results
+from koct.workflow.when import PAPER
 
 REFERENCE = ROOT / "results/reference"
 FILES = {name: getattr(results, name.upper()) for name in ("cells", "curves", "calibration")}

@@ -66,12 +66,9 @@ def as_float(x: ArrayT, user: object) -> ArrayT:
     else:
         raise TypeError(f"{user} takes NumPy arrays and torch tensors, got {type(x).__name__}; use np.asarray(x)")
     name = str(array.dtype)
-    if "complex" in name:
-        fix = "apply it to x.real and to x.imag"
-    elif is_torch(x):
-        fix = "convert them by x.float()"
-    else:
-        fix = "convert them by x.astype(np.float32)" if name == "float16" else "convert them by x.astype(np.float64)"
+    of_numpy = f"x.astype(np.float{32 if name == 'float16' else 64})"
+    fix = f"convert them by {'x.float()' if is_torch(x) else of_numpy}"
+    fix = "apply it to x.real and to x.imag" if "complex" in name else fix
     raise TypeError(f"{user} takes real numbers in float32 or float64, got {name}; {fix}")
 
 

@@ -55,18 +55,14 @@ def choose() -> Device:
     missing = None if wanted == "cpu" else _missing()
     if missing and wanted == "cuda":
         raise KoctError(f"device = 'cuda' but {missing}: fix that, or set device to cpu or auto")
-    if missing and _holds_gpu() and not os.environ.get(ALLOW_CPU):
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")  # which a cluster sets to what the job was given
+    held = "SLURM_JOB_ID" in os.environ and visible not in ("", "-1", "NoDevFiles")
+    if missing and held and not os.environ.get(ALLOW_CPU):
         raise KoctError(f"this job holds a GPU that it cannot use: {missing}; {INSTEAD}")
     device = CPU if wanted == "cpu" or missing else Device("cuda")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # which a cluster sets to what the job was given
     about = "; ".join(filter(None, [missing, visible and f"CUDA_VISIBLE_DEVICES={visible}"]))
     print(f"device: {device.label}" + (f" ({about})" if about else ""), flush=True)
     return device
-
-
-def _holds_gpu() -> bool:
-    """Whether SLURM has given a GPU to this job."""
-    return "SLURM_JOB_ID" in os.environ and os.environ.get("CUDA_VISIBLE_DEVICES", "") not in ("", "-1", "NoDevFiles")
 
 
 def check_torch(modules: str = "") -> None:
@@ -106,7 +102,8 @@ def failures_explained() -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise KoctError(f"out of memory: {error}; run fewer jobs at once (--cores) or use a larger machine") from None
+        what = ": ".join(filter(None, ["out of memory", str(error)]))
+        raise KoctError(f"{what}; run fewer jobs at once (--cores), or use a larger machine") from None
     except RuntimeError as error:  # torch's own errors are RuntimeErrors
         kind, first = type(error).__name__, str(error).strip().partition("\n")[0]
         if kind == "OutOfMemoryError":

@@ -15,26 +15,17 @@ MISTAKE = 2  # something that the user can put right
 BUG = 3  # something that only a change to koct can put right
 INTERRUPTED = 130  # Ctrl-C, as shells report it
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FIXES = {
     errno.ENOENT: "correct the path",
     errno.ENOTDIR: "correct the path",
     errno.ENAMETOOLONG: "give it a shorter name",
-    errno.ELOOP: "correct the links",
     errno.EISDIR: "give the path of a file",
     errno.EACCES: "change the permissions, or choose another place",
     errno.EPERM: "change the permissions, or choose another place",
     errno.EROFS: "choose another place",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    **dict.fromkeys(FULL, "make room and run it again"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room and run it again"),
 }
-
-
-def show_anything() -> None:
-    """Let a terminal show a question mark where it lacks a letter."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace")
 
 
 def say(text: str) -> None:
@@ -114,9 +105,6 @@ def _sentence(error: BaseException, writing: list[str]) -> str | None:
     """What a user can put right; None if it is a bug."""
     if isinstance(error, KoctError):
         return str(error)
-    if isinstance(error, MemoryError):
-        why = f": {error}" if str(error) else ""
-        return f"out of memory{why}; run fewer jobs at once (--cores), or use a larger machine"
     if isinstance(error, RecursionError):
         return "an input nests too deeply to be read; simplify it (KOCT_TRACEBACK=1 shows where)"
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "koct":

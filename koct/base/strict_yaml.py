@@ -22,11 +22,9 @@ Path = str | PathLike[str]
 
 def load(path: Path) -> dict[Any, Any]:
     """Return the mapping in a file; a KoctError has a line for everything that is wrong with it."""
+    import yaml
+
     text = _text(path)
-    try:
-        import yaml
-    except ImportError:
-        raise KoctError(f"{path}: reading YAML requires PyYAML; install it with `pip install pyyaml`") from None
     reader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         wrong = list(_traps(yaml.compose(text, reader), set()))

@@ -42,22 +42,19 @@ def normal(spec, inputs, outputs):
 
 def gram(spec, inputs, outputs):
     """compute the Gram matrix of a pool's training measurements"""
-    from koct.base.device import failures_explained
     from koct.contracts.spec import decode_problem
     from koct.study import cells
 
-    with failures_explained():
-        cells.write_gram(decode_problem(spec["problem"]), *inputs, *outputs, spec)
+    cells.write_gram(decode_problem(spec["problem"]), *inputs, *outputs, spec)
 
 
 def fit(spec, inputs, outputs):
     """fit and evaluate one cell: write its row, if wanted, and the fit"""
-    from koct.base.device import failures_explained
     from koct.contracts.blame import blamed
     from koct.study import cells, evaluation
 
     data = _data(spec, inputs, outputs)
-    with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
+    with blamed(data.cell.problem.source, data.cell.arch.source):
         about, network = cells.fit(data)
         errors = evaluation.errors(network, data)
         cells.write_fit(outputs[-1], data.stamp(spec, evaluation.remember(about, errors)), network)
@@ -93,14 +90,12 @@ def _named(spec, inputs):
 
 def evaluate(spec, inputs, outputs):
     """write the row of a fit, from the fit, its pool and what its problem shares"""
-    from koct.base.device import failures_explained
     from koct.study import evaluation
 
     if os.environ.get("KOCT_DEVICE") == "cuda":  # on a cluster these jobs have no GPU
         os.environ["KOCT_DEVICE"] = "auto"
     fitted, *others = inputs
-    with failures_explained():
-        evaluation.evaluate(fitted, dict(zip(("pool", "shared"), others, strict=False)), *outputs, spec)
+    evaluation.evaluate(fitted, dict(zip(("pool", "shared"), others, strict=False)), *outputs, spec)
 
 
 def collect(spec, inputs, outputs):
@@ -112,11 +107,10 @@ def collect(spec, inputs, outputs):
 
 def theory(spec, inputs, outputs):
     """predict the curve of one architecture from a pool, before any fit"""
-    from koct.base.device import failures_explained
     from koct.contracts.blame import blamed
     from koct.study import predictions
 
-    with failures_explained(), blamed(spec["problem"]["source"], spec["arch"]["source"]):
+    with blamed(spec["problem"]["source"], spec["arch"]["source"]):
         predictions.predict(spec, _named(spec, inputs), *outputs)
 
 

@@ -58,7 +58,11 @@ def _mapping(cls: Class) -> Any:
     functional: Any = TypedDict  # which mypy knows with literal keys alone
     mapping = functional(cls.__name__, kinds)
     mapping.__pydantic_config__ = ConfigDict(extra="forbid")
-    return Annotated[mapping, BeforeValidator(_none_is_empty), AfterValidator(lambda values: cls(**values))]
+    return Annotated[
+        mapping,
+        BeforeValidator(lambda value: {} if value is None else value),
+        AfterValidator(lambda values: cls(**values)),
+    ]
 
 
 def _kind(hint: Any, option: Option) -> Any:
@@ -80,10 +84,6 @@ def _kind(hint: Any, option: Option) -> Any:
     if is_list:
         kind = Annotated[tuple[kind, ...], Field(min_length=option.items), AfterValidator(unique)]
     return kind | None if option.default is None else kind
-
-
-def _none_is_empty(value: Any) -> Any:
-    return {} if value is None else value
 
 
 def check(cls: type[C], values: Any, path: Path, wrong: list[str]) -> C | None:

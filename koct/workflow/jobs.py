@@ -229,7 +229,7 @@ class Jobs:
                 "name": sweep.name,
                 "label": sweep.problem.label,
                 "metric": sweep.metric,
-                **({"counts": "groups"} if sweep.counts_groups else {}),
+                **({"counts": "groups"} if sweep.groups else {}),
                 "archs": [{**config.style(arch), **about(sweep, arch)} for arch in archs(sweep)],
             }
             for sweep in self.study

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 from koct.base.memory import total_memory
 from koct.base.messages import counted
-from koct.config.study_file import Settings
+from koct.config.study_file import Settings, refuse
 from koct.config.sweep import Sweep
 from koct.contracts import Cost, TorchrunArchitecture
 from koct.contracts.blame import blamed
 from koct.contracts.options import options
-from koct.errors import KoctError
 from koct.workflow import resources
 
 GPU_SPEED = 100  # how much faster than a core a GPU may be
@@ -43,9 +42,7 @@ def check(study: Sequence[Sweep], settings: Settings, local: bool) -> None:
     """Raise a KoctError for a study with a job that is too large; `local`: its jobs run on this machine."""
     own = total_memory() if local else None
     memory = own if settings.memory_gb is None else 1e9 * settings.memory_gb
-    wrong = too_large(study, settings.device, memory, settings.longest_days, gpu=not local or has_gpu())
-    if wrong:
-        raise KoctError("config: " + "\nconfig: ".join(wrong))
+    refuse(too_large(study, settings.device, memory, settings.longest_days, gpu=not local or has_gpu()))
 
 
 def too_large(

@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import cache_from_source
+from pathlib import Path
 from typing import Any
 
 from koct.errors import KoctError
@@ -14,7 +15,7 @@ from koct.errors import KoctError
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
 DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
-CHECKED = b"\3\0\0\0"  # flags of a compiled file
+CHECKED = b"\3\0\0\0"  # flags of a compiled file with the hash of its source, which Python is to check: PEP 552
 OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
 
 
@@ -39,16 +40,11 @@ def compile_checked(told: Mapping[str, str]) -> None:
     for path in [*paths, *filter(None, told[OWN].split(os.pathsep))]:
         compiled = cache_from_source(path)
         with contextlib.suppress(OSError):
-            if not os.path.exists(compiled) or not _is_checked(compiled):
+            checked = os.path.exists(compiled) and Path(compiled).read_bytes()[4:8] == CHECKED
+            if not checked:
                 import py_compile
 
                 py_compile.compile(path, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
-
-
-def _is_checked(compiled: str) -> bool:
-    """Return whether a compiled file holds the hash of its source, which Python is to check: see PEP 552."""
-    with open(compiled, "rb") as file:
-        return file.read(8)[4:] == CHECKED
 
 
 class Guard:
@@ -66,25 +62,18 @@ class Guard:
     def __call__(self) -> None:
         if self.planned is None or "code" not in self.spec:
             return
-        files = _files(os.environ.get(OWN, ""))
-        if self.files is None:
-            self.files = files
-            if _summed(files) != self.planned:
-                self._compare()
-        elif files != self.files:
-            self._refuse_changed({path for path in {**files, **self.files} if files.get(path) != self.files.get(path)})
-
-    def _compare(self) -> None:
+        files, before = _files(os.environ.get(OWN, "")), self.files
+        self.files = files if before is None else before
+        if files == before or (before is None and _summed(files) == self.planned):
+            return
         from koct.workflow import sources
 
-        if any(self.spec[key] != value for key, value in sources.code_of(self.stage, self.spec).items()):
-            raise KoctError("the code has changed since this run was planned; run snakemake again")
-
-    def _refuse_changed(self, changed: set[str]) -> None:
-        from koct.workflow import sources
-
-        used = sorted(changed & sources.files_of(self.stage, self.spec))
-        if used:
+        if before is None:
+            if any(self.spec[key] != value for key, value in sources.code_of(self.stage, self.spec).items()):
+                raise KoctError("the code has changed since this run was planned; run snakemake again")
+            return
+        changed = {path for path, _ in files.items() ^ before.items()}
+        if used := sorted(changed & sources.files_of(self.stage, self.spec)):
             raise KoctError(f"{os.path.relpath(used[0])} was changed while this job ran; run snakemake again")
 
 

@@ -27,16 +27,8 @@ PACKAGE = Path(__file__).parents[1]
 KEPT = ".snakemake/koct.sources.json"
 Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree, its imports, names of data files
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
-INERT = {
-    "koct.contracts.blame",
-    "koct.errors",
-    "koct.contracts.options",
-    "koct.contracts.own_files",
-    "koct.contracts.registry",
-    "koct.contracts.spec",
-    "koct.base.stamps",
-}
-INERT |= {"koct.base.failures", "koct.study.paths"}
+INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.paths"}
+INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "own_files", "registry", "spec")}
 EVALUATION = "koct.study.evaluation"
 OF_FITS = {"evaluate": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
 # And neither can these parts of a problem or an architecture.
@@ -46,7 +38,8 @@ INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured"
 @cache
 def digest(*modules: str) -> str:
     """A short hash of the code of `modules` and of every module of koct, or of their own folder, that they import."""
-    found = sorted(f"{_name(module)} {_read(module).hash}" for module in reached(modules) - INERT)
+    used = reached(modules) - INERT  # a user's file goes by its name alone: a moved folder reruns nothing
+    found = sorted(f"{Path(one).name if one.endswith('.py') else one} {_read(one).hash}" for one in used)
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
 
 
@@ -65,8 +58,13 @@ def reached(modules: Iterable[str]) -> set[str]:
 @cache
 def imported(module: str, function: str) -> list[str]:
     """Return the modules of koct that a function of a module imports."""
-    body = ast.parse(file_of(module).read_bytes()).body
-    (found,) = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == function)
+    path = _path(module)
+    assert path is not None
+    (found,) = (
+        node
+        for node in ast.parse(path.read_bytes()).body
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    )
     names = {
         (node.module, f"{node.module}.{alias.name}")
         for node in ast.walk(found)
@@ -76,29 +74,18 @@ def imported(module: str, function: str) -> list[str]:
     return sorted(name if _path(name) else module for module, name in names)
 
 
-def file_of(module: str) -> Path:
-    """Return where the code of a module is."""
-    path = _path(module)
-    assert path is not None
-    return path
-
-
-def _name(module: str) -> str:
-    """A user's file goes by its name alone: a moved folder reruns nothing."""
-    return Path(module).name if module.endswith(".py") else module
-
-
 class Module(NamedTuple):
     """What is read from a module's syntax tree."""
 
     hash: str
     imports: list[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
-    data: list[Path]  # the data files beside it that it names
+    files: list[Path]  # its own, and the data files beside it that it names
 
 
 @cache
 def _read(module: str) -> Module:
-    path = file_of(module)
+    path = _path(module)
+    assert path is not None
     text = path.read_bytes()
     key = hashlib.sha256(text).hexdigest()
     tree, imports, names = _USED[key] = _kept().get(key) or _parsed(text, str(path))
@@ -107,7 +94,7 @@ def _read(module: str) -> Module:
     if data:
         words = [tree, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in data)]
         tree = hashlib.sha256(" ".join(words).encode()).hexdigest()
-    return Module(tree, imports, data)
+    return Module(tree, imports, [path, *data])
 
 
 def _parsed(text: bytes, name: str) -> Parsed:
@@ -123,7 +110,8 @@ def _parsed(text: bytes, name: str) -> Parsed:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(DATA):
             words.add(node.value)
         elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            contract = isinstance(node, ast.ClassDef) and any(map(_names_contract, node.bases))
+            bases = [base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)]
+            contract = any(base.endswith(("Problem", "Architecture")) for base in bases)
             docstring = node.body[:1] if ast.get_docstring(node, clean=False) is not None else []
             node.body = [one for one in node.body if one not in docstring and not (contract and _is_inert(one))]
     code = " ".join(_words(tree)).encode("utf-8", "surrogatepass")
@@ -141,10 +129,6 @@ def _words(node: Any) -> list[str]:
         if value is not None and value != [] and not isinstance(value, ast.expr_context):
             words += name, *_words(value)
     return words
-
-
-def _names_contract(base: ast.expr) -> bool:
-    return isinstance(base, ast.Name) and base.id.endswith(("Problem", "Architecture"))
 
 
 def _is_inert(statement: ast.stmt) -> bool:
@@ -265,4 +249,4 @@ def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
     """The source files that a job runs, and the data files that these name."""
     started = {*modules(stage, spec), *(_evaluation() if "evaluation" in spec else ())}
-    return {os.path.abspath(path) for one in reached(started) for path in (file_of(one), *_read(one).data)}
+    return {os.path.abspath(path) for one in reached(started) for path in _read(one).files}
