@@ -18,7 +18,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, limits, planned, queue, resources, sources
+from koct.workflow import cluster, planned, queue, resources, sources
 from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs
@@ -29,7 +29,7 @@ try:
     queue.check_folders()
     jobs = Jobs(config)
     if workflow.is_main_process:
-        limits.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
+        resources.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
@@ -89,7 +89,7 @@ def plan():
     """Say what would run, and return how long that would take here; what a cluster is asked for has been said."""
     announce()
     cores = workflow.resource_settings.cores
-    return None if cluster.site() else limits.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
+    return None if cluster.site() else resources.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
 
 
 queue.in_dry_run(workflow, logger, plan)

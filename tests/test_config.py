@@ -8,8 +8,7 @@ import yaml
 from conftest import ROOT
 
 from koct.base import strict_yaml
-from koct.config.docs import document
-from koct.config.study_file import read
+from koct.config.study_file import document, read
 from koct.errors import KoctError
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())

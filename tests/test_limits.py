@@ -13,7 +13,7 @@ from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems.fanbeam import FanBeamProblem
-from koct.workflow import limits
+from koct.workflow import resources as limits
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 GIB = 2**30

@@ -426,9 +426,9 @@ def check(files, set):
     argument("file", "a problem or architecture of your own: its options", "FILE.py", nargs="?"),
 )
 def config(file):
-    from koct.config import docs
+    from koct.config import study_file
 
-    print(docs.document_file(file) if file else docs.document(), end="")
+    print(study_file.document_file(file) if file else study_file.document(), end="")
 
 
 @verb(

@@ -65,12 +65,18 @@ class Stale:
         if spec is None or not present:
             return []
         for path in present:
-            _refuse_what_is_no_file(path)
-        inputs = self.inputs(job.input)
-        reasons = {path: self.reason(path, json.loads(spec), inputs) for path in present}
-        outdated = [path for path, reason in reasons.items() if reason]
-        for path in outdated:
-            self.tell(path, reasons[path])
+            if not os.path.isfile(path):  # nobody but its owner removes a folder, a pipe, or a link that leads nowhere
+                what = "a pipe or a device" if os.path.exists(path) else "a link that leads nowhere"
+                what, command = ("a folder", "rm -r") if os.path.isdir(path) else (what, "rm")
+                fix = f"`{command} {path} && snakemake` makes it"
+                raise KoctError(f"{path} is {what}, and a result belongs there; {fix}")
+        inputs, wanted, outdated = self.inputs(job.input), json.loads(spec), []
+        for path in present:
+            if reason := self.reason(path, wanted, inputs):
+                outdated.append(path)
+                self.reasons[reason] = self.reasons.get(reason, 0) + 1
+                if self.reasons[reason] == 1 and len(self.reasons) <= SHOWN:
+                    self.logger.info(f"{path} is made again: {reason}.")
         return outdated
 
     def inputs(self, paths: Iterable[str]) -> str | None:
@@ -99,19 +105,6 @@ class Stale:
         if inputs is not None and stamp.inputs != inputs:
             return "it was made from other inputs"
         return ""
-
-    def tell(self, path: str, reason: str) -> None:
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        if self.reasons[reason] == 1 and len(self.reasons) <= SHOWN:
-            self.logger.info(f"{path} is made again: {reason}.")
-
-
-def _refuse_what_is_no_file(path: str) -> None:
-    """Nobody but its owner removes a folder, a pipe, or a link that leads nowhere."""
-    if not os.path.isfile(path):
-        what = "a pipe or a device" if os.path.exists(path) else "a link that leads nowhere"
-        what, command = ("a folder", "rm -r") if os.path.isdir(path) else (what, "rm")
-        raise KoctError(f"{path} is {what}, and a result belongs there; `{command} {path} && snakemake` makes it")
 
 
 def outdated(workflow: Any, logger: Any) -> list[str]:

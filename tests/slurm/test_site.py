@@ -128,7 +128,7 @@ def slurm_says(monkeypatch):
                 return [f"AccountingStorageEnforce = {enforced}", "ClusterName             = here"]
             return partitions if "show partition" in text else qos if "show qos" in text else user
 
-        monkeypatch.setattr(cluster, "_ask", answer)
+        monkeypatch.setattr(cluster, "ask", answer)
         for function in (cluster._partitions, cluster._accounting):
             function.cache_clear()
 
@@ -205,7 +205,7 @@ def executor():
     made = object.__new__(Executor)
     made.logger = SimpleNamespace(info=lambda *_, **__: None)
     made.workflow = SimpleNamespace(executor_settings=SimpleNamespace(init_seconds_before_status_checks=10))
-    made.queue, made.missing, made.preempted, made.queued = "", {}, set(), {"1", "2", "3"}
+    made.queue, made.missing, made.queued = "", {}, {"1", "2", "3"}
     made.lost, made.stuck, made.full, made.larger, made.done = Counter(), {}, "", {}, []
     made.submitted, made.ended_well, made.failed, made.asked = [], [], [], []
     made._job_submission_executor = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))

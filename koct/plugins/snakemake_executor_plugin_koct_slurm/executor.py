@@ -65,8 +65,7 @@ class Executor(SlurmExecutor):
         self.queued: set[str] = set()  # the numbers of all jobs that may be in SLURM's queue
         self.larger: dict[Any, collections.Counter[str]] = {}  # what a job lacked, and how often
         self.done: list[Any] = []  # jobs that have ended well
-        self.preempted: set[Any] = set()  # jobs that were submitted again, for no fault of theirs
-        self.lost: collections.Counter[Any] = collections.Counter()  # how often a job was
+        self.lost: collections.Counter[Any] = collections.Counter()  # how often SLURM lost a job
         self.stuck: dict[str, float] = {}  # since when a job waits for what does not pass
         self.full = ""  # what SLURM said when it took no more jobs
         self.missing: dict[str, float] = {}  # since when SLURM does not know a job
@@ -81,9 +80,7 @@ class Executor(SlurmExecutor):
 
     def get_job_args(self, job: Any, **others: Any) -> str:
         """Return the plugin's arguments, and what overrides them: unfinished jobs alone, on the cores of the widest."""
-        members = members_of(job)
-        if job.attempt > 1 or job in self.preempted:
-            members = [member for member in members if not self.is_finished(member)] or members
+        members = [member for member in members_of(job) if not self.is_finished(member)] or members_of(job)
         targets = [target for member in members for target in member.get_target_spec()]
         return join_cli_args(
             [
@@ -208,7 +205,6 @@ class Executor(SlurmExecutor):
                 self.report_job_error(info, f"SLURM ended job {number}: '{state}'", logs)
             elif state == "PREEMPTED" or (lost and self.again(info.job)):
                 self.logger.info(f"SLURM preempted or lost job {number} ({info.job.name}); it is submitted again.")
-                self.preempted.add(info.job)
                 self._job_submission_executor.submit(self.run_job, info.job)
             elif lost:
                 self.report_job_error(info, f"SLURM lost job {number} for the {OFTEN + 1}th time", logs)

@@ -45,8 +45,7 @@ class LogHandler(LogHandlerBase):
         stream = sys.stdout if given.stdout else sys.stderr
         self.printer = ColorizingTextHandler(nocolor=given.nocolor, stream=stream)
         self.brief = not (given.quiet or given.verbose or given.printshellcmds or given.debug_dag)
-        self.messages: dict[int, str] = {}  # of jobs that have started
-        self.started: dict[int, tuple[str, str | None, float]] = {}  # their rules, benchmark files and times
+        self.started: dict[int, tuple[str, str, str | None, float]] = {}  # message, rule, benchmark file, and when
         self.left: collections.Counter[str] = collections.Counter()  # jobs of each rule
         self.took: dict[str, list[float]] = {}  # seconds, of finished jobs of each rule
         self.began = time.monotonic()
@@ -86,18 +85,17 @@ class LogHandler(LogHandlerBase):
                 self.left = collections.Counter(record.stats)
                 self.total = self.left.pop("total")
             case "JOB_INFO":
-                self.messages[record.jobid] = record.rule_msg or record.rule_name
-                self.started[record.jobid] = record.rule_name, record.benchmark, time.monotonic()
+                message = record.rule_msg or record.rule_name
+                self.started[record.jobid] = message, record.rule_name, record.benchmark, time.monotonic()
                 if self.rewrites:
-                    self.count(self.done, self.messages[record.jobid])
+                    self.count(self.done, message)
+            case "JOB_FINISHED" if record.job_id not in self.started:
+                self.finished.append(record.msg)
             case "JOB_FINISHED":
-                message = self.messages.pop(record.job_id, record.msg)
-                if record.job_id in self.started:
-                    rule, benchmark, start = self.started.pop(record.job_id)
-                    self.left[rule] -= 1
-                    self.took.setdefault(rule, []).append(time.monotonic() - start)
-                    message += _used(benchmark)
-                self.finished.append(message)
+                message, rule, benchmark, start = self.started.pop(record.job_id)
+                self.left[rule] -= 1
+                self.took.setdefault(rule, []).append(time.monotonic() - start)
+                self.finished.append(message + _used(benchmark))
             case "PROGRESS":
                 finished, self.finished = self.finished, []
                 self.done, self.total = record.done, record.total
@@ -115,7 +113,7 @@ class LogHandler(LogHandlerBase):
 
     def failure(self, record: Any) -> Any:
         """Return a failed job's record with the job's message, and without a command that has just been printed."""
-        message = "; ".join(filter(None, [self.messages.get(record.jobid), record.rule_msg, _full(record)]))
+        message = "; ".join(filter(None, [self.started.get(record.jobid, [""])[0], record.rule_msg, _full(record)]))
         command = record.shellcmd
         if command and any(command in error for error in self.errors):
             command = None
