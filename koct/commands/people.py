@@ -85,8 +85,8 @@ def argument(name, help, metavar="FILE", **settings):
     return name, {"help": help, "metavar": metavar, **settings}
 
 
-def optional(name, help, **settings):
-    return name, {"required": False, "help": help, **settings}
+def optional(name, help, metavar=None, **settings):
+    return name, {"required": False, "help": help, **({"metavar": metavar} if metavar else {}), **settings}
 
 
 SPEC = argument("--spec", "what the stage depends on, as the workflow passes it", "JSON", type=json_object)
@@ -126,18 +126,13 @@ def verb(name, does, *arguments):
     optional("--n", "with --arch, their approximation width", type=number, metavar="n"),
     optional("--kappa", "with --arch, their squared error per parameter", type=number, metavar="K"),
     argument("--samples", "training samples", "N", type=whole),
-    optional(
-        "--trivial",
-        "the mean-square error of always predicting zero, E‖y‖²: a bound above it is called vacuous",
-        type=number,
-        metavar="E",
-    ),
+    optional("--trivial", "the error of always predicting zero, E‖y‖²; a bound above it is vacuous", "E", type=number),
     optional(
         "--mismatch",
         "the distance of a known layer from the true one, in operator norm; may be given several times",
+        "LAYER=DISTANCE",
         type=named_number,
         action="append",
-        metavar="LAYER=DISTANCE",
     ),
     optional("--input", "with --mismatch, the root of the mean ‖x‖²", type=positive, metavar="R"),
 )
@@ -213,8 +208,8 @@ def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegativ
 
     if plot:
         report.check_format(plot)
-    if plot and not target:
-        raise KoctError("--plot draws a target; give one with --target, or omit --plot")
+        if not target:
+            raise KoctError("--plot draws a target; give one with --target, or omit --plot")
     if not pairs and (pairs_arch or lam or nonnegative):
         raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
     if pairs and law in LAWS:
@@ -266,12 +261,7 @@ def planner(pilot, out, **reading):
     argument("--target", TARGET, "E", type=number),
     optional("--arch", "plan for this arch only", type=name_of),
     *READING,
-    optional(
-        "--factor",
-        "the interval is narrow enough when its upper end is this many times its lower one (default: 4)",
-        type=number,
-        metavar="F",
-    ),
+    optional("--factor", "the wanted upper end of the interval over its lower one (default: 4)", "F", type=number),
     optional("--budget", "what the new runs of an arch may cost together", type=positive, metavar="COST"),
     optional("--largest", "the largest N to consider (default: 4 times the pilot's)", type=whole, metavar="N"),
     optional("--json", "print a list with one object per arch", action="store_true"),
@@ -407,12 +397,7 @@ def compare(fresh, reference, tolerance):
     "check",
     "try problems and networks of your own on a small pool; exit status 1 if one breaks a promise of its contract",
     argument("files", "a problem, networks, or both: docs/your-own.md", "FILE.py", nargs="+"),
-    optional(
-        "--set",
-        "a key of the sweep, such as H=16 or cnn.channels=4; may be given several times",
-        action="append",
-        metavar="KEY=VALUE",
-    ),
+    optional("--set", "a key of the sweep, such as H=16 or cnn.channels=4", "KEY=VALUE", action="append"),
 )
 def check(files, set):
     from koct.config import contract_suite

@@ -112,10 +112,7 @@ def perform(argv: list[str], log: str, environment: dict[str, str], keep: bool) 
     from koct.base.failures import ended, say_peak_memory
     from koct.cli import main
 
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    for number in (1, 2):
-        os.dup2(file, number)
-    os.close(file)
+    _print_to(log)
     os.environ.update(environment)
     started, before = time.perf_counter(), _cpu_seconds()
     try:
@@ -129,19 +126,22 @@ def perform(argv: list[str], log: str, environment: dict[str, str], keep: bool) 
     return {"status": status, "kept": keep and status == 0, "max_rss": peak, **used}
 
 
+def _print_to(path: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    for number in (1, 2):
+        os.dup2(file, number)
+    os.close(file)
+
+
 def _cpu_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return sum(os.times()[:4])  # of this process and its children, for themselves and in the system
 
 
 def _forget() -> None:
     """Leave nothing of a job that the next one in this process could notice."""
     from koct.base import stamps
 
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (1, 2):
-        os.dup2(nothing, number)
-    os.close(nothing)
+    _print_to(os.devnull)
     stamps.guard = None
     gc.collect()
     torch: Any = sys.modules.get("torch")
