@@ -33,7 +33,7 @@ for product in products.products().values():
 rule figure_recons:
     input:
         fits=jobs.first_fits,
-        pool=jobs.first_pool,
+        pool=lambda wildcards: paths.pool(wildcards.sweep, jobs.sweeps[wildcards.sweep].seeds[0]),
         shared=jobs.shared_input,
     output:
         reported(products.product("fig_recons")),

@@ -38,7 +38,7 @@ rule collect_theory:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=jobs.theories_spec(),
+        spec=jobs.study_spec("collect-theory"),
     message:
         "collect {output}"
     shell:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from koct.errors import KoctError
-from koct.workflow import user_files
+from koct.workflow import sources as user_files
 
 
 class Reads:
@@ -51,7 +51,7 @@ def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch)
     os.utime(large)
     assert digests(large, "other.npy") == before
     assert read == [large]
-    with open(user_files.KEPT, "w") as file:
+    with open(user_files.DIGESTS, "w") as file:
         file.write('{"x.npy": 3}')  # damaged
     assert digests(large) == {large: before[large]}
 

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +28,6 @@ from koct.errors import KoctError
 from koct.report.products import product
 from koct.study import paths
 from koct.workflow import planned, resources, sources, when
-from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing
 FEW_CELLS = 1000  # whose collection is submitted with what follows
@@ -49,7 +48,7 @@ class Jobs:
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
         self.evaluation = sources.evaluation()
-        self._files = cache(checksums)
+        self._files = cache(sources.checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
         self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
@@ -201,41 +200,24 @@ class Jobs:
         }
         return _spec("chains", wanted)
 
-    def study_spec(self) -> str:
-        """Of the collected rows: what each has to be, as a hash of what the cells of its curve share."""
-
-        def cells(sweep: Sweep, arch: Architecture) -> dict[str, Any]:
-            curve = json.loads("{" + self._curve_spec(sweep.name, arch.name))
-            made = {"spec": checksum_of({**curve, "evaluation": self.evaluation}), "options": curve_options(curve)}
-            return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **made}
-
-        return self._collected("collect", lambda sweep: sweep.archs, cells)
-
-    def theories_spec(self) -> str:
-        """Of the collected predictions."""
-
-        def curve(sweep: Sweep, arch: Architecture) -> dict[str, Any]:
-            spec = self.theory_spec(SimpleNamespace(sweep=sweep.name, arch=arch.name))
-            return {"spec": checksum_of(json.loads(spec))}
-
-        return self._collected("collect-theory", lambda sweep: sweep.predicted, curve)
-
-    def _collected(
-        self, stage: str, archs: Callable[[Sweep], Iterable[Architecture]], about: Callable[..., Any]
-    ) -> str:
-        """Of a stage that collects what was made for every architecture of a sweep."""
-        sweeps = [
-            {
-                "name": sweep.name,
-                "label": sweep.problem.label,
-                "metric": sweep.metric,
-                **({"counts": "groups"} if sweep.groups else {}),
-                "archs": [{**config.style(arch), **about(sweep, arch)} for arch in archs(sweep)],
-            }
-            for sweep in self.study
-        ]
+    def study_spec(self, stage: str = "collect") -> str:
+        """Of the collected rows, or of the predictions: what each has to be, as a hash of what its curve shares."""
+        sweeps, of_cells = [], stage == "collect"
+        for sweep in self.study:
+            about = {"name": sweep.name, "label": sweep.problem.label, "metric": sweep.metric}
+            about |= {"counts": "groups"} if sweep.groups else {}
+            made, archs = (self._cells, sweep.archs) if of_cells else (self._prediction, sweep.predicted)
+            sweeps.append({**about, "archs": [{**config.style(arch), **made(sweep, arch)} for arch in archs]})
         hashed = hashlib.sha256(config.canonical(self.study).encode()).hexdigest()
         return _spec(stage, {"sweeps": sweeps, "config": hashed})
+
+    def _cells(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
+        curve = json.loads("{" + self._curve_spec(sweep.name, arch.name))
+        made = {"spec": checksum_of({**curve, "evaluation": self.evaluation}), "options": curve_options(curve)}
+        return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **made}
+
+    def _prediction(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
+        return {"spec": checksum_of(json.loads(self.theory_spec(SimpleNamespace(sweep=sweep.name, arch=arch.name))))}
 
     def report_spec(self, stage: str, *takes: str) -> str:
         """Of a stage that depends on its inputs and, if any, on answers of `koct.workflow.when` or keys of sweeps."""
@@ -243,9 +225,8 @@ class Jobs:
 
     def crate_spec(self, study: str) -> str:
         """Of the description of the results: all parameters, and the checksums of the users' files."""
-        files: dict[str, str] = {}
-        for sweep in self.study:
-            files |= self._files(sweep.problem).get("files", {})
+        each = (self._files(sweep.problem).get("files", {}) for sweep in self.study)
+        files = {path: digest for found in each for path, digest in found.items()}
         return _spec("crate", {"study": study, "parameters": config.parameters(self.study), "files": files})
 
     # What a job reads
@@ -296,10 +277,6 @@ class Jobs:
         """Of all cells; a function, so that who wants one of a hundred thousand does not wait for the others."""
         return self.cells
 
-    def first_pool(self, wildcards: Wildcards) -> str:
-        """That of a sweep's first seed."""
-        return paths.pool(wildcards.sweep, self.sweeps[wildcards.sweep].seeds[0])
-
     def first_fits(self, wildcards: Wildcards) -> list[str]:
         """The fits of a sweep's first seed, as far as they are made here."""
         sweep = self.sweeps[wildcards.sweep]
@@ -313,16 +290,16 @@ class Jobs:
 
         `gpu_mb` is memory of a GPU: with `--resources gpu_mb=...` as many jobs run at once as there is room for.
         """
-
-        def cost(wildcards: Wildcards) -> Cost:
-            return resources.of_job(stage, self.sweeps[wildcards.sweep], wildcards)
-
+        cost = partial(self._cost, stage)
         asked = {
             "mem_mb": lambda wildcards: resources.mem_mb(cost(wildcards)),
             "gpu_mb": lambda wildcards: resources.gpu_mb(cost(wildcards)) if self.gpus(wildcards) else 0,
             "runtime": lambda wildcards: resources.minutes(cost(wildcards), gpu and bool(self.gpus(wildcards))),
         }
         return {**asked, "gpu": self.gpus} if gpu else asked
+
+    def _cost(self, stage: str, wildcards: Wildcards) -> Cost:
+        return resources.of_job(stage, self.sweeps[wildcards.sweep], wildcards)
 
     def gpus(self, wildcards: Wildcards) -> int:
         """GPUs that a job of one process asks a cluster for."""
@@ -335,9 +312,7 @@ class Jobs:
             **self.asks("fit", gpu=False),
             **asked,
             "gpu": lambda wildcards: self.gpus(wildcards) * asked["ranks"](wildcards),
-            "mem_mb": lambda wildcards: resources.mem_mb(
-                resources.of_job("fit", self.sweeps[wildcards.sweep], wildcards), self.ranks_per_node(wildcards)
-            ),
+            "mem_mb": lambda wildcards: resources.mem_mb(self._cost("fit", wildcards), self.ranks_per_node(wildcards)),
         }
 
     def launch(self, key: str) -> Callable[[Wildcards], int]:

@@ -1,4 +1,4 @@
-"""Which code a stage of the workflow runs, as a hash: a change to a module reruns just the stages that use it.
+"""Which code a stage of the workflow runs and which files of users it reads, as hashes: a change reruns what uses it.
 
 A module is a dotted name of this package or the path of a user's own file. What counts is its syntax tree: comments,
 docstrings and layout rerun nothing. A data file beside a module of this package counts if the module names it.
@@ -13,11 +13,14 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from koct import PUBLIC, metrics
+from koct.base.failures import say
+from koct.base.stamps import checksum_of, digest_of_file
 from koct.contracts import Architecture, Problem, registry
 from koct.report.products import module_of as product_module
 from koct.report.products import products
@@ -25,6 +28,10 @@ from koct.workflow.planned import DATA
 
 PACKAGE = Path(__file__).parents[1]
 KEPT = ".snakemake/koct.sources.json"
+DIGESTS = ".snakemake/koct.digests.json"
+MOST_FILES = 100  # that a spec lists one by one
+LARGE = 10**7  # bytes of a file whose digest is kept
+SLOW = 10**9  # bytes whose reading is announced
 Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree, its imports, names of data files
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
 INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.paths"}
@@ -250,3 +257,54 @@ def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
     """The source files that a job runs, and the data files that these name."""
     started = {*modules(stage, spec), *(_evaluation() if "evaluation" in spec else ())}
     return {os.path.abspath(path) for one in reached(started) for path in _read(one).files}
+
+
+# What jobs know of the files that a problem reads: digests of their contents, kept until a file changes
+
+
+def checksums(problem: Problem) -> dict[str, Any]:
+    """Return the digests of the files that a problem reads, under `files`; of a folder, of all files below it."""
+    found = _digests([path for path in problem.files() if not os.path.isdir(path)])
+    for folder in filter(os.path.isdir, problem.files()):
+        below = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+        found[folder] = checksum_of(_digests(below))
+    if len(found) > MOST_FILES:  # the spec is an argument of a command
+        found = {f"{len(found)} files": checksum_of(found)}
+    return {"files": found} if found else {}
+
+
+def _digests(paths: list[str]) -> dict[str, str]:
+    """Return the digest of every file. Those of large ones are kept, and computed again when anything of them differs.
+
+    The time of a file's last change (ctime) is set by the system alone, whatever `cp -p`, `rsync -t` or `touch` say.
+    """
+    about = {path: os.stat(path) for path in paths}
+    states = {
+        path: [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+        for path, found in about.items()
+        if found.st_size > LARGE
+    }
+    kept = _kept_digests() if states else {}
+    found = {path: kept[path][1] for path, state in states.items() if kept.get(path, [None])[0] == state}
+    missing = [path for path in paths if path not in found]
+    size = sum(about[path].st_size for path in missing)
+    if size > SLOW:
+        say(f"reading {size / 1e9:.1f} GB of {', '.join(missing[:3])}{' …' * (len(missing) > 3)} for changes")
+    with ThreadPoolExecutor() as threads:
+        found |= zip(missing, threads.map(digest_of_file, missing), strict=True)
+    if states.keys() - kept.keys() or any(kept[path][0] != state for path, state in states.items()):
+        from koct.base.files import write_text  # which imports NumPy
+
+        with contextlib.suppress(OSError):  # without them, the next run reads the files again
+            write_text(DIGESTS, json.dumps({**kept, **{path: [state, found[path]] for path, state in states.items()}}))
+    return {path: found[path] for path in paths}
+
+
+def _kept_digests() -> dict[str, Any]:
+    """Return {path: (state, digest)} of what was computed before; nothing if that cannot be read."""
+    try:
+        with open(DIGESTS, encoding="utf-8") as file:
+            kept = json.load(file)
+        return {path: (state, str(digest)) for path, (state, digest) in kept.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
