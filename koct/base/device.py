@@ -1,4 +1,4 @@
-"""What a job computes on: the GPU with torch if there is one, else the CPU with NumPy.
+"""What a job computes on, the GPU with torch if there is one, else the CPU with NumPy; and what memory it has.
 
 The numbers agree to rounding, so no job depends on the choice: it comes from the environment
 variable KOCT_DEVICE, which the workflow sets to `device` of config.yaml.
@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from koct.errors import KoctError
@@ -114,3 +115,42 @@ def failures_explained() -> Iterator[None]:
         if kind == "AcceleratorError" or "CUDA" in first:
             raise KoctError(f"the GPU failed: {first}; run snakemake again, or set device to cpu") from None
         raise
+
+
+# Bytes of memory that a process may take, of the machine and of the control groups that it is in
+
+
+def total_memory(root: str = "/") -> int | None:
+    """What this machine has, or the control group of this process; None if nobody says."""
+    found = list(_group_limits(root))
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min((size for size in found if size > 0), default=None)
+
+
+def free_memory(root: str = "/") -> int:
+    """What is free on this machine, or all that the control group of this process may take, if that is less."""
+    lines = (line.split() for line in _read(root, "proc/meminfo").splitlines())
+    free = next(int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:")
+    return min([free, *_group_limits(root)])
+
+
+def _group_limits(root: str) -> Iterator[int]:
+    """Of the groups, one in the other, of this process: version 2 and version 1."""
+    for line in _read(root, "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
+        for place in (PurePosixPath(group), *PurePosixPath(group).parents):
+            text = _read(root, "sys/fs/cgroup", folder, str(place).lstrip("/"), name).strip()
+            if text.isdigit():
+                yield int(text)
+
+
+def _read(*parts: str) -> str:
+    try:
+        with open(os.path.join(*parts), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""

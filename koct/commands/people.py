@@ -291,7 +291,7 @@ def _note(*sentences):
 
 def _curve(pairs, lam, nonnegative):
     """The curve that the pairs in files predict."""
-    from koct.base.memory import total_memory
+    from koct.base.device import total_memory
     from koct.prediction.curve import Curve, read_pairs
     from koct.prediction.spectral import Spectral
 
@@ -340,7 +340,7 @@ def know(pairs, layers, set, plot, json):
 
     import numpy as np
 
-    from koct.base.memory import total_memory
+    from koct.base.device import total_memory
     from koct.config import contract_suite, study_file
     from koct.contracts.blame import blamed
     from koct.prediction.curve import read_pairs

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from koct.base.memory import total_memory
+from koct.base.device import total_memory
 from koct.base.messages import counted
 from koct.config.study_file import Settings, refuse
 from koct.config.sweep import Sweep

@@ -126,25 +126,19 @@ class Needed:
 
         self.stale, self.outdated = stale, list[str]()
         self.seen: set[tuple[str, ...]] = set()
-        self.makers: dict[str, Any] = {}  # the rule of an output without wildcards
-        self.patterns: dict[str, list[tuple[Any, Any]]] = defaultdict(list)  # by folder: others, with their rules
+        self.patterns: dict[str, list[tuple[Any, Any]]] = defaultdict(list)  # by folder: outputs, with their rules
         self.products: dict[str, list[str]] = {}  # outputs of a rule and its benchmark, with wildcards in braces
         for rule in workflow.rules:
             products = [*rule.output, *filter(None, [rule.benchmark])]
             self.products[rule.name] = [strip_wildcard_constraints(str(path)) for path in products]
             for path in rule.output:
-                if rule.has_wildcards():
-                    self.patterns[_folder(path)].append((path.regex(), rule))
-                else:
-                    self.makers[str(path)] = rule
+                self.patterns[_folder(path)].append((path.regex(), rule))
 
     def visit_file(self, path: str) -> None:
-        if path in self.makers:
-            return self.visit_job(self.makers[path], {})
         for regex, rule in self.patterns.get(_folder(path), ()):
             if match := regex.match(path):
-                return self.visit_job(rule, match.groupdict())
-        return None
+                self.visit_job(rule, match.groupdict())
+                return
 
     def visit_job(self, rule: Any, wildcards: Mapping[str, str]) -> None:
         """Look at what a job reads, and then at what it has made."""
