@@ -98,7 +98,7 @@ def pool(tmp_path_factory):
 
     @cache
     def of(name):
-        problem, sizes = SWEEPS[name].problem, SWEEPS[name].sizes
+        problem, sizes = SWEEPS[name].problem, SWEEPS[name].pool
         path = str(tmp_path_factory.mktemp("pool") / f"{name}.npy")
         pools.make(problem, 101, sizes, path)
         made, shared = pools.Pool(path, problem, 101), problem.shared()
@@ -126,8 +126,8 @@ def test_the_ko_cells_of_the_surrogate_sweeps_lie_in_their_intervals(pool):
         measured = every[(every["sweep"] == name) & (every["arch"] == "ko")]
         chosen = sorted(measured["lam"].unique())
         subsets = Subsets(fitting_of(known, normal, chosen)).fit(x, y)
-        found = {(point.N, point.lam): point for point in subsets.curve(sweep.N, tests=sweep.sizes.test)}
-        for best in subsets.best_curve(sweep.N, tests=sweep.sizes.test, validation=sweep.sizes.val):
+        found = {(point.N, point.lam): point for point in subsets.curve(sweep.N, tests=sweep.pool.test)}
+        for best in subsets.best_curve(sweep.N, tests=sweep.pool.test, validation=sweep.pool.val):
             of_N = measured[measured["N"] == best.N]
             ratios.append(best.error / of_N["mse"].mean())
             of_best += list(of_N["mse"].between(best.low, best.high))

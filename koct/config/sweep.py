@@ -51,10 +51,6 @@ class Sweep(Grid):
     required: tuple[Architecture, ...]
 
     @property
-    def sizes(self) -> Sizes:
-        return self.pool
-
-    @property
     def networks(self) -> tuple[Architecture, ...]:
         """The architectures that are trained: those with a curve."""
         return tuple(arch for arch in self.archs if arch.trained)
@@ -88,12 +84,12 @@ class Sweep(Grid):
         """Why the problem draws no pool that curves could be predicted from; empty if it does."""
         if self.groups:
             return "N counts groups, and predictions are about single pairs"
-        return "; ".join(self.problem.check((self.theory_seed,), self.sizes))
+        return "; ".join(self.problem.check((self.theory_seed,), self.pool))
 
     @property
     def theory_pairs(self) -> int:
         """What predictions are made from."""
-        return min(self.sizes.total, max(*self.N, ENOUGH_THEORY_PAIRS), MOST_THEORY_PAIRS)
+        return min(self.pool.total, max(*self.N, ENOUGH_THEORY_PAIRS), MOST_THEORY_PAIRS)
 
     def predicted_at(self, arch: Architecture) -> tuple[int, ...]:
         """The N of predictions: those of the grid and, where that needs no fits, octaves up to the pairs at hand."""
@@ -103,7 +99,7 @@ class Sweep(Grid):
     @cached_property
     def groups(self) -> list[Mapping[Part, Sequence[int]]]:
         """How many pairs each group, such as a patient, of every seed's pool has; empty if N counts pairs."""
-        each = (self.problem.groups(seed, self.sizes) for seed in self.seeds)
+        each = (self.problem.groups(seed, self.pool) for seed in self.seeds)
         return [groups for groups in each if groups is not None]
 
     def pairs_of(self, N: int) -> int:
@@ -114,7 +110,7 @@ class Sweep(Grid):
     def sizes_in_pairs(self) -> Sizes:
         """Return the sizes of the largest pool of a seed."""
         if not self.groups:
-            return self.sizes
+            return self.pool
         parts: tuple[Part, ...] = ("train", "val", "test")
         return Sizes(**{part: max(sum(groups[part]) for groups in self.groups) for part in parts})
 
@@ -140,5 +136,5 @@ class Sweep(Grid):
 
     def workload(self, arch: Architecture, N: int) -> Workload:
         problem, count = self.problem, len(self.lambdas) if arch.uses_lambdas else 1
-        layers = problem.cost("layers", self.sizes) or Cost(problem.x_size * problem.y_size)
+        layers = problem.cost("layers", self.pool) or Cost(problem.x_size * problem.y_size)
         return Workload(problem.x_size, problem.y_size, self.pairs_of(N), self.sizes_in_pairs, count, layers)

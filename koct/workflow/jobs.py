@@ -70,7 +70,7 @@ class Jobs:
                 row, stamp = read_json(place)
                 wanted = json.loads(self.row_spec(SimpleNamespace(**cell)))
                 same = curve_options(stamp.spec) == curve_options(wanted)
-                if same and len(row["images"]["mse"]) == self.sweeps[cell["sweep"]].sizes.test:
+                if same and len(row["images"]["mse"]) == self.sweeps[cell["sweep"]].pool.test:
                     self.brought[paths.fit(**cell)] = not difference(stamp.spec, wanted)
                     return place
         return own
@@ -175,7 +175,7 @@ class Jobs:
             "seed": sweep.theory_seed,
             "inputs": list(self._theory_inputs(sweep, arch)),
             "at": sweep.predicted_at(arch),
-            "tests": sweep.sizes.test,
+            "tests": sweep.pool.test,
             "metric": sweep.metric,
         }
         return _spec("theory", wanted)

@@ -40,15 +40,15 @@ DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/pr
 
 
 def pool(sweep: Sweep) -> Cost:
-    return sweep.problem.cost("pool", sweep.sizes) or UNKNOWN
+    return sweep.problem.cost("pool", sweep.pool) or UNKNOWN
 
 
 def shared(sweep: Sweep) -> Cost:
-    return sweep.problem.cost("shared", sweep.sizes) or UNKNOWN
+    return sweep.problem.cost("shared", sweep.pool) or UNKNOWN
 
 
 def normal(sweep: Sweep) -> Cost:
-    found = sweep.problem.cost("normal", sweep.sizes)
+    found = sweep.problem.cost("normal", sweep.pool)
     if found is None:  # every column of the matrix goes through the layers and back
         size = sweep.problem.x_size
         layers = sweep.workload(sweep.archs[0], 0).layers
