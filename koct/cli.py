@@ -8,12 +8,13 @@ import textwrap
 from pathlib import Path
 
 from koct import __version__
-from koct.base import failures
+from koct.base import failures, stamps
 from koct.base.device import failures_explained
 from koct.base.messages import nearest
 from koct.commands import VERBS
 from koct.commands.people import GROUPS
 from koct.errors import KoctError
+from koct.workflow.planned import Guard
 
 
 def main(argv=None):
@@ -25,7 +26,10 @@ def main(argv=None):
         arguments = _parse(list(sys.argv[1:] if argv is None else argv))
         verb = arguments.pop("verb")
         written = _checked_files(verb, arguments)
-        _guard(arguments["name"] if verb == "product" else verb, arguments.get("spec"))
+        if "code" in (spec := arguments.get("spec") or {}):
+            # before a job of the workflow starts, and before it writes: is its code still what was planned?
+            stamps.guard = Guard(arguments["name"] if verb == "product" else verb, spec)
+            stamps.guard()
         status = _run(VERBS[verb][0], arguments)
         return failures.unwritten() or status
     except SystemExit as end:  # of the parser: a mistake, or a question whose answer is printed
@@ -82,16 +86,6 @@ def _checked_files(verb, arguments):
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
             raise KoctError(f"{name} {path}: nothing can be written to {folder}; choose another place")
     return written
-
-
-def _guard(stage, spec):
-    """Before a job of the workflow starts, and before it writes: is its code still what was planned?"""
-    if spec and "code" in spec:
-        from koct.base import stamps
-        from koct.workflow.planned import Guard
-
-        stamps.guard = Guard(stage, spec)
-        stamps.guard()
 
 
 class _Parser(argparse.ArgumentParser):

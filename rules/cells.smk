@@ -34,8 +34,6 @@ use rule fit as fit_large with:
         jobs.seed_group
     resources:
         **jobs.asks("fit"),
-    message:
-        "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
 
 
 # Several processes, started by torchrun: one per GPU (or core), on one node or several.
@@ -144,5 +142,3 @@ use rule theory as theory_large with:
         jobs.theory_group
     resources:
         **jobs.asks("theory"),
-    message:
-        "predicted curve of {wildcards.arch} of {wildcards.sweep}"

@@ -5,9 +5,8 @@ of these imports (koct/workflow/sources.py).
 """
 
 import os
-from typing import Any
 
-from koct.commands.people import INPUTS, OUTPUTS, SPEC, argument, optional, positive
+from koct.commands.people import INPUTS, OUTPUTS, SPEC, VERBS, argument, optional, positive
 from koct.errors import KoctError
 
 
@@ -182,9 +181,8 @@ def product(name, files, spec, out):
 
 OF_CELLS = (pool, known, normal, gram, fit, fit_torchrun, evaluate, theory)
 OF_STUDIES = (collect, collect_theory, calibrate, budgets, crossings, chains, ladder, figure_recons, crate)
-VERBS: dict[str, Any] = {  # verb: (function, what it does, its arguments)
-    verb.__name__.replace("_", "-"): (verb, verb.__doc__, [SPEC, INPUTS, OUTPUTS]) for verb in OF_CELLS + OF_STUDIES
-}
+for verb in OF_CELLS + OF_STUDIES:
+    VERBS[verb.__name__.replace("_", "-")] = verb, verb.__doc__, [SPEC, INPUTS, OUTPUTS]
 VERBS["fit-torchrun"][2].append(
     optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=positive, default=5.0)
 )

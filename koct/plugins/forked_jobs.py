@@ -67,9 +67,10 @@ def serve(control: socket.socket, learns: bool) -> None:
                 continue
             assert isinstance(ready, Connection)
             try:
-                names = ready.recv()
-                if learns:
-                    _import(names)
+                for name in ready.recv() if learns else ():  # what a job had to import, so that the next one need not
+                    with contextlib.suppress(Exception):
+                        importlib.import_module(name)
+                gc.freeze()
             except EOFError:
                 process, connection = running.pop(ready)
                 process.join()
@@ -165,15 +166,6 @@ def _imported(loaded: set[str]) -> list[str]:
         if name not in loaded and origin and os.path.realpath(origin).startswith(ours):
             names.append(name)
     return names
-
-
-def _import(names: list[str]) -> None:
-    """Import what a job had to import, so that the next one need not."""
-    for name in names:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    if names:
-        gc.freeze()
 
 
 def _threads() -> int:

@@ -49,8 +49,8 @@ def compile_checked(told: Mapping[str, str]) -> None:
 class Guard:
     """Call it when a job starts, and again before it writes: is its code what its spec says?
 
-    Hashes of syntax trees are compared only if a file was touched: a look at sizes and times takes a millisecond. A file that
-    changed while the job ran may have been loaded as it was in between, so then even the planned code is not enough.
+    Hashes of syntax trees are compared only if a file was touched: a look at sizes and times takes a millisecond. A
+    file that changed while the job ran may have been loaded as it was in between: the planned code is not enough then.
     """
 
     def __init__(self, stage: str, spec: Mapping[str, Any]):

@@ -26,8 +26,7 @@ from koct.errors import KoctError
 RESULTS = "results" + os.sep
 SHOWN = 5  # reasons that are printed
 IN_WORDS = {"code": "its code has changed", "evaluation": "the code of the errors has changed"}
-IN_WORDS |= {"pool": "its pairs have changed"}
-IN_WORDS |= dict.fromkeys(("config", "sweeps"), "the study has changed")
+IN_WORDS |= {"pool": "its pairs have changed"} | dict.fromkeys(("config", "sweeps"), "the study has changed")
 
 
 class Stale:
