@@ -149,8 +149,6 @@ def _group_limits(root: str) -> Iterator[int]:
 
 
 def _read(*parts: str) -> str:
-    try:
-        with open(os.path.join(*parts), encoding="utf-8") as file:
-            return file.read()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), open(os.path.join(*parts), encoding="utf-8") as file:
+        return file.read()
+    return ""

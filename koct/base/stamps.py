@@ -15,6 +15,7 @@ Digests are BLAKE2b with 128 bits. They have no key: they tell damage and mistak
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -108,10 +109,8 @@ def made_from(*paths: str | os.PathLike[str]) -> str:
     """The `inputs` of what is made from stamped files; files without a stamp do not count."""
     contents = []
     for path in paths:
-        try:
+        with contextlib.suppress(Unstamped):
             contents.append(read(path).content)
-        except Unstamped:
-            continue
     return combined(contents)
 
 

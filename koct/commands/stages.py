@@ -6,7 +6,7 @@ of these imports (koct/workflow/sources.py).
 
 import os
 
-from koct.commands.people import INPUTS, OUTPUTS, SPEC, VERBS, argument, optional, positive
+from koct.commands.people import INPUTS, OUTPUTS, SPEC, VERBS, argument, optional, positive, verb
 from koct.errors import KoctError
 
 
@@ -172,8 +172,15 @@ def crate(spec, inputs, outputs):
     crate.write(inputs, *outputs, spec)
 
 
+@verb(
+    "product",
+    "a table, figure or page of results, like table_calibration or fig_sweeps",
+    argument("name", "its name: that of its file in koct/report", "NAME"),
+    argument("files", "what it is made from, in the order of its `reads`", nargs="*"),
+    (SPEC[0], {**SPEC[1], "required": False}),
+    argument("--out", "where to write; the ending says the format", nargs="+"),
+)
 def product(name, files, spec, out):
-    """a table, figure or page of results, like table_calibration or fig_sweeps"""
     from koct.report import products
 
     products.make(name, files, out, spec)
@@ -181,18 +188,8 @@ def product(name, files, spec, out):
 
 OF_CELLS = (pool, known, normal, gram, fit, fit_torchrun, evaluate, theory)
 OF_STUDIES = (collect, collect_theory, calibrate, budgets, crossings, chains, ladder, figure_recons, crate)
-for verb in OF_CELLS + OF_STUDIES:
-    VERBS[verb.__name__.replace("_", "-")] = verb, verb.__doc__, [SPEC, INPUTS, OUTPUTS]
+for stage in OF_CELLS + OF_STUDIES:
+    verb(stage.__name__.replace("_", "-"), stage.__doc__, SPEC, INPUTS, OUTPUTS)(stage)
 VERBS["fit-torchrun"][2].append(
     optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=positive, default=5.0)
-)
-VERBS["product"] = (
-    product,
-    product.__doc__,
-    [
-        argument("name", "its name: that of its file in koct/report", "NAME"),
-        argument("files", "what it is made from, in the order of its `reads`", nargs="*"),
-        (SPEC[0], {**SPEC[1], "required": False}),
-        argument("--out", "where to write; the ending says the format", nargs="+"),
-    ],
 )

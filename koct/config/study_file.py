@@ -304,20 +304,17 @@ HEAD = ["| key | value | meaning |", "|---|---|---|"]
 def document() -> str:
     """Return docs/config.md."""
     lines = ["# config.yaml", "", "Printed by `koct config`, from the options that the code declares.", "", *HEAD]
-    lines += [*table(Settings), *table(Entry, "sweeps.NAME."), "", _about_metrics()]
+    listed, scores = (", ".join(f"`{name}`" for name in names) for names in (metrics.error_names(), metrics.SCORES))
+    about = (
+        f"Metrics: {listed}; a 2 behind the name stands for the square of its mean over seeds, such as `rrmse_peak2`."
+    )
+    about += f" The scores {scores} are columns of the results, and of no curve."
+    lines += [*table(Settings), *table(Entry, "sweeps.NAME."), "", about]
     for name in registry.shipped(Problem):
         lines += ["", f"## The problem `{name}`", "", *_of_file(registry.problem(name))]
     for name in registry.shipped(Architecture):
         lines += ["", f"## The architecture `{name}`", "", *_of_file(registry.architecture(name))]
     return "\n".join(lines) + "\n"
-
-
-def _about_metrics() -> str:
-    listed, scores = (", ".join(f"`{name}`" for name in names) for names in (metrics.error_names(), metrics.SCORES))
-    return (
-        f"Metrics: {listed}; a 2 behind the name stands for the square of its mean over seeds, such as `rrmse_peak2`. "
-        f"The scores {scores} are columns of the results, and of no curve."
-    )
 
 
 def document_file(source: str) -> str:

@@ -82,8 +82,7 @@ def _kind(hint: Any, option: Option) -> Any:
 def check(cls: type[C], values: Any, path: Path, wrong: list[str]) -> C | None:
     """Return an instance with these values; None, and a sentence in `wrong` for every mistake, if there are any."""
     try:
-        kind: Class = cls
-        instance: C = adapter(kind).validate_python(values)
+        instance: C = adapter(typing.cast(Class, cls)).validate_python(values)
         return instance
     except ValidationError as error:
         for mistake in error.errors(include_url=False):

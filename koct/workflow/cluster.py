@@ -325,8 +325,7 @@ def _lacking(submission: Submission) -> str:
 
 def ask(*command: str) -> list[str]:
     """Return the lines that a command prints; none if it is not there or fails."""
-    try:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [] if done.returncode else done.stdout.splitlines()
+        return [] if done.returncode else done.stdout.splitlines()
+    return []

@@ -153,12 +153,10 @@ _USED: dict[str, Parsed] = {}
 @cache
 def _kept() -> dict[str, Parsed]:
     """Return what was read before by this version of this module; nothing if that cannot be told."""
-    try:
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         kept = json.loads(Path(KEPT).read_bytes())
-        whole = kept["by"] == _signature(kept["files"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}
-    return kept["files"] if whole else {}
+        return kept["files"] if kept["by"] == _signature(kept["files"]) else {}
+    return {}
 
 
 def keep() -> None:
@@ -302,9 +300,7 @@ def _digests(paths: list[str]) -> dict[str, str]:
 
 def _kept_digests() -> dict[str, Any]:
     """Return {path: (state, digest)} of what was computed before; nothing if that cannot be read."""
-    try:
-        with open(DIGESTS, encoding="utf-8") as file:
-            kept = json.load(file)
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        kept = json.loads(Path(DIGESTS).read_bytes())
         return {path: (state, str(digest)) for path, (state, digest) in kept.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
+    return {}

@@ -95,10 +95,9 @@ class Executor(SlurmExecutor):
 
     def is_finished(self, job: Any) -> bool:
         """Return whether this run has made all outputs of a job, as its spec asks for."""
-        try:
+        with contextlib.suppress(OSError):
             return all(os.path.getmtime(path) >= STARTED and fits(path, job) for path in job.output)
-        except OSError:
-            return False
+        return False
 
     # Submitting
 
@@ -203,7 +202,8 @@ class Executor(SlurmExecutor):
                 if state in LACKED:
                     self.larger.setdefault(info.job, collections.Counter())[LACKED[state][0]] += 1
                 self.report_job_error(info, f"SLURM ended job {number}: '{state}'", logs)
-            elif state == "PREEMPTED" or (lost and self.again(info.job)):
+            elif state == "PREEMPTED" or (lost and self.lost[info.job] < OFTEN):
+                self.lost[info.job] += lost
                 self.logger.info(f"SLURM preempted or lost job {number} ({info.job.name}); it is submitted again.")
                 self._job_submission_executor.submit(self.run_job, info.job)
             elif lost:
@@ -242,11 +242,6 @@ class Executor(SlurmExecutor):
     def is_lost(self, number: str, state: str) -> bool:
         return not state and time.monotonic() - self.missing.setdefault(number, time.monotonic()) > PATIENCE
 
-    def again(self, job: Any) -> bool:
-        """Return whether a lost job is submitted once more."""
-        self.lost[job] += 1
-        return self.lost[job] <= OFTEN
-
     def is_stuck(self, number: str, state: str, reason: str) -> bool:
         if state != "PENDING" or not NEVER.fullmatch(reason):
             self.stuck.pop(number, None)
@@ -277,10 +272,9 @@ def fits(path: str, job: Any) -> bool:
     from koct.base import stamps
     from koct.errors import KoctError
 
-    try:
+    with contextlib.suppress(OSError, ValueError, AttributeError, KoctError):
         return stamps.read(path).spec == json.loads(job.params.spec)
-    except (OSError, ValueError, AttributeError, KoctError):
-        return False
+    return False
 
 
 def members_of(job: Any) -> list[Any]:
@@ -338,10 +332,7 @@ def failure(submitted: Any, unfinished: list[Any], message: str | None, logs: li
 
 def last_lines(path: str, few: int = 5) -> list[str]:
     """Return the end of a log; nothing if there is no such file, or one of an earlier run."""
-    try:
-        if os.path.getmtime(path) < STARTED:
-            return []
-        with open(path, errors="replace") as file:
-            return [line for line in file.read().splitlines() if line.strip()][-few:]
-    except OSError:
-        return []
+    with contextlib.suppress(OSError), open(path, errors="replace") as file:
+        lines = [line for line in file.read().splitlines() if line.strip()]
+        return lines[-few:] if os.path.getmtime(path) >= STARTED else []
+    return []

@@ -12,6 +12,7 @@ import csv
 import logging
 import os
 import re
+import shutil
 import sys
 import time
 from typing import Any
@@ -114,9 +115,8 @@ class LogHandler(LogHandlerBase):
     def failure(self, record: Any) -> Any:
         """Return a failed job's record with the job's message, and without a command that has just been printed."""
         message = "; ".join(filter(None, [self.started.get(record.jobid, [""])[0], record.rule_msg, _full(record)]))
-        command = record.shellcmd
-        if command and any(command in error for error in self.errors):
-            command = None
+        told = record.shellcmd and any(record.shellcmd in error for error in self.errors)
+        command = None if told else record.shellcmd
         return _changed(record, rule_msg=message, shellcmd=command, input=_few(record.input))
 
     def count(self, number: int, message: str) -> None:
@@ -141,24 +141,18 @@ class LogHandler(LogHandlerBase):
 
 def _used(benchmark: str | None) -> str:
     """Return the memory and the time that a job took, from the file of its benchmark."""
-    try:
-        with open(benchmark or "", encoding="utf-8") as file:
-            row = next(csv.DictReader(file, delimiter="\t"))
+    with contextlib.suppress(OSError, ValueError, KeyError, StopIteration), open(benchmark or "") as file:
+        row = next(csv.DictReader(file, delimiter="\t"))
         return f" ({float(row['max_rss']):.0f} MB, {float(row['s']):.1f} s)"
-    except (OSError, ValueError, KeyError, StopIteration):
-        return ""
+    return ""
 
 
 def _full(record: Any) -> str | None:
     """Return why a job on a full disk failed, which it cannot write to its log."""
-    try:
-        place = os.statvfs("results")
-        outputs = list(record.output)
-    except (OSError, AttributeError, TypeError):
-        return None
-    if place.f_bavail * place.f_frsize > LITTLE or not outputs:
-        return None
-    return f"{outputs[0]}: No space left on device; make room and run snakemake again"
+    with contextlib.suppress(OSError, AttributeError, TypeError, StopIteration):
+        if shutil.disk_usage("results").free <= LITTLE:
+            return f"{next(iter(record.output))}: No space left on device; make room and run snakemake again"
+    return None
 
 
 def _event(record: Any) -> str | None:
