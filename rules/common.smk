@@ -33,7 +33,6 @@ try:
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
-queue.at_start(workflow, logger)
 
 
 def asked_often(function):
@@ -92,7 +91,7 @@ def plan():
     return None if cluster.site() else resources.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
 
 
-queue.in_dry_run(workflow, logger, plan)
+queue.listen(workflow, logger, plan)
 
 
 def reported(product):

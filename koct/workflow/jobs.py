@@ -47,7 +47,7 @@ class Jobs:
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
-        self.evaluation = sources.evaluation()
+        self.evaluation = sources.digest(*sources.evaluation())
         self._files = cache(sources.checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
@@ -237,7 +237,7 @@ class Jobs:
         found = {"pool": paths.pool("{sweep}", "{seed}")}
         if needs & {"layers", "normal"} and sweep.problem.has_shared:
             found["shared"] = paths.shared("{sweep}")
-        if "normal" in needs and resources.shares_normal(sweep):
+        if "normal" in needs and resources.normal(sweep).operations > resources.INSTANT:
             found["normal"] = paths.normal("{sweep}")
         if "gram" in needs and resources.shares_gram(sweep):
             found["gram"] = paths.gram("{sweep}", "{seed}")

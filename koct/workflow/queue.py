@@ -114,23 +114,22 @@ def _mine() -> list[tuple[str, str]]:
 # Events
 
 
-def at_start(workflow: Any, logger: logging.Logger) -> None:
-    """Adjust Snakemake's settings when a run starts, before its jobs are determined."""
-    if workflow.is_main_process:  # and not one of those that it starts for jobs
-        Once(logger, "WORKFLOW_STARTED", lambda: _adjust(workflow, logger))
+def listen(workflow: Any, logger: logging.Logger, plan: Callable[[], str | None]) -> None:
+    """Adjust Snakemake's settings when a run starts, before its jobs are determined.
 
-
-def in_dry_run(workflow: Any, logger: logging.Logger, function: Callable[[], str | None]) -> None:
-    """Call a function when a dry run knows its jobs, and print what it returned at the end."""
+    In a dry run, call `plan` when they are, and print what it returned at the end.
+    """
     told: list[str | None] = []
 
     def tell() -> None:
         for line in filter(None, told):
             logger.info(line)
 
-    if workflow.is_main_process and workflow.output_settings.dryrun:
-        Once(logger, "RUN_INFO", lambda: told.append(function()))
-        Once(logger, "This was a dry-run", tell)
+    if workflow.is_main_process:  # and not one of those that it starts for jobs
+        Once(logger, "WORKFLOW_STARTED", lambda: _adjust(workflow, logger))
+        if workflow.output_settings.dryrun:
+            Once(logger, "RUN_INFO", lambda: told.append(plan()))
+            Once(logger, "This was a dry-run", tell)
 
 
 class Once(logging.Handler):

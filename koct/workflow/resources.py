@@ -24,7 +24,7 @@ SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
 GPU_SPEED = 10 * SPEED  # of a modest GPU; an H200 is five times as fast
 UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hour and 8 GB for what does not say
-INSTANT = 0.01 * SPEED
+INSTANT = 0.01 * SPEED  # what is not worth a job of its own
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
 LONGEST = 120  # minutes of a group of several fits; one that asks for more than half of it travels alone
@@ -134,12 +134,6 @@ def fit_class(sweep: Sweep, arch: Architecture) -> str:
     if isinstance(arch, TorchrunArchitecture):
         return "torchrun" if arch.nodes == 1 else "torchrun_nodes"
     return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.sizes_of(arch)))) else "large"
-
-
-@cache
-def shares_normal(sweep: Sweep) -> bool:
-    """Whether the normal matrix is worth a job of its own; else every fit computes it."""
-    return normal(sweep).operations > INSTANT
 
 
 @cache

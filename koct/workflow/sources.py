@@ -217,12 +217,8 @@ def code(stage: str, spec: Mapping[str, Any]) -> str:
     return digest(*modules(stage, spec))
 
 
-def evaluation() -> str:
-    """The hash of what turns a network into errors: of its own, so that a new metric refits nothing."""
-    return digest(*_evaluation())
-
-
-def _evaluation() -> tuple[str, ...]:
+def evaluation() -> tuple[str, ...]:
+    """What turns a network into errors: it has a hash of its own, so that a new metric refits nothing."""
     return (EVALUATION, *metrics.modules())
 
 
@@ -247,13 +243,13 @@ def modules(stage: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
     """The hashes that a spec has, of the code as it is now."""
-    found = {"code": code(stage, spec), "evaluation": evaluation()}
+    found = {"code": code(stage, spec), "evaluation": digest(*evaluation())}
     return {key: value for key, value in found.items() if key in spec}
 
 
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
     """The source files that a job runs, and the data files that these name."""
-    started = {*modules(stage, spec), *(_evaluation() if "evaluation" in spec else ())}
+    started = {*modules(stage, spec), *(evaluation() if "evaluation" in spec else ())}
     return {os.path.abspath(path) for one in reached(started) for path in _read(one).files}
 
 
