@@ -1,32 +1,39 @@
 """The command line: one verb per stage of the workflow, and verbs for people."""
 
 import argparse
+import contextlib
 import os
-import stat
 import sys
 import textwrap
+from pathlib import Path
 
 from koct import __version__
-from koct.base import failures
+from koct.base import failures, stamps
+from koct.base.device import failures_explained
 from koct.base.messages import nearest
 from koct.commands import VERBS
 from koct.commands.people import GROUPS
 from koct.errors import KoctError
+from koct.workflow.planned import Guard
 
 
 def main(argv=None):
     """The exit status: 0, 1 where a verb's answer is no, or one of `koct.base.failures`."""
-    failures.show_anything()
-    argv = list(sys.argv[1:] if argv is None else argv)
+    with contextlib.suppress(AttributeError):
+        sys.stdout.reconfigure(errors="replace")  # a question mark where a terminal lacks a letter
     written = {}
     try:
-        arguments = _parse(argv)
+        arguments = _parse(list(sys.argv[1:] if argv is None else argv))
         verb = arguments.pop("verb")
-        read, written = _files(verb, arguments)
-        _check_files(read, written)
-        _guard(arguments["name"] if verb == "product" else verb, arguments.get("spec"))
+        written = _checked_files(verb, arguments)
+        if "code" in (spec := arguments.get("spec") or {}):
+            # before a job of the workflow starts, and before it writes: is its code still what was planned?
+            stamps.guard = Guard(arguments["name"] if verb == "product" else verb, spec)
+            stamps.guard()
         status = _run(VERBS[verb][0], arguments)
         return failures.unwritten() or status
+    except SystemExit as end:  # of the parser: a mistake, or a question whose answer is printed
+        return failures.unwritten() or end.code
     except (Exception, KeyboardInterrupt) as error:
         return failures.ended(error, written)
 
@@ -36,21 +43,17 @@ def _parse(argv):
     argv = argv[1:] if plumbing else argv
     if argv[:1] in ([], ["-h"], ["--help"]) and (argv or plumbing):
         print(_help(plumbing), end="")
-        raise SystemExit(failures.unwritten())
+        raise SystemExit(0)
     if argv and not argv[0].startswith("-") and argv[0] not in VERBS:
         meant = f"did you mean {near}? " if (near := nearest(argv[0], VERBS)) else ""
         raise KoctError(f"{argv[0][:100]!r} is no verb; {meant}`koct --help` shows what to write")
-    try:
-        return vars(_parser(argv[0] if argv and argv[0] in VERBS else None).parse_args(argv))
-    except SystemExit:  # a mistake, or a question: its answer is printed
-        if status := failures.unwritten():
-            raise SystemExit(status) from None
-        raise
+    return vars(_parser(argv[0] if argv and argv[0] in VERBS else None).parse_args(argv))
 
 
 def _run(function, arguments):
     try:
-        return function(**arguments) or 0
+        with failures_explained():
+            return function(**arguments) or 0
     except SystemExit as end:
         raise KoctError(f"a Python file of yours ended the command with sys.exit({end.code!r}); remove that") from None
 
@@ -58,66 +61,31 @@ def _run(function, arguments):
 OUTPUTS = ("out", "outputs", "plot")  # the arguments of a verb that it writes to; others that are files, it reads
 
 
-def _files(verb, arguments):
-    """({path: argument} that a verb reads, the same that it writes)."""
-    read, written = {}, {}
+def _checked_files(verb, arguments):
+    """The files that a verb writes; those that it cannot write or read are refused before anything is computed."""
+    read, written = {}, {}  # the option of a path
     for name, settings in VERBS[verb][2]:
         if settings.get("metavar") in ("FILE", "NETWORK.yaml", "FILE.py"):
             key = name.lstrip("-").replace("-", "_")
             given = arguments[key] if isinstance(arguments[key], list) else [arguments[key]]
-            kind = written if key in OUTPUTS else read
-            for path in given:
-                if path in kind and kind is written:
+            for path in (path for path in given if path is not None):
+                if key in OUTPUTS and path in written:
                     raise KoctError(f"{name} {path}: the command writes this file twice; give another name")
-                if path is not None:
-                    kind[path] = name
-    return read, written
-
-
-def _check_files(read, written):
-    """Refuse, before anything is computed, names that no file can have and places where none can be written."""
-    for path, name in (read | written).items():
-        try:
-            usable = bool(path) and b"\0" not in path.encode()
-        except UnicodeEncodeError:
-            usable = False
-        if not usable:
-            raise KoctError(f"{name} {path!r} is not the name of a file; give one in UTF-8")
-    for path, name in read.items():
-        real = os.path.realpath(path)
-        if _is_pipe(real) and not real.startswith(("/dev/", "/proc/")):  # where shells put the output of commands
-            raise KoctError(f"{name} {path} is a pipe, whose other end may never come; give a file")
+                (written if key in OUTPUTS else read)[path] = name
     inputs = {os.path.realpath(path): name for path, name in read.items()}
+    for path, name in inputs.items():
+        if Path(path).is_fifo() and not path.startswith(("/dev/", "/proc/")):  # where shells put the output of commands
+            raise KoctError(f"{name} {path} is a pipe, whose other end may never come; give a file")
     for path, name in written.items():
         real = os.path.realpath(path)
         if real in inputs:
             raise KoctError(f"{name} {path}: the command reads this file as {inputs[real]}; give another name")
         if os.path.isdir(real) or path.endswith("/"):
             raise KoctError(f"{name} {path} is a folder; give the path of a file")
-        folder = os.path.dirname(real)
-        while not os.path.lexists(folder):
-            folder = os.path.dirname(folder)
-        if not os.path.isdir(folder):
-            raise KoctError(f"{name} {path}: {folder} is not a folder; choose another place")
-        if not os.access(folder, os.W_OK | os.X_OK):
+        folder = next(above for above in Path(real).parents if os.path.lexists(above))
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
             raise KoctError(f"{name} {path}: nothing can be written to {folder}; choose another place")
-
-
-def _is_pipe(path):
-    try:
-        return stat.S_ISFIFO(os.stat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _guard(stage, spec):
-    """Before a job of the workflow starts, and before it writes: is its code still what was planned?"""
-    if spec and "code" in spec:
-        from koct.base import stamps
-        from koct.workflow.planned import Guard
-
-        stamps.guard = Guard(stage, spec)
-        stamps.guard()
+    return written
 
 
 class _Parser(argparse.ArgumentParser):

@@ -25,30 +25,15 @@ rule fit:
         "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
-rule fit_large:
-    input:
-        pool=rules.pool.output,
-        extra=jobs.extra_input,
+use rule fit as fit_large with:
     output:
         paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
-    log:
-        "results/logs/fits/{sweep}/{arch}/N{N}_seed{seed}.log",
-    benchmark:
-        "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
         sweep=jobs.curves("large"),
     group:
         jobs.seed_group
-    conda:
-        "../envs/koct.yaml"
     resources:
         **jobs.asks("fit"),
-    params:
-        spec=jobs.fit_spec,
-    message:
-        "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
-    shell:
-        "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 # Several processes, started by torchrun: one per GPU (or core), on one node or several.
@@ -157,5 +142,3 @@ use rule theory as theory_large with:
         jobs.theory_group
     resources:
         **jobs.asks("theory"),
-    message:
-        "predicted curve of {wildcards.arch} of {wildcards.sweep}"

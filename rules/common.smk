@@ -18,7 +18,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, estimate, events, limits, planned, queue, resources, sources
+from koct.workflow import cluster, planned, queue, resources, sources
 from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs
@@ -29,11 +29,10 @@ try:
     queue.check_folders()
     jobs = Jobs(config)
     if workflow.is_main_process:
-        limits.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
+        resources.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
-events.at_start(workflow, logger)
 
 
 def asked_often(function):
@@ -67,14 +66,13 @@ def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     try:
         announce()
-        locked = queue.lock()
+        locked = queue.take_lock()
     except KoctError as error:
         raise WorkflowError(str(error))
     if not locked:
         logger.info("This file system has no locks: start one run at a time here.")
     elif not workflow.local_exec:
-        left = queue.cancel_leftovers()
-        if left:
+        if left := queue.cancel_leftovers():
             count = "1 job" if len(left) == 1 else f"{len(left)} jobs"
             logger.info(f"Cancelled {count} that an earlier run left in the queue.")
     queue.remove_temporaries()
@@ -82,8 +80,7 @@ def greet():
 
 def tell_leftovers():
     """Name figures that another study left here: nobody should take them for this one's."""
-    left = sorted(set(glob.glob(paths.picture("*"))) - set(jobs.pictures))
-    if left:
+    if left := sorted(set(glob.glob(paths.picture("*"))) - set(jobs.pictures)):
         logger.info(f"Of another study, and not made again: {', '.join(left)}.")
 
 
@@ -91,10 +88,10 @@ def plan():
     """Say what would run, and return how long that would take here; what a cluster is asked for has been said."""
     announce()
     cores = workflow.resource_settings.cores
-    return None if cluster.site() else estimate.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
+    return None if cluster.site() else resources.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
 
 
-events.in_dry_run(workflow, logger, plan)
+queue.listen(workflow, logger, plan)
 
 
 def reported(product):

@@ -30,8 +30,6 @@ use rule pool as pool_large with:
         jobs.seed_group
     resources:
         **jobs.asks("pool"),
-    message:
-        "pool of {wildcards.sweep}, seed {wildcards.seed}"
 
 
 rule known:

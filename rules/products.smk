@@ -33,7 +33,7 @@ for product in products.products().values():
 rule figure_recons:
     input:
         fits=jobs.first_fits,
-        pool=jobs.first_pool,
+        pool=lambda wildcards: paths.pool(wildcards.sweep, jobs.sweeps[wildcards.sweep].seeds[0]),
         shared=jobs.shared_input,
     output:
         reported(products.product("fig_recons")),
@@ -42,7 +42,7 @@ rule figure_recons:
     benchmark:
         "results/benchmarks/figure_recons_{sweep}.tsv"
     group:
-        jobs.sweep_group
+        lambda wildcards: f"{wildcards.sweep}_seeds"
     conda:
         "../envs/koct.yaml"
     resources:

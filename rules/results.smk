@@ -38,77 +38,11 @@ rule collect_theory:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=jobs.theories_spec(),
+        spec=jobs.study_spec("collect-theory"),
     message:
         "collect {output}"
     shell:
         "python -m koct collect-theory --spec {params.spec:q} --outputs {output} > {log} 2>&1"
-
-
-rule calibrate:
-    input:
-        rules.collect.output.cells,
-    output:
-        curves=update("results/curves.parquet"),
-        calibration=update("results/calibration.parquet"),
-    log:
-        "results/logs/calibrate.log",
-    benchmark:
-        "results/benchmarks/calibrate.tsv"
-    group:
-        "summary"
-    conda:
-        "../envs/koct.yaml"
-    params:
-        spec=jobs.report_spec("calibrate", "metrics"),
-    message:
-        "calibrate {output}"
-    shell:
-        "python -m koct calibrate --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
-
-
-rule budget:
-    input:
-        cells=rules.collect.output.cells,
-        theory=rules.collect_theory.output,
-    output:
-        update("results/budget.parquet"),
-    log:
-        "results/logs/budget.log",
-    benchmark:
-        "results/benchmarks/budget.tsv"
-    group:
-        "summary"
-    conda:
-        "../envs/koct.yaml"
-    params:
-        spec=jobs.report_spec("budgets", "metrics", "targets"),
-    message:
-        "budget {output}"
-    shell:
-        "python -m koct budgets --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
-
-
-rule crossings:
-    input:
-        cells=rules.collect.output.cells,
-        images=rules.collect.output.images,
-    output:
-        update("results/crossings.parquet"),
-    log:
-        "results/logs/crossings.log",
-    benchmark:
-        "results/benchmarks/crossings.tsv"
-    group:
-        "summary"
-    conda:
-        "../envs/koct.yaml"
-    params:
-        spec=jobs.report_spec("crossings", "metrics"),
-    message:
-        "crossings {output}"
-    shell:
-        "python -m koct crossings --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
 rule chains:
@@ -130,26 +64,35 @@ rule chains:
         "python -m koct chains --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
 
 
-# Of sweeps with three or more networks.
-rule ladder:
-    input:
-        cells=rules.collect.output.cells,
-        images=rules.collect.output.images,
-        chains=jobs.chains,
-    output:
-        ladder=update("results/ladder.parquet"),
-        verdicts=update("results/ladder.json"),
-    log:
-        "results/logs/ladder.log",
-    benchmark:
-        "results/benchmarks/ladder.tsv"
-    group:
-        "summary"
-    conda:
-        "../envs/koct.yaml"
-    params:
-        spec=jobs.report_spec("ladder", "metrics", "contained"),
-    message:
-        "ladder {output}"
-    shell:
-        "python -m koct ladder --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+# What follows from Parquet files: its verb, what it reads and makes, and what it has to know of the study. The ladder is
+# that of sweeps with three or more networks.
+for name, verb, reads, makes, takes in (
+    ("calibrate", "calibrate", ["cells"], ["curves.parquet", "calibration.parquet"], ["metrics"]),
+    ("budget", "budgets", ["cells", "theory"], ["budget.parquet"], ["metrics", "targets"]),
+    ("crossings", "crossings", ["cells", "images"], ["crossings.parquet"], ["metrics"]),
+    ("ladder", "ladder", ["cells", "images"], ["ladder.parquet", "ladder.json"], ["metrics", "contained"]),
+):
+
+    rule:
+        name:
+            name
+        input:
+            [f"results/{file}.parquet" for file in reads],
+            jobs.chains if name == "ladder" else [],
+        output:
+            [update(f"results/{file}") for file in makes],
+        log:
+            f"results/logs/{name}.log",
+        benchmark:
+            f"results/benchmarks/{name}.tsv"
+        group:
+            "summary"
+        conda:
+            "../envs/koct.yaml"
+        params:
+            verb=verb,
+            spec=jobs.report_spec(verb, *takes),
+        message:
+            f"{name} {{output}}"
+        shell:
+            "python -m koct {params.verb} --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"

@@ -11,12 +11,12 @@ from scipy import ndimage, stats
 
 from koct import cli
 from koct.base.stamps import Stamp
-from koct.config.sweep import PAPER
 from koct.report.claims import statistics
 from koct.report.claims import verdicts as claims
 from koct.report.measured import Study
 from koct.report.pages import claims_page
 from koct.study import results
+from koct.workflow.when import PAPER
 
 REFERENCE = ROOT / "results/reference"
 FILES = {name: getattr(results, name.upper()) for name in ("cells", "curves", "calibration")}
@@ -129,7 +129,6 @@ def test_a_changed_result_changes_the_verdict(changed, committed, name):
     assert row["why"] != committed[name]["why"]
 
 
-<<<<<<< HEAD
 def test_one_rule_decides_statements_with_several_cases():
     for verdict, cases in {
         HOLDS: [[(3, 3)]],
@@ -137,96 +136,28 @@ def test_one_rule_decides_statements_with_several_cases():
         FAILS: [[(1, 2)], [(2, 10)], [(1, 3), (0, 1)]],
     }.items():
         assert [claims.judgement(parts) for parts in cases] == [verdict] * len(cases)
-=======
-@pytest.mark.parametrize(
-    ("parts", "verdict"),
-    [
-        ([(3, 3)], HOLDS),
-        ([(2, 3)], PART),
-        ([(1, 2)], FAILS),
-        ([(2, 10)], FAILS),
-        ([(1, 1), (0, 1)], PART),
-        ([(1, 3), (0, 1)], FAILS),
-    ],
-)
-def test_one_rule_decides_statements_with_several_cases(parts, verdict):
-    assert claims.judgement(parts) == verdict
-
-
-# Images
-
-
-def test_images_are_read_back_from_the_picture_of_a_sweep(tmp_path):
-    rng = np.random.default_rng(0)
-    sizes = (4, 16, 64, 256)
-    truth, made = rng.random((8, 8)), {(arch, N): rng.random((8, 8)) for arch in ("ko", "fc") for N in sizes}
-    made["tv", 0] = made["nnls", 0] = truth
-    path = tmp_path / "fig_recons_S.png"
-    styles = {arch: {"label": arch, "colour": "#000000", "marker": "o"} for arch in ("ko", "fc", "tv", "nnls")}
-    fig_recons.draw(truth, made, Names({"koct.archs": json.dumps(styles)}), [str(path)])
-    cells = {("S", arch): [{"N": N} for N in sizes] for arch in ("ko", "fc")}
-    curves = {key: dict.fromkeys(sizes, 1.0) for key in cells}
-    fitted = {key: {"H": 8} for key in cells}
-    free = {("S", arch): [{"N": 0}] for arch in ("tv", "nnls")}
-    study = Study(cells, curves, fitted, free, {}, None, {"S": str(path)})
-    for (arch, N), image in made.items():
-        for read, wanted in zip(study.images("S", arch, N), (truth, image), strict=True) if N else []:
-            np.testing.assert_allclose(read, np.clip(wanted / truth.max(), 0, 1), atol=2 / 255)
-    with pytest.raises(NotComputedError, match="no picture of the reconstructions of S at N = 32"):
-        study.images("S", "ko", 32)
->>>>>>> k1
 
 
 def test_noise_is_no_detail_and_blur_is_no_spread():
     """An image that is blurred loses detail, one with noise keeps it and spreads in flat regions."""
     truth = np.kron(np.array([[0, 2, 3, 0], [0, 1, 3, 0], [0, 1, 2, 0], [0, 0, 0, 0]]), np.ones((16, 16))) / 3
-<<<<<<< HEAD
     noisy = truth + 0.1 * np.random.default_rng(0).standard_normal(truth.shape)
     images = {"ko": noisy, "fc": ndimage.gaussian_filter(truth, 3)}
     pictures = SimpleNamespace(known="ko", dense="fc", images=lambda sweep, arch, N: [(truth, images[arch])])
     share = {arch: statistics.detail(pictures, "S", arch, 4) for arch in images}
     assert share["fc"] < 0.3 < 0.9 < share["ko"]
     assert statistics.spread_ratio(pictures, "S", 4) < 0.2
-=======
-    images = {
-        "ko": truth + 0.1 * np.random.default_rng(0).standard_normal(truth.shape),
-        "fc": ndimage.gaussian_filter(truth, 3),
-    }
-
-    class Pictures:
-        known, dense = "ko", "fc"
-
-        def images(self, sweep, arch, N):
-            return truth, images[arch]
-
-    share = {arch: statistics.detail(Pictures(), "S", arch, 4) for arch in images}
-    assert share["fc"] < 0.3 < 0.9 < share["ko"]
-    assert statistics.ratio(Pictures(), "S", "spread", N=4) < 0.2
->>>>>>> k1
 
 
 # Intervals; test_products.py has those of positive numbers
 
 
 def test_the_interval_of_a_mean_is_students(changed):
-<<<<<<< HEAD
-    study, _ = Study.read(*options(REFERENCE))
+    study = Study.read(*options(REFERENCE))
     errors = np.array([row["mse"] for row in study.rows("H16", "fc") if row["N"] == 4]) - 1
     margin = stats.t.ppf(0.95, 4) * np.std(errors, ddof=1) / math.sqrt(5)
     found = study.interval(lambda study: study.error("H16", "fc", 4) - 1, ["H16"])  # negative: no logarithms
     assert found == pytest.approx((errors.mean() - margin, errors.mean() + margin))
-=======
-    study = Study.read(*options(REFERENCE))
-    errors = [row["mse"] for row in study.rows("H16", "fc") if row["N"] == 4]
-    low, high = study.interval(
-        lambda study: statistics.error(study, "H16", "fc", 4) - 1, ["H16"]
-    )  # negative: no logarithms
-    margin = stats.t.ppf(0.95, 4) * np.std(errors, ddof=1) / math.sqrt(5)
-    assert (low, high) == pytest.approx((np.mean(errors) - 1 - margin, np.mean(errors) - 1 + margin))
-    low, high = study.interval(lambda study: statistics.error(study, "H16", "fc", 4), ["H16"])
-    assert math.sqrt(low * high) == pytest.approx(np.mean(errors))
-    assert math.log(high / low) == pytest.approx(2 * margin / np.mean(errors), rel=0.05)
->>>>>>> k1
     folder = changed("cells", lambda row: row if row["sweep"] != "H8" or row["seed"] == 1 else None)
     assert judge(folder, "floors-cpu")["value_low"] is None  # of one seed there is none
 
@@ -251,25 +182,9 @@ def test_files_that_do_not_fit_are_refused_in_one_sentence(changed, capsys, sour
     assert not (folder / "claims.md").exists()
 
 
-<<<<<<< HEAD
 def test_every_claim_is_there_once_and_every_number_of_the_tables():
     listed = {claim["id"]: claim for claim in claims.claims()}
     assert len(listed) == len(claims.claims())
-=======
-# The statements
-
-
-def test_every_claim_is_complete():
-    listed, used = claims.claims(), set()
-    assert len({claim["id"] for claim in listed}) == len(listed)
-    for claim in listed:
-        parts = [*claim.get("parts", []), *claim.get("items", []), *claim.get("facts", {}).values()]
-        used |= {name for part in parts for name in (part["statistic"], part.get("options", {}).get("of")) if name}
-        assert re.fullmatch(
-            r"(Section \d|Table \d|Figure \d|Appendix [A-D](\.\d)?|Abstract), lines? .*", claim["where"]
-        )
-        assert ("items" in claim) + ("parts" in claim) + ("verdict" in claim) == 1
->>>>>>> k1
     assert all("verdict" not in claim for claim in claims.DATA["claims"])  # those are computed
     assert [len(listed[table]["items"]) for table in ("table-2", "table-1")] == [20, 42]
     assert tuple(claims.DATA["names"]["five"]) == PAPER

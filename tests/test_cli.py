@@ -95,7 +95,7 @@ def test_places_where_no_file_can_be_written(koct, tmp_path):
     (tmp_path / "link").symlink_to("file")
     refused(koct(*TABLE, "folder"), "--out folder is a folder; give the path of a file")
     refused(koct(*TABLE, "new/"), "--out new/ is a folder")
-    refused(koct(*TABLE, "file/x/y.tex"), "file is not a folder; choose another place")
+    refused(koct(*TABLE, "file/x/y.tex"), "nothing can be written to", "file; choose another place")
     refused(koct(*TABLE, f"{'a' * 300}.tex"), "File name too long; give it a shorter name")
     calibrate = ["calibrate", "--spec", "{}", "--inputs", "file", "--outputs"]
     for out in ("file", "./file", tmp_path / "file", "link"):

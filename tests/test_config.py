@@ -7,8 +7,7 @@ import yaml
 from conftest import CONFIG, ROOT
 
 from koct.base import strict_yaml
-from koct.config.docs import document
-from koct.config.study_file import read
+from koct.config.study_file import document, read
 from koct.errors import KoctError
 
 BAD = [  # changes of the sweep H8: (entry, the key, its value or the fix)

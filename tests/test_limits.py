@@ -14,19 +14,19 @@ from koct.contracts import Sizes
 from koct.errors import KoctError
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems.fanbeam import FanBeamProblem
-from koct.workflow import limits, resources
+from koct.workflow import resources
 
 GIB = 2**30
 
 
 def wrong(name="H8", memory=24 * GIB, days=30, device="auto", gpu=False, **changes):
     """What is said of a sweep of config.yaml with other options."""
-    return limits.too_large([build("mine", {**CONFIG["sweeps"][name], **changes})], device, memory, days, gpu)
+    return resources.too_large([build("mine", {**CONFIG["sweeps"][name], **changes})], device, memory, days, gpu)
 
 
 @pytest.mark.parametrize("study", CONFIG["studies"])
 def test_every_study_fits_a_machine_of_24_gib(study):
-    assert limits.too_large(read({**CONFIG, "study": study}), "cpu", 24 * GIB, 30) == []
+    assert resources.too_large(read({**CONFIG, "study": study}), "cpu", 24 * GIB, 30) == []
 
 
 def pool(train):
@@ -72,15 +72,15 @@ def test_a_run_stops_by_its_config(monkeypatch):
     monkeypatch.setattr(limits, "total_memory", lambda: 16 * GIB)
     monkeypatch.setattr(limits, "has_gpu", lambda: False)
     with pytest.raises(KoctError, match=r"^config: sweeps\.mine: the pool needs 23 GB of memory, .* take 17 GB;"):
-        limits.check(study, plain, local=True)
-    limits.check(study, replace(plain, memory_gb=32), local=True)
-    limits.check(study, plain, local=False)
+        resources.check(study, plain, local=True)
+    resources.check(study, replace(plain, memory_gb=32), local=True)
+    resources.check(study, plain, local=False)
     with pytest.raises(KoctError, match="a job may take 16 GB"):
-        limits.check(study, replace(plain, memory_gb=16), local=False)
+        resources.check(study, replace(plain, memory_gb=16), local=False)
     with pytest.raises(KoctError, match=r"longest_days is 0\.001"):
-        limits.check(study, replace(plain, longest_days=0.001), local=False)
+        resources.check(study, replace(plain, longest_days=0.001), local=False)
     monkeypatch.setattr(limits, "total_memory", lambda: None)
-    limits.check(study, plain, local=True)
+    resources.check(study, plain, local=True)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_control_group_limits_the_memory_of_the_machine(tmp_path, groups, file
     for name, text in {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert limits.total_memory(str(tmp_path)) == (expected or limits.total_memory(str(tmp_path / "none")))
+    assert resources.total_memory(str(tmp_path)) == (expected or resources.total_memory(str(tmp_path / "none")))
 
 
 def test_printed_rays_are_refused_exactly_if_they_see_nothing():

@@ -183,7 +183,7 @@ def test_costs_count_pairs_and_no_curve_of_groups_is_predicted(folder):
     assert not sweep.predicted
     assert "N counts groups" in sweep.no_theory_pool
     plain = config.build("mine", {**SWEEP, "data": "d.npz"})
-    assert plain.workload(plain.archs[0], 6).sizes is plain.sizes
+    assert plain.workload(plain.archs[0], 6).sizes is plain.pool
     assert plain.predicted
 
 

@@ -17,7 +17,7 @@ from test_executor import SPEC as WANTED
 from koct.base.files import write_json, write_text
 from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
-from koct.workflow import planned, queue, sources, stale, user_files
+from koct.workflow import planned, queue, sources, stale
 
 POOL_SPEC = {**WANTED, "code": sources.code("pool", WANTED)}
 
@@ -213,13 +213,13 @@ def test_what_the_targets_do_not_need_is_left_alone(checkout):
 
 def digests(*paths):
     """Of the files of a problem that reads these."""
-    return user_files.checksums(SimpleNamespace(files=lambda: paths)).get("files")
+    return sources.checksums(SimpleNamespace(files=lambda: paths)).get("files")
 
 
 @pytest.fixture
 def large(folder, monkeypatch):
     """A file whose digest is kept, and another of the same size and times."""
-    monkeypatch.setattr(user_files, "LARGE", 1000)
+    monkeypatch.setattr(sources, "LARGE", 1000)
     for name, letter in (("x.npy", b"a"), ("other.npy", b"b")):
         (folder / name).write_bytes(letter * 5000)
         os.utime(folder / name, (10**9, 10**9))
@@ -236,14 +236,14 @@ def test_another_large_file_of_equal_size_and_age_is_noticed(large, replace):
 
 def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch):
     before = digests(large, "other.npy")
-    read = mock.Mock(wraps=user_files.digest_of_file)
-    monkeypatch.setattr(user_files, "digest_of_file", read)
+    read = mock.Mock(wraps=sources.digest_of_file)
+    monkeypatch.setattr(sources, "digest_of_file", read)
     assert digests(large, "other.npy") == before
     assert not read.called
     os.utime(large)
     assert digests(large, "other.npy") == before
     read.assert_called_once_with(large)
-    Path(user_files.KEPT).write_text('{"x.npy": 3}')  # damaged
+    Path(sources.KEPT).write_text('{"x.npy": 3}')  # damaged
     assert digests(large) == {large: before[large]}
 
 

@@ -87,7 +87,7 @@ def pool(tmp_path_factory):
 
     @cache
     def of(name):
-        problem, sizes = SWEEPS[name].problem, SWEEPS[name].sizes
+        problem, sizes = SWEEPS[name].problem, SWEEPS[name].pool
         path = str(tmp_path_factory.mktemp("pool") / f"{name}.npy")
         pools.make(problem, 101, sizes, path)
         made, shared = pools.Pool(path, problem, 101), problem.shared()
@@ -113,7 +113,7 @@ def test_the_ko_cells_of_the_surrogate_sweeps_lie_in_their_intervals(pool):
     for name, sweep in SWEEPS.items():
         (known, normal, x, y), measured = pool(name), every.loc[(name, "ko")]
         subsets = Subsets(fitting_of(known, normal, sorted(measured["lam"].unique()))).fit(x, y)
-        for best in subsets.best_curve(sweep.N, tests=sweep.sizes.test, validation=sweep.sizes.val):
+        for best in subsets.best_curve(sweep.N, tests=sweep.pool.test, validation=sweep.pool.val):
             errors = measured[measured["N"] == best.N]["mse"]
             ratios.append(best.error / errors.mean())
             inside += list(errors.between(best.low, best.high))

@@ -12,7 +12,7 @@ from conftest import CONFIG, TINY, TINY_SWEEP
 
 from koct.config import study_file
 from koct.plugins import snakemake_logger_plugin_koct as plugin
-from koct.workflow import estimate
+from koct.workflow import resources
 from tests.faults.lab import OnTerminal
 
 COUNT = re.compile(r"^\[ *\d+/\d+\] ", re.M)
@@ -75,7 +75,7 @@ def test_an_estimate_counts_the_files_of_a_study():
     sweeps = {sweep.name: sweep for sweep in study_file.read(CONFIG)}
     pool = SimpleNamespace(rule=SimpleNamespace(name="pool"), wildcards=SimpleNamespace(sweep="H32", seed="1"))
     size = 6000 * 416 * (1280 + 1024) * 8 / 1e9
-    one, two = (estimate.in_words([pool] * 6000, sweeps, "cpu", cores) for cores in (1, 2))
+    one, two = (resources.in_words([pool] * 6000, sweeps, "cpu", cores) for cores in (1, 2))
     assert one.endswith(f"about {size:.1f} GB in results/")
     minutes = [float(re.search(r"about (\d+) min", told)[1]) for told in (one, two)]
     assert minutes[1] == pytest.approx(minutes[0] / 2, abs=1)

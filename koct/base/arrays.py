@@ -29,11 +29,7 @@ def is_torch(x: object) -> TypeGuard[torch.Tensor]:
 
 def belongs_to_transform(x: Any) -> bool:
     """Whether x was made inside a transform of `torch.func`, such as vmap, and has no meaning outside it."""
-    if is_torch(x):
-        import torch
-
-        return torch._C._functorch.is_functorch_wrapped_tensor(x)
-    return False
+    return is_torch(x) and bool(library(x)._C._functorch.is_functorch_wrapped_tensor(x))
 
 
 def as_float(x: ArrayT, user: object) -> ArrayT:
@@ -45,8 +41,7 @@ def as_float(x: ArrayT, user: object) -> ArrayT:
     """
     array: Any = x  # which type checkers do not narrow
     if is_torch(x):
-        import torch
-
+        torch = library(x)
         if array.layout != torch.strided:
             raise TypeError(f"{user} takes dense tensors, got {array.layout}; use x.to_dense()")
         if array.dtype in (torch.float32, torch.float64):
@@ -66,32 +61,23 @@ def as_float(x: ArrayT, user: object) -> ArrayT:
     else:
         raise TypeError(f"{user} takes NumPy arrays and torch tensors, got {type(x).__name__}; use np.asarray(x)")
     name = str(array.dtype)
-    if "complex" in name:
-        fix = "apply it to x.real and to x.imag"
-    elif is_torch(x):
-        fix = "convert them by x.float()"
-    else:
-        fix = "convert them by x.astype(np.float32)" if name == "float16" else "convert them by x.astype(np.float64)"
+    of_numpy = f"x.astype(np.float{32 if name == 'float16' else 64})"
+    fix = f"convert them by {'x.float()' if is_torch(x) else of_numpy}"
+    fix = "apply it to x.real and to x.imag" if "complex" in name else fix
     raise TypeError(f"{user} takes real numbers in float32 or float64, got {name}; {fix}")
 
 
 def without_autocast(x: Array) -> contextlib.AbstractContextManager[None]:
     """A context in which torch does not lower the precision of operations on x by itself."""
-    if is_torch(x):
-        import torch
-
-        if torch.is_autocast_enabled(x.device.type):
-            return torch.autocast(x.device.type, enabled=False)
+    if is_torch(x) and library(x).is_autocast_enabled(x.device.type):
+        disabled: contextlib.AbstractContextManager[None] = library(x).autocast(x.device.type, enabled=False)
+        return disabled
     return contextlib.nullcontext()
 
 
 def is_compiling(x: object) -> bool:
     """Whether torch.compile traces what is done with x."""
-    if is_torch(x):
-        import torch
-
-        return torch.compiler.is_compiling()
-    return False
+    return is_torch(x) and bool(library(x).compiler.is_compiling())
 
 
 def without_compiling(function: Callable[[ArrayT], ArrayT]) -> Callable[[ArrayT], ArrayT]:
@@ -104,19 +90,13 @@ def without_compiling(function: Callable[[ArrayT], ArrayT]) -> Callable[[ArrayT]
 
 def library(array: Any) -> Any:
     """What has the functions for an array: the module torch or numpy."""
-    if is_torch(array):
-        import torch
-
-        return torch
-    return np
+    return sys.modules["torch"] if is_torch(array) else np
 
 
 def like(array: Any, other: Any) -> Any:
     """`array` in the precision and on the device of `other`."""
     if is_torch(other):
-        import torch
-
-        return torch.as_tensor(array, dtype=other.dtype, device=other.device)
+        return library(other).as_tensor(array, dtype=other.dtype, device=other.device)
     return np.asarray(array, other.dtype)
 
 
@@ -147,11 +127,7 @@ def to_numpy(array: Any) -> np.ndarray:
 
 def index(numbers: np.ndarray, other: Any) -> Any:
     """Whole numbers to index `other` with, on its device."""
-    if is_torch(other):
-        import torch
-
-        return torch.as_tensor(numbers, device=other.device)
-    return numbers
+    return library(other).as_tensor(numbers, device=other.device) if is_torch(other) else numbers
 
 
 def zeros_like(array: Any, shape: tuple[int, ...] | None = None) -> Any:

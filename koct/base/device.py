@@ -1,4 +1,4 @@
-"""What a job computes on: the GPU with torch if there is one, else the CPU with NumPy.
+"""What a job computes on, the GPU with torch if there is one, else the CPU with NumPy; and what memory it has.
 
 The numbers agree to rounding, so no job depends on the choice: it comes from the environment
 variable KOCT_DEVICE, which the workflow sets to `device` of config.yaml.
@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from koct.errors import KoctError
@@ -55,18 +56,14 @@ def choose() -> Device:
     missing = None if wanted == "cpu" else _missing()
     if missing and wanted == "cuda":
         raise KoctError(f"device = 'cuda' but {missing}: fix that, or set device to cpu or auto")
-    if missing and _holds_gpu() and not os.environ.get(ALLOW_CPU):
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")  # which a cluster sets to what the job was given
+    held = "SLURM_JOB_ID" in os.environ and visible not in ("", "-1", "NoDevFiles")
+    if missing and held and not os.environ.get(ALLOW_CPU):
         raise KoctError(f"this job holds a GPU that it cannot use: {missing}; {INSTEAD}")
     device = CPU if wanted == "cpu" or missing else Device("cuda")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # which a cluster sets to what the job was given
     about = "; ".join(filter(None, [missing, visible and f"CUDA_VISIBLE_DEVICES={visible}"]))
     print(f"device: {device.label}" + (f" ({about})" if about else ""), flush=True)
     return device
-
-
-def _holds_gpu() -> bool:
-    """Whether SLURM has given a GPU to this job."""
-    return "SLURM_JOB_ID" in os.environ and os.environ.get("CUDA_VISIBLE_DEVICES", "") not in ("", "-1", "NoDevFiles")
 
 
 def check_torch(modules: str = "") -> None:
@@ -106,7 +103,8 @@ def failures_explained() -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise KoctError(f"out of memory: {error}; run fewer jobs at once (--cores) or use a larger machine") from None
+        what = ": ".join(filter(None, ["out of memory", str(error)]))
+        raise KoctError(f"{what}; run fewer jobs at once (--cores), or use a larger machine") from None
     except RuntimeError as error:  # torch's own errors are RuntimeErrors
         kind, first = type(error).__name__, str(error).strip().partition("\n")[0]
         if kind == "OutOfMemoryError":
@@ -117,3 +115,40 @@ def failures_explained() -> Iterator[None]:
         if kind == "AcceleratorError" or "CUDA" in first:
             raise KoctError(f"the GPU failed: {first}; run snakemake again, or set device to cpu") from None
         raise
+
+
+# Bytes of memory that a process may take, of the machine and of the control groups that it is in
+
+
+def total_memory(root: str = "/") -> int | None:
+    """What this machine has, or the control group of this process; None if nobody says."""
+    found = list(_group_limits(root))
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min((size for size in found if size > 0), default=None)
+
+
+def free_memory(root: str = "/") -> int:
+    """What is free on this machine, or all that the control group of this process may take, if that is less."""
+    lines = (line.split() for line in _read(root, "proc/meminfo").splitlines())
+    free = next(int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:")
+    return min([free, *_group_limits(root)])
+
+
+def _group_limits(root: str) -> Iterator[int]:
+    """Of the groups, one in the other, of this process: version 2 and version 1."""
+    for line in _read(root, "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
+        for place in (PurePosixPath(group), *PurePosixPath(group).parents):
+            text = _read(root, "sys/fs/cgroup", folder, str(place).lstrip("/"), name).strip()
+            if text.isdigit():
+                yield int(text)
+
+
+def _read(*parts: str) -> str:
+    with contextlib.suppress(OSError), open(os.path.join(*parts), encoding="utf-8") as file:
+        return file.read()
+    return ""

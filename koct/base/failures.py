@@ -15,26 +15,17 @@ MISTAKE = 2  # something that the user can put right
 BUG = 3  # something that only a change to koct can put right
 INTERRUPTED = 130  # Ctrl-C, as shells report it
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 FIXES = {
     errno.ENOENT: "correct the path",
     errno.ENOTDIR: "correct the path",
     errno.ENAMETOOLONG: "give it a shorter name",
-    errno.ELOOP: "correct the links",
     errno.EISDIR: "give the path of a file",
     errno.EACCES: "change the permissions, or choose another place",
     errno.EPERM: "change the permissions, or choose another place",
     errno.EROFS: "choose another place",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    **dict.fromkeys(FULL, "make room and run it again"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room and run it again"),
 }
-
-
-def show_anything() -> None:
-    """Let a terminal show a question mark where it lacks a letter."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="replace")
 
 
 def say(text: str) -> None:
@@ -74,9 +65,8 @@ def ended(error: BaseException, writing: Iterable[str] = ()) -> int:
     if isinstance(error, BrokenPipeError):
         return NO
     if unwritten is not None and isinstance(error, OSError) and error.filename is None:
-        sentence: str | None = _output(unwritten)
-    else:
-        sentence = _sentence(error, list(writing))
+        error, writing = unwritten, ()
+    sentence = _sentence(error, ", ".join(writing))
     if sentence is not None:
         say(f"koct: error: {sentence}")
         return MISTAKE
@@ -94,37 +84,19 @@ def ended(error: BaseException, writing: Iterable[str] = ()) -> int:
 def unwritten() -> int:
     """The exit status of a command that has done its work: whether its output could be written."""
     error = flushed()
-    if error is None:
-        return 0
-    if isinstance(error, BrokenPipeError):
-        return NO
-    say(f"koct: error: {_output(error)}")
-    return MISTAKE
+    return 0 if error is None else ended(error)
 
 
-def _output(error: OSError) -> str:
-    return f"the output cannot be written: {error.strerror or os.strerror(error.errno or 0)}{_fix(error)}"
-
-
-def _fix(error: OSError) -> str:
-    return f"; {FIXES[error.errno]}" if error.errno in FIXES else ""
-
-
-def _sentence(error: BaseException, writing: list[str]) -> str | None:
+def _sentence(error: BaseException, writing: str) -> str | None:
     """What a user can put right; None if it is a bug."""
     if isinstance(error, KoctError):
         return str(error)
-    if isinstance(error, MemoryError):
-        why = f": {error}" if str(error) else ""
-        return f"out of memory{why}; run fewer jobs at once (--cores), or use a larger machine"
     if isinstance(error, RecursionError):
         return "an input nests too deeply to be read; simplify it (KOCT_TRACEBACK=1 shows where)"
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "koct":
         return f"the Python package {error.name.partition('.')[0]} is not installed; `make setup` installs koct's own"
     if isinstance(error, OSError) and error.errno is not None:
-        what = error.strerror or os.strerror(error.errno)
-        if error.filename is not None:
-            name = error.filename if isinstance(error.filename, int) else os.fsdecode(error.filename)
-            return f"{name}: {what}{_fix(error)}"
-        return f"{', '.join(writing)}: {what}{_fix(error)}" if writing else _output(error)
+        where = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+        what = f"{where or writing or 'the output cannot be written'}: {error.strerror or os.strerror(error.errno)}"
+        return f"{what}; {FIXES[error.errno]}" if error.errno in FIXES else what
     return None

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
@@ -52,13 +51,9 @@ def temporary_name(name: str) -> str:
 
 
 def _is_special(path: str) -> bool:
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    if stat.S_ISDIR(mode):
+    if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    return not stat.S_ISREG(mode)
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def write_text(path: Path, text: str, stamp: Stamp | None = None) -> None:
@@ -115,24 +110,24 @@ def read_array(path: Path) -> tuple[Any, Stamp]:
 def write_record(path: Path, stamp: Stamp, /, **fields: Any) -> None:
     """Write named arrays as one NumPy record: unlike in an archive, each can be mapped into memory alone."""
     fields = {name: np.asarray(value) for name, value in fields.items()}
-    dtype = np.dtype([(name, value.dtype, value.shape) for name, value in fields.items()])
-    with atomic_write(path, stamp) as temporary, open(temporary, "wb") as file:
-        np.lib.format.write_array_header_2_0(file, {"descr": dtype.descr, "fortran_order": False, "shape": ()})
+    kinds = {name: (value.dtype, value.shape) for name, value in fields.items()}
+    with record_writer(path, stamp, None, **kinds) as (file, _):
         for value in fields.values():  # one after the other: together they may not fit into memory twice
             file.write(np.ascontiguousarray(value).data)
 
 
 @contextlib.contextmanager
 def record_writer(
-    path: Path, stamp: Stamp, count: int, **fields: tuple[Any, tuple[int, ...]]
+    path: Path, stamp: Stamp, count: int | None, **fields: tuple[Any, tuple[int, ...]]
 ) -> Iterator[tuple[BinaryIO, Any]]:
-    """Write `count` NumPy records piece by piece: `fields` are (dtype, shape) in the order in which a record has them.
+    """Write `count` NumPy records, or one (None), piece by piece; `fields` are (dtype, shape) in their order in it.
 
     Yields the file and the dtype of a record. A record can have 2 GiB at most, a file of them any size.
     """
     dtype = np.dtype([(name, *kind) for name, kind in fields.items()])
+    shape = () if count is None else (count,)
     with atomic_write(path, stamp) as temporary, open(temporary, "w+b") as file:
-        np.lib.format.write_array_header_2_0(file, {"descr": dtype.descr, "fortran_order": False, "shape": (count,)})
+        np.lib.format.write_array_header_2_0(file, {"descr": dtype.descr, "fortran_order": False, "shape": shape})
         yield file, dtype
 
 

@@ -15,6 +15,7 @@ Digests are BLAKE2b with 128 bits. They have no key: they tell damage and mistak
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -108,10 +109,8 @@ def made_from(*paths: str | os.PathLike[str]) -> str:
     """The `inputs` of what is made from stamped files; files without a stamp do not count."""
     contents = []
     for path in paths:
-        try:
+        with contextlib.suppress(Unstamped):
             contents.append(read(path).content)
-        except Unstamped:
-            continue
     return combined(contents)
 
 
@@ -135,7 +134,7 @@ def seal(path: str, stamp: Stamp, kind: str) -> None:
             hasher = hashlib.blake2b(view[:end], digest_size=DIGEST)
         stamp = stamp._replace(content=hasher.hexdigest())
         head, tail = _frame(stamp, kind)
-        for part in (head, _number(end + len(head)), tail):
+        for part in (head, (end + len(head)).to_bytes(8), tail):
             hasher.update(part)
         file.seek(end)
         file.write(appended(stamp._replace(checksum=hasher.hexdigest()), kind))
@@ -157,15 +156,11 @@ def appended(stamp: Stamp, kind: str) -> bytes:
     return end + (zlib.crc32(end[4:]).to_bytes(4) + PNG_END if kind == ".png" else b"")
 
 
-def _number(value: int) -> bytes:
-    return value.to_bytes(8)
-
-
 def _checksum(data: Any, start: int, end: int) -> str:
     """Return the digest of all bytes but the stamp from `start` to `end`; a PNG's last chunks have their own."""
     with memoryview(data) as view:
         last = len(view) - (4 + len(PNG_END) if view[-len(PNG_END) :] == PNG_END else 0)
-        return digest(view[:start], _number(start), view[end:last])
+        return digest(view[:start], start.to_bytes(8), view[end:last])
 
 
 # Reading

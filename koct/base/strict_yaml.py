@@ -22,11 +22,18 @@ Path = str | PathLike[str]
 
 def load(path: Path) -> dict[Any, Any]:
     """Return the mapping in a file; a KoctError has a line for everything that is wrong with it."""
-    text = _text(path)
+    import yaml
+
     try:
-        import yaml
-    except ImportError:
-        raise KoctError(f"{path}: reading YAML requires PyYAML; install it with `pip install pyyaml`") from None
+        with open(path, "rb") as file:
+            data = file.read()
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise KoctError(f"{path}, line {line} is not UTF-8 text; save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise KoctError(f"{path} cannot be read: {why}; correct the path") from None
     reader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         wrong = list(_traps(yaml.compose(text, reader), set()))
@@ -56,20 +63,6 @@ def check_files(paths: Iterable[Path]) -> None:
             wrong.append(str(error))
     if wrong:
         raise KoctError("\n".join(wrong))
-
-
-def _text(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise KoctError(f"{path} cannot be read: {why}; correct the path") from None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise KoctError(f"{path}, line {line} is not UTF-8 text; save the file as UTF-8") from None
 
 
 def _traps(node: Any, seen: set[int]) -> Iterator[str]:

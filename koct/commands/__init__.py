@@ -1,6 +1,3 @@
 """The verbs of the command line and their arguments."""
 
-from koct.commands import people, stages
-
-# verb: (function, what it does, its arguments)
-VERBS = {**stages.VERBS, **people.VERBS}
+from koct.commands.stages import VERBS as VERBS

@@ -1,23 +1,141 @@
-"""Verbs that people type."""
+"""Verbs that people type, and how the arguments of all verbs are read."""
 
-from koct.commands.arguments import (
-    OUT,
-    PILOT,
-    READING,
-    file,
-    name_of,
-    named_number,
-    number,
-    optional,
-    positive,
-    sizes,
-    targets,
-    tolerance,
-    whole,
-)
+import argparse
+import json
+import re
+from typing import Any
+
 from koct.errors import KoctError
 
+LARGEST = 10**18  # of a whole number: one that fits into 64 bits, and into a float
 
+
+class Spec(dict):
+    """What a job depends on, as the workflow writes it."""
+
+    def __missing__(self, key):
+        raise KoctError(f"--spec lacks the key {key!r}; snakemake writes specs: copy one from --printshellcmds")
+
+
+def json_object(text):
+    try:
+        found = json.loads(text, object_hook=Spec)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("is not a JSON object")
+    return found
+
+
+def number(text):
+    try:
+        return float(text)
+    except ValueError:
+        comma = ": write decimals with a point, like 0.05" if "," in text else ""
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number{comma}") from None
+
+
+def targets(text):
+    """Numbers with commas between them, unless it looks like a decimal comma."""
+    if re.search(r"(^|,)\s*[+-]?0,\d+\s*(,|$)", text):
+        return [number(text)]
+    return [number(part) for part in text.split(",")]
+
+
+def sizes(text):
+    return [whole(part) for part in text.split(",")]
+
+
+def positive(text):
+    value = number(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not above zero and finite")
+    return value
+
+
+def tolerance(text):
+    return positive(text) if number(text) else 0.0
+
+
+def named_number(text):
+    """NAME=NUMBER."""
+    name, sign, value = text.partition("=")
+    if not (name and sign):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a name and a number, such as K=0.05")
+    return name, number(value)
+
+
+def name_of(text):
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty; give one, or omit the option")
+    return text
+
+
+def whole(text):
+    try:
+        value = int(text)
+    except ValueError:
+        value = LARGEST
+    if abs(value) >= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number, or has too many digits")
+    return value
+
+
+def argument(name, help, metavar="FILE", **settings):
+    return name, {"help": help, "metavar": metavar, **settings}
+
+
+def optional(name, help, metavar=None, **settings):
+    return name, {"required": False, "help": help, **({"metavar": metavar} if metavar else {}), **settings}
+
+
+SPEC = argument("--spec", "what the stage depends on, as the workflow passes it", "JSON", type=json_object)
+INPUTS = argument("--inputs", "what it reads", nargs="*", required=False, default=[])
+OUTPUTS = argument("--outputs", "what it writes", nargs="+")
+PILOT = argument("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group")
+PAIRS = argument("pairs", ".npz with arrays x and y, or two .npy, x first", nargs="+")
+METRIC = "the column, of errors or of a score like psnr; a 2 at its end squares it (default: error, or that of a study)"
+HIGHER = "the metric is a score, where higher is better, and BEST is the best one (default: 1)"
+READING = [  # how a pilot is read
+    optional("--metric", METRIC, type=name_of),
+    optional("--higher", HIGHER, type=number, nargs="?", const=1.0, metavar="BEST"),
+    optional("--group", "the column whose runs are not independent, like patient", type=name_of, metavar="COLUMN"),
+    optional("--test-size", "how many test samples an error rate is counted on", type=whole, metavar="K"),
+    optional("--sweep", "take the rows with this value in the column sweep", type=name_of),
+]
+TARGET = "the error to reach, or the score if the metric is one; `budget` takes several"
+VERBS: dict[str, Any] = {}  # verb: (function, what it does, its arguments)
+
+
+def verb(name, does, *arguments):
+    """A decorator: the function of a verb, which takes its arguments by name."""
+
+    def declared(function):
+        VERBS[name] = function, does, list(arguments)
+        return function
+
+    return declared
+
+
+@verb(
+    "bound",
+    "the risk bound of a layered network, layer by layer",
+    argument("network", "its layers; docs/how-many-samples.md shows one", "NETWORK.yaml"),
+    optional("--arch", "a network of a sweep, where the file is results/chains/SWEEP.json", metavar="NAME"),
+    optional("--C", "with --arch, the Barron constant of its learned layers", type=number, metavar="C"),
+    optional("--n", "with --arch, their approximation width", type=number, metavar="n"),
+    optional("--kappa", "with --arch, their squared error per parameter", type=number, metavar="K"),
+    argument("--samples", "training samples", "N", type=whole),
+    optional("--trivial", "the error of always predicting zero, E‖y‖²; a bound above it is vacuous", "E", type=number),
+    optional(
+        "--mismatch",
+        "the distance of a known layer from the true one, in operator norm; may be given several times",
+        "LAYER=DISTANCE",
+        type=named_number,
+        action="append",
+    ),
+    optional("--input", "with --mismatch, the root of the mean ‖x‖²", type=positive, metavar="R"),
+)
 def bound(network, arch, C, n, kappa, samples, trivial, mismatch, input):
     from koct.bound.theorem import BoundNetwork, read_network
     from koct.report.text.bound_text import format_table
@@ -63,6 +181,26 @@ def _score(metric, higher, **_):
     return score, metric or ("error" if score is None else score.name)
 
 
+@verb(
+    "budget",
+    "how many samples reach a target error, from pilot runs",
+    PILOT,
+    optional("--target", TARGET, type=targets, action="extend", metavar="E[,E...]"),
+    optional("--at", "predict the error at these N, and the chances of the targets", type=sizes, metavar="N,N,..."),
+    *READING,
+    optional(
+        "--law",
+        "auto (default), power, pow4, mmf4, broken, slope, fading, last or, with --pairs, theory",
+        default="auto",
+    ),
+    optional("--assurance", "reach the target in this share of runs, like 0.9", type=number, metavar="P"),
+    optional("--pairs", ".npz with x and y, or two .npy: pairs of a dense network", nargs="+", metavar="FILE"),
+    optional("--pairs-arch", "the arch of the pairs, if the pilot has several", type=name_of, metavar="ARCH"),
+    optional("--lam", "its ridge strength (default: the best of a grid)", type=positive, metavar="L"),
+    optional("--nonnegative", "its predictions are cut off at zero, as by a ReLU", action="store_true"),
+    optional("--plot", "draw points, law, interval and targets (.pdf, .png, .svg)", metavar="FILE"),
+    optional("--json", "print a list with one object per target and arch", action="store_true"),
+)
 def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegative, plot, json, **reading):
     from koct.forecast.laws import LAWS
     from koct.report.labels import names_of
@@ -70,8 +208,8 @@ def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegativ
 
     if plot:
         report.check_format(plot)
-    if plot and not target:
-        raise KoctError("--plot draws a target; give one with --target, or omit --plot")
+        if not target:
+            raise KoctError("--plot draws a target; give one with --target, or omit --plot")
     if not pairs and (pairs_arch or lam or nonnegative):
         raise KoctError("--pairs-arch, --lam and --nonnegative are about pairs; give --pairs, or omit them")
     if pairs and law in LAWS:
@@ -101,6 +239,13 @@ def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegativ
     print(*texts, sep="\n", end="")
 
 
+@verb(
+    "planner",
+    "a page with answers for a grid of targets: the forecasts of a pilot in one HTML file, for a browser",
+    PILOT,
+    *READING,
+    argument("--out", "where to write"),
+)
 def planner(pilot, out, **reading):
     from koct.report.pages import planner_page
 
@@ -109,6 +254,18 @@ def planner(pilot, out, **reading):
     _note(*dict.fromkeys(file.notes))
 
 
+@verb(
+    "next",
+    "which runs to add to a pilot: those that narrow the interval most for their cost",
+    argument("pilot", "what `budget` takes; a column seconds or cost says what a run costs"),
+    argument("--target", TARGET, "E", type=number),
+    optional("--arch", "plan for this arch only", type=name_of),
+    *READING,
+    optional("--factor", "the wanted upper end of the interval over its lower one (default: 4)", "F", type=number),
+    optional("--budget", "what the new runs of an arch may cost together", type=positive, metavar="COST"),
+    optional("--largest", "the largest N to consider (default: 4 times the pilot's)", type=whole, metavar="N"),
+    optional("--json", "print a list with one object per arch", action="store_true"),
+)
 def next_runs(pilot, target, arch, factor, budget, largest, json, **reading):
     from koct.forecast.next_runs import RunCost
     from koct.report.text import next_text as report
@@ -134,13 +291,24 @@ def _note(*sentences):
 
 def _curve(pairs, lam, nonnegative):
     """The curve that the pairs in files predict."""
-    from koct.base.memory import total_memory
+    from koct.base.device import total_memory
     from koct.prediction.curve import Curve, read_pairs
     from koct.prediction.spectral import Spectral
 
     return Curve(Spectral(nonnegative).fit(*read_pairs(pairs, total_memory())), [lam] if lam is not None else None)
 
 
+@verb(
+    "curve",
+    "the learning curve that pairs predict for a linear network, before any training",
+    PAIRS,
+    optional("--target", "say how many samples reach this mean squared error", type=positive, metavar="E"),
+    optional("--at", "predict for these N, like 16,64,256 (default: octaves)", type=sizes, metavar="N,N,..."),
+    optional("--lam", "the ridge strength (default: the best one at every N)", type=positive, metavar="L"),
+    optional("--nonnegative", "predictions are cut off at zero, as by a ReLU", action="store_true"),
+    optional("--plot", "draw the curve, its interval and the target (.pdf, .png, .svg)", metavar="FILE"),
+    optional("--json", "print points and, for a target, n, n_low, n_high, reachable", action="store_true"),
+)
 def curve(pairs, target, at, lam, nonnegative, plot, json):
     from koct.report.text import budget_text as budget
     from koct.report.text import curve_text as report
@@ -157,13 +325,22 @@ def curve(pairs, target, at, lam, nonnegative, plot, json):
     print(show(predicted, points, target).rstrip())
 
 
+@verb(
+    "know",
+    "what a known operator explains of pairs, what would repair it, and from which N on learning everything pays",
+    PAIRS,
+    argument("--layers", "whose known layers lead from x to y: one of koct, or FILE.py", "PROBLEM"),
+    optional("--set", "an option of the problem, such as H=32", action="append", metavar="KEY=VALUE"),
+    optional("--plot", "draw both curves and where they cross (.pdf, .png, .svg)", metavar="FILE"),
+    optional("--json", "print repairs, crossing and curves", action="store_true"),
+)
 def know(pairs, layers, set, plot, json):
     import contextlib
     import io
 
     import numpy as np
 
-    from koct.base.memory import total_memory
+    from koct.base.device import total_memory
     from koct.config import contract_suite, study_file
     from koct.contracts.blame import blamed
     from koct.prediction.curve import read_pairs
@@ -201,6 +378,13 @@ def _settings(texts):
     return settings
 
 
+@verb(
+    "compare",
+    "compare the cells of a run with those of a reference; exit status 1 if their curves differ",
+    argument("fresh", "cells.parquet of the run"),
+    argument("reference", "cells.parquet to compare with"),
+    optional("--tolerance", "largest relative difference of a curve (default: 0.005)", type=tolerance, default=0.005),
+)
 def compare(fresh, reference, tolerance):
     from koct.report.text.compare_text import compare
 
@@ -209,25 +393,36 @@ def compare(fresh, reference, tolerance):
     return 0 if agree else 1
 
 
+@verb(
+    "check",
+    "try problems and networks of your own on a small pool; exit status 1 if one breaks a promise of its contract",
+    argument("files", "a problem, networks, or both: docs/your-own.md", "FILE.py", nargs="+"),
+    optional("--set", "a key of the sweep, such as H=16 or cnn.channels=4", "KEY=VALUE", action="append"),
+)
 def check(files, set):
     from koct.config import contract_suite
 
     return 0 if contract_suite.run(files, _settings(set)) else 1
 
 
+@verb(
+    "config",
+    "print what every key of config.yaml means",
+    argument("file", "a problem or architecture of your own: its options", "FILE.py", nargs="?"),
+)
 def config(file):
-    from koct.config import docs
+    from koct.config import study_file
 
-    print(docs.document_file(file) if file else docs.document(), end="")
-
-
-TARGET = {"help": "the error to reach, or the score if the metric is one; `budget` takes several"}
+    print(study_file.document_file(file) if file else study_file.document(), end="")
 
 
+@verb(
+    "init",
+    "write a small study of your own to a new folder: problem, network and config, with comments",
+    argument("folder", "a new folder", "FOLDER"),
+)
 def init(folder):
-    import os
     import shutil
-    import tempfile
     from pathlib import Path
 
     import koct
@@ -235,20 +430,14 @@ def init(folder):
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise KoctError(f"{folder} exists and is not an empty folder; give the name of a new one")
-    target.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.absolute().parent) as place:
-        shutil.copytree(Path(__file__).with_name("study"), made := Path(place) / "study", ignore=_compiled)
-        os.rename(made, target)  # whole, or not at all
+    skip = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(__file__).with_name("study"), target, ignore=skip, dirs_exist_ok=True)
     snakefile = Path(koct.__file__).resolve().parents[1] / "Snakefile"
     where = f"--snakefile {snakefile} " if snakefile.exists() else "--snakefile CLONE/Snakefile "
     print(f"Written to {folder}: problem.py draws pairs, network.py learns them, config.yaml puts both on a grid.\n")
     print(f"  koct check {folder}/problem.py {folder}/network.py --set length=64 --set blur=1.5   # seconds")
     print(f"  snakemake {where}--directory {folder}   # a minute or two; then see {folder}/results")
     print(f"  koct budget {folder}/results/cells.parquet --target 0.005   # how many samples that takes")
-
-
-def _compiled(_, names):
-    return [name for name in names if name == "__pycache__"]
 
 
 # What people type first: group: (verbs, an example)
@@ -260,153 +449,4 @@ GROUPS = {
     "Before any training": (("curve", "know", "bound"), "koct curve pairs.npz --target 0.01"),
     "A study of your own": (("init", "check", "config"), "koct init mystudy"),
     "Results": (("compare", "product"), "koct compare results/cells.parquet results/reference/cells.parquet"),
-}
-
-# verb: (function, what it does, its arguments)
-VERBS = {
-    "init": (
-        init,
-        "write a small study of your own to a new folder: problem, network and config, with comments",
-        [("folder", {"metavar": "FOLDER", "help": "a new folder"})],
-    ),
-    "bound": (
-        bound,
-        "the risk bound of a layered network, layer by layer",
-        [
-            ("network", {"metavar": "NETWORK.yaml", "help": "its layers; docs/how-many-samples.md shows one"}),
-            optional("--arch", "a network of a sweep, where the file is results/chains/SWEEP.json", metavar="NAME"),
-            optional("--C", "with --arch, the Barron constant of its learned layers", type=number, metavar="C"),
-            optional("--n", "with --arch, their approximation width", type=number, metavar="n"),
-            optional("--kappa", "with --arch, their squared error per parameter", type=number, metavar="K"),
-            ("--samples", {"type": whole, "metavar": "N", "help": "training samples"}),
-            optional(
-                "--trivial",
-                "the mean-square error of always predicting zero, E‖y‖²: a bound above it is called vacuous",
-                type=number,
-                metavar="E",
-            ),
-            optional(
-                "--mismatch",
-                "the distance of a known layer from the true one, in operator norm; may be given several times",
-                type=named_number,
-                action="append",
-                metavar="LAYER=DISTANCE",
-            ),
-            optional("--input", "with --mismatch, the root of the mean ‖x‖²", type=positive, metavar="R"),
-        ],
-    ),
-    "budget": (
-        budget,
-        "how many samples reach a target error, from pilot runs",
-        [
-            PILOT,
-            ("--target", {**TARGET, "type": targets, "action": "extend", "metavar": "E[,E...]", "required": False}),
-            optional(
-                "--at", "predict the error at these N, and the chances of the targets", type=sizes, metavar="N,N,..."
-            ),
-            *READING,
-            optional(
-                "--law",
-                "auto (default), power, pow4, mmf4, broken, slope, fading, last or, with --pairs, theory",
-                default="auto",
-            ),
-            optional("--assurance", "reach the target in this share of runs, like 0.9", type=number, metavar="P"),
-            optional("--pairs", ".npz with x and y, or two .npy: pairs of a dense network", nargs="+", metavar="FILE"),
-            optional(
-                "--pairs-arch",
-                "the arch that the pairs are about, if the pilot has several",
-                type=name_of,
-                metavar="ARCH",
-            ),
-            optional("--lam", "its ridge strength (default: the best of a grid)", type=positive, metavar="L"),
-            optional("--nonnegative", "its predictions are cut off at zero, as by a ReLU", action="store_true"),
-            optional("--plot", "draw points, law, interval and targets (.pdf, .png, .svg)", metavar="FILE"),
-            optional("--json", "print a list with one object per target and arch", action="store_true"),
-        ],
-    ),
-    "planner": (
-        planner,
-        "a page with answers for a grid of targets: the forecasts of a pilot in one HTML file, for a browser",
-        [PILOT, *READING, OUT],
-    ),
-    "next": (
-        next_runs,
-        "which runs to add to a pilot: those that narrow the interval most for their cost",
-        [
-            file("pilot", "what `budget` takes; a column seconds or cost says what a run costs"),
-            ("--target", {**TARGET, "type": number, "metavar": "E"}),
-            optional("--arch", "plan for this arch only", type=name_of),
-            *READING,
-            optional(
-                "--factor",
-                "the interval is narrow enough when its upper end is this many times its lower one (default: 4)",
-                type=number,
-                metavar="F",
-            ),
-            optional("--budget", "what the new runs of an arch may cost together", type=positive, metavar="COST"),
-            optional("--largest", "the largest N to consider (default: 4 times the pilot's)", type=whole, metavar="N"),
-            optional("--json", "print a list with one object per arch", action="store_true"),
-        ],
-    ),
-    "curve": (
-        curve,
-        "the learning curve that pairs predict for a linear network, before any training",
-        [
-            ("pairs", {"nargs": "+", "metavar": "FILE", "help": ".npz with arrays x and y, or two .npy, x first"}),
-            optional("--target", "say how many samples reach this mean squared error", type=positive, metavar="E"),
-            optional("--at", "predict for these N, like 16,64,256 (default: octaves)", type=sizes, metavar="N,N,..."),
-            optional("--lam", "the ridge strength (default: the best one at every N)", type=positive, metavar="L"),
-            optional("--nonnegative", "predictions are cut off at zero, as by a ReLU", action="store_true"),
-            optional("--plot", "draw the curve, its interval and the target (.pdf, .png, .svg)", metavar="FILE"),
-            optional("--json", "print points and, for a target, n, n_low, n_high, reachable", action="store_true"),
-        ],
-    ),
-    "know": (
-        know,
-        "what a known operator explains of pairs, what would repair it, and from which N on learning everything pays",
-        [
-            ("pairs", {"nargs": "+", "metavar": "FILE", "help": ".npz with arrays x and y, or two .npy, x first"}),
-            (
-                "--layers",
-                {"metavar": "PROBLEM", "help": "whose known layers lead from x to y: one of koct, or FILE.py"},
-            ),
-            optional("--set", "an option of the problem, such as H=32", action="append", metavar="KEY=VALUE"),
-            optional("--plot", "draw both curves and where they cross (.pdf, .png, .svg)", metavar="FILE"),
-            optional("--json", "print repairs, crossing and curves", action="store_true"),
-        ],
-    ),
-    "compare": (
-        compare,
-        "compare the cells of a run with those of a reference; exit status 1 if their curves differ",
-        [
-            file("fresh", "cells.parquet of the run"),
-            file("reference", "cells.parquet to compare with"),
-            optional(
-                "--tolerance", "largest relative difference of a curve (default: 0.005)", type=tolerance, default=0.005
-            ),
-        ],
-    ),
-    "check": (
-        check,
-        "try problems and networks of your own on a small pool; exit status 1 if one breaks a promise of its contract",
-        [
-            ("files", {"nargs": "+", "metavar": "FILE.py", "help": "a problem, networks, or both: docs/your-own.md"}),
-            optional(
-                "--set",
-                "a key of the sweep, such as H=16 or cnn.channels=4; may be given several times",
-                action="append",
-                metavar="KEY=VALUE",
-            ),
-        ],
-    ),
-    "config": (
-        config,
-        "print what every key of config.yaml means",
-        [
-            (
-                "file",
-                {"nargs": "?", "metavar": "FILE.py", "help": "a problem or architecture of your own: its options"},
-            ),
-        ],
-    ),
 }

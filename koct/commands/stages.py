@@ -5,9 +5,8 @@ of these imports (koct/workflow/sources.py).
 """
 
 import os
-from typing import Any
 
-from koct.commands.arguments import INPUTS, OUTPUTS, OUTS, SPEC, optional, positive
+from koct.commands.people import INPUTS, OUTPUTS, SPEC, VERBS, argument, optional, positive, verb
 from koct.errors import KoctError
 
 
@@ -42,22 +41,19 @@ def normal(spec, inputs, outputs):
 
 def gram(spec, inputs, outputs):
     """compute the Gram matrix of a pool's training measurements"""
-    from koct.base.device import failures_explained
     from koct.contracts.spec import decode_problem
     from koct.study import cells
 
-    with failures_explained():
-        cells.write_gram(decode_problem(spec["problem"]), *inputs, *outputs, spec)
+    cells.write_gram(decode_problem(spec["problem"]), *inputs, *outputs, spec)
 
 
 def fit(spec, inputs, outputs):
     """fit and evaluate one cell: write its row, if wanted, and the fit"""
-    from koct.base.device import failures_explained
     from koct.contracts.blame import blamed
     from koct.study import cells, evaluation
 
     data = _data(spec, inputs, outputs)
-    with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
+    with blamed(data.cell.problem.source, data.cell.arch.source):
         about, network = cells.fit(data)
         errors = evaluation.errors(network, data)
         cells.write_fit(outputs[-1], data.stamp(spec, evaluation.remember(about, errors)), network)
@@ -93,14 +89,12 @@ def _named(spec, inputs):
 
 def evaluate(spec, inputs, outputs):
     """write the row of a fit, from the fit, its pool and what its problem shares"""
-    from koct.base.device import failures_explained
     from koct.study import evaluation
 
     if os.environ.get("KOCT_DEVICE") == "cuda":  # on a cluster these jobs have no GPU
         os.environ["KOCT_DEVICE"] = "auto"
     fitted, *others = inputs
-    with failures_explained():
-        evaluation.evaluate(fitted, dict(zip(("pool", "shared"), others, strict=False)), *outputs, spec)
+    evaluation.evaluate(fitted, dict(zip(("pool", "shared"), others, strict=False)), *outputs, spec)
 
 
 def collect(spec, inputs, outputs):
@@ -112,11 +106,10 @@ def collect(spec, inputs, outputs):
 
 def theory(spec, inputs, outputs):
     """predict the curve of one architecture from a pool, before any fit"""
-    from koct.base.device import failures_explained
     from koct.contracts.blame import blamed
     from koct.study import predictions
 
-    with failures_explained(), blamed(spec["problem"]["source"], spec["arch"]["source"]):
+    with blamed(spec["problem"]["source"], spec["arch"]["source"]):
         predictions.predict(spec, _named(spec, inputs), *outputs)
 
 
@@ -179,8 +172,15 @@ def crate(spec, inputs, outputs):
     crate.write(inputs, *outputs, spec)
 
 
+@verb(
+    "product",
+    "a table, figure or page of results, like table_calibration or fig_sweeps",
+    argument("name", "its name: that of its file in koct/report", "NAME"),
+    argument("files", "what it is made from, in the order of its `reads`", nargs="*"),
+    (SPEC[0], {**SPEC[1], "required": False}),
+    argument("--out", "where to write; the ending says the format", nargs="+"),
+)
 def product(name, files, spec, out):
-    """a table, figure or page of results, like table_calibration or fig_sweeps"""
     from koct.report import products
 
     products.make(name, files, out, spec)
@@ -188,19 +188,8 @@ def product(name, files, spec, out):
 
 OF_CELLS = (pool, known, normal, gram, fit, fit_torchrun, evaluate, theory)
 OF_STUDIES = (collect, collect_theory, calibrate, budgets, crossings, chains, ladder, figure_recons, crate)
-VERBS: dict[str, Any] = {  # verb: (function, what it does, its arguments)
-    verb.__name__.replace("_", "-"): (verb, verb.__doc__, [SPEC, INPUTS, OUTPUTS]) for verb in OF_CELLS + OF_STUDIES
-}
+for stage in OF_CELLS + OF_STUDIES:
+    verb(stage.__name__.replace("_", "-"), stage.__doc__, SPEC, INPUTS, OUTPUTS)(stage)
 VERBS["fit-torchrun"][2].append(
     optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=positive, default=5.0)
-)
-VERBS["product"] = (
-    product,
-    product.__doc__,
-    [
-        ("name", {"metavar": "NAME", "help": "its name: that of its file in koct/report"}),
-        ("files", {"nargs": "*", "metavar": "FILE", "help": "what it is made from, in the order of its `reads`"}),
-        (SPEC[0], {**SPEC[1], "required": False}),
-        OUTS,
-    ],
 )

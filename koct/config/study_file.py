@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, Field
 
 from koct import metrics
 from koct.config.sweep import Grid, Sweep
-from koct.config.validation import check, dotted, shown, unique, unknown
+from koct.config.validation import check, dotted, shown, table, unique, unknown
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.blame import blamed
 from koct.contracts.options import Configured, option, options
@@ -81,14 +82,12 @@ def settings(config: Mapping[str, Any]) -> Settings:
     keys = check(Settings, dict(config), [], wrong)
     if keys:
         studies, sweeps = ", ".join(keys.studies), ", ".join(keys.sweeps)
-        for name, chosen in keys.studies.items():
-            others = [sweep for sweep in chosen if sweep not in keys.sweeps]
-            wrong += [
-                f"studies.{name} has {each!r}, which is not under sweeps; known sweeps are {sweeps}" for each in others
-            ]
+        others = [(name, each) for name, chosen in keys.studies.items() for each in chosen if each not in keys.sweeps]
+        for name, each in others:
+            wrong.append(f"studies.{name} has {each!r}, which is not under sweeps; known sweeps are {sweeps}")
         if keys.study not in keys.studies:
             wrong.append(f"study = {keys.study!r} is not under studies; known studies are {studies}")
-    _refuse(wrong)
+    refuse(wrong)
     assert keys is not None
     return keys
 
@@ -100,14 +99,16 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
     """
     keys = settings(config)
     wrong = [f"metrics has {path}, {why}" for path in keys.metrics if (why := _wrong_metric_file(path))]
-    _refuse(wrong)
+    refuse(wrong)
     metrics.use(keys.metrics)
     study = []
     for name in keys.studies[keys.study]:
-        if sweep := _build(name, keys.sweeps[name], wrong):
-            wrong += [f"sweeps.{name}.{text}" for text in (*_check_together(sweep), *_check_installed(sweep))]
-            study.append(sweep)
-    _refuse(wrong)
+        try:
+            study.append(build(name, keys.sweeps[name]))
+            wrong += [f"sweeps.{name}.{text}" for text in _check_together(study[-1])]
+        except Mistakes as error:
+            wrong += error.wrong
+    refuse(wrong)
     return study
 
 
@@ -122,41 +123,25 @@ def _wrong_metric_file(path: str) -> str:
     return f"which lacks {' and '.join(missing)}; docs/your-own.md says what each is" if missing else ""
 
 
-def _check_installed(sweep: Sweep) -> Iterator[str]:
-    """Yield which networks of a sweep need what is not there; other studies may do without."""
-    for arch in sweep.archs + sweep.required if importlib.util.find_spec("torch") is None else ():
-        if arch.needs_torch:
-            yield (
-                f"{section(type(arch))}: the architecture {arch.name} needs torch, which is not installed; "
-                f"install it (pip install torch), or remove {arch.source} from archs"
-            )
+class Mistakes(KoctError):
+    """What is wrong with a config, a sentence for each."""
+
+    def __init__(self, wrong: Sequence[str]):
+        super().__init__("config: " + "\nconfig: ".join(dict.fromkeys(wrong)))
+        self.wrong = wrong
+
+
+def refuse(wrong: Sequence[str]) -> None:
+    if wrong:
+        raise Mistakes(wrong)
 
 
 def build(name: str, entry: Mapping[str, Any]) -> Sweep:
     """Return the sweep of an entry of `sweeps`; a KoctError lists its keys of a wrong type or beyond their limits."""
     wrong: list[str] = []
-    sweep = _build(name, entry, wrong)
-    _refuse(wrong)
-    assert sweep is not None
-    return sweep
-
-
-def _refuse(wrong: Sequence[str]) -> None:
-    if wrong:
-        raise KoctError("config: " + "\nconfig: ".join(dict.fromkeys(wrong)))
-
-
-def _sources(entry: Mapping[str, Any]) -> list[Any]:
-    """Return what an entry calls its problem and its architectures."""
-    archs = entry.get("archs")
-    return [entry.get("problem"), *(archs if isinstance(archs, list | tuple) else [])]
-
-
-def _build(name: str, entry: Mapping[str, Any], wrong: list[str]) -> Sweep | None:
-    """Return the sweep of an entry; None, and sentences in `wrong`, if something is wrong with it."""
-    before, path = len(wrong), ["sweeps", name]
-    problem_source, *sources = _sources(entry)
-    problem = _loaded(registry.problem, problem_source, [*path, "problem"], wrong)
+    path, sources = ["sweeps", name], entry.get("archs")
+    sources = sources if isinstance(sources, list | tuple) else []
+    problem = _loaded(registry.problem, entry.get("problem"), [*path, "problem"], wrong)
     archs = [_loaded(registry.architecture, source, [*path, "archs", i], wrong) for i, source in enumerate(sources)]
     loaded = list(dict.fromkeys(arch for arch in archs if arch))
     required = [registry.architecture(arch.requires_cell) for arch in loaded if arch.requires_cell]
@@ -181,8 +166,9 @@ def _build(name: str, entry: Mapping[str, Any], wrong: list[str]) -> Sweep | Non
     }
     values = {key: value for key, value in entry.items() if key in keys}
     made_problem = check(problem, values, path, wrong) if problem else None
-    if len(wrong) > before or grid is None or made_problem is None:
-        return None
+    refuse(wrong)
+    assert grid is not None
+    assert made_problem is not None
     return Sweep(
         name=name,
         problem=made_problem,
@@ -217,35 +203,17 @@ def section(arch: type[Architecture]) -> str:
 
 def canonical(sweeps: Sequence[Sweep]) -> str:
     """The study as one JSON text: the same for the same study whatever the config's layout."""
-    return json.dumps([_canonical(sweep) for sweep in sweeps], sort_keys=True, separators=(",", ":"))
-
-
-def _canonical(sweep: Sweep) -> dict[str, Any]:
-    return {
-        "name": sweep.name,
-        "label": sweep.problem.label,
-        "pool": asdict(sweep.pool),
-        "N": sweep.N,
-        "seeds": sweep.seeds,
-        "metric": sweep.metric,
-        "archs": [
-            {
-                **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
-                **style(arch),
-            }
-            for arch in sweep.archs
-        ],
-    }
+    study = []
+    for sweep in sweeps:
+        archs = [encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas) | style(arch) for arch in sweep.archs]
+        about = {"name": sweep.name, "label": sweep.problem.label, "pool": asdict(sweep.pool), "archs": archs}
+        study.append({**about, "N": sweep.N, "seeds": sweep.seeds, "metric": sweep.metric})
+    return json.dumps(study, sort_keys=True, separators=(",", ":"))
 
 
 def style(arch: Architecture) -> dict[str, str]:
     """What reports call an architecture, and how they draw it."""
-    return {
-        "name": arch.name,
-        "label": arch.label or arch.name.upper(),
-        "colour": arch.colour,
-        "marker": arch.marker,
-    }
+    return {"name": arch.name, "label": arch.label or arch.name.upper(), "colour": arch.colour, "marker": arch.marker}
 
 
 # What is wrong beyond types and limits
@@ -262,6 +230,9 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
             yield f"{section(type(arch))}.up_to = {arch.up_to}: {arch.name} needs no sample, and has no N; remove it"
         elif arch.trained and len(sweep.sizes_of(arch)) < 2:
             yield f"{section(type(arch))}.up_to = {arch.up_to} leaves fewer than two N; raise it or add smaller N"
+        if arch.needs_torch and importlib.util.find_spec("torch") is None:  # other studies may do without
+            where = f"{section(type(arch))}: the architecture {arch.name} needs torch, which is not installed"
+            yield f"{where}; install it (pip install torch), or remove {arch.source} from archs"
     if why := metrics.wrong_metric(sweep.metric):
         yield f"metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
@@ -322,3 +293,36 @@ def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
             values |= {f"{arch.name}.{name}": value for name, value in result_options(arch).items()}
         result |= {f"{sweep.name}.{key}": value for key, value in values.items() if value is not None}
     return {key: json.dumps(value, sort_keys=True) for key, value in result.items()}
+
+
+# docs/config.md
+
+
+HEAD = ["| key | value | meaning |", "|---|---|---|"]
+
+
+def document() -> str:
+    """Return docs/config.md."""
+    lines = ["# config.yaml", "", "Printed by `koct config`, from the options that the code declares.", "", *HEAD]
+    listed, scores = (", ".join(f"`{name}`" for name in names) for names in (metrics.error_names(), metrics.SCORES))
+    about = (
+        f"Metrics: {listed}; a 2 behind the name stands for the square of its mean over seeds, such as `rrmse_peak2`."
+    )
+    about += f" The scores {scores} are columns of the results, and of no curve."
+    lines += [*table(Settings), *table(Entry, "sweeps.NAME."), "", about]
+    for name in registry.shipped(Problem):
+        lines += ["", f"## The problem `{name}`", "", *_of_file(registry.problem(name))]
+    for name in registry.shipped(Architecture):
+        lines += ["", f"## The architecture `{name}`", "", *_of_file(registry.architecture(name))]
+    return "\n".join(lines) + "\n"
+
+
+def document_file(source: str) -> str:
+    """Return the options of a user's own problem or architecture."""
+    return "\n".join(_of_file(registry.either(source))) + "\n"
+
+
+def _of_file(cls: type[Problem] | type[Architecture]) -> list[str]:
+    about = (sys.modules[cls.__module__].__doc__ or "").strip().partition("\n")[0]
+    rows = table(cls, f"sweeps.NAME.{section(cls)}." if issubclass(cls, Architecture) else "sweeps.NAME.")
+    return [about, "", *HEAD, *rows] if rows else [about, "", "It has no options."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -51,10 +51,6 @@ class Sweep(Grid):
     required: tuple[Architecture, ...]
 
     @property
-    def sizes(self) -> Sizes:
-        return self.pool
-
-    @property
     def networks(self) -> tuple[Architecture, ...]:
         """The architectures that are trained: those with a curve."""
         return tuple(arch for arch in self.archs if arch.trained)
@@ -86,14 +82,14 @@ class Sweep(Grid):
     @property
     def no_theory_pool(self) -> str:
         """Why the problem draws no pool that curves could be predicted from; empty if it does."""
-        if self._groups:
+        if self.groups:
             return "N counts groups, and predictions are about single pairs"
-        return "; ".join(self.problem.check((self.theory_seed,), self.sizes))
+        return "; ".join(self.problem.check((self.theory_seed,), self.pool))
 
     @property
     def theory_pairs(self) -> int:
         """What predictions are made from."""
-        return min(self.sizes.total, max(*self.N, ENOUGH_THEORY_PAIRS), MOST_THEORY_PAIRS)
+        return min(self.pool.total, max(*self.N, ENOUGH_THEORY_PAIRS), MOST_THEORY_PAIRS)
 
     def predicted_at(self, arch: Architecture) -> tuple[int, ...]:
         """The N of predictions: those of the grid and, where that needs no fits, octaves up to the pairs at hand."""
@@ -101,27 +97,22 @@ class Sweep(Grid):
         return (*self.sizes_of(arch), *(N for N in more if self.theory_pairs >= N))
 
     @cached_property
-    def _groups(self) -> list[Mapping[Part, Sequence[int]]]:
-        """How many pairs each group of every seed's pool has; empty if N counts pairs."""
-        each = (self.problem.groups(seed, self.sizes) for seed in self.seeds)
+    def groups(self) -> list[Mapping[Part, Sequence[int]]]:
+        """How many pairs each group, such as a patient, of every seed's pool has; empty if N counts pairs."""
+        each = (self.problem.groups(seed, self.pool) for seed in self.seeds)
         return [groups for groups in each if groups is not None]
-
-    @property
-    def counts_groups(self) -> bool:
-        """Return whether N counts groups of pairs, such as patients."""
-        return bool(self._groups)
 
     def pairs_of(self, N: int) -> int:
         """The pairs of N training samples: N, or as many as the first N groups of a seed have at most."""
-        return max((sum(groups["train"][:N]) for groups in self._groups), default=N)
+        return max((sum(groups["train"][:N]) for groups in self.groups), default=N)
 
     @cached_property
     def sizes_in_pairs(self) -> Sizes:
         """Return the sizes of the largest pool of a seed."""
-        if not self._groups:
-            return self.sizes
+        if not self.groups:
+            return self.pool
         parts: tuple[Part, ...] = ("train", "val", "test")
-        return Sizes(**{part: max(sum(groups[part]) for groups in self._groups) for part in parts})
+        return Sizes(**{part: max(sum(groups[part]) for groups in self.groups) for part in parts})
 
     def arch(self, name: str) -> Architecture:
         """The architecture of a name, or of what config.yaml calls it."""
@@ -144,24 +135,6 @@ class Sweep(Grid):
                 yield {"sweep": self.name, "arch": arch.name, "N": N, "seed": seed}
 
     def workload(self, arch: Architecture, N: int) -> Workload:
-        layers = self.problem.cost("layers", self.sizes) or Cost(self.problem.x_size * self.problem.y_size)
-        count = len(self.lambdas) if arch.uses_lambdas else 1
-        problem = self.problem
+        problem, count = self.problem, len(self.lambdas) if arch.uses_lambdas else 1
+        layers = problem.cost("layers", self.pool) or Cost(problem.x_size * problem.y_size)
         return Workload(problem.x_size, problem.y_size, self.pairs_of(N), self.sizes_in_pairs, count, layers)
-
-
-PAPER = ("H8", "H16", "H32", "H128", "H256")  # its sweeps, by their names here
-
-
-def claimed(study: Iterable[Sweep]) -> bool:
-    """Whether there are sweeps of the paper, about which it states something, or their continuations to larger N."""
-    return any(sweep.name.removesuffix("-crossing") in PAPER for sweep in study)
-
-
-def compared(study: Iterable[Sweep]) -> bool:
-    """Whether sweeps of one problem and size differ in the conditions of the measurement."""
-    families: dict[Any, set[Any]] = {}
-    for sweep in study:
-        H, V, B = (getattr(sweep.problem, key, None) for key in ("H", "V", "B"))
-        families.setdefault((sweep.problem.source, H), set()).add((sweep.problem.label, V, B))
-    return any(len(conditions) > 1 for conditions in families.values())

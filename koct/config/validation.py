@@ -7,7 +7,7 @@ import reprlib
 import typing
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeVar
+from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
@@ -30,18 +30,11 @@ def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
-class Key(NamedTuple):
-    """An option of a class: its type and what is declared of it."""
-
-    hint: Any
-    option: Option
-
-
 @cache
-def keys_of(cls: Class) -> dict[str, Key]:
-    """Return the options of a class by name."""
+def keys_of(cls: Class) -> dict[str, tuple[Any, Option]]:
+    """Return the options of a class by name: the type of each, and what is declared of it."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {name: Key(hints[name], option) for name, option in options(cls).items()}
+    return {name: (hints[name], option) for name, option in options(cls).items()}
 
 
 @cache
@@ -58,7 +51,11 @@ def _mapping(cls: Class) -> Any:
     functional: Any = TypedDict  # which mypy knows with literal keys alone
     mapping = functional(cls.__name__, kinds)
     mapping.__pydantic_config__ = ConfigDict(extra="forbid")
-    return Annotated[mapping, BeforeValidator(_none_is_empty), AfterValidator(lambda values: cls(**values))]
+    return Annotated[
+        mapping,
+        BeforeValidator(lambda value: {} if value is None else value),
+        AfterValidator(lambda values: cls(**values)),
+    ]
 
 
 def _kind(hint: Any, option: Option) -> Any:
@@ -82,15 +79,10 @@ def _kind(hint: Any, option: Option) -> Any:
     return kind | None if option.default is None else kind
 
 
-def _none_is_empty(value: Any) -> Any:
-    return {} if value is None else value
-
-
 def check(cls: type[C], values: Any, path: Path, wrong: list[str]) -> C | None:
     """Return an instance with these values; None, and a sentence in `wrong` for every mistake, if there are any."""
     try:
-        kind: Class = cls
-        instance: C = adapter(kind).validate_python(values)
+        instance: C = adapter(typing.cast(Class, cls)).validate_python(values)
         return instance
     except ValidationError as error:
         for mistake in error.errors(include_url=False):
@@ -104,7 +96,7 @@ def _sentence(mistake: Any, cls: Class, path: Path) -> str:
     *place, last = mistake["loc"] or ("",)
     key = dotted([*path, *mistake["loc"]])
     if mistake["type"] == "missing":
-        return f"{key} is missing; add it: {_below(cls, place)[last].option.description}"
+        return f"{key} is missing; add it: {_below(cls, place)[last][1].description}"
     if mistake["type"] == "extra_forbidden":
         return unknown([*path, *mistake["loc"]], list(_below(cls, place)))
     if last == "[key]":
@@ -133,10 +125,10 @@ def _must(mistake: Any) -> str:
     return text
 
 
-def _below(cls: Class, place: Path) -> dict[str, Key]:
+def _below(cls: Class, place: Path) -> dict[str, tuple[Any, Option]]:
     """Return the options of the mapping at a place."""
     for name in place:
-        cls = kind_of(keys_of(cls)[str(name)].hint).scalar
+        cls = kind_of(keys_of(cls)[str(name)][0]).scalar
     return keys_of(cls)
 
 

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
 from koct.base.arrays import to_numpy
-from koct.base.memory import free_memory
+from koct.base.device import free_memory
 from koct.base.messages import counted
 from koct.base.stamps import again
 from koct.contracts import Training

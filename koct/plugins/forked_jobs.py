@@ -67,9 +67,10 @@ def serve(control: socket.socket, learns: bool) -> None:
                 continue
             assert isinstance(ready, Connection)
             try:
-                names = ready.recv()
-                if learns:
-                    _import(names)
+                for name in ready.recv() if learns else ():  # what a job had to import, so that the next one need not
+                    with contextlib.suppress(Exception):
+                        importlib.import_module(name)
+                gc.freeze()
             except EOFError:
                 process, connection = running.pop(ready)
                 process.join()
@@ -112,10 +113,7 @@ def perform(argv: list[str], log: str, environment: dict[str, str], keep: bool) 
     from koct.base.failures import ended, say_peak_memory
     from koct.cli import main
 
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    for number in (1, 2):
-        os.dup2(file, number)
-    os.close(file)
+    _print_to(log)
     os.environ.update(environment)
     started, before = time.perf_counter(), _cpu_seconds()
     try:
@@ -123,27 +121,28 @@ def perform(argv: list[str], log: str, environment: dict[str, str], keep: bool) 
         say_peak_memory()
     except KeyboardInterrupt:
         status = ended(KeyboardInterrupt())
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
     sys.stdout.flush()
     used = {"seconds": time.perf_counter() - started, "cpu_seconds": _cpu_seconds() - before}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"status": status, "kept": keep and status == 0, "max_rss": peak, **used}
 
 
+def _print_to(path: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    for number in (1, 2):
+        os.dup2(file, number)
+    os.close(file)
+
+
 def _cpu_seconds() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return sum(os.times()[:4])  # of this process and its children, for themselves and in the system
 
 
 def _forget() -> None:
     """Leave nothing of a job that the next one in this process could notice."""
     from koct.base import stamps
 
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (1, 2):
-        os.dup2(nothing, number)
-    os.close(nothing)
+    _print_to(os.devnull)
     stamps.guard = None
     gc.collect()
     torch: Any = sys.modules.get("torch")
@@ -167,15 +166,6 @@ def _imported(loaded: set[str]) -> list[str]:
         if name not in loaded and origin and os.path.realpath(origin).startswith(ours):
             names.append(name)
     return names
-
-
-def _import(names: list[str]) -> None:
-    """Import what a job had to import, so that the next one need not."""
-    for name in names:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    if names:
-        gc.freeze()
 
 
 def _threads() -> int:

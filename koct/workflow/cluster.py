@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -134,19 +134,10 @@ def planned(dag: Any) -> list[Submission]:
     """Return all submissions of a run, as far as they are known before the first has ended."""
     from snakemake.jobs import ResourceList
 
-    requests = [_resources(job) for job in _jobs_and_groups(dag)]
+    jobs = [(job, dag.get_job_group(job)) for job in dag.needrun_jobs()]
+    submitted = [job if group is None else group for job, group in jobs if group is not None or job.rule.name != "all"]
+    requests = [_resources(job) for job in {id(job): job for job in submitted}.values()]
     return [Submission(request["_cores"], ResourceList(fromdict=request)) for request in requests]
-
-
-def _jobs_and_groups(dag: Any) -> Iterator[Any]:
-    seen = set()
-    for job in dag.needrun_jobs():
-        group = dag.get_job_group(job)
-        if group is None and job.rule.name != "all":
-            yield job
-        elif group is not None and id(group) not in seen:
-            seen.add(id(group))
-            yield group
 
 
 def _resources(job: Any) -> dict[str, Any]:
@@ -241,10 +232,11 @@ def check(submissions: list[Submission], settings: Any) -> None:
 
 
 def _refuse(call: str, said: str, fix: str) -> NoReturn:
+    there = ", ".join(ask("sinfo", "--noheader", "--format=%R (%l, %G)")).replace("(null)", "no GPU")
     raise KoctError(
         f"SLURM would refuse a job of this study: {said}\n"
         f"  it asks for: {asked(call)}\n"
-        f"  there is: {_there()}\n"
+        f"  there is: {there}\n"
         f"Fix {fix} at the top of your profile's config.yaml."
     )
 
@@ -281,17 +273,17 @@ TRES = {"cpu": "cores", "mem": "mem_mb", "node": "nodes", "gres/gpu": "gpu"}  # 
 
 @cache
 def _partitions() -> list[dict[str, str]]:
-    return [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in _ask("scontrol", "-o", "show", "partition")]
+    return [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in ask("scontrol", "-o", "show", "partition")]
 
 
 @cache
 def _accounting(kind: str, *fields: str) -> list[dict[str, str]]:
     """Return rows of SLURM's accounting for this user and cluster, if it enforces limits."""
-    config = dict(re.findall(r"^(\w+) *= (\S+)", "\n".join(_ask("scontrol", "show", "config")), re.M))
+    config = dict(re.findall(r"^(\w+) *= (\S+)", "\n".join(ask("scontrol", "show", "config")), re.M))
     if not re.search("limits|safe", config.get("AccountingStorageEnforce", "")):
         return []
     of_user = [getpass.getuser(), "withassoc", f"cluster={config['ClusterName']}"] if kind == "user" else []
-    lines = _ask("sacctmgr", "-nP", "show", kind, *of_user, f"format={','.join(fields)}")
+    lines = ask("sacctmgr", "-nP", "show", kind, *of_user, f"format={','.join(fields)}")
     return [dict(zip(fields, line.split("|"), strict=True)) for line in lines]
 
 
@@ -319,9 +311,8 @@ def _lacking(submission: Submission) -> str:
     """Return why no node of its partition will ever do, as far as their sizes tell."""
     partition, nodes, cores, gpus = submission.place
     gpu_type, megabytes = submission.get("gpu_model", ""), submission.amounts["mem_mb"][0] // nodes
-    kinds = [
-        line.split("|") for line in _sinfo("%c|%m|%G", "--exact", *([f"--partition={partition}"] if partition else []))
-    ]
+    where = ["--exact", *([f"--partition={partition}"] if partition else [])]
+    kinds = [line.split("|") for line in ask("sinfo", "--noheader", "--format=%c|%m|%G", *where)]
     for cpus, memory, gres in kinds:
         there = [int(count) for kind, count in GPUS.findall(gres) if gpu_type in ("", kind)]
         sizes = int(cpus.rstrip("+")), int(memory.rstrip("+")), sum(there)
@@ -332,19 +323,9 @@ def _lacking(submission: Submission) -> str:
     return f"no node of {partition or 'the default partition'} has {', '.join(wanted)}" if kinds else ""
 
 
-def _there() -> str:
-    """Return the partitions, their longest time and GPUs."""
-    return ", ".join(_sinfo("%R (%l, %G)")).replace("(null)", "no GPU")
-
-
-def _sinfo(form: str, *options: str) -> list[str]:
-    return _ask("sinfo", "--noheader", f"--format={form}", *options)
-
-
-def _ask(*command: str) -> list[str]:
+def ask(*command: str) -> list[str]:
     """Return the lines that a command prints; none if it is not there or fails."""
-    try:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [] if done.returncode else done.stdout.splitlines()
+        return [] if done.returncode else done.stdout.splitlines()
+    return []

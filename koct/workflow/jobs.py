@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +28,6 @@ from koct.errors import KoctError
 from koct.report.products import product
 from koct.study import paths
 from koct.workflow import planned, resources, sources, when
-from koct.workflow.user_files import checksums
 
 NONE = "(?!)"  # a pattern that matches nothing
 FEW_CELLS = 1000  # whose collection is submitted with what follows
@@ -43,12 +42,13 @@ class Jobs:
         self.study = config.read(settings)
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
+        self.names = _either(self.sweeps)
+        self.archs = _either({arch.name for sweep in self.study for arch in sweep.archs + sweep.required})
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
-        self.gpu_problems = {sweep.problem.source for sweep in self.study if resources.on_gpu(sweep, self.device)}
-        self.evaluation = sources.evaluation()
-        self._files = cache(checksums)
+        self.evaluation = sources.digest(*sources.evaluation())
+        self._files = cache(sources.checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
         self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
@@ -70,7 +70,7 @@ class Jobs:
                 row, stamp = read_json(place)
                 wanted = json.loads(self.row_spec(SimpleNamespace(**cell)))
                 same = curve_options(stamp.spec) == curve_options(wanted)
-                if same and len(row["images"]["mse"]) == self.sweeps[cell["sweep"]].sizes.test:
+                if same and len(row["images"]["mse"]) == self.sweeps[cell["sweep"]].pool.test:
                     self.brought[paths.fit(**cell)] = not difference(stamp.spec, wanted)
                     return place
         return own
@@ -81,11 +81,11 @@ class Jobs:
         What they compute on, which sweeps ask a cluster for a GPU, which problems can use one, and the hash of the
         code that evaluates.
         """
-        on_gpu = (sweep.name for sweep in self.study if resources.on_gpu(sweep, self.device))
+        on_gpu = [sweep for sweep in self.study if resources.on_gpu(sweep, self.device)]
         return {
             "KOCT_DEVICE": self.device,
-            "KOCT_GPU_SWEEPS": " ".join(on_gpu),
-            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted(self.gpu_problems)),
+            "KOCT_GPU_SWEEPS": " ".join(sweep.name for sweep in on_gpu),
+            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted({sweep.problem.source for sweep in on_gpu})),
             "KOCT_EVALUATION": self.evaluation,
             metrics.OWN: os.pathsep.join(self.settings.metrics),
             **self.sources,
@@ -99,14 +99,6 @@ class Jobs:
         return {source for source in sources.reached(own) if source.endswith(".py")} if own else set()
 
     # Which rule makes a file follows from its cost: patterns of wildcards
-
-    @property
-    def names(self) -> str:
-        return _either(self.sweeps)
-
-    @property
-    def archs(self) -> str:
-        return _either({arch.name for sweep in self.study for arch in sweep.archs + sweep.required})
 
     def pools(self, cheap: bool) -> str:
         """The sweeps whose pools are cheap, or are not."""
@@ -174,9 +166,8 @@ class Jobs:
         return _spec("fit", wanted)[1:]
 
     def theory_spec(self, wildcards: Wildcards) -> str:
-        return self._theory_spec(self.sweeps[wildcards.sweep], self.sweeps[wildcards.sweep].arch(wildcards.arch))
-
-    def _theory_spec(self, sweep: Sweep, arch: Architecture) -> str:
+        sweep = self.sweeps[wildcards.sweep]
+        arch = sweep.arch(wildcards.arch)
         wanted = {
             **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
             **self._pairs(sweep.name),
@@ -184,7 +175,7 @@ class Jobs:
             "seed": sweep.theory_seed,
             "inputs": list(self._theory_inputs(sweep, arch)),
             "at": sweep.predicted_at(arch),
-            "tests": sweep.sizes.test,
+            "tests": sweep.pool.test,
             "metric": sweep.metric,
         }
         return _spec("theory", wanted)
@@ -209,40 +200,24 @@ class Jobs:
         }
         return _spec("chains", wanted)
 
-    def study_spec(self) -> str:
-        """Of the collected rows: what each has to be, as a hash of what the cells of its curve share."""
-
-        def cells(sweep: Sweep, arch: Architecture) -> dict[str, Any]:
-            curve = json.loads("{" + self._curve_spec(sweep.name, arch.name))
-            made = {"spec": checksum_of({**curve, "evaluation": self.evaluation}), "options": curve_options(curve)}
-            return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **made}
-
-        return self._collected("collect", lambda sweep: sweep.archs, cells)
-
-    def theories_spec(self) -> str:
-        """Of the collected predictions."""
-
-        def curve(sweep: Sweep, arch: Architecture) -> dict[str, Any]:
-            return {"spec": checksum_of(json.loads(self._theory_spec(sweep, arch)))}
-
-        return self._collected("collect-theory", lambda sweep: sweep.predicted, curve)
-
-    def _collected(
-        self, stage: str, archs: Callable[[Sweep], Iterable[Architecture]], about: Callable[..., Any]
-    ) -> str:
-        """Of a stage that collects what was made for every architecture of a sweep."""
-        sweeps = [
-            {
-                "name": sweep.name,
-                "label": sweep.problem.label,
-                "metric": sweep.metric,
-                **({"counts": "groups"} if sweep.counts_groups else {}),
-                "archs": [{**config.style(arch), **about(sweep, arch)} for arch in archs(sweep)],
-            }
-            for sweep in self.study
-        ]
+    def study_spec(self, stage: str = "collect") -> str:
+        """Of the collected rows, or of the predictions: what each has to be, as a hash of what its curve shares."""
+        sweeps, of_cells = [], stage == "collect"
+        for sweep in self.study:
+            about = {"name": sweep.name, "label": sweep.problem.label, "metric": sweep.metric}
+            about |= {"counts": "groups"} if sweep.groups else {}
+            made, archs = (self._cells, sweep.archs) if of_cells else (self._prediction, sweep.predicted)
+            sweeps.append({**about, "archs": [{**config.style(arch), **made(sweep, arch)} for arch in archs]})
         hashed = hashlib.sha256(config.canonical(self.study).encode()).hexdigest()
         return _spec(stage, {"sweeps": sweeps, "config": hashed})
+
+    def _cells(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
+        curve = json.loads("{" + self._curve_spec(sweep.name, arch.name))
+        made = {"spec": checksum_of({**curve, "evaluation": self.evaluation}), "options": curve_options(curve)}
+        return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **made}
+
+    def _prediction(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
+        return {"spec": checksum_of(json.loads(self.theory_spec(SimpleNamespace(sweep=sweep.name, arch=arch.name))))}
 
     def report_spec(self, stage: str, *takes: str) -> str:
         """Of a stage that depends on its inputs and, if any, on answers of `koct.workflow.when` or keys of sweeps."""
@@ -250,9 +225,8 @@ class Jobs:
 
     def crate_spec(self, study: str) -> str:
         """Of the description of the results: all parameters, and the checksums of the users' files."""
-        files: dict[str, str] = {}
-        for sweep in self.study:
-            files |= self._files(sweep.problem).get("files", {})
+        each = (self._files(sweep.problem).get("files", {}) for sweep in self.study)
+        files = {path: digest for found in each for path, digest in found.items()}
         return _spec("crate", {"study": study, "parameters": config.parameters(self.study), "files": files})
 
     # What a job reads
@@ -263,7 +237,7 @@ class Jobs:
         found = {"pool": paths.pool("{sweep}", "{seed}")}
         if needs & {"layers", "normal"} and sweep.problem.has_shared:
             found["shared"] = paths.shared("{sweep}")
-        if "normal" in needs and resources.shares_normal(sweep):
+        if "normal" in needs and resources.normal(sweep).operations > resources.INSTANT:
             found["normal"] = paths.normal("{sweep}")
         if "gram" in needs and resources.shares_gram(sweep):
             found["gram"] = paths.gram("{sweep}", "{seed}")
@@ -303,10 +277,6 @@ class Jobs:
         """Of all cells; a function, so that who wants one of a hundred thousand does not wait for the others."""
         return self.cells
 
-    def first_pool(self, wildcards: Wildcards) -> str:
-        """That of a sweep's first seed."""
-        return paths.pool(wildcards.sweep, self.sweeps[wildcards.sweep].seeds[0])
-
     def first_fits(self, wildcards: Wildcards) -> list[str]:
         """The fits of a sweep's first seed, as far as they are made here."""
         sweep = self.sweeps[wildcards.sweep]
@@ -320,22 +290,16 @@ class Jobs:
 
         `gpu_mb` is memory of a GPU: with `--resources gpu_mb=...` as many jobs run at once as there is room for.
         """
-
-        def cost(wildcards: Wildcards) -> Cost:
-            sweep, given = self.sweeps[wildcards.sweep], list[Any]()
-            if hasattr(wildcards, "arch"):
-                given.append(sweep.arch(wildcards.arch))
-            if hasattr(wildcards, "N"):
-                given.append(int(wildcards.N))
-            found: Cost = getattr(resources, stage)(sweep, *given)
-            return found
-
+        cost = partial(self._cost, stage)
         asked = {
             "mem_mb": lambda wildcards: resources.mem_mb(cost(wildcards)),
             "gpu_mb": lambda wildcards: resources.gpu_mb(cost(wildcards)) if self.gpus(wildcards) else 0,
             "runtime": lambda wildcards: resources.minutes(cost(wildcards), gpu and bool(self.gpus(wildcards))),
         }
         return {**asked, "gpu": self.gpus} if gpu else asked
+
+    def _cost(self, stage: str, wildcards: Wildcards) -> Cost:
+        return resources.of_job(stage, self.sweeps[wildcards.sweep], wildcards)
 
     def gpus(self, wildcards: Wildcards) -> int:
         """GPUs that a job of one process asks a cluster for."""
@@ -348,7 +312,7 @@ class Jobs:
             **self.asks("fit", gpu=False),
             **asked,
             "gpu": lambda wildcards: self.gpus(wildcards) * asked["ranks"](wildcards),
-            "mem_mb": self._node_mb,
+            "mem_mb": lambda wildcards: resources.mem_mb(self._cost("fit", wildcards), self.ranks_per_node(wildcards)),
         }
 
     def launch(self, key: str) -> Callable[[Wildcards], int]:
@@ -357,11 +321,6 @@ class Jobs:
 
     def ranks_per_node(self, wildcards: Wildcards) -> int:
         return self.launch("ranks")(wildcards) // self.launch("nodes")(wildcards)
-
-    def _node_mb(self, wildcards: Wildcards) -> int:
-        sweep = self.sweeps[wildcards.sweep]
-        cost = resources.fit(sweep, sweep.arch(wildcards.arch), int(wildcards.N))
-        return resources.mem_mb(cost, self.ranks_per_node(wildcards))
 
     def seed_group(self, wildcards: Wildcards) -> str:
         """What a large job of a seed travels with."""
@@ -377,10 +336,6 @@ class Jobs:
     def theory_group(self, wildcards: Wildcards) -> str:
         """A prediction and its pool travel with the pool of the first seed."""
         return f"{wildcards.sweep}_seed{self.sweeps[wildcards.sweep].seeds[0]}"
-
-    def sweep_group(self, wildcards: Wildcards) -> str:
-        """What a large job of all seeds travels with."""
-        return f"{wildcards.sweep}_seeds"
 
     def summary_group(self, wildcards: Wildcards) -> str | None:
         """Collecting travels with the tables and figures, unless it has many rows.

@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import cache_from_source
+from pathlib import Path
 from typing import Any
 
 from koct.errors import KoctError
@@ -14,7 +15,7 @@ from koct.errors import KoctError
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
 DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
-CHECKED = b"\3\0\0\0"  # flags of a compiled file
+CHECKED = b"\3\0\0\0"  # flags of a compiled file with the hash of its source, which Python is to check: PEP 552
 OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
 
 
@@ -35,27 +36,21 @@ def compile_checked(told: Mapping[str, str]) -> None:
     `told` is what `environment` returned. Python by itself tells them by size and whole seconds, and runs the code of
     an edit that was undone at once.
     """
-    paths = [entry.path for entry in _entries(PACKAGE) if entry.name.endswith(".py")]
-    for path in [*paths, *filter(None, told[OWN].split(os.pathsep))]:
+    for path in (path for path in (*_package(), *told[OWN].split(os.pathsep)) if path.endswith(".py")):
         compiled = cache_from_source(path)
         with contextlib.suppress(OSError):
-            if not os.path.exists(compiled) or not _is_checked(compiled):
+            checked = os.path.exists(compiled) and Path(compiled).read_bytes()[4:8] == CHECKED
+            if not checked:
                 import py_compile
 
                 py_compile.compile(path, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
-def _is_checked(compiled: str) -> bool:
-    """Return whether a compiled file holds the hash of its source, which Python is to check: see PEP 552."""
-    with open(compiled, "rb") as file:
-        return file.read(8)[4:] == CHECKED
-
-
 class Guard:
     """Call it when a job starts, and again before it writes: is its code what its spec says?
 
-    Hashes of syntax trees are compared only if a file was touched: a look at sizes and times takes 0.3 ms. A file that
-    changed while the job ran may have been loaded as it was in between, so then even the planned code is not enough.
+    Hashes of syntax trees are compared only if a file was touched: a look at sizes and times takes a millisecond. A
+    file that changed while the job ran may have been loaded as it was in between: the planned code is not enough then.
     """
 
     def __init__(self, stage: str, spec: Mapping[str, Any]):
@@ -66,46 +61,36 @@ class Guard:
     def __call__(self) -> None:
         if self.planned is None or "code" not in self.spec:
             return
-        files = _files(os.environ.get(OWN, ""))
-        if self.files is None:
-            self.files = files
-            if _summed(files) != self.planned:
-                self._compare()
-        elif files != self.files:
-            self._refuse_changed({path for path in {**files, **self.files} if files.get(path) != self.files.get(path)})
-
-    def _compare(self) -> None:
+        files, before = _files(os.environ.get(OWN, "")), self.files
+        self.files = files if before is None else before
+        if files == before or (before is None and _summed(files) == self.planned):
+            return
         from koct.workflow import sources
 
-        if any(self.spec[key] != value for key, value in sources.code_of(self.stage, self.spec).items()):
-            raise KoctError("the code has changed since this run was planned; run snakemake again")
-
-    def _refuse_changed(self, changed: set[str]) -> None:
-        from koct.workflow import sources
-
-        used = sorted(changed & sources.files_of(self.stage, self.spec))
-        if used:
+        if before is None:
+            if any(self.spec[key] != value for key, value in sources.code_of(self.stage, self.spec).items()):
+                raise KoctError("the code has changed since this run was planned; run snakemake again")
+            return
+        changed = {path for path, _ in files.items() ^ before.items()}
+        if used := sorted(changed & sources.files_of(self.stage, self.spec)):
             raise KoctError(f"{os.path.relpath(used[0])} was changed while this job ran; run snakemake again")
 
 
 def _files(own: str) -> dict[str, str]:
     """The size and the times of every source file; the time of its last change cannot be set back."""
-    found = {entry.path: entry.stat() for entry in _entries(PACKAGE)}
-    for path in map(os.path.abspath, filter(None, own.split(os.pathsep))):
+    found = {}
+    for path in [*_package(), *map(os.path.abspath, filter(None, own.split(os.pathsep)))]:
         with contextlib.suppress(OSError):
-            found[path] = os.stat(path)
-    return {path: f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}" for path, about in found.items()}
+            about = os.stat(path)
+            found[path] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"
+    return found
 
 
 def _summed(files: Mapping[str, str]) -> str:
     return f"{zlib.crc32(repr(sorted(files.items())).encode()):08x}"
 
 
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir():
-                if entry.name != "__pycache__":
-                    yield from _entries(entry.path)
-            elif entry.name.endswith((".py", *DATA)):
-                yield entry
+def _package() -> Iterator[str]:
+    for place, folders, names in os.walk(PACKAGE):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        yield from (os.path.join(place, name) for name in names if name.endswith((".py", *DATA)))

@@ -1,30 +1,39 @@
-"""One run at a time in a folder, and what a crashed one left: temporary files, and jobs in SLURM's queue."""
+"""One run at a time in a folder, what a crashed one left in it and in SLURM's queue, and what happens at its events.
+
+Snakemake has no hook for some events: they are told by the records that it logs. Snakemake 9 makes its settings known
+behind the Snakefile, and reads them when a run has started. They are plain dataclasses of its public interface.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import subprocess
 import time
-from typing import IO
+from collections.abc import Callable
+from typing import IO, Any
 
 from koct.errors import KoctError
+from koct.workflow import stale
+from koct.workflow.cluster import ask
 
 LOCK = ".snakemake/koct.lock"
 NAME = re.compile(r"\S+\.koct ")  # of a job, as the executor koct-slurm gives it
-TEMPORARY = re.compile(
-    r"\.koct-temporary\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+"
-)  # as koct.base.files.temporary_name makes them
+# as koct.base.files.temporary_name makes them
+TEMPORARY = re.compile(r"\.koct-temporary\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")
 DAY = 86400
 OWN_JOB = os.environ.get("SLURM_JOB_ID")  # if snakemake is a job itself; the SLURM plugin removes this variable
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"
+LIMIT = (100, 1)  # jobs in so many seconds: Snakemake's default
+_held: list[IO[str]] = []  # the lock of this process
 
 
-def check_folders(*names: str) -> None:
+def check_folders() -> None:
     """Refuse a working folder where something else is in place of the folders that a run writes to."""
-    for name in names or (".snakemake", "results"):
+    for name in (".snakemake", "results"):
         if os.path.lexists(name) and not os.path.isdir(name):
             raise KoctError(f"{name} is not a folder, and a run writes to a folder of this name; move it away")
 
@@ -45,16 +54,8 @@ def take_lock(folder: str | os.PathLike[str] = ".") -> IO[str] | None:
     file.truncate(0)
     file.write(f"process {os.getpid()} on {os.uname().nodename}")
     file.flush()
+    _held.append(file)
     return file
-
-
-_held: list[IO[str]] = []  # the lock of this process
-
-
-def lock() -> bool:
-    """Keep other runs out of this folder until this process ends; whether files can lock here."""
-    _held.extend(filter(None, [take_lock()]))
-    return bool(_held)
 
 
 def remove_temporaries(folder: str | os.PathLike[str] = "results") -> list[str]:
@@ -62,8 +63,7 @@ def remove_temporaries(folder: str | os.PathLike[str] = "results") -> list[str]:
     removed = []
     for place, _, names in os.walk(folder):
         for name in names:
-            found = TEMPORARY.fullmatch(name)
-            if found:
+            if found := TEMPORARY.fullmatch(name):
                 path = os.path.join(place, name)
                 with contextlib.suppress(OSError):
                     if _is_dead(path, found["host"], int(found["pid"])):
@@ -106,10 +106,69 @@ def cancel_leftovers(folder: str | os.PathLike[str] = ".") -> list[str]:
 
 def _mine() -> list[tuple[str, str]]:
     """(id, folder) of my jobs of this workflow that are not over, but for the one that this process is part of."""
-    ask = ["squeue", "--noheader", "--me", f"--states={LEFT}", "--format=%j %A %Z"]
-    try:
-        done = subprocess.run(ask, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    lines = (line.split(" ", 2) for line in done.stdout.splitlines() if NAME.match(line))
+    found = ask("squeue", "--noheader", "--me", f"--states={LEFT}", "--format=%j %A %Z")
+    lines = (line.split(" ", 2) for line in found if NAME.match(line))
     return [(job, workdir) for _, job, workdir in lines if job != OWN_JOB]
+
+
+# Events
+
+
+def listen(workflow: Any, logger: logging.Logger, plan: Callable[[], str | None]) -> None:
+    """Adjust Snakemake's settings when a run starts, before its jobs are determined.
+
+    In a dry run, call `plan` when they are, and print what it returned at the end.
+    """
+    told: list[str | None] = []
+
+    def tell() -> None:
+        for line in filter(None, told):
+            logger.info(line)
+
+    if workflow.is_main_process:  # and not one of those that it starts for jobs
+        Once(logger, "WORKFLOW_STARTED", lambda: _adjust(workflow, logger))
+        if workflow.output_settings.dryrun:
+            Once(logger, "RUN_INFO", lambda: told.append(plan()))
+            Once(logger, "This was a dry-run", tell)
+
+
+class Once(logging.Handler):
+    """Calls a function at the first record of an event, or whose text begins so; what it complains of ends the run."""
+
+    def __init__(self, logger: logging.Logger, event: str, function: Callable[[], Any]):
+        super().__init__()
+        self.logger, self.event, self.function = logger, event, function
+        logger.addHandler(self)
+
+    def emit(self, record: Any) -> None:
+        name = getattr(getattr(record, "event", None), "name", None)
+        if self.event and (name == self.event or str(record.msg).startswith(self.event)):
+            self.event = ""
+            try:
+                self.function()
+            except KoctError as error:
+                self.logger.error(str(error))
+                raise SystemExit(1) from None
+
+
+def _adjust(workflow: Any, logger: Any) -> None:
+    """Set what no key of a profile can.
+
+    To keep its default limit of 100 jobs per second, Snakemake 9 starts a one-second timer at every scheduling step,
+    and each timer makes one more step: hundreds of small jobs then wait for the scheduler. No limit, no timers.
+    """
+    limit = workflow.scheduling_settings.max_jobs_per_timespan
+    if limit is not None and (limit.max_jobs, limit.timespan) == LIMIT:
+        workflow.scheduling_settings.max_jobs_per_timespan = None
+    components = workflow.group_settings.group_components
+    if "large" in components:
+        workflow.group_settings.group_components = Components(components)
+    if not workflow.dag_settings.forceall:
+        workflow.dag_settings.forcerun = {*workflow.dag_settings.forcerun, *stale.outdated(workflow, logger)}
+
+
+class Components(dict[str, int]):
+    """How many parts of a group travel together. Groups of large jobs have many names, and one entry: `large`."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name, self["large"])

@@ -1,4 +1,4 @@
-"""From the cost of a job to what it asks of a scheduler, and to the rule that runs it.
+"""From the cost of a job to what it asks of a scheduler, the rule that runs it, and whether anybody could finish it.
 
 A job is cheap if it takes a core a few seconds and no GPU: cheap jobs travel together and ask for nothing special. All
 others ask for memory, time and a GPU by their size. The memory is enough with a GPU and without one.
@@ -7,32 +7,48 @@ others ask for memory, time and a GPU by their size. The memory is enough with a
 from __future__ import annotations
 
 import math
-from functools import cache
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
 
+from koct.base.device import total_memory
+from koct.base.messages import counted
+from koct.config.study_file import Settings, refuse
 from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, TorchrunArchitecture
+from koct.contracts.blame import blamed
+from koct.contracts.options import options
 
 SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
 GPU_SPEED = 10 * SPEED  # of a modest GPU; an H200 is five times as fast
 UNKNOWN = Cost(operations=1180 * SPEED, host_bytes=5e9, gpu_bytes=5e9)  # an hour and 8 GB for what does not say
-INSTANT = 0.01 * SPEED
+INSTANT = 0.01 * SPEED  # what is not worth a job of its own
 BASE_MB = 3000  # Python, torch and CUDA
 BASE_GPU_MB = 1500
 LONGEST = 120  # minutes of a group of several fits; one that asks for more than half of it travels alone
+FASTEST_GPU = 100  # how much faster than a core a GPU may be
+USUAL_GPU = 2e11  # operations in a second, between a modest GPU and an H200; several jobs share it
+RANK = 2.5e9  # bytes that the cost of a process of torchrun may count for torch, CUDA and NCCL: they are no arrays
+DAY = 86400
+START = 0.2  # seconds to start a job that computes
+DRAWN = 1.5  # of a job that collects rows, or draws a table or a figure
+LITTLE = 1e5  # bytes of what that writes
+ERRORS = 2e4  # bytes of the errors of test images, in a fit and its row
 DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/predictions.py
 
 
 def pool(sweep: Sweep) -> Cost:
-    return _known(sweep.problem.cost("pool", sweep.sizes))
+    return sweep.problem.cost("pool", sweep.pool) or UNKNOWN
 
 
 def shared(sweep: Sweep) -> Cost:
-    return _known(sweep.problem.cost("shared", sweep.sizes))
+    return sweep.problem.cost("shared", sweep.pool) or UNKNOWN
 
 
 def normal(sweep: Sweep) -> Cost:
-    found = sweep.problem.cost("normal", sweep.sizes)
+    found = sweep.problem.cost("normal", sweep.pool)
     if found is None:  # every column of the matrix goes through the layers and back
         size = sweep.problem.x_size
         layers = sweep.workload(sweep.archs[0], 0).layers
@@ -48,7 +64,7 @@ def gram(sweep: Sweep) -> Cost:
 
 
 def fit(sweep: Sweep, arch: Architecture, N: int) -> Cost:
-    return _known(arch.cost(sweep.workload(arch, N)))
+    return arch.cost(sweep.workload(arch, N)) or UNKNOWN
 
 
 def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
@@ -79,25 +95,24 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
     fits = [fit(sweep, arch, N) for N in sweep.predicted_at(arch)]
     if UNKNOWN in fits:
         return UNKNOWN
-    return Cost(
-        DRAWS * sum(cost.operations for cost in fits),
-        6 * pairs + max(cost.host_bytes for cost in fits),
-        5 * pairs + max(cost.gpu_bytes for cost in fits),
-    )
+    operations, host_bytes, gpu_bytes = _in_turn(fits)
+    return Cost(DRAWS * operations, 6 * pairs + host_bytes, 5 * pairs + gpu_bytes)
 
 
 def recons(sweep: Sweep) -> Cost:
     """All fits of a seed, one after the other."""
-    costs = [evaluate(sweep, arch, N) for arch in sweep.archs for N in sweep.sizes_of(arch)]
-    return Cost(
-        sum(cost.operations for cost in costs),
-        max(cost.host_bytes for cost in costs),
-        max(cost.gpu_bytes for cost in costs),
-    )
+    return _in_turn([evaluate(sweep, arch, N) for arch in sweep.archs for N in sweep.sizes_of(arch)])
 
 
-def _known(cost: Cost | None) -> Cost:
-    return UNKNOWN if cost is None else cost
+def _in_turn(costs: Sequence[Cost]) -> Cost:
+    return Cost(sum(cost.operations for cost in costs), *(max(cost[i] for cost in costs) for i in (1, 2)))
+
+
+def of_job(stage: str, sweep: Sweep, wildcards: Any) -> Cost:
+    """The cost of a job of the stage that a function here is named after."""
+    given = [sweep.arch(wildcards.arch)] if hasattr(wildcards, "arch") else []
+    found: Cost = globals()[stage](sweep, *given, *([int(wildcards.N)] if hasattr(wildcards, "N") else []))
+    return found
 
 
 # What runs where
@@ -119,12 +134,6 @@ def fit_class(sweep: Sweep, arch: Architecture) -> str:
     if isinstance(arch, TorchrunArchitecture):
         return "torchrun" if arch.nodes == 1 else "torchrun_nodes"
     return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.sizes_of(arch)))) else "large"
-
-
-@cache
-def shares_normal(sweep: Sweep) -> bool:
-    """Whether the normal matrix is worth a job of its own; else every fit computes it."""
-    return normal(sweep).operations > INSTANT
 
 
 @cache
@@ -177,3 +186,155 @@ def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
         return names | dict.fromkeys(left, "")
     of_arch = {name: sum(time for (other, _), time in left.items() if other == name) for name, _ in left}
     return names | {(name, N): f"_{name}" if of_arch[name] <= LONGEST else f"_{name}_N{N}" for name, N in left}
+
+
+# What stops a run before its first job: jobs that no machine could finish
+
+
+class Largest(NamedTuple):
+    """The largest job of a stage."""
+
+    what: str
+    cost: Callable[[], Cost]
+    keys: str  # what makes it smaller, beside the sizes of the problem
+    takes_gpu: bool = True
+    processes: int = 1  # on one machine
+    base: float = 0  # bytes of its cost, per process, that are no arrays
+
+
+def check(study: Sequence[Sweep], settings: Settings, local: bool) -> None:
+    """Raise a KoctError for a study with a job that is too large; `local`: its jobs run on this machine."""
+    own = total_memory() if local else None
+    memory = own if settings.memory_gb is None else 1e9 * settings.memory_gb
+    refuse(too_large(study, settings.device, memory, settings.longest_days, gpu=not local or has_gpu()))
+
+
+def too_large(
+    sweeps: Sequence[Sweep], device: str, memory_bytes: float | None, longest_days: float, gpu: bool = True
+) -> list[str]:
+    """Return a sentence for every stage of a sweep with a job that takes more memory or time than that.
+
+    No memory is checked if `memory_bytes` is None. `gpu`: problems that can use a GPU find one.
+    """
+    wrong: list[str] = []
+    for sweep in sweeps:
+        with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs + sweep.required)):
+            before = len(wrong)
+            for job in _largest(sweep):
+                if job.processes > 1 and len(wrong) > before:
+                    continue  # to cost one of an absurd size takes long
+                has = gpu and job.takes_gpu and on_gpu(sweep, device)
+                if sentence := _excess(job, has, memory_bytes, longest_days):
+                    sizes = [key for key in options(type(sweep.problem)) if type(getattr(sweep.problem, key)) is int]
+                    keys = ", ".join(filter(None, [job.keys, *sizes]))
+                    wrong.append(f"sweeps.{sweep.name}: {job.what} {sentence.format(keys=keys)}")
+    return wrong
+
+
+def _largest(sweep: Sweep) -> Iterator[Largest]:
+    """Yield the largest job of every stage; fits by several processes come last."""
+    archs = sweep.archs + sweep.required
+    needs = {need for arch in archs for need in arch.needs()}
+    yield Largest("the pool", partial(pool, sweep), "pool")
+    if sweep.problem.has_shared:
+        yield Largest("the known operator", partial(shared, sweep), "", takes_gpu=False)
+    if "normal" in needs:
+        yield Largest("the normal matrix", partial(normal, sweep), "", takes_gpu=False)
+    if "gram" in needs:
+        yield Largest("the Gram matrix", partial(gram, sweep), "pool")
+    for arch in sweep.predicted:
+        what = f"the predicted curve of {arch.name}, which theory: false omits,"
+        yield Largest(what, partial(theory, sweep, arch), "pool")
+    for arch in sorted(archs, key=lambda arch: arch.launch):
+        N = max(sweep.sizes_of(arch))
+        what, processes, base = f"the fit of {arch.name} with N = {N}", 1, 0.0
+        if isinstance(arch, TorchrunArchitecture):
+            what, processes, base = f"{what} on {arch.ranks} ranks", arch.ranks // arch.nodes, RANK
+        yield Largest(what, partial(fit, sweep, arch, N), f"N, {arch.name}", True, processes, base)
+
+
+def _excess(job: Largest, gpu: bool, memory: float | None, longest_days: float) -> str:
+    """Return how a job is too large, with {keys} for what to lower; empty if it is not."""
+    try:
+        cost = job.cost()
+        if cost is UNKNOWN:
+            return ""
+        # what a GPU holds is counted for the host as well, in case there is none
+        needs = job.processes * max(0.0, cost.host_bytes - (cost.gpu_bytes if gpu else job.base))
+        days = cost.operations / SPEED / DAY / (FASTEST_GPU if gpu else 1)
+    except OverflowError:
+        needs = days = math.inf
+    if memory is not None and needs > memory:
+        has = f"needs {_amount(needs / 1e9)} GB of memory, and a job may take {_amount(memory / 1e9)} GB"
+        return f"{has}; lower {{keys}}, or set memory_gb if there is more"
+    if days > longest_days:
+        takes = f"takes about {_amount(days)} days on {'a GPU' if gpu else 'a core'}"
+        return f"{takes}, and longest_days is {_amount(longest_days)}; lower {{keys}}, or raise longest_days"
+    return ""
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if 10 <= value < 1e6 else f"{value:.2g}"
+
+
+def has_gpu() -> bool:
+    """Whether this machine seems to have an NVIDIA GPU; found out in no time."""
+    return any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg")))
+
+
+# The last line of a dry run
+
+
+def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, cores: int) -> str:
+    """Return a line about jobs of Snakemake; those whose cost is unknown are counted apart."""
+    jobs, unknown, seconds, written, gpu = 0, 0, 0.0, 0.0, False
+    for job in planned:
+        jobs += 1
+        sweep = sweeps.get(getattr(job.wildcards, "sweep", ""))
+        cost, size = _of_sweep(job, sweep) if sweep else (None, LITTLE)
+        written += size
+        if cost is None or sweep is None:
+            seconds += DRAWN
+        elif cost is UNKNOWN:
+            unknown += 1
+        else:
+            faster = on_gpu(sweep, device) and has_gpu()
+            gpu |= faster
+            seconds += START + cost.operations / (USUAL_GPU if faster else SPEED)
+    where = counted(cores, "core") + " and a GPU" * gpu
+    told = f"{counted(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {_disk(written)} "
+    rest = f"; {unknown} of them do not say how long they take, and are not in this time" if unknown else ""
+    return f"{told}in results/{rest}"
+
+
+def _of_sweep(job: Any, sweep: Sweep) -> tuple[Cost | None, float]:
+    """The cost of a job, None if it computes little, and the bytes that it writes."""
+    stage = job.rule.name.partition("_")[0]
+    stage = {"known": "shared", "figure": "recons"}.get(stage, stage)
+    if stage == "chains":
+        return None, LITTLE
+    cost, x_size, y_size = of_job(stage, sweep, job.wildcards), sweep.problem.x_size, sweep.problem.y_size
+    match stage:
+        case "fit":
+            arch, N = sweep.arch(job.wildcards.arch), int(job.wildcards.N)
+            written = 8.0 * (min(sweep.pairs_of(N), x_size) ** 2 if "gram" in arch.needs() else x_size)
+            return cost, ERRORS + (4.0 * x_size * y_size if isinstance(arch, TorchrunArchitecture) else written)
+        case "pool":
+            return cost, 8.0 * sweep.sizes_in_pairs.total * (x_size + y_size)
+        case "shared":
+            return cost, 0.4 * cost.host_bytes
+        case "normal":
+            return cost, 8.0 * x_size**2
+        case "gram":
+            return cost, 8.0 * min(sweep.sizes_in_pairs.train, x_size) ** 2
+    return cost, 10 * LITTLE if stage == "recons" else ERRORS
+
+
+def _time(seconds: float) -> str:
+    if seconds > 5400:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
+
+
+def _disk(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size > 9.5e8 else f"{max(1, size / 1e6):.0f} MB"

@@ -1,4 +1,4 @@
-"""Which code a stage of the workflow runs, as a hash: a change to a module reruns just the stages that use it.
+"""Which code a stage of the workflow runs and which files of users it reads, as hashes: a change reruns what uses it.
 
 A module is a dotted name of this package or the path of a user's own file. What counts is its syntax tree: comments,
 docstrings and layout rerun nothing. A data file beside a module of this package counts if the module names it.
@@ -13,29 +13,28 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from koct import PUBLIC, metrics
+from koct.base.failures import say
+from koct.base.stamps import checksum_of, digest_of_file
 from koct.contracts import Architecture, Problem, registry
 from koct.report.products import products
 from koct.workflow.planned import DATA
 
 PACKAGE = Path(__file__).parents[1]
 KEPT = ".snakemake/koct.sources.json"
+DIGESTS = ".snakemake/koct.digests.json"
+MOST_FILES = 100  # that a spec lists one by one
+LARGE = 10**7  # bytes of a file whose digest is kept
+SLOW = 10**9  # bytes whose reading is announced
 Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree, its imports, names of data files
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
-INERT = {
-    "koct.contracts.blame",
-    "koct.errors",
-    "koct.contracts.options",
-    "koct.contracts.own_files",
-    "koct.contracts.registry",
-    "koct.contracts.spec",
-    "koct.base.stamps",
-}
-INERT |= {"koct.base.failures", "koct.study.paths"}
+INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.paths"}
+INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "own_files", "registry", "spec")}
 EVALUATION = "koct.study.evaluation"
 OF_FITS = {"evaluate": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
 # And neither can these parts of a problem or an architecture.
@@ -45,7 +44,8 @@ INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured"
 @cache
 def digest(*modules: str) -> str:
     """A short hash of the code of `modules` and of every module of koct, or of their own folder, that they import."""
-    found = sorted(f"{_name(module)} {_read(module).hash}" for module in reached(modules) - INERT)
+    used = reached(modules) - INERT  # a user's file goes by its name alone: a moved folder reruns nothing
+    found = sorted(f"{Path(one).name if one.endswith('.py') else one} {_read(one).hash}" for one in used)
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
 
 
@@ -64,8 +64,13 @@ def reached(modules: Iterable[str]) -> set[str]:
 @cache
 def imported(module: str, function: str) -> list[str]:
     """Return the modules of koct that a function of a module imports."""
-    body = ast.parse(file_of(module).read_bytes()).body
-    (found,) = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == function)
+    path = _path(module)
+    assert path is not None
+    (found,) = (
+        node
+        for node in ast.parse(path.read_bytes()).body
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    )
     names = {
         (node.module, f"{node.module}.{alias.name}")
         for node in ast.walk(found)
@@ -75,29 +80,18 @@ def imported(module: str, function: str) -> list[str]:
     return sorted(name if _path(name) else module for module, name in names)
 
 
-def file_of(module: str) -> Path:
-    """Return where the code of a module is."""
-    path = _path(module)
-    assert path is not None
-    return path
-
-
-def _name(module: str) -> str:
-    """A user's file goes by its name alone: a moved folder reruns nothing."""
-    return Path(module).name if module.endswith(".py") else module
-
-
 class Module(NamedTuple):
     """What is read from a module's syntax tree."""
 
     hash: str
     imports: list[tuple[int, str]]  # every (level, name) in an import statement, also inside functions
-    data: list[Path]  # the data files beside it that it names
+    files: list[Path]  # its own, and the data files beside it that it names
 
 
 @cache
 def _read(module: str) -> Module:
-    path = file_of(module)
+    path = _path(module)
+    assert path is not None
     text = path.read_bytes()
     key = hashlib.sha256(text).hexdigest()
     tree, imports, names = _USED[key] = _kept().get(key) or _parsed(text, str(path))
@@ -106,7 +100,7 @@ def _read(module: str) -> Module:
     if data:
         words = [tree, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in data)]
         tree = hashlib.sha256(" ".join(words).encode()).hexdigest()
-    return Module(tree, imports, data)
+    return Module(tree, imports, [path, *data])
 
 
 def _parsed(text: bytes, name: str) -> Parsed:
@@ -122,7 +116,8 @@ def _parsed(text: bytes, name: str) -> Parsed:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(DATA):
             words.add(node.value)
         elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            contract = isinstance(node, ast.ClassDef) and any(map(_names_contract, node.bases))
+            bases = [base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)]
+            contract = any(base.endswith(("Problem", "Architecture")) for base in bases)
             docstring = node.body[:1] if ast.get_docstring(node, clean=False) is not None else []
             node.body = [one for one in node.body if one not in docstring and not (contract and _is_inert(one))]
     code = " ".join(_words(tree)).encode("utf-8", "surrogatepass")
@@ -142,10 +137,6 @@ def _words(node: Any) -> list[str]:
     return words
 
 
-def _names_contract(base: ast.expr) -> bool:
-    return isinstance(base, ast.Name) and base.id.endswith(("Problem", "Architecture"))
-
-
 def _is_inert(statement: ast.stmt) -> bool:
     """Whether a statement in a problem or an architecture defines what cannot change a number."""
     if isinstance(statement, ast.FunctionDef):
@@ -161,12 +152,10 @@ _USED: dict[str, Parsed] = {}
 @cache
 def _kept() -> dict[str, Parsed]:
     """Return what was read before by this version of this module; nothing if that cannot be told."""
-    try:
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         kept = json.loads(Path(KEPT).read_bytes())
-        whole = kept["by"] == _signature(kept["files"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}
-    return kept["files"] if whole else {}
+        return kept["files"] if kept["by"] == _signature(kept["files"]) else {}
+    return {}
 
 
 def keep() -> None:
@@ -227,12 +216,8 @@ def code(stage: str, spec: Mapping[str, Any]) -> str:
     return digest(*modules(stage, spec))
 
 
-def evaluation() -> str:
-    """The hash of what turns a network into errors: of its own, so that a new metric refits nothing."""
-    return digest(*_evaluation())
-
-
-def _evaluation() -> tuple[str, ...]:
+def evaluation() -> tuple[str, ...]:
+    """What turns a network into errors: it has a hash of its own, so that a new metric refits nothing."""
     return (EVALUATION, *metrics.modules())
 
 
@@ -257,11 +242,60 @@ def modules(stage: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
     """The hashes that a spec has, of the code as it is now."""
-    found = {"code": code(stage, spec), "evaluation": evaluation()}
+    found = {"code": code(stage, spec), "evaluation": digest(*evaluation())}
     return {key: value for key, value in found.items() if key in spec}
 
 
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
     """The source files that a job runs, and the data files that these name."""
-    started = {*modules(stage, spec), *(_evaluation() if "evaluation" in spec else ())}
-    return {os.path.abspath(path) for one in reached(started) for path in (file_of(one), *_read(one).data)}
+    started = {*modules(stage, spec), *(evaluation() if "evaluation" in spec else ())}
+    return {os.path.abspath(path) for one in reached(started) for path in _read(one).files}
+
+
+# What jobs know of the files that a problem reads: digests of their contents, kept until a file changes
+
+
+def checksums(problem: Problem) -> dict[str, Any]:
+    """Return the digests of the files that a problem reads, under `files`; of a folder, of all files below it."""
+    found = _digests([path for path in problem.files() if not os.path.isdir(path)])
+    for folder in filter(os.path.isdir, problem.files()):
+        below = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+        found[folder] = checksum_of(_digests(below))
+    if len(found) > MOST_FILES:  # the spec is an argument of a command
+        found = {f"{len(found)} files": checksum_of(found)}
+    return {"files": found} if found else {}
+
+
+def _digests(paths: list[str]) -> dict[str, str]:
+    """Return the digest of every file. Those of large ones are kept, and computed again when anything of them differs.
+
+    The time of a file's last change (ctime) is set by the system alone, whatever `cp -p`, `rsync -t` or `touch` say.
+    """
+    about = {path: os.stat(path) for path in paths}
+    states = {
+        path: [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+        for path, found in about.items()
+        if found.st_size > LARGE
+    }
+    kept = _kept_digests() if states else {}
+    found = {path: kept[path][1] for path, state in states.items() if kept.get(path, [None])[0] == state}
+    missing = [path for path in paths if path not in found]
+    size = sum(about[path].st_size for path in missing)
+    if size > SLOW:
+        say(f"reading {size / 1e9:.1f} GB of {', '.join(missing[:3])}{' …' * (len(missing) > 3)} for changes")
+    with ThreadPoolExecutor() as threads:
+        found |= zip(missing, threads.map(digest_of_file, missing), strict=True)
+    if states.keys() - kept.keys() or any(kept[path][0] != state for path, state in states.items()):
+        from koct.base.files import write_text  # which imports NumPy
+
+        with contextlib.suppress(OSError):  # without them, the next run reads the files again
+            write_text(DIGESTS, json.dumps({**kept, **{path: [state, found[path]] for path, state in states.items()}}))
+    return {path: found[path] for path in paths}
+
+
+def _kept_digests() -> dict[str, Any]:
+    """Return {path: (state, digest)} of what was computed before; nothing if that cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        kept = json.loads(Path(DIGESTS).read_bytes())
+        return {path: (state, str(digest)) for path, (state, digest) in kept.items()}
+    return {}

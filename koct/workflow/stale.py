@@ -26,8 +26,7 @@ from koct.errors import KoctError
 RESULTS = "results" + os.sep
 SHOWN = 5  # reasons that are printed
 IN_WORDS = {"code": "its code has changed", "evaluation": "the code of the errors has changed"}
-IN_WORDS |= {"pool": "its pairs have changed"}
-IN_WORDS |= dict.fromkeys(("config", "sweeps"), "the study has changed")
+IN_WORDS |= {"pool": "its pairs have changed"} | dict.fromkeys(("config", "sweeps"), "the study has changed")
 
 
 class Stale:
@@ -65,12 +64,18 @@ class Stale:
         if spec is None or not present:
             return []
         for path in present:
-            _refuse_what_is_no_file(path)
-        inputs = self.inputs(job.input)
-        reasons = {path: self.reason(path, json.loads(spec), inputs) for path in present}
-        outdated = [path for path, reason in reasons.items() if reason]
-        for path in outdated:
-            self.tell(path, reasons[path])
+            if not os.path.isfile(path):  # nobody but its owner removes a folder, a pipe, or a link that leads nowhere
+                what = "a pipe or a device" if os.path.exists(path) else "a link that leads nowhere"
+                what, command = ("a folder", "rm -r") if os.path.isdir(path) else (what, "rm")
+                fix = f"`{command} {path} && snakemake` makes it"
+                raise KoctError(f"{path} is {what}, and a result belongs there; {fix}")
+        inputs, wanted, outdated = self.inputs(job.input), json.loads(spec), []
+        for path in present:
+            if reason := self.reason(path, wanted, inputs):
+                outdated.append(path)
+                self.reasons[reason] = self.reasons.get(reason, 0) + 1
+                if self.reasons[reason] == 1 and len(self.reasons) <= SHOWN:
+                    self.logger.info(f"{path} is made again: {reason}.")
         return outdated
 
     def inputs(self, paths: Iterable[str]) -> str | None:
@@ -100,19 +105,6 @@ class Stale:
             return "it was made from other inputs"
         return ""
 
-    def tell(self, path: str, reason: str) -> None:
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        if self.reasons[reason] == 1 and len(self.reasons) <= SHOWN:
-            self.logger.info(f"{path} is made again: {reason}.")
-
-
-def _refuse_what_is_no_file(path: str) -> None:
-    """Nobody but its owner removes a folder, a pipe, or a link that leads nowhere."""
-    if not os.path.isfile(path):
-        what = "a pipe or a device" if os.path.exists(path) else "a link that leads nowhere"
-        what, command = ("a folder", "rm -r") if os.path.isdir(path) else (what, "rm")
-        raise KoctError(f"{path} is {what}, and a result belongs there; `{command} {path} && snakemake` makes it")
-
 
 def outdated(workflow: Any, logger: Any) -> list[str]:
     """Return the results that the targets of a run need and that have to be made again."""
@@ -133,25 +125,19 @@ class Needed:
 
         self.stale, self.outdated = stale, list[str]()
         self.seen: set[tuple[str, ...]] = set()
-        self.makers: dict[str, Any] = {}  # the rule of an output without wildcards
-        self.patterns: dict[str, list[tuple[Any, Any]]] = defaultdict(list)  # by folder: others, with their rules
+        self.patterns: dict[str, list[tuple[Any, Any]]] = defaultdict(list)  # by folder: outputs, with their rules
         self.products: dict[str, list[str]] = {}  # outputs of a rule and its benchmark, with wildcards in braces
         for rule in workflow.rules:
             products = [*rule.output, *filter(None, [rule.benchmark])]
             self.products[rule.name] = [strip_wildcard_constraints(str(path)) for path in products]
             for path in rule.output:
-                if rule.has_wildcards():
-                    self.patterns[_folder(path)].append((path.regex(), rule))
-                else:
-                    self.makers[str(path)] = rule
+                self.patterns[_folder(path)].append((path.regex(), rule))
 
     def visit_file(self, path: str) -> None:
-        if path in self.makers:
-            return self.visit_job(self.makers[path], {})
         for regex, rule in self.patterns.get(_folder(path), ()):
             if match := regex.match(path):
-                return self.visit_job(rule, match.groupdict())
-        return None
+                self.visit_job(rule, match.groupdict())
+                return
 
     def visit_job(self, rule: Any, wildcards: Mapping[str, str]) -> None:
         """Look at what a job reads, and then at what it has made."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from koct.config import sweep as sweeps
 from koct.config.sweep import Grid, Sweep
 from koct.contracts.options import options
 from koct.errors import KoctError
@@ -19,7 +18,7 @@ from koct.report.products import products
 LEAST_HELD_OUT = 3  # N of a sweep: two to calibrate on, and one to predict
 LEAST_OF_LADDER = 3  # networks of a sweep between known and learned
 ARC = 180  # degrees, of every operating point of the paper
-claimed, compared = sweeps.claimed, sweeps.compared
+PAPER = ("H8", "H16", "H32", "H128", "H256")  # its sweeps, by their names here
 
 
 def published(study: Sequence[Sweep]) -> list[str]:
@@ -73,6 +72,20 @@ def benchmark(study: Sequence[Sweep]) -> list[str]:
     """Return the sweeps with a network that is a torch module, but those of wrong operators."""
     found = [sweep.name for sweep in study if any(isinstance(arch, ModuleArchitecture) for arch in sweep.archs)]
     return [name for name in found if name not in mismatch(study)]
+
+
+def claimed(study: Iterable[Sweep]) -> bool:
+    """Whether there are sweeps of the paper, about which it states something, or their continuations to larger N."""
+    return any(sweep.name.removesuffix("-crossing") in PAPER for sweep in study)
+
+
+def compared(study: Iterable[Sweep]) -> bool:
+    """Whether sweeps of one problem and size differ in the conditions of the measurement."""
+    families: dict[Any, set[Any]] = {}
+    for sweep in study:
+        H, V, B = (getattr(sweep.problem, key, None) for key in ("H", "V", "B"))
+        families.setdefault((sweep.problem.source, H), set()).add((sweep.problem.label, V, B))
+    return any(len(conditions) > 1 for conditions in families.values())
 
 
 def held_out(study: Iterable[Sweep]) -> bool:

@@ -116,7 +116,7 @@ def slurm_says(monkeypatch):
                 return [f"AccountingStorageEnforce = {enforced}", "ClusterName             = here"]
             return partitions if "show partition" in text else qos if "show qos" in text else user
 
-        monkeypatch.setattr(cluster, "_ask", answer)
+        monkeypatch.setattr(cluster, "ask", answer)
 
     for name in ("_partitions", "_accounting"):  # which otherwise keep their answers
         monkeypatch.setattr(cluster, name, getattr(cluster, name).__wrapped__)
@@ -180,7 +180,7 @@ def executor():
     made = object.__new__(plugin.Executor)
     made.logger = SimpleNamespace(info=lambda *_, **__: None)
     made.workflow = SimpleNamespace(executor_settings=SimpleNamespace(init_seconds_before_status_checks=10))
-    made.queue, made.missing, made.preempted, made.queued = "", {}, set(), {"1", "2", "3"}
+    made.queue, made.missing, made.queued = "", {}, {"1", "2", "3"}
     made.lost, made.stuck, made.full, made.larger, made.done = Counter(), {}, "", {}, []
     made.submitted, made.ended_well, made.failed, made.asked = [], [], [], []
     made._job_submission_executor = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))
@@ -310,7 +310,7 @@ def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monke
 def test_the_own_job_is_no_leftover(monkeypatch):
     name = "H8_seeds1-5_cells_fit.koct"
     text = f"{name} 11 /here\n{name} 12 /here\nkoct_main 13 /here\nother 14 /here\n"
-    monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text))
+    monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text, returncode=0))
     monkeypatch.setattr(queue, "OWN_JOB", "12")
     assert queue._mine() == [("11", "/here")]
 

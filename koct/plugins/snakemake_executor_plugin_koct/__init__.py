@@ -83,9 +83,15 @@ class Executor(LocalExecutor):
             error = subprocess.CalledProcessError(used["status"], job.shellcmd)
             raise RuleException(f"CalledProcessError:\n{error}", rule=job.rule)
         elif job.benchmark:
-            extended = self.workflow.output_settings.benchmark_extended
+            # the system does not say what a forked process read and wrote
+            seconds, cpu = used["seconds"], used["cpu_seconds"]
+            record = BenchmarkRecord(running_time=seconds, max_rss=used["max_rss"], cpu_usage=100 * cpu, cpu_time=cpu)
+            same = ("jobid", "threads", "wildcards", "params", "resources", "input")
+            vars(record).update({name: getattr(job, name) for name in same})
+            vars(record).update(rule_name=job.rule.name, data_collected=True)
             try:
-                write_benchmark_records([Benchmark(job, used)], str(job.benchmark), extended)
+                extended = self.workflow.output_settings.benchmark_extended
+                write_benchmark_records([record], str(job.benchmark), extended)
             except OSError as error:
                 reason = f"{job.benchmark}: {error.strerror}; make room and run snakemake again"
                 raise RuleException(reason, rule=job.rule) from None
@@ -178,14 +184,3 @@ class Server:
             self.dismiss(connection)
         self.control.close()
         self.process.wait()
-
-
-class Benchmark(BenchmarkRecord):
-    """What a forked process says that it used; the system does not say what it read and wrote."""
-
-    def __init__(self, job: Any, used: dict[str, Any]):
-        seconds, cpu = used["seconds"], used["cpu_seconds"]
-        super().__init__(running_time=seconds, max_rss=used["max_rss"], cpu_usage=100 * cpu, cpu_time=cpu)
-        self.data_collected = True
-        self.jobid, self.rule_name, self.threads = job.jobid, job.rule.name, job.threads
-        self.wildcards, self.params, self.resources, self.input = job.wildcards, job.params, job.resources, job.input

@@ -48,16 +48,7 @@ OFTEN = 5  # times that a lost job is submitted again
 PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
 FULL = "MaxSubmitJob"  # in what SLURM says where a user may have no more jobs in the queue
 # Reasons of a pending job that do not pass by themselves, and how many seconds they are given for it.
-NEVER = {
-    "BadConstraints",
-    "InvalidAccount",
-    "InvalidQOS",
-    "PartitionTimeLimit",
-    "QOSMaxGRESPerJob",
-    "AssocMaxGRESPerJob",
-}
-NEVER |= {"QOSMaxWallDurationPerJobLimit", "QOSMaxCpuPerJobLimit", "QOSMaxNodePerJobLimit", "QOSMaxMemoryPerJob"}
-NEVER |= {"AssocMaxWallDurationPerJobLimit", "AssocMaxCpuPerJobLimit", "AssocMaxNodePerJobLimit", "AssocMaxMemPerJob"}
+NEVER = re.compile(r"BadConstraints|InvalidAccount|InvalidQOS|PartitionTimeLimit|(QOS|Assoc)Max\w+PerJob(Limit)?")
 STUCK = 30
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SHOWN = 3  # failed jobs of a submission
@@ -74,8 +65,7 @@ class Executor(SlurmExecutor):
         self.queued: set[str] = set()  # the numbers of all jobs that may be in SLURM's queue
         self.larger: dict[Any, collections.Counter[str]] = {}  # what a job lacked, and how often
         self.done: list[Any] = []  # jobs that have ended well
-        self.preempted: set[Any] = set()  # jobs that were submitted again, for no fault of theirs
-        self.lost: collections.Counter[Any] = collections.Counter()  # how often a job was
+        self.lost: collections.Counter[Any] = collections.Counter()  # how often SLURM lost a job
         self.stuck: dict[str, float] = {}  # since when a job waits for what does not pass
         self.full = ""  # what SLURM said when it took no more jobs
         self.missing: dict[str, float] = {}  # since when SLURM does not know a job
@@ -90,9 +80,7 @@ class Executor(SlurmExecutor):
 
     def get_job_args(self, job: Any, **others: Any) -> str:
         """Return the plugin's arguments, and what overrides them: unfinished jobs alone, on the cores of the widest."""
-        members = members_of(job)
-        if job.attempt > 1 or job in self.preempted:
-            members = [member for member in members if not self.is_finished(member)] or members
+        members = [member for member in members_of(job) if not self.is_finished(member)] or members_of(job)
         targets = [target for member in members for target in member.get_target_spec()]
         return join_cli_args(
             [
@@ -107,10 +95,9 @@ class Executor(SlurmExecutor):
 
     def is_finished(self, job: Any) -> bool:
         """Return whether this run has made all outputs of a job, as its spec asks for."""
-        try:
+        with contextlib.suppress(OSError):
             return all(os.path.getmtime(path) >= STARTED and fits(path, job) for path in job.output)
-        except OSError:
-            return False
+        return False
 
     # Submitting
 
@@ -215,9 +202,9 @@ class Executor(SlurmExecutor):
                 if state in LACKED:
                     self.larger.setdefault(info.job, collections.Counter())[LACKED[state][0]] += 1
                 self.report_job_error(info, f"SLURM ended job {number}: '{state}'", logs)
-            elif state == "PREEMPTED" or (lost and self.again(info.job)):
+            elif state == "PREEMPTED" or (lost and self.lost[info.job] < OFTEN):
+                self.lost[info.job] += lost
                 self.logger.info(f"SLURM preempted or lost job {number} ({info.job.name}); it is submitted again.")
-                self.preempted.add(info.job)
                 self._job_submission_executor.submit(self.run_job, info.job)
             elif lost:
                 self.report_job_error(info, f"SLURM lost job {number} for the {OFTEN + 1}th time", logs)
@@ -255,13 +242,8 @@ class Executor(SlurmExecutor):
     def is_lost(self, number: str, state: str) -> bool:
         return not state and time.monotonic() - self.missing.setdefault(number, time.monotonic()) > PATIENCE
 
-    def again(self, job: Any) -> bool:
-        """Return whether a lost job is submitted once more."""
-        self.lost[job] += 1
-        return self.lost[job] <= OFTEN
-
     def is_stuck(self, number: str, state: str, reason: str) -> bool:
-        if state != "PENDING" or reason not in NEVER:
+        if state != "PENDING" or not NEVER.fullmatch(reason):
             self.stuck.pop(number, None)
             return False
         return time.monotonic() - self.stuck.setdefault(number, time.monotonic()) > STUCK
@@ -290,10 +272,9 @@ def fits(path: str, job: Any) -> bool:
     from koct.base import stamps
     from koct.errors import KoctError
 
-    try:
+    with contextlib.suppress(OSError, ValueError, AttributeError, KoctError):
         return stamps.read(path).spec == json.loads(job.params.spec)
-    except (OSError, ValueError, AttributeError, KoctError):
-        return False
+    return False
 
 
 def members_of(job: Any) -> list[Any]:
@@ -351,10 +332,7 @@ def failure(submitted: Any, unfinished: list[Any], message: str | None, logs: li
 
 def last_lines(path: str, few: int = 5) -> list[str]:
     """Return the end of a log; nothing if there is no such file, or one of an earlier run."""
-    try:
-        if os.path.getmtime(path) < STARTED:
-            return []
-        with open(path, errors="replace") as file:
-            return [line for line in file.read().splitlines() if line.strip()][-few:]
-    except OSError:
-        return []
+    with contextlib.suppress(OSError), open(path, errors="replace") as file:
+        lines = [line for line in file.read().splitlines() if line.strip()]
+        return lines[-few:] if os.path.getmtime(path) >= STARTED else []
+    return []

@@ -12,6 +12,7 @@ import csv
 import logging
 import os
 import re
+import shutil
 import sys
 import time
 from typing import Any
@@ -45,8 +46,7 @@ class LogHandler(LogHandlerBase):
         stream = sys.stdout if given.stdout else sys.stderr
         self.printer = ColorizingTextHandler(nocolor=given.nocolor, stream=stream)
         self.brief = not (given.quiet or given.verbose or given.printshellcmds or given.debug_dag)
-        self.messages: dict[int, str] = {}  # of jobs that have started
-        self.started: dict[int, tuple[str, str | None, float]] = {}  # their rules, benchmark files and times
+        self.started: dict[int, tuple[str, str, str | None, float]] = {}  # message, rule, benchmark file, and when
         self.left: collections.Counter[str] = collections.Counter()  # jobs of each rule
         self.took: dict[str, list[float]] = {}  # seconds, of finished jobs of each rule
         self.began = time.monotonic()
@@ -86,18 +86,17 @@ class LogHandler(LogHandlerBase):
                 self.left = collections.Counter(record.stats)
                 self.total = self.left.pop("total")
             case "JOB_INFO":
-                self.messages[record.jobid] = record.rule_msg or record.rule_name
-                self.started[record.jobid] = record.rule_name, record.benchmark, time.monotonic()
+                message = record.rule_msg or record.rule_name
+                self.started[record.jobid] = message, record.rule_name, record.benchmark, time.monotonic()
                 if self.rewrites:
-                    self.count(self.done, self.messages[record.jobid])
+                    self.count(self.done, message)
+            case "JOB_FINISHED" if record.job_id not in self.started:
+                self.finished.append(record.msg)
             case "JOB_FINISHED":
-                message = self.messages.pop(record.job_id, record.msg)
-                if record.job_id in self.started:
-                    rule, benchmark, start = self.started.pop(record.job_id)
-                    self.left[rule] -= 1
-                    self.took.setdefault(rule, []).append(time.monotonic() - start)
-                    message += _used(benchmark)
-                self.finished.append(message)
+                message, rule, benchmark, start = self.started.pop(record.job_id)
+                self.left[rule] -= 1
+                self.took.setdefault(rule, []).append(time.monotonic() - start)
+                self.finished.append(message + _used(benchmark))
             case "PROGRESS":
                 finished, self.finished = self.finished, []
                 self.done, self.total = record.done, record.total
@@ -115,10 +114,9 @@ class LogHandler(LogHandlerBase):
 
     def failure(self, record: Any) -> Any:
         """Return a failed job's record with the job's message, and without a command that has just been printed."""
-        message = "; ".join(filter(None, [self.messages.get(record.jobid), record.rule_msg, _full(record)]))
-        command = record.shellcmd
-        if command and any(command in error for error in self.errors):
-            command = None
+        message = "; ".join(filter(None, [self.started.get(record.jobid, [""])[0], record.rule_msg, _full(record)]))
+        told = record.shellcmd and any(record.shellcmd in error for error in self.errors)
+        command = None if told else record.shellcmd
         return _changed(record, rule_msg=message, shellcmd=command, input=_few(record.input))
 
     def count(self, number: int, message: str) -> None:
@@ -143,24 +141,18 @@ class LogHandler(LogHandlerBase):
 
 def _used(benchmark: str | None) -> str:
     """Return the memory and the time that a job took, from the file of its benchmark."""
-    try:
-        with open(benchmark or "", encoding="utf-8") as file:
-            row = next(csv.DictReader(file, delimiter="\t"))
+    with contextlib.suppress(OSError, ValueError, KeyError, StopIteration), open(benchmark or "") as file:
+        row = next(csv.DictReader(file, delimiter="\t"))
         return f" ({float(row['max_rss']):.0f} MB, {float(row['s']):.1f} s)"
-    except (OSError, ValueError, KeyError, StopIteration):
-        return ""
+    return ""
 
 
 def _full(record: Any) -> str | None:
     """Return why a job on a full disk failed, which it cannot write to its log."""
-    try:
-        place = os.statvfs("results")
-        outputs = list(record.output)
-    except (OSError, AttributeError, TypeError):
-        return None
-    if place.f_bavail * place.f_frsize > LITTLE or not outputs:
-        return None
-    return f"{outputs[0]}: No space left on device; make room and run snakemake again"
+    with contextlib.suppress(OSError, AttributeError, TypeError, StopIteration):
+        if shutil.disk_usage("results").free <= LITTLE:
+            return f"{next(iter(record.output))}: No space left on device; make room and run snakemake again"
+    return None
 
 
 def _event(record: Any) -> str | None:
