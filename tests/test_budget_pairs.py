@@ -9,8 +9,8 @@ from conftest import ROOT
 
 from koct.cli import main
 from koct.forecast.budget import Forecast
+from koct.forecast.laws import Theory
 from koct.forecast.runs import Pilot
-from koct.forecast.theory_law import Theory
 from koct.prediction.curve import Curve
 from koct.prediction.spectral import Spectral
 

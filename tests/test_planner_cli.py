@@ -37,7 +37,7 @@ def test_a_pilot_may_come_through_a_pipe():
     [
         ("arch,N,seed,error\nko,4,1,0.2\nko,8,1,0.1,9\n", "row 2: Expected 4 columns, got 5: ko,8,1,0.1,9; a cell"),
         ("N,seed,error\n4,1,0.2\n\n8,0.1\n", "row 2: Expected 3 columns, got 2: 8,0.1; a cell is missing; fill it"),
-        ('arch,N,error\n"a\x1b[31m\nb",4,0.2\n', r"only the value 4 for arch a\x1b[31m\nb; a pilot needs"),
+        ('arch,N,error\n"a\x1b[31m\nb",4,0.2\n', r"arch a\x1b[31m\nb: N = 4 in every run; a pilot needs"),
     ],
 )
 def test_what_is_wrong_with_a_pilot_is_one_line(koct, tmp_path, text, message):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from koct import Calibration, Forecast, Pilot, two_factors
 from koct.errors import KoctError
-from koct.forecast.laws import LAWS
-from koct.forecast.priors import learned
+from koct.forecast.laws import LAWS, learned
 from koct.forecast.runs import Points
 
 positive = st.floats(1e-6, 1e3)

@@ -5,7 +5,6 @@ forecast = Forecast(Pilot.from_points(N, error, seed))
 forecast.required(target=0.01)
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,10 +14,8 @@ from numpy.typing import ArrayLike
 
 from koct.errors import KoctError
 from koct.forecast.ensemble import Ensemble, rounded
-from koct.forecast.laws import LAWS, Law
-from koct.forecast.priors import Priors, learned
+from koct.forecast.laws import LAWS, Law, Priors, Theory, learned
 from koct.forecast.runs import ASSUMED_SPREAD, MAX_ERROR, MIN_ERROR, FloatArray, Pilot, Points
-from koct.forecast.theory_law import Theory
 
 if TYPE_CHECKING:
     from koct.prediction.curve import Curve
@@ -108,7 +105,14 @@ class Forecast:
         self.weights_ = dict(sorted(ensemble.weights.items(), key=lambda item: -item[1]))
         self.law_ = next(iter(self.weights_))
         self.formula_ = self._formula(law)
-        self.warnings_ = self._warnings()
+        first, last = self.replicates(pilot.N[[0, -1]]).T
+        self.warnings_ = []
+        if self._rises_from is not None:
+            self.warnings_ = [
+                f"the error rises from N = {self._rises_from:.0f} on; the forecast does not follow a rise"
+            ]
+        elif np.mean(last < first) < SURE:
+            self.warnings_ = ["the error does not clearly fall over the pilot, so it tells little about larger N"]
 
     def __repr__(self) -> str:
         N = self.pilot.N
@@ -119,9 +123,9 @@ class Forecast:
 
     def _laws(self, law: str) -> dict[str, tuple[Law, float]]:
         """The laws to weigh, and the prior probability of each."""
-        if law == "theory" and self._theory is None:
-            raise KoctError("law = 'theory' is the curve that pairs predict, and there are none; give --pairs")
-        if law == "theory" and self._theory is not None:
+        if law == "theory":
+            if self._theory is None:
+                raise KoctError("law = 'theory' is the curve that pairs predict, and there are none; give --pairs")
             return {"theory": (self._theory, 1.0)}
         if law in LAWS:
             return {law: (LAWS[law], 1.0)}
@@ -172,30 +176,17 @@ class Forecast:
 
     def answers(self, targets: Sequence[float], N: FloatArray) -> list[Answer]:
         """Return what `required` does for each of many targets; `N` are their `samples`."""
-        counts = [[_whole(value) for value in values] for values in quantiles(N, self.n_shares).T]
         largest = int(self.pilot.N[-1])
+        counts = [[_whole(value) for value in values] for values in quantiles(N, self.n_shares).T]
         at = [largest if n is None else n for _, n, _ in counts]
         errors = self._interval(self._errors(self.curves_.reached_at(np.array(at, dtype=float)))).T.tolist()
-        probabilities = np.mean(np.isfinite(N), axis=0).tolist()
-        return [
-            Answer(
-                target=target,
-                law=self.law_,
-                n=n,
-                n_low=n_low,
-                n_high=n_high,
-                probability=probability,
-                at=at_n,
-                error=error,
-                error_low=error_low,
-                error_high=error_high,
-                extrapolation=None if n is None else n / largest,
-                reason="; ".join([*self.warnings_, *self.remarks(n, n_high)]),
-            )
-            for target, (n_low, n, n_high), probability, at_n, (error_low, error, error_high) in zip(
-                targets, counts, probabilities, at, errors, strict=True
-            )
-        ]
+        answers = []
+        for i, (target, (n_low, n, n_high), (low, error, high)) in enumerate(zip(targets, counts, errors, strict=True)):
+            probability, ratio = float(np.mean(np.isfinite(N[:, i]))), None if n is None else n / largest
+            reason = "; ".join([*self.warnings_, *self.remarks(n, n_high)])
+            number, predicted = (n, n_low, n_high, probability), (at[i], error, low, high)
+            answers.append(Answer(target, self.law_, *number, *predicted, ratio, reason))
+        return answers
 
     @np.errstate(all="ignore")
     def samples(self, target: ArrayLike, assurance: float | None = None) -> FloatArray:
@@ -205,10 +196,9 @@ class Forecast:
         """
         targets = np.asarray(target, dtype=float)
         for each in targets.ravel().tolist():
-            if not (each > 0 and math.isfinite(each)):
-                raise KoctError(f"target = {each!r} must be finite and above 0; choose a positive error")
             if not MIN_ERROR <= each <= MAX_ERROR:
-                raise KoctError(f"target = {each!r} is too small or too large to compute with; choose another error")
+                ends = f"from {MIN_ERROR:g} to {MAX_ERROR:g}"
+                raise KoctError(f"target = {each!r} must be finite and above 0; choose a positive error {ends}")
         aims = np.log(targets.ravel()) - self._margins(assurance)[:, None]
         return self.curves_.reach(aims, self.pilot.N[0]).reshape(-1, *targets.shape)
 
@@ -243,14 +233,6 @@ class Forecast:
         assert self._theory is not None
         largest = self.pilot.N[-1:]
         return float(self.predict(largest)[0][0] / np.exp(self._theory.log_error(largest)[0]))
-
-    def _warnings(self) -> list[str]:
-        first, last = self.replicates(self.pilot.N[[0, -1]]).T
-        if self._rises_from is not None:
-            return [f"the error rises from N = {self._rises_from:.0f} on; the forecast does not follow a rise"]
-        if np.mean(last < first) < SURE:
-            return ["the error does not clearly fall over the pilot, so it tells little about larger N"]
-        return []
 
     def remarks(self, n: int | None = None, n_high: int | None = None) -> list[str]:
         """What to know about an answer, one sentence each; those that depend on it come last."""
