@@ -82,8 +82,6 @@ def layers(
     known: Collection[str],
 ) -> list[BoundLayer]:
     """The layers of the module; `constants` are C, n and kappa as `BoundNetwork.from_torch` takes them."""
-    if not isinstance(module, nn.Module):
-        raise KoctError(f"from_torch reads a module of torch, got {type(module).__name__}; give an nn.Module")
     try:
         shape = tuple(operator.index(size) for size in input_shape)
     except TypeError:
@@ -163,7 +161,9 @@ class _Reader:
     """Turns one module into steps."""
 
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...], lipschitz: Mapping[str, float]) -> None:
-        _check_values(module)
+        for name, value in module.named_parameters():
+            if value.is_meta or not torch.isfinite(value).all():
+                raise KoctError(f"{name} has no finite values; load the weights of the module first")
         module = copy.deepcopy(module).eval().double().cpu()
         tracer = _Tracer(lipschitz)
         name = type(module).__name__
@@ -182,9 +182,6 @@ class _Reader:
                 f"{type(module).__name__}.forward cannot be followed ({str(error).splitlines()[0]}); write it without "
                 f"conditions on its input, or give the module an attribute `lipschitz`"
             ) from None
-        for node in self.graph.nodes:
-            if node.op == "call_module" and not self._is_supported(str(node.target)):
-                raise self._unknown(node, "koct does not know its Lipschitz constant, or it has none")
         try:
             ShapeProp(fx.GraphModule(module, self.graph)).propagate(torch.zeros(1, *input_shape, dtype=torch.float64))
         except Exception as error:
@@ -251,7 +248,11 @@ class _Reader:
     def _step(self, node: fx.Node, source: fx.Node) -> list[Step]:
         """What one tensor goes through at a node."""
         if node.op == "call_module":
-            return self._module(node, source)
+            name, module = str(node.target), self.module.get_submodule(str(node.target))
+            given = name in self.lipschitz or hasattr(module, "lipschitz")
+            if isinstance(module, ISOMETRIC) and not given:
+                return []
+            return [Step(name, self._constant(node, self.shapes[source]), tuple(module.parameters()))]
         if node.target in FUNCTIONS:
             return [Step(node.name, FUNCTIONS[node.target])]
         same_size = math.prod(self.shapes[node]) == math.prod(self.shapes[source])
@@ -278,38 +279,26 @@ class _Reader:
         largest = size.max() if node.target in (operator.mul, operator.imul) else 1 / size.min()
         return [Step(node.name, float(largest), parameters)]
 
-    def _module(self, node: fx.Node, source: fx.Node) -> list[Step]:
+    def _constant(self, node: fx.Node, shape: tuple[int, ...]) -> float:
+        """The Lipschitz constant of the module at a node, which takes tensors of this shape."""
         name = str(node.target)
-        module = self.module.get_submodule(name)
-        parameters = tuple(module.parameters())
-        if name in self.lipschitz:
-            return [Step(name, self.lipschitz[name], parameters)]
-        if hasattr(module, "lipschitz"):
-            constant: Any = module.lipschitz
-            return [Step(name, float(constant() if callable(constant) else constant), parameters)]
-        if isinstance(module, ISOMETRIC):
-            return []
-        return [Step(name, self._constant(module, self.shapes[source]), parameters)]
-
-    def _is_supported(self, name: str) -> bool:
         module: Any = self.module.get_submodule(name)
-        if name in self.lipschitz or hasattr(module, "lipschitz"):
-            return True
-        if isinstance(module, NORMS):
-            return module.running_var is not None  # without it, it depends on the rest of the batch
-        return isinstance(module, (nn.Linear, *LINEAR, *POOLS, *ISOMETRIC, *ACTIVATIONS))
-
-    def _constant(self, module: Any, shape: tuple[int, ...]) -> float:
+        if name in self.lipschitz:
+            return self.lipschitz[name]
+        if hasattr(module, "lipschitz"):
+            return float(module.lipschitz() if callable(module.lipschitz) else module.lipschitz)
         if isinstance(module, nn.Linear):
             return float(torch.linalg.matrix_norm(module.weight.detach(), 2))
         if isinstance(module, LINEAR):
             return linear_norm(module, shape)
-        if isinstance(module, NORMS):
+        if isinstance(module, NORMS) and module.running_var is not None:  # or it depends on the rest of the batch
             scale = (module.running_var + module.eps) ** -0.5
             return float((scale if module.weight is None else scale * module.weight.detach().abs()).max())
         if isinstance(module, POOLS):
             return _max_pool(module, len(shape) - 2)
-        constant = next(value for kind, value in ACTIVATIONS.items() if isinstance(module, kind))
+        constant = next((value for kind, value in ACTIVATIONS.items() if isinstance(module, kind)), None)
+        if constant is None:
+            raise self._unknown(node, "koct does not know its Lipschitz constant, or it has none")
         return constant if isinstance(constant, float) else constant(module)
 
     def _unknown(self, node: fx.Node, reason: str) -> KoctError:
@@ -321,12 +310,6 @@ class _Reader:
             what = f"the operation {getattr(target, '__name__', target)!r}"
             fix = "or give the module around it an attribute `lipschitz`"
         return KoctError(f"{what} cannot be part of the bound: {reason}; {fix}")
-
-
-def _check_values(module: nn.Module) -> None:
-    for name, value in module.named_parameters():
-        if value.is_meta or not torch.isfinite(value).all():
-            raise KoctError(f"{name} has no finite values; load the weights of the module first")
 
 
 def linear_norm(module: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...]) -> float:
@@ -349,12 +332,6 @@ def linear_norm(module: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int
 
 def _max_pool(module: Any, axes: int) -> float:
     """√(in how many windows an entry can be): each of them may return it."""
-
-    def per_axis(value: Any) -> tuple[int, ...]:
-        return tuple(value) if isinstance(value, tuple | list) else (value,) * axes
-
-    count = 1
-    sizes = per_axis(module.kernel_size), per_axis(module.stride), per_axis(module.dilation)
-    for size, stride, dilation in zip(*sizes, strict=True):
-        count *= min(size, math.ceil(((size - 1) * dilation + 1) / stride))
-    return math.sqrt(count)
+    settings = (module.kernel_size, module.stride, module.dilation)
+    per_axis = zip(*(torch.tensor(value).expand(axes).tolist() for value in settings), strict=True)
+    return math.sqrt(math.prod(min(size, math.ceil(((size - 1) * gap + 1) / stride)) for size, stride, gap in per_axis))

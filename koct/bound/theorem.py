@@ -73,9 +73,9 @@ class BoundLayer:
             ("C", 0, "give the layer's complexity constant, or 0 if it has no approximation error"),
             ("n", 1, "give the layer's approximation width"),
             ("p", 1, "give the number of trainable parameters"),
+            ("kappa", 0, "give the constant of the estimation term"),
         ):
-            _check(f"layer {self.name!r}: {key}", getattr(self, key), minimum, fix)
-        _check(f"layer {self.name!r}: kappa", self.kappa, 0, "give the constant of the estimation term", strict=True)
+            _check(f"layer {self.name!r}: {key}", getattr(self, key), minimum, fix, strict=key == "kappa")
 
 
 class Term(NamedTuple):
@@ -188,9 +188,8 @@ class BoundNetwork:
         _check("input_rms", input_rms, 0, "give the root of the mean ‖x‖²")
         by_name, deltas = self._by_name(errors), dict(mismatch or {})
         for name, delta in deltas.items():
-            self._check_layer(name)
             _check(f"mismatch of layer {name!r}", delta, 0, "give the norm of the difference")
-            if not next(layer for layer in self.layers if layer.name == name).known:
+            if not self.layers[self._place(name)].known:
                 raise KoctError(f"mismatch of layer {name!r}: it is learned; give its error")
         error, size = 0.0, float(input_rms)
         for layer in self.layers:
@@ -235,17 +234,16 @@ class BoundNetwork:
 
         `size` is the number of pixels that the errors of the pilot are means over: bound and `trivial` are sums.
         """
-        self._check_layer(name)
-        A_l, layer = next(pair for pair in zip(self.amplifications(), self.layers, strict=True) if pair[1].name == name)
-        return self._replaced(name, kappa=sigma * size / (A_l * layer.p))
+        place = self._place(name)
+        return self._replaced(name, kappa=sigma * size / (self.amplifications()[place] * self.layers[place].p))
 
     def with_known(self, name: str) -> "BoundNetwork":
         """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
         return self._replaced(name, known=True)
 
     def _replaced(self, name: str, **changes: Any) -> "BoundNetwork":
-        self._check_layer(name)
-        layers = (replace(layer, **changes) if layer.name == name else layer for layer in self.layers)
+        layers = list(self.layers)
+        layers[self._place(name)] = replace(layers[self._place(name)], **changes)
         return BoundNetwork(layers, self.trivial)
 
     def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> dict[str, float]:
@@ -258,7 +256,7 @@ class BoundNetwork:
                 )
             errors = {layer.name: error for layer, error in zip(self.layers, errors, strict=True)}
         for name in errors:
-            self._check_layer(name)
+            self._place(name)
         for layer in self.layers:
             if not layer.known and layer.name not in errors:
                 raise KoctError(f"layer {layer.name!r}: error is missing; measure it, or make the layer known")
@@ -266,10 +264,12 @@ class BoundNetwork:
                 _check(f"layer {layer.name!r}: error", errors[layer.name], 0, "give a mean-square error")
         return {layer.name: 0.0 if layer.known else float(errors[layer.name]) for layer in self.layers}
 
-    def _check_layer(self, name: str) -> None:
+    def _place(self, name: str) -> int:
+        """Where a layer is in the network."""
         names = [layer.name for layer in self.layers]
         if name not in names:
             raise KoctError(f"the network has no layer {name!r}; {meant(name, names, 'its layers are')}")
+        return names.index(name)
 
 
 def operator_aware(
