@@ -10,8 +10,8 @@ from koct.study import images, results
 def compute(cells_path, images_path, spec, path):
     """Write crossings.parquet; `spec` names each sweep's metric under `metrics`."""
     cells, origin = results.read_cells(cells_path)
-    baselines = results.grouped(results.read_baselines(cells_path)[0], "sweep", "arch")
-    curves, tested, table = results.grouped(cells, "sweep", "arch"), images.Images(images_path), []
+    curves, baselines = (results.grouped(of(cells), "sweep", "arch") for of in (results.trained, results.baselines))
+    tested, table = images.Images(images_path), []
     for (sweep, _), rows in curves.items():
         metric = CurveMetric(spec["metrics"][sweep])
         others = [other for key, other in baselines.items() if key[0] == sweep]
@@ -38,10 +38,6 @@ def crossing(rows, versus, metric, tested):
         groups = sides[0].groups
     # curves are compared by the logarithm of their ratio, which has the same sign for errors and for their squares
     interval = crossing_interval(sizes, [one for _, one in errors], [one for one, _ in errors], groups)
-    low, high = interval or (None, None)
-    N = overtaken(sizes, means[1], means[0])
-    return {"N": _whole(N), "N_low": _whole(low), "N_high": _whole(high), "upto": sizes[-1]}
-
-
-def _whole(N):
-    return None if N is None else round(N)
+    found = (overtaken(sizes, means[1], means[0]), *(interval or (None, None)))
+    whole = (None if N is None else round(N) for N in found)
+    return {**dict(zip(("N", "N_low", "N_high"), whole, strict=True)), "upto": sizes[-1]}

@@ -86,14 +86,6 @@ def _column(values: np.ndarray, kind: Any, valid: np.ndarray | None = None) -> A
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(data)])
 
 
-def save(columns: pa.Table, path: str) -> None:
-    """Write the table so that it is small: bytes of the same place in a number are kept together."""
-    kept = [name for name in metrics.names() if name in columns.column_names]
-    split = dict.fromkeys(kept, "BYTE_STREAM_SPLIT")
-    names = [name for name in columns.column_names if name not in split]
-    pq.write_table(columns, path, compression="zstd", use_dictionary=names, column_encoding=split)
-
-
 def read_table(path: str) -> pa.Table:
     """Return a Parquet file of koct, if its checksum is right; one of an older koct is read too."""
     try:

@@ -25,10 +25,10 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
     if not spec["contained"]:
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
     cells, origin = results.read_cells(cells_path)
-    baselines = results.grouped(results.read_baselines(cells_path)[0], "sweep")
+    baselines = results.grouped(results.baselines(cells), "sweep")
     chains_of, tested = chains.read(chain_paths), images.Images(images_path)
     rows, verdicts = [], {}
-    for (sweep,), group in results.grouped(cells, "sweep").items():
+    for (sweep,), group in results.grouped(results.trained(cells), "sweep").items():
         if sweep in spec["contained"]:
             metric = CurveMetric(spec["metrics"][sweep])
             ladder = Ladder(group, baselines.get((sweep,), []), tested, metric, chains_of.get(sweep, {}))

@@ -23,6 +23,7 @@ from koct.study import images, paths
 
 OTHERWISE = "was made with other options or other code than those of this study"
 
+OF_METRIC = "that of the metric"  # a unit
 COLUMNS = {
     "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
     "problem": (pa.string(), "where pairs and the known operator come from", ""),
@@ -39,18 +40,18 @@ COLUMNS = {
     "image_seconds": (pa.float64(), "wall time for one of the test images, computed in batches; null if unknown", "s"),
     "device": (pa.string(), "what the fit was computed on", ""),
     "metric": (pa.string(), "which error: a metric, or with a 2 behind its name the square of its mean", ""),
-    "error_mean": (pa.float64(), "the metric's mean over seeds", "that of the metric"),
-    "error_std": (pa.float64(), "sample standard deviation over seeds; null for one seed", "that of the metric"),
+    "error_mean": (pa.float64(), "the metric's mean over seeds", OF_METRIC),
+    "error_std": (pa.float64(), "sample standard deviation over seeds; null for one seed", OF_METRIC),
     "seeds": (pa.int32(), "number of seeds", "1"),
-    "floor": (pa.float64(), "smallest mean error of the curve", "that of the metric"),
-    "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", "that of the metric"),
+    "floor": (pa.float64(), "smallest mean error of the curve", OF_METRIC),
+    "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", OF_METRIC),
 }
 METRICS = list(metrics.names())
 COLUMNS |= {name: (pa.float64(), f"test {metrics.load(name).DESCRIPTION}", metrics.load(name).UNIT) for name in METRICS}
 COLUMNS |= {
     "image": (pa.int32(), "number of the test image; an image of one number is the same in all rows of a sweep", ""),
     "group": (pa.int32(), "number of the test group that the image belongs to; null without groups", ""),
-    "target": (pa.float64(), "the mean error to reach", "that of the metric"),
+    "target": (pa.float64(), "the mean error to reach", OF_METRIC),
     "law": (pa.string(), "most probable law of the curve", ""),
     "n": (pa.int64(), "samples that reach the target; null if out of reach", "1"),
     "n_low": (pa.int64(), "lower end of the 90 % interval of n; null if out of reach", "1"),
@@ -58,9 +59,9 @@ COLUMNS |= {
     "probability": (pa.float64(), "that the target is reached, with at most a million times the largest N", "1"),
     "reachable": (pa.bool_(), "whether the target is reached with a probability of one half or more", ""),
     "at": (pa.int64(), "where error, error_low and error_high are: n, or the largest N if out of reach", "1"),
-    "error": (pa.float64(), "the predicted error", "that of the metric"),
-    "error_low": (pa.float64(), "lower end of its 90 % interval", "that of the metric"),
-    "error_high": (pa.float64(), "upper end of its 90 % interval", "that of the metric"),
+    "error": (pa.float64(), "the predicted error", OF_METRIC),
+    "error_low": (pa.float64(), "lower end of its 90 % interval", OF_METRIC),
+    "error_high": (pa.float64(), "upper end of its 90 % interval", OF_METRIC),
     "extrapolation": (pa.float64(), "n over the largest N that was run; null if out of reach", "1"),
     "reason": (pa.string(), "what to know about the answer", ""),
     "theory_n": (pa.int64(), "n by the predicted curve; null without one, or if out of reach within it", "1"),
@@ -80,14 +81,10 @@ COLUMNS |= {
     "known": (pa.int32(), "known layers of the network, its ReLU aside; null if it tells no chain", "1"),
     "learned": (pa.int32(), "learned layers of the network; null if it tells no chain", "1"),
     "rank": (pa.int32(), "1 for the smallest error_mean of the sweep at this N; equal ones share the rank", "1"),
-    "mean_low": (
-        pa.float64(),
-        "lower end of the 90 % interval of error_mean over seeds and test images",
-        "that of the metric",
-    ),
-    "mean_high": (pa.float64(), "upper end of that interval; null for one seed", "that of the metric"),
+    "mean_low": (pa.float64(), "lower end of the 90 % interval of error_mean over seeds and test images", OF_METRIC),
+    "mean_high": (pa.float64(), "upper end of that interval; null for one seed", OF_METRIC),
     "best": (pa.bool_(), "whether its rank is 1", ""),
-    "behind": (pa.float64(), "error_mean less that of the best", "that of the metric"),
+    "behind": (pa.float64(), "error_mean less that of the best", OF_METRIC),
     "beyond": (pa.bool_(), "whether the 90 % interval of its error over the best is above 1; null for one seed", ""),
     "versus": (pa.string(), "the architecture whose error arch is below, from N on; null: never up to upto", ""),
     "N_low": (pa.int32(), "lower end of the 90 % interval of N; null if that is never, or if there is one seed", "1"),
@@ -126,10 +123,8 @@ def collect(spec, path, images_path):
 
     `spec` has the `sweeps`, each with its `archs`, and `config`, a hash; those have `N`, `seeds` and `spec` of a curve.
     """
-    sweeps = spec["sweeps"]
-    origin = {**provenance(spec["config"]), **_names(sweeps)}
     rows, contents = [], []
-    for sweep in sweeps:
+    for sweep in spec["sweeps"]:
         for arch in sweep["archs"]:
             for N, seed in itertools.product(arch["N"], arch["seeds"]):
                 place = paths.cell(sweep["name"], arch["name"], N, seed)
@@ -138,11 +133,13 @@ def collect(spec, path, images_path):
                 place = elsewhere if brought else place
                 row, stamp = read_json(place)
                 _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
-                if curve_options(stamp.spec) != arch["options"] if brought else curve_hash(stamp.spec) != arch["spec"]:
+                of_curve = {key: value for key, value in stamp.spec.items() if key not in ("N", "seed")}
+                found = curve_options(stamp.spec) if brought else checksum_of(of_curve)
+                if found != arch["options" if brought else "spec"]:
                     raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
                 rows.append(row)
                 contents.append(stamp.content)
-    stamp = Stamp(spec, combined(contents))
+    origin, stamp = _origin(spec), Stamp(spec, combined(contents))
     write(rows, CELLS, path, origin, stamp)
     write_images(rows, images_path, origin, stamp)
 
@@ -158,8 +155,7 @@ def collect_theory(spec, path):
                 raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
             rows += curve["rows"]
             contents.append(stamp.content)
-    origin = {**provenance(spec["config"]), **_names(spec["sweeps"])}
-    write(rows, THEORY, path, origin, Stamp(spec, combined(contents)))
+    write(rows, THEORY, path, _origin(spec), Stamp(spec, combined(contents)))
 
 
 def _check_row(path, row, stamp, cell):
@@ -176,18 +172,14 @@ def _check_row(path, row, stamp, cell):
             raise KoctError(f"{path} has {name} = {row[name]}, which is no {kind}; {again(path)}")
 
 
-def curve_hash(spec):
-    """Return a hash of what the cells of a curve share."""
-    return checksum_of({key: value for key, value in spec.items() if key not in ("N", "seed")})
-
-
-def _names(sweeps):
-    """What reports call things, for the schema metadata: the problem and metric of a sweep, the style of an arch."""
+def _origin(spec):
+    """What made a file, for its schema metadata, and what reports call the sweeps and architectures in it."""
     styles = ("label", "colour", "marker")
-    archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in sweeps for arch in sweep["archs"]}
+    archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in spec["sweeps"] for arch in sweep["archs"]}
     words = ("label", "metric", "counts")  # what N counts is told where it is not single samples
-    about = {sweep["name"]: {key: sweep[key] for key in words if key in sweep} for sweep in sweeps}
-    return {"koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(about)}
+    sweeps = {sweep["name"]: {key: sweep[key] for key in words if key in sweep} for sweep in spec["sweeps"]}
+    made = {"koct.version": koct.__version__, "koct.commit": commit(), "koct.config_sha256": spec["config"]}
+    return {**made, "koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(sweeps)}
 
 
 def aggregate(cells_path, spec, curves_path, calibration_path):
@@ -195,11 +187,13 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
 
     What needs no sample is a curve of one point at N = 0, and has no calibration.
     """
-    cells, origin = _read_cells(cells_path)
+    cells, origin = read_cells(cells_path)
     curves, calibrations = [], []
-    for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
-        metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
-        points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(grouped(rows, "N").items())]
+    for (sweep, _), rows in grouped(cells, "sweep", "arch").items():
+        metric, points = CurveMetric(spec["metrics"][sweep]), []
+        for (N,), group in sorted(grouped(rows, "N").items()):
+            spread = float(np.std([metric.of(row) for row in group], ddof=1)) if len(group) > 1 else None
+            points.append({"N": N, "error_mean": metric.mean(group), "error_std": spread, "seeds": len(group)})
         about = {**rows[0], "metric": metric.name}
         curves += [{**about, **point} for point in points]
         if trained(points):
@@ -216,26 +210,19 @@ def budget(cells_path, theory_path, spec, path):
     from koct.forecast.runs import Pilot
 
     cells, origin = read_cells(cells_path)
-    predicted = grouped(_read_theory(theory_path), "sweep", "arch") if theory_path else {}
+    predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
     answers = []
-    for (sweep_name, arch), rows in grouped(cells, "sweep", "arch").items():
-        metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
+    for (sweep, arch), rows in grouped(trained(cells), "sweep", "arch").items():
+        metric = CurveMetric(spec["metrics"][sweep])
         points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
-        for target in spec["targets"][sweep_name]:
+        for target in spec["targets"][sweep]:
             answer = forecast.required(target)
             about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
-            required = _by_theory(predicted.get((sweep_name, arch), []), target)
+            required = _by_theory(predicted.get((sweep, arch), []), target)
             answers.append({**about, **dataclasses.asdict(answer), **required})
     sources = [cells_path, *([theory_path] if theory_path else [])]
     write(answers, BUDGET, path, origin, Stamp(spec, made_from(*sources)))
-
-
-def _read_theory(path):
-    rows, _ = read(path)
-    if any({"N", "predicted", "error", "error_low", "error_high", "trusted"} - row.keys() for row in rows):
-        raise KoctError(f"{path} has no predicted curves; give the theory.parquet of a run")
-    return rows
 
 
 def _by_theory(rows, target):
@@ -262,25 +249,6 @@ def usable(rows):
     return [row for row in best if row["N"] < end]
 
 
-def _of_sweep(path, settings, sweep):
-    if sweep not in settings:
-        raise KoctError(f"{path} has the sweep {sweep}, which the spec does not name; collect the cells again")
-    return settings[sweep]
-
-
-def _over_seeds(metric, rows):
-    return {
-        "error_mean": metric.mean(rows),
-        "error_std": float(np.std([metric.of(row) for row in rows], ddof=1)) if len(rows) > 1 else None,
-        "seeds": len(rows),
-    }
-
-
-def provenance(config_sha256):
-    """What made a file, for its schema metadata."""
-    return {"koct.version": koct.__version__, "koct.commit": commit(), "koct.config_sha256": config_sha256}
-
-
 def write(rows, columns, path, origin, stamp):
     """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units, provenance and a stamp.
 
@@ -289,13 +257,16 @@ def write(rows, columns, path, origin, stamp):
     rows = [{name: row.get(name) if name in OPTIONAL else row[name] for name in columns} for row in rows]
     lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
     table = images.table_of(rows, _schema(columns))
-    _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)), pq.write_table)
+    _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)))
 
 
 def write_images(rows, path, origin, stamp):
     """images.parquet from rows of cells, which have the metrics of each test image under `images`."""
     table, content = images.table(rows)
-    _save(table, IMAGES, path, origin, stamp._replace(content=digest(content)), images.save)
+    split = dict.fromkeys(METRICS, "BYTE_STREAM_SPLIT")  # bytes of the same place in a number together: a small file
+    others = [name for name in IMAGES if name not in split]
+    small = {"compression": "zstd", "use_dictionary": others, "column_encoding": split}
+    _save(table, IMAGES, path, origin, stamp._replace(content=digest(content)), **small)
 
 
 def _schema(columns, metadata=None):
@@ -307,11 +278,11 @@ def _schema(columns, metadata=None):
     return pa.schema(fields, metadata=metadata)
 
 
-def _save(table, columns, path, origin, stamp, save):
+def _save(table, columns, path, origin, stamp, **options):
     """Write a table with units, provenance and a stamp."""
     table = table.cast(_schema(columns, {**origin, TABLE_KEY: stamp.text()}))
     with atomic_write(path, stamp) as temporary:
-        save(table, temporary)
+        pq.write_table(table, temporary, **options)
 
 
 def read(path):
@@ -326,18 +297,6 @@ def read(path):
     return rows, {key: value for key, value in origin.items() if key.startswith("koct.") and key != TABLE_KEY}
 
 
-def read_cells(path):
-    """(rows, provenance) of a cells.parquet: those of networks that were trained."""
-    rows, origin = _read_cells(path)
-    return trained(rows), origin
-
-
-def read_baselines(path):
-    """(rows, provenance) of a cells.parquet: those of what needs no sample."""
-    rows, origin = _read_cells(path)
-    return baselines(rows), origin
-
-
 def trained(rows):
     """The rows of networks that were trained on samples."""
     return [row for row in rows if row["N"] > 0]
@@ -348,7 +307,8 @@ def baselines(rows):
     return [row for row in rows if row["N"] == 0]
 
 
-def _read_cells(path):
+def read_cells(path):
+    """(rows, provenance) of a cells.parquet."""
     rows, origin = read(path)
     for name in CELLS:
         kind = COLUMNS[name][0]
