@@ -185,7 +185,7 @@ WRONG = {  # what: (file, old, new, the promise that is broken, the line that is
         "",
         "has layers",
         "def layers",
-        "lead from (2,) to (2,)",
+        "leads from (2,) to (2,)",
     ),
     "normal": ("own", 'shared["matrix"].T @', '2 * shared["matrix"].T @', "has inverses", "def normal", "is not RᵀR"),
     "images": ("net", APPLIED, "x", "is fitted", "def fit", "give flat images"),

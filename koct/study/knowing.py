@@ -11,8 +11,8 @@ three times, so that every pair is tested once. The ridge of a third is the best
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,31 +72,21 @@ class Crossing(NamedTuple):
 class Given(Training):
     """Pairs in memory as what a fit is given."""
 
-    gram = None
-    seed = 1
+    gram, seed = None, 1
 
-    def __init__(
-        self,
-        problem: Problem,
-        device: Device,
-        x: Array,
-        y: Array,
-        layers: Sequence[Any],
-        normal: Callable[[], Array],
-    ):
+    def __init__(self, problem: Problem, device: Device, x: Array, y: Array):
+        shared = problem.shared()
         self.problem, self.device, self.x, self.y, self.N = problem, device, x, y, len(x)
-        self.x_shape, self.y_shape, self.layers, self._normal = problem.x_shape, problem.y_shape, layers, normal
+        self.x_shape, self.y_shape, self.layers = problem.x_shape, problem.y_shape, tuple(problem.layers(shared))
         self.nonnegative, self.nonnegative_images = problem.nonnegative, problem.nonnegative_images
+        self.known, normal = Known(self.layers, problem.nonnegative), problem.normal_matrix(shared)
+        self.normal = device.put(normal_matrix(self.known.R) if normal is None else normal)
 
-    @property
-    def normal(self) -> Array:  # type: ignore[override]
-        return self._normal()
-
-    def of(self, x: Array, y: Array) -> Given:
-        return Given(self.problem, self.device, x, y, self.layers, self._normal)
-
-    def part(self, rows: np.ndarray) -> Given:
-        return self.of(self.x[rows], self.y[rows])
+    def of(self, x: Array, y: Array, lambdas: Sequence[float] = ()) -> Given:
+        """The same with other pairs."""
+        part = copy.copy(self)
+        part.x, part.y, part.N, part.lambdas = x, y, len(x), tuple(lambdas)
+        return part
 
 
 class Knowing:
@@ -124,18 +114,9 @@ class Knowing:
             raise KoctError(f"the problem {problem.name} has no known layers; write its method layers")
         if len(x) < 2 * FOLDS:
             raise KoctError(f"{len(x)} pairs are too few to fit some and test others; give at least {2 * FOLDS}")
-        layers = problem.layers(problem.shared())
-        self.known = Known(layers, problem.nonnegative)
         x = np.asarray(x, float if device is CPU else np.float32).reshape(len(x), -1)
-        y = y.reshape(len(y), -1)
-
-        @cache
-        def normal() -> Array:
-            made = problem.normal_matrix(problem.shared())
-            return device.put(normal_matrix(self.known.R) if made is None else made)
-
-        self.data = Given(problem, device, device.put(x), device.put(y), layers, normal)
-        self.draws = draws
+        self.data = Given(problem, device, device.put(x), device.put(y.reshape(len(y), -1)))
+        self.known, self.draws = self.data.known, draws
         self.weights, self.lambdas = weights or KO(solver="ridge", toward="analytic"), lambdas
 
     # Repairs
@@ -160,7 +141,7 @@ class Knowing:
         for fold in range(FOLDS):
             tested = np.sort(order[fold::FOLDS])
             fitted = np.setdiff1d(order, tested)
-            fits = list(fit(data.part(fitted)))
+            fits = list(fit(data.of(data.x[fitted], data.y[fitted])))
             tests.append([_error(predict(data.x[tested]), data.y[tested]) for predict, *_ in fits])
             trains.append([_error(predict(data.x[fitted]), data.y[fitted]) for predict, *_ in fits])
             values, learned = fits[0][2], fits[0][1]
@@ -191,7 +172,8 @@ class Knowing:
         shift, factor = 0.0, 1.0
         for _ in range(STEPS):
             moved = self._moved(data.x, shift)
-            columns = [self._image(moved).ravel(), self._image(self._derivative(moved)).ravel()]
+            derivative = self._spectrally(moved, lambda frequency: frequency)
+            columns = [self._image(moved).ravel(), self._image(derivative).ravel()]
             (factor, slope), *_ = np.linalg.lstsq(np.stack(columns, 1), data.y.ravel(), rcond=None)
             if factor == 0:
                 break
@@ -202,10 +184,6 @@ class Knowing:
     def _moved(self, x: Array, shift: float) -> Array:
         """Measurements at places that lie `shift` further along the last axis; zero outside."""
         return self._spectrally(x, lambda frequency: np.exp(frequency * shift))
-
-    def _derivative(self, x: Array) -> Array:
-        """Along the last axis."""
-        return self._spectrally(x, lambda frequency: frequency)
 
     def _spectrally(self, x: Array, factor: Callable[[np.ndarray], np.ndarray]) -> Array:
         """Multiply the spectrum of every view, padded by zeros, by a function of 2πi times its frequencies."""
@@ -227,8 +205,7 @@ class Knowing:
 
     def _by(self, arch: Any, lambdas: Sequence[float]) -> Callable[[Given], Iterator[Any]]:
         def fit(data: Given) -> Iterator[Any]:
-            data.lambdas = tuple(lambdas)
-            for _, network in arch.fit(data):
+            for _, network in arch.fit(data.of(data.x, data.y, lambdas)):
                 yield network.predict, network.parameters, {}
 
         return fit
@@ -256,7 +233,9 @@ class Knowing:
         def dense_at(points: Sequence[Prediction]) -> list[Prediction]:
             doubtful = [point.N for point in points if not point.trusted and 4 <= point.N <= drawn.largest]
             fitted = {point.N: point for point in drawn.best_curve(doubtful)}
-            return _usable([fitted.get(point.N, point) for point in points])
+            found = (fitted.get(point.N, point) for point in points)
+            # so close to the rank of the data that no error can be told, there is no interval
+            return [point for point in found if 0 < point.low < point.high and point.error > 0]
 
         dense = dense_at(theory.octaves)
         inside = [point.N for point in dense if 4 <= point.N <= subsets.largest]
@@ -285,17 +264,10 @@ class Knowing:
         data = self.data
 
         def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
-            part = data.of(x, y)
-            part.lambdas = tuple(lambdas)
-            for lam, network in arch.fit(part):
+            for lam, network in arch.fit(data.of(x, y, lambdas)):
                 yield lam, network.predict
 
         return Subsets(fitting, draws).fit(data.x, data.y)
-
-
-def _usable(points: Sequence[Prediction]) -> list[Prediction]:
-    """Without points where the number of samples is so close to the rank of the data that no error can be told."""
-    return [point for point in points if 0 < point.low < point.high and point.error > 0]
 
 
 def _between(curve: Mapping[int, Prediction], N: int) -> Prediction:
