@@ -56,7 +56,7 @@ def test_scores_and_errors_are_inverse_and_opposite(score, error):
     [
         (Score("accuracy"), 1.0, "--target 1 is not below 1, the best accuracy, which no N reaches; choose a lower"),
         (Score("accuracy", 100.0), -1.0, "--target -1 is below 0, and no accuracy is; choose a higher one"),
-        (Score("accuracy"), float("nan"), "--target nan is not a finite accuracy"),
+        (Score("accuracy"), float("nan"), "--target nan is too small or too large to compute with"),
         (Decibels("psnr"), 1e9, "is too small or too large to compute with"),
     ],
 )

@@ -30,21 +30,16 @@ class HeldOut(NamedTuple):
         return self.low <= self.measured <= self.high
 
 
-def count(sizes: int) -> int:
-    """How many of so many N are held out: two, or one if three would not be left, or none if two would not."""
-    return MOST if sizes >= MOST + LEAST_KEPT else int(sizes >= LEAST_KEPT)
-
-
 def held_out(N: ArrayLike, error: ArrayLike, seed: ArrayLike, means: Mapping[int, float]) -> list[HeldOut]:
     """Predict the means at the largest N from runs and means at the others; empty if there are fewer than three N.
 
     `N`, `error` and `seed` are of single runs, shape (n_runs,), and `means` has the mean error at every N.
     """
     sizes = sorted(means)
-    held = sizes[len(sizes) - count(len(sizes)) :]
-    if not held:
+    if len(sizes) < LEAST_KEPT:
         return []
-    kept = sizes[: -len(held)]
+    most = MOST if len(sizes) >= MOST + LEAST_KEPT else 1
+    kept, held = sizes[:-most], sizes[-most:]
     used = np.isin(N, kept)
     sample_size, of_run, number = (np.asarray(values)[used] for values in (N, error, seed))
     forecast = np.transpose(Forecast(Pilot.from_points(sample_size, of_run, number)).predict(held))

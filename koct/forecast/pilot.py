@@ -54,6 +54,8 @@ class Columns:
         self.rows = np.arange(1, count + 1)
         if not count:
             self.fail("the file has a header but no rows; add one row per run")
+        if count > MOST_ROWS:
+            self.fail(f"the file has over {MOST_ROWS:,} rows, more than any pilot; keep one row per run")
 
     def fail(self, problem: str) -> NoReturn:
         _fail(self.path, problem)
@@ -70,15 +72,10 @@ class Columns:
                 self.fail(f"column {name or shown(name)} appears twice; keep one of them")
         self.names = list(names)
 
-    def _check_rows(self, count: int) -> None:
-        if count > MOST_ROWS:
-            self.fail(f"the file has over {MOST_ROWS:,} rows, more than any pilot; keep one row per run")
-
     def _parquet(self, data: bytes, wanted: Sequence[str]) -> Mapping[str, NDArray[np.object_]]:
         try:
             file = pq.ParquetFile(pa.BufferReader(data))
             self._name(file.schema_arrow.names)
-            self._check_rows(file.metadata.num_rows)
             table = file.read(columns=[name for name in self.names if name in wanted], use_threads=False)
             table.validate(full=True)
             for field in table.schema:
@@ -104,7 +101,6 @@ class Columns:
                 if len(row) != len(self.names) and row:
                     self._fail_ragged(len(rows) + 1, row, separator)
                 rows += [row] if row else []
-                self._check_rows(len(rows))
         except csv.Error as error:
             where = f"row {len(rows) + 1}" if self.names else "the header"
             self.fail(f"{where} cannot be read ({error}); a header must name the columns, like N,error")
@@ -117,32 +113,28 @@ class Columns:
             fix = "write decimals with a point, like 0.05, or remove the extra cell"
         self.fail(f"row {number}: Expected {expected} columns, got {got}: {cut(text, 60)}; {fix}")
 
-    def keep_sweep(self, sweep: str | None) -> None:
-        """Keep the rows with this value in the column sweep; without one, there must be no choice."""
-        if "sweep" not in self.names:
-            if sweep is not None:
-                self.fail(f"column sweep is missing, so --sweep {sweep} selects nothing; omit --sweep")
-            return
-        values = self.texts("sweep")
-        known = sorted(set(values))
-        if sweep is None and len(known) > 1:
-            self.fail(f"column sweep has {len(known)} values; choose one with --sweep: {listed(known)}")
-        if sweep is not None:
-            if sweep not in known:
-                self.fail(f"column sweep has no value {sweep!r}; choose one of {listed(known)}")
-            self._keep(values == sweep)
+    def keep(self, sweep: str | None) -> None:
+        """Keep the rows with this value in the column sweep; without one, there must be no choice.
 
-    def drop_baselines(self) -> None:
-        """Leave out the rows of what needs no sample, which the results of a study have: N and p are 0 there."""
+        The rows of what needs no sample, which the results of a study have, are left out: N and p are 0 there.
+        """
+        keep = np.ones(len(self.rows), dtype=bool)
+        if "sweep" in self.names:
+            values = self.texts("sweep")
+            known = sorted(set(values))
+            if sweep is None and len(known) > 1:
+                self.fail(f"column sweep has {len(known)} values; choose one with --sweep: {listed(known)}")
+            if sweep is not None and sweep not in known:
+                self.fail(f"column sweep has no value {sweep!r}; choose one of {listed(known)}")
+            keep = values == (sweep or known[0])
+        elif sweep is not None:
+            self.fail(f"column sweep is missing, so --sweep {sweep} selects nothing; omit --sweep")
         if {"N", "p"} <= set(self.names):
-            keep = np.any([self.values[name].astype(str) != "0" for name in ("N", "p")], axis=0)
+            keep &= np.any([self.values[name].astype(str) != "0" for name in ("N", "p")], axis=0)
             if not np.any(keep):
                 self.fail("every row has N = 0, so nothing was trained; a pilot needs runs at two or more N")
-            self._keep(keep)
-
-    def _keep(self, rows: NDArray[np.bool_]) -> None:
-        self.values = {name: values[rows] for name, values in self.values.items()}
-        self.rows = self.rows[rows]
+        self.values = {name: values[keep] for name, values in self.values.items()}
+        self.rows = self.rows[keep]
 
     def require(self, name: str, option: str | None = None) -> None:
         """Fail if there is no such column; `option` is the one that names it."""
@@ -274,8 +266,7 @@ class PilotFile:
         score = scores.named(metric, higher)
         wanted = ["N", "p", "error", "score", "seed", "arch", "sweep", "test_size", group or "group"]
         columns = Columns(self.path, self.data, [*wanted, *((metric, metric[:-1]) if metric else ())])
-        columns.keep_sweep(sweep)
-        columns.drop_baselines()
+        columns.keep(sweep)
         N = columns.counts("N")
         error = _errors(columns, metric, score)
         seed = columns.texts("seed") if "seed" in columns.names else None
@@ -309,8 +300,7 @@ class PilotFile:
         column = next((name for name in COSTS if name in columns.names), None)
         if column is None:
             return None
-        columns.keep_sweep(sweep)
-        columns.drop_baselines()
+        columns.keep(sweep)
         N, cost, arch = columns.counts("N"), columns.numbers(column), _archs(columns)
         columns.refuse(cost <= 0, column, "is not above 0; correct it or remove the column")
         extreme = ~((cost >= MIN_ERROR) & (cost <= MAX_ERROR))

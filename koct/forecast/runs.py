@@ -1,7 +1,10 @@
 """The runs of a pilot study, and how well their means are known."""
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -80,7 +83,8 @@ class Pilot:
         if group is not None:
             _, part = np.unique(np.asarray(group).astype(str), return_inverse=True)
         if seed is None:
-            within = _counted(part * len(sizes) + column)
+            numbers: defaultdict[int, Iterator[int]] = defaultdict(count)
+            within = np.array([next(numbers[place]) for place in (part * len(sizes) + column).tolist()])
         else:
             _, within = np.unique(np.asarray(seed).astype(str), return_inverse=True)
         _, first, row = np.unique(part * (within.max() + 1) + within, return_index=True, return_inverse=True)
@@ -162,8 +166,8 @@ class Pilot:
 
     def _noise(self) -> tuple[FloatArray, float, float]:
         """(standard deviation of the log mean error at each N, correlation within a group, degrees of freedom)."""
-        table, count = self._by_group(), self.counts
-        seen, extra = ~np.isnan(table), count - 1
+        table, groups = self._by_group(), self.counts
+        seen, extra = ~np.isnan(table), groups - 1
         deviation = np.where(seen, _deviations(table), 0.0)
         spread, correlation, freedom = np.full(len(self.N), ASSUMED_SPREAD), 0.0, ASSUMED_FREEDOM
         if not extra.any() and self.degrees_of_freedom:  # one group: its runs differ, and groups by no less
@@ -174,9 +178,9 @@ class Pilot:
             spread = np.sqrt((square + POOLED_RUNS * pooled) / (extra + POOLED_RUNS))
             correlation = _correlation(deviation / np.maximum(spread, TINY), seen)
             freedom = max(1.0, correlation * extra.max() + (1 - correlation) * extra.sum())
-        own = spread**2 / count
+        own = spread**2 / groups
         if self.test_size is not None:  # a rate above one half, such as that of chance, is known no worse than one half
-            own = np.maximum(own, (1 - np.minimum(self.level, 0.5)) / (self.level * self.test_size * count))
+            own = np.maximum(own, (1 - np.minimum(self.level, 0.5)) / (self.level * self.test_size * groups))
         own = np.sqrt(np.where(self.mean > 0, np.maximum(own, MIN_SPREAD**2), ZERO_SPREAD**2))
         return own, correlation, freedom
 
@@ -226,16 +230,6 @@ def _trend(N: FloatArray, square: FloatArray, freedom: NDArray[np.int_]) -> Floa
     slope = np.sum(weight * x * log_variance) / np.sum(weight * x**2) if np.sum(weight * x**2) > 0 else 0.0
     line = np.exp(slope * x)
     return line * pooled / (weight @ line)
-
-
-def _counted(key: NDArray[np.intp]) -> NDArray[np.intp]:
-    """For every entry, how many earlier ones are equal to it; shape (n,)."""
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    first = np.searchsorted(ordered, ordered)
-    count = np.empty(len(key), dtype=int)
-    count[order] = np.arange(len(key)) - first
-    return count
 
 
 def _means_by_group(errors: FloatArray, groups: NDArray[np.intp]) -> FloatArray:
