@@ -89,7 +89,11 @@ def layers(
             f"input_shape = {input_shape!r} must be a tuple of whole numbers without the axis of the batch; give one, "
             "such as (1, 64, 64)"
         ) from None
-    steps = _distinct(_Reader(module, shape, lipschitz).steps())
+    steps, uses = _Reader(module, shape, lipschitz).steps(), Counter[str]()
+    for i, step in enumerate(steps):  # one that is used again gets a name of its own
+        uses[step.name] += 1
+        if uses[step.name] > 1:
+            steps[i] = step._replace(name=f"{step.name} (use {uses[step.name]})")
     if not steps:
         raise KoctError("the module changes nothing, so it has no layers; give a module with at least one layer")
     for name in known:
@@ -133,16 +137,6 @@ def _by_name(key: str, value: Constants, learned: list[str]) -> dict[str, float]
 def _trainable(parameters: Iterable[Any]) -> int:
     """How many numbers are trained; shared ones count once."""
     return sum(p.numel() for p in {id(p): p for p in parameters}.values() if p.requires_grad)
-
-
-def _distinct(steps: list[Step]) -> list[Step]:
-    """A step that is used again gets a name of its own."""
-    uses: Counter[str] = Counter()
-    for i, step in enumerate(steps):
-        uses[step.name] += 1
-        if uses[step.name] > 1:
-            steps[i] = step._replace(name=f"{step.name} (use {uses[step.name]})")
-    return steps
 
 
 class _Tracer(fx.Tracer):

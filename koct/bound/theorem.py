@@ -293,8 +293,6 @@ def fully_connected(p: float, lipschitz: float = 1.0, **constants: Any) -> Bound
 
 def structural_reference(H: float, filter_norm: float, backprojection_norm: float) -> float:
     """H² / (4 ‖K‖² ‖Aᵀ‖²): the structural-sparsity factor sigma_FC / sigma_KO at equal kappa (Eq. ct-structural)."""
-    for key, value in (("H", H), ("filter_norm", filter_norm), ("backprojection_norm", backprojection_norm)):
-        _check(key, value, 0, "give a positive size or norm", strict=True)
     return float(H / (2 * filter_norm * backprojection_norm)) ** 2
 
 

@@ -5,13 +5,14 @@ forecast = Forecast(Pilot.from_points(N, error, seed))
 forecast.required(target=0.01)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.forecast.ensemble import Ensemble, rounded
 from koct.forecast.laws import LAWS, Law, Priors, Theory, learned
@@ -27,6 +28,8 @@ THEORY_PROBABILITY = 0.9  # of the curve that pairs predict, before the pilot; t
 MENTIONED = 0.1  # probability of a law that is named
 RISE = 3.0  # times its uncertainty: a rise of the error within the pilot that is no chance
 SURE = 0.9  # probability that the error falls over the pilot, below which a warning says so
+HELD_OUT = 2  # of the largest N, at most, to be predicted from the others
+LEAST_KEPT = 3  # N that are kept, if two are held out; if one is, two are enough
 MAX_LOG_RATIO = 50.0  # of an error to that at the pilot's largest N: cut off here, so that errors stay finite
 
 
@@ -275,3 +278,42 @@ def quantiles(values: FloatArray, shares: Sequence[float]) -> FloatArray:
 def _whole(n: float) -> int | None:
     """`n` rounded up to an integer; None if it is infinite."""
     return None if not np.isfinite(n) else int(np.ceil(n - 1e-9))
+
+
+# How well errors at large N are predicted from those at smaller N: by the calibrated bound, and by the forecast
+
+
+class HeldOut(NamedTuple):
+    """A mean error that was measured, and what smaller N say of it; the interval is the forecast's 90 %."""
+
+    N: int
+    measured: float
+    bound: float
+    forecast: float
+    low: float
+    high: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval contains what was measured."""
+        return self.low <= self.measured <= self.high
+
+
+def held_out(N: ArrayLike, error: ArrayLike, seed: ArrayLike, means: Mapping[int, float]) -> list[HeldOut]:
+    """Predict the means at the largest N from runs and means at the others; empty if there are fewer than three N.
+
+    `N`, `error` and `seed` are of single runs, shape (n_runs,), and `means` has the mean error at every N.
+    """
+    sizes = sorted(means)
+    if len(sizes) < LEAST_KEPT:
+        return []
+    most = HELD_OUT if len(sizes) >= HELD_OUT + LEAST_KEPT else 1
+    kept, held = sizes[:-most], sizes[-most:]
+    used = np.isin(N, kept)
+    sample_size, of_run, number = (np.asarray(values)[used] for values in (N, error, seed))
+    forecast = np.transpose(Forecast(Pilot.from_points(sample_size, of_run, number)).predict(held))
+    bound = calibrate(kept, [means[size] for size in kept]).predict(held)
+    return [
+        HeldOut(size, means[size], float(by_bound), *map(float, predicted))
+        for size, by_bound, predicted in zip(held, bound, forecast, strict=True)
+    ]

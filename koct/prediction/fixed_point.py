@@ -66,14 +66,10 @@ class FixedPoint:
             raise KoctError(f"{self.M} pairs tell nothing about others; give at least 4")
         self.x = double(x)
         self.RtR = like(self.normal, self.x)
-        _check_shape("normal", self.RtR, (self.p, self.p))
         self.w0 = zeros_like(self.x[0]) if self.toward is None else like(self.toward, self.x)
-        _check_shape("toward", self.w0, (self.p,))
         adjoint, self.r2 = zeros_like(self.x), zeros_like(self.x[:, 0])
         for rows in blocks(self.M, self.outputs):
-            part = self.adjoint(y[rows])
-            _check_shape("adjoint(y)", part, (len(y[rows]), self.p))
-            adjoint[rows], self.r2[rows] = double(part), (double(y[rows]) ** 2).sum(1)
+            adjoint[rows], self.r2[rows] = double(self.adjoint(y[rows])), (double(y[rows]) ** 2).sum(1)
         weighted = self.x * self.w0
         projected = weighted @ self.RtR
         self.adjoint_r = adjoint - projected
@@ -179,8 +175,3 @@ class FixedPoint:
                 every = float(self.r2.sum()) - self.M * float(u @ (2 * self.right - self.J @ u))
                 errors[i, draw] = (every - own) / (self.M - size)
         return errors.clip(min=0) / self.outputs  # rounding leaves tiny negative ones
-
-
-def _check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    if tuple(array.shape) != shape:
-        raise KoctError(f"{name} has shape {tuple(array.shape)}; give {shape}")

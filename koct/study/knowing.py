@@ -274,13 +274,9 @@ def _between(curve: Mapping[int, Prediction], N: int) -> Prediction:
     """The point of a curve at N, between others by a line in logarithms."""
     if N in curve:
         return curve[N]
-    sizes = np.log(list(curve))
-
-    def at(name: str) -> float:
-        return float(np.exp(np.interp(np.log(N), sizes, np.log([getattr(point, name) for point in curve.values()]))))
-
-    below = curve[max(size for size in curve if size < N)]
-    return below._replace(N=N, error=at("error"), low=at("low"), high=at("high"))
+    ends = [[getattr(point, name) for point in curve.values()] for name in ("error", "low", "high")]
+    error, low, high = (float(np.exp(np.interp(np.log(N), np.log(list(curve)), np.log(values)))) for values in ends)
+    return curve[max(size for size in curve if size < N)]._replace(N=N, error=error, low=low, high=high)
 
 
 def crossing(weights: Sequence[Prediction], dense: Sequence[Prediction]) -> Crossing:

@@ -82,16 +82,9 @@ class Ladder:
         rows, chain, errors = self.cells[arch, N], self.chains.get(arch), self.errors(arch, N)
         low, high = bootstrap.mean_interval(errors.values, errors.groups, self.power) or (None, None)
         learned = sum(layer["p"] > 0 for layer in chain) if chain else None
-        return {
-            **rows[0],
-            "metric": self.metric.name,
-            "known": len(chain) - learned if chain else None,
-            "learned": learned,
-            "error_mean": self.metric.mean(rows),
-            "mean_low": low,
-            "mean_high": high,
-            "seeds": len(rows),
-        }
+        layers = {"known": len(chain) - learned if chain else None, "learned": learned}
+        mean = {"error_mean": self.metric.mean(rows), "mean_low": low, "mean_high": high, "seeds": len(rows)}
+        return {**rows[0], "metric": self.metric.name, **layers, **mean}
 
     def verdicts(self, contained):
         """What each pair [container, contained] says, and a sentence on the networks that are in none."""
@@ -113,17 +106,12 @@ class Ladder:
             sides = {"container": self.cells[container, N], "contained": self.cells[contained, other]}
             error = {side: self.metric.mean(rows) for side, rows in sides.items()}
             low, high = self.ratio((container, N), (contained, other)) or (None, None)
-            points.append(
-                {
-                    "N": N,
-                    **{f"p_{side}": rows[0]["p"] for side, rows in sides.items()},
-                    **{f"error_{side}": value for side, value in error.items()},
-                    "ratio": error["container"] / error["contained"] if error["contained"] else None,
-                    "low": low,
-                    "high": high,
-                    "verdict": _verdict(low, high),
-                }
-            )
+            both = {f"p_{side}": rows[0]["p"] for side, rows in sides.items()}
+            both |= {f"error_{side}": value for side, value in error.items()}
+            both["ratio"] = error["container"] / error["contained"] if error["contained"] else None
+            # whether it wins to learn more, by the interval of the container's error over that of the contained network
+            verdict = UNDECIDED if low is None or low <= 1 <= high else WON if high < 1 else LOST
+            points.append({"N": N, **both, "low": low, "high": high, "verdict": verdict})
         layers = {side: self._learned(arch) for side, arch in (("container", container), ("contained", contained))}
         pair = {"container": container, "contained": contained, "learned": layers, "N": points}
         return {**pair, "sentence": _sentence(pair)}
@@ -131,13 +119,6 @@ class Ladder:
     def _learned(self, arch):
         """The layers that a network learns, by name."""
         return [layer["name"].removeprefix("learned ") for layer in self.chains.get(arch) or [] if layer["p"]]
-
-
-def _verdict(low, high):
-    """Whether it wins to learn more: by the interval of the container's error over that of the contained network."""
-    if low is None or low <= 1 <= high:
-        return UNDECIDED
-    return WON if high < 1 else LOST
 
 
 def _sentence(pair):
