@@ -12,7 +12,7 @@ from koct.base.stamps import Stamp
 from koct.config import study_file
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import images, results
+from koct.study import results
 
 SHAPES = [(7, 7), (8, 32), (33, 20), (150, 140), (9, 8, 10), (30,), (16, 12, 2)]
 
@@ -129,7 +129,7 @@ def rows(same=True, groups=None, count=4):
 
 def written(path, cells):
     results.write_images(cells, path, {}, Stamp({}))
-    return images.Images(path)
+    return results.Images(path)
 
 
 def test_images_are_kept_with_their_nulls_and_units(tmp_path):

@@ -80,17 +80,7 @@ def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.nd
     """
     if len(paths) > 2 or (len(paths) == 2 and any(path.endswith(".npz") for path in paths)):
         raise KoctError("give one .npz file with the arrays x and y, or two .npy files, that of x first")
-    loaded = [_load(path) for path in paths]
-    if any(isinstance(found, np.ndarray) != (len(paths) == 2) for found in loaded):
-        raise KoctError(f"{' and '.join(paths)}: give one .npz file with the arrays x and y, or two .npy files of one")
-    if len(paths) == 2:
-        arrays = dict(zip("xy", loaded, strict=True))
-    else:
-        with loaded[0] as archive:
-            if missing := [name for name in "xy" if name not in archive]:
-                there = ", ".join(archive) or "none"
-                raise KoctError(f"{paths[0]} has no array {missing[0]!r}, but {there}; name it so")
-            arrays = {name: _load(paths[0], archive, name) for name in "xy"}
+    arrays = {name: _load(paths[-1 if name == "y" else 0], name, len(paths) == 1) for name in "xy"}
     count = max(len(array) if array.ndim else 0 for array in arrays.values())
     if memory is not None and (needed := 8.0 * MATRICES * count**2) > memory:
         raise KoctError(
@@ -102,15 +92,23 @@ def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.nd
     return arrays["x"], arrays["y"]
 
 
-def _load(path: str, archive: Any = None, name: str = "") -> Any:
-    """Return the array or archive in a file, or an array of an archive that is open."""
+def _load(path: str, name: str, alone: bool) -> Any:
+    """The array in a .npy file, unless it is given `alone`, or that of this name in an .npz file."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False) if archive is None else archive[name]
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            names, array = ["one without a name"], None if alone else found
+        else:
+            with found:
+                names, array = list(found), found.get(name)
     except Exception as error:  # whatever zipfile, tokenize or NumPy make of a damaged file
         if isinstance(error, OSError) and not os.path.isfile(path):
             raise
-        where = f"{path}: {name}" if name else path
-        raise KoctError(f"{where} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
+        raise KoctError(f"{path} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
+    if array is None:
+        fix = "give an .npz file with x and y, or two .npy files"
+        raise KoctError(f"{path} has no array {name!r}, but {', '.join(names) or 'none'}; {fix}")
+    return array
 
 
 def _check_squares(name: str, array: np.ndarray) -> None:

@@ -12,7 +12,7 @@ from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
 from koct.forecast import bootstrap
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import chains, images, results
+from koct.study import chains, results
 
 WON, LOST, UNDECIDED = "won", "lost", "undecided"
 
@@ -26,7 +26,7 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
     cells, origin = results.read_cells(cells_path)
     baselines = results.grouped(results.baselines(cells), "sweep")
-    chains_of, tested = chains.read(chain_paths), images.Images(images_path)
+    chains_of, tested = chains.read(chain_paths), results.Images(images_path)
     rows, verdicts = [], {}
     for (sweep,), group in results.grouped(results.trained(cells), "sweep").items():
         if sweep in spec["contained"]:
@@ -59,7 +59,7 @@ class Ladder:
     def ratio(self, first, second):
         """(low, high) of the error of one network over that of another, both (arch, N); None if it is unknown."""
         errors = self.errors(*first)
-        values, others = images.paired(errors, self.errors(*second))
+        values, others = results.paired(errors, self.errors(*second))
         return bootstrap.ratio_interval(values, others, errors.groups, self.power)
 
     def order(self):

@@ -1,25 +1,33 @@
-"""The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet."""
+"""The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet.
+
+images.parquet has a row for each test image of each cell.
+"""
 
 import dataclasses
+import io
 import itertools
 import json
 import math
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.json
 import pyarrow.parquet as pq
 
 import koct
 from koct import metrics
+from koct.base import stamps
 from koct.base.files import atomic_write, read_json
 from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
 from koct.bound.calibration import calibrate
 from koct.contracts.spec import curve_options
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import images, paths
+from koct.study import paths
 
 OTHERWISE = "was made with other options or other code than those of this study"
 
@@ -104,7 +112,8 @@ COLUMNS |= {
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
 OPTIONAL = ("image_seconds", *metrics.SCORES)  # which older files do not have
-IMAGES = ["sweep", "arch", "N", "seed", "image", "group", *METRICS]
+KEY = ("sweep", "arch", "N", "seed")
+IMAGES = [*KEY, "image", "group", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
@@ -256,17 +265,53 @@ def write(rows, columns, path, origin, stamp):
     """
     rows = [{name: row.get(name) if name in OPTIONAL else row[name] for name in columns} for row in rows]
     lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
-    table = images.table_of(rows, _schema(columns))
+    table = _table_of(rows, _schema(columns))
     _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)))
 
 
 def write_images(rows, path, origin, stamp):
-    """images.parquet from rows of cells, which have the metrics of each test image under `images`."""
-    table, content = images.table(rows)
+    """images.parquet from rows of cells, which have what `evaluation.errors` kept of test images under `images`.
+
+    An image of one number is the same in all rows of a sweep. Metrics are rounded to the digits of float32, which
+    halves the file.
+    """
+    counts = [len(row["images"][METRICS[0]]) for row in rows]
+    keys = [{key: row[key] for key in KEY} for row in rows]
+    table = _table_of(keys, _schema(KEY)).take(_column(np.repeat(np.arange(len(rows)), counts), pa.int64()))
+    places, images, groups = {}, [np.zeros(0, int)], [np.zeros(0, int)]
+    for row, count in zip(rows, counts, strict=True):
+        held, sizes = row["images"], row["images"]["groups"]
+        place = places.setdefault(row["sweep"], {}).setdefault(row["seed"], len(places[row["sweep"]]))
+        images.append(np.arange(count) + (0 if held["same"] else place * count))
+        groups.append(np.repeat(np.arange(len(sizes)), sizes) if sizes else np.full(count, -1))
+    group = np.concatenate(groups)
+    added = {"image": _column(np.concatenate(images), pa.int32()), "group": _column(group, pa.int32(), group >= 0)}
+    for name in METRICS:
+        parts = [np.array(row["images"][name], dtype=float) for row in rows]  # None becomes NaN
+        added[name] = _column(np.concatenate([np.zeros(0), *parts]).astype(np.float32).astype(float), pa.float64())
+    content = json.dumps([list(key.values()) for key in keys]).encode()
+    for name, values in added.items():
+        table = table.append_column(name, values)
+        content += b"".join(bytes(buffer) for buffer in values.buffers() if buffer is not None)
     split = dict.fromkeys(METRICS, "BYTE_STREAM_SPLIT")  # bytes of the same place in a number together: a small file
-    others = [name for name in IMAGES if name not in split]
-    small = {"compression": "zstd", "use_dictionary": others, "column_encoding": split}
+    small = {"compression": "zstd", "use_dictionary": [*KEY, "image", "group"], "column_encoding": split}
     _save(table, IMAGES, path, origin, stamp._replace(content=digest(content)), **small)
+
+
+def _table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table, by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists."""
+    if not rows:
+        return schema.empty_table()
+    lines = "\n".join(json.dumps(row) for row in rows).encode()
+    return pa.json.read_json(io.BytesIO(lines), parse_options=pa.json.ParseOptions(explicit_schema=schema))
+
+
+def _column(values: np.ndarray, kind: Any, valid: np.ndarray | None = None) -> Any:
+    """An array of Arrow, null where a value is NaN or not valid; from buffers, since `pa.array` imports pandas."""
+    valid = values == values if valid is None else valid
+    bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    data = np.ascontiguousarray(values, kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(data)])
 
 
 def _schema(columns, metadata=None):
@@ -282,9 +327,22 @@ def _save(table, columns, path, origin, stamp, **options):
         pq.write_table(table, temporary, **options)
 
 
+def _read_table(path: str) -> pa.Table:
+    """Return a Parquet file of koct, if its checksum is right; one of an older koct is read too."""
+    try:
+        with stamps.open_file(path) as file:
+            data = file.read()
+        stamps.check_table(path, data)
+        return pq.ParquetFile(pa.BufferReader(data)).read()  # pq.read_table would import pandas
+    except FileNotFoundError:
+        raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
+    except (pa.ArrowException, OSError):
+        raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
+
+
 def read(path):
     """(rows, provenance) of a Parquet file that `write` made."""
-    table = images.read_table(path)
+    table = _read_table(path)
     metadata = (table.schema.metadata or {}).items()
     origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata}
     try:
@@ -329,3 +387,60 @@ def commit():
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return done.stdout.strip()
+
+
+# The errors of every test image
+
+
+class Errors(NamedTuple):
+    """A metric of the test images of one network at one N.
+
+    Images that have no such metric are left out. Where every seed has images of its own, there is one column, with
+    the mean of each seed.
+    """
+
+    values: np.ndarray  # (seeds, images)
+    seeds: tuple[int, ...]
+    groups: np.ndarray | None = None  # (images,): images of the same number belong together; None: each stands alone
+
+
+class Images:
+    """An images.parquet."""
+
+    def __init__(self, path: str):
+        self.path, table = path, _read_table(path)
+        self.columns = {name: table[name].to_numpy() for name in table.column_names}
+        missing = [name for name in (*KEY, "image", "group") if name not in self.columns]
+        if missing:
+            raise KoctError(f"{path} lacks the column {', '.join(missing)}; {again(path)}")
+        self._rows: dict[tuple[str, str, int], dict[int, slice]] = {}
+        ends = np.flatnonzero(np.any([self.columns[key][1:] != self.columns[key][:-1] for key in KEY], axis=0)) + 1
+        for start, end in itertools.pairwise([0, *ends.tolist(), table.num_rows] if table.num_rows else []):
+            sweep, arch, N, seed = (self.columns[key][start] for key in KEY)
+            self._rows.setdefault((sweep, arch, int(N)), {})[int(seed)] = slice(start, end)
+
+    def errors(self, sweep: str, arch: str, N: int, metric: str) -> Errors:
+        """A metric of every test image, the seeds in ascending order."""
+        cells = self._rows.get((sweep, arch, N))
+        if cells is None or metric not in self.columns:
+            raise KoctError(f"{self.path} has no {metric} of {arch} of {sweep} at N = {N}; {again(self.path)}")
+        seeds = tuple(sorted(cells))
+        values = [self.columns[metric][cells[seed]] for seed in seeds]
+        images = [self.columns["image"][cells[seed]] for seed in seeds]
+        if any(not np.array_equal(images[0], others) for others in images):
+            return Errors(np.array([[np.nanmean(of)] for of in values]), seeds)
+        together = np.array(values, float)
+        seen = np.isfinite(together).all(axis=0)
+        groups = self.columns["group"][cells[seeds[0]]]
+        known = np.isfinite(groups.astype(float)).all()
+        return Errors(together[:, seen], seeds, groups[seen].astype(int) if known else None)
+
+
+def paired(errors: Errors, others: Errors) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays (seeds, images) of the same seeds; a network that was tested once serves every seed."""
+    if len(others.seeds) == 1 < len(errors.seeds) and errors.values.shape[1] == others.values.shape[1] > 1:
+        return errors.values, np.broadcast_to(others.values, errors.values.shape)
+    seeds = [seed for seed in errors.seeds if seed in others.seeds]
+    if not seeds or errors.values.shape[1] != others.values.shape[1]:
+        raise KoctError("two networks of a sweep were tested on different seeds or images; make its cells again")
+    return tuple(of.values[[of.seeds.index(seed) for seed in seeds]] for of in (errors, others))  # type: ignore[return-value]
