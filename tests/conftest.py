@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from hypothesis import settings
@@ -29,43 +30,31 @@ settings.load_profile("koct")
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ["Snakefile", "rules", "envs", "profiles", "slurm", "koct", "config.yaml"]
-TINY_SWEEP = {  # ten cells of milliseconds
-    "problem": "surrogate",
-    "H": 4,
-    "V": 5,
-    "B": 4,
-    "tikhonov": 0.1,
-    "pool": {"train": 8, "val": 4, "test": 4},
-    "N": [4, 8],
-    "seeds": [1, 2],
-    "archs": ["untrained", "ko", "fc"],
-    "lambdas": [1e-4, 1.0],
-    "metric": "mse",
-    "targets": [1e-2],
-}
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+FREE = len(CONFIG["sweeps"]["H8"]["archs"]) - 2  # networks that need no sample
+# Ten cells of milliseconds, and fan beams that take seconds.
+TINY_SWEEP = yaml.safe_load("""
+{problem: surrogate, H: 4, V: 5, B: 4, tikhonov: 0.1, pool: {train: 8, val: 4, test: 4}, N: [4, 8], seeds: [1, 2],
+archs: [untrained, ko, fc], lambdas: [1.0e-4, 1.0], metric: mse, targets: [0.01]}
+""")
 TINY = {"study": "tiny", "studies": {"tiny": ["T4"]}, "sweeps": {"T4": TINY_SWEEP}}
-SMALL_FANBEAM = {
-    "study": "small",
-    "studies": {"small": ["F32", "F32-exact"]},
-    "sweeps": {
-        "F32": {
-            "problem": "fanbeam",
-            "rays": "printed",
-            "H": 32,
-            "V": 20,
-            "B": 32,
-            "pool": {"train": 64, "val": 8, "test": 8},
-            "N": [4, 16, 64],
-            "seeds": [1, 2],
-            "archs": ["untrained", "ko", "fc"],
-            "ko": {"solver": "adagrad", "lr": 0.02, "iterations": 200, "batch": 4},
-            "lambdas": [1e-4, 1e-2, 1.0, 1e2, 1e4],
-            "metric": "rrmse_peak2",
-            "targets": [0.01],
-        },
-    },
-}
-SMALL_FANBEAM["sweeps"]["F32-exact"] = {**SMALL_FANBEAM["sweeps"]["F32"], "rays": "exact", "seeds": [1]}
+SMALL_FANBEAM = yaml.safe_load("""
+study: small
+studies: {small: [F32, F32-exact]}
+sweeps:
+  F32: &F32
+    {problem: fanbeam, rays: printed, H: 32, V: 20, B: 32, pool: {train: 64, val: 8, test: 8}, N: [4, 16, 64],
+    seeds: [1, 2], archs: [untrained, ko, fc], lambdas: [1.0e-4, 0.01, 1.0, 1.0e+2, 1.0e+4],
+    ko: {solver: adagrad, lr: 0.02, iterations: 200, batch: 4}, metric: rrmse_peak2, targets: [0.01]}
+  F32-exact: {<<: *F32, rays: exact, seeds: [1]}
+""")
+
+
+def changed_sweeps(**sweeps):
+    """The config of a study of these sweeps of config.yaml, each with some options changed."""
+    changed = {sweep: CONFIG["sweeps"][sweep] | options for sweep, options in sweeps.items()}
+    studies = CONFIG["studies"] | {"surrogate": list(sweeps)}
+    return {**CONFIG, "studies": studies, "sweeps": CONFIG["sweeps"] | changed}
 
 
 class Pairs(Training):
@@ -90,27 +79,39 @@ def parsed():
     return sources.signed(sources._USED)
 
 
+def checked(done, check):
+    assert not check or done.returncode == 0, f"{done.args} failed:\n{done.stdout}\n{done.stderr}"
+    return done
+
+
 class Checkout:
     """A working copy of the workflow with results of its own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, config=None):
         self.folder = Path(folder)
-        for part in PARTS:
-            source = ROOT / part
-            if source.is_symlink():
-                (self.folder / part).symlink_to(source.readlink())
-            else:
-                copy = shutil.copytree if source.is_dir() else shutil.copy
-                copy(source, self.folder / part)
-        self.path(sources.KEPT).parent.mkdir(exist_ok=True)
-        self.path(sources.KEPT).write_text(parsed())
+        if not self.folder.exists():  # else it is there already
+            self.write(sources.KEPT, parsed())
+            subprocess.run(["cp", "-a", *(ROOT / part for part in PARTS), self.folder], check=True)
+        if config:
+            self.configure(config)
+
+    def write(self, name, text):
+        self.path(name).parent.mkdir(parents=True, exist_ok=True)
+        self.path(name).write_text(text)
+
+    def replace(self, name, old, new):
+        text = self.path(name).read_text()
+        assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
+        self.path(name).write_text(text.replace(old, new))
+
+    def configure(self, config):
+        self.write("config.yaml", yaml.safe_dump(config))
+
+    def table(self, name):
+        return pd.read_parquet(self.path(f"results/{name}.parquet"))
 
     def snakemake(self, *arguments, check=True):
-        arguments = [*map(str, arguments)]
-        done = warm.snakemake(arguments, self.folder)
-        if check and done.returncode:
-            raise AssertionError(f"snakemake {arguments} failed:\n{done.stdout}\n{done.stderr}")
-        return done
+        return checked(warm.snakemake([*map(str, arguments)], self.folder), check)
 
     def plan(self, *arguments):
         """How many jobs of each rule a dry run would start, `all` left out."""
@@ -123,10 +124,7 @@ class Checkout:
         """Run Python in the folder, with the package that is there."""
         command = [sys.executable, *map(str, arguments)]
         here = {**os.environ, "PYTHONPATH": str(self.folder)}
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, env=here)
-        if check and done.returncode:
-            raise AssertionError(f"python {arguments} failed:\n{done.stdout}\n{done.stderr}")
-        return done
+        return checked(subprocess.run(command, cwd=self.folder, capture_output=True, text=True, env=here), check)
 
     def path(self, name):
         return self.folder / name
@@ -134,14 +132,16 @@ class Checkout:
     def copy(self, folder):
         """Another one with the same results, in which nothing has to run again."""
         shutil.copytree(self.folder, folder, symlinks=True)
-        return self.at(folder)
+        return type(self)(folder)
 
-    @classmethod
-    def at(cls, folder):
-        """One that is there already."""
-        checkout = cls.__new__(cls)
-        checkout.folder = Path(folder)
-        return checkout
+
+def until(condition, seconds=600, pause=0.05):
+    """What a function returns, as soon as that is something."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited for {seconds} s in vain"
+        time.sleep(pause)
+    return value
 
 
 def planned(text):
@@ -154,8 +154,8 @@ def planned(text):
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory):
-    """Make checkouts: call it for a fresh one."""
-    return lambda: Checkout(tmp_path_factory.mktemp("checkout"))
+    """Make checkouts: call it for a fresh one, with a config of its own or that of the repository."""
+    return lambda config=None: Checkout(tmp_path_factory.mktemp("checkout") / "copy", config)
 
 
 def finished(tmp_path_factory, name, config=None):
@@ -168,25 +168,19 @@ def finished(tmp_path_factory, name, config=None):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not original.exists():
             made = tmp_path_factory.mktemp("making") / name
-            made.mkdir()
-            run = Checkout(made)
-            if config:
-                run.path("config.yaml").write_text(yaml.safe_dump(config))
+            run = Checkout(made, config)
             started = time.perf_counter()
             run.snakemake()
             run.path("seconds").write_text(str(time.perf_counter() - started))
             made.rename(original)
-    return Checkout.at(original).copy(tmp_path_factory.mktemp("checkout") / name)
+    return Checkout(original).copy(tmp_path_factory.mktemp("checkout") / name)
 
 
 @pytest.fixture(scope="session")
 def study(tmp_path_factory):
     """The default study with fewer sizes, N and seeds. Tests leave it as they found it."""
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    config["studies"]["surrogate"] = ["H8", "H16"]
-    for sweep in ("H8", "H16"):
-        config["sweeps"][sweep].update(N=[4, 8, 16], seeds=[1, 2, 3])
-    return finished(tmp_path_factory, "study", config)
+    few = {"N": [4, 8, 16], "seeds": [1, 2, 3]}
+    return finished(tmp_path_factory, "study", changed_sweeps(H8=few, H16=few))
 
 
 @pytest.fixture(scope="session")
@@ -218,12 +212,12 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory):
     """The study of the faults, which nothing has disturbed: its results, and the seconds that it took."""
-    from tests.faults.lab import CELLS, CONFIG, UNREADABLE, Study, results
+    from tests.faults.lab import CELLS, CONFIG, Study
 
-    study = Study.at(finished(tmp_path_factory, "faults", CONFIG).folder)
-    study.seconds, study.results = float(study.path("seconds").read_text()), results(study)
+    study = Study(finished(tmp_path_factory, "faults", CONFIG).folder)
+    study.seconds, study.results = float(study.path("seconds").read_text()), study.contents()
     assert len(study.rows()) == len(study.finished_rows()) == CELLS
-    assert not any(text.startswith(UNREADABLE) for text in study.results.values())
+    assert "unreadable" not in study.results.values()
     return study
 
 
@@ -245,9 +239,8 @@ def rng(request):
 
 
 @pytest.fixture
-def koct(capsys, tmp_path, monkeypatch):
+def koct(capsys, folder, monkeypatch):
     """(status, stdout, stderr) of a command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KOCT_TRACEBACK", raising=False)
 
     def run(*arguments):
@@ -278,18 +271,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker("thorough")
         if STUDIES & set(item.fixturenames):
             item.add_marker("workflow")
-    slow = (
-        "slurm",
-        "faults",
-        "test_fsdp",
-        "test_reruns",
-        "test_budget",
-        "test_your_own",
-        "test_workflow",
-        "test_report",
-    )
-    place = [lambda item: item.path.parent.name, lambda item: item.path.stem]
-    items.sort(key=lambda item: min((slow.index(of(item)) for of in place if of(item) in slow), default=len(slow)))
+    slow = ["slurm", "faults", *map("test_{}".format, ("fsdp", "reruns", "budget", "your_own", "workflow", "report"))]
+    place = {name: number for number, name in enumerate(slow)}
+    items.sort(key=lambda item: min(place.get(name, len(slow)) for name in (item.path.parent.name, item.path.stem)))
 
 
 def pytest_xdist_auto_num_workers(config):

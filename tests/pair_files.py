@@ -14,15 +14,8 @@ from pydicom.data import get_testdata_file  # noqa: E402
 
 PAIRS = registry.problem("pairs")
 SIZES = Sizes(train=6, val=2, test=3)
-SWEEP = {
-    "problem": "pairs",
-    "pool": asdict(SIZES),
-    "N": [2, 6],
-    "seeds": [1, 2],
-    "archs": ["fc"],
-    "lambdas": [1.0],
-    "metric": "mse",
-}
+SWEEP = {"problem": "pairs", "pool": asdict(SIZES), "N": [2, 6], "seeds": [1, 2], "archs": ["fc"], "lambdas": [1.0]}
+SWEEP["metric"] = "mse"
 
 
 def arrays(groups=14):

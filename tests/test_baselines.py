@@ -1,34 +1,42 @@
-"""What needs no sample: reconstructions with p = 0 at N = 0, through the files of a cell."""
+"""What needs no sample: cells at N = 0, through their files; no fit of a curve sees them, and samples may beat them."""
 
+import itertools
 import json
+import math
 
 import numpy as np
 import pytest
+import yaml
+from conftest import ROOT, TINY
+from small_problems import drawn, small
 
 from koct import cli, metrics
 from koct.base.files import read_json
+from koct.base.stamps import Stamp
+from koct.config.study_file import build, read
 from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
+from koct.errors import KoctError
+from koct.forecast.pilot import PilotFile, read_pilots
+from koct.metrics.curve_metric import CurveMetric
 from koct.problems import pools
-from koct.study import cells, evaluation
+from koct.study import cells, crossings, evaluation, ladder, results
+from koct.study.results import Images
 
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+N = (4, 16, 64, 256)
+SEEDS = (1, 2, 3)
+CURVES = {"ko": lambda n: 0.02 * n**-0.25, "fc": lambda n: 0.32 * n**-1.0}
+FREE = {"fbp": 0.01, "tv": 1e-9}
+SPEC = {"metrics": {"A": "mse"}}
 SIZES = Sizes(train=1, val=3, test=3)
-PROBLEMS = {
-    "surrogate": {"H": 8, "V": 10, "B": 8, "tikhonov": 0.1},
-    "fanbeam": {"H": 12, "V": 10, "B": 16, "rays": "exact"},
-    "parallelbeam": {"H": 12, "V": 10, "B": 16, "photons": 1e4, "truncation": 0.25},
-    "mri": {"H": 8, "spokes": 5, "samples": 8, "noise": 0.01},
-    "complex": {"H": 8, "spokes": 5, "samples": 8, "noise": 0.01, "phase": 1.0},
-    "deblur": {"H": 16, "blur": 0.8, "noise": 0.01, "vignetting": 0.3},
-}
-
-
-def problem_of(name, **options):
-    return registry.problem("mri" if name == "complex" else name)(**{**PROBLEMS[name], **options})
+# problems, and what leaves them without noise
+CLEAN = {"surrogate": {}, "fanbeam": {}, "parallelbeam": {"photons": None, "electronic": 0.0}, "mri": {"noise": 0.0}}
+CLEAN |= {"mri with a phase": {"noise": 0.0}, "deblur": {"noise": 0.0, "vignetting": 0.0}}
 
 
 def cell_of(problem, arch, **options):
-    return Cell("S", problem_of(problem), registry.architecture(arch)(**options), 0, 1, ())
+    return Cell("S", small(problem), registry.architecture(arch)(**options), 0, 1, ())
 
 
 def files_of(problem, folder):
@@ -42,7 +50,7 @@ def files_of(problem, folder):
 
 
 @pytest.mark.parametrize("arch", ["untrained", "fbp", "nnls", "tv"])
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", CLEAN)
 def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, arch, tmp_path, monkeypatch):
     monkeypatch.setattr(cells.Data, "x", None)  # no training pair is read
     cell = cell_of(problem, arch)
@@ -62,41 +70,20 @@ def test_a_cell_without_samples_is_fitted_restored_and_the_same_twice(problem, a
     assert {name: rows[0][name] for name in again} == again
 
 
-CLEAN = {"parallelbeam": {"photons": None}, "mri": {"noise": 0.0}, "complex": {"noise": 0.0}}
-CLEAN["deblur"] = {"noise": 0.0, "vignetting": 0.0}
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_measurements_without_noise_are_what_the_forward_operator_says_and_held_out_pairs_are_kept(name):
-    problem = problem_of(name, **CLEAN.get(name, {}))
+@pytest.mark.parametrize("name", CLEAN)
+def test_measurements_without_noise_are_what_the_forward_operator_says(name):
+    problem = small(name, **CLEAN[name])
     A = problem.forward(problem.shared())
-    for _, x, stored in problem.pairs(1, SIZES):
-        y = problem.decode(stored)
+    for x, y in drawn(problem, train=1).values():
         np.testing.assert_allclose(A(y), x, atol=1e-5 * abs(x).max())
-        assert problem.nonnegative_images is not (name == "complex") or problem.nonnegative
-        if problem.nonnegative_images:
-            assert y.min() >= 0
-    problem = problem_of(name)
-    one, other = ([x for part, x, _ in problem.pairs(seed, SIZES) if part != "train"] for seed in (1, 2))
-    assert all(np.array_equal(*both) for both in zip(one, other, strict=True)) == problem.same_held_out
-
-
-@pytest.mark.parametrize(
-    ("arch", "what"), [("untrained", "layers"), ("fbp", "layers"), ("nnls", "forward"), ("tv", "forward")]
-)
-def test_pairs_of_which_nothing_is_known_are_refused(arch, what, tmp_path):
-    rng = np.random.default_rng(0)
-    np.savez(tmp_path / "pairs.npz", x=rng.random((9, 4)), y=rng.random((9, 3, 3)))
-    problem = registry.problem("pairs")(data=str(tmp_path / "pairs.npz"))
-    (text,) = registry.architecture(arch)().check(problem)
-    assert what in text
-    assert f"remove {arch} from archs" in text
+        assert problem.nonnegative_images is not (name == "mri with a phase") or problem.nonnegative
+        assert y.min() >= 0 or not problem.nonnegative_images
 
 
 @pytest.mark.parametrize("arch", ["fbp", "nnls", "tv"])
 def test_the_validation_pairs_choose(arch, tmp_path):
     """Of noisy measurements the best strength is not the weakest, and it is what the row says."""
-    cell = cell_of("deblur", arch)._replace(problem=problem_of("deblur", noise=0.1))
+    cell = cell_of("deblur", arch)._replace(problem=small("deblur", noise=0.1))
     data = cells.Data(cell, files_of(cell.problem, tmp_path))
     about, network = cells.fit(data)
     strengths = cell.arch.strengths(data, cell.arch.solver(data))
@@ -106,3 +93,98 @@ def test_the_validation_pairs_choose(arch, tmp_path):
     y, error = data.read("y", "val"), metrics.load("mse").error
     scores = [error(data.predict(other, "val"), y) for _, other in cell.arch.fit(data)]
     assert strengths[int(np.argmin(scores))] == about["lam"]
+
+
+# The grid
+
+
+@pytest.mark.parametrize("name", ["H8", "H128", "mri"])
+def test_a_cell_for_every_seed_unless_all_see_the_same(name):
+    sweep = build(name, {**CONFIG["sweeps"][name], "archs": ["untrained", "ko", "fc"]})
+    cells = [tuple(cell.values())[1:] for cell in sweep.grid()]
+    free = [("untrained", 0, seed) for seed in (sweep.seeds if name == "H8" else sweep.seeds[:1])]
+    assert cells == free + list(itertools.product(("ko", "fc"), sweep.N, sweep.seeds))
+    assert {arch.name for arch in sweep.predicted} <= {"ko", "fc"}
+    assert [arch.name for arch in sweep.networks] == ["ko", "fc"]
+    with pytest.raises(KoctError, match=r"^config: sweeps.T4.archs has nothing that is trained on samples; add"):
+        read({**TINY, "sweeps": {"T4": {**TINY["sweeps"]["T4"], "archs": ["untrained"]}}})
+
+
+# Files
+
+
+def cell(arch, n, seed, error, p=1):
+    """A row of cells.parquet with its images, which all have the same error here."""
+    about = {"sweep": "A", "problem": "surrogate", "H": 8, "V": 10, "B": 8, "lam": None, "val_mse": 1.0}
+    about |= {"fit_seconds": 1.0, "device": "cpu", "arch": arch, "N": n, "seed": seed, "p": p}
+    errors = dict.fromkeys(results.METRICS, error)
+    images = {"same": True, "groups": None, **{name: [value] * 5 for name, value in errors.items()}}
+    return {**about, **errors, "images": images}
+
+
+def made(folder, free=FREE, spread=0.0):
+    """cells.parquet of the sweep A; errors of the seeds lie a factor of `spread` apart."""
+    points = [(arch, 0, 0, error) for arch, error in free.items()]
+    points += [(arch, n, 80 if arch == "ko" else 5120, curve(n)) for arch, curve in CURVES.items() for n in N]
+    factor = {seed: math.exp(spread * (seed - 2)) for seed in SEEDS}
+    rows = [cell(arch, n, seed, error * factor[seed], p) for arch, n, p, error in points for seed in SEEDS]
+    folder.mkdir(exist_ok=True)
+    results.write(rows, results.CELLS, folder / "cells.parquet", {}, Stamp({}))
+    results.write_images(rows, folder / "images.parquet", {}, Stamp({}))
+    return folder / "cells.parquet"
+
+
+def test_calibration_budget_ladder_and_planner_do_not_see_them(tmp_path):
+    found = []
+    for path in (made(tmp_path / "with"), made(tmp_path / "without", {})):
+        images, *files = (
+            path.with_name(f"{name}.parquet") for name in ("images", "curves", "calib", "budget", "ladder")
+        )
+        results.aggregate(path, SPEC, *files[:2])
+        results.budget(path, None, {**SPEC, "targets": {"A": [5e-3]}}, files[2])
+        ladder.compute(path, images, [], {**SPEC, "contained": {"A": []}}, files[3], path.with_name("ladder.json"))
+        curves, *others = (results.read(file)[0] for file in files)
+        pilots, costs = read_pilots(path, "mse", "A"), PilotFile(path).costs("A")[1]
+        planned = {arch: [pilots[arch].errors.tolist(), costs[arch].tolist()] for arch in pilots}
+        assert list(planned) == ["fc", "ko"]
+        assert [row["N"] for row in curves][:2] == ([0, 0] if path.parent.name == "with" else [4, 16])
+        found.append([results.trained(curves), others, planned])
+    assert found[0] == found[1]
+
+
+# Crossings
+
+
+def found(path):
+    crossings.compute(path, path.with_name("images.parquet"), SPEC, path.with_name("crossings.parquet"))
+    rows, _ = results.read(path.with_name("crossings.parquet"))
+    return {(row["arch"], row["versus"]): row for row in rows}
+
+
+def test_crossings_are_where_the_curves_meet(tmp_path):
+    """Powers of N are lines in the logarithms: 0.02 N^-1/4 = 0.01 at 16, 0.32/N = 0.01 at 32, and each other at 40."""
+    rows = found(made(tmp_path, spread=0.1))
+    assert list(rows) == [("ko", "fbp"), ("ko", "tv"), ("fc", "fbp"), ("fc", "tv"), ("fc", "ko")]
+    assert [row["N"] for row in rows.values()] == [16, None, 32, None, 40]
+    assert {row["upto"] for row in rows.values()} == {256}
+    assert (rows["fc", "ko"]["N_low"], rows["fc", "ko"]["N_high"]) == (40, 40)  # seeds move both curves alike
+    assert found(made(tmp_path, {"untrained": 1.0}))["ko", "untrained"]["N"] == 4  # always better: the smallest N
+
+
+def test_the_interval_is_that_of_the_seeds(tmp_path):
+    """The seeds cross at 8, 16 and 32, and their mean at 56/3; three seeds leave much open."""
+
+    def crossed(free, at=(8, 16, 32)):
+        """The crossing of at / N with a constant that was tested once."""
+        rows, baseline = (
+            [cell("fc", n, seed, at[seed] / n) for n in N for seed in range(len(at))],
+            [cell("fbp", 0, 0, free)],
+        )
+        results.write_images(rows + baseline, tmp_path / "images.parquet", {}, Stamp({}))
+        return crossings.crossing(rows, baseline, CurveMetric("mse"), Images(tmp_path / "images.parquet"))
+
+    answer = crossed(1.0)
+    assert (answer["N"], answer["upto"]) == (round(56 / 3), 256)
+    assert answer["N_low"] < 16 < 32 < answer["N_high"]
+    assert crossed(1 / 32)["N_high"] is None  # some draws do not come down by 256
+    assert crossed(1.0, at=(8,)) == {"N": 8, "N_low": None, "N_high": None, "upto": 256}

@@ -1,59 +1,59 @@
-"""The benchmark as a reader sees it: figure and table from made-up cells, and which studies have them."""
+"""The benchmark and wrong operators as a reader sees them: figures and tables from made-up cells."""
 
 import itertools
 import json
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 import yaml
 from conftest import ROOT
+from made_up import cell, save
 from test_workflow import compiles
 
 from koct.base.stamps import Stamp
 from koct.config import study_file as config
-from koct.report import products
-from koct.report.figures import fig_benchmark
+from koct.report import mismatch, products
+from koct.report.figures import fig_benchmark, fig_mismatch
 from koct.study import results
 from koct.workflow import when
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def table(name, folder, **takes):
+    """A product, which compiles, and the cells of its rows."""
+    path = folder / f"{name}.tex"
+    products.make(name, [folder / file for file in products.product(name).reads], [path], takes or None)
+    compiles([path.read_text()], folder)
+    return [line.removesuffix(r" \\").split(" & ") for line in path.read_text().splitlines() if line.endswith(r" \\")]
+
+
+# The benchmark
+
 CURVES = {"tv": {0: 0.3}, "line": {4: 0.9, 64: 0.5, 1024: 0.4}, "net": {4: 0.5, 64: 0.2}}
-SPEC = {"metrics": {"A": "mse", "B": "mse"}}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder, rows = tmp_path_factory.mktemp("benchmark"), []
-    for sweep in "AB":
-        for arch, curve in CURVES.items():
-            for N, error in curve.items():
-                for seed in (1, 2, 3):
-                    about = {"sweep": sweep, "problem": "x", "H": 8, "V": None, "B": None, "arch": arch, "N": N}
-                    about |= {"seed": seed, "lam": None, "p": 1000 * bool(N), "val_mse": error, "device": "cpu"}
-                    values = dict.fromkeys(results.METRICS, error * (1 + 0.01 * seed)) | {"ssim": 1 - error}
-                    times = {"fit_seconds": 12.3 * seed, "image_seconds": 0.0014 if arch != "line" else None}
-                    rows.append({**about, **values, **times})
-    labels = {arch: {"label": arch.capitalize(), "colour": "", "marker": ""} for arch in CURVES}
-    about = {sweep: {"label": f"the condition {sweep}"} for sweep in "AB"}
-    origin = {"koct.archs": json.dumps(labels), "koct.sweeps": json.dumps(about)}
-    results.write(rows, results.CELLS, folder / "cells.parquet", origin, Stamp({}))
-    results.aggregate(folder / "cells.parquet", SPEC, folder / "curves.parquet", folder / "calibration.parquet")
-    wanted = {**SPEC, "targets": {sweep: [0.6, 0.3, 0.01] for sweep in "AB"}}
-    results.budget(folder / "cells.parquet", None, wanted, folder / "budget.parquet")
+    for sweep, (arch, curve), seed in itertools.product("AB", CURVES.items(), (1, 2, 3)):
+        times = {"fit_seconds": 12.3 * seed, "image_seconds": 0.0014 if arch != "line" else None}
+        for N, error in curve.items():
+            others = {**times, "ssim": 1 - error, "p": 1000 * bool(N)}
+            rows.append(cell(sweep, arch, N, seed, error * (1 + 0.01 * seed), **others))
+    spec = save(folder, rows, {sweep: f"the condition {sweep}" for sweep in "AB"}, CURVES)
+    spec["targets"] = {sweep: [0.6, 0.3, 0.01] for sweep in "AB"}
+    results.budget(folder / "cells.parquet", None, spec, folder / "budget.parquet")
     return folder
 
 
 def test_a_row_says_what_a_network_needs(folder):
-    path = folder / "table_benchmark.tex"
-    products.make("table_benchmark", [folder / f"{name}.parquet" for name in ("cells", "curves", "budget")], [path])
-    text = path.read_text()
-    compiles([text], folder)
-    rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.startswith(r"\quad ")]
+    rows = [row for row in table("table_benchmark", folder) if row[0].startswith(r"\quad ")]
     tv, line, net = rows[:3]
     assert len(rows) == 6
-    assert tv[:3] == [r"\quad Tv", "$0$", r"$3.06 \cdot 10^{-1}$"]
-    assert tv[3:6] == ["$0$", "never", "never"]
-    assert net[1] == "$1{,}000$"
-    assert net[3] == r"$\leq$ $4$"
+    assert tv[:6] == [r"\quad Tv", "$0$", r"$3.06 \cdot 10^{-1}$", "$0$", "never", "never"]
+    assert (net[1], net[3]) == ("$1{,}000$", r"$\leq$ $4$")
     assert net[4].startswith("$")
     assert net[6:] == ["25", "1.4"]
     assert line[6:] == ["25", "--"]
@@ -71,18 +71,81 @@ def test_the_figure_has_a_column_for_every_condition_and_a_label_for_every_curve
     assert similarity.lines[1].get_ydata() == pytest.approx([0.1, 0.5, 0.6])
 
 
-@pytest.mark.parametrize(("study", "sweeps"), [("surrogate", []), ("benchmark", ["ellipses50", "fanbeam-1e4"])])
-def test_a_study_with_a_torch_module_has_them(study, sweeps):
-    assert when.benchmark(config.read({**CONFIG, "study": study})) == sweeps
-
-
 def test_a_network_ends_at_its_own_largest_N():
     (sweep, _) = config.read({**CONFIG, "study": "benchmark"})
-    assert sweep.sizes_of(sweep.arch("unet"))[-1] == 4096
-    assert sweep.sizes_of(sweep.arch("fc"))[-1] == 16384
-    assert sweep.sizes_of(sweep.arch("tv")) == (0,)
-    cells = [cell["N"] for cell in sweep.grid() if cell["arch"] == "unet"]
-    assert (max(cells), len(cells)) == (4096, 18)
+    ends = {arch: sweep.sizes_of(sweep.arch(arch))[-1] for arch in ("unet", "fc", "tv")}
+    assert ends == {"unet": 4096, "fc": 16384, "tv": 0}
+    assert max(cell["N"] for cell in sweep.grid() if cell["arch"] == "unet") == 4096
     changed = {**CONFIG["sweeps"]["ellipses50"], "unet": {"up_to": 4}}
     with pytest.raises(config.KoctError, match=r"sweeps.ellipses50.unet.up_to = 4 leaves fewer than two N"):
         config.read({**CONFIG, "study": "benchmark", "sweeps": {**CONFIG["sweeps"], "ellipses50": changed}})
+
+
+# Wrong operators
+
+SWEEPS = {"aligned": ["", 0.0], "gain-1": ["gain", 1.0], "gain-4": ["gain", 4.0], "turn-1": ["turn", 1.0]}
+SWEEPS = {sweep: ["misaligned", *difference] for sweep, difference in SWEEPS.items()}
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory):
+    """Weights whose error is as large as the gain; filters that are twice as bad; a dense matrix that learns."""
+    folder, rows = tmp_path_factory.mktemp("mismatch"), []
+    for (sweep, (*_, strength)), N in itertools.product(SWEEPS.items(), (4, 64, 1024)):
+        errors = {"ko-ridge": 0.5 + strength, "filters": 1 + 2 * strength, "fc": 128 / N}
+        rows += [cell(sweep, arch, N, error=error, problem="misaligned") for arch, error in errors.items()]
+    save(folder, rows)
+    return folder
+
+
+def test_the_table_has_the_difference_from_which_on_learning_wins(wrong):
+    gain, turn = table("table_mismatch", wrong, mismatch=SWEEPS)[-2:]
+    assert [gain[0], turn[0]] == [r"gain of the detector, \%", r"offset of all angles, $^\circ$"]
+    assert gain[1:3] == ["$> 4$", "$> 4$"]
+    assert 1 < float(gain[3].strip("$")) < 4  # 2 against 1.5 and 4.5
+    assert gain[4] == "$0$"  # 0.125 against 0.5 at least
+    assert turn[1:] == ["$> 1$", "$> 1$", "$> 1$", "$0$"]
+
+
+def test_the_figure_has_two_panels_for_every_kind(wrong):
+    made = fig_mismatch.figure(wrong / "curves.parquet", SWEEPS)
+    upper, lower = made.axes[:2], made.axes[2:]
+    assert [axis.get_title() for axis in upper] == ["gain of the detector", "offset of all angles"]
+    assert [len(axis.lines) for axis in upper] == [2 + 1, 1 + 1]  # a line for every strength, and the dense matrix
+    assert [axis.get_xlabel() for axis in lower] == ["difference in %", "difference in °"]
+    assert lower[0].get_ylim() == lower[1].get_ylim()
+
+
+def test_all_tables_of_a_study_of_many_sweeps_fit_their_pages(tmp_path):
+    """The 58 sweeps of the study `mismatch`, with made-up errors."""
+    study, rows = config.read({**CONFIG, "study": "mismatch"}), defaultdict(list)
+    differences = when.mismatch(study)
+    expected = {"aligned": ["misaligned", "", 0.0], "offset-0.25": ["misaligned", "offset_mm", 0.25]}
+    assert differences.items() >= {**expected, "blur-10": ["deblur", "widened", 10.0]}.items()
+    assert len(differences) == 58
+    assert {kind for _, kind, _ in differences.values()} == {"", *mismatch.KINDS}
+    same = {"p": 999_999, "n": 999, "n_low": 99, "n_high": 9999, "law": "power 87 %, broken 12 %", "target": 0.01}
+    same |= {"versus": "untrained", "N_low": 9, "N_high": 999, "upto": 1024, "rank": 1, "best": True}
+    for sweep in study:
+        about = {key: getattr(sweep.problem, key, None) for key in ("H", "V", "B")}
+        about |= {**same, "problem": sweep.problem.name, "metric": sweep.metric}
+        for point in sweep.grid():
+            error = 0.9 / (1 + point["N"]) ** 0.5 + 0.01 * point["seed"]
+            row = defaultdict(lambda: None, cell(**point, error=error, error_mean=error, **about))
+            rows["cells"].append(row)
+            if point["N"] and point["seed"] == 1:
+                rows["ladder"].append(row)
+            if point["N"] == 1024 and point["seed"] == 1:
+                rows["budget"].append(row)
+                rows["crossings"].append(row)
+    labels = {sweep.name: {"label": sweep.problem.label, "metric": sweep.metric} for sweep in study}
+    styles = {arch.name: config.style(arch) for arch in study[0].archs}
+    origin = {"koct.sweeps": json.dumps(labels), "koct.archs": json.dumps(styles), "koct.chains": "{}"}
+    for name, made in rows.items():
+        results.write(made, getattr(results, name.upper()), tmp_path / f"{name}.parquet", origin, Stamp({}))
+    cells, *others = (tmp_path / f"{name}.parquet" for name in ("cells", "curves", "calibration"))
+    results.aggregate(cells, {"metrics": {sweep.name: sweep.metric for sweep in study}}, *others)
+    tables = [Path(path).stem for path in when.published(study) if path.endswith(".tex")]
+    assert len(tables) == 7  # no ladder and no benchmark of wrong operators
+    for name in tables:
+        table(name, tmp_path, **{key: when.answer(key, study) for key in products.product(name).takes})

@@ -1,13 +1,16 @@
-"""The deep risk estimator: Theorem 1, Corollary 1 and Lemma 1 on random networks, CT networks, network files."""
+"""The deep risk estimator: Theorem 1, Corollary 1 and Lemma 1 on random networks, network files, `koct bound`."""
 
 import math
 import re
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koct.base.files import write_json
+from koct.base.stamps import Stamp
 from koct.bound.theorem import (
     BoundLayer,
     BoundNetwork,
@@ -17,6 +20,7 @@ from koct.bound.theorem import (
     structural_reference,
 )
 from koct.errors import KoctError
+from koct.report.text.bound_text import format_table
 
 ACTIVATIONS = {"linear": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}
 
@@ -161,64 +165,91 @@ def test_the_structural_reference_is_the_ratio_of_slopes_at_equal_kappa(H, K, At
     assert structural_reference(H, K, At) == pytest.approx(ratio, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "rule"),
-    [
-        ("lipschitz", -1.0, "at least 0"),
-        ("p", 10**400, "finite"),
-        ("kappa", 0, "above 0"),
-        ("C", "1e-6", "a number"),
-        ("known", "yes", "true or false"),
-    ],
-)
-def test_a_bad_constant_names_the_key_the_value_and_its_fix(key, value, rule):
-    constants = {"lipschitz": 1.0, "known": False, key: value}
-    with pytest.raises(
-        KoctError, match=rf"^layer 'W': {key} = {re.escape(repr(value))} must be {re.escape(rule)}.*; \w+"
-    ):
-        BoundLayer("W", **constants)
+# Network files
+
+W = "layers: [{name: W, lipschitz: 1.0, p: 1, %s}]"
+BAD = {
+    "layer: []": "the key 'layers' is missing",
+    "layers: [{name: W, lipshitz: 1.0}]": "layer 'W': unknown key 'lipshitz'; did you mean 'lipschitz'",
+    "layers: [{name: W, lipschitz: 1.0}]": "layer 'W': p is missing; add the number of trainable parameters, or",
+    "layers: [{name: W, lipschitz: -1.0, p: 1}]": "layer 'W': lipschitz = -1.0 must be at least 0; ",
+    "layers: [\n  {name: W": "is not valid YAML at line ",
+    W % "C: 1e-6": "layer 'W': C = '1e-6' must be a number; write it without quotes, and 1e-6 as 1.0e-6",
+    W % "kappa: 0": "layer 'W': kappa = 0 must be above 0; ",
+    W % f"n: {10**400}": "must be finite; ",
+    W % "known: maybe": "layer 'W': known = 'maybe' must be true or false; ",
+    W[:-1] % "" + "]\ntrivial: -1": "trivial = -1 must be above 0; give the mean-square error of predicting zero",
+}
 
 
-FILE = """\
-layers:
-  - {name: W, lipschitz: 1.0, C: 0.5, n: 64, p: 80, kappa: 1.0e-3}
-  - {name: K, lipschitz: 0.5, known: true}
-  - {name: net, lipschitz: 2, p: 1000, known: no}
-"""
-
-
-def test_a_network_file(tmp_path):
-    path = tmp_path / "network.yaml"
-    path.write_text(FILE, encoding="utf-8")
-    assert read_network(path) == BoundNetwork(
-        [
-            BoundLayer("W", 1.0, False, C=0.5, n=64, p=80, kappa=1e-3),
-            BoundLayer("K", 0.5, True),
-            BoundLayer("net", 2, False, p=1000),
-        ]
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("layer: []", "the key 'layers' is missing"),
-        (
-            "layers: [{name: W, lipshitz: 1.0}]",
-            "layer 'W': unknown key 'lipshitz'; did you mean 'lipschitz'",
-        ),
-        ("layers: [{name: W, lipschitz: 1.0}]", "layer 'W': p is missing; .* or `known: true`"),
-        (
-            "layers: [{name: W, lipschitz: 1e-6, p: 1}]",
-            "layer 'W': lipschitz = '1e-6' must be a number; .* 1.0e-6",
-        ),
-        ("layers: [\n  {name: W", "is not valid YAML at line "),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), BAD.items())
 def test_a_bad_network_file_is_a_one_line_error_that_names_it(tmp_path, text, message):
     path = tmp_path / "network.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(KoctError, match=message) as caught:
+    with pytest.raises(KoctError, match=re.escape(message)) as caught:
         read_network(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+# What `koct bound` prints; docs/how-many-samples.md has a table, which test_budget.py compares
+
+
+@pytest.mark.parametrize(
+    ("trivial", "N", "vacuous", "sentence"),
+    [
+        (10.0, 100, False, "If so, this is 4.8 % of the trivial error 10."),
+        (0.2, 10**9, True, "without any samples, and the approximation terms alone are 0.25, whatever N is."),
+        (0.3, 100, True, "an error of 0.3 without any samples; it falls below that at about N = 647."),
+        (0.25 * (1 + 2.0**-52), 100, True, "without any samples, and at any N up to 1e18."),
+    ],
+)
+def test_a_vacuous_bound_says_so(trivial, N, vacuous, sentence):
+    layer = BoundLayer("W", 1.0, False, C=1.0, n=4, p=10, kappa=0.5)  # 0.25 + 5 log N / N
+    network = BoundNetwork([layer], trivial)
+    assert network.is_vacuous(N) is vacuous
+    assert format_table(network, N).splitlines()[-1].endswith(sentence)
+    assert "C = 1, n = 4, κ = 0.5" in format_table(network, N)
+    assert network.with_known("W").trivial == trivial
+    assert not network.with_known("W").is_vacuous(N)
+    assert network.bound(646) > 0.3 > network.bound(649)
+    assert BoundNetwork([layer]).is_vacuous(100) is None
+    with pytest.raises(KoctError, match="too large for a float, so the bound is vacuous"):
+        BoundNetwork([layer, BoundLayer("K", 1e200, True)]).bound(10)
+
+
+def test_the_trivial_error_of_the_command_line(koct):
+    command = ("bound", ROOT / "docs/network.yaml", "--samples", 256, "--trivial")
+    shown = re.search(r"^The bound is vacuous: .*$", (ROOT / "docs/how-many-samples.md").read_text(), re.M).group()
+    assert shown in koct(*command, 0.005)[1]
+    status, _, err = koct(*command, "nan")
+    assert status == 2
+    assert "trivial" in err
+
+
+CHAIN = {"weights": (1.0, 80), "filter": (0.5, 0), "backprojection": (4.0, 0)}
+
+
+@pytest.fixture
+def chains(koct):
+    """`koct bound` on the networks of a sweep."""
+    chain = [{"name": name, "lipschitz": constant, "p": p} for name, (constant, p) in CHAIN.items()]
+    write_json("H8.json", {"sweep": "H8", "chains": {"ko": chain, "untold": []}}, Stamp({}))
+    return lambda *arguments: koct("bound", "H8.json", "--samples", 256, *arguments)
+
+
+def test_the_bound_applies_to_a_network_of_a_sweep_as_it_stands(chains):
+    weights = BoundLayer("weights", 1.0, False, C=0.5, n=64, p=80, kappa=1e-3)
+    known = BoundLayer("filter", 0.5, True), BoundLayer("backprojection", 4.0, True)
+    expected = format_table(BoundNetwork([weights, *known]), 256)
+    assert chains("--arch", "ko", "--C", 0.5, "--n", 64, "--kappa", 1e-3) == (0, expected, "")
+    assert "C = 0, κ = 1" in chains("--arch", "ko")[1]
+    for arguments, message in (
+        ([], "has the layers of several networks; choose one with --arch"),
+        (["--arch", "fc"], "has the networks ko, untold; take one of them"),
+        (["--arch", "untold"], "does not say which of its layers are known; take another"),
+        (["--C", "0.5"], "--C, --n and --kappa go with --arch"),
+    ):
+        status, _, err = chains(*arguments)
+        assert status == 2
+        assert message in err

@@ -5,9 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT
 
-from koct.cli import main
 from koct.forecast.budget import Forecast
 from koct.forecast.laws import Theory
 from koct.forecast.runs import Pilot
@@ -16,7 +14,6 @@ from koct.prediction.spectral import Spectral
 
 PAIRS, FEATURES, OUTPUTS = 160, 60, 4
 RIDGES = 10.0 ** np.arange(-3, 4)
-DOCS_PILOT = ROOT / "docs/pilot.csv"
 
 
 def draw(count, seed):
@@ -40,13 +37,6 @@ def pilot(*sizes, seeds=5, first=0):
     return Pilot(np.array(sizes, float), np.array([[error(N, first + s) for N in sizes] for s in range(seeds)]))
 
 
-def shaped(shape, sizes, noise=0.03, seeds=5):
-    """A pilot that follows `shape`, with noise."""
-    N = np.array(sizes, float)
-    draws = np.random.default_rng(3).standard_normal((seeds, len(N)))
-    return Pilot(N, shape(N) * np.exp(noise * draws))
-
-
 @pytest.fixture(scope="module")
 def curve():
     return Curve(Spectral().fit(*draw(PAIRS, 7)))
@@ -59,9 +49,6 @@ def true():
 
 def misses(forecast, true):
     return np.log(forecast.predict(list(true))[0] / list(true.values()))
-
-
-# When it is used
 
 
 @pytest.mark.parametrize(("sizes", "first"), [((8, 16), 0), ((16, 18), 20), ((14, 15, 16), 10), ((8, 16, 32), 30)])
@@ -87,7 +74,8 @@ AGAINST = {  # the pilot's errors from N and the predicted error
 
 @pytest.mark.parametrize(("shape", "sizes"), AGAINST.values(), ids=AGAINST)
 def test_what_the_pilot_speaks_against_changes_next_to_nothing(curve, shape, sizes):
-    runs = shaped(lambda N: shape(N, np.exp(Theory(curve).log_error(N))), sizes)
+    N, noise = np.array(sizes, float), 0.03 * np.random.default_rng(3).standard_normal((5, len(sizes)))
+    runs = Pilot(N, shape(N, np.exp(Theory(curve).log_error(N))) * np.exp(noise))
     alone, both = Forecast(runs), Forecast(runs, theory=curve)
     assert both.law_ == alone.law_ != "theory"
     assert both.weights_["theory"] < 0.01
@@ -114,9 +102,6 @@ def test_a_flagged_prediction_does_not_take_over_and_has_a_wide_interval(curve):
     assert unsure > 3 * sure
 
 
-# The command
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """A pilot of one arch and of two, and the pairs in both forms."""
@@ -132,46 +117,24 @@ def files(tmp_path_factory):
     return folder
 
 
-def test_the_command_prints_the_law_and_why(files, capsys):
+def test_the_command_prints_the_law_and_why(files, koct):
     arguments = ["budget", files / "one.csv", "--target", 0.3, "--pairs", files / "pairs.npz"]
-    assert main([*map(str, arguments), "--plot", str(files / "plot.png")]) == 0
-    text = capsys.readouterr().out
+    status, text, _ = koct(*arguments, "--plot", "plot.png")
+    assert status == 0
     assert "predicted from 160 pairs × " in text.splitlines()[2]
     assert "the curve predicted from 160 pairs is used, scaled by " in text
-    assert (files / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
-def answers(capsys, *arguments):
-    assert main([*map(str, arguments), "--json"]) == 0
-    return {answer["arch"]: answer for answer in json.loads(capsys.readouterr().out)}
+def test_json_with_pairs_for_one_of_two_archs(files, koct):
+    def answers(*more):
+        found = json.loads(koct("budget", files / "two.csv", "--target", 0.3, "--json", *more)[1])
+        return {answer["arch"]: answer for answer in found}
 
-
-def test_json_with_pairs_for_one_of_two_archs(files, capsys):
-    command = ["budget", files / "two.csv", "--target", 0.3]
-    without = answers(capsys, *command)
-    found = answers(capsys, *command, "--pairs", files / "x.npy", files / "y.npy", "--pairs-arch", "fc")
+    without, pairs = answers(), ["--pairs-arch", "fc", "--pairs", files / "pairs.npz"]
+    found = answers("--pairs", files / "x.npy", files / "y.npy", "--pairs-arch", "fc")
     assert found["fc"]["law"] == "theory"
     assert found["fc"]["n_high"] < (without["fc"]["n_high"] or np.inf)
     assert found["ko"] == without["ko"]  # theirs are no pairs of ko
-    asked = answers(capsys, *command, "--pairs", files / "pairs.npz", "--pairs-arch", "fc", "--law", "theory")
+    asked = answers(*pairs, "--law", "theory")
     assert (asked["fc"]["law"], asked["ko"]["law"]) == ("theory", without["ko"]["law"])
-    fixed = answers(capsys, *command, "--pairs", files / "pairs.npz", "--pairs-arch", "fc", "--lam", 1000)
-    assert fixed["fc"]["error"] != found["fc"]["error"]
-
-
-WRONG = {
-    "no such file": ("one.csv", ["--pairs", "nowhere.npz"], "nowhere.npz: No such file or directory"),
-    "which arch": ("two.csv", ["--pairs", "pairs.npz"], "say with --pairs-arch which: fc, ko"),
-    "no such arch": ("two.csv", ["--pairs", "pairs.npz", "--pairs-arch", "cnn"], "no such arch; choose one of fc, ko"),
-    "a law without pairs": ("one.csv", ["--law", "theory"], "and there are none; give --pairs"),
-    "a ridge without pairs": ("one.csv", ["--lam", "1"], "are about pairs; give --pairs, or omit them"),
-}
-
-
-@pytest.mark.parametrize(("runs", "given", "message"), WRONG.values(), ids=WRONG)
-def test_a_mistake_is_one_line_with_the_fix(files, capsys, monkeypatch, runs, given, message):
-    monkeypatch.chdir(files)
-    assert main(["budget", runs, "--target", "0.3", *given]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert len(said.strip().splitlines()) == 1
+    assert answers(*pairs, "--lam", 1000)["fc"]["error"] != found["fc"]["error"]

@@ -5,32 +5,24 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
+from unittest import mock
 
 import pytest
-import yaml
 from conftest import ROOT
 
 from koct import cli
 from koct.commands import VERBS
 from koct.commands.people import GROUPS
-from koct.config import study_file
 
-PILOT = ROOT / "docs" / "pilot.csv"
 TABLE = ["product", "table_fullscale", "--out"]
 
 
 @pytest.fixture
 def failing(monkeypatch):
-    """Make a verb raise something."""
-
-    def fail(error, verb="product"):
-        def raising(**arguments):
-            raise error
-
-        monkeypatch.setitem(cli.VERBS, verb, (raising, *cli.VERBS[verb][1:]))
-
-    return fail
+    """Make `koct product` raise something."""
+    return lambda error: monkeypatch.setitem(
+        cli.VERBS, "product", (mock.Mock(side_effect=error), *cli.VERBS["product"][1:])
+    )
 
 
 def refused(found, *words):
@@ -43,18 +35,11 @@ def refused(found, *words):
         assert str(word) in err
 
 
-# What a verb may raise
+BUGS = [TypeError("unexpected"), AssertionError(), OSError("of no system")]
+BUGS.append(ModuleNotFoundError("No module named 'koct.x'", name="koct.x"))
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        TypeError("unexpected"),
-        AssertionError(),
-        OSError("of no system"),
-        ModuleNotFoundError("No module named 'koct.x'", name="koct.x"),
-    ],
-)
+@pytest.mark.parametrize("error", BUGS)
 def test_a_bug_is_called_one_and_shows_its_traceback_to_who_asks(koct, failing, error, monkeypatch):
     failing(error)
     status, out, err = koct(*TABLE, "x.tex")
@@ -92,9 +77,6 @@ def test_an_interruption_and_who_stops_reading_are_no_errors(koct, failing):
     assert koct(*TABLE, "x.tex") == (1, "", "")
 
 
-# Processes
-
-
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a system without /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_cannot_be_written_is_an_error(unbuffered):
@@ -107,59 +89,52 @@ def test_output_that_cannot_be_written_is_an_error(unbuffered):
     assert "Traceback" not in done.stderr
 
 
-# Files
-
-
 def test_places_where_no_file_can_be_written(koct, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("kept")
+    (tmp_path / "link").symlink_to("file")
     refused(koct(*TABLE, "folder"), "--out folder is a folder; give the path of a file")
     refused(koct(*TABLE, "new/"), "--out new/ is a folder")
     refused(koct(*TABLE, "file/x/y.tex"), "file is not a folder; choose another place")
     refused(koct(*TABLE, f"{'a' * 300}.tex"), "File name too long; give it a shorter name")
+    calibrate = ["calibrate", "--spec", "{}", "--inputs", "file", "--outputs"]
+    for out in ("file", "./file", tmp_path / "file", "link"):
+        refused(koct(*calibrate, out, "y"), "the command reads this file as --inputs")
+    refused(koct(*calibrate, "x", "x"), "--outputs x: the command writes this file twice")
     assert (tmp_path / "file").read_text() == "kept"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "link"]
 
 
-def test_an_input_is_never_overwritten(koct, tmp_path):
-    (tmp_path / "x.parquet").write_text("kept")
-    (tmp_path / "link").symlink_to("x.parquet")
-    for out in ("x.parquet", "./x.parquet", tmp_path / "x.parquet", "link"):
-        refused(
-            koct("calibrate", "--spec", "{}", "--inputs", "x.parquet", "--outputs", out, "y"),
-            "the command reads this file as --inputs",
-        )
-    assert (tmp_path / "x.parquet").read_text() == "kept"
+def test_nobody_waits_for_a_pipe(koct):
+    os.mkfifo("pipe")
+    for arguments in (["budget", "pipe", "--target", 0.1], ["compare", "pipe", "pipe"], ["curve", "pipe"]):
+        refused(koct(*arguments), "pipe is a pipe, whose other end may never come; give a file")
 
 
-def test_a_file_is_not_written_twice(koct):
-    arguments = ["calibrate", "--spec", "{}", "--inputs", "cells", "--outputs", "x", "x"]
-    refused(koct(*arguments), "--outputs x: the command writes this file twice")
+BUDGET = ["budget", ROOT / "docs" / "pilot.csv", "--target=0.01"]
+SENSELESS = {  # of an option, after these arguments: these values
+    "--target": (BUDGET[:2], ["nan", "inf", "0", "-1", "x", "", "0,05", "9" * 5000]),
+    "--assurance": (BUDGET, ["nan", "inf", "0", "-1", "x", "", "0,05", "9" * 5000]),
+    "--samples": (["bound", ROOT / "docs" / "network.yaml"], ["nan", "1.5", "0", "9" * 5000, ""]),
+    "--checkpoint-minutes": (["fit-torchrun", "--spec", "{}", "--outputs", "x"], ["nan", "-1"]),
+    "--tolerance": (["compare", "a.parquet", "b.parquet"], ["nan", "inf", "-1"]),
+    "--at": (["curve", "pairs.npz"], ["9" * 400]),
+}
 
 
-# Arguments
+@pytest.mark.parametrize("option", SENSELESS)
+def test_numbers_that_make_no_sense(koct, option):
+    arguments, values = SENSELESS[option]
+    for value in values:
+        words = ["write decimals with a point"] if "," in value else []
+        refused(koct(*arguments, f"{option}={value}"), *words, *([] if option == "--samples" else [option.strip("-")]))
 
 
-NO_NUMBERS = ["nan", "inf", "0", "-1", "x", "", "0,05", "9" * 5000]
-NO_SAMPLES = ["nan", "1.5", "0", "9" * 5000, ""]
-TORCHRUN = ["fit-torchrun", "--spec", "{}", "--outputs", "x"]
-SENSELESS = [(["budget", PILOT], "--target", value) for value in NO_NUMBERS]
-SENSELESS += [(["budget", PILOT, "--target=0.01"], "--assurance", value) for value in NO_NUMBERS]
-SENSELESS += [(["bound", ROOT / "docs" / "network.yaml"], "--samples", value) for value in NO_SAMPLES]
-SENSELESS += [(TORCHRUN, "--checkpoint-minutes", value) for value in ("nan", "-1")]
-SENSELESS += [(["compare", "a.parquet", "b.parquet"], "--tolerance", value) for value in ("nan", "inf", "-1")]
-SENSELESS += [(["curve", "pairs.npz"], "--at", "9" * 400)]
-
-
-@pytest.mark.parametrize(("arguments", "option", "value"), SENSELESS)
-def test_numbers_that_make_no_sense(koct, arguments, option, value):
-    words = ["write decimals with a point"] if "," in value else []
-    refused(koct(*arguments, f"{option}={value}"), *words, *([] if option == "--samples" else [option.strip("-")]))
-
-
-@pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["budget"], ["config", "--x"], ["--", "config", "a", "b"]])
-def test_a_wrong_command_is_one_sentence(koct, arguments):
-    refused(koct(*arguments), "--help` shows what to write")
+def test_a_wrong_command_is_one_sentence(koct):
+    for arguments in ([], ["frobnicate"], ["budget"], ["config", "--x"], ["--", "config", "a", "b"]):
+        refused(koct(*arguments), "--help` shows what to write")
+    for verb, meant in (("budgt", "budget"), ("plan", "planner"), ("fits", "fit")):
+        refused(koct(verb, "x"), f"{verb!r} is no verb; did you mean {meant}?")
 
 
 def test_help_has_every_verb_once_in_a_group_or_among_the_jobs(koct):
@@ -174,44 +149,26 @@ def test_help_has_every_verb_once_in_a_group_or_among_the_jobs(koct):
     assert koct("job", "fit", "--help")[1] == koct("fit", "--help")[1]
 
 
-@pytest.mark.parametrize(("verb", "meant"), [("budgt", "budget"), ("plan", "planner"), ("fits", "fit")])
-def test_a_verb_with_a_typing_mistake_is_told(koct, verb, meant):
-    refused(koct(verb, "x"), f"{verb!r} is no verb; did you mean {meant}?")
-
-
 def test_a_study_of_ones_own_is_written_whole_and_keeps_its_promises(koct, tmp_path):
     status, out, _ = koct("init", "mine")
     assert status == 0
     assert f"snakemake --snakefile {ROOT}/Snakefile --directory mine" in out
-    assert sorted(path.name for path in Path("mine").iterdir()) == ["config.yaml", "network.py", "problem.py"]
-    os.chdir("mine")
-    study = study_file.read(yaml.safe_load(Path("config.yaml").read_text()))
-    assert [arch.name for arch in study[0].archs] == ["untrained", "ko", "fc", "network"]
-    status, out, _ = koct("check", "problem.py", "network.py", "--set", "length=64", "--set", "blur=1.5")
+    assert sorted(os.listdir("mine")) == ["config.yaml", "network.py", "problem.py"]
+    status, out, _ = koct("check", "mine/problem.py", "mine/network.py", "--set", "length=64", "--set", "blur=1.5")
     assert (status, out.count("\nok"), "broken" in out) == (0, out.count("\n") - 1, False)
-    refused(koct("init", "."), "exists and is not an empty folder")
+    refused(koct("init", "mine"), "exists and is not an empty folder")
 
 
-# Files of a user's own
+OWN = {
+    "import sys\nsys.exit(0)\n": "own.py ends the program with sys.exit(0) when it is imported; put that under",
+    "": "must define one subclass of Problem or of Architecture",
+    "x = " + "(" * 500 + ")" * 500 + "\n": "own.py",
+    "x = " + "-" * 100_000 + "1\n": "own.py",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("import sys\nsys.exit(0)\n", "own.py ends the program with sys.exit(0) when it is imported; put that under"),
-        ("", "must define one subclass of Problem or of Architecture"),
-        ("x = " + "(" * 500 + ")" * 500 + "\n", "own.py"),
-        ("x = " + "-" * 100_000 + "1\n", "own.py"),
-    ],
-)
-def test_a_file_of_ones_own_that_is_no_problem(koct, tmp_path, text, sentence):
-    (tmp_path / "own.py").write_text(text)
-    refused(koct("config", tmp_path / "own.py"), sentence)
-
-
-@pytest.mark.parametrize(
-    "arguments", [["budget", "pipe", "--target", 0.1], ["compare", "pipe", "pipe"], ["curve", "pipe"]]
-)
-def test_nobody_waits_for_a_pipe(koct, arguments):
-    os.mkfifo("pipe")
-    refused(koct(*arguments), "pipe is a pipe, whose other end may never come; give a file")
+def test_a_file_of_ones_own_that_is_no_problem(koct, tmp_path):
+    for number, (text, sentence) in enumerate(OWN.items()):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "own.py").write_text(text)
+        refused(koct("config", tmp_path / str(number) / "own.py"), sentence)

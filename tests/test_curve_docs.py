@@ -15,7 +15,6 @@ import pytest
 from conftest import ROOT
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from koct.cli import main
 from koct.prediction.curve import Curve
 from koct.prediction.spectral import Spectral
 from koct.report.text import curve_text as report
@@ -24,17 +23,10 @@ PAGE = ROOT / "docs/curve.md"
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
-# The page
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("page")
-
-
-@pytest.fixture(scope="module")
-def printed(folder):
+def printed(tmp_path_factory):
     """[(what the page shows, what was printed)]; all of its code is run in order, Python in one session."""
+    folder = tmp_path_factory.mktemp("page")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     found, output, session = [], "", {}
     with contextlib.chdir(folder):
@@ -53,6 +45,7 @@ def printed(folder):
                 done = subprocess.run(command, env=environment, capture_output=True, text=True)
                 assert (language, done.returncode) == ("sh", 0), done.stderr
                 output = done.stdout
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
     return found
 
 
@@ -65,11 +58,10 @@ def check_same(shown, text):
         assert float(b) == pytest.approx(float(a), rel=0, abs=last), (a, b)
 
 
-def test_all_code_of_the_page_prints_what_the_page_shows(printed, folder):
+def test_all_code_of_the_page_prints_what_the_page_shows(printed):
     assert len(printed) == 3
     for shown, text in printed:
         check_same(shown, text)
-    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_fits_to_other_digits_give_what_the_page_predicts(printed):
@@ -100,14 +92,13 @@ def fitted_error(x, y, train, test, lam):
     return ((x[test] @ M - y[test]) ** 2).mean()
 
 
-@pytest.fixture(scope="module")
-def against_fits():
-    """{name: (predicted, measured, covered)}, each of shape (pools, points).
+def test_real_curves_are_foreseen_on_average_over_pools():
+    """The method's own error. Flagged points count too.
 
     Pools are drawn at random. Training sets are drawn from the pool, because N goes up to all of it, and tested on all
-    samples outside the pool. `covered` is whether the error of a single training set lies in its interval.
+    samples outside the pool.
     """
-    found = {}
+    misses = []
     for name in ("digits", "halves", "diabetes", "cancer"):
         x, y, M = real(name)
         sizes, rows = [*(N for N in (16, 32, 64, 128, 256) if N < M), M], []
@@ -117,42 +108,27 @@ def against_fits():
             for point in Spectral().fit(x[pool], y[pool]).curve(sizes, [0.1, 10.0], tests=len(test)):
                 draws = 1 if point.N == M else 10
                 errors = [fitted_error(x, y, rng.permutation(pool)[: point.N], test, point.lam) for _ in range(draws)]
-                rows.append((point.error, np.mean(errors), point.low <= errors[0] <= point.high))
-        found[name] = np.array(rows, float).reshape(10, -1, 3).transpose(2, 0, 1)
-    return found
+                rows.append((point.error, np.mean(errors)))
+        found, measured = np.array(rows).reshape(10, -1, 2).mean(0).T
+        misses += list(abs(found / measured - 1))
+    assert len(misses) == 12 + 12 + 10 + 12
+    assert np.median(misses) < 0.06
+    assert max(misses) < 0.15
 
 
-def test_real_curves_are_foreseen_on_average_over_pools(against_fits):
-    """The method's own error. Flagged points count too."""
-    together = np.concatenate([abs(found.mean(0) / real.mean(0) - 1) for found, real, _ in against_fits.values()])
-    assert len(together) == 12 + 12 + 10 + 12
-    assert np.median(together) < 0.06
-    assert together.max() < 0.15
-
-
-# Points, targets and the picture
-
-
-@pytest.fixture(scope="module")
-def curve():
-    """Of the page's digits."""
+def test_what_lies_beyond_the_pairs_is_called_an_extrapolation():
     x, y, _ = real("digits")
     pool = np.random.default_rng(0).permutation(len(x))[:400]
-    return Curve(Spectral().fit(x[pool], y[pool]))
-
-
-def test_what_lies_beyond_the_pairs_is_called_an_extrapolation(curve):
-    seen = set()
+    curve, seen = Curve(Spectral().fit(x[pool], y[pool])), set()
     for target in np.geomspace(0.028, 0.09, 12):
         required = curve.required(target)
         beyond = required.n is None or required.n > 400
-        said = report.as_text(curve, curve.octaves[:1], target)
+        said = report.as_text(curve, curve.octaves, target)
         assert beyond == bool(required.reason)
         assert ("This is an extrapolation: beyond the 400 pairs" in said) == (beyond and required.reachable)
         assert (json.loads(report.as_json(curve, [], target))["trusted"]) != beyond
         seen.add(beyond)
     assert seen == {True, False}
-    said = report.as_text(curve, curve.octaves, None)
     assert re.findall(r"^([\d,]+) .*\[1\]$", said, re.M) == ["800", "1,600", "3,200"]
     assert "\n[1] beyond the 400 pairs" in said
 
@@ -176,24 +152,18 @@ BAD = {
 }
 
 
-def refused(capsys, *arguments):
-    """The one line that a command ends with."""
-    assert main(["curve", *map(str, arguments)]) == 2
-    said = capsys.readouterr()
-    (line,) = said.err.splitlines()
-    assert said.out == ""
-    return line
-
-
 @pytest.mark.parametrize(("x", "y", "words"), BAD.values(), ids=BAD)
-def test_bad_pairs_are_refused_in_one_sentence(tmp_path, capsys, x, y, words):
-    np.savez(tmp_path / "pairs.npz", x=x, y=y)
-    assert words in refused(capsys, tmp_path / "pairs.npz")
+def test_bad_pairs_are_refused_in_one_sentence(koct, x, y, words):
+    np.savez("pairs.npz", x=x, y=y)
+    status, out, err = koct("curve", "pairs.npz")
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert words in err
 
 
-def test_pairs_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, capsys):
+def test_pairs_that_no_memory_holds_are_refused_before_they_are_read(koct):
     """10⁶ pairs with 10⁶ outputs: 4 TB on paper, next to nothing on the disk."""
     for name, width in (("x", 64), ("y", 10**6)):
-        np.lib.format.open_memmap(tmp_path / f"{name}.npy", "w+", np.float32, (10**6, width)).flush()
-    line = refused(capsys, tmp_path / "x.npy", tmp_path / "y.npy")
-    assert re.search(r"1,000,000 pairs need about 44,703 GiB .* give at most [\d,]+ of them", line)
+        np.lib.format.open_memmap(f"{name}.npy", "w+", np.float32, (10**6, width)).flush()
+    status, _, err = koct("curve", "x.npy", "y.npy")
+    assert status == 2
+    assert re.search(r"1,000,000 pairs need about 44,703 GiB .* give at most [\d,]+ of them", err)

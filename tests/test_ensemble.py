@@ -1,12 +1,17 @@
-"""The planner's forecasts: curves that never rise, answers that agree with each other, and a sampler that is right."""
+"""The planner's forecasts: laws, curves that never rise, answers that agree with each other, a right sampler."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from koct.bound.calibration import rate
+from koct.errors import KoctError
 from koct.forecast import ensemble
 from koct.forecast.budget import Forecast
 from koct.forecast.ensemble import Ensemble, falling
@@ -14,11 +19,7 @@ from koct.forecast.laws import LAWS, Law, learned
 from koct.forecast.runs import Pilot, Points
 
 N = np.array([4.0, 8, 16, 32, 64, 128])
-KINDS = {  # of random pilots: the mean change of the log error per octave
-    "falling": -0.4,
-    "flat": 0.0,
-    "rising": 0.3,
-}
+KINDS = {"falling": -0.4, "flat": 0.0, "rising": 0.3}  # random pilots: the mean change of the log error per octave
 
 
 def random_pilot(seed, change=-0.4):
@@ -34,31 +35,21 @@ def noise_free(curve, seeds=3):
     return Pilot(N, np.tile(curve(N), (seeds, 1)))
 
 
-# Curves and answers
-
-
-@pytest.mark.parametrize("change", KINDS.values(), ids=KINDS)
-def test_beyond_the_pilot_no_curve_rises_and_no_limit_grows(change):
-    for seed in range(30):
-        pilot = random_pilot(seed, change)
-        forecast = Forecast(pilot)
-        far = pilot.N[-1] * np.geomspace(1, 2e6, 60)  # a bit farther than curves are drawn
-        assert (np.diff(np.log(forecast.replicates(far))) <= 1e-9).all()
-        for values in forecast.predict(far):
-            assert (np.diff(np.log(values)) <= 1e-9).all()
-
-
 def by(forecast, n):
     """The error that every replicate has reached by n."""
     return np.exp(forecast.curves_.reached_at(np.array([float(n)]))[:, 0])
 
 
 @pytest.mark.parametrize("change", KINDS.values(), ids=KINDS)
-def test_what_is_said_of_n_and_of_the_error_agree(change):
+def test_beyond_the_pilot_nothing_rises_and_what_is_said_of_n_and_of_the_error_agree(change):
     compared = 0
     for seed in range(30):
         forecast = Forecast(random_pilot(seed, change))
         largest = forecast.pilot.N[-1]
+        far = largest * np.geomspace(1, 2e6, 60)  # a bit farther than curves are drawn
+        error, low, high = forecast.predict(far)
+        assert ((low > 0) & (low <= error) & (error <= high)).all()
+        assert (np.diff(np.log(np.vstack([forecast.replicates(far), error, low, high]))) <= 1e-9).all()
         for target in forecast.predict([largest])[0][0] * np.array([0.9, 0.7, 0.3, 0.05]):
             samples = forecast.samples(target)
             for size in (forecast.pilot.N[-2], *(largest * np.array([1.5, 4.0, 100.0]))):
@@ -126,7 +117,61 @@ def test_a_pilot_that_rises_is_remarked_on():
     assert not Forecast(noise_free(lambda n: n**-0.5)).warnings_
 
 
-# The sampler
+def noisy(curve, noise, seeds=5):
+    draws = np.random.default_rng(0).standard_normal((seeds, len(N)))
+    return Pilot(N, curve(N) * np.exp(noise * draws))
+
+
+def test_laws_are_weighed_by_how_well_they_explain_the_pilot():
+    falling = Forecast(noisy(lambda n: n**-0.5, 0.02)).weights_
+    assert sum(falling.values()) == pytest.approx(1)
+    assert list(falling.values()) == sorted(falling.values(), reverse=True)
+    assert falling["last"] < 1e-6
+    late = Forecast(noisy(lambda n: 1 / (1 + (n / 32) ** 2), 0.02)).weights_
+    assert late["mmf4"] + late["broken"] > 0.9  # the two that have a plateau
+    assert late["power"] < 1e-3
+    flat = Forecast(noisy(lambda n: np.full_like(n, 0.1), 0.05))
+    assert flat.predict([1000])[0][0] == pytest.approx(0.1, rel=0.2)
+
+
+def test_assurance_means_that_share_of_runs():
+    n = Forecast(noisy(lambda n: n**-0.5, 0.3, seeds=200), law="power").required(0.08, assurance=0.9).n
+    runs = n**-0.5 * np.exp(0.3 * np.random.default_rng(1).standard_normal(20_000))
+    assert np.mean(runs <= 0.08) == pytest.approx(0.9, abs=0.04)
+
+
+def test_two_sizes_or_single_runs_still_give_an_interval():
+    answer = Forecast(Pilot.from_points([4, 16], [0.5, 0.25])).required(0.1)
+    assert answer.n_low < answer.n
+    assert "only two N" in answer.reason
+    with pytest.raises(KoctError, match=r"assurance = 0\.9 needs repeated runs"):
+        Forecast(Pilot.from_points([4, 16, 64], [0.5, 0.25, 0.1])).required(0.1, assurance=0.9)
+
+
+def test_bad_arguments_are_named():
+    pilot = noise_free(lambda n: n**-0.5)
+    with pytest.raises(KoctError, match="law = 'cubic' is unknown; choose one of auto, power, pow4, mmf4, broken"):
+        Forecast(pilot, law="cubic")
+    with pytest.raises(KoctError, match=r"assurance = 1\.5 must be between 0 and 1"):
+        Forecast(pilot).required(0.05, assurance=1.5)
+    for target in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(KoctError, match="must be finite and above 0; choose a positive error"):
+            Forecast(pilot).required(target)
+
+
+# Laws and the sampler
+
+
+@given(st.sampled_from(sorted(LAWS)), st.floats(-3, 3))
+def test_shapes_are_relative_to_the_largest_N_and_priors_add_up_to_one(name, level):
+    law, points = LAWS[name], Points(N, level - 0.5 * np.log(N), 1e-4 * np.eye(len(N)))
+    far = law.shapes(np.geomspace(2, 1e6, 50), points)
+    assert np.isfinite(far).all()
+    assert np.exp(law.log_prior(learned())).sum() == pytest.approx(1)
+    assert len(far) == len(law.log_prior(learned()))
+    np.testing.assert_allclose(law.shapes(points.N[-1:], points), 0, atol=1e-9)
+    some = np.unique([0, len(far) - 1])
+    np.testing.assert_array_equal(law.shapes(points.N, points, some), law.shapes(points.N, points)[some])
 
 
 def correlated_points():
@@ -165,9 +210,6 @@ def test_falling_is_isotonic_regression():
         np.testing.assert_allclose(falling(curves, weights), expected, atol=1e-9)
 
 
-# Random numbers and time
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("law", ["auto", *LAWS])
 def test_extreme_pilots_give_no_warning(law):
@@ -183,3 +225,12 @@ def test_extreme_pilots_give_no_warning(law):
         for target in (1e-60, 1.0, 1e60):
             answer = forecast.required(target)
             assert np.isfinite([answer.error, answer.error_low, answer.error_high]).all()
+
+
+def test_the_estimator_imports_neither_torch_nor_matplotlib_nor_snakemake():
+    code = (
+        "import sys, koct.forecast.pilot, koct.bound.theorem, koct.forecast.budget;"
+        "print([m for m in ('torch', 'matplotlib', 'snakemake', 'koct.problems', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,6 +1,5 @@
 """The executor of koct: forked jobs leave what the process of a job would, and end as it would."""
 
-import contextlib
 import json
 import os
 import signal
@@ -14,14 +13,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-import yaml
-from conftest import ROOT, TINY
+from conftest import ROOT, TINY, until
 
-from koct.base import stamps
 from koct.commands import VERBS
 from koct.plugins import snakemake_executor_plugin_koct as plugin
 from koct.workflow import planned
-from tests.warm import SNAKEMAKE
+from tests.faults.lab import SNAKEMAKE, Study, processes_in
 
 SIZES = {"train": 8, "val": 4, "test": 4}
 SPEC = {"seed": 1, "problem": {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}, "sizes": SIZES}
@@ -51,9 +48,8 @@ class Slow(Problem):
 
 
 @pytest.fixture
-def server(monkeypatch, tmp_path):
+def server(monkeypatch, folder):
     """Start servers in an empty folder, in the environment that the workflow makes."""
-    monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("KOCT_")]:
         monkeypatch.delenv(name)
     variables = {**plugin.ONE_THREAD, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", **planned.environment(())}
@@ -83,16 +79,8 @@ def begun(background, server, **others):
     """A job of a user's file that waits, when it has begun: its answer to come, and its process."""
     known = set(Path().glob("begun-*"))
     answer = background.submit(pool, server, problem=OWN, **others)
-    (mark,) = waited_for(lambda: set(Path().glob("begun-*")) - known)
+    (mark,) = until(lambda: set(Path().glob("begun-*")) - known)
     return answer, psutil.Process(int(mark.name.partition("-")[2]))
-
-
-def waited_for(condition, seconds=300):
-    until = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.01)
-    return value
 
 
 def gone(process):
@@ -106,9 +94,8 @@ def background():
 
 
 def test_a_fork_leaves_what_the_process_of_the_job_would(server):
-    command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(SPEC), "--outputs", "alone.npy"]
-    with open("alone.log", "w") as log:
-        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=True)
+    command = f"{sys.executable} -m koct pool --spec '{json.dumps(SPEC)}' --outputs alone.npy > alone.log 2>&1"
+    subprocess.run(command, shell=True, check=True)
     forks = server()
     used = pool(forks)
     assert (used["status"], used["kept"]) == (0, False)
@@ -117,12 +104,12 @@ def test_a_fork_leaves_what_the_process_of_the_job_would(server):
     assert Path("pool.npy").read_bytes() == Path("alone.npy").read_bytes()
     logs = [Path(name).read_text().rpartition("peak memory")[0] for name in ("log", "alone.log")]
     assert logs[0] == logs[1] != ""
-    for argv in (["pool", "--spec", "no JSON", "--outputs", "x.npy"], ["pool", "--no-such-option"], ["no-such-verb"]):
+    for argv in (["pool", "--spec", "no JSON", "--outputs", "x.npy"], ["no-such-verb"]):
         assert forks.run({"argv": argv, "log": "log", "environment": {}, "keep": False})["status"] == 2
         assert Path("log").read_text().count("koct: error: ") == 1
 
 
-def test_a_users_file_reaches_no_other_job(server):
+def test_a_users_file_reaches_no_other_job_and_other_code_than_planned_does_not_run(server, monkeypatch):
     Path("go").touch()
     imports = "import sys\nopen('seen', 'a').write(f'{int(\"colorsys\" in sys.modules)}')\nimport colorsys\n"
     Path("slow.py").write_text(imports + SLOW)
@@ -132,6 +119,9 @@ def test_a_users_file_reaches_no_other_job(server):
         drawn.append(np.load("draw.npy"))
     assert not np.array_equal(*drawn)  # what nobody seeds differs
     assert Path("seen").read_text() == "00"  # a package may change others when it is imported
+    monkeypatch.setenv(planned.STATE, "of other files")
+    assert pool(server(), "other.npy") is None
+    assert not Path("other.npy").exists()
 
 
 def test_a_job_that_is_killed_harms_no_other_and_the_jobs_of_a_dead_server_end(server, background):
@@ -150,18 +140,12 @@ def test_a_job_that_is_killed_harms_no_other_and_the_jobs_of_a_dead_server_end(s
     fourth, process = begun(background, forks, out="four.npy")
     forks.process.kill()
     assert fourth.result() is None  # it is to run elsewhere
-    waited_for(lambda: gone(process))
+    until(lambda: gone(process))
     assert pool(forks) is None
     forks = server()
     fifth, _ = begun(background, forks, out="five.npy")
     forks.process.terminate()  # as at the time limit of a cluster, when everything ends
     assert fifth.result()["status"] == -signal.SIGTERM
-
-
-def test_a_server_runs_the_code_that_was_planned_or_nothing(server, monkeypatch):
-    monkeypatch.setenv(planned.STATE, "of other files")
-    assert pool(server()) is None
-    assert not Path("pool.npy").exists()
 
 
 def test_processes_with_a_gpu_are_kept_unless_a_job_fails_or_wants_its_own(server, background, monkeypatch):
@@ -176,15 +160,15 @@ def test_processes_with_a_gpu_are_kept_unless_a_job_fails_or_wants_its_own(serve
     assert children() == [kept]
     assert used["max_rss"] < 2000
     assert pool(forks, "three.npy", keep=True, problem={"source": "unheard-of"})["status"] == 2
-    waited_for(lambda: gone(kept))
+    until(lambda: gone(kept))
     assert pool(forks, "four.npy", keep=True)["status"] == 0
-    (kept,) = waited_for(lambda: [child for child in children() if not gone(child)])
+    (kept,) = until(lambda: [child for child in children() if not gone(child)])
     Path("go").touch()
     assert pool(forks, "own.npy", problem=OWN)["status"] == 0
-    waited_for(lambda: gone(kept))
+    until(lambda: gone(kept))
     monkeypatch.setattr(plugin, "IDLE", 0.1)
     assert pool(forks, "five.npy", keep=True)["kept"]
-    waited_for(lambda: not forks.idle and all(map(gone, children())))
+    until(lambda: not forks.idle and all(map(gone, children())))
     assert Path("one.npy").read_bytes() == Path("two.npy").read_bytes() == Path("four.npy").read_bytes()
 
 
@@ -209,47 +193,31 @@ def test_which_commands_are_forked_and_where(monkeypatch):
     assert plugin.kind_of(["fit", "--spec", here]) == ("cpu", False)
 
 
-# Whole runs
-
-
 @pytest.fixture(scope="module")
 def run(checkout):
-    run = checkout()
-    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
-    return run
-
-
-def contents(run):
-    files = [path for path in run.path("results").rglob("*") if path.suffix in {".npy", ".json", ".parquet", ".tex"}]
-    return {str(path.relative_to(run.folder)): stamps.check(path).content for path in files}
+    return Study(checkout(TINY).folder)
 
 
 @pytest.mark.slow
 def test_a_study_has_the_same_results_in_forks_and_by_itself(run):
     few = ["results/table_budget.tex", "results/fig_factors.pdf"]
     run.snakemake(*few)
-    made = contents(run)
+    made = run.contents()
     assert len(made) > 20
     forked = run.path("results/benchmarks/fits/T4/ko/N4_seed1.tsv").read_text().split()
     assert float(forked[12]) > 10  # the peak of its memory in MB
     run.snakemake("--forceall", *few, "--executor", "local")
-    assert contents(run) == made
+    assert run.contents() == made
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_killed_leaves_no_processes(run, number):
     command = [SNAKEMAKE, "--force", "results/pools/T4/seed1.npy"]
     with subprocess.Popen(command, cwd=run.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-
-        def servers():
-            with contextlib.suppress(psutil.Error):  # a process that has just ended
-                started = psutil.Process(process.pid).children(recursive=True)
-                return [child for child in started if "koct.plugins.forked_jobs" in " ".join(child.cmdline())]
-            return []
-
-        started = waited_for(servers)
+        servers = lambda: [one for one, line in processes_in(run.folder).items() if "forked_jobs" in line]  # noqa: E731
+        started = until(servers)
         process.send_signal(number)
-    waited_for(lambda: all(map(gone, started)))
+    until(lambda: all(map(gone, started)))
 
 
 def test_sigterm_does_not_wait_for_what_it_interrupts():
@@ -263,6 +231,6 @@ def test_sigterm_does_not_wait_for_what_it_interrupts():
         with lock:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.1)
-        waited_for(lambda: taken == [True])
+        until(lambda: taken == [True])
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,7 +1,6 @@
 """The layers of torch modules: Lipschitz constants against matrices and samples, parameters, paths, and refusals."""
 
 import math
-import re
 
 import pytest
 
@@ -42,17 +41,16 @@ def dense_norm(module, shape):
     return float(torch.linalg.matrix_norm(matrix, 2))
 
 
-LINEAR = {
-    "linear": (lambda: nn.Linear(5, 7), (5,)),
-    "conv2d": (lambda: nn.Conv2d(2, 4, 3, stride=2, padding=1), (2, 7, 8)),
-    "transposed": (lambda: nn.ConvTranspose2d(3, 2, 3, stride=2), (3, 4, 4)),
-    "upsampled": (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), (1, 4, 4)),
-}
-
-
-@pytest.mark.parametrize("name", LINEAR)
-def test_the_constant_of_a_linear_layer_is_its_largest_singular_value(name):
-    make, shape = LINEAR[name]
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: nn.Linear(5, 7), (5,)),
+        (lambda: nn.Conv2d(2, 4, 3, stride=2, padding=1), (2, 7, 8)),
+        (lambda: nn.ConvTranspose2d(3, 2, 3, stride=2), (3, 4, 4)),
+        (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), (1, 4, 4)),
+    ],
+)
+def test_the_constant_of_a_linear_layer_is_its_largest_singular_value(make, shape):
     module = make()
     found = layer(module, *shape)
     assert found.lipschitz == pytest.approx(dense_norm(module, shape), rel=1e-4)
@@ -91,29 +89,22 @@ def test_a_residual_block_keeps_its_layers():
     assert module[0].weight.dtype == torch.float32
     assert [each.name for each in found.layers] == ["0", "1.one", "relu", "1.two", "add", "relu_1", "4"]
     assert [each.known for each in found.layers] == [False, False, True, False, True, True, False]
-    assert [each.stands_in for each in found.layers] == [not each.known for each in found.layers]
     one, two = (dense_norm(part, (2, 6, 6)) for part in (module[1].one, module[1].two))
     expected = [math.hypot(1, one), 1, max(1, two), math.sqrt(2)]  # x ↦ (x, f(x)), then x beside it, then the sum
     assert [each.lipschitz for each in found.layers[1:5]] == pytest.approx(expected, rel=1e-3)
     assert [each.p for each in found.layers if not each.known] == [20, 38, 38, 219]
-    block = found.layers[1]
-    assert (block.C, block.n, block.kappa) == (1.0, 8, 1e-3)
 
 
 def test_a_frozen_layer_is_known_if_one_says_so():
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     module[0].requires_grad_(False)
     module[2].bias.requires_grad_(False)
-    with pytest.raises(KoctError, match=r"the parameters of 0 are frozen, .*; say known=\['0'\] if they are operators"):
-        read(module, 3)
     found = BoundNetwork.from_torch(module, (3,), C={"2": 0.5}, n={"2": 4}, kappa=2.0, known=["0"])
     assert [(each.name, each.known) for each in found.layers] == [("0", True), ("1", True), ("2", False)]
     assert (found.layers[2].p, found.layers[2].C, found.layers[2].n) == (8, 0.5, 4)
     all_known = BoundNetwork.from_torch(module, (3,), trivial=1.0, known=["0", "2"])  # no constant is needed
     assert all_known.bound(100) == 0
     assert all_known.is_vacuous(100) is False
-    with pytest.raises(KoctError, match="known has 'net', which is no layer; these are 0, 1, 2"):
-        read(module, 3, known=["net"])
 
 
 class Known(nn.Module):
@@ -131,19 +122,15 @@ class Known(nn.Module):
 
 
 def test_operators_and_constants_of_ones_own():
-    g = FanBeam(8, 6, 8)
-    known = [Known(RampFilter(6, 8)), Known(Backprojector(g))]
+    back = Backprojector(FanBeam(8, 6, 8))
+    known = [Known(RampFilter(6, 8)), Known(back)]
     module = nn.Sequential(nn.Flatten(), nn.Linear(48, 48), nn.Unflatten(1, (6, 8)), *known, nn.ReLU())
-    found = read(module, 6, 8)
-    assert [each.known for each in found.layers] == [False, True, True, True]
-    assert found.layers[1].lipschitz == 0.5
-    assert found.layers[2].lipschitz == pytest.approx(Backprojector(g).norm())
-    attention = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
-    assert read(attention, 4, lipschitz={"1": 3.0}).layers[1].lipschitz == 3
+    found = read(module, 6, 8).layers
+    assert [each.known for each in found] == [False, True, True, True]
+    assert [each.lipschitz for each in found[1:3]] == [0.5, pytest.approx(back.norm())]
+    normed = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+    assert read(normed, 4, lipschitz={"1": 3.0}).layers[1].lipschitz == 3
     assert layer(Residual(), 2, 4, 4, lipschitz={"Residual": 5.0}).p == 76
-
-
-# Networks that people use
 
 
 class UNet(nn.Module):
@@ -161,26 +148,17 @@ class UNet(nn.Module):
         return x + self.out(torch.relu(self.join(torch.cat([fine, coarse], 1))))
 
 
-def mlp():
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 64), nn.Unflatten(1, (1, 8, 8)))
-
-
 def resnet():
     return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), Residual(), Residual(), nn.Conv2d(2, 1, 3, padding=1))
 
 
-@pytest.mark.parametrize(
-    ("make", "learned"),
-    [(UNet, ["down", "deep", "join", "out"]), (resnet, 6), (mlp, ["1", "3"])],
-    ids=["U-Net", "ResNet", "MLP"],
-)
+@pytest.mark.parametrize(("make", "learned"), [(UNet, 4), (resnet, 6)])
 def test_networks_that_people_use(make, learned):
     """Every layer has its term, no bound is called sound, and no two outputs are farther apart than it says."""
     module = make()
     network = read(module, 1, 8, 8, C=0, kappa=1e-9, trivial=20.0)
-    found = [each.name for each in network.layers if not each.known]
-    assert found == learned or len(found) == learned
-    assert sum(each.p for each in network.layers if not each.known) == sum(p.numel() for p in module.parameters())
+    found = [each.p for each in network.layers if not each.known]
+    assert (len(found), sum(found)) == (learned, sum(p.numel() for p in module.parameters()))
     assert network.is_vacuous(1000) is None  # however small: the constants are those of learned layers
     assert read(module, 1, 8, 8, kappa=1e6, trivial=20.0).is_vacuous(1000) is True
     assert "* is the constant of a learned layer" in format_table(network, 1000)
@@ -195,41 +173,28 @@ class Branching(nn.Module):
         return x if x.sum() > 0 else -x
 
 
-@pytest.mark.parametrize(
-    ("make", "shape", "message"),
-    [
-        (
-            lambda: nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)),
-            (4,),
-            r"LayerNorm '1' .*; give lipschitz=\{'1': \.\.\.\}",
-        ),
-        (lambda: nn.MaxPool1d(2, return_indices=True), (1, 4), "MaxPool1d .* it returns several tensors"),
-        (Branching, (4,), r"Branching\.forward cannot be followed \(symbolically traced variables"),
-        (nn.Identity, (4,), "changes nothing, so it has no layers"),
-        (
-            lambda: nn.Linear(4, 4),
-            (1, 3),
-            r"does not take an input of shape \(1, 1, 3\): mat1 and mat2 .*; give input_shape",
-        ),
-        (lambda: nn.Linear(4, 4, device="meta"), (4,), "weight has no finite values; load the weights"),
-    ],
-)
-def test_what_cannot_be_read_gets_a_sentence(make, shape, message):
+def two(last=None):
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), last or nn.Linear(4, 4))
+
+
+BAD = [
+    (lambda: two(nn.LayerNorm(4)), (4,), {}, r"LayerNorm '2' .*; give lipschitz=\{'2': \.\.\.\}"),
+    (lambda: nn.MaxPool1d(2, return_indices=True), (1, 4), {}, "MaxPool1d .* it returns several tensors"),
+    (Branching, (4,), {}, r"Branching\.forward cannot be followed \(symbolically traced variables"),
+    (nn.Identity, (4,), {}, "changes nothing, so it has no layers"),
+    (two, (1, 3), {}, r"does not take an input of shape \(1, 1, 3\): mat1 and mat2 .*; give input_shape"),
+    (lambda: nn.Linear(4, 4, device="meta"), (4,), {}, "weight has no finite values; load the weights"),
+    (lambda: two().requires_grad_(False), (4,), {}, r"of 0, 2 are frozen, .*; say known=\['0', '2'\] if they are"),
+    (two, (4,), {"known": ["net"]}, "known has 'net', which is no layer; these are 0, 1, 2"),
+    (two, (4,), {"C": None}, "C is missing, and 0, 2 are learned; give C as a number for all of them, as a mapping"),
+    (two, (4,), {"kappa": {"0": 1.0}}, "layer '2': kappa is missing; add it to the mapping kappa"),
+    (two, (4,), {"n": {"0": 1, "1": 1}}, "n has an entry '1', which is no learned layer; these are 0, 2"),
+    (two, (4,), {"lipschitz": {"net": 1.0}}, "lipschitz has an entry 'net', but the module has no part of that name"),
+]
+
+
+@pytest.mark.parametrize(("make", "shape", "options", "message"), BAD)
+def test_what_cannot_be_read_gets_a_sentence_and_constants_are_never_chosen_silently(make, shape, options, message):
     with pytest.raises(KoctError, match=message) as caught:
-        read(make(), *shape)
+        read(make(), *shape, **options)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"C": None}, "C is missing, and 0, 2 are learned; give C as a number for all of them, as a mapping"),
-        ({"kappa": {"0": 1.0}}, "layer '2': kappa is missing; add it to the mapping kappa"),
-        ({"n": {"0": 1, "1": 1}}, "n has an entry '1', which is no learned layer; these are 0, 2"),
-        ({"lipschitz": {"net": 1.0}}, "lipschitz has an entry 'net', but the module has no part of that name"),
-    ],
-)
-def test_constants_are_never_chosen_silently(change, message):
-    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-    with pytest.raises(KoctError, match=re.escape(message)):
-        read(module, 3, **change)

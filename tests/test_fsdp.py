@@ -1,5 +1,6 @@
 """The dense network trained under FSDP, with real torchrun on the CPU: it is the ridge, however it is run."""
 
+import itertools
 import json
 import os
 import re
@@ -9,8 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-import yaml
-from conftest import ROOT
+from conftest import ROOT, changed_sweeps
 
 from koct import cli
 from koct.base import stamps
@@ -33,10 +33,7 @@ FC, FSDP = registry.architecture("fc"), registry.architecture("fc-fsdp")
 
 
 class Trial:
-    """The files of one cell, and how its job is started.
-
-    Blocks of 27 rows and 61 samples: no number of ranks shares them equally.
-    """
+    """The files of one cell, and how its job is started: no number of ranks shares 27 rows or 61 samples equally."""
 
     def __init__(self, folder):
         self.folder, self.problem = folder, SURROGATE(H=9, V=8, B=9, tikhonov=0.1)
@@ -54,11 +51,16 @@ class Trial:
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": ENVIRONMENT}
         return subprocess.Popen(command, cwd=self.folder, **how)
 
-    def run(self, ranks, name, **changes):
-        """(exit status, output) of a job."""
+    def run(self, ranks, name, status=0, **changes):
+        """The output of a job, which has to end like this; None: with any error."""
         job = self.start(ranks, name, **changes)
         output, _ = job.communicate(timeout=900)
-        return job.returncode, output
+        assert job.returncode == status if status is not None else job.returncode, output
+        return output
+
+    def assert_like_undisturbed(self, name):
+        for error in ERRORS:
+            assert self.row(name)[error] == pytest.approx(self.row("undisturbed")[error], rel=1e-4)
 
     def row(self, name):
         """What `koct evaluate` says of a fit."""
@@ -78,9 +80,7 @@ ERRORS = ("val_mse", "mse", "rrmse_peak", "rrmse_norm")
 @pytest.fixture(scope="module")
 def undisturbed(small):
     """The output of a run on one rank."""
-    status, output = small.run(1, "undisturbed")
-    assert status == 0, output
-    return output
+    return small.run(1, "undisturbed")
 
 
 def losses(output):
@@ -88,15 +88,13 @@ def losses(output):
 
 
 def test_ranks_change_nothing(small, undisturbed):
-    status, output = small.run(2, "two")
-    assert status == 0, output
+    output = small.run(2, "two")
     assert re.search(r"iteration 12 of 100: loss \S+, \d+ samples/s, \d+\.\d s left\n", output)
     assert output.count("GiB per rank") == 1
     assert len(losses(output)) == 50
     assert losses(output)[-1] < losses(output)[0]
     np.testing.assert_allclose(losses(output), losses(undisturbed), rtol=1e-5)
-    for error in ERRORS:
-        assert small.row("two")[error] == pytest.approx(small.row("undisturbed")[error], rel=1e-4)
+    small.assert_like_undisturbed("two")
     assert small.row("two")["device"] == "cpu × 2"
 
 
@@ -117,17 +115,10 @@ def test_the_fit_on_disk_is_the_matrix(small, undisturbed):
     np.testing.assert_allclose(network.learned["M"].reshape(81, 72), M, atol=1e-3 * np.abs(M).max())
 
 
-# Interruptions
-
-
 def interrupted(trial, ranks, number):
     """Start a job, send it a signal in mid-run; gives (exit status, output, the iteration after which it stopped)."""
     job = trial.start(ranks, "disturbed")
-    seen = ""
-    for line in job.stdout:
-        seen += line
-        if " samples/s, " in line:
-            break
+    seen = "".join(itertools.takewhile(lambda line: " samples/s, " not in line, job.stdout))
     job.send_signal(number)
     seen += job.communicate(timeout=900)[0]
     stopped = re.search(rf"stopped by {number.name} after iteration (\d+); run again to continue", seen)
@@ -145,15 +136,9 @@ def test_a_stopped_job_continues_with_other_ranks(small, undisturbed):
     assert status != 0
     assert f"resumed after iteration {first}\n" in output
     assert [path.name for path in folder.iterdir()] == [f"after-{second}"]
-    status, output = small.run(None, "disturbed")
-    assert status == 0, output
-    assert f"resumed after iteration {second}\n" in output
-    for error in ERRORS:
-        assert small.row("disturbed")[error] == pytest.approx(small.row("undisturbed")[error], rel=1e-4)
+    assert f"resumed after iteration {second}\n" in small.run(None, "disturbed")
+    small.assert_like_undisturbed("disturbed")
     assert not folder.exists()
-
-
-# Memory
 
 
 def test_a_job_that_cannot_fit_says_how_many_ranks_would(capsys):
@@ -168,13 +153,9 @@ def test_a_job_that_cannot_fit_says_how_many_ranks_would(capsys):
         check_memory(**size, ranks=1, available=2**20)
 
 
-# What goes wrong
-
-
 def test_what_goes_wrong_on_any_rank_is_one_error(small):
     problem = SURROGATE(H=4096, V=4096, B=4096, tikhonov=0.1)
-    status, output = small.run(None, "other", problem=problem)
-    assert status == 2
+    output = small.run(None, "other", status=2, problem=problem)
     assert output.count("koct: error: fc.npy is the fit of another cell (B, H, V differ); give that of fc") == 1
     assert output.count("koct: error: ") == 1
     pool, stamp = np.load(small.folder / "pool.npy"), stamps.read(small.folder / "pool.npy")
@@ -184,8 +165,7 @@ def test_what_goes_wrong_on_any_rank_is_one_error(small):
         start = file.tell()
         file.write(pool.tobytes())
         pools.write_index(file, start, pools.digests(pool), stamp.about)
-    status, output = small.run(2, "unwritten", pool="broken.npy")  # of the rank that does not print
-    assert status != 0
+    output = small.run(2, "unwritten", status=None, pool="broken.npy")  # of the rank that does not print
     assert output.count("koct: error: broken.npy has training samples that are not finite; `rm broken.npy") == 1
     assert len(re.findall(r"exitcode *: 2 ", output)) == 2  # what torchrun says of its two workers
     assert not (small.folder / "unwritten.npy").exists()
@@ -193,19 +173,13 @@ def test_what_goes_wrong_on_any_rank_is_one_error(small):
     assert sentence == "ranks = 3 cannot be shared equally by nodes = 2; make ranks a multiple of nodes"
 
 
-# Through the workflow
-
-
 def test_the_workflow_trains_and_other_ranks_refit_nothing(checkout):
-    done = checkout()
-    config = yaml.safe_load(done.path("config.yaml").read_text())
-    config["sweeps"]["H8"] |= {"archs": ["fc", "fc-fsdp"], "N": [4, 16], "seeds": [1]}
-    config["studies"]["surrogate"] = ["H8"]
+    done, config = checkout(), changed_sweeps(H8={"archs": ["fc", "fc-fsdp"], "N": [4, 16], "seeds": [1]})
     cell = "results/cells/H8/fc-fsdp/N16_seed1.json"
 
     def plan(**options):
         config["sweeps"]["H8"]["fsdp"] = options
-        done.path("config.yaml").write_text(yaml.safe_dump(config))
+        done.configure(config)
         return done.plan(cell)
 
     assert plan(ranks=2, iterations=60)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_kernels import DEVICES, torch
 
 from koct.base.arrays import like
 from koct.base.device import CPU, Device
@@ -11,12 +12,8 @@ from koct.networks import gradient
 from koct.networks.solvers import Known
 from koct.problems.fanbeam import FanBeamProblem
 
-torch = pytest.importorskip("torch", reason="torch is not installed: its optimisers are what training is compared with")
-
-CUDA = pytest.param(
-    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
-)
-PROBLEM = FanBeamProblem(H=16, V=10, B=16, rays="exact")
+RNG = np.random.default_rng(0)
+X, Y = RNG.random((6, 160), dtype=np.float32), RNG.random((6, 256), dtype=np.float32)
 OPTIMISERS = {
     "sgd": torch.optim.SGD,
     "adagrad": lambda parameters, lr: torch.optim.Adagrad(parameters, lr=lr, eps=1e-10),
@@ -24,18 +21,20 @@ OPTIMISERS = {
 }
 
 
-@pytest.fixture(params=["cpu", CUDA])
+@pytest.fixture(params=DEVICES)
 def where(request):
     return CPU if request.param == "cpu" else Device("cuda")
 
 
-def network(nonnegative=True):
-    return Known(PROBLEM.layers({}), nonnegative)
+def network():
+    return Known(FanBeamProblem(H=16, V=10, B=16, rays="exact").layers({}), True)
 
 
-def pairs(count=6, seed=0):
-    rng = np.random.default_rng(seed)
-    return rng.random((count, 160), dtype=np.float32), rng.random((count, 256), dtype=np.float32)
+def images_and_loss(R, w, rows=slice(None)):
+    """What torch makes of them, in the precision of the weights."""
+    x, y = (torch.from_numpy(array[rows]).to(w.dtype) for array in (X, Y))
+    images = torch.relu(R((w * x).reshape(-1, 10, 16))).reshape(len(x), -1)
+    return images, ((images - y) ** 2).mean()
 
 
 def numpy_of(array):
@@ -59,33 +58,26 @@ def test_the_stream_is_torchs_and_batches_are_the_stated_ones(seed):
 
 def test_loss_and_gradient_are_torchs(where):
     known = network()
-    x, y = map(where.put, pairs())
-    w = like(known.analytic, x) + 0.1
-    loss, g = known.loss_and_gradient(w, x, y)
-    a, b = (torch.from_numpy(array).double() for array in pairs())
-    leaf = torch.from_numpy(like(known.analytic, pairs()[0]) + np.float32(0.1)).double().requires_grad_()
-    image = torch.relu(known.R((leaf * a).reshape(-1, 10, 16))).reshape(len(a), -1)
-    expected = ((image - b) ** 2).mean()
+    x, y = where.put(X), where.put(Y)
+    loss, g = known.loss_and_gradient(like(known.analytic, x) + 0.1, x, y)
+    leaf = torch.from_numpy(like(known.analytic, X) + np.float32(0.1)).double().requires_grad_()
+    images, expected = images_and_loss(known.R, leaf)
     expected.backward()
-    assert (image == 0).any()  # the ReLU matters
+    assert (images == 0).any()  # the ReLU matters
     assert float(loss) == pytest.approx(expected.item(), rel=1e-5)
     np.testing.assert_allclose(numpy_of(g), leaf.grad, rtol=1e-4, atol=1e-6 * float(leaf.grad.abs().max()))
 
 
 @pytest.mark.parametrize("solver", gradient.SOLVERS)
 def test_training_is_that_of_torch(solver, where):
-    x, y = pairs()
-    chosen = gradient.batches(1, len(x), 4, 120)  # more than one recorded graph, and a remainder
-    known = network()
-    w = gradient.train(known, where.put(x), where.put(y), chosen, solver, 1e-2)
-    start = torch.from_numpy(like(known.analytic, x))
+    known, chosen = network(), gradient.batches(1, len(X), 4, 120)  # more than one recorded graph, and a remainder
+    w = gradient.train(known, where.put(X), where.put(Y), chosen, solver, 1e-2)
+    start = torch.from_numpy(like(known.analytic, X))
     leaf = start.clone().requires_grad_()
     optimiser = OPTIMISERS[solver]([leaf], lr=1e-2)
     for rows in chosen:
         optimiser.zero_grad()
-        weighted = (leaf * torch.from_numpy(x[rows])).reshape(-1, 10, 16)
-        image = torch.relu(known.R(weighted)).reshape(len(rows), -1)
-        ((image - torch.from_numpy(y[rows])) ** 2).mean().backward()
+        images_and_loss(known.R, leaf, rows)[1].backward()
         optimiser.step()
     moved = float((leaf.detach() - start).norm())
     assert moved > 1e-3
@@ -93,7 +85,7 @@ def test_training_is_that_of_torch(solver, where):
 
 
 def test_training_repeats_itself_bit_by_bit_and_prints_its_progress(where, capsys):
-    x, y = map(where.put, pairs())
+    x, y = where.put(X), where.put(Y)
     chosen = gradient.batches(1, len(x), 4, 200)
     first, second = (numpy_of(gradient.train(network(), x, y, chosen, "adagrad", 2e-2)) for _ in range(2))
     np.testing.assert_array_equal(first, second)
@@ -105,6 +97,6 @@ def test_training_repeats_itself_bit_by_bit_and_prints_its_progress(where, capsy
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy says it too
 def test_a_diverged_fit_names_the_iteration_and_the_fix(where):
-    x, y = map(where.put, pairs())
+    x, y = where.put(X), where.put(Y)
     with pytest.raises(KoctError, match=r"diverged: the loss of iteration \d+ is not finite; lower lr = 1e\+30"):
         gradient.train(network(), x, y, gradient.batches(1, len(x), 4, 200), "sgd", 1e30)

@@ -5,6 +5,7 @@ What Snakemake does with the answers of `koct.workflow.stale` is written out onc
 milliseconds. KOCT_HISTORIES says how many are tried.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -35,10 +36,6 @@ POOLS = {"train": 5, "val": 2, "test": 2}, {"train": 4, "val": 2, "test": 3}  # 
 FOLDERS = ["pools", "grams", "cells", "fits"]
 
 
-class Stopped(Exception):
-    """A run was killed."""
-
-
 def config(chosen):
     grid, lambdas, pool = (choices[i] for choices, i in zip((GRIDS, LAMBDAS, POOLS), chosen, strict=True))
     sweep = {"problem": "pairs", "x": "x.npy", "y": "y.npy", "archs": ["fc"], "seeds": [1, 2], "theory": False}
@@ -52,12 +49,7 @@ def write_data(seed):
     np.save("y.npy", rng.standard_normal((9, 2)))
 
 
-def shares_gram(sweep):
-    """As large pools do."""
-    return True
-
-
-@mock.patch.object(resources, "shares_gram", shares_gram)
+@mock.patch.object(resources, "shares_gram", lambda sweep: True)  # noqa: PT008  # as large pools do
 def planned(chosen):
     """The jobs of a study, each behind those whose outputs it reads."""
     jobs = Jobs(config(chosen))
@@ -95,6 +87,7 @@ def needed(jobs):
 
 
 def run(jobs, stop=None):
+    """Run what is needed, or as many jobs; whether all of it was run."""
     queue.remove_temporaries()
     for number, one in enumerate(needed(jobs)):
         for path in one.output if TABLE not in one.output else ():
@@ -103,8 +96,9 @@ def run(jobs, stop=None):
             left = Path(one.output[0])
             left.parent.mkdir(parents=True, exist_ok=True)
             left.with_name(temporary_name(left.name)).write_bytes(b"half")
-            raise Stopped
+            return False
         stages.VERBS[one.verb][0](json.loads(one.params["spec"]), one.input, one.output)
+    return True
 
 
 def rows():
@@ -115,15 +109,10 @@ def rows():
 @functools.cache
 def clean(data, *chosen):
     """(rows, files) of a run in an empty folder."""
-    before = os.getcwd()
-    with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        os.chdir(folder)
-        try:
-            write_data(data)
-            run(planned(chosen))
-            return rows(), {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
-        finally:
-            os.chdir(before)
+    with tempfile.TemporaryDirectory(dir=FAST) as folder, contextlib.chdir(folder):
+        write_data(data)
+        run(planned(chosen))
+        return rows(), {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
 
 clones = st.integers(0, 1)
@@ -135,39 +124,32 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.before, self.small, self.environment = os.getcwd(), stale.SMALL, dict(os.environ)
-        stale.SMALL = 0  # arrays count as large: the jobs that read them notice damage
-        self.folder = tempfile.TemporaryDirectory(dir=FAST)
+        self.stack = contextlib.ExitStack()
+        self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=FAST)))
+        for context in (contextlib.chdir(self.folder), mock.patch.dict(os.environ)):
+            self.stack.enter_context(context)
+        self.stack.enter_context(mock.patch.object(stale, "SMALL", 0))  # the jobs that read arrays notice damage
         self.states = [[0, 0, 0, 0], [1, 0, 0, 0]]  # of each clone: its data, and what was chosen of the config
         for clone in (0, 1):
             for path, content in clean(*self.states[clone])[1].items():
-                place = self.path(clone) / path
+                place = self.folder / str(clone) / path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(content)
 
     def teardown(self):
         """Every history ends with a run of each clone, and a second one if the first says what is wrong."""
-        try:
+        with self.stack:
             for clone in (0, 0, 1, 1):
                 self.run_it(clone, None)
-        finally:
-            os.chdir(self.before)
-            stale.SMALL = self.small
-            os.environ.clear()
-            os.environ.update(self.environment)
-            self.folder.cleanup()
-
-    def path(self, clone):
-        return Path(self.folder.name, f"clone{clone}")
 
     def enter(self, clone):
-        os.chdir(self.path(clone))
+        os.chdir(self.folder / str(clone))
 
     def file(self, clone, number):
-        """One of a clone's results; None if it has none."""
+        """One of a clone's results, or a folder if there are none."""
         self.enter(clone)
         found = sorted(path for path in Path("results").rglob("*") if path.is_file())
-        return found[number % len(found)] if found else None
+        return found[number % len(found)] if found else Path()
 
     @rule(clone=clones, data=st.sampled_from(DATA), keep=st.booleans())
     def edit_data(self, clone, data, keep):
@@ -188,8 +170,7 @@ class Histories(RuleBasedStateMachine):
     def damage(self, clone, number, place, cut):
         """Change a byte of a file, or cut the file off there."""
         path = self.file(clone, number)
-        if path is not None and path.stat().st_size:
-            data = bytearray(path.read_bytes())
+        if path.is_file() and (data := bytearray(path.read_bytes())):
             place %= len(data)
             data[place] ^= 1 + place % 255
             path.write_bytes(data[:place] if cut else data)
@@ -200,43 +181,41 @@ class Histories(RuleBasedStateMachine):
         if isinstance(what, str):
             self.enter(clone)
             shutil.rmtree(os.path.join("results", what), ignore_errors=True)
-        elif path := self.file(clone, what):
+        elif (path := self.file(clone, what)).is_file():
             path.unlink()
 
     @rule(clone=clones, number=some, other=some)
     def swap(self, clone, number, other):
         one, two = self.file(clone, number), self.file(clone, other)
-        if one is not None and one != two:
-            one_data, two_data = one.read_bytes(), two.read_bytes()
-            one.write_bytes(two_data)
-            two.write_bytes(one_data)
+        if one != two:
+            one.rename("aside")
+            two.rename(one)
+            Path("aside").rename(two)
 
     @rule(clone=clones, what=some | st.sampled_from([*FOLDERS, "."]))
     def copy(self, clone, what):
         """Copy a file or a folder of the other clone, with its times."""
-        here, there = (self.path(one) for one in (clone, 1 - clone))
-        if isinstance(what, str):
-            if (there / "results" / what).exists():
-                shutil.copytree(there / "results" / what, here / "results" / what, dirs_exist_ok=True)
-        elif path := self.file(1 - clone, what):
-            (here / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(there / path, here / path)
+        path = Path("results", what) if isinstance(what, str) else self.file(1 - clone, what)
+        self.enter(clone)
+        here, there = path, self.folder / str(1 - clone) / path
+        if there.is_file():
+            here.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(there, here)
+        elif there.exists() and isinstance(what, str):
+            shutil.copytree(there, here, dirs_exist_ok=True)
 
     @rule(clone=clones, number=some, seconds=st.integers(0, 2 * 10**9))
     def set_the_clock(self, clone, number, seconds):
-        if path := self.file(clone, number):
-            os.utime(path, (seconds, seconds))
+        os.utime(self.file(clone, number), (seconds, seconds))
 
     @rule(clone=clones, stop=st.none() | st.integers(0, 8))
     def run_it(self, clone, stop):
         """To the end, or until it is killed."""
         self.enter(clone)
-        jobs = planned(self.states[clone][1:])
-        try:
-            run(jobs, stop)
-        except (Stopped, KoctError):
-            return
-        assert rows() == clean(*self.states[clone])[0]
+        jobs, ended = planned(self.states[clone][1:]), False
+        with contextlib.suppress(KoctError):
+            ended = run(jobs, stop)
+        assert not ended or rows() == clean(*self.states[clone])[0]
 
 
 Histories.TestCase.settings = settings(

@@ -3,79 +3,57 @@
 import re
 
 import pytest
+from test_own_files import OPTIONS, PROBLEM, WIENER, line, written
 
 from koct.contracts.registry import architecture, problem
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.study.cells import Data, checked_layers
 
-OWN = """
-import numpy as np
-
-from koct.contracts import Layer, Problem
-from koct.operators.algebra import Diagonal, Operator
-
-PHASE = np.exp(1j * np.arange(12.0))
-
-
-class Filter(Operator):
-    def _apply(self, x):
-        return {apply}
-
-    def _adjoint(self, y):
-        return {adjoint}
-
-
-class Own(Problem):
-    x_shape = y_shape = (12,)
-
-    def pairs(self, seed, sizes):
-        yield from ()
-
-    def layers(self, shared):
-        return Layer("weights", Diagonal(np.ones(12))), Layer("filter", {layer})
-"""
-APPLY = "np.fft.ifft(np.fft.fft(x) * PHASE).real"
-ADJOINT = "np.fft.ifft(np.fft.fft(y) * PHASE.conj()).real"
-LAYER = "Filter((12,), (12,))"
+APPLY, ADJOINT = "np.roll(x, 1, axis=-1)", "np.roll(y, -1, axis=-1)"
 WRONG = {
-    "no conj": (APPLY, ADJOINT.replace(".conj()", ""), "its adjoint is not its transpose", 14),
-    "zeros": (APPLY, "0 * y", "_adjoint gives zeros", 14),
-    "scaled": (APPLY, f"1.001 * {ADJOINT}", "its adjoint is not its transpose", 14),
-    "not finite": (f"np.nan * {APPLY}", ADJOINT, "_apply gives numbers that are not finite", 11),
-    "a ReLU": (f"{APPLY}.clip(0)", ADJOINT, "it is not linear", 11),
-    "an offset": (f"{APPLY} + 1", ADJOINT, "it is not linear", 11),
-    "a mean over the batch": (f"{APPLY} - {APPLY}.mean(0)", ADJOINT, "it is not linear", 11),
-    "complex": (APPLY.removesuffix(".real"), ADJOINT, "_apply gives complex128", 11),
-    "single": (APPLY, f"{ADJOINT}.astype(np.float32)", "_adjoint gives float32", 14),
+    "transposed": (APPLY, "np.roll(y, 1, axis=-1)", "its adjoint is not its transpose", "_adjoint"),
+    "zeros": (APPLY, "0 * y", "_adjoint gives zeros", "_adjoint"),
+    "scaled": (APPLY, f"1.001 * {ADJOINT}", "its adjoint is not its transpose", "_adjoint"),
+    "not finite": (f"np.nan * {APPLY}", ADJOINT, "_apply gives numbers that are not finite", "_apply"),
+    "a ReLU": (f"{APPLY}.clip(0)", ADJOINT, "it is not linear", "_apply"),
+    "an offset": (f"{APPLY} + 1", ADJOINT, "it is not linear", "_apply"),
+    "a mean over the batch": (f"{APPLY} - {APPLY}.mean(0)", ADJOINT, "it is not linear", "_apply"),
+    "complex": (f"1j * {APPLY}", ADJOINT, "_apply gives complex128", "_apply"),
+    "single": (APPLY, f"{ADJOINT}.astype(np.float32)", "_adjoint gives float32", "_adjoint"),
 }
 
 
-def own(folder, apply=APPLY, adjoint=ADJOINT, layer=LAYER):
-    (folder / "own.py").write_text(OWN.format(apply=apply, adjoint=adjoint, layer=layer))
-    return problem(str(folder / "own.py"))()
+def own(folder, apply=APPLY, adjoint=ADJOINT, layer=WIENER):
+    """The problem of `koct init` with another operator."""
+    text = PROBLEM.replace("_adjoint = _apply", f"def _adjoint(self, y):\n                return {adjoint}")
+    text = text.replace("np.fft.ifft(np.fft.fft(x) * inverse).real", apply)
+    return problem(written(folder, "own.py", text, WIENER, layer))(**OPTIONS)
 
 
-@pytest.mark.parametrize(("apply", "adjoint", "message", "line"), WRONG.values(), ids=WRONG)
-@pytest.mark.parametrize("layer", [LAYER, f"2 * {LAYER} @ Diagonal(np.ones(12))"], ids=["alone", "inside"])
-def test_a_wrong_operator_is_named_with_its_line(folder, apply, adjoint, message, line, layer):
-    with pytest.raises(KoctError, match=re.escape(f"own.py, line {line}: the layer 'filter': {message}")):
-        checked_layers(own(folder, apply, adjoint, layer), {})
+@pytest.mark.parametrize(("apply", "adjoint", "message", "method"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("layer", [WIENER, f"2 * {WIENER} @ Diagonal(np.ones(16))"], ids=["alone", "inside"])
+def test_a_wrong_operator_is_named_with_its_line(folder, apply, adjoint, message, method, layer):
+    wrong = own(folder, apply, adjoint, layer)
+    where = f"{line('own.py', f'def {method}')}: the layer 'Wiener filter': "
+    with pytest.raises(KoctError, match=re.escape(where + message)):
+        checked_layers(wrong, {})
 
 
 def test_a_right_operator_is_taken_and_what_is_none_is_refused(folder):
-    assert len(checked_layers(own(folder, layer=f"{LAYER}.T"), {})) == 2
-    (other := folder / "other").mkdir()
+    assert len(checked_layers(own(folder, layer=f"{WIENER}.T"), {})) == 2
+    (folder / "other").mkdir()
     with pytest.raises(
-        KoctError, match=r"own\.py, line 24: the layer 'filter' is of the type builtin_function_or_method; give a"
+        KoctError, match=r"own\.py, line \d+: the layer 'Wiener filter' is of the type builtin_function"
     ):
-        checked_layers(own(other, layer="abs"), {})
+        checked_layers(own(folder / "other", layer="abs"), {})
 
 
 def test_a_wrong_forward_operator_is_refused_too(folder):
     """Least squares and total variation step along its adjoint."""
-    text = OWN.format(apply=APPLY, adjoint=WRONG["no conj"][1], layer=LAYER)
-    (folder / "own.py").write_text(f"{text}\n    def forward(self, shared):\n        return {LAYER}\n")
-    data = Data(Cell("own", problem(str(folder / "own.py"))(), architecture("nnls")(), 0, 1, ()), {})
-    with pytest.raises(KoctError, match=r"own\.py, line 14: the operator: its adjoint is not its transpose"):
-        data.forward  # noqa: B018
+    wrong = own(folder, adjoint="0 * y")
+    type(wrong).forward = lambda self, shared: self.layers(shared)[1].operator
+    with pytest.raises(
+        KoctError, match=re.escape(f"{line('own.py', 'def _adjoint')}: the operator: _adjoint gives zeros")
+    ):
+        Data(Cell("own", wrong, architecture("nnls")(), 0, 1, ()), {}).forward  # noqa: B018

@@ -1,20 +1,23 @@
-"""The networks between one weight per measurement and a dense matrix, against least squares that cannot be wrong."""
+"""The networks between KO and FC against least squares that cannot be wrong, their chains, and bounds for these."""
 
 import itertools
 
 import numpy as np
 import pytest
 from conftest import Pairs
+from small_problems import OPTIONS, small
 from test_networks import stacked_ridge
 
-from koct.contracts import registry
+from koct.contracts import Architecture, Problem, registry
 from koct.errors import KoctError
 from koct.networks import pixelwise
-from koct.networks.filtering import Alternation, Filtered
+from koct.networks.filtering import Alternation, Filtered, split_filter
+from koct.networks.module import ModuleArchitecture
 from koct.operators.chain import product
 from koct.operators.fanbeam import Backprojector
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate
+from koct.study import norms
 
 LAMBDAS = (1e-4, 1e-2, 1.0, 1e2)
 FANBEAM = FanBeamProblem(H=8, V=6, B=8, rays="exact")
@@ -22,20 +25,23 @@ ODD = FanBeamProblem(H=7, V=5, B=9, rays="exact", known="printed")  # an odd per
 PRINTED = FanBeamProblem(H=8, V=6, B=8, rays="exact", known="printed")
 SURROGATE = Surrogate(H=8, V=5, B=8, tikhonov=0.1)
 PROBLEMS = {"fan beam": FANBEAM, "printed": PRINTED, "odd": ODD, "surrogate": SURROGATE}
-NEW = ("ko-ridge", "filter", "filters", "ko-filter", "taps")
 
 
-def pairs(problem, N=5, seed=0, lambdas=LAMBDAS, noise=0.05):
+def pairs(problem, N=5, lambdas=LAMBDAS, noise=0.05):
     """Training pairs in float64: y is what the known layers give, in part, and noise."""
-    rng = np.random.default_rng(seed)
-    shared = problem.shared()
-    layers = problem.layers(shared)
-    normal = problem.normal_matrix(shared)
-    x = rng.random((N, problem.x_size)) * 5
-    y = 1.3 * product([layer.operator for layer in layers])(x.reshape(-1, *problem.x_shape)).reshape(N, -1)
-    y = y + noise * rng.standard_normal(y.shape)
+    rng, shared = np.random.default_rng(0), problem.shared()
     shapes = {"x_shape": problem.x_shape, "y_shape": problem.y_shape}
-    return Pairs(x, y, layers=layers, normal=normal, lambdas=lambdas, **shapes)
+    x = rng.random((N, problem.x_size)) * 5
+    data = Pairs(x, x, layers=problem.layers(shared), normal=problem.normal_matrix(shared), lambdas=lambdas, **shapes)
+    data.y = 1.3 * known_images(data)
+    data.y = data.y + noise * rng.standard_normal(data.y.shape)
+    return data
+
+
+def known_images(data):
+    """What the known layers make of the measurements."""
+    x = data.x.reshape(-1, *data.x_shape)
+    return product([layer.operator for layer in data.layers])(x).reshape(data.N, -1)
 
 
 def fit(name, data, **options):
@@ -48,14 +54,7 @@ def matrix_of(linear_map, size):
     return np.stack([linear_map(unit).ravel() for unit in np.eye(size)], axis=1)
 
 
-@pytest.fixture(params=PROBLEMS)
-def data(request):
-    return pairs(PROBLEMS[request.param])
-
-
-@pytest.fixture(params=["one filter", "one per view"])
-def per_view(request):
-    return request.param == "one per view"
+PER_VIEW = pytest.mark.parametrize("per_view", [False, True], ids=["one filter", "one per view"])
 
 
 def filter_design(data, per_view, toward="analytic"):
@@ -69,6 +68,7 @@ def filter_design(data, per_view, toward="analytic"):
 # The design
 
 
+@PER_VIEW
 @pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])
 def test_the_design_predicts_what_the_network_does_and_numpys_fft(per_view, problem):
     """The exact chain filters views of 8 bins that are padded to 15, the printed one as they are."""
@@ -90,15 +90,17 @@ def test_the_design_predicts_what_the_network_does_and_numpys_fft(per_view, prob
 def test_analytic_parameters_give_the_known_chain(name, problem):
     data = pairs(problem, lambdas=(1e15,))
     (network,) = fit(name, data).values()
-    expected = product([layer.operator for layer in data.layers])(data.x.reshape(-1, 6, 8)).reshape(len(data.x), -1)
-    np.testing.assert_allclose(network.predict(data.x), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(network.predict(data.x), known_images(data), rtol=1e-9, atol=1e-9)
 
 
 # Closed forms
 
 
+@PER_VIEW
+@pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("toward", ["zero", "analytic"])
-def test_filters_equal_dense_least_squares(data, per_view, toward):
+def test_filters_equal_dense_least_squares(problem, per_view, toward):
+    data = pairs(PROBLEMS[problem])
     apply, prior = filter_design(data, per_view, toward)
     dense = matrix_of(apply, len(prior))
     networks = fit("filters" if per_view else "filter", data, toward=toward)
@@ -204,41 +206,76 @@ def test_a_network_by_adagrad_is_one_of_those_that_learn_a_filter_too():
     outer, inner = registry.architecture("ko-filter-adagrad")(**steps), registry.architecture("ko")
     (network,) = fit("ko", data, solver="adagrad", **steps).values()
     (both,) = outer.fit(data)
-    start = product([layer.operator for layer in data.layers])(data.x.reshape(-1, 6, 8)).reshape(data.y.shape)
-    assert ((both[1].predict(data.x) - data.y) ** 2).mean() < 0.2 * ((start - data.y) ** 2).mean()
+    assert ((both[1].predict(data.x) - data.y) ** 2).mean() < 0.2 * ((known_images(data) - data.y) ** 2).mean()
     assert both[1].parameters == 48 + 8
     assert outer.contains(inner(solver="adagrad", **steps))
     same = outer.restore({"w": network.learned["w"], "spectrum": Filtered(data.layers, False).spectrum}, data)
     np.testing.assert_allclose(same.predict(data.x), network.predict(data.x), rtol=1e-9, atol=1e-9)
 
 
-# What networks say of themselves
+# The chains of known and learned layers, and the bound for them
+
+REFUSED = {("mri", name) for name in ("filter", "filters", "ko-filter", "ko-filter-adagrad")}
+REFUSED |= {(name, "taps") for name in ("surrogate", "mri", "deblur")}
 
 
-@pytest.fixture(params=["cpu", "cuda"])
-def tensors(request):
-    """Makes torch tensors of NumPy arrays, on the CPU or on a GPU."""
-    torch = pytest.importorskip("torch", reason="torch is not installed: NumPy alone is tested")
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no GPU that torch can use: CPU only")
-    return lambda array: torch.tensor(array, device=request.param)
+def test_chains_count_what_networks_learn_on_every_problem():
+    assert {name.split()[0] for name in OPTIONS} == set(registry.shipped(Problem)) - {"pairs"}
+    refused = set()
+    for name in OPTIONS:
+        problem = small(name)
+        data = pairs(problem, lambdas=(1.0,))
+        for source in registry.shipped(Architecture):
+            arch = registry.architecture(source)
+            if arch.launch != "process" or not arch.trained or issubclass(arch, ModuleArchitecture):
+                continue  # the first fits what `fc` fits, and says so below; the bound is not for modules
+            steps = {"lr": 0.1, "iterations": 2, "batch": 2} if source == "ko-filter-adagrad" else {}
+            if list(arch(**steps).check(problem)):
+                refused.add((problem.name, source))
+                continue
+            (network,) = fit(source, data, **steps).values()
+            learned = sum(layer.p for layer in arch(**steps).chain(problem, data.layers))
+            assert learned == network.parameters, (name, source)
+    assert refused == REFUSED
+
+
+def test_learned_filters_refuse_complex_measurements():
+    (message,) = registry.architecture("filter")().check(small("mri"))
+    assert message.startswith("the measurements of the problem mri are complex, and learned filters are for real")
+    with pytest.raises(KoctError, match="weights are of complex measurements"):  # if a problem does not say so
+        split_filter(small("mri").layers({}))
+
+
+def test_the_bound_of_a_chain_is_that_of_the_paper():
+    constants = {"C": 0.3, "n": 64, "kappa": 2.0}
+    papers = norms.networks(PRINTED.H, PRINTED.V, PRINTED.B, "fan", **constants)
+    for name, expected in zip(("ko", "fc"), papers, strict=True):
+        found = norms.network(registry.architecture(name)().chain(PRINTED, PRINTED.layers({})), **constants)
+        assert found.bound(100) == pytest.approx(expected.bound(100), rel=1e-12)
+        assert [term.A_l for term in found.terms(9)] == pytest.approx([term.A_l for term in expected.terms(9)])
+    sharded = registry.architecture("fc-fsdp")(ranks=2, iterations=9)
+    assert sharded.chain(FANBEAM, ()) == registry.architecture("fc")().chain(FANBEAM, ())
+
+
+# On torch tensors
 
 
 DESCENT = {"solver": "adam", "lr": 0.01, "iterations": 60, "batch": 3}
-RUNS = [*((name, {}) for name in NEW), ("ko-filter", DESCENT)]
+RUNS = [*((name, {}) for name in ("ko-ridge", "filter", "filters", "ko-filter", "taps")), ("ko-filter", DESCENT)]
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("problem", [FANBEAM, PRINTED], ids=["exact", "printed"])
 @pytest.mark.parametrize(("name", "options"), RUNS)
-def test_torch_tensors_give_the_same(name, options, problem, tensors):
-    data, other = pairs(problem), pairs(problem)
-    other.x, other.y, other.normal = (tensors(part) for part in (data.x, data.y, data.normal))
-    if options == DESCENT and not other.x.is_cuda:
+def test_torch_tensors_give_the_same(name, options, problem, device):
+    torch = pytest.importorskip("torch", reason="torch is not installed: NumPy alone is tested")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use: CPU only")
+    if options == DESCENT and device == "cpu":
         pytest.skip("descent takes NumPy arrays on the CPU")
+    data, other = pairs(problem), pairs(problem)
+    other.x, other.y, other.normal = (torch.tensor(part, device=device) for part in (data.x, data.y, data.normal))
     networks = (fit(name, each, **options).values() for each in (data, other))
     for one, two in zip(*networks, strict=True):
         predicted = two.predict(other.x).cpu().numpy()
         np.testing.assert_allclose(predicted, one.predict(data.x), rtol=1e-5, atol=1e-5)
-
-
-# End to end

@@ -27,17 +27,6 @@ print(x[0], sum(loop.double.stats.cache_hits.values()))
 """
 
 
-@pytest.fixture
-def operators(tmp_path):
-    """A package koct with one loop."""
-    folder = tmp_path / "koct/operators"
-    folder.mkdir(parents=True)
-    for name in ("koct/__init__.py", "koct/errors.py", "koct/operators/machine_code.py"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    (folder / "loop.py").write_text(LOOP)
-    return folder
-
-
 def computed(operators):
     """(the double of 1, how often machine code came from the cache)."""
     surroundings = {"PYTHONPATH": str(operators.parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -48,7 +37,12 @@ def computed(operators):
     return float(value), int(hits)
 
 
-def test_damage_an_edit_its_undoing_and_other_options_are_noticed(operators):
+def test_damage_an_edit_its_undoing_and_other_options_are_noticed(tmp_path):
+    operators = tmp_path / "koct/operators"  # a package koct with one loop
+    operators.mkdir(parents=True)
+    for name in ("koct/__init__.py", "koct/errors.py", "koct/operators/machine_code.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (operators / "loop.py").write_text(LOOP)
     assert computed(operators) == (2.0, 0)
     for ending, size in ((".nbi", 0), (".nbc", 1000)):
         (damaged,) = operators.rglob(f"*{ending}")

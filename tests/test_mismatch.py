@@ -10,14 +10,6 @@ from koct.bound.theorem import BoundLayer, BoundNetwork
 CHAINS = 10_000
 
 
-def random_chain(rng):
-    """True layers, those of the network, which of them are known, and inputs; a ReLU behind every other layer."""
-    sizes = rng.integers(1, 6, size=rng.integers(2, 6))
-    true = [rng.normal(size=(m, n)) * rng.uniform(0.2, 2) for n, m in itertools.pairwise(sizes)]
-    wrong = [U + rng.choice([0, 0.01, 0.3, 2]) * rng.normal(size=U.shape) for U in true]
-    return true, wrong, rng.random(len(true)) < 0.6, rng.random(len(true)) < 0.5, rng.normal(size=(sizes[0], 8))
-
-
 def run(matrices, relus, x):
     """The inputs of all layers, and the output."""
     inputs = [x]
@@ -34,8 +26,11 @@ def rms(x):
 def test_it_holds_for_random_chains():
     rng, ratios = np.random.default_rng(0), []
     for _ in range(CHAINS):
-        true, wrong, known, relus, x = random_chain(rng)
-        layers, mismatch, errors = [], {}, {}
+        sizes = rng.integers(1, 6, size=rng.integers(2, 6))
+        true = [rng.normal(size=(m, n)) * rng.uniform(0.2, 2) for n, m in itertools.pairwise(sizes)]
+        wrong = [U + rng.choice([0, 0.01, 0.3, 2]) * rng.normal(size=U.shape) for U in true]
+        known, relus = rng.random(len(true)) < 0.6, rng.random(len(true)) < 0.5
+        x, layers, mismatch, errors = rng.normal(size=(sizes[0], 8)), [], {}, {}
         inputs, outputs = run(wrong, relus, x), run(true, relus, x)
         for number, (U, V) in enumerate(zip(true, wrong, strict=True)):
             name = f"u{number}"

@@ -1,4 +1,4 @@
-"""Pairs from files: what is read of arrays, what is refused of them, and docs/your-pairs.md, run."""
+"""Pairs from files: what is read of arrays and refused of them, their groups, and docs/your-pairs.md, run."""
 
 import importlib.util
 import re
@@ -13,13 +13,22 @@ import yaml
 from conftest import ROOT
 from pair_files import PAIRS, SIZES, SWEEP, arrays, patients, said
 
-from koct.contracts import Sizes
+from koct.config import study_file as config
+from koct.contracts import Sizes, registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.problems import pools
+from koct.study import cells
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed: pip install 'koct[files]'")
 
 PAGE = (ROOT / "docs/your-pairs.md").read_text()
+
+
+def places(x, content):
+    """Where these measurements lie in the arrays."""
+    number = {row.tobytes(): i for i, row in enumerate(content["x"])}
+    return [number[row.tobytes()] for row in x]
 
 
 def test_the_same_arrays_in_any_file_make_the_same_pool(folder):
@@ -42,19 +51,15 @@ def test_the_same_arrays_in_any_file_make_the_same_pool(folder):
         assert not list(problem.check((1,), SIZES))
         pools.make(problem, 1, SIZES, "pool.npy")
         pool = pools.Pool("pool.npy", problem)
-        found.append({part: (pool.x(part), pool.y(part)) for part in pools.PARTS})
-    place = {row.tobytes(): i for i, row in enumerate(content["x"])}
-    for part in pools.PARTS:
-        for other in found[1:]:
-            np.testing.assert_array_equal(other[part][0], found[0][part][0])
-            np.testing.assert_array_equal(other[part][1], found[0][part][1])
-        x, y = found[0][part]
-        np.testing.assert_array_equal(y, content["y"][[place[row.tobytes()] for row in x]].reshape(len(x), -1))
+        found.append([np.concatenate([read(part) for part in pools.PARTS]) for read in (pool.x, pool.y)])
+    for x, y in found:
+        np.testing.assert_array_equal(x, found[0][0])
+        np.testing.assert_array_equal(y, content["y"][places(x, content)].reshape(len(x), -1))
 
 
 def test_arrays_that_do_not_fit_are_one_sentence(folder):
     content = arrays()
-    np.savez("d.npz", **content, short=content["y"][1:], flat=content["x"][:, 0], words=np.array(["a"] * 27))
+    np.savez("d.npz", **content, short=content["y"][1:], flat=content["x"][:, 0])
     np.savez("c.npz", **{**content, "x": content["x"] + 1j})
     np.savez("few.npz", **arrays(7))
     np.savez("one.npz", **{**content, "group": 0 * content["group"]})
@@ -80,28 +85,16 @@ def test_arrays_that_do_not_fit_are_one_sentence(folder):
         ({"data": "few.npz", "group": "group"}, "pool asks for 6 + 2 + 3 = 11 groups, and there are 7; lower pool"),
         ({"data": "few.npz", "pool": {"train": 6, "val": 8, "test": 3}}, "6 + 8 + 3 = 17 pairs, and there are 13"),
         ({"data": "one.npz", "group": "group"}, "group: all pairs are of 0, and training, validation and test need"),
+        ({"data": "d.npz", "archs": ["ko"]}, "ko: the problem pairs has no known layers to learn with"),
         ({"data": "d.npz", "H": 8}, "H = 8 is for a folder of images, and data is none; remove H"),
     ]
+    layers, forward = "layers to reconstruct with", "forward operator"
+    for arch, what in (("untrained", layers), ("fbp", layers), ("nnls", forward), ("tv", forward)):
+        cases.append(({"data": "d.npz", "archs": ["fc", arch]}, f"has no known {what}; remove {arch} from archs"))
     for changes, message in cases:
         text = said(**changes)
         assert text.startswith("config: sweeps.mine."), text
         assert message in text
-    assert "ko: the problem pairs has no known layers" in said(data="d.npz", archs=["ko"])
-
-
-def test_a_measurement_in_two_parts_is_named_as_it_is_in_the_file(folder):
-    content = arrays()
-    content["x"][9] = content["x"][20]
-    np.savez("d.npz", **content)
-    sizes, told = Sizes(train=len(content["x"]) - 4, val=2, test=2), []
-    for split in range(9):
-        try:
-            list(PAIRS(data="d.npz", split=split).pairs(1, sizes))
-        except KoctError as error:
-            told.append(str(error))
-    same = r"x = 'x' in d\.npz: pairs 9 and 20, counted from 0, are the same, and they came into \w+ and \w+; .*"
-    assert told
-    assert all(re.fullmatch(same, text) for text in told)
 
 
 def test_an_array_that_lies_in_another_file_is_refused(folder):
@@ -119,12 +112,82 @@ def test_an_array_that_lies_in_another_file_is_refused(folder):
 
 
 def test_what_headers_do_not_tell_ends_the_pool_with_the_place_in_the_file(folder):
-    content = arrays()
-    content["y"][4, 1, 1] = np.nan
+    sizes = Sizes(train=len(arrays()["x"]) - 4, val=2, test=2)
+    for name, place, value, message in (
+        ("y", (4, 1, 1), np.nan, "y = 'y' in d.npz: pair 4, counted from 0, is not finite; correct it or leave it out"),
+        ("x", 9, arrays()["x"][20], "x = 'x' in d.npz: pairs 9 and 20, counted from 0, are the same, and they came"),
+    ):
+        content, told = arrays(), set()
+        content[name][place] = value
+        np.savez("d.npz", **content)
+        for split in range(9):  # which may leave equal pairs in one part
+            try:
+                list(PAIRS(data="d.npz", split=split).pairs(1, sizes))
+            except KoctError as error:
+                told.add(str(error)[: len(message)])
+        assert told == {message}
+
+
+# Groups
+
+
+def parts_by_group(problem, seed, sizes, content):
+    found = {part: [] for part in pools.PARTS}
+    for part, x, _ in problem.pairs(seed, sizes):
+        found[part] += content["group"][places(x, content)].tolist()
+    return found
+
+
+def test_no_group_is_divided_and_seeds_draw_groups(folder):
+    content = arrays(40)
     np.savez("d.npz", **content)
-    message = "^y = 'y' in d.npz: pair 4, counted from 0, is not finite; correct it or leave it out"
-    with pytest.raises(KoctError, match=message):
-        list(PAIRS(data="d.npz").pairs(1, Sizes(train=len(content["x"]) - 4, val=2, test=2)))
+    problem, sizes = PAIRS(data="d.npz", group="group"), Sizes(train=12, val=4, test=6)
+    one, two = (parts_by_group(problem, seed, sizes, content) for seed in (1, 2))
+    count = np.bincount(content["group"])
+    for found in (one, two):
+        for part, groups in found.items():
+            distinct = list(dict.fromkeys(groups))
+            assert len(distinct) == getattr(sizes, part)
+            assert groups == [group for group in distinct for _ in range(count[group])]  # whole, and side by side
+        assert len(set().union(*found.values())) == sizes.total
+    assert (one["val"], one["test"]) == (two["val"], two["test"])
+    assert set(one["train"]) != set(two["train"])
+    larger = parts_by_group(problem, 1, Sizes(train=20, val=4, test=6), content)
+    assert larger["train"][: len(one["train"])] == one["train"]  # pools are nested
+    other = parts_by_group(PAIRS(data="d.npz", group="group", split=1), 1, sizes, content)
+    assert other["test"] != one["test"]
+
+
+def test_a_cell_takes_all_pairs_of_its_first_groups(folder):
+    np.savez("d.npz", **arrays())
+    problem = PAIRS(data="d.npz", group="group")
+    pools.make(problem, 3, SIZES, "pool.npy")
+    pool = pools.Pool("pool.npy", problem, 3)
+    assert pool.groups == problem.groups(3, SIZES)
+    for N in (1, 4, 6):
+        data = cells.Data(Cell("mine", problem, registry.architecture("fc")(), N, 3, (1.0,)), {"pool": "pool.npy"})
+        assert data.N == len(data.x) == sum(pool.groups["train"][:N])
+    _, network = cells.fit(data)
+    assert data.predict(network, "test").shape == (sum(pool.groups["test"]), 6)
+    with pytest.raises(KoctError, match="holds 6 train groups and 7 were asked for: make the pool larger"):
+        pool.pairs_of("train", 7)
+
+
+def test_costs_count_pairs_and_no_curve_of_groups_is_predicted(folder):
+    np.savez("d.npz", **arrays())
+    sweep = config.build("mine", {**SWEEP, "data": "d.npz", "group": "group"})
+    most = max(sum(sweep.problem.groups(seed, SIZES)["train"][:6]) for seed in (1, 2))
+    work = sweep.workload(sweep.archs[0], 6)
+    assert work.N == sweep.pairs_of(6) == most > 6
+    assert work.sizes.test == sum(sweep.problem.groups(1, SIZES)["test"])
+    assert not sweep.predicted
+    assert "N counts groups" in sweep.no_theory_pool
+    plain = config.build("mine", {**SWEEP, "data": "d.npz"})
+    assert plain.workload(plain.archs[0], 6).sizes is plain.sizes
+    assert plain.predicted
+
+
+# The page
 
 
 def test_networks_trained_on_ellipses_meet_real_slices(monkeypatch):
@@ -159,17 +222,8 @@ def test_the_example_runs_to_the_end(checkout):
     subprocess.run([sys.executable, "make.py"], cwd=run.folder, check=True)
     overlay = yaml.safe_load((ROOT / "docs/your-pairs/config.yaml").read_text())
     patients(run.path("slices"))
-    overlay["sweeps"]["ct"] = {
-        **SWEEP,
-        "data": "slices",
-        "H": 8,
-        "V": 6,
-        "B": 8,
-        "nonnegative": True,
-        "archs": ["ko", "fc"],
-        "seeds": [1],
-        "targets": [0.01],
-    }
+    ct = {"data": "slices", "H": 8, "V": 6, "B": 8, "nonnegative": True, "archs": ["ko", "fc"], "seeds": [1]}
+    overlay["sweeps"]["ct"] = {**SWEEP, **ct, "targets": [0.01]}
     overlay["studies"]["own"].append("ct")
     overlay["sweeps"]["mine"] |= {"seeds": [1, 2], "N": [4, 32]}
     run.path("own.yaml").write_text(yaml.safe_dump(overlay))

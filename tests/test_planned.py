@@ -1,4 +1,4 @@
-"""What a run may rely on: jobs run the planned code, one run at a time, nothing left of a dead one."""
+"""What a run may rely on: the planned code, one run at a time, results by their stamps, and other data are noticed."""
 
 import json
 import os
@@ -6,42 +6,32 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
-import yaml
 from conftest import ROOT, TINY
+from test_executor import SPEC as WANTED
 
+from koct.base.files import write_json, write_text
+from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
-from koct.workflow import planned, queue, sources
+from koct.workflow import planned, queue, sources, stale, user_files
+
+POOL_SPEC = {**WANTED, "code": sources.code("pool", WANTED)}
 
 
-def spec():
-    problem = {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}
-    sizes = {"train": 8, "val": 4, "test": 4}
-    wanted = {"seed": 1, "problem": problem, "sizes": sizes}
-    return {**wanted, "code": sources.code("pool", wanted)}
-
-
-@pytest.fixture
-def run(checkout):
-    run = checkout()
-    run.path("config.yaml").write_text(yaml.safe_dump(TINY))
-    return run
-
-
-# The code
-
-
-def test_a_job_runs_the_code_that_was_planned(run):
+def test_a_job_runs_the_code_that_was_planned(checkout, monkeypatch):
     """Changed code ends the job before it writes; a comment, or the old code with a new time, does not."""
-    environment = {**os.environ, "PYTHONPATH": str(run.folder), "PYTHONSAFEPATH": "1"}
-    plan = "import json; from koct.workflow import planned; print(json.dumps(planned.environment([])))"
-    told = subprocess.run([sys.executable, "-c", plan], env=environment, capture_output=True, text=True, check=True)
-    environment |= json.loads(told.stdout)
+    run = checkout(TINY)
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    told = run.python("-c", "import json; from koct.workflow import planned as p; print(json.dumps(p.environment([])))")
+    for name, value in json.loads(told.stdout).items():
+        monkeypatch.setenv(name, value)
 
     def pool():
-        command = [sys.executable, "-m", "koct", "pool", "--spec", json.dumps(spec()), "--outputs", "pool.npy"]
-        return subprocess.run(command, cwd=run.folder, env=environment, capture_output=True, text=True)
+        return run.koct("pool", "--spec", json.dumps(POOL_SPEC), "--outputs", "pool.npy", check=False)
 
     module, out = run.path("koct/problems/surrogate.py"), run.path("pool.npy")
     text = module.read_text()
@@ -60,12 +50,11 @@ def test_a_job_runs_the_code_that_was_planned(run):
 
 def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypatch, tmp_path):
     """Even if it is as it was again, with its old time: nobody knows which of the two was loaded."""
-    own = tmp_path / "own.py"
+    own, helper = tmp_path / "own.py", tmp_path / "helper.py"
     shutil.copy(ROOT / "koct/problems/surrogate.py", own)
-    helper = tmp_path / "helper.py"
     helper.write_text("x = 1\n")
     problem = {"source": str(own), "options": {"H": 4, "V": 5, "B": 4}}
-    asked = {**spec(), "problem": problem, "code": sources.code("pool", {"problem": problem})}
+    asked = {**POOL_SPEC, "problem": problem, "code": sources.code("pool", {"problem": problem})}
     for name, value in planned.environment([str(own), str(helper)]).items():
         monkeypatch.setenv(name, value)
     guard = planned.Guard("pool", asked)
@@ -83,9 +72,6 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
         planned.Guard("pool", {**asked, "code": "another"})()
 
 
-# One run at a time
-
-
 def test_one_lock_for_all_which_ends_with_its_process(tmp_path):
     hold = "from koct.workflow import queue; lock = queue.take_lock(); print('held', flush=True); input()"
     holder = subprocess.Popen(
@@ -100,33 +86,27 @@ def test_one_lock_for_all_which_ends_with_its_process(tmp_path):
 
 
 def test_temporary_files_of_dead_processes_are_removed(tmp_path):
-    host = os.uname().nodename
-    dead = subprocess.Popen([sys.executable, "-c", ""])
+    host, end = os.uname().nodename, [sys.executable, "-c", ""]
+    dead = subprocess.Popen(end)
     dead.wait()
-    zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    zombie = subprocess.Popen(end, stdout=subprocess.PIPE)
     zombie.stdout.read()  # it has ended, and nobody has asked how
     time.sleep(0.1)
     folder = tmp_path / "results" / "fits"
     folder.mkdir(parents=True)
-    names = {
-        "zombie": f".koct-temporary.{host}.{zombie.pid}.N4_seed1.npy",
-        "dead": f".koct-temporary.{host}.{dead.pid}.N4_seed1.npy",
-        "mine": f".koct-temporary.{host}.{os.getpid()}.N4_seed1.npy",
-        "elsewhere": f".koct-temporary.other.node.{dead.pid}.N4_seed1.npy",
-        "long ago": f".koct-temporary.other.node.{dead.pid}.N8_seed1.npy",
-        "another's": ".gitkeep",
-        "a backup": ".backup.20240101.tar.gz",
-        "of this host": f".{host}.{dead.pid}.N4_seed1.npy",
-        "a result": "N4_seed1.npy",
-    }
-    for name in names.values():
+    temporary = ".koct-temporary."
+    old = {f"{temporary}{host}.{process.pid}.N4_seed1.npy" for process in (zombie, dead)}
+    old.add(f"{temporary}other.node.{dead.pid}.N8_seed1.npy")  # of long ago
+    kept = {f"{temporary}{host}.{os.getpid()}.N4_seed1.npy", f"{temporary}other.node.{dead.pid}.N4_seed1.npy"}
+    kept |= {".gitkeep", ".backup.20240101.tar.gz", f".{host}.{dead.pid}.N4_seed1.npy", "N4_seed1.npy"}
+    for name in old | kept:
         (folder / name).touch()
         os.utime(folder / name, (time.time() - 2 * queue.DAY,) * 2)
-    os.utime(folder / names["elsewhere"])
+    os.utime(folder / f"{temporary}other.node.{dead.pid}.N4_seed1.npy")  # perhaps at work elsewhere
     removed = queue.remove_temporaries(tmp_path / "results")
     zombie.wait()
-    assert {os.path.basename(path) for path in removed} == {names["zombie"], names["dead"], names["long ago"]}
-    assert len(os.listdir(folder)) == 6
+    assert {os.path.basename(path) for path in removed} == old
+    assert set(os.listdir(folder)) == kept
 
 
 @pytest.mark.parametrize("name", [".snakemake", "results"])
@@ -152,3 +132,127 @@ def test_an_edit_that_is_undone_within_a_second_is_not_run(tmp_path):
     assert [value(1), value(2)] == [1, 1]  # as Python does it
     planned.compile_checked(told)
     assert [value(1), value(2), value(3)] == [1, 2, 3]
+
+
+# Which results are used
+
+SPEC = {"N": 4, "seed": 1, "code": "abc", "lambdas": [1.0], "problem": {"options": {"V": 10}}}
+ROW, POOL = Path("results/row.json"), Path("results/pool.tex")
+
+
+@pytest.fixture
+def found(folder):
+    """The stale outputs of a job that makes ROW from POOL, and what is said of them; it has the spec asked for."""
+    write_text(POOL, "pairs\n", Stamp({"seed": 1}))
+    write_json(ROW, {"mse": 0.5}, Stamp(SPEC, made_from(str(POOL))))
+
+    def of(spec=SPEC, output=ROW):
+        lines, params = [], {"spec": json.dumps(spec)} if spec else {}
+        job = SimpleNamespace(params=params, output=[str(output)], input=[str(POOL), "mine/photo.npy"])
+        assert stale.Stale(SimpleNamespace(info=lines.append)).outputs(job) == [str(output)] * len(lines)
+        return [line.removeprefix(f"{output} is made again: ") for line in lines]
+
+    return of
+
+
+def test_a_result_that_is_what_is_asked_for_is_used_and_others_are_made_again(found):
+    assert found() == []
+    assert found(spec=None) == []  # a rule without a spec is Snakemake's own matter
+    assert found(output="results/none.json") == []
+    assert found({**SPEC, "problem": {"options": {"V": 12}}}) == ["V changed."]
+    assert found({**SPEC, "lambdas": [2.0], "code": "b"}) == ["lambdas changed and its code has changed."]
+    assert found({**SPEC, "N": 8, "code": "b"}) == ["it is another cell's."]
+    write_text(POOL, "other pairs\n", Stamp({"seed": 1}))
+    assert found() == ["it was made from other inputs."]
+    POOL.unlink()  # of what is not there nobody knows that it is another
+    assert found() == []
+    changed = ROW.read_bytes().replace(b"0.5", b"0.6")
+    for content, reason in ((b"", "it is damaged"), (b"{}", "it is not of this version of koct"), (changed, "damaged")):
+        ROW.write_bytes(content)
+        assert reason in found()[0]
+
+
+def test_what_is_no_file_is_left_to_its_owner(found):
+    ROW.unlink()
+    ROW.mkdir()
+    with pytest.raises(KoctError, match=r"results/row.json is a folder, .*`rm -r results/row.json && snakemake`"):
+        found()
+    ROW.rmdir()
+    ROW.symlink_to("/nowhere")
+    with pytest.raises(KoctError, match="is a link that leads nowhere"):
+        found()
+    for path in (ROW, POOL):
+        path.unlink()
+        os.mkfifo(path)
+    with pytest.raises(KoctError, match="is a pipe or a device"):  # and nobody waits for its other end
+        found()
+    ROW.unlink()
+    assert found() == []
+
+
+def test_what_the_targets_do_not_need_is_left_alone(checkout):
+    """A result of another cell is made again, with what depends on it, where somebody asks for it."""
+    tiny, table, cell = checkout(TINY), "results/cells.parquet", "results/cells/T4/ko/N4_seed1.json"
+    tiny.snakemake(table)
+    tiny.path(cell).write_bytes(tiny.path(cell.replace("seed1", "seed2")).read_bytes())
+    assert tiny.plan("results/pools/T4/seed1.npy", cell.replace("N4", "N8")) == {}
+    assert tiny.plan(table) == {"fit": 1, "collect": 1}
+    tiny.snakemake(cell)
+    assert json.loads(tiny.path(cell).read_bytes())["seed"] == 1
+    assert tiny.plan(table) == {}  # the numbers are what they were
+    tiny.path(table).unlink()
+    tiny.path(table).mkdir()
+    done = tiny.snakemake(table, check=False)
+    assert done.returncode == 1
+    assert f"`rm -r {table} && snakemake`" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# The files that a problem reads
+
+
+def digests(*paths):
+    """Of the files of a problem that reads these."""
+    return user_files.checksums(SimpleNamespace(files=lambda: paths)).get("files")
+
+
+@pytest.fixture
+def large(folder, monkeypatch):
+    """A file whose digest is kept, and another of the same size and times."""
+    monkeypatch.setattr(user_files, "LARGE", 1000)
+    for name, letter in (("x.npy", b"a"), ("other.npy", b"b")):
+        (folder / name).write_bytes(letter * 5000)
+        os.utime(folder / name, (10**9, 10**9))
+    return "x.npy"
+
+
+@pytest.mark.parametrize("replace", [os.replace, shutil.copy2], ids=["mv", "cp -p"])
+def test_another_large_file_of_equal_size_and_age_is_noticed(large, replace):
+    before = digests(large)
+    replace("other.npy", large)
+    assert os.stat(large).st_mtime == 10**9
+    assert digests(large) != before
+
+
+def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch):
+    before = digests(large, "other.npy")
+    read = mock.Mock(wraps=user_files.digest_of_file)
+    monkeypatch.setattr(user_files, "digest_of_file", read)
+    assert digests(large, "other.npy") == before
+    assert not read.called
+    os.utime(large)
+    assert digests(large, "other.npy") == before
+    read.assert_called_once_with(large)
+    Path(user_files.KEPT).write_text('{"x.npy": 3}')  # damaged
+    assert digests(large) == {large: before[large]}
+
+
+def test_of_a_folder_every_file_counts_and_a_pipe_is_refused(folder):
+    os.makedirs("data/deep")
+    (folder / "data/deep/a").write_text("1")
+    before = digests("data")
+    (folder / "data/deep/a").write_text("2")
+    assert digests("data") != before
+    os.mkfifo("pipe")
+    with pytest.raises(KoctError, match="pipe is a pipe or a device; put a file there"):
+        digests("pipe")

@@ -1,4 +1,4 @@
-"""The planner page in a browser: its answers are those of `koct budget`, and everybody can use it."""
+"""Pages in a real browser, without a network: the planner, `snakemake --report` and the claims."""
 
 import csv
 import io
@@ -6,14 +6,17 @@ import itertools
 import json
 import re
 import shlex
+import shutil
 
 import numpy as np
 import pytest
 from conftest import ROOT
 
 from koct import cli
-from tests.browser import CHROMIUM, CONTRAST, chromium, clipped, table
+from koct.report.pages.claims_page import counts
+from koct.study.results import read
 
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")
 
@@ -23,18 +26,20 @@ HOSTILE = ['</script><script>document.title = "bad"</script>', "<img src=x onerr
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """{name: pilot} with a page beside each."""
-    folder = tmp_path_factory.mktemp("pages")
+    folder, rng = tmp_path_factory.mktemp("pages"), np.random.default_rng(0)
     quoted = [name.replace('"', '""') for name in HOSTILE]
-    rows = [f'"{sweep}","{arch}",{N},{0.1 / N}' for sweep in quoted[:2] for arch in quoted for N in (4, 8, 16)]
-    (folder / "hostile.csv").write_text("\n".join(["sweep,arch,N,error", *rows]) + "\n")
     runs = itertools.product((50, 100, 200, 400), (1, 2, 3))
-    scores = [f"{N},{seed},{1 - (1 + seed / 20) * N**-0.5},{0.1 * N}" for N, seed in runs]
-    (folder / "accuracy.csv").write_text("\n".join(["N,seed,accuracy,cost", *scores]) + "\n")
-    pilots = {"study": ROOT / "results/reference/cells.parquet", "hostile": folder / "hostile.csv"}
-    rng = np.random.default_rng(0)
-    noisy = [f"{arch},{N},{0.3 * N**-0.2 * rng.lognormal(0, 0.5)}" for arch in "ab" for N in (4, 4, 8, 8, 16, 16)]
-    (folder / "noisy.csv").write_text("\n".join(["arch,N,error", *noisy]) + "\n")
-    pilots |= {"accuracy": folder / "accuracy.csv", "noisy": folder / "noisy.csv"}
+    texts = {
+        "hostile": ["sweep,arch,N,error"]
+        + [f'"{sweep}","{arch}",{N},{0.1 / N}' for sweep in quoted[:2] for arch in quoted for N in (4, 8, 16)],
+        "accuracy": ["N,seed,accuracy,cost"]
+        + [f"{N},{seed},{1 - (1 + seed / 20) * N**-0.5},{0.1 * N}" for N, seed in runs],
+        "noisy": ["arch,N,error"]
+        + [f"{arch},{N},{0.3 * N**-0.2 * rng.lognormal(0, 0.5)}" for arch in "ab" for N in (4, 4, 8, 8, 16, 16)],
+    }
+    pilots = {"study": ROOT / "results/reference/cells.parquet", **{name: folder / f"{name}.csv" for name in texts}}
+    for name, lines in texts.items():
+        pilots[name].write_text("\n".join(lines) + "\n")
     for name, pilot in pilots.items():
         options = ["--metric", "accuracy"] if name == "accuracy" else []
         assert cli.main(["planner", str(pilot), *options, "--out", str(folder / f"{name}.html")]) == 0
@@ -43,32 +48,84 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium(playwright) as running:
-        yield running
+    """A Chromium that has started; where none starts, as without user namespaces, tests are skipped."""
+    with playwright.sync_playwright() as running:
+        try:
+            browser = running.chromium.launch(executable_path=CHROMIUM)
+        except playwright.Error as error:
+            pytest.skip(f"Chromium does not start here: {str(error).splitlines()[0]}")
+        yield browser
+        browser.close()
 
 
 @pytest.fixture
 def opened(browser, files):
-    """Open a page by its name; whatever it does, there is no error, no message and no request but for the file."""
+    """Open a page by its name or file; whatever it does, there is no error, no message and no request for another."""
     seen, contexts = [], []
 
     def load(name, width=1000, scheme="light"):
-        size = {"width": width, "height": 800}
-        allowed = ["clipboard-read", "clipboard-write"]
-        contexts.append(browser.new_context(viewport=size, color_scheme=scheme, permissions=allowed))
+        size, allowed = {"width": width, "height": 800}, ["clipboard-read", "clipboard-write"]
+        contexts.append(browser.new_context(viewport=size, color_scheme=scheme, permissions=allowed, offline=True))
         page, address = contexts[-1].new_page(), (files[0] / f"{name}.html").as_uri()
-        page.on("console", lambda message: seen.append(message.text))
+        own = rf"{re.escape(address)}(#|$)|(data|blob):"
+        page.on("console", lambda said: None if "tailwind" in said.text else seen.append(said.text))  # Snakemake's own
         page.on("pageerror", lambda error: seen.append(str(error)))
         page.on("dialog", lambda dialog: seen.append(dialog.message))
-        page.on("request", lambda request: None if request.url == address else seen.append(request.url))
+        page.on("request", lambda request: None if re.match(own, request.url) else seen.append(request.url))
         page.goto(address)
-        page.wait_for_selector("#body tr")
         return page
 
     yield load
     for context in contexts:
         context.close()
     assert seen == []
+
+
+def table(page):
+    """Return {arch: {head: text}} as they are on the page."""
+    return page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll("#body tr")].map((row) => [row.dataset.arch,
+        Object.fromEntries([...row.querySelectorAll("td")].map((cell) => [cell.dataset.head,
+        cell.querySelector(".value").firstChild.data.trim()]))]))"""
+    )
+
+
+def clipped(page):
+    """Return the texts that are cut off, or that leave the page."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("main *:not(.unseen):not(option)")]
+        .filter((e) => e.childElementCount === 0 && e.textContent.trim() && e.getClientRects().length)
+        .filter((e) => { const box = e.getBoundingClientRect();
+          const frame = (e.closest("svg") || document.documentElement).getBoundingClientRect();
+          const outside = box.left < frame.left - 0.5 || box.right > frame.right + 0.5 || box.top < frame.top - 0.5;
+          return outside || (!e.closest("svg") && e.clientWidth && e.scrollWidth > e.clientWidth + 1);
+        }).map((e) => e.textContent)"""
+    )
+
+
+CONTRAST = """() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const light = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const linear = [...canvas.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  };
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  const against = (colour) => {
+    const [a, b] = [light(colour), paper].sort((a, b) => a - b);
+    return (b + 0.05) / (a + 0.05);
+  };
+  const texts = [...document.querySelectorAll("p, td, th, label, code, .law, .detail")]
+    .map((e) => getComputedStyle(e).color);
+  const curves = [...document.querySelectorAll("#plot .arch path[fill=none]")].map((e) => getComputedStyle(e).stroke);
+  return [Math.min(...texts.map(against)), Math.min(...curves.map(against))];
+}"""
+
+
+# The planner
 
 
 @pytest.fixture
@@ -123,20 +180,15 @@ def test_the_slider_moves_over_answers_of_budget(opened, agrees):
     agrees(page, "study")
 
 
-def test_targets_are_scores_where_the_metric_is_one(opened, agrees):
+def test_targets_are_scores_where_the_metric_is_one_and_an_n_is_read_off_the_curves(opened, agrees, files, capsys):
     page = opened("accuracy")
-    before = agrees(page, "accuracy")
+    (before,) = agrees(page, "accuracy").values()
     slide(page, ["ArrowRight"] * 3)
-    after = agrees(page, "accuracy")
-    ((first, second),) = zip(before.values(), after.values(), strict=True)
-    assert first["score_target"] < second["score_target"] < 1
+    (after,) = agrees(page, "accuracy").values()
+    assert before["score_target"] < after["score_target"] < 1
     assert page.input_value("#target") == page.get_attribute("#target-range", "aria-valuetext")
-    assert float(page.input_value("#target")) == second["score_target"]
-    assert float(table(page)["pilot"]["Cost of a run"].replace(",", "")) == pytest.approx(0.1 * second["n"], rel=0.01)
-
-
-def test_an_n_is_read_off_the_curves_by_its_box_and_by_the_pointer(opened, files, capsys):
-    page = opened("accuracy")
+    assert float(page.input_value("#target")) == after["score_target"]
+    assert float(table(page)["pilot"]["Cost of a run"].replace(",", "")) == pytest.approx(0.1 * after["n"], rel=0.01)
     page.fill("#at", "300")
     cli.main(["budget", str(files[1]["accuracy"]), "--metric", "accuracy", "--at", "300", "--json"])
     (row,) = json.loads(capsys.readouterr().out)
@@ -228,3 +280,56 @@ def test_it_prints_on_one_page_in_ink(opened):
     assert page.is_visible("#plot svg")
     assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--paper').trim()") == "#ffffff"
     assert page.pdf(format="A4").count(b"/Type /Page\n") == 1
+
+
+# The report and the claims of a study
+
+
+@pytest.fixture(scope="module")
+def report(study, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    study.snakemake("--report", str(path))
+    assert path.stat().st_size < 5e6
+    return path.with_suffix("")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_figures_are_on_the_first_screen_and_planner_and_claims_one_click_away(report, opened, width):
+    for name, text in (("the planner", "How many samples?"), ("what the paper states, and what holds", "The theorem")):
+        page = opened(report, width)
+        figure = page.get_by_alt_text("error against N")
+        page.wait_for_function("document.querySelector('.figures img').naturalWidth > 0")
+        box = figure.bounding_box()
+        assert box["width"] > 0.5 * width
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= 800
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.get_by_role("link", name=name, exact=True).click()
+        page.frame_locator("iframe").get_by_text(text).first.wait_for()
+
+
+def test_the_menu_of_the_report_has_all_products(report, opened):
+    page = opened(report)
+    categories = page.get_by_text(re.compile(r"^\d \w+"))
+    categories.first.wait_for()
+    assert categories.all_inner_texts() == ["1 Claims and planner", "2 Figures", "3 Tables", "4 Supplement"]
+    text = page.inner_text("body")
+    assert "snakemake --config study=surrogate" in text  # how to make it again
+    assert "seeds = [1, 2, 3]" in text  # the configuration
+    page.get_by_text("3 Tables").click()
+    for entry in ("floor and σ of every curve", "who is below whom", "samples for the targets"):
+        page.get_by_text(entry, exact=True).wait_for()
+
+
+def test_a_verdict_shows_its_claims_alone(study, opened):
+    rows, _ = read(study.path("results/claims.parquet"))
+    page = opened(study.path("results/claims"))
+    shown = page.locator("tr[data-verdict]:visible")
+    assert shown.count() == len(rows)
+    for verdict, count in counts(rows).items():
+        button = page.get_by_role("button", name=f"{verdict}: {count}", exact=False).first
+        button.press("Enter")
+        assert button.get_attribute("aria-pressed") == "true"
+        assert shown.count() == count
+        button.press("Enter")
+        assert shown.count() == len(rows)

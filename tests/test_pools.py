@@ -19,11 +19,6 @@ PROBLEM = Surrogate(H=8, V=10, B=8, tikhonov=0.1)
 SIZES = Sizes(train=12, val=3, test=5)
 
 
-def read(path, part, count=None):
-    pool = pools.Pool(path, PROBLEM)
-    return pool.x(part, count), pool.y(part, count)
-
-
 def reference_phantom(rng, H):
     """The law written out once more, from the specification."""
     x, y = np.meshgrid(np.linspace(-1, 1, H), np.linspace(-1, 1, H))
@@ -40,11 +35,11 @@ def reference_phantom(rng, H):
 def test_a_pool_is_one_random_stream_of_train_val_and_test(tmp_path):
     pools.make(PROBLEM, 3, SIZES, tmp_path / "pool.npy")
     rng = np.random.default_rng(3)
+    pool = pools.Pool(tmp_path / "pool.npy", PROBLEM)
     for part, count in asdict(SIZES).items():
-        x, y = read(tmp_path / "pool.npy", part)
         expected = np.stack([reference_phantom(rng, 8) for _ in range(count)])
-        np.testing.assert_array_equal(y, expected.reshape(count, -1))
-        np.testing.assert_allclose(x, projector(8, 10)(expected).reshape(count, -1), atol=1e-12)
+        np.testing.assert_array_equal(pool.y(part), expected.reshape(count, -1))
+        np.testing.assert_allclose(pool.x(part), projector(8, 10)(expected).reshape(count, -1), atol=1e-12)
 
 
 def test_records_from_another_place_or_another_pool_are_refused(tmp_path):
@@ -58,8 +53,8 @@ def test_records_from_another_place_or_another_pool_are_refused(tmp_path):
     again[3] = other[3]
     for path, part, wrong in (("1.npy", "train", 3), ("1.npy", "test", 1), ("again.npy", "train", 3)):
         with pytest.raises(KoctError, match=f"{path} is damaged: the checksum of its {part} pair {wrong} is wrong"):
-            read(tmp_path / path, part)
-    read(tmp_path / "1.npy", "train", 3)  # what is in front of it is right
+            pools.Pool(tmp_path / path, PROBLEM).x(part)
+    pools.Pool(tmp_path / "1.npy", PROBLEM).x("train", 3)  # what is in front of it is right
 
 
 def test_a_gram_matrix_of_another_pool_is_refused(tmp_path):
@@ -86,6 +81,9 @@ class Own(Problem):
     x_shape = (2,)
     y_shape = (3, 2)
 
+    def groups(self, seed, sizes):
+        return {groups}
+
     def pairs(self, seed, sizes):
         x, y = np.arange(40.0).reshape(20, 2), np.arange(120.0).reshape(20, 3, 2)
 {pairs}
@@ -101,10 +99,7 @@ ALIKE = "is the same; the parts must be disjoint"
 BAD_PAIRS = {
     "too few train": (GOOD.replace(MIDDLE, "x[5:11], y[5:11]"), "pairs gave 11 train pairs and pool.train asks for 12"),
     "no test": (GOOD.replace('yield "test"', '0, "test"'), "pairs gave 0 test pairs and pool.test asks for 5"),
-    "endless": (  # which is noticed before the disk is full
-        "for _ in range(1000):\n    yield 'train', x, y",
-        "pairs gave 20 train pairs and pool.train asks for 12",
-    ),
+    "endless": ("while True:\n    yield 'train', x, y", "pairs gave 20 train pairs and pool.train asks for 12"),
     "shape of x": ("x = x[:, :1]" + GOOD, "x has shape (1,), and x_shape says (2,)"),
     "shape of y": ("y = y.reshape(20, 6)" + GOOD, "y has shape (6,), and y_shape says (3, 2)"),
     "NaN in x": ("x[11, 1] = np.nan" + GOOD, "x of train pair 11 (seed 4) is not finite"),
@@ -118,20 +113,23 @@ BAD_PAIRS = {
 }
 
 
-def make_own(tmp_path, statements):
-    """Make a pool of a problem with these statements in `pairs`; gives the file, the line of `pairs`, the pool."""
+GROUPS = {  # of the good pairs
+    "too few groups": ([1] * 11, "groups gave 11 train groups and pool.train asks for 12"),
+    "an empty group": ([*[1] * 11, 0], "groups gave a train group without pairs"),
+    "a large group": ([*[1] * 11, 2], "pairs gave 12 train pairs and its groups have 13"),
+}
+BAD = [(statements, None, message) for statements, message in BAD_PAIRS.values()]
+BAD += [(GOOD, {"train": groups, "val": [1] * 3, "test": [1] * 5}, message) for groups, message in GROUPS.values()]
+
+
+@pytest.mark.parametrize(("statements", "groups", "message"), BAD, ids=[*BAD_PAIRS, *GROUPS])
+def test_bad_pairs_are_one_sentence_with_file_and_line(tmp_path, statements, groups, message):
     file, out = tmp_path / "own.py", tmp_path / "pools" / "own.npy"
-    file.write_text(OWN.format(pairs=textwrap.indent(statements, " " * 8)))
-    problem = registry.problem(str(file))()
-    line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if "def pairs" in text)
-    return problem, f"{file}, line {line}: ", out
-
-
-@pytest.mark.parametrize(("statements", "message"), BAD_PAIRS.values(), ids=BAD_PAIRS)
-def test_bad_pairs_are_one_sentence_with_file_and_line(tmp_path, statements, message):
-    problem, where, out = make_own(tmp_path, statements)
-    with pytest.raises(KoctError, match="^" + re.escape(where)) as caught:
-        pools.make(problem, 4, SIZES, out)
+    file.write_text(OWN.format(pairs=textwrap.indent(statements, " " * 8), groups=groups))
+    method = "def groups" if message.startswith("groups") else "def pairs"
+    line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if method in text)
+    with pytest.raises(KoctError, match="^" + re.escape(f"{file}, line {line}: ")) as caught:
+        pools.make(registry.problem(str(file))(), 4, SIZES, out)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not out.parent.exists() or not list(out.parent.iterdir())  # not even half a pool

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from koct.errors import KoctError
-from koct.operators.fanbeam import (
-    Backprojector,
-    FanBeam,
-    ParallelBeam,
-    Projector,
-    analytic_weights,
-    fbp,
-)
+from koct.operators.fanbeam import Backprojector, FanBeam, ParallelBeam, Projector, analytic_weights, fbp
 from koct.operators.filters import RampFilter
 from koct.problems.phantoms import Ellipse, rasterise
 
@@ -33,23 +26,16 @@ ARCS = [
     FanBeam(12, 9, 12, arc=360),
     FanBeam(10, 6, 9, 60.0, 80.0, 2.5, arc=210),
 ]
-
-
 SIZES = [(8, 6, 8), (7, 5, 9), (16, 9, 15), (5, 4, 12), (12, 7, 5), (33, 10, 32), (1, 1, 1), (2, 1, 3)]
 # a short detector distance and wide bins: strong magnification, many pixels seen beyond the detector
 CLOSE = {"source_isocentre": 60.0, "source_detector": 80.0, "bin": 2.5}
 HALF = [FanBeam(*size) for size in SIZES] + [FanBeam(*size, **CLOSE) for size in SIZES]
 
 
-def operators(geometry):
-    back = Backprojector(geometry)
-    return Projector(geometry), back, back @ RampFilter(geometry.V, geometry.B), fbp(geometry)
-
-
 @pytest.mark.parametrize("geometry", [*PARALLEL, *ARCS, *HALF], ids=str)
 def test_adjoints_are_exact(geometry):
-    rng = np.random.default_rng(0)
-    for A in operators(geometry):
+    rng, back = np.random.default_rng(0), Backprojector(geometry)
+    for A in (Projector(geometry), back, back @ RampFilter(geometry.V, geometry.B), fbp(geometry)):
         for n in (1, 2, 3, 5):  # lanes of two and of four
             x, y = rng.standard_normal((n, *A.domain)), rng.standard_normal((n, *A.range))
             Ax, Aty = A(x), A.T(y)
@@ -122,12 +108,6 @@ def integrals(geometry, ellipse):
     s = distance - (cx * np.cos(theta) + cy * np.sin(theta))
     width = (a * np.cos(theta - ellipse.angle)) ** 2 + (b * np.sin(theta - ellipse.angle)) ** 2
     return ellipse.amplitude * 2 * a * b * np.sqrt(np.maximum(width - s * s, 0)) / width
-
-
-def smooth(ellipse, H, fine=9):
-    """The share of every pixel that an ellipse covers, by fine sampling, times its amplitude."""
-    big = np.pad(rasterise([ellipse], H * fine - (fine - 1)), fine // 2)
-    return big.reshape(H, fine, H, fine).mean(axis=(1, 3))
 
 
 def test_a_view_along_the_rows_is_that_along_the_columns_of_the_transposed_image():

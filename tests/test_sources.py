@@ -1,8 +1,6 @@
-"""What reruns what: the modules a stage is made of, and which module may know of which."""
+"""What changes the digest of a stage's code: whatever can change a number, in any module that the stage uses."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,33 +9,10 @@ from conftest import ROOT
 from koct.contracts import Architecture, Problem
 from koct.contracts.registry import module_of
 from koct.workflow import sources
-from koct.workflow.sources import digest, reached
+from koct.workflow.sources import digest
 
-KO, FC = (module_of(name, Architecture) for name in ("ko", "fc"))
-
-
-@pytest.mark.parametrize(
-    ("modules", "used", "unused"),
-    [
-        (
-            ["koct.problems.surrogate"],
-            {"koct.operators.parallel", "koct.operators.algebra", "koct.problems.phantoms"},
-            ("koct.report", "koct.networks", "koct.bound", "koct.forecast", "koct.prediction"),
-        ),
-        (
-            ["koct.study.cells", KO],
-            {"koct.networks.solvers", "koct.metrics", "koct.problems.pools"},
-            (FC, "koct.config", "koct.study.results", "koct.cli", "koct.report"),
-        ),
-        (["koct.bound.calibration"], {"koct.errors"}, ("koct.problems", "koct.operators", "koct.networks")),
-    ],
-)
-def test_a_stage_is_made_of_what_it_imports_and_of_nothing_else(modules, used, unused):
-    assert used <= reached(modules)
-    assert not [name for name in reached(modules) if name.startswith(unused)]
-
-
-# What changes a digest
+MODULES = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), "koct.study.cells"]
+MODULES += [module_of(name, Architecture) for name in ("ko", "fc")]
 
 
 def forget():
@@ -49,7 +24,7 @@ def forget():
 
 def fresh(*modules):
     forget()
-    return digest(*map(str, modules))
+    return [digest(str(module)) for module in modules]
 
 
 def replace(path, old, new):
@@ -109,7 +84,6 @@ LIVE = {
     "networks/ko.py": ('{"w": w}', '{"w": -w}'),
     "base/arrays.py": ("def product(", "def product(*, "),  # which fits import
 }
-ALL = [*(module_of(name, Problem) for name in ("surrogate", "fanbeam")), KO, FC, "koct.study.cells"]
 
 
 def test_digests_change_with_what_can_change_a_number(tmp_path, monkeypatch):
@@ -117,84 +91,53 @@ def test_digests_change_with_what_can_change_a_number(tmp_path, monkeypatch):
     package = tmp_path / "koct"
     shutil.copytree(ROOT / "koct", package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(sources, "PACKAGE", package)
-
-    def digests():
-        forget()
-        return [digest(module) for module in ALL]
-
-    before = digests()
+    before = fresh(*MODULES)
     for name, change in INERT.items():
         replace(package / name, *change)
-    assert digests() == before
+    assert fresh(*MODULES) == before
     for name, change in LIVE.items():
         text = (package / name).read_text()
         replace(package / name, *change)
-        assert digests() != before, name
+        assert fresh(*MODULES) != before, name
         (package / name).write_text(text)
     forget()
 
 
-# A user's own files
-
-EMPTY, PART = {"helper/__init__.py": ""}, {"helper/part.py": "x = 1"}
-LAYOUTS = {
-    "imported plainly": {"own.py": "import helper"},
-    "by a module of a package": {"own.py": "import pack", "pack/__init__.py": "from helper import x"},
-    "a name in a module of a package": {"own.py": "from helper.part import x", **EMPTY, **PART},
-    "a module as a name of a package": {"own.py": "from helper import part", **EMPTY, **PART},
-    "relative, by its package": {"own.py": "import helper", "helper/__init__.py": "from .part import x", **PART},
-    "by its neighbour": {"own.py": "import helper.first", "helper/first.py": "import helper.part", **EMPTY, **PART},
-}
+PART = {"helper/__init__.py": "", "helper/part.py": "x = 1"}
+LAYOUTS = [  # files in which own.py uses one with x = 1
+    {"own.py": "import helper", "helper.py": "x = 1"},
+    {"own.py": "import pack", "pack/__init__.py": "from helper import x", "helper.py": "x = 1"},
+    {"own.py": "from helper.part import x", **PART},
+    {"own.py": "from helper import part", **PART},
+    {"own.py": "import helper", **PART, "helper/__init__.py": "from .part import x"},
+    {"own.py": "import helper.first", "helper/first.py": "import helper.part", **PART},
+]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_helpers_in_a_users_folder_are_followed(tmp_path, layout):
-    """Python finds the helper, and so does the digest."""
-    if not any(name.startswith("helper/") for name in layout):
-        layout = {**layout, "helper.py": "x = 1"}
-    for name, text in layout.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text + "\n")
-    own, (helper,) = tmp_path / "own.py", [tmp_path / name for name, text in layout.items() if text == "x = 1"]
-    run = "import sys, own; getattr(own, 'pairs', int)(); print(*sys.modules.values(), sep='\\n')"
-    done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert str(helper) in done.stdout
-    before = fresh(own)
-    assert str(helper) in reached([str(own)])
-    helper.write_text("x = 2\n")
-    assert fresh(own) != before
-
-
-def test_the_digest_does_not_depend_on_the_folder(folder):
-    digests = set()
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_helpers_in_a_users_folder_are_followed_wherever_it_is(folder, layout):
+    (name,) = [name for name, text in layout.items() if text == "x = 1"]
+    digests, changed = set(), set()
     for place in ("second/third", "aaa", "zzz"):
-        home = folder / place
-        (home / "pack").mkdir(parents=True)
-        (home / "own.py").write_text("import helper\nimport pack\nfrom koct.contracts import Problem\n")
-        (home / "helper.py").write_text("x = 1\n")
-        (home / "pack/__init__.py").write_text("y = 1\n")
-        digests |= {digest(str(home / "own.py")), digest(f"{place}/own.py"), digest(f"./{place}/own.py")}
-    assert len(digests) == 1
-    (home / "helper.py").rename(home / "helped.py")
-    replace(home / "own.py", "import helper", "import helped")
-    assert fresh(home / "own.py") not in digests
+        for path, text in layout.items():
+            (folder / place / path).parent.mkdir(exist_ok=True, parents=True)
+            (folder / place / path).write_text(f"{text}\nfrom koct.contracts import Problem\n")
+        digests |= {*fresh(folder / place / "own.py", f"{place}/own.py", f"./{place}/own.py")}
+        (folder / place / name).write_text("x = 2\n")
+        changed |= {*fresh(folder / place / "own.py")}
+    assert len(digests) == len(changed) == 1
+    assert digests != changed
 
 
 def test_what_was_parsed_is_kept_and_not_believed_when_it_is_damaged(folder, monkeypatch):
-    (folder / ".snakemake").mkdir()
-
-    def read():
-        forget()
-        return sources._read("koct.errors")
-
-    before = read()
+    Path(sources.KEPT).parent.mkdir()
+    before = fresh("koct.study.cells")
     sources.keep()
-    path = Path(sources.KEPT)
-    kept = path.read_text()
+    kept = Path(sources.KEPT).read_text()
     with monkeypatch.context() as patch:
         patch.setattr(sources, "_parsed", None)  # which nobody calls
-        assert read() == before
-    for damaged in (kept.replace(before.hash, before.hash[::-1]), kept[:-9], "[]", ""):
-        path.write_text(damaged)
-        assert read() == before
+        assert fresh("koct.study.cells") == before
+    for damaged in (kept.translate(str.maketrans("0123", "3210")), kept[:-9], "[]", ""):
+        Path(sources.KEPT).write_text(damaged)
+        assert fresh("koct.study.cells") == before
         assert not sources._kept()

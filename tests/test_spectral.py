@@ -1,4 +1,4 @@
-"""The learning curve from the data alone: exact cases, brute force, the reference's curves and bad input."""
+"""The learning curve from the data alone: exact cases, brute force, and `koct curve`."""
 
 import json
 
@@ -11,16 +11,11 @@ from koct.prediction.spectral import Spectral
 SPECTRUM = 1.0 / np.arange(1, 81) ** 1.5
 
 
-def fresh(rng, M, W, spectrum=SPECTRUM, noise=0.1):
-    """Pairs with a known spectrum: y = W x + noise."""
-    x = rng.standard_normal((M, len(spectrum))) * np.sqrt(spectrum)
-    return x, x @ W.T + noise * rng.standard_normal((M, len(W)))
-
-
 def gaussian(M, spectrum=SPECTRUM, noise=0.1):
-    """Such pairs, and W."""
-    W = np.random.default_rng(99).standard_normal((8, len(spectrum)))
-    return *fresh(np.random.default_rng(0), M, W, spectrum, noise), W
+    """Pairs with a known spectrum, y = W x + noise, and W."""
+    W, rng = np.random.default_rng(99).standard_normal((8, len(spectrum))), np.random.default_rng(0)
+    x = rng.standard_normal((M, len(spectrum))) * np.sqrt(spectrum)
+    return x, x @ W.T + noise * rng.standard_normal((M, len(W))), W
 
 
 def closed_form(spectrum, W, noise, N, lam):
@@ -31,24 +26,13 @@ def closed_form(spectrum, W, noise, N, lam):
     return bias * N / (N - (learned**2).sum()) / len(W)
 
 
-@pytest.fixture(scope="module")
-def theory():
-    """Of Gaussian pairs, with their matrix."""
+def test_gaussian_data_follow_the_closed_form_of_their_spectrum():
     x, y, W = gaussian(1024)
-    fitted = Spectral().fit(x, y)
-    fitted.pairs = x, y, W
-    return fitted
-
-
-# Exact cases
-
-
-@pytest.mark.parametrize(("N", "lam"), [(8, 1.0), (128, 1e-3), (512, 1.0)])
-def test_gaussian_data_follow_the_closed_form_of_their_spectrum(theory, N, lam):
-    *_, W = theory.pairs
-    found = theory.predict(N, lam)
-    assert found.error == pytest.approx(closed_form(SPECTRUM, W, 0.1, N, lam), rel=0.05)
-    assert found.trusted, found.reason
+    theory = Spectral().fit(x, y)
+    for N, lam in ((8, 1.0), (128, 1e-3), (512, 1.0)):
+        found = theory.predict(N, lam)
+        assert found.error == pytest.approx(closed_form(SPECTRUM, W, 0.1, N, lam), rel=0.05)
+        assert found.trusted, found.reason
 
 
 def test_the_ridge_goes_to_zero_smoothly_and_the_peak_at_the_rank_is_flagged():
@@ -76,9 +60,6 @@ def test_at_its_own_size_the_pool_gives_leave_one_out():
     assert found.df == pytest.approx((values / (values + 1)).sum(), rel=1e-6)
     own = y - x @ np.linalg.solve(x.T @ x + np.eye(80), x.T @ y)
     assert found.train_error == pytest.approx((own**2).mean(), rel=0.1)
-
-
-# Intervals, extrapolation, kernels, torch
 
 
 def test_beyond_the_pairs_the_curve_goes_on_as_a_line_and_says_so():
@@ -122,12 +103,6 @@ def test_a_cut_at_zero_is_foreseen():
     assert cut < 0.95 * plain
     assert Spectral().fit(x, y).predict(60, 100.0).error == pytest.approx(plain, rel=0.05)
     assert Spectral(nonnegative=True).fit(x, y).predict(60, 100.0).error == pytest.approx(cut, rel=0.05)
-
-
-# Bad input
-
-
-# The command
 
 
 def test_koct_curve_tells_points_and_the_samples_for_a_target(koct):

@@ -43,34 +43,29 @@ WRITERS = {
 }
 
 
-@pytest.fixture(params=WRITERS)
-def written(tmp_path, request):
-    path = tmp_path / f"made{request.param}"
-    WRITERS[request.param](path, STAMP)
-    return path
-
-
-def test_a_stamp_says_what_it_was_given(written):
-    found = stamps.check(written)
-    assert found == stamps.read(written)
-    assert (found.spec, found.inputs) == (STAMP.spec, STAMP.inputs)
-    assert found.about.items() >= STAMP.about.items()
-    assert found.content != stamps.BLANK
-    assert [entry.name for entry in os.scandir(written.parent)] == [written.name]  # no temporary file
-
-
 def assert_every_byte_counts(path):
-    """One bit of every byte of a file is changed, and the file is refused."""
+    """One bit of every byte of a file is changed, and the file is refused; so it is if it is cut off or goes on."""
     data = path.read_bytes()
+    changes = [data[:-1], data[: len(data) // 2], data[1:], data + b"\n", data + data, b""]
     for place in range(len(data)):
-        changed = bytearray(data)
-        changed[place] ^= 1 << place % 8
+        changes.append(bytearray(data))
+        changes[-1][place] ^= 1 << place % 8
+    for changed in changes:
         with pytest.raises((stamps.Damaged, stamps.Unstamped)):
             stamps.check_bytes(path, bytes(changed))
 
 
-def test_every_byte_changes_the_checksum(written):
-    assert_every_byte_counts(written)
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_stamp_says_what_it_was_given_and_every_byte_changes_the_checksum(tmp_path, kind):
+    path = tmp_path / f"made{kind}"
+    WRITERS[kind](path, STAMP)
+    found = stamps.check(path)
+    assert found == stamps.read(path)
+    assert (found.spec, found.inputs) == (STAMP.spec, STAMP.inputs)
+    assert found.about.items() >= STAMP.about.items()
+    assert found.content != stamps.BLANK
+    assert os.listdir(tmp_path) == [path.name]  # no temporary file
+    assert_every_byte_counts(path)
 
 
 def test_every_byte_of_a_pool_changes_its_checksum_and_every_pair_its_content(tmp_path):
@@ -86,14 +81,6 @@ def test_every_byte_of_a_pool_changes_its_checksum_and_every_pair_its_content(tm
         stamps.seal(str(path), STAMP, ".npy")
         contents.add(stamps.read(path).content)
     assert len(contents) == 1 + len(records)
-
-
-def test_a_file_that_is_cut_off_or_goes_on_is_noticed(written):
-    data = written.read_bytes()
-    for changed in (data[:-1], data[: len(data) // 2], data[1:], data + b"\n", data + data, b""):
-        written.write_bytes(changed)
-        with pytest.raises((stamps.Damaged, stamps.Unstamped)):
-            stamps.check(written)
 
 
 def test_other_readers_pass_over_it(tmp_path):
@@ -119,16 +106,16 @@ def test_what_a_row_took_does_not_change_its_content(tmp_path):
 
 
 def test_readers_refuse_what_is_no_result(tmp_path):
-    foreign = tmp_path / "foreign.npy"
-    np.save(foreign, np.arange(3))
-    for read in (read_array, read_record, read_json):
-        with pytest.raises(KoctError, match=r"foreign\.npy is not a file of this version of koct: it has no stamp"):
-            read(foreign)
-    write_record(tmp_path / "record.npy", STAMP, w=np.ones(3))
-    assert read_record(tmp_path / "record.npy")[0]["w"].tolist() == [1, 1, 1]
-    write_array(foreign, np.ones(3), STAMP)
+    path = tmp_path / "made.npy"
+    write_record(path, STAMP, w=np.ones(3))
+    assert read_record(path)[0]["w"].tolist() == [1, 1, 1]
+    write_array(path, np.ones(3), STAMP)
     with pytest.raises(KoctError, match="holds no named arrays"):
-        read_record(foreign)
+        read_record(path)
+    np.save(path, np.arange(3))
+    for read in (read_array, read_record, read_json):
+        with pytest.raises(KoctError, match=r"made\.npy is not a file of this version of koct: it has no stamp"):
+            read(path)
 
 
 def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
@@ -142,11 +129,7 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
     assert not os.path.isfile("/dev/null")
     with pytest.raises(IsADirectoryError):
         write_text(tmp_path, "text", STAMP)
-
-
-def test_a_full_disk_names_the_file(tmp_path):
-    if not os.path.exists("/dev/full"):
-        pytest.skip("there is no /dev/full here")
-    with pytest.raises(OSError, match="No space left on device") as caught:
-        write_text("/dev/full", "text" * 10_000)
-    assert caught.value.filename == "/dev/full"
+    if os.path.exists("/dev/full"):
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            write_text("/dev/full", "text" * 10_000)
+        assert caught.value.filename == "/dev/full"

@@ -3,24 +3,11 @@
 import sys
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import curves as benchmark
-
-README = (ROOT / "benchmarks" / "curves" / "README.md").read_text()
-
-
-def test_the_data_are_what_their_readme_says():
-    table = pq.ParquetFile(benchmark.DATA).read()
-    assert all(f"| `{name}` |" in README for name in table.column_names)
-    assert table.num_rows == 2 * 81375
-    assert "2 × 81,375 rows" in README
-    rows = table.select(["metric", "curve", "N", "seed"]).to_pandas().astype({"metric": str, "curve": str})
-    assert rows.equals(rows.sort_values(list(rows.columns), ignore_index=True))
-    assert not rows.duplicated().any()
 
 
 def test_folds_never_split_a_data_set():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT, TINY, TINY_SWEEP
+from conftest import ROOT, TINY_SWEEP
 from test_workflow import compiles
 
 REFERENCE = ROOT / "results/reference"
@@ -27,13 +27,6 @@ def reference():
     return cells.merge(predicted[columns], on=columns[:4])
 
 
-def coverage(cells):
-    return cells["mse"].between(cells["low"], cells["high"]).mean()
-
-
-# The reference
-
-
 def test_nine_curves_of_fc_are_foreseen(reference):
     """Median 4 %, worst 15 % unless flagged, and at most one point in ten is flagged."""
     points = reference[reference["arch"] == "fc"].groupby(["sweep", "N"])
@@ -45,14 +38,11 @@ def test_nine_curves_of_fc_are_foreseen(reference):
     assert (~points["trusted"]).mean() <= 0.1
 
 
-def test_intervals_hold_single_cells(reference):
-    fc, ko = (reference[reference["arch"] == arch] for arch in ("fc", "ko"))
-    assert (len(fc), len(ko)) == (183, 75)
-    assert 0.85 <= coverage(fc) <= 0.97
-    assert 0.85 <= coverage(ko) <= 0.97
-
-
-# A run
+@pytest.mark.parametrize(("arch", "count"), [("fc", 183), ("ko", 75)])
+def test_intervals_hold_single_cells(reference, arch, count):
+    cells = reference[reference["arch"] == arch]
+    assert len(cells) == count
+    assert 0.85 <= cells["mse"].between(cells["low"], cells["high"]).mean() <= 0.97
 
 
 def test_a_fresh_study_predicts_what_the_reference_has(default_study):
@@ -90,12 +80,25 @@ def test_a_relative_metric_is_predicted_from_squared_errors(small_fanbeam):
     assert (best["error_low"] < best["error"]).all()
 
 
-def test_a_network_of_ones_own_is_predicted_by_subsets_and_a_sweep_without_theory_is_not(checkout):
-    fresh = checkout()
-    fresh.path("own.py").write_text(OWN)
-    own = {**TINY_SWEEP, "H": 8, "V": 10, "B": 8, "archs": ["own.py", "ko"], "seeds": [1, 101]}
-    config = {**TINY, "studies": {"tiny": ["T4", "quiet"]}, "sweeps": {"T4": own, "quiet": {**own, "theory": False}}}
-    fresh.path("config.yaml").write_text(yaml.safe_dump(config))
+@pytest.fixture
+def tiny(checkout):
+    """A fresh checkout with files of one's own, and the tiny sweep with changes."""
+
+    def make(files, **changes):
+        fresh = checkout()
+        for name, text in files.items():
+            fresh.path(name).write_text(text)
+        sweep = {**TINY_SWEEP, **changes}
+        sweeps = {"T4": sweep, "quiet": {**sweep, "theory": False}}
+        config = {"study": "tiny", "studies": {"tiny": ["T4", "quiet"]}, "sweeps": sweeps}
+        fresh.path("config.yaml").write_text(yaml.safe_dump(config))
+        return fresh
+
+    return make
+
+
+def test_a_network_of_ones_own_is_predicted_by_subsets_and_a_sweep_without_theory_is_not(tiny):
+    fresh = tiny({"own.py": OWN}, H=8, V=10, B=8, archs=["own.py", "ko"], seeds=[1, 101])
     targets = ["results/theory.parquet", "results/fig_theory.pdf"]
     fresh.snakemake(*targets)
     predicted = pd.read_parquet(fresh.path("results/theory.parquet"))
@@ -107,25 +110,18 @@ def test_a_network_of_ones_own_is_predicted_by_subsets_and_a_sweep_without_theor
     assert {row["N"] for row in cell["rows"]} == {4, 8}
 
 
-def test_predictions_that_cannot_be_made_are_named_before_the_first_job(checkout):
-    fresh = checkout()
-    for name, method in (("one", "subset"), ("two", "fixed point")):
-        fresh.path(f"{name}.py").write_text(OWN.replace('"subsets"', f'"{method}"'))
-    fresh.path("config.yaml").write_text(
-        yaml.safe_dump({**TINY, "sweeps": {"T4": {**TINY_SWEEP, "archs": ["one.py", "two.py"]}}})
-    )
-    done = fresh.snakemake("--dry-run", check=False)
+def test_predictions_that_cannot_be_made_are_named_before_the_first_job(tiny):
+    methods = {"one.py": '"subset"', "two.py": '"fixed point"'}
+    own = {name: OWN.replace('"subsets"', method) for name, method in methods.items()}
+    done = tiny(own, archs=list(own)).snakemake("--dry-run", check=False)
     assert done.returncode
     assert "has predicted = 'subset'" in done.stdout
     assert "is predicted by the fixed point" in done.stdout
 
 
-def test_a_fit_of_ones_own_that_reads_other_pairs_is_not_predicted_by_subsets(checkout):
-    fresh = checkout()
+def test_a_fit_of_ones_own_that_reads_other_pairs_is_not_predicted_by_subsets(tiny):
     reads = "    def fit(self, data):\n        data.read('x', 'val')\n        yield from FC.fit(self, data)\n"
-    fresh.path("own.py").write_text(OWN + reads)
-    sweep = {**TINY_SWEEP, "archs": ["own.py"]}
-    fresh.path("config.yaml").write_text(yaml.safe_dump({**TINY, "sweeps": {"T4": sweep}}))
+    fresh = tiny({"own.py": OWN + reads}, archs=["own.py"])
     done = fresh.snakemake("results/theory.parquet", check=False)
     assert done.returncode
     assert "uses data.x and data.y alone, and not data.read('x', 'val')" in done.stdout + done.stderr
@@ -134,13 +130,11 @@ def test_a_fit_of_ones_own_that_reads_other_pairs_is_not_predicted_by_subsets(ch
     assert len(pd.read_parquet(fresh.path("results/theory.parquet"))) == 0  # what FC says of itself is not said of it
 
 
-def test_a_problem_that_draws_no_other_seed_is_fitted_and_not_predicted(checkout):
-    fresh = checkout()
-    problem = "def check(self, seeds, sizes):\n        return ['seeds = %s: there are two' % s for s in seeds if s > 2]"
-    text = fresh.path("koct/problems/surrogate.py").read_text()
-    fresh.path("mine.py").write_text(text.replace("    def pairs(", f"    {problem}\n\n    def pairs(", 1))
-    sweep = {**TINY_SWEEP, "problem": "mine.py"}
-    fresh.path("config.yaml").write_text(yaml.safe_dump({**TINY, "sweeps": {"T4": sweep}}))
+def test_a_problem_that_draws_no_other_seed_is_fitted_and_not_predicted(tiny):
+    check = "def check(self, seeds, sizes):\n        return ['seeds = %s: there are two' % s for s in seeds if s > 2]"
+    text = (ROOT / "koct/problems/surrogate.py").read_text()
+    own = text.replace("    def pairs(", f"    {check}\n\n    def pairs(", 1)
+    fresh = tiny({"mine.py": own}, problem="mine.py")
     done = fresh.snakemake("--dry-run")
     assert "No curve of T4 is predicted, for want of a pool: seeds = 101: there are two." in done.stdout + done.stderr
     assert "theory" not in fresh.plan()

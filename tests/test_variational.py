@@ -12,13 +12,12 @@ SOLVERS = {
     "tv": (lambda A: TotalVariation(A, True, 1.0, 1000, 1e-3), 2.0),
     "nnls": (lambda A: EarlyStopping(A, True), 50),
 }
-BOTH = pytest.mark.parametrize("small", [2**21, 0], ids=["dense", "operator"])
 
 
-@pytest.fixture
-def kind(small, monkeypatch):
+@pytest.fixture(autouse=True, params=[2**21, 0], ids=["dense", "operator"])
+def kind(request, monkeypatch):
     """Whether operators are multiplied out, as small ones are, or applied."""
-    monkeypatch.setattr(variational, "SMALL", small)
+    monkeypatch.setattr(variational, "SMALL", request.param)
 
 
 def random_problem(pixels=(6, 5), measurements=40, n=3, noise=0.1):
@@ -28,19 +27,7 @@ def random_problem(pixels=(6, 5), measurements=40, n=3, noise=0.1):
     return A, (A(y) + noise * rng.standard_normal((n, measurements))).astype(np.float32)
 
 
-def variation(y):
-    """Of images (n, height, width, channels)."""
-    return lengths(gradient(y)).sum((1, 2, 3, 4))
-
-
-def objective(A, x, lam, y):
-    images = y.reshape(-1, *A.domain)
-    channels = images if images.ndim == 4 else images[..., None]
-    return 0.5 * ((A(images).reshape(x.shape) - x) ** 2).sum(1) + lam * variation(channels)
-
-
-@BOTH
-def test_fista_is_least_squares_without_negative_pixels(small, kind):
+def test_fista_is_least_squares_without_negative_pixels():
     A, x = random_problem()
     y = EarlyStopping(A, True)(x, 2000)
     expected = np.stack([nnls(A.values, row.astype(float))[0] for row in x])
@@ -51,9 +38,8 @@ def test_fista_is_least_squares_without_negative_pixels(small, kind):
     np.testing.assert_allclose(free, np.linalg.lstsq(A.values, x.T)[0].T, atol=condition * 2**-23)
 
 
-@BOTH
 @pytest.mark.parametrize("pixels", [(6, 5), (4, 4, 2)])
-def test_total_variation_has_no_duality_gap(small, kind, pixels):
+def test_total_variation_has_no_duality_gap(pixels):
     """Feasible dual points bound the minimum from below.
 
     From q = A y − x and |p| ≤ λ, with Aᵀq = div p where images may be negative: −½‖q‖² − ⟨q, x⟩ ≤ min. Here y is the
@@ -75,12 +61,12 @@ def test_total_variation_has_no_duality_gap(small, kind, pixels):
         p = p / (lengths(p) / lam).clip(min=1)
     assert abs(divergence(p) - right).max() < 2e-3 * abs(right).max()
     below = -0.5 * (q**2).sum(1) - (q * x).sum(1)
-    np.testing.assert_allclose(objective(A, x, lam, y), below, rtol=1e-3)
+    variation = lengths(gradient(images.reshape(-1, *shape))).sum((1, 2, 3, 4))
+    np.testing.assert_allclose(0.5 * (q**2).sum(1) + lam * variation, below, rtol=1e-3)
 
 
-@BOTH
 @pytest.mark.parametrize("name", SOLVERS)
-def test_an_image_depends_neither_on_its_batch_nor_on_its_library(small, kind, name):
+def test_an_image_depends_neither_on_its_batch_nor_on_its_library(name):
     """Neither on images that take more iterations, nor on how many are solved together."""
     torch = pytest.importorskip("torch")
     (A, x), (solver, strength) = random_problem(n=4), SOLVERS[name]

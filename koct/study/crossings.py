@@ -9,8 +9,8 @@ from koct.study import results
 
 def compute(cells_path, images_path, spec, path):
     """Write crossings.parquet; `spec` names each sweep's metric under `metrics`."""
-    cells, origin = results.read_cells(cells_path)
-    curves, baselines = (results.grouped(of(cells), "sweep", "arch") for of in (results.trained, results.baselines))
+    *both, origin = results.read_cells(cells_path)
+    curves, baselines = (results.grouped(rows, "sweep", "arch") for rows in both)
     tested, table = results.Images(images_path), []
     for (sweep, _), rows in curves.items():
         metric = CurveMetric(spec["metrics"][sweep])

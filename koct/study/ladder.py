@@ -24,11 +24,11 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
     """
     if not spec["contained"]:
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
-    cells, origin = results.read_cells(cells_path)
-    baselines = results.grouped(results.baselines(cells), "sweep")
+    cells, free, origin = results.read_cells(cells_path)
+    baselines = results.grouped(free, "sweep")
     chains_of, tested = chains.read(chain_paths), results.Images(images_path)
     rows, verdicts = [], {}
-    for (sweep,), group in results.grouped(results.trained(cells), "sweep").items():
+    for (sweep,), group in results.grouped(cells, "sweep").items():
         if sweep in spec["contained"]:
             metric = CurveMetric(spec["metrics"][sweep])
             ladder = Ladder(group, baselines.get((sweep,), []), tested, metric, chains_of.get(sweep, {}))

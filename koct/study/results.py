@@ -196,7 +196,7 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
 
     What needs no sample is a curve of one point at N = 0, and has no calibration.
     """
-    cells, origin = read_cells(cells_path)
+    cells, origin = _read_cells(cells_path)
     curves, calibrations = [], []
     for (sweep, _), rows in grouped(cells, "sweep", "arch").items():
         metric, points = CurveMetric(spec["metrics"][sweep]), []
@@ -218,10 +218,10 @@ def budget(cells_path, theory_path, spec, path):
     from koct.forecast.budget import Forecast
     from koct.forecast.runs import Pilot
 
-    cells, origin = read_cells(cells_path)
+    cells, _, origin = read_cells(cells_path)
     predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
     answers = []
-    for (sweep, arch), rows in grouped(trained(cells), "sweep", "arch").items():
+    for (sweep, arch), rows in grouped(cells, "sweep", "arch").items():
         metric = CurveMetric(spec["metrics"][sweep])
         points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
@@ -363,7 +363,12 @@ def baselines(rows):
 
 
 def read_cells(path):
-    """(rows, provenance) of a cells.parquet."""
+    """(rows of networks that were trained, rows of what needs no sample, provenance) of a cells.parquet."""
+    rows, origin = _read_cells(path)
+    return trained(rows), baselines(rows), origin
+
+
+def _read_cells(path):
     rows, origin = read(path)
     for name in (name for name in CELLS if name not in ("H", "V", "B", "lam", *OPTIONAL)):
         if any(row.get(name) is None for row in rows):

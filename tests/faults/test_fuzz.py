@@ -12,7 +12,6 @@ import warnings
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from koct.base.files import read_json
 from koct.bound import theorem as bound
@@ -24,11 +23,11 @@ from koct.problems import pools
 from koct.report.text import compare_text as compare
 from koct.report.text.bound_text import format_table
 from koct.study import cells, results
-from tests.conftest import ROOT, TINY
+from tests.conftest import CONFIG, ROOT, TINY
 from tests.faults.lab import SEED
 
 INPUTS = int(os.environ.get("KOCT_FUZZ", "150"))
-PROBLEM = {"H": 4, "V": 5, "B": 4, "tikhonov": 0.1}
+PROBLEM = registry.problem("surrogate")(H=4, V=5, B=4, tikhonov=0.1)
 REFERENCE = ROOT / "results" / "reference" / "cells.parquet"
 TOKENS = ["nan", "inf", "-inf", "1e999", "-1", "0", "", "0,05", "1_000", "٣", "9" * 60, "1e-400", "null", "true", "x"]
 TOKENS += ["=1+1", '"', "'", ";", "\t", "\0", "\r", "\ufeff", "{", "[", "&a", "*a", "!!python/object:x"]
@@ -89,17 +88,14 @@ def changed(old, rng):
 
 
 def read_pool(path):
-    pool = pools.Pool(path, registry.problem("surrogate")(**PROBLEM), 1)
+    pool = pools.Pool(path, PROBLEM, 1)
     return [(pool.x(part), pool.y(part)) for part in pools.PARTS]
 
 
 # Everything that reads what people, other programs or earlier runs have written: a valid file, and what reads it.
 FILES = {
     "pool": ("results/pools/T4/seed1.npy", read_pool),
-    "known operator": (
-        "results/known/T4.npy",
-        lambda path: cells.read_shared(str(path), registry.problem("surrogate")(**PROBLEM)),
-    ),
+    "known operator": ("results/known/T4.npy", lambda path: cells.read_shared(str(path), PROBLEM)),
     "fit": ("results/fits/T4/ko/N4_seed1.npy", lambda path: cells.read_fit(str(path))),
     "row": ("results/cells/T4/ko/N4_seed1.json", read_json),
     "cells": ("results/cells.parquet", results.read),
@@ -109,7 +105,6 @@ FILES = {
     "network": (ROOT / "docs/network.yaml", lambda path: format_table(bound.read_network(path), 256)),
 }
 STRICT = {"pool", "known operator", "fit", "row"}  # of which any changed byte is refused
-VALUES = {"config": TINY, "config of all sweeps": yaml.safe_load((ROOT / "config.yaml").read_text())}
 
 
 def refused(read, inputs, strict=False):
@@ -145,8 +140,8 @@ def test_a_file_is_read_or_refused_with_a_sentence(name, undisturbed, tmp_path):
     assert refused(read_bytes, (draw() for _ in range(INPUTS)), name in STRICT)
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_a_config_is_read_or_refused_with_a_sentence(name):
+@pytest.mark.parametrize("valid", [TINY, CONFIG], ids=["one sweep", "all sweeps"])
+def test_a_config_is_read_or_refused_with_a_sentence(valid):
     rng = random.Random(SEED)
-    config.read(VALUES[name])
-    assert refused(config.read, (changed(VALUES[name], rng) for _ in range(INPUTS)))
+    config.read(valid)
+    assert refused(config.read, (changed(valid, rng) for _ in range(INPUTS)))

@@ -1,17 +1,13 @@
-"""Faults of results on disk, really caused: damaged files, lost metadata, results of another clone.
-
-`make faults` causes all of them, the tests a few. KOCT_FAULTS_SEED decides all that is random.
-"""
+"""Faults of results on disk, really caused: damaged files, lost metadata, results of another clone."""
 
 import itertools
 import os
 import re
 import shutil
-from functools import partial
 
 import pytest
 
-from tests.faults.lab import Study, cases, marks, problems, tracebacks, written_again
+from tests.faults.lab import CONFIG, Study, assert_right, cases, marks, tracebacks, written_again
 
 # Damage to every kind of file. Plain `snakemake` then makes the file again, or ends with one sentence that names the
 # file and says what to type, which makes it again. What nothing reads may stay until something has to read it.
@@ -96,50 +92,38 @@ def test_a_damaged_file_is_healed_or_named(undisturbed, disturbed, rng, kind, na
             file.unlink()  # a job has to read it now
         run = study.run()
     if run.status != 0:
-        return assert_named(study, expected, path, run)
-    assert problems(study, expected, run) == []
+        run = study.run(command=["bash", "-c", advice(study, path, run)])
+    assert_right(study, expected, run)
     assert fingerprint(path) != damaged, "all that needs it was computed, and nobody has noticed"
-    return None
 
 
-def assert_named(study, expected, path, run):
+def advice(study, path, run):
     """A run that failed has to name the file and say what to type, in one line; typing it has to help."""
-    assert tracebacks(study, run) == [], run.last_lines
-    advice = re.search(rf"\brm (-\w+ )?\S*{re.escape(study.name(path))} && snakemake\b", run.output)
-    assert advice, f"no line names {study.name(path)} and says what to type:\n{run.last_lines}"
-    assert problems(study, expected, study.run(command=["bash", "-c", advice[0]])) == []
+    assert tracebacks(study, run) == [], run.output[-2000:]
+    found = re.search(rf"\brm (-\w+ )?\S*{re.escape(study.name(path))} && snakemake\b", run.output)
+    assert found, f"no line names {study.name(path)} and says what to type:\n{run.output[-2000:]}"
+    return found[0]
 
 
 # Results without Snakemake's metadata, and results from another clone: they are used
 
 
-def without_metadata(study, place):
-    shutil.rmtree(study.path(".snakemake"))
-    return study
-
-
-def copied(copy_function, study, place):
-    """To another clone, file by file in the order of their names: without times, a pool is newer than its cells."""
-    clone = Study(place)
-    shutil.copytree(study.path("results"), clone.path("results"), copy_function=copy_function)
-    return clone
-
-
-WAYS = {
-    "metadata gone": without_metadata,
-    "another clone": partial(copied, shutil.copyfile),
-    "another clone, times kept": partial(copied, shutil.copy2),
+WAYS = {  # to copy a file; without times, a pool is newer than its cells
+    "metadata gone": None,
+    "another clone": shutil.copyfile,
+    "another clone, times kept": shutil.copy2,
 }
-
-
-def is_report(name):
-    """Tables and figures: they take a second, and may be made again for any reason."""
-    return "/" not in name.removeprefix("report/")
 
 
 @pytest.mark.parametrize("way", cases(WAYS, ["another clone"]))
 def test_results_from_elsewhere_are_used(undisturbed, disturbed, tmp_path, way):
-    study = WAYS[way](disturbed, tmp_path / "clone")
-    before = marks(study.path("results") / name for name in undisturbed.results if not is_report(name))
-    assert problems(study, undisturbed.results, study.run()) == []
+    study = disturbed
+    if copy := WAYS[way]:
+        study = Study(tmp_path / "clone", CONFIG)
+        shutil.copytree(disturbed.path("results"), study.path("results"), copy_function=copy)
+    else:
+        shutil.rmtree(study.path(".snakemake"))
+    kept = [name for name in undisturbed.results if "/" in name.removeprefix("report/")]  # no tables and figures
+    before = marks(study.path("results") / name for name in kept)
+    assert_right(study, undisturbed.results, study.run())
     assert written_again(before) == []

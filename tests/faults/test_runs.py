@@ -1,10 +1,6 @@
-"""Faults of running studies, really caused: one plain `snakemake` later, the results are the undisturbed ones.
-
-`make faults` causes all of them, the tests a few. KOCT_FAULTS_SEED decides all that is random.
-"""
+"""Faults of running studies, really caused: one plain `snakemake` later, the results are the undisturbed ones."""
 
 import contextlib
-import errno
 import functools
 import itertools
 import os
@@ -18,22 +14,8 @@ import time
 import psutil
 import pytest
 
-from tests.faults.lab import (
-    LIMIT,
-    SNAKEMAKE,
-    TRACEBACK,
-    OnTerminal,
-    Run,
-    artefacts,
-    cases,
-    marks,
-    printed,
-    problems,
-    processes_in,
-    tracebacks,
-    wait_for_all_in,
-    written_again,
-)
+from tests.conftest import until
+from tests.faults import lab
 
 PATIENCE = 60  # seconds in which a run that was told to end has to do so, and in which a job has to see an edit
 
@@ -62,7 +44,7 @@ TRIES = 8  # a run that has ended before its moment is started anew, with an ear
 
 
 @pytest.mark.parametrize(
-    ("kill", "number"), cases(itertools.product(KILLS, range(12)), [("SIGKILL to the process group", 0)])
+    ("kill", "number"), lab.cases(itertools.product(KILLS, range(12)), [("SIGKILL to the process group", 0)])
 )
 def test_after_a_kill_no_finished_cell_is_computed_again(undisturbed, disturbed, rng, kill, number):
     study = disturbed
@@ -70,7 +52,7 @@ def test_after_a_kill_no_finished_cell_is_computed_again(undisturbed, disturbed,
     share = min(1, 1.5 * len(deleted) / len(undisturbed.results))
     seconds = undisturbed.seconds * (0.2 + 0.8 * share)  # of a run that has to make so many files
     for attempt in range(TRIES):
-        run = OnTerminal(study.folder)
+        run = lab.OnTerminal(study.folder)
         if run.watch(rng.uniform(0, seconds / 1.5**attempt)) and KILLS[kill](run, rng) is not False:
             break
         run.end()
@@ -81,12 +63,12 @@ def test_after_a_kill_no_finished_cell_is_computed_again(undisturbed, disturbed,
     print(f"{len(deleted)} files deleted, killed after {run.seconds:.2f} s: {', '.join(map(study.name, deleted))}")
     assert not run.watch(PATIENCE), "it still runs after the signal"
     run.end()
-    orphans = processes_in(study.folder).values()  # what one of them writes from now on is not the restart's
-    before = marks(study.finished_rows())
+    orphans = lab.processes_in(study.folder).values()  # what one of them writes from now on is not the restart's
+    before = lab.marks(study.finished_rows())
     again = study.run()
-    assert wait_for_all_in(study.folder, PATIENCE)
-    assert problems(study, undisturbed.results, again, logs=False) == []
-    assert [path for path in written_again(before) if not any(study.name(path) in line for line in orphans)] == []
+    until(lambda: not lab.processes_in(study.folder), PATIENCE)
+    lab.assert_right(study, undisturbed.results, again, logs=False)
+    assert [path for path in lab.written_again(before) if not any(study.name(path) in line for line in orphans)] == []
 
 
 def delete_parts(study, rng):
@@ -94,7 +76,7 @@ def delete_parts(study, rng):
 
     With a pool or a known operator go the cells that were made from it: else these are no finished cells.
     """
-    files = artefacts(study)
+    files = study.artefacts()
     asked = [path for path in files if path.parent.name == "results" or path in study.rows()]
     share = rng.choice([0.1, 0.3, 0.6, 0.9, 1.0])
     deleted = {path for path in files if rng.random() < share} | {rng.choice(asked)}
@@ -110,85 +92,70 @@ def delete_parts(study, rng):
 
 # Two runs in one folder
 
-REFUSAL = re.compile(r"another snakemake \S.* runs in this folder")
 
-
-@pytest.mark.parametrize("number", cases(range(6), [0]))
+@pytest.mark.parametrize("number", lab.cases(range(6), [0]))
 def test_of_two_runs_one_works_and_the_other_ends_at_once(undisturbed, disturbed, rng, number):
     study = disturbed
     shutil.rmtree(study.path("results"))
-    first = OnTerminal(study.folder)
+    first = lab.OnTerminal(study.folder)
     time.sleep(rng.uniform(0, 2) if number % 4 == 3 else 0)
-    runs, ended = [first, OnTerminal(study.folder)], []
+    runs, ended = [first, lab.OnTerminal(study.folder)], []
     while runs:
-        for run in [run for run in runs if not run.watch(0.02) or run.seconds > LIMIT]:
+        for run in [run for run in runs if not run.watch(0.02) or run.seconds > lab.LIMIT]:
             ended.append(run.end())
             runs.remove(run)
     loser, winner = sorted(ended, key=lambda run: run.status == 0)
     assert loser.status != 0
-    assert problems(study, undisturbed.results, winner) == []
+    lab.assert_right(study, undisturbed.results, winner)
     assert loser.seconds < 0.5 * winner.seconds
-    assert REFUSAL.search(loser.output), loser.output
+    assert re.search(r"another snakemake \S.* runs in this folder", loser.output), loser.output
     assert "unlock" not in loser.output
-    assert TRACEBACK not in loser.output
-    assert problems(study, undisturbed.results, study.run()) == []
+    assert lab.TRACEBACK not in loser.output
+    lab.assert_right(study, undisturbed.results, study.run())
 
 
-# A disk that is full at different moments: a tmpfs, mounted where only one process and its children see it. Where
-# nobody may mount, a limit on the length of files takes its place.
+# A disk that is full at different moments: a tmpfs, mounted where only one process and its children see it
 
 PAGE = 4096
-OWN_LOG = 2**15  # bytes that Snakemake writes into a log of its own
 SIZES = 8  # each leaves more space than the one before, and none is enough
-SCRIPT = """
+SCRIPT = f"""
 rm -r results && mkdir results
-{full} || exit
-"{snakemake}" > full.txt 2>&1; echo $? > full.status
+mount -t tmpfs -o size=$1 none results || exit
+"{lab.SNAKEMAKE}" > full.txt 2>&1; echo $? > full.status
 cp -r results/logs full.logs
-{room} || exit
-"{snakemake}" > room.txt 2>&1; echo $? > room.status
+mount -o remount,size=64m results || exit
+"{lab.SNAKEMAKE}" > room.txt 2>&1; echo $? > room.status
 cp -r results made
 """
 
 
 @functools.cache
 def namespace():
-    """The command that gives a process mounts of its own; nothing where that is not allowed."""
+    """The command that gives a process mounts of its own."""
     for command in (["unshare", "--mount"], ["unshare", "--user", "--map-root-user", "--mount"]):
         trial = [*command, "mount", "-t", "tmpfs", "-o", "size=64k", "none", tempfile.gettempdir()]
         if shutil.which("unshare") and subprocess.run(trial, capture_output=True).returncode == 0:
             return command
-    return []
+    return pytest.skip("nobody may mount a disk here")
 
 
-@pytest.mark.parametrize("number", cases(range(SIZES), [4]))
+@pytest.mark.parametrize("number", lab.cases(range(SIZES), [4]))
 def test_a_full_disk_is_named_and_loses_nothing(undisturbed, disturbed, number):
     study, share = disturbed, (number + 1) / (SIZES + 1)
-    if namespace():
-        needed = sum(-(-path.stat().st_size // PAGE) for path in study.path("results").rglob("*.*"))
-        full = f"mount -t tmpfs -o size={int(share * needed) * PAGE} none results"
-        room, reason = "mount -o remount,size=64m results", os.strerror(errno.ENOSPC)
-    else:
-        longest = max(path.stat().st_size for path in artefacts(study))
-        full = f"ulimit -S -f {int(OWN_LOG + share * (longest - OWN_LOG)) // 1024}"
-        room, reason = "ulimit -S -f unlimited", os.strerror(errno.EFBIG)
-    script = SCRIPT.format(full=full, room=room, snakemake=SNAKEMAKE)
-    done = study.run(command=[*namespace(), "bash", "-c", script])
+    needed = sum(-(-path.stat().st_size // PAGE) for path in study.path("results").rglob("*.*"))
+    done = study.run(command=[*namespace(), "bash", "-c", SCRIPT, "bash", str(int(share * needed) * PAGE)])
     assert done.status == 0, done.output
-    shutil.rmtree(study.path("results"))
-
-    def run(name):
-        return Run(int(study.path(f"{name}.status").read_text()), study.path(f"{name}.txt").read_text())
-
-    shutil.copytree(study.path("full.logs"), study.path("results/logs"))
-    assert run("full").status != 0, "the run needs less space"
-    lines = run("full").output.splitlines()
-    assert [line for line in lines if re.search(rf"results/\S+.*{reason}", line)], run("full").last_lines
-    assert tracebacks(study, run("full")) == []
-    assert [name for name, text in printed(study, run("full")).items() if re.search(r"\bNone\b", text)] == []
+    texts = [[study.path(f"{name}.{kind}").read_text() for kind in ("status", "txt")] for name in ("full", "room")]
+    full, room = (lab.Run(int(status), text) for status, text in texts)
     shutil.rmtree(study.path("results"))
     study.path("made").rename(study.path("results"))
-    assert problems(study, undisturbed.results, run("room")) == []
+    lab.assert_right(study, undisturbed.results, room)
+    shutil.rmtree(study.path("results/logs"))
+    study.path("full.logs").rename(study.path("results/logs"))
+    assert full.status != 0, "the run needs less space"
+    assert re.search(r"results/\S+.*No space left on device", full.output), full.output[-2000:]
+    assert lab.tracebacks(study, full) == []
+    assert [name for name, text in lab.printed(study, full).items() if re.search(r"\bNone\b", text)] == []
 
 
 # Working folders with files that have the names of modules: jobs import nothing from there
@@ -202,18 +169,17 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("start", cases(STARTS))
+@pytest.mark.parametrize("start", lab.cases(STARTS))
 def test_nothing_is_imported_from_the_working_folder(undisturbed, disturbed, start):
     shutil.rmtree(disturbed.path("results"))
     shutil.rmtree(disturbed.path(".snakemake"))
-    work = type(disturbed).at(disturbed.path("elsewhere/my work"))
-    work.folder.mkdir(parents=True)
+    disturbed.path("elsewhere/my work").mkdir(parents=True)
+    work = lab.Study(disturbed.path("elsewhere/my work"))
     shutil.move(disturbed.path("config.yaml"), work.path("config.yaml"))
     for name in TRAPS:
-        work.path(name).parent.mkdir(exist_ok=True)
-        work.path(f"{name}.py").write_text('raise ImportError("this is not the module you want")\n')
+        work.write(f"{name}.py", 'raise ImportError("this is not the module you want")\n')
     arguments, there = STARTS[start]
     arguments = [argument.format(folder=work.folder, checkout=disturbed.folder) for argument in arguments]
     run = disturbed.run(*arguments, folder=work.folder if there else disturbed.folder)
-    assert problems(work, undisturbed.results, run) == []
+    lab.assert_right(work, undisturbed.results, run)
     assert not disturbed.path("results").exists()

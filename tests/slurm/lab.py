@@ -6,17 +6,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
-from conftest import ROOT, SMALL_FANBEAM
+from conftest import CONFIG, SMALL_FANBEAM
 
 pytest.importorskip("snakemake_executor_plugin_slurm", reason="no SLURM plugin here: run make slurm")
 os.environ["KOCT_ALLOW_CPU"] = "1"  # the GPUs of these clusters only schedule
-CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 SMALL = {  # without predictions: their jobs are like others, and these tests count jobs
     "study": "small",
     "studies": {"small": ["H8", "F32"]},
@@ -32,9 +29,9 @@ def slurm(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def answers():
+def answers(*through):
     try:
-        return bool(slurm("sinfo", "--noheader"))
+        return bool(slurm(*through, "sinfo", "--noheader"))
     except (OSError, subprocess.SubprocessError):
         return False
 
@@ -63,23 +60,34 @@ def running(folder, name, *through):
     return None
 
 
-def until(condition, seconds=600):
-    """Wait until a function returns something."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{condition.__name__} did not come true in {seconds} s")
-
-
 def small(checkout, config=SMALL, **lines):
     """A checkout with this config, and with other site lines in its profile."""
-    made = checkout()
-    made.path("config.yaml").write_text(yaml.safe_dump(config))
+    made = checkout(config)
     set_lines(made, **lines)
     return made
+
+
+def with_own(checkout, code, **lines):
+    """The same with one sweep, `own`, and a network of one's own."""
+    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mine.py"]}
+    made = small(checkout, {**SMALL, "studies": {"small": ["own"]}, "sweeps": {"own": own}}, **lines)
+    made.write("mine/mine.py", code)
+    return made
+
+
+@contextlib.contextmanager
+def meanwhile(command, during, after):
+    """A command of SLURM with these options now, and with others at the end."""
+    slurm(*command.split(), *during.split())
+    try:
+        yield
+    finally:
+        slurm(*command.split(), *after.split())
+
+
+def partition(options):
+    """The partition `cpu` with other options, for a while."""
+    return meanwhile("scontrol update PartitionName=cpu", options, "MaxTime=INFINITE State=UP")
 
 
 def set_lines(run, **lines):
@@ -106,14 +114,8 @@ def started(run, *arguments, through=()):
     with open(run.path("out.txt"), "a") as out:
         command = [*through, Path(sys.executable).with_name("snakemake"), *arguments, *PROFILE]
         # Ctrl-C must reach it even if these tests were started in the background, where SIGINT is ignored
-        return subprocess.Popen(
-            command,
-            cwd=run.folder,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        how = {"start_new_session": True, "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+        return subprocess.Popen(command, cwd=run.folder, stdout=out, stderr=out, **how)
 
 
 def ended(process, run, seconds=900):
@@ -126,7 +128,7 @@ def ended(process, run, seconds=900):
 
 def assert_same_results(first, second, names=("cells", "curves", "calibration", "budget")):
     for name in names:
-        tables = [pd.read_parquet(run.path(f"results/{name}.parquet")) for run in (first, second)]
+        tables = [run.table(name) for run in (first, second)]
         one, two = (table.drop(columns=["fit_seconds", "image_seconds"], errors="ignore") for table in tables)
         pd.testing.assert_frame_equal(one, two, rtol=0, atol=0)
 
@@ -141,21 +143,12 @@ def process_of(folder, path):
     return None
 
 
-def stop_process(folder, path):
-    """Stop that process; whether there was one."""
-    return _signal(folder, path, signal.SIGSTOP)
-
-
-def go_on(folder, path):
-    """Let that process go on; whether there was one."""
-    return _signal(folder, path, signal.SIGCONT)
-
-
-def _signal(folder, path, which):
+def tell(folder, path, what=signal.SIGSTOP):
+    """Send that process a signal, to stop or to go on; whether there was one."""
     found = process_of(folder, path)
     try:
         if found:
-            os.kill(found, which)
+            os.kill(found, what)
     except ProcessLookupError:
         return False
     return found is not None

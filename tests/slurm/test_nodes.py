@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from koct.base.files import read_record
-from tests.slurm.lab import PROFILE, ROOT, all_jobs, ended, jobs, slurm, small, started, until
-from tests.slurm.test_faults import FSDP_LOG, with_fsdp
+from tests.conftest import ROOT, checked, until
+from tests.slurm.lab import PROFILE, all_jobs, answers, ended, slurm, small, started
+from tests.slurm.test_faults import FSDP_LOG, fsdp_under_way, with_fsdp
 
 SCRIPT = ROOT / "tests/cluster/nodes.sh"
 HEAD = (str(SCRIPT), "on", "head")
@@ -21,29 +21,13 @@ ITERATIONS = 200
 FIT = "results/fits/F32/fc-fsdp/N16_seed1.npy"
 
 
-def answers():
-    try:
-        return subprocess.run([*HEAD, "sinfo"], capture_output=True, timeout=30).returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        return False
-
-
-pytestmark = [
-    pytest.mark.skipif(not answers(), reason="no three nodes answer here: run tests/cluster/nodes.sh start"),
-    pytest.mark.skipif(shutil.which("scontrol") is None, reason="no SLURM here"),
-]
+NONE = "no three nodes answer here: run tests/cluster/nodes.sh start"
+pytestmark = pytest.mark.skipif(shutil.which("scontrol") is None or not answers(*HEAD), reason=NONE)
 
 
 def snakemake(run, *arguments):
     command = [*HEAD, str(Path(sys.executable).with_name("snakemake")), *arguments, *PROFILE]
-    done = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
-def under_way(run):
-    log = run.path(FSDP_LOG)
-    return lambda: log.exists() and re.search(rf"^iteration \d+ of {ITERATIONS}", log.read_text(), re.M)
+    checked(subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=600), True)
 
 
 def difference(run, other):
@@ -102,22 +86,17 @@ def test_a_cancelled_cell_resumes_on_another_number_of_nodes(begun, one_node):
     """Begun on two nodes, cancelled; continued on three, cancelled; ended on one."""
     run = begun({"ranks": 2, "nodes": 2})
     for ranks in (2, 3):
-        set_fsdp(run, ranks=ranks, nodes=ranks)
+        run.configure(with_fsdp(ITERATIONS, ranks=ranks, nodes=ranks))
         run.path(FSDP_LOG).unlink(missing_ok=True)
         process = started(run, FIT, "--retries", "0", through=HEAD)
-        until(under_way(run))
-        slurm(*HEAD, "scancel", jobs(run.folder, *HEAD)[ON_NODES]["JobId"])
+        slurm(*HEAD, "scancel", fsdp_under_way(run, ON_NODES, HEAD)["JobId"])
         status, text = ended(process, run)
         assert status == 1, text
         assert not run.path(FIT).exists()
-    set_fsdp(run, ranks=1, nodes=1)
+    run.configure(with_fsdp(ITERATIONS, ranks=1, nodes=1))
     snakemake(run, FIT)
     assert int(re.search(r"^resumed after iteration (\d+)", run.path(FSDP_LOG).read_text(), re.M)[1]) > 0
     assert difference(run, one_node) < 3e-5  # float32, summed in another order
-
-
-def set_fsdp(run, **options):
-    run.path("config.yaml").write_text(yaml.safe_dump(with_fsdp(ITERATIONS, **options)))
 
 
 @pytest.mark.long
@@ -125,8 +104,7 @@ def test_a_lost_node_costs_no_result(begun, one_node):
     """A node falls silent in mid-run; SLURM finds it down, and the cell is submitted again to the others."""
     run = begun({"ranks": 2, "nodes": 2})
     process = started(run, FIT, through=HEAD)
-    until(under_way(run))
-    nodes = jobs(run.folder, *HEAD)[ON_NODES]["NodeList"]
+    nodes = fsdp_under_way(run, ON_NODES, HEAD)["NodeList"]
     lost = slurm(*HEAD, "scontrol", "show", "hostnames", nodes).split()[1]
     slurm(str(SCRIPT), "lose", lost)
     try:

@@ -1,6 +1,7 @@
 """The site lines of the profile and what is said before anything is submitted: no SLURM is needed."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import math
@@ -12,26 +13,22 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
-from conftest import ROOT, planned
+from conftest import CONFIG, planned
 
 from koct.base import device
 from koct.config.study_file import build
 from koct.errors import KoctError
 from koct.workflow import cluster, queue, resources
 from koct.workflow.cluster import VARIABLE, submit_command
-from tests.slurm.lab import CONFIG, dry, small, told
+from tests.slurm.lab import dry, small, told
 
-# How much is submitted
+plugin = pytest.importorskip("snakemake_executor_plugin_koct_slurm.executor")
 
 
-@pytest.mark.parametrize(
-    ("study", "device", "most"),
-    [("paper", "auto", 20), ("full", "cpu", 91)],
-)
+@pytest.mark.parametrize(("study", "device", "most"), [("paper", "auto", 20), ("full", "cpu", 91)])
 def test_a_study_is_few_submissions(checkout, study, device, most):
     first, second, *kinds = dry(checkout(), "--config", f"study={study}", f"device={device}")
-    assert first.startswith(f"Study {study}: ")
-    assert first.endswith(f"device {device}.")
+    assert re.fullmatch(rf"Study {study}: .*device {device}\.", first)
     assert int(second.split()[0]) <= most
     assert sum(int(line.split()[0]) for line in kinds) == int(second.split()[0])
     assert bool([line for line in kinds if " to gpu, each: 1 core, 1 GPU, " in line]) == (device == "auto")
@@ -53,9 +50,6 @@ def test_fits_of_a_seed_travel_together_if_they_are_short_and_else_by_network(tm
     sweep = build("s", {**CONFIG["sweeps"]["H8"], "N": [4, 8], "archs": [str(tmp_path / "mine.py")]})
     found = resources.groups(sweep, False)  # it reads a cheap fit, which reads a pool
     assert found == dict.fromkeys([("mine", 4), ("mine", 8)], "_mine")
-
-
-# Precedence: --config, --configfile, the profile, config.yaml
 
 
 def test_the_profile_is_below_the_command_line_and_above_config_yaml(checkout):
@@ -94,27 +88,21 @@ def test_a_site_line_that_yaml_reads_as_a_number_is_refused(checkout):
     assert "account: YAML reads this as 5349, and not as text; write it in quotes" in done.stdout + done.stderr
 
 
-# What a request is made of
-
-
 def command(larger=None, **asked):
     from snakemake.jobs import ResourceList
 
     return submit_command(SimpleNamespace(threads=1, resources=ResourceList(fromdict=asked)), larger=larger)
 
 
-def test_gpus_are_asked_for_per_node_and_of_any_type():
-    assert command(gpu=4, nodes=2).endswith(" --gres=gpu:2")
+def test_a_submission_asks_for_what_its_jobs_need(monkeypatch):
+    assert command(gpu=4, nodes=2).endswith(" --gres=gpu:2")  # per node
     assert command(gpu=1, gpu_model="a100-sxm4.80gb").endswith(" --gres=gpu:a100-sxm4.80gb:1")
     assert "gres" not in command(gpu=0, gpu_model="a100")
-
-
-def test_a_submission_asks_for_five_minutes_at_least_and_for_no_memory_where_that_is_forbidden(monkeypatch):
-    assert " -t 5 " in command(runtime=1)
+    assert " -t 5 " in command(runtime=1)  # at least
     assert " -t 61 " in command(runtime=61)
     assert " --mem 2000 " in command(mem_mb=2000)
     monkeypatch.setenv(VARIABLE, json.dumps({"config": {}, "memory": False, "modules": ""}))
-    assert "--mem" not in command(mem_mb=2000)
+    assert "--mem" not in command(mem_mb=2000)  # where that is forbidden
 
 
 @pytest.fixture
@@ -129,12 +117,10 @@ def slurm_says(monkeypatch):
             return partitions if "show partition" in text else qos if "show qos" in text else user
 
         monkeypatch.setattr(cluster, "_ask", answer)
-        for function in (cluster._partitions, cluster._accounting):
-            function.cache_clear()
 
-    yield say
-    for function in (cluster._partitions, cluster._accounting):
-        function.cache_clear()
+    for name in ("_partitions", "_accounting"):  # which otherwise keep their answers
+        monkeypatch.setattr(cluster, name, getattr(cluster, name).__wrapped__)
+    return say
 
 
 PARTITIONS = [
@@ -142,13 +128,8 @@ PARTITIONS = [
     "PartitionName=gpu Default=NO QoS=gpus MaxTime=1-02:30:00",
     "PartitionName=long Default=NO QoS=N/A MaxTime=UNLIMITED",
 ]
-QOS = [
-    "normal|||",
-    "gpus|||cpu=8,gres/gpu=4,mem=1.50T",
-    "short||00:10:00|mem=8G",
-    "mine|OverPartQOS|1-00:00:00|gres/gpu=9",
-]
-QOS += ["lifts|PartitionTimeLimit|2-00:00:00|"]
+QOS = ["normal|||", "gpus|||cpu=8,gres/gpu=4,mem=1.50T", "short||00:10:00|mem=8G"]
+QOS += ["mine|OverPartQOS|1-00:00:00|gres/gpu=9", "lifts|PartitionTimeLimit|2-00:00:00|"]
 
 
 def test_what_slurm_allows_is_known_before_anything_is_submitted(slurm_says):
@@ -160,7 +141,7 @@ def test_what_slurm_allows_is_known_before_anything_is_submitted(slurm_says):
     plain = {"": 30, "cpu": 30, "gpu": 1590, "long": math.inf, "other": math.inf}
     assert {name: longest(name) for name in names} == plain
     slurm_says(PARTITIONS, "associations,limits,qos", QOS, ["a|a|||20:00|", "a|b||short||", "a|b|long|||node=2"])
-    assert {name: longest(name) for name in names} == {**dict.fromkeys(names, 20)}  # the account's
+    assert {longest(name) for name in names} == {20}  # the account's
     assert longest("cpu", qos="short") == longest("cpu", slurm_account="b") == 10  # the QOS before the account
     assert longest("long", slurm_account="b") == math.inf
     assert cluster.allowed({"slurm_partition": "long", "slurm_account": "b"})["nodes"] == 2
@@ -182,16 +163,12 @@ def test_what_a_job_lacked_it_asks_for_more_of_as_far_as_slurm_allows(slurm_says
     assert " --mem 8192 " in command({"mem_mb": 1}, **asked, qos="short")
 
 
-# What becomes of a submission
-
-
 POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"  # of any refusal
 CALL = "sbatch --parsable --partition=cpu --time=99 --wrap=true"
 
 
 class Job(NamedTuple):
     name: str
-    wildcards: object = None
 
     def is_group(self):
         return False
@@ -200,9 +177,7 @@ class Job(NamedTuple):
 @pytest.fixture
 def executor():
     """An executor of three jobs that has not begun."""
-    from snakemake_executor_plugin_koct_slurm import Executor
-
-    made = object.__new__(Executor)
+    made = object.__new__(plugin.Executor)
     made.logger = SimpleNamespace(info=lambda *_, **__: None)
     made.workflow = SimpleNamespace(executor_settings=SimpleNamespace(init_seconds_before_status_checks=10))
     made.queue, made.missing, made.preempted, made.queued = "", {}, set(), {"1", "2", "3"}
@@ -216,7 +191,6 @@ def executor():
 
 def looked_at(executor, monkeypatch, squeue, sacct=None, call=CALL):
     """The jobs that go on after a look at the queue, in which SLURM answers like this."""
-    import snakemake_executor_plugin_koct_slurm.executor as module
 
     async def answer(call, logger):
         executor.asked.append(call.split()[0])
@@ -225,7 +199,7 @@ def looked_at(executor, monkeypatch, squeue, sacct=None, call=CALL):
     async def look():
         return [info.job.name async for info in executor.check_active_jobs(active)]
 
-    monkeypatch.setattr(module, "query_job_status", answer)
+    monkeypatch.setattr(plugin, "query_job_status", answer)
     active = [
         SimpleNamespace(job=Job(number), external_jobid=number, aux={"slurm_logfile": Path("no.log"), "call": call})
         for number in ("1", "2", "3")
@@ -240,6 +214,7 @@ def test_a_job_goes_on_until_slurm_says_otherwise_whoever_cancelled_it(executor,
     assert (executor.ended_well, executor.failed, executor.submitted) == (["2"], ["3"], [])
     assert executor.asked == ["squeue", "squeue", "sacct"]  # a second call if a job has left the queue
     assert executor.queued == {"1"}
+    assert executor.queue == "1 running"
     assert not executor.larger
 
 
@@ -255,49 +230,37 @@ def test_only_a_job_that_lacked_memory_or_time_asks_for_more(executor, monkeypat
     assert executor.failed == ["1", "2", "3"] * 3
 
 
-def test_a_job_is_named_after_its_sweep_and_seed():
-    from snakemake_executor_plugin_koct_slurm.executor import title
-
-    def group(name, *cells):
+def test_a_group_is_named_after_its_sweeps_and_seeds():
+    def title(*cells):
         members = [SimpleNamespace(wildcards=SimpleNamespace(sweep=sweep, seed=seed)) for sweep, seed in cells]
-        return SimpleNamespace(name=name, is_group=lambda: True, jobs=members)
+        return plugin.title(SimpleNamespace(name="cells_fit", is_group=lambda: True, jobs=members))
 
-    assert title(group("cells_fit", ("H8", "1"), ("H64", "5"), ("H8", "10"))) == "H64+H8_seeds1-10_cells_fit"
-    assert title(group("cells_fit", *((f"H{i}", "1") for i in range(4)))) == "4sweeps_seed1_cells_fit"
-    assert title(group("F32_seed1_fit_large", ("F32", "1"))) == "F32_seed1_fit_large"
-    assert title(group("summary_collect")) == "summary_collect"
-    assert title(Job("fit_torchrun", SimpleNamespace(sweep="F32", seed="1"))) == "F32_seed1_fit_torchrun"
+    assert title(("H8", "1"), ("H64", "5"), ("H8", "10")) == "H64+H8_seeds1-10_cells_fit"
+    assert title(*((f"H{i}", "1") for i in range(4))) == "4sweeps_seed1_cells_fit"
+    assert title() == "cells_fit"
 
 
 def test_what_was_asked_for_and_used_is_a_line_for_each_rule(tmp_path):
-    def job(rule, name, mb, seconds, **wildcards):
-        (tmp_path / name).write_text(f"s\tmax_rss\n{seconds}\t{mb}\n")
-        asked = SimpleNamespace(mem_mb=3000, runtime=20)
-        return SimpleNamespace(
-            rule=SimpleNamespace(name=rule),
-            wildcards=SimpleNamespace(**wildcards),
-            benchmark=str(tmp_path / name),
-            resources=asked,
-        )
-
-    jobs = [job("fit", "a", 900, 66, sweep="H8"), job("fit", "b", 1200.4, 30, sweep="H8"), job("table", "c", "NA", 1)]
-    jobs.append(SimpleNamespace(**{**vars(jobs[0]), "benchmark": None}))
+    jobs, of, asked = [], SimpleNamespace(sweep="H8"), SimpleNamespace(mem_mb=3000, runtime=20)
+    for mb, seconds in ((900, 66), (1200.4, 30), ("NA", 1), (None, None)):
+        file = tmp_path / str(mb)
+        file.write_text(f"s\tmax_rss\n{seconds}\t{mb}\n")
+        rule, benchmark = SimpleNamespace(name="fit"), mb and str(file)
+        jobs.append(SimpleNamespace(rule=rule, wildcards=of, benchmark=benchmark, resources=asked))
     title, line = cluster.used(jobs).splitlines()
     assert title == "Asked for and used, at most:"
     assert " ".join(line.split()) == "fit (2) 3000 MB, used 1200; 20 min, used 1.1"
-    assert cluster.used([]) == ""
 
 
 def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reason(executor, monkeypatch):
-    import snakemake_executor_plugin_koct_slurm.executor as module
-
     said, cancelled, now = [], [], 0.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(plugin.time, "monotonic", lambda: now)
     executor.scancel = cancelled.append
     executor.report_job_error = lambda info, text, *_: said.append(text)
     states = {"1": "NODE_FAIL 9:00 None", "2": "PENDING 9:00 PartitionTimeLimit", "3": "PENDING 9:00 Priority"}
     assert looked_at(executor, monkeypatch, states) == ["2", "3"]  # it may be about to change
-    now = module.STUCK + 1.0
+    assert executor.queue == "2 pending: PartitionTimeLimit, Priority"
+    now = plugin.STUCK + 1.0
     assert looked_at(executor, monkeypatch, {**states, "1": "RUNNING 9:00 None"}) == ["1", "3"]
     assert (executor.submitted, cancelled) == (["1"], ["2"])
     assert said.pop().startswith("SLURM will never start job 2: PartitionTimeLimit\n  it asks for: --partition=cpu")
@@ -309,8 +272,6 @@ def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reaso
 
 @pytest.mark.parametrize(("said", "often"), [("AssocMaxSubmitJobLimit", 4), ("QOSMinGRES", 3)])
 def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, often):
-    import snakemake_executor_plugin_koct_slurm.executor as module
-
     asked, waited = [], []
 
     def sbatch(call, **_):
@@ -318,45 +279,32 @@ def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, 
         taken = len(asked) == often and "Submit" in said
         return SimpleNamespace(returncode=not taken, stderr=f"sbatch: error: {said}\n{POLICY}", stdout="12")
 
-    monkeypatch.setattr(module.subprocess, "run", sbatch)
+    monkeypatch.setattr(plugin.subprocess, "run", sbatch)
     monkeypatch.setattr("koct.workflow.cluster.submit_command", lambda *_, **__: "sbatch")
-    monkeypatch.setattr(module, "get_job_wildcards", lambda job: "N4")
+    monkeypatch.setattr(plugin, "get_job_wildcards", lambda job: "N4")
     executor.slurm_logdir = tmp_path
     executor.format_job_exec = lambda job: "true"
     executor.envvars = dict
     executor.ended = SimpleNamespace(wait=waited.append, is_set=lambda: False)
-    if "Submit" in said:
+    with contextlib.nullcontext() if "Submit" in said else pytest.raises(plugin.WorkflowError, match=said):
         assert executor.submit(Job("fit")).external_jobid == "12"
-    else:
-        with pytest.raises(module.WorkflowError, match=said):
-            executor.submit(Job("fit"))
     assert len(asked) == often
     assert waited == ([30] * 3 if "Submit" in said else [30, 60])
 
 
 def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monkeypatch):
-    import snakemake_executor_plugin_koct_slurm.executor as module
-
     now = 1000.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(plugin.time, "monotonic", lambda: now)
     states = {"1": "PREEMPTED 9:00 None", "2": "PENDING 9:00 Resources"}
     assert looked_at(executor, monkeypatch, states) == ["2", "3"]  # the third may still appear
     assert executor.submitted == ["1"]
     states = {"1": "RUNNING 9:00 None", "2": "RUNNING 9:00 None"}
     assert looked_at(executor, monkeypatch, {**states, "3": "RUNNING 9:00 None"}) == ["1", "2", "3"]
     for going_on in (["1", "2", "3"], ["1", "2"]):
-        now += module.PATIENCE + 1
+        now += plugin.PATIENCE + 1
         assert looked_at(executor, monkeypatch, states) == going_on
     assert executor.submitted == ["1", "3"]
     assert not executor.failed
-
-
-def test_the_queue_in_words():
-    from snakemake_executor_plugin_koct_slurm.executor import queue_in_words
-
-    assert queue_in_words([]) == ""
-    states = ["RUNNING 9:00 None", "PENDING 9:00 QOSMaxJobs", *["PENDING 9:00 Priority"] * 2, "PENDING 9:00 None"]
-    assert queue_in_words([*states, "COMPLETED 9:00 None"]) == "1 running, 4 pending: Priority, QOSMaxJobs"
 
 
 def test_the_own_job_is_no_leftover(monkeypatch):
@@ -365,9 +313,6 @@ def test_the_own_job_is_no_leftover(monkeypatch):
     monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text))
     monkeypatch.setattr(queue, "OWN_JOB", "12")
     assert queue._mine() == [("11", "/here")]
-
-
-# A GPU that is held is used
 
 
 def test_a_job_that_holds_a_gpu_does_not_compute_on_the_cpu(monkeypatch, capsys):
@@ -399,16 +344,5 @@ def test_no_gpus_are_asked_for_that_torch_could_not_use(monkeypatch, tmp_path, v
     (tmp_path / "version.py").write_text(version or "")
     found = version and SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(device.importlib.util, "find_spec", lambda _: found)
-    if fault:
-        with pytest.raises(KoctError, match=fault):
-            device.check_torch(modules)
-    else:
+    with pytest.raises(KoctError, match=fault) if fault else contextlib.nullcontext():
         device.check_torch(modules)
-
-
-def test_the_profile_names_every_site_line_that_docs_explain():
-    profile = (ROOT / "profiles/slurm/config.yaml").read_text().partition("__definitions__")[0]
-    lines = re.findall(r"^  (\w+): ", profile, re.M)
-    text = (ROOT / "docs/cluster.md").read_text()
-    assert len(lines) == 11
-    assert [line for line in lines if f"`{line}`" not in text] == []

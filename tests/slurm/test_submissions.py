@@ -1,7 +1,6 @@
 """What `snakemake --profile slurm` submits to a real SLURM: tests/cluster/slurm.sh starts one on any Debian machine."""
 
 import json
-import math
 import os
 import re
 import signal
@@ -10,48 +9,33 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
-import yaml
-from test_requests import MEAN
+from test_limits import MEAN
 
 from koct.base.files import write_array
 from koct.base.stamps import Stamp
 from koct.workflow.jobs import Jobs
-from tests.slurm.lab import (
-    CONFIG,
-    PROFILE,
-    ROOT,
-    SMALL,
-    all_jobs,
-    assert_same_results,
-    cluster,
-    dry,
-    ended,
-    jobs,
-    set_lines,
-    slurm,
-    small,
-    started,
-    until,
-)
+from tests.conftest import CONFIG, until
+from tests.slurm import lab
 
 
 @pytest.fixture(scope="module")
 def submitted(checkout):
     """The small study through SLURM, undisturbed, and what was printed."""
-    run = small(checkout)
-    done = run.snakemake(*PROFILE)
+    run = lab.small(checkout)
+    done = run.snakemake(*lab.PROFILE)
     return run, done.stdout + done.stderr
 
 
-@cluster
-def test_the_cluster_gives_the_bits_of_the_local_run(submitted, checkout):
+@lab.cluster
+def test_the_cluster_gives_the_bits_of_the_local_run_and_jobs_see_their_gpus(submitted, checkout):
     run, _ = submitted
-    local = small(checkout)
+    local = lab.small(checkout)
     local.snakemake()
-    assert_same_results(run, local)
+    lab.assert_same_results(run, local)
     assert run.path("results/fig_sweeps.pdf").exists()
+    for log in ("pools/F32/seed1.log", "grams/F32/seed1.log", "fits/F32/ko/N16_seed1.log", "fits/F32/fc/N4_seed1.log"):
+        assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
 
 
 def shrunk(sweep):
@@ -62,7 +46,7 @@ def shrunk(sweep):
     return {**sweep, **few}
 
 
-@cluster
+@lab.cluster
 @pytest.mark.long
 @pytest.mark.parametrize("study", ["surrogate", "paper"])
 def test_a_study_has_the_bits_of_the_local_run(checkout, study):
@@ -71,159 +55,117 @@ def test_a_study_has_the_bits_of_the_local_run(checkout, study):
     if study == "paper":
         sweeps = {name: shrunk(sweep) for name, sweep in sweeps.items()}
     config = {**CONFIG, "study": study, "studies": {study: list(sweeps)}, "sweeps": sweeps}
-    run, local = small(checkout, config), small(checkout, config)
+    run, local = lab.small(checkout, config), lab.small(checkout, config)
     run.snakemake("--profile", "slurm", "--config", f"study={study}")
     local.snakemake()
-    assert_same_results(run, local)
+    lab.assert_same_results(run, local)
 
 
-@cluster
+@lab.cluster
 def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
     run, text = submitted
     lines = text.splitlines()
     study = lines.index("Study small: 2 sweeps, 7 cells, device auto.")
-    assert study < 4
-    assert lines[study + 1] == f"{len(jobs(run.folder))} submissions:"
+    assert lines[study + 1] == f"{len(lab.jobs(run.folder))} submissions:"
     assert lines[study + 3].startswith("    2 to gpu, each: 1 core, 1 GPU, 3.0 GB, 5 to ")
     assert [line for line in lines if re.fullmatch(r"(\d running)?(, )?(\d pending(: \w+)?)?", line)]
     assert "evaluate fc of F32, N = 16, seed 1" in text
     used = text[text.index("Asked for and used, at most:") :]
     assert re.search(r"^  fit_large \(5\) +3\d\d\d MB, used +\d+; +\d+ min, used +0\.\d$", used, re.M)
-    jobs_and_rules = sum(run.plan("--forceall", *PROFILE).values()) + used.count(" MB, used ")
+    jobs_and_rules = sum(run.plan("--forceall", *lab.PROFILE).values()) + used.count(" MB, used ")
     assert len(lines) < jobs_and_rules + 20  # a line for each, and few others
-    names = {job["JobName"] for job in all_jobs(run.folder)}
+    names = {job["JobName"] for job in lab.all_jobs(run.folder)}
     assert {"H8_seed1_cells_fit.koct", "F32_seed1_evaluate_fit_large_gram_pool_large.koct"} < names
 
 
-@cluster
-def test_a_job_sees_the_gpus_it_asked_for(submitted):
-    run, _ = submitted
-    for log in ("pools/F32/seed1.log", "grams/F32/seed1.log", "fits/F32/ko/N16_seed1.log", "fits/F32/fc/N4_seed1.log"):
-        assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
-
-
-@cluster
-@pytest.mark.long
-def test_a_large_problem_for_the_cpu_shares_a_run_with_one_for_the_gpu(checkout):
-    """An architecture that does not say its cost is large; here it is quick."""
-    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mean.py"]}
-    sweeps = {"own": own, "F32": {**SMALL["sweeps"]["F32"], "archs": ["fc"]}}
-    run = small(checkout, {**SMALL, "studies": {"small": list(sweeps)}, "sweeps": sweeps}, gpu_type="test-model")
-    run.path("mine").mkdir()
-    run.path("mine/mean.py").write_text(MEAN)
-    run.snakemake("results/cells.parquet", *PROFILE)
-    found = {name: (job["Partition"], job.get("TresPerNode")) for name, job in jobs(run.folder).items()}
-    assert found["own_seed1_mean_N4_evaluate_fit_large"] == ("cpu", None)  # an hour: it travels alone
-    assert found["F32_seed1_evaluate_fit_large_gram_pool_large"] == ("gpu", "gres:gpu:test-model:1")
-    cells = pd.read_parquet(run.path("results/cells.parquet"))
-    assert set(zip(cells["sweep"], cells["arch"], strict=True)) == {("own", "mean"), ("F32", "fc")}
-
-
-@cluster
-def test_a_thousand_cells_are_26_submissions_and_their_pools_at_most_13(checkout):
-    """Really submitted, to a partition that is down: nothing runs. Pools: 40 in a submission as well, at most 500."""
-    many = {**SMALL["sweeps"]["H8"], "seeds": list(range(500))}
-    config = {**SMALL, "studies": {"small": ["H8"]}, "sweeps": {"H8": many}}
-    run, planned = small(checkout, config), Jobs(config)
-    sweep = SimpleNamespace(sweep="H8")
-    specs = {
-        f"pools/H8/seed{seed}": planned.pool_spec(SimpleNamespace(sweep="H8", seed=seed)) for seed in many["seeds"]
-    }
-    for name, spec in {"known/H8": planned.problem_spec("known")(sweep), **specs}.items():  # so that none is made
+@lab.cluster
+def test_a_thousand_cells_are_26_submissions(checkout):
+    """Really submitted, to a partition that is down: nothing runs."""
+    many = {**lab.SMALL["sweeps"]["H8"], "seeds": list(range(500))}
+    config = {**lab.SMALL, "studies": {"small": ["H8"]}, "sweeps": {"H8": many}}
+    run, planned = lab.small(checkout, config), Jobs(config)
+    specs = {"known/H8": planned.problem_spec("known")(SimpleNamespace(sweep="H8"))}
+    for seed in many["seeds"]:
+        specs[f"pools/H8/seed{seed}"] = planned.pool_spec(SimpleNamespace(sweep="H8", seed=seed))
+    for name, spec in specs.items():  # so that none is made
         write_array(run.path(f"results/{name}.npy"), np.zeros(1), Stamp(json.loads(spec)))
-    slurm("scontrol", "update", "PartitionName=cpu", "State=DOWN")
-    process = started(run)
-    try:
-        until(lambda: len(jobs(run.folder)) or process.poll() is not None)
-        count = lambda: slurm("squeue", "--noheader", "--format=%Z").split().count(str(run.folder))  # noqa: E731
-        before = -1
-        while before != (before := count()):
-            time.sleep(3)
-        assert before == math.ceil(1000 / 40)
-        profile = (ROOT / "profiles/slurm/config.yaml").read_text()
-        assert "  pools: 40\n" in profile
-        assert before + math.ceil(500 / 40) + 1 <= 60  # and the summary
-        assert "26 submissions:" in run.path("out.txt").read_text()
-        until(lambda: "25 pending: PartitionDown" in run.path("out.txt").read_text())
-        process.send_signal(signal.SIGTERM)  # as by scancel of a job that snakemake runs in
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)  # and somebody who does not wait
-        until(lambda: count() == 0)  # an interrupted run takes its jobs with it
-        assert process.wait(60) == 1
-    finally:
-        process.kill()
-        listed = (line.split() for line in slurm("squeue", "--noheader", "--format=%A %Z").splitlines())
-        left = [job for job, folder in listed if folder == str(run.folder)]
-        if left:
-            slurm("scancel", *left)
-        slurm("scontrol", "update", "PartitionName=cpu", "State=UP")
+    with lab.partition("State=DOWN"):
+        process = lab.started(run)
+        try:
+            until(lambda: len(lab.jobs(run.folder)) or process.poll() is not None)
+            before = -1
+            while before != (before := len(queued(run.folder))):
+                time.sleep(3)
+            assert before == 1000 / 40
+            assert "26 submissions:" in run.path("out.txt").read_text()  # with the summary
+            until(lambda: "25 pending: PartitionDown" in run.path("out.txt").read_text())
+            process.send_signal(signal.SIGTERM)  # as by scancel of a job that snakemake runs in
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)  # and somebody who does not wait
+            until(lambda: not queued(run.folder))  # an interrupted run takes its jobs with it
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+            if left := queued(run.folder):
+                lab.slurm("scancel", *left)
 
 
-# What SLURM would refuse
+def queued(folder):
+    listed = (line.split() for line in lab.slurm("squeue", "--noheader", "--format=%A %Z").splitlines())
+    return [job for job, place in listed if place == str(folder)]
 
 
-@cluster
+@lab.cluster
 @pytest.mark.parametrize(
-    ("lines", "sentence", "fix"),
+    ("line", "value", "sentence", "fix"),
     [
-        ({"cpu_partition": "cpux"}, "invalid partition specified: cpux", "Fix cpu_partition or gpu_partition"),
-        (
-            {"gpu_type": "a100-sxm"},
-            "no node of gpu has 1 core, 3000 MB, 1 a100-sxm GPU",
-            "Fix the partitions or gpu_type",
-        ),
-        ({"reservation": "mine"}, "Requested reservation is invalid", "Fix reservation"),
-        ({"constraint": "skylake"}, "Invalid feature specification", "Fix constraint"),
+        ("cpu_partition", "cpux", "invalid partition specified: cpux", "Fix cpu_partition or gpu_partition"),
+        ("gpu_type", "a100", "no node of gpu has 1 core, 3000 MB, 1 a100 GPU", "Fix the partitions or gpu_type"),
+        ("reservation", "mine", "Requested reservation is invalid", "Fix reservation"),
+        ("constraint", "skylake", "Invalid feature specification", "Fix constraint"),
     ],
 )
-def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, lines, sentence, fix):
-    run = small(checkout, **lines)
-    for arguments in (PROFILE, [*PROFILE, "--dry-run"]):
+def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, line, value, sentence, fix):
+    run = lab.small(checkout, **{line: value})
+    for arguments in (lab.PROFILE, [*lab.PROFILE, "--dry-run"]):
         done = run.snakemake(*arguments, check=False)
         text = done.stdout + done.stderr
         assert sentence in text
         assert fix in text
         assert done.returncode == 1
         assert "--dry-run" not in arguments or fix in done.stdout.splitlines()[-1]  # nothing is behind it
-    assert not all_jobs(run.folder)
+    assert not lab.all_jobs(run.folder)
 
 
-@cluster
+@lab.cluster
 def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkout):
-    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mean.py"]}  # which says no cost, and is given an hour
-    run = small(checkout, {**SMALL, "studies": {"small": ["own"]}, "sweeps": {"own": own}})
-    run.path("mine").mkdir()
-    run.path("mine/mean.py").write_text(MEAN)
+    run = lab.with_own(checkout, MEAN)  # which says no cost, and is given an hour
     for maximum, qos in ((30, '""'), ("INFINITE", "short")):
-        set_lines(run, qos=qos)
-        slurm("scontrol", "update", "PartitionName=cpu", f"MaxTime={maximum}")
-        try:
-            done = run.snakemake(*PROFILE, check=False)
-        finally:
-            slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=INFINITE")
+        lab.set_lines(run, qos=qos)
+        with lab.partition(f"MaxTime={maximum}"):
+            done = run.snakemake(*lab.PROFILE, check=False)
         assert done.returncode == 1
-        sentence = "a job there may take 30 min at most, and one of this study asks for 6"
-        assert sentence in done.stdout + done.stderr
-    assert not all_jobs(run.folder)
+        assert "a job there may take 30 min at most, and one of this study asks for 6" in done.stdout + done.stderr
+    assert not lab.all_jobs(run.folder)
 
 
-@cluster
+@lab.cluster
 @pytest.mark.long
 def test_a_full_queue_is_waited_for(checkout):
     """A user may have one job at a time: the others are submitted when it has ended."""
-    run = small(checkout)
-    limit = ("sacctmgr", "--immediate", "modify", "user", "root", "set")
-    slurm(*limit, "MaxSubmitJobs=1")
-    try:
-        done = run.snakemake("results/cells.parquet", *PROFILE, "--retries", "0")
-    finally:
-        slurm(*limit, "MaxSubmitJobs=-1")
+    run = lab.small(checkout)
+    with lab.meanwhile("sacctmgr --immediate modify user root set", "MaxSubmitJobs=1", "MaxSubmitJobs=-1"):
+        done = run.snakemake("results/cells.parquet", *lab.PROFILE, "--retries", "0")
     assert "SLURM takes no more jobs of yours for now" in done.stdout + done.stderr
     assert "Attempt" not in done.stdout + done.stderr
-    assert len(all_jobs(run.folder)) == 4
+    assert len(lab.all_jobs(run.folder)) == 4
 
 
 ENVIRONMENT = """
+from koct.networks.fc import FC
+
+
+class Mine(FC):
     def fit(self, data):
         import os, pathlib
 
@@ -232,74 +174,64 @@ ENVIRONMENT = """
 """
 
 
-@cluster
+@lab.cluster
 def test_a_job_gets_what_it_needs_and_no_secret(checkout, monkeypatch):
     monkeypatch.setenv("GITHUB_TOKEN", "secret")
     monkeypatch.setenv("MINE", "wanted")
-    run = small(checkout)
-    run.path("mine").mkdir()
-    run.path("mine/mine.py").write_text(f"from koct.networks.fc import FC\n\n\nclass Mine(FC):{ENVIRONMENT}")
-    own = {**SMALL["sweeps"]["H8"], "archs": ["mine/mine.py"]}
-    run.path("config.yaml").write_text(yaml.safe_dump({**SMALL, "studies": {"small": ["own"]}, "sweeps": {"own": own}}))
-    run.snakemake("results/fits/own/mine/N4_seed1.npy", *PROFILE, "--envvars", "MINE")
+    run = lab.with_own(checkout, ENVIRONMENT)
+    run.snakemake("results/fits/own/mine/N4_seed1.npy", *lab.PROFILE, "--envvars", "MINE")
     found = run.path("environment.txt").read_text().split()
     assert "GITHUB_TOKEN" not in found
     assert {"HOME", "PATH", "PYTHONPATH", "KOCT_DEVICE", "SLURM_JOB_ID", "MINE"} <= set(found)
 
 
-@cluster
+@lab.cluster
 def test_a_job_that_slurm_will_never_start_has_failed(checkout):
     """The partition changes under a run that has been checked."""
-    run = small(checkout)
-    slurm("scontrol", "update", "PartitionName=cpu", "State=DOWN")
-    process = started(run, "--retries", "0")
-    try:
+    run = lab.small(checkout)
+    with lab.partition("State=DOWN"):
+        process = lab.started(run, "--retries", "0")
         until(lambda: "pending: PartitionDown" in run.path("out.txt").read_text() or process.poll() is not None)
-        slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=1", "State=UP")
-        status, text = ended(process, run, 120)
-    finally:
-        slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=INFINITE", "State=UP")
+        lab.slurm("scontrol", "update", "PartitionName=cpu", "MaxTime=1", "State=UP")
+        status, text = lab.ended(process, run, 120)
     assert status == 1
     assert "SLURM will never start job" in text
     assert "PartitionTimeLimit" in text
-    assert not [job for job in all_jobs(run.folder) if job["JobState"] in ("PENDING", "RUNNING")]
+    assert not [job for job in lab.all_jobs(run.folder) if job["JobState"] in ("PENDING", "RUNNING")]
 
 
-@cluster
+@lab.cluster
 def test_a_node_that_is_down_for_a_while_is_no_wrong_line(checkout):
-    node = slurm("sinfo", "--noheader", "--format=%n", "--partition=gpu").strip()
-    slurm("scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test")
-    try:
-        assert len(dry(small(checkout), "--config", "study=small")) == 4
-    finally:
-        slurm("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    node = lab.slurm("sinfo", "--noheader", "--format=%n", "--partition=gpu").strip()
+    with lab.meanwhile(f"scontrol update NodeName={node}", "State=DRAIN Reason=test", "State=RESUME"):
+        assert len(lab.dry(lab.small(checkout), "--config", "study=small")) == 4
 
 
-@cluster
+@lab.cluster
 def test_account_and_memory_reach_the_job(submitted, checkout):
-    run = small(checkout, account="mine", memory="false")
-    run.snakemake("results/cells/H8/ko/N4_seed1.json", *PROFILE)
-    job = jobs(run.folder)["cells_fit"]
+    run = lab.small(checkout, account="mine", memory="false")
+    run.snakemake("results/cells/H8/ko/N4_seed1.json", *lab.PROFILE)
+    job = lab.jobs(run.folder)["cells_fit"]
     assert (job["Account"], job["TimeLimit"]) == ("mine", "00:05:00")
     assert job["MinMemoryNode"] == "0"
     plain, _ = submitted
-    job = jobs(plain.folder)["cells_fit"]
+    job = lab.jobs(plain.folder)["cells_fit"]
     assert (job["Account"], job["Requeue"], job["MinMemoryNode"]) == ("koct", "0", "2000M")  # the default account
 
 
-@cluster
+@lab.cluster
 @pytest.mark.long
 def test_jobs_that_left_the_queue_are_found_in_the_accounting(checkout):
     """The queue forgets them within a minute, as on a busy cluster; those of other tests too, so this is the last."""
-    run = small(checkout)
-    age = re.search(r"MinJobAge += (\d+)", slurm("scontrol", "show", "config"))[1]
+    run = lab.small(checkout)
+    age = re.search(r"MinJobAge += (\d+)", lab.slurm("scontrol", "show", "config"))[1]
     config = Path(os.environ.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
     text = config.read_text()
     try:
         config.write_text(text.replace(f"MinJobAge={age}", "MinJobAge=2"))
-        slurm("scontrol", "reconfigure")
-        run.snakemake("results/pools/H8/seed1.npy", *PROFILE[:-1], "70")
+        lab.slurm("scontrol", "reconfigure")
+        run.snakemake("results/pools/H8/seed1.npy", *lab.PROFILE[:-1], "70")
     finally:
         config.write_text(text)
-        slurm("scontrol", "reconfigure")
-    assert not all_jobs(run.folder)
+        lab.slurm("scontrol", "reconfigure")
+    assert not lab.all_jobs(run.folder)
