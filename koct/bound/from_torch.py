@@ -190,20 +190,20 @@ class _Reader:
                 if not isinstance(found, TensorMetadata) and node.op != "output":
                     raise self._unknown(node, "it returns several tensors")
                 self.shapes[node] = () if node.op == "output" else tuple(found.shape)
-        self.followed: set[fx.Node] = set()  # the tensors that depend on the input
 
     def steps(self) -> list[Step]:
         inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
         (output,) = (node for node in self.graph.nodes if node.op == "output")
         if len(inputs) != 1 or not isinstance(output.args[0], fx.Node):
             raise KoctError("the module must take one tensor and return one tensor; wrap it in one that does")
-        self.followed, sources = set(inputs), {}
-        for node in self.graph.nodes:
-            if node in self.shapes and node.op != "output" and (found := self._tensors(node)):
+        sources: dict[fx.Node, list[fx.Node]] = {}  # the arguments of each that depend on the input, with repetitions
+        for node in (node for node in self.graph.nodes if node in self.shapes and node.op != "output"):
+            used: list[fx.Node] = []
+            fx.map_arg((node.args, node.kwargs), used.append)
+            if found := [each for each in used if each in sources or each in inputs]:
                 sources[node] = found
-                self.followed.add(node)
         end = output.args[0]
-        if end not in self.followed:
+        if end not in sources and end not in inputs:
             raise KoctError("the output of the module does not depend on its input; give a module that uses its input")
         needed = {end}
         for node in reversed(list(sources)):
@@ -214,12 +214,6 @@ class _Reader:
             later = {end}.union(*(sources[each] for each in order[i + 1 :])) & {*inputs, *order[:i]}
             steps += self._carried(node, sources[node], later)
         return steps
-
-    def _tensors(self, node: fx.Node) -> list[fx.Node]:
-        """The arguments that depend on the input of the module, with repetitions."""
-        tensors: list[fx.Node] = []
-        fx.map_arg((node.args, node.kwargs), lambda each: tensors.append(each) if each in self.followed else None)
-        return tensors
 
     def _carried(self, node: fx.Node, sources: list[fx.Node], later: set[fx.Node]) -> list[Step]:
         """The step at a node, with the tensors that are needed `later` carried along."""

@@ -8,7 +8,7 @@ network.bound(N=1000), network.with_known("W").bound(N=1000)
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from os import PathLike
@@ -91,7 +91,7 @@ class Term(NamedTuple):
         return self.approximation + self.estimation
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class BoundNetwork:
     """A composition of layers.
 
@@ -102,14 +102,13 @@ class BoundNetwork:
         of y, of always predicting zero, or the variance of y of always predicting its mean
     """
 
-    layers: tuple[BoundLayer, ...]
+    layers: Sequence[BoundLayer]
     trivial: float | None = None
 
-    def __init__(self, layers: Iterable[BoundLayer], trivial: float | None = None) -> None:
-        object.__setattr__(self, "layers", tuple(layers))
-        object.__setattr__(self, "trivial", trivial)
-        if trivial is not None:
-            _check("trivial", trivial, 0, "give the mean-square error of predicting zero, E‖y‖²", strict=True)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+        if self.trivial is not None:
+            _check("trivial", self.trivial, 0, "give the mean-square error of predicting zero, E‖y‖²", strict=True)
         if not self.layers:
             raise KoctError("layers is empty; give at least one layer")
         names = [layer.name for layer in self.layers]
@@ -257,12 +256,13 @@ class BoundNetwork:
             errors = {layer.name: error for layer, error in zip(self.layers, errors, strict=True)}
         for name in errors:
             self._place(name)
-        for layer in self.layers:
-            if not layer.known and layer.name not in errors:
-                raise KoctError(f"layer {layer.name!r}: error is missing; measure it, or make the layer known")
-            if not layer.known:
-                _check(f"layer {layer.name!r}: error", errors[layer.name], 0, "give a mean-square error")
-        return {layer.name: 0.0 if layer.known else float(errors[layer.name]) for layer in self.layers}
+        found = {layer.name: 0.0 for layer in self.layers}
+        for name in (layer.name for layer in self.layers if not layer.known):
+            if name not in errors:
+                raise KoctError(f"layer {name!r}: error is missing; measure it, or make the layer known")
+            _check(f"layer {name!r}: error", errors[name], 0, "give a mean-square error")
+            found[name] = float(errors[name])
+        return found
 
     def _place(self, name: str) -> int:
         """Where a layer is in the network."""
@@ -311,7 +311,7 @@ def read_network(path: str | PathLike[str]) -> BoundNetwork:
     if not isinstance(entries, list) or not entries:
         raise KoctError(f"{path}: layers = {entries!r} must be a list of at least one layer; write one layer per line")
     try:
-        return BoundNetwork((_layer(number, entry) for number, entry in enumerate(entries, 1)), content.get("trivial"))
+        return BoundNetwork([_layer(number, entry) for number, entry in enumerate(entries, 1)], content.get("trivial"))
     except KoctError as error:
         raise KoctError(f"{path}: {error}") from None
 

@@ -62,26 +62,17 @@ def _with_replacement(count: int, draws: int, seed: int) -> Floats:
     return np.bincount(chosen.ravel(), minlength=draws * count).reshape(draws, count) / count
 
 
-def means(errors: Floats, weights: Weights) -> tuple[Floats, Floats, Floats]:
-    """Weighted means (draws,) of errors (seeds, images): of seeds alone, of images alone, of both."""
-    of_images = weights.images @ errors.T  # (draws, seeds)
-    return (
-        weights.seeds @ errors.mean(axis=1),
-        of_images.mean(axis=1),
-        np.einsum("ds,ds->d", weights.seeds, of_images),
-    )
-
-
 def drawn(errors: Sequence[Floats], weights: Weights, statistic: Callable[..., Floats]) -> Floats:
     """Draws (draws,) of a statistic of mean errors, a function of as many arrays as there are `errors`.
 
     All of the errors, (seeds, images), are given the same weights: seeds and images are paired.
     """
-    centres = [float(values.mean()) for values in errors]
-    parts = [
-        [np.maximum(draw, TINY * centre) for draw in means(values, weights)]
-        for values, centre in zip(errors, centres, strict=True)
-    ]
+    centres, parts = [float(values.mean()) for values in errors], []
+    for values, centre in zip(errors, centres, strict=True):
+        of_images = weights.images @ values.T  # (draws, seeds)
+        both = np.einsum("ds,ds->d", weights.seeds, of_images)
+        means = (weights.seeds @ values.mean(axis=1), of_images.mean(axis=1), both)
+        parts.append([np.maximum(mean, TINY * centre) for mean in means])
     centre = float(statistic(*map(np.array, centres)))
     by_seeds, by_images, by_both = (statistic(*draws) - centre for draws in zip(*parts, strict=True))
     # a draw of seeds has heavy tails, so the spread is that between the quartiles, which is 1.35 standard deviations

@@ -99,6 +99,9 @@ class Forecast:
         if self._rises_from is not None:  # no law is near, so the walk is not small
             sizes = self.priors.misfit
             self.priors = replace(self.priors, misfit={size: sizes[size] for size in sizes if size > min(sizes)})
+        # the shares of replicates below the lower end of an interval, its median, and its upper end
+        ends = (self.priors.error_ends, self.priors.n_ends)
+        self._error_shares, self.n_shares = ((low, 0.5, high) for low, high in ends)
         ensemble = Ensemble(self._points, self._laws(law), self.priors, pilot.freedom)
         rng = np.random.default_rng(seed)
         self.curves_ = ensemble.draw(replicates, rng)
@@ -142,7 +145,7 @@ class Forecast:
 
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(error, low, high) at each N ≥ 2, each of shape (n,): the median, and the ends of the interval."""
-        low, middle, high = self._interval(self.replicates(N))
+        low, middle, high = quantiles(self.replicates(N), self._error_shares)
         return middle, low, high
 
     @np.errstate(all="ignore")
@@ -152,17 +155,6 @@ class Forecast:
         if not np.all(valid := N >= 2):
             raise KoctError(f"N = {N[~valid][0]:g} must be at least 2; choose a larger N")
         return self._errors(self.curves_.at(N))
-
-    def _interval(self, errors: FloatArray) -> FloatArray:
-        """(low, median, high) of the errors of all replicates, over the first axis."""
-        low, high = self.priors.error_ends
-        return quantiles(errors, (low, 0.5, high))
-
-    @property
-    def n_shares(self) -> tuple[float, float, float]:
-        """The shares of replicates below the ends of an interval of N, and below its median."""
-        low, high = self.priors.n_ends
-        return low, 0.5, high
 
     def _errors(self, log_error: FloatArray) -> FloatArray:
         """Errors that stay finite, and rates that stay rates."""
@@ -182,7 +174,9 @@ class Forecast:
         largest = int(self.pilot.N[-1])
         counts = [[_whole(value) for value in values] for values in quantiles(N, self.n_shares).T]
         at = [largest if n is None else n for _, n, _ in counts]
-        errors = self._interval(self._errors(self.curves_.reached_at(np.array(at, dtype=float)))).T.tolist()
+        errors = quantiles(
+            self._errors(self.curves_.reached_at(np.array(at, dtype=float))), self._error_shares
+        ).T.tolist()
         answers = []
         for i, (target, (n_low, n, n_high), (low, error, high)) in enumerate(zip(targets, counts, errors, strict=True)):
             probability, ratio = float(np.mean(np.isfinite(N[:, i]))), None if n is None else n / largest
@@ -309,9 +303,8 @@ def held_out(N: ArrayLike, error: ArrayLike, seed: ArrayLike, means: Mapping[int
         return []
     most = HELD_OUT if len(sizes) >= HELD_OUT + LEAST_KEPT else 1
     kept, held = sizes[:-most], sizes[-most:]
-    used = np.isin(N, kept)
-    sample_size, of_run, number = (np.asarray(values)[used] for values in (N, error, seed))
-    forecast = np.transpose(Forecast(Pilot.from_points(sample_size, of_run, number)).predict(held))
+    sizes_of, errors, seeds = (np.asarray(values)[np.isin(N, kept)] for values in (N, error, seed))
+    forecast = np.transpose(Forecast(Pilot.from_points(sizes_of, errors, seeds)).predict(held))
     bound = calibrate(kept, [means[size] for size in kept]).predict(held)
     return [
         HeldOut(size, means[size], float(by_bound), *map(float, predicted))

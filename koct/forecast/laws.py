@@ -161,12 +161,10 @@ def _bend(before: FloatArray, after: FloatArray) -> NDArray[np.intp]:
     return np.sign(after - before).astype(int) + 1
 
 
-def _power(N: FloatArray, largest: float, share: FloatArray, exponent: FloatArray) -> FloatArray:
-    return _above_floor(share, (N / largest) ** -exponent)
-
-
-def _shifted(N: FloatArray, largest: float, share: FloatArray, exponent: FloatArray, shift: FloatArray) -> FloatArray:
-    """A power law that begins late."""
+def _power(
+    N: FloatArray, largest: float, share: FloatArray, exponent: FloatArray, shift: FloatArray | float = 0.0
+) -> FloatArray:
+    """A power law, which may begin late."""
     return _above_floor(share, ((N / largest + shift) / (1 + shift)) ** -exponent)
 
 
@@ -225,7 +223,7 @@ class Slope(Law):
 
 LAWS: dict[str, Law] = {
     "power": GridLaw("power", "floor + a N^(−b)", _power, _floor, FLOORS, EXPONENTS),
-    "pow4": GridLaw("pow4", "floor + a (N + d)^(−b)", _shifted, _floor, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS),
+    "pow4": GridLaw("pow4", "floor + a (N + d)^(−b)", _power, _floor, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS),
     "mmf4": GridLaw("mmf4", "floor + a / (1 + (N/m)^q)", _sigmoid, _floor, COARSE_FLOORS, STEEPNESS, PLATEAUS),
     "broken": GridLaw("broken", "a N^(−b), then another b", _broken, _bend, SLOPES, SLOPES, BREAKS),
     "last": Last(),

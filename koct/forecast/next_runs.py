@@ -178,7 +178,15 @@ def _steps(
     answer = np.log(np.minimum(samples, NEVER_RATIO * max(now.answer.n_low or largest, largest)))
     low, _, high = np.quantile(answer, forecast.n_shares, method="inverted_cdf")
     fixed = 2 * np.log(STOP)  # part of the width, whatever is measured
-    width, noise = high - low + fixed, _noise(pilot, N)
+    width = high - low + fixed
+    # `noise` is the variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS).
+    # A new run is of a new group: it counts as much as a group of the pilot does.
+    near = np.minimum(np.searchsorted(pilot.N, N), len(pilot.N) - 1)
+    of_one = (np.diag(pilot.covariance()) * pilot.counts)[near][:, None]
+    before = np.where(pilot.N[near] == N, pilot.counts[near], 0)[:, None]
+    told = np.minimum(before / of_one, MIN_SPREAD**-2)
+    after = np.minimum((before + np.arange(1, MOST_SEEDS + 1)) / of_one, MIN_SPREAD**-2)
+    noise = 1 / np.maximum(after - told, NO_NOISE)
     joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)
     variance, towards, paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
 
@@ -213,16 +221,3 @@ def _steps(
         NewRuns(int(N[k]), more + 1, float(each[k, more]), factor if known else None)
         for (k, more), factor in zip([(i, m), (j, n)], factors, strict=False)
     )
-
-
-def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:
-    """Variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS).
-
-    A new run is of a new group: it counts as much as a group of the pilot does.
-    """
-    near = np.minimum(np.searchsorted(pilot.N, N), len(pilot.N) - 1)
-    variance = (np.diag(pilot.covariance()) * pilot.counts)[near][:, None]
-    before = np.where(pilot.N[near] == N, pilot.counts[near], 0)[:, None]
-    known = np.minimum(before / variance, MIN_SPREAD**-2)
-    after = np.minimum((before + np.arange(1, MOST_SEEDS + 1)) / variance, MIN_SPREAD**-2)
-    return 1 / np.maximum(after - known, NO_NOISE)

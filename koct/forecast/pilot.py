@@ -17,12 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from koct.base.messages import cut, listed, nearest, printable
 from koct.errors import KoctError
 from koct.forecast import scores
-from koct.forecast.runs import MAX_ERROR, MIN_ERROR, Pilot
+from koct.forecast.runs import MAX_ERROR, MIN_ERROR, FloatArray, Pilot
 
 LARGEST_FILE = 2**26  # bytes: far above any pilot
 LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
-MOST_ROWS = 1_000_000
-MOST_ARCHS = 64
 ONLY_ARCH = "pilot"  # the name where there is no column arch
 COSTS = ("seconds", "cost", "fit_seconds")  # columns with the cost of a run; the first of them counts
 RATES = ("error", "error_rate")  # metrics that are taken for error rates if there is a column test_size
@@ -54,8 +52,6 @@ class Columns:
         self.rows = np.arange(1, count + 1)
         if not count:
             self.fail("the file has a header but no rows; add one row per run")
-        if count > MOST_ROWS:
-            self.fail(f"the file has over {MOST_ROWS:,} rows, more than any pilot; keep one row per run")
 
     def fail(self, problem: str) -> NoReturn:
         _fail(self.path, problem)
@@ -99,19 +95,17 @@ class Columns:
             self._name([name.strip() for name in next(reader)])
             for row in reader:
                 if len(row) != len(self.names) and row:
-                    self._fail_ragged(len(rows) + 1, row, separator)
+                    text, more = separator.join(row), len(row) > len(self.names)
+                    fix = "a cell is too many; remove it" if more else "a cell is missing; fill it in"
+                    if more and separator == "," and re.search(r"(^|,)\s*[+-]?0,\d+\s*(,|$)", text):
+                        fix = "write decimals with a point, like 0.05, or remove the extra cell"
+                    cells = f"Expected {len(self.names)} columns, got {len(row)}: {cut(text, 60)}"
+                    self.fail(f"row {len(rows) + 1}: {cells}; {fix}")
                 rows += [row] if row else []
         except csv.Error as error:
             where = f"row {len(rows) + 1}" if self.names else "the header"
             self.fail(f"{where} cannot be read ({error}); a header must name the columns, like N,error")
         return {name: _objects(values) for name, values in zip(self.names, zip(*rows, strict=True), strict=False)}
-
-    def _fail_ragged(self, number: int, row: Sequence[str], separator: str) -> NoReturn:
-        expected, got, text = len(self.names), len(row), separator.join(row)
-        fix = "a cell is missing; fill it in" if got < expected else "a cell is too many; remove it"
-        if got > expected and separator == "," and re.search(r"(^|,)\s*[+-]?0,\d+\s*(,|$)", text):
-            fix = "write decimals with a point, like 0.05, or remove the extra cell"
-        self.fail(f"row {number}: Expected {expected} columns, got {got}: {cut(text, 60)}; {fix}")
 
     def keep(self, sweep: str | None) -> None:
         """Keep the rows with this value in the column sweep; without one, there must be no choice.
@@ -148,7 +142,7 @@ class Columns:
             hint = f"the header is {shown(self.names[0])}: separate its columns by commas"
         self.fail(f"column {name} is missing; {hint}")
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
+    def numbers(self, name: str) -> FloatArray:
         """A column of finite numbers, shape (n_rows,)."""
         self.require(name)
         column = self.values[name]
@@ -275,9 +269,6 @@ class PilotFile:
         groups = columns.texts(group or "group") if group or "group" in columns.names else None
         sizes = self._test_sizes(columns, metric, score, error, test_size)
         names, arch = np.unique(_archs(columns), return_inverse=True)
-        if len(names) > MOST_ARCHS:
-            problem = f"column arch has {len(names):,} different values, and at most {MOST_ARCHS} are compared"
-            columns.fail(f"{problem}; keep some")
         if seed is not None:
             key = [arch, N, seed.astype(str), *([] if groups is None else [groups.astype(str)])]
             runs, first = list(zip(*(column.tolist() for column in key), strict=True)), dict[tuple[Any, ...], int]()
@@ -294,7 +285,7 @@ class PilotFile:
                 columns.fail(f"arch {name}: {reason}")
         return pilots
 
-    def costs(self, sweep: str | None = None) -> tuple[str, dict[str, NDArray[np.float64]]] | None:
+    def costs(self, sweep: str | None = None) -> tuple[str, dict[str, FloatArray]] | None:
         """(column, {arch: N and cost of every run, shape (2, n_runs)}); None if there is no column of costs."""
         columns = Columns(self.path, self.data, ["N", "p", "arch", "sweep", *COSTS])
         column = next((name for name in COSTS if name in columns.names), None)
@@ -302,19 +293,13 @@ class PilotFile:
             return None
         columns.keep(sweep)
         N, cost, arch = columns.counts("N"), columns.numbers(column), _archs(columns)
-        columns.refuse(cost <= 0, column, "is not above 0; correct it or remove the column")
         extreme = ~((cost >= MIN_ERROR) & (cost <= MAX_ERROR))
-        columns.refuse(extreme, column, "is too small or too large to compute with; rescale the column")
+        columns.refuse(extreme, column, "is not above 0, or too large to compute with; correct it or remove the column")
         return column, {str(name): np.stack([N[arch == name], cost[arch == name]]) for name in np.unique(arch)}
 
     def _test_sizes(
-        self,
-        columns: Columns,
-        metric: str | None,
-        score: scores.Score | None,
-        error: NDArray[np.float64],
-        test_size: int | None,
-    ) -> NDArray[np.float64] | None:
+        self, columns: Columns, metric: str | None, score: scores.Score | None, error: FloatArray, test_size: int | None
+    ) -> FloatArray | None:
         """How many test samples the error rate of every row was counted on, shape (n_rows,); None if it is no rate."""
         name = score.name if score is not None else metric or "error"
         known = score is not None and scores.is_known(name)
@@ -347,7 +332,7 @@ def _archs(columns: Columns) -> NDArray[np.str_]:
     return np.full(len(columns.rows), ONLY_ARCH)
 
 
-def _errors(columns: Columns, metric: str | None, score: scores.Score | None) -> NDArray[np.float64]:
+def _errors(columns: Columns, metric: str | None, score: scores.Score | None) -> FloatArray:
     """The errors in the column of the metric, shape (n_rows,); of a score, those of its values."""
     name, power = _metric(columns, metric, score)
     columns.require(name, None if metric is None else "--metric")

@@ -68,17 +68,24 @@ class Pilot:
         """
         N, error = np.asarray(N, dtype=float), np.asarray(error, dtype=float)
         if N.shape != error.shape or N.ndim != 1:
-            raise KoctError(
-                f"N and error must be 1-D and of equal length; they have shapes {N.shape} and {error.shape}"
-            )
-        _check(N, error, test_size)
+            raise KoctError(f"N and error must be 1-D and of equal length; the shapes are {N.shape} and {error.shape}")
+        if not len(N):
+            raise KoctError("N is empty; a pilot needs runs at two or more N")
+        if not np.all(valid := (N >= 2) & (np.round(N) == N)):
+            raise KoctError(f"N = {N[~valid][0]:.16g} must be an integer of at least 2; correct or remove the run")
+        if not np.all(valid := (error == 0) | ((error >= MIN_ERROR) & (error <= MAX_ERROR))):
+            wrong = f"error = {error[~valid][0]:g} must be finite and not below 0, nor too small or too large"
+            raise KoctError(f"{wrong}; correct it, remove the run, or rescale the errors")
+        if test_size is not None:
+            if not test_size >= 1:
+                raise KoctError(f"test_size = {test_size} must be at least 1; give the number of test samples")
+            if np.any(error > 1):
+                raise KoctError(f"error = {error.max():g} is no error rate, but test_size is for rates; omit test_size")
         sizes, column = np.unique(N, return_inverse=True)
         if len(sizes) < 2:
             raise KoctError(f"N = {sizes[0]:.0f} in every run; a pilot needs runs at two or more N")
         if len(sizes) > MAX_SIZES:
-            raise KoctError(
-                f"N has {len(sizes):,} different values, and a pilot at most {MAX_SIZES}; keep some of them"
-            )
+            raise KoctError(f"N has {len(sizes):,} different values, and a pilot at most {MAX_SIZES}; keep some")
         part = np.zeros(len(N), dtype=int)
         if group is not None:
             _, part = np.unique(np.asarray(group).astype(str), return_inverse=True)
@@ -189,22 +196,6 @@ def _deviations(table: FloatArray) -> FloatArray:
     """Relative deviations from the mean over the rows; of first order in them, those of the log."""
     mean = np.nanmean(table, axis=0)
     return np.divide(table, mean, out=np.ones_like(table), where=mean > 0) - 1
-
-
-def _check(N: FloatArray, error: FloatArray, test_size: int | None) -> None:
-    if not len(N):
-        raise KoctError("N is empty; a pilot needs runs at two or more N")
-    if not np.all(valid := (N >= 2) & (np.round(N) == N)):
-        raise KoctError(f"N = {N[~valid][0]:.16g} must be an integer of at least 2; correct or remove the run")
-    if not np.all(valid := (error >= 0) & np.isfinite(error)):
-        raise KoctError(f"error = {error[~valid][0]:g} must be finite and not below 0; correct or remove the run")
-    if not np.all(valid := (error == 0) | ((error >= MIN_ERROR) & (error <= MAX_ERROR))):
-        raise KoctError(f"error = {error[~valid][0]:g} is too small or too large to compute with; rescale the errors")
-    if test_size is not None:
-        if not test_size >= 1:
-            raise KoctError(f"test_size = {test_size} must be at least 1; give the number of test samples")
-        if np.any(error > 1):
-            raise KoctError(f"error = {error.max():g} is no error rate, but test_size is for rates; omit test_size")
 
 
 def _correlation(deviation: FloatArray, seen: NDArray[np.bool_]) -> float:

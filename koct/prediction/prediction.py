@@ -42,12 +42,9 @@ def checked(name: str, array: Any) -> Any:
         array = np.asarray(array)
         if array.dtype.kind not in "fiub":
             raise KoctError(f"{name} holds {array.dtype}; give real numbers")
-    if array.ndim == 0 or len(array) == 0:
-        raise KoctError(f"{name} has no samples; give an array of shape (samples, ...)")
-    width = int(np.prod(array.shape[1:]))
-    if not width:
-        raise KoctError(f"{name} has no numbers in its samples; give an array of shape (samples, ...)")
-    for rows in blocks(len(array), width):
+    if array.ndim == 0 or 0 in array.shape:
+        raise KoctError(f"{name} has no numbers; give an array of shape (samples, ...)")
+    for rows in blocks(len(array), int(np.prod(array.shape[1:]))):
         part = array[rows]
         if not np.isfinite([float(part.min()), float(part.max())]).all():
             first = rows.start + int(np.isfinite(to_numpy(part).reshape(len(part), -1)).all(1).argmin())

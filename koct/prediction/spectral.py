@@ -67,9 +67,8 @@ class Spectral:
         gram = double(checked("the Gram matrix of x", gram))
         y, count = flat(checked("y", y)), len(gram)
         if gram.shape != (count, count) or len(y) != count:
-            raise KoctError(
-                f"the Gram matrix has shape {tuple(gram.shape)}, and y {len(y)} samples; give samples × samples"
-            )
+            found = f"{tuple(gram.shape)}, and y {len(y)} samples"
+            raise KoctError(f"the Gram matrix has shape {found}; give samples × samples")
         if float(abs(gram - gram.T).max()) > ROUNDING * float(abs(gram).max()):
             raise KoctError("the Gram matrix is not symmetric; give x xᵀ, or a kernel matrix")
         return self._fit(gram, y)

@@ -43,11 +43,11 @@ class Data(Training):
 
     @cached_property
     def device(self) -> device.Device:  # type: ignore[override]
-        return device.choose() if self.cell.problem.device == "auto" else device.CPU
+        return device.choose() if self.problem.device == "auto" else device.CPU
 
     @cached_property
     def pool(self) -> Pool:
-        return Pool(self.inputs["pool"], self.cell.problem, self.cell.seed)
+        return Pool(self.inputs["pool"], self.problem, self.cell.seed)
 
     @property
     def identity(self) -> str:  # type: ignore[override]
@@ -55,7 +55,7 @@ class Data(Training):
 
     @cached_property
     def N(self) -> int:  # type: ignore[override]
-        if not self.cell.problem.has_groups:  # the pool need not be opened
+        if not self.problem.has_groups:  # the pool need not be opened
             return self.cell.N
         return self.pool.pairs_of("train", self.cell.N)
 
@@ -70,46 +70,43 @@ class Data(Training):
     @cached_property
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
         self._declared("layers")
-        return checked_layers(self.cell.problem, self.shared)
+        return checked_layers(self.problem, self.shared)
 
     @cached_property
     def forward(self) -> Any:  # type: ignore[override]
         self._declared("layers")
-        problem = self.cell.problem
-        operator = problem.forward(self.shared)
-        ends = (problem.y_shape, problem.x_shape)
-        _check_ends(operator, operator, ends, f"{line_of(problem, 'forward')}: the operator")
-        check_operator(problem, "forward", "the operator", operator)
+        operator = self.problem.forward(self.shared)
+        where = f"{line_of(self.problem, 'forward')}: the operator"
+        _check_ends(operator, operator, (self.y_shape, self.x_shape), where)
+        check_operator(self.problem, "forward", "the operator", operator)
         return operator
 
     @cached_property
     def inverses(self) -> Mapping[float | None, Any]:  # type: ignore[override]
         self._declared("layers")
-        problem = self.cell.problem
-        operators = dict(problem.inverses(self.shared))
+        operators = dict(self.problem.inverses(self.shared))
         for strength, operator in operators.items():
-            what = f"{line_of(problem, 'inverses')}: the operator of strength {strength}"
-            _check_ends(operator, operator, (problem.x_shape, problem.y_shape), what)
+            what = f"{line_of(self.problem, 'inverses')}: the operator of strength {strength}"
+            _check_ends(operator, operator, (self.x_shape, self.y_shape), what)
         return operators
 
     @cached_property
     def shared(self) -> Mapping[str, Any]:
         """What the problem computes once per sweep."""
-        return read_shared(self.inputs.get("shared"), self.cell.problem)
+        return read_shared(self.inputs.get("shared"), self.problem)
 
     @cached_property
     def normal(self) -> Array:  # type: ignore[override]
         self._declared("normal")
         if "normal" in self.inputs:
-            matrix = read_matrix(self.inputs["normal"], self.cell.problem, layers=True)
-            return self.device.put(np.array(matrix))
-        return self.device.put(normal_matrix(self.cell.problem, self.shared))
+            return self.device.put(np.array(read_matrix(self.inputs["normal"], self.problem, layers=True)))
+        return self.device.put(normal_matrix(self.problem, self.shared))
 
     @cached_property
     def gram(self) -> Array | None:  # type: ignore[override]
-        if "gram" not in self.inputs or self.cell.problem.x_size < self.N:
+        if "gram" not in self.inputs or self.problem.x_size < self.N:
             return None
-        matrix = read_matrix(self.inputs["gram"], self.cell.problem, layers=False, pool=self.pool)
+        matrix = read_matrix(self.inputs["gram"], self.problem, layers=False, pool=self.pool)
         return self.device.put(np.array(matrix[: self.N, : self.N]))
 
     @cached_property
@@ -118,7 +115,7 @@ class Data(Training):
         about, _ = read_fit(path)
         fitted, wanted = about["cell"], self.cell.encode()
         wrong = [key for key in ("sweep", "N", "seed") if fitted[key] != wanted[key]]
-        sources = {"problem": self.cell.problem.source, "arch": arch.source}
+        sources = {"problem": self.problem.source, "arch": arch.source}
         wrong += [what for what, source in sources.items() if fitted[what]["source"] != source]
         options, others = fitted["problem"]["options"], wanted["problem"]["options"]
         wrong += [name for name in options.keys() & others.keys() if options[name] != others[name]]
@@ -144,10 +141,10 @@ class Data(Training):
     def images(self, network: Network, x: Array) -> np.ndarray:
         """Flat images of measurements on this device, as a NumPy array."""
         predicted = to_numpy(network.predict(x))
-        if np.shape(predicted) != (len(x), self.cell.problem.y_size):
+        if np.shape(predicted) != (len(x), self.problem.y_size):
             raise KoctError(
                 f"{line_of(self.cell.arch, 'fit')}: the network's predict gave an array of shape {np.shape(predicted)} "
-                f"for {len(x)} samples; give flat images, {(len(x), self.cell.problem.y_size)}"
+                f"for {len(x)} samples; give flat images, {(len(x), self.problem.y_size)}"
             )
         return predicted
 

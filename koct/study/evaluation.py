@@ -38,21 +38,12 @@ def errors(network: Network, data: cells.Data) -> dict[str, Any]:
     for name, value in (("val_mse", validation), *errors.items()):
         if not metrics.is_proper(name, value):
             raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
-    measured = {"val_mse": validation, **errors, "images": _kept(images, data)}
-    return {**measured, "image_seconds": seconds / len(y)}
-
-
-def _kept(images: Mapping[str, Any], data: cells.Data) -> dict[str, Any]:
-    """Values of images (n,) as lists of eight digits, null for NaN, and what says which images they are.
-
-    `same` is whether they are the same for every seed, `groups` how many of them each test group has.
-    """
-    lists = {
-        name: [None if value != value else float(f"{value:.8g}") for value in values.tolist()]
-        for name, values in images.items()
+    kept = {  # to eight digits, null for NaN; `same`: whether every seed has these images; how many each group has
+        "same": data.cell.problem.same_held_out,
+        "groups": data.pool.groups["test"] if data.pool.groups else None,
+        **{name: [None if each != each else float(f"{each:.8g}") for each in images[name].tolist()] for name in images},
     }
-    groups = data.pool.groups["test"] if data.pool.groups else None
-    return {"same": data.cell.problem.same_held_out, "groups": groups, **lists}
+    return {"val_mse": validation, **errors, "images": kept, "image_seconds": seconds / len(y)}
 
 
 def remember(about: dict[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:

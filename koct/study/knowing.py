@@ -123,7 +123,8 @@ class Knowing:
 
     def repairs(self) -> list[Repair]:
         """Return the operator as it is, and every repair that makes sense for the problem."""
-        found = [self._tried("nothing", self._as_it_is), self._tried("one factor", self._factor)]
+        as_it_is = self._tried("nothing", lambda data: iter([(lambda x: self._cut(self._image(x)), 0, {})]))
+        found = [as_it_is, self._tried("one factor", self._factor)]
         views = len(self.data.x_shape) > 1 and self.known.each == 1
         if views:
             found.append(self._tried("a shift along the detector", self._shift))
@@ -158,9 +159,6 @@ class Knowing:
 
     def _cut(self, images: Array) -> Array:
         return images.clip(min=0) if self.known.nonnegative else images
-
-    def _as_it_is(self, data: Given) -> Iterator[Any]:
-        yield (lambda x: self._cut(self._image(x))), 0, {}
 
     def _factor(self, data: Given) -> Iterator[Any]:
         image = self._image(data.x)
@@ -204,11 +202,9 @@ class Knowing:
         yield (lambda x: self._cut(self._image(gains[owner] * x))), views, {}
 
     def _by(self, arch: Any, lambdas: Sequence[float]) -> Callable[[Given], Iterator[Any]]:
-        def fit(data: Given) -> Iterator[Any]:
-            for _, network in arch.fit(data.of(data.x, data.y, lambdas)):
-                yield network.predict, network.parameters, {}
-
-        return fit
+        return lambda data: (
+            (network.predict, network.parameters, {}) for _, network in arch.fit(data.of(data.x, data.y, lambdas))
+        )
 
     def _strengths(self) -> list[float]:
         """λ for the weights, around the mean of their normal matrix's diagonal if none are given."""
@@ -264,8 +260,7 @@ class Knowing:
         data = self.data
 
         def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
-            for lam, network in arch.fit(data.of(x, y, lambdas)):
-                yield lam, network.predict
+            return ((lam, network.predict) for lam, network in arch.fit(data.of(x, y, lambdas)))
 
         return Subsets(fitting, draws).fit(data.x, data.y)
 

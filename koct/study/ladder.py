@@ -112,13 +112,11 @@ class Ladder:
             # whether it wins to learn more, by the interval of the container's error over that of the contained network
             verdict = UNDECIDED if low is None or low <= 1 <= high else WON if high < 1 else LOST
             points.append({"N": N, **both, "low": low, "high": high, "verdict": verdict})
-        layers = {side: self._learned(arch) for side, arch in (("container", container), ("contained", contained))}
-        pair = {"container": container, "contained": contained, "learned": layers, "N": points}
+        pair = {"container": container, "contained": contained}
+        learned = {side: [layer for layer in self.chains.get(arch) or [] if layer["p"]] for side, arch in pair.items()}
+        names = {side: [layer["name"].removeprefix("learned ") for layer in layers] for side, layers in learned.items()}
+        pair |= {"learned": names, "N": points}
         return {**pair, "sentence": _sentence(pair)}
-
-    def _learned(self, arch):
-        """The layers that a network learns, by name."""
-        return [layer["name"].removeprefix("learned ") for layer in self.chains.get(arch) or [] if layer["p"]]
 
 
 def _sentence(pair):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from koct import metrics
 from koct.base.arrays import blocks, to_numpy
 from koct.base.files import write_json
 from koct.base.stamps import Stamp, made_from
-from koct.contracts import Array
+from koct.contracts import Array, Part
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
@@ -33,22 +32,14 @@ DRAWS, FEW_DRAWS, DEAR = 12, 6, 1000
 class PoolPairs(cells.Data):
     """The first pairs of a pool, whatever part they belong to: a prediction tests nothing."""
 
-    @cached_property
-    def x(self) -> Array:  # type: ignore[override]
-        return self.device.put(self._first("x"))
-
-    @cached_property
-    def y(self) -> Array:  # type: ignore[override]
-        return self.device.put(self._first("y"))
-
-    def _first(self, name: str) -> np.ndarray:
-        """Read in blocks, so that memory holds them once."""
-        first = self.read(name, "train", 1)
-        pairs, filled = np.empty((self.N, first.shape[1]), first.dtype), 0
-        for part in PARTS:
-            held = min(self.pool.count[part], self.N - filled)
-            for rows in blocks(held, first.shape[1]):
-                chunk = self.read(name, part, min(rows.stop, held) - rows.start, rows.start)
+    def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
+        """All of them; in blocks, so that memory holds them once."""
+        one = super().read(name, "train", 1)
+        pairs, filled = np.empty((self.N, one.shape[1]), one.dtype), 0
+        for held in PARTS:
+            left = min(self.pool.count[held], self.N - filled)
+            for rows in blocks(left, one.shape[1]):
+                chunk = super().read(name, held, min(rows.stop, left) - rows.start, rows.start)
                 pairs[filled : filled + len(chunk)] = chunk
                 filled += len(chunk)
         return pairs

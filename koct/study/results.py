@@ -230,8 +230,7 @@ def budget(cells_path, theory_path, spec, path):
             about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
             required = _by_theory(predicted.get((sweep, arch), []), target)
             answers.append({**about, **dataclasses.asdict(answer), **required})
-    sources = [cells_path, *([theory_path] if theory_path else [])]
-    write(answers, BUDGET, path, origin, Stamp(spec, made_from(*sources)))
+    write(answers, BUDGET, path, origin, Stamp(spec, made_from(*filter(None, (cells_path, theory_path)))))
 
 
 def _by_theory(rows, target):
