@@ -34,7 +34,7 @@ from koct.base.crossing import first_at
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.forecast.budget import LEVEL, Forecast
-from koct.forecast.priors import from_json
+from koct.forecast.laws import from_json
 from koct.forecast.runs import Pilot
 from koct.metrics.curve_metric import CurveMetric
 

@@ -25,8 +25,7 @@ from scipy.special import ndtr
 
 from koct.forecast.budget import LEVEL
 from koct.forecast.ensemble import Ensemble, drift_growth
-from koct.forecast.laws import LAWS, GridLaw
-from koct.forecast.priors import Priors
+from koct.forecast.laws import LAWS, GridLaw, Priors
 from koct.forecast.runs import Pilot
 
 FILE = Path(__file__).parents[1] / "koct" / "forecast" / "priors.json"

@@ -28,8 +28,6 @@ Bound = theorem.BoundNetwork
 
 
 class Pilot(runs.Pilot):
-    """The errors of pilot runs."""
-
     __doc__ = runs.Pilot.__doc__
 
     @classmethod
@@ -48,8 +46,6 @@ class Pilot(runs.Pilot):
 
 
 class Forecast(budget.Forecast):
-    """A forecast of a `Pilot`, or of a table of one."""
-
     __doc__ = budget.Forecast.__doc__
 
     def __init__(self, pilot: Any, *settings: Any, **named: Any) -> None:

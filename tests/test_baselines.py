@@ -21,7 +21,7 @@ from koct.forecast.pilot import PilotFile, read_pilots
 from koct.metrics.curve_metric import CurveMetric
 from koct.problems import pools
 from koct.study import cells, crossings, evaluation, ladder, results
-from koct.study.images import Images
+from koct.study.results import Images
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 N = (4, 16, 64, 256)

@@ -70,7 +70,7 @@ def test_one_seed_says_nothing_of_others():
     errors = np.random.default_rng(6).random((1, 50))
     assert bootstrap.mean_interval(errors) is None
     assert bootstrap.ratio_interval(errors, errors) is None
-    assert bootstrap.crossing_interval([4, 8], [errors, errors], errors) is None
+    assert bootstrap.crossing_interval([4, 8], [errors, errors], [errors, errors]) is None
 
 
 # Crossings
@@ -89,7 +89,7 @@ def test_the_interval_of_a_crossing_is_around_it():
     crossing = overtaken(N, [values.mean() for values in errors], [values.mean() for values in others])
     low, high = bootstrap.crossing_interval(N, errors, others)
     assert 128 < low < crossing < high < 256
-    constant = bootstrap.crossing_interval(N, errors[0], others)  # one array for all N
+    constant = bootstrap.crossing_interval(N, errors[:1] * len(N), others)
     assert constant[0] < crossing < constant[1]
 
 
@@ -101,5 +101,5 @@ def test_draws_without_a_crossing_leave_no_upper_end():
     assert high is None
     assert bootstrap.crossing_interval(N, curve((0.1,) * 5, rng), others) == (None, None)
     assert bootstrap.crossing_interval(N, curve((9,) * 5, rng), others) == pytest.approx((4, 4))
-    with pytest.raises(ValueError, match="give one array for every N"):
+    with pytest.raises(ValueError, match="shorter"):
         bootstrap.crossing_interval(N, others[:2], others)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from koct.forecast.budget import Forecast
+from koct.forecast.laws import Theory
 from koct.forecast.runs import Pilot
-from koct.forecast.theory_law import Theory
 from koct.prediction.curve import Curve
 from koct.prediction.spectral import Spectral
 

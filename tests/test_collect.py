@@ -14,7 +14,7 @@ from conftest import TINY, TINY_SWEEP
 from koct import cli
 from koct.base.files import read_json, write_json
 from koct.errors import KoctError
-from koct.study import images, paths, results
+from koct.study import paths, results
 from koct.workflow.jobs import Jobs
 
 ROW = "results/cells/T4/ko/N4_seed1.json"
@@ -61,7 +61,7 @@ def collect(made, monkeypatch, tmp_path):
 def test_rows_as_they_were_made_are_collected(collect):
     rows = collect()
     assert {(row["arch"], row["N"], row["seed"]) for row in rows} == set(CELLS)
-    tested = images.Images("images.parquet")
+    tested = results.Images("images.parquet")
     for row in rows:
         assert row.items() <= read_json(paths.cell("T4", row["arch"], row["N"], row["seed"]))[0].items()
         errors = tested.errors("T4", row["arch"], row["N"], "mse")  # each seed of the surrogate has images of its own

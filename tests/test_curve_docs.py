@@ -147,7 +147,7 @@ BAD = {
     "zero y": (numbers(9, 2), np.zeros((9, 1)), "y is zero in all pairs, so there is nothing to learn"),
     "lengths": (numbers(9, 2), numbers(8, 2), "x has 9 samples and y has 8"),
     "complex numbers": (numbers(9, 2) * 1j, numbers(9), "x holds complex128; give real numbers"),
-    "no outputs": (numbers(9, 2), numbers(9, 0), "y has shape (9, 0), so no numbers per sample"),
+    "no outputs": (numbers(9, 2), numbers(9, 0), "y has no numbers; give an array"),
     "huge": (1e200 * numbers(9, 2), numbers(9), "whose squares float64 cannot hold; rescale it"),
 }
 

@@ -15,8 +15,7 @@ from koct.errors import KoctError
 from koct.forecast import ensemble
 from koct.forecast.budget import Forecast
 from koct.forecast.ensemble import Ensemble, falling
-from koct.forecast.laws import LAWS, Law
-from koct.forecast.priors import learned
+from koct.forecast.laws import LAWS, Law, learned
 from koct.forecast.runs import Pilot, Points
 
 N = np.array([4.0, 8, 16, 32, 64, 128])

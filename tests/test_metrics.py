@@ -13,7 +13,7 @@ from koct.base.stamps import Stamp
 from koct.config import study_file
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import images, results
+from koct.study import results
 
 
 def pairs(shape):
@@ -119,7 +119,7 @@ def written(path, same=True, groups=None):
         kept = {"same": same, "groups": groups, **values}
         rows.append({"sweep": "A", "arch": arch, "N": N, "seed": seed, "images": kept})
     results.write_images(rows, path, {}, Stamp({}))
-    return rows, images.Images(path)
+    return rows, results.Images(path)
 
 
 def test_images_are_kept_with_their_nulls_and_units(tmp_path):
@@ -135,7 +135,7 @@ def test_images_are_kept_with_their_nulls_and_units(tmp_path):
     with pytest.raises(KoctError, match="has no mse of fc of A at N = 16"):
         found.errors("A", "fc", 16, "mse")
     results.write_images([], tmp_path / "images.parquet", {}, Stamp({}))
-    assert images.Images(tmp_path / "images.parquet").columns["mse"].size == 0
+    assert results.Images(tmp_path / "images.parquet").columns["mse"].size == 0
 
 
 def test_images_know_their_seed_and_their_group(tmp_path):

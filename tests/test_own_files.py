@@ -82,7 +82,7 @@ WRONG = {  # what: (file, old, new, the promise that is broken, the line that is
     "no seed": ("own", "rng([seed, number])", "rng(number)", "draws the same pairs", "def pairs", "use the seed"),
     "shared": ("own", 'return {"inverse"', "return {1", "has shared arrays", "", "koct cannot use what"),
     "adjoint": ("own", "= _apply", "= lambda self, y: 2 * y", "has layers", "_adjoint", "is not its transpose"),
-    "ends": ("own", WIENER, "Matrix(np.eye(1, 16))", "has layers", "def layers", "lead from (16,) to (1,)"),
+    "ends": ("own", WIENER, "Matrix(np.eye(1, 16))", "has layers", "def layers", "leads from (16,) to (1,)"),
     "normal": ("own", '["inverse"] ** 2', '["inverse"]', "has inverses", "def normal", "is not RᵀR"),
     "images": ("net", SOLVED, f"{SOLVED}[:, :3]", "is fitted", "def fit", "give flat images"),
     "NaN": ("net", SOLVED, f"np.nan * {SOLVED}", "is fitted", "def fit", "no fit gave a finite"),

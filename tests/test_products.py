@@ -19,7 +19,7 @@ from koct.base.stamps import Stamp
 from koct.bound.calibration import Calibration, calibrate
 from koct.config import study_file as config
 from koct.errors import KoctError
-from koct.forecast.heldout import held_out
+from koct.forecast.budget import held_out
 from koct.operators.parallel import projector
 from koct.report import drawing, markup, products
 from koct.report.figures import fig_factors, fig_heldout

@@ -82,8 +82,6 @@ def layers(
     known: Collection[str],
 ) -> list[BoundLayer]:
     """The layers of the module; `constants` are C, n and kappa as `BoundNetwork.from_torch` takes them."""
-    if not isinstance(module, nn.Module):
-        raise KoctError(f"from_torch reads a module of torch, got {type(module).__name__}; give an nn.Module")
     try:
         shape = tuple(operator.index(size) for size in input_shape)
     except TypeError:
@@ -91,7 +89,11 @@ def layers(
             f"input_shape = {input_shape!r} must be a tuple of whole numbers without the axis of the batch; give one, "
             "such as (1, 64, 64)"
         ) from None
-    steps = _distinct(_Reader(module, shape, lipschitz).steps())
+    steps, uses = _Reader(module, shape, lipschitz).steps(), Counter[str]()
+    for i, step in enumerate(steps):  # one that is used again gets a name of its own
+        uses[step.name] += 1
+        if uses[step.name] > 1:
+            steps[i] = step._replace(name=f"{step.name} (use {uses[step.name]})")
     if not steps:
         raise KoctError("the module changes nothing, so it has no layers; give a module with at least one layer")
     for name in known:
@@ -137,16 +139,6 @@ def _trainable(parameters: Iterable[Any]) -> int:
     return sum(p.numel() for p in {id(p): p for p in parameters}.values() if p.requires_grad)
 
 
-def _distinct(steps: list[Step]) -> list[Step]:
-    """A step that is used again gets a name of its own."""
-    uses: Counter[str] = Counter()
-    for i, step in enumerate(steps):
-        uses[step.name] += 1
-        if uses[step.name] > 1:
-            steps[i] = step._replace(name=f"{step.name} (use {uses[step.name]})")
-    return steps
-
-
 class _Tracer(fx.Tracer):
     """Follows modules but those of torch, those with a constant of their own, and those whose constant is given."""
 
@@ -163,7 +155,9 @@ class _Reader:
     """Turns one module into steps."""
 
     def __init__(self, module: nn.Module, input_shape: tuple[int, ...], lipschitz: Mapping[str, float]) -> None:
-        _check_values(module)
+        for name, value in module.named_parameters():
+            if value.is_meta or not torch.isfinite(value).all():
+                raise KoctError(f"{name} has no finite values; load the weights of the module first")
         module = copy.deepcopy(module).eval().double().cpu()
         tracer = _Tracer(lipschitz)
         name = type(module).__name__
@@ -182,9 +176,6 @@ class _Reader:
                 f"{type(module).__name__}.forward cannot be followed ({str(error).splitlines()[0]}); write it without "
                 f"conditions on its input, or give the module an attribute `lipschitz`"
             ) from None
-        for node in self.graph.nodes:
-            if node.op == "call_module" and not self._is_supported(str(node.target)):
-                raise self._unknown(node, "koct does not know its Lipschitz constant, or it has none")
         try:
             ShapeProp(fx.GraphModule(module, self.graph)).propagate(torch.zeros(1, *input_shape, dtype=torch.float64))
         except Exception as error:
@@ -199,20 +190,20 @@ class _Reader:
                 if not isinstance(found, TensorMetadata) and node.op != "output":
                     raise self._unknown(node, "it returns several tensors")
                 self.shapes[node] = () if node.op == "output" else tuple(found.shape)
-        self.followed: set[fx.Node] = set()  # the tensors that depend on the input
 
     def steps(self) -> list[Step]:
         inputs = [node for node in self.graph.nodes if node.op == "placeholder"]
         (output,) = (node for node in self.graph.nodes if node.op == "output")
         if len(inputs) != 1 or not isinstance(output.args[0], fx.Node):
             raise KoctError("the module must take one tensor and return one tensor; wrap it in one that does")
-        self.followed, sources = set(inputs), {}
-        for node in self.graph.nodes:
-            if node in self.shapes and node.op != "output" and (found := self._tensors(node)):
+        sources: dict[fx.Node, list[fx.Node]] = {}  # the arguments of each that depend on the input, with repetitions
+        for node in (node for node in self.graph.nodes if node in self.shapes and node.op != "output"):
+            used: list[fx.Node] = []
+            fx.map_arg((node.args, node.kwargs), used.append)
+            if found := [each for each in used if each in sources or each in inputs]:
                 sources[node] = found
-                self.followed.add(node)
         end = output.args[0]
-        if end not in self.followed:
+        if end not in sources and end not in inputs:
             raise KoctError("the output of the module does not depend on its input; give a module that uses its input")
         needed = {end}
         for node in reversed(list(sources)):
@@ -223,12 +214,6 @@ class _Reader:
             later = {end}.union(*(sources[each] for each in order[i + 1 :])) & {*inputs, *order[:i]}
             steps += self._carried(node, sources[node], later)
         return steps
-
-    def _tensors(self, node: fx.Node) -> list[fx.Node]:
-        """The arguments that depend on the input of the module, with repetitions."""
-        tensors: list[fx.Node] = []
-        fx.map_arg((node.args, node.kwargs), lambda each: tensors.append(each) if each in self.followed else None)
-        return tensors
 
     def _carried(self, node: fx.Node, sources: list[fx.Node], later: set[fx.Node]) -> list[Step]:
         """The step at a node, with the tensors that are needed `later` carried along."""
@@ -251,7 +236,11 @@ class _Reader:
     def _step(self, node: fx.Node, source: fx.Node) -> list[Step]:
         """What one tensor goes through at a node."""
         if node.op == "call_module":
-            return self._module(node, source)
+            name, module = str(node.target), self.module.get_submodule(str(node.target))
+            given = name in self.lipschitz or hasattr(module, "lipschitz")
+            if isinstance(module, ISOMETRIC) and not given:
+                return []
+            return [Step(name, self._constant(node, self.shapes[source]), tuple(module.parameters()))]
         if node.target in FUNCTIONS:
             return [Step(node.name, FUNCTIONS[node.target])]
         same_size = math.prod(self.shapes[node]) == math.prod(self.shapes[source])
@@ -278,38 +267,26 @@ class _Reader:
         largest = size.max() if node.target in (operator.mul, operator.imul) else 1 / size.min()
         return [Step(node.name, float(largest), parameters)]
 
-    def _module(self, node: fx.Node, source: fx.Node) -> list[Step]:
+    def _constant(self, node: fx.Node, shape: tuple[int, ...]) -> float:
+        """The Lipschitz constant of the module at a node, which takes tensors of this shape."""
         name = str(node.target)
-        module = self.module.get_submodule(name)
-        parameters = tuple(module.parameters())
-        if name in self.lipschitz:
-            return [Step(name, self.lipschitz[name], parameters)]
-        if hasattr(module, "lipschitz"):
-            constant: Any = module.lipschitz
-            return [Step(name, float(constant() if callable(constant) else constant), parameters)]
-        if isinstance(module, ISOMETRIC):
-            return []
-        return [Step(name, self._constant(module, self.shapes[source]), parameters)]
-
-    def _is_supported(self, name: str) -> bool:
         module: Any = self.module.get_submodule(name)
-        if name in self.lipschitz or hasattr(module, "lipschitz"):
-            return True
-        if isinstance(module, NORMS):
-            return module.running_var is not None  # without it, it depends on the rest of the batch
-        return isinstance(module, (nn.Linear, *LINEAR, *POOLS, *ISOMETRIC, *ACTIVATIONS))
-
-    def _constant(self, module: Any, shape: tuple[int, ...]) -> float:
+        if name in self.lipschitz:
+            return self.lipschitz[name]
+        if hasattr(module, "lipschitz"):
+            return float(module.lipschitz() if callable(module.lipschitz) else module.lipschitz)
         if isinstance(module, nn.Linear):
             return float(torch.linalg.matrix_norm(module.weight.detach(), 2))
         if isinstance(module, LINEAR):
             return linear_norm(module, shape)
-        if isinstance(module, NORMS):
+        if isinstance(module, NORMS) and module.running_var is not None:  # or it depends on the rest of the batch
             scale = (module.running_var + module.eps) ** -0.5
             return float((scale if module.weight is None else scale * module.weight.detach().abs()).max())
         if isinstance(module, POOLS):
             return _max_pool(module, len(shape) - 2)
-        constant = next(value for kind, value in ACTIVATIONS.items() if isinstance(module, kind))
+        constant = next((value for kind, value in ACTIVATIONS.items() if isinstance(module, kind)), None)
+        if constant is None:
+            raise self._unknown(node, "koct does not know its Lipschitz constant, or it has none")
         return constant if isinstance(constant, float) else constant(module)
 
     def _unknown(self, node: fx.Node, reason: str) -> KoctError:
@@ -321,12 +298,6 @@ class _Reader:
             what = f"the operation {getattr(target, '__name__', target)!r}"
             fix = "or give the module around it an attribute `lipschitz`"
         return KoctError(f"{what} cannot be part of the bound: {reason}; {fix}")
-
-
-def _check_values(module: nn.Module) -> None:
-    for name, value in module.named_parameters():
-        if value.is_meta or not torch.isfinite(value).all():
-            raise KoctError(f"{name} has no finite values; load the weights of the module first")
 
 
 def linear_norm(module: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, ...]) -> float:
@@ -349,12 +320,6 @@ def linear_norm(module: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int
 
 def _max_pool(module: Any, axes: int) -> float:
     """√(in how many windows an entry can be): each of them may return it."""
-
-    def per_axis(value: Any) -> tuple[int, ...]:
-        return tuple(value) if isinstance(value, tuple | list) else (value,) * axes
-
-    count = 1
-    sizes = per_axis(module.kernel_size), per_axis(module.stride), per_axis(module.dilation)
-    for size, stride, dilation in zip(*sizes, strict=True):
-        count *= min(size, math.ceil(((size - 1) * dilation + 1) / stride))
-    return math.sqrt(count)
+    settings = (module.kernel_size, module.stride, module.dilation)
+    per_axis = zip(*(torch.tensor(value).expand(axes).tolist() for value in settings), strict=True)
+    return math.sqrt(math.prod(min(size, math.ceil(((size - 1) * gap + 1) / stride)) for size, stride, gap in per_axis))

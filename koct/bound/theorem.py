@@ -8,7 +8,7 @@ network.bound(N=1000), network.with_known("W").bound(N=1000)
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from os import PathLike
@@ -73,9 +73,9 @@ class BoundLayer:
             ("C", 0, "give the layer's complexity constant, or 0 if it has no approximation error"),
             ("n", 1, "give the layer's approximation width"),
             ("p", 1, "give the number of trainable parameters"),
+            ("kappa", 0, "give the constant of the estimation term"),
         ):
-            _check(f"layer {self.name!r}: {key}", getattr(self, key), minimum, fix)
-        _check(f"layer {self.name!r}: kappa", self.kappa, 0, "give the constant of the estimation term", strict=True)
+            _check(f"layer {self.name!r}: {key}", getattr(self, key), minimum, fix, strict=key == "kappa")
 
 
 class Term(NamedTuple):
@@ -91,7 +91,7 @@ class Term(NamedTuple):
         return self.approximation + self.estimation
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class BoundNetwork:
     """A composition of layers.
 
@@ -102,14 +102,13 @@ class BoundNetwork:
         of y, of always predicting zero, or the variance of y of always predicting its mean
     """
 
-    layers: tuple[BoundLayer, ...]
+    layers: Sequence[BoundLayer]
     trivial: float | None = None
 
-    def __init__(self, layers: Iterable[BoundLayer], trivial: float | None = None) -> None:
-        object.__setattr__(self, "layers", tuple(layers))
-        object.__setattr__(self, "trivial", trivial)
-        if trivial is not None:
-            _check("trivial", trivial, 0, "give the mean-square error of predicting zero, E‖y‖²", strict=True)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+        if self.trivial is not None:
+            _check("trivial", self.trivial, 0, "give the mean-square error of predicting zero, E‖y‖²", strict=True)
         if not self.layers:
             raise KoctError("layers is empty; give at least one layer")
         names = [layer.name for layer in self.layers]
@@ -188,9 +187,8 @@ class BoundNetwork:
         _check("input_rms", input_rms, 0, "give the root of the mean ‖x‖²")
         by_name, deltas = self._by_name(errors), dict(mismatch or {})
         for name, delta in deltas.items():
-            self._check_layer(name)
             _check(f"mismatch of layer {name!r}", delta, 0, "give the norm of the difference")
-            if not next(layer for layer in self.layers if layer.name == name).known:
+            if not self.layers[self._place(name)].known:
                 raise KoctError(f"mismatch of layer {name!r}: it is learned; give its error")
         error, size = 0.0, float(input_rms)
         for layer in self.layers:
@@ -235,17 +233,16 @@ class BoundNetwork:
 
         `size` is the number of pixels that the errors of the pilot are means over: bound and `trivial` are sums.
         """
-        self._check_layer(name)
-        A_l, layer = next(pair for pair in zip(self.amplifications(), self.layers, strict=True) if pair[1].name == name)
-        return self._replaced(name, kappa=sigma * size / (A_l * layer.p))
+        place = self._place(name)
+        return self._replaced(name, kappa=sigma * size / (self.amplifications()[place] * self.layers[place].p))
 
     def with_known(self, name: str) -> "BoundNetwork":
         """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
         return self._replaced(name, known=True)
 
     def _replaced(self, name: str, **changes: Any) -> "BoundNetwork":
-        self._check_layer(name)
-        layers = (replace(layer, **changes) if layer.name == name else layer for layer in self.layers)
+        layers = list(self.layers)
+        layers[self._place(name)] = replace(layers[self._place(name)], **changes)
         return BoundNetwork(layers, self.trivial)
 
     def _by_name(self, errors: Mapping[str, float] | Collection[float]) -> dict[str, float]:
@@ -258,18 +255,21 @@ class BoundNetwork:
                 )
             errors = {layer.name: error for layer, error in zip(self.layers, errors, strict=True)}
         for name in errors:
-            self._check_layer(name)
-        for layer in self.layers:
-            if not layer.known and layer.name not in errors:
-                raise KoctError(f"layer {layer.name!r}: error is missing; measure it, or make the layer known")
-            if not layer.known:
-                _check(f"layer {layer.name!r}: error", errors[layer.name], 0, "give a mean-square error")
-        return {layer.name: 0.0 if layer.known else float(errors[layer.name]) for layer in self.layers}
+            self._place(name)
+        found = {layer.name: 0.0 for layer in self.layers}
+        for name in (layer.name for layer in self.layers if not layer.known):
+            if name not in errors:
+                raise KoctError(f"layer {name!r}: error is missing; measure it, or make the layer known")
+            _check(f"layer {name!r}: error", errors[name], 0, "give a mean-square error")
+            found[name] = float(errors[name])
+        return found
 
-    def _check_layer(self, name: str) -> None:
+    def _place(self, name: str) -> int:
+        """Where a layer is in the network."""
         names = [layer.name for layer in self.layers]
         if name not in names:
             raise KoctError(f"the network has no layer {name!r}; {meant(name, names, 'its layers are')}")
+        return names.index(name)
 
 
 def operator_aware(
@@ -293,8 +293,6 @@ def fully_connected(p: float, lipschitz: float = 1.0, **constants: Any) -> Bound
 
 def structural_reference(H: float, filter_norm: float, backprojection_norm: float) -> float:
     """H² / (4 ‖K‖² ‖Aᵀ‖²): the structural-sparsity factor sigma_FC / sigma_KO at equal kappa (Eq. ct-structural)."""
-    for key, value in (("H", H), ("filter_norm", filter_norm), ("backprojection_norm", backprojection_norm)):
-        _check(key, value, 0, "give a positive size or norm", strict=True)
     return float(H / (2 * filter_norm * backprojection_norm)) ** 2
 
 
@@ -313,7 +311,7 @@ def read_network(path: str | PathLike[str]) -> BoundNetwork:
     if not isinstance(entries, list) or not entries:
         raise KoctError(f"{path}: layers = {entries!r} must be a list of at least one layer; write one layer per line")
     try:
-        return BoundNetwork((_layer(number, entry) for number, entry in enumerate(entries, 1)), content.get("trivial"))
+        return BoundNetwork([_layer(number, entry) for number, entry in enumerate(entries, 1)], content.get("trivial"))
     except KoctError as error:
         raise KoctError(f"{path}: {error}") from None
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,43 +62,30 @@ def _with_replacement(count: int, draws: int, seed: int) -> Floats:
     return np.bincount(chosen.ravel(), minlength=draws * count).reshape(draws, count) / count
 
 
-def means(errors: Floats, weights: Weights) -> tuple[Floats, Floats, Floats]:
-    """Weighted means (draws,) of errors (seeds, images): of seeds alone, of images alone, of both."""
-    of_images = weights.images @ errors.T  # (draws, seeds)
-    return (
-        weights.seeds @ errors.mean(axis=1),
-        of_images.mean(axis=1),
-        np.einsum("ds,ds->d", weights.seeds, of_images),
-    )
-
-
 def drawn(errors: Sequence[Floats], weights: Weights, statistic: Callable[..., Floats]) -> Floats:
     """Draws (draws,) of a statistic of mean errors, a function of as many arrays as there are `errors`.
 
     All of the errors, (seeds, images), are given the same weights: seeds and images are paired.
     """
-    centres = [float(values.mean()) for values in errors]
-    parts = [
-        [np.maximum(draw, TINY * centre) for draw in means(values, weights)]
-        for values, centre in zip(errors, centres, strict=True)
-    ]
+    centres, parts = [float(values.mean()) for values in errors], []
+    for values, centre in zip(errors, centres, strict=True):
+        of_images = weights.images @ values.T  # (draws, seeds)
+        both = np.einsum("ds,ds->d", weights.seeds, of_images)
+        means = (weights.seeds @ values.mean(axis=1), of_images.mean(axis=1), both)
+        parts.append([np.maximum(mean, TINY * centre) for mean in means])
     centre = float(statistic(*map(np.array, centres)))
     by_seeds, by_images, by_both = (statistic(*draws) - centre for draws in zip(*parts, strict=True))
     # a draw of seeds has heavy tails, so the spread is that between the quartiles, which is 1.35 standard deviations
-    seeds, images, both = (_spread(values) ** 2 for values in (by_seeds, by_images, by_both - by_seeds - by_images))
+    seeds, images, both = (
+        float(np.subtract(*np.quantile(values, [0.75, 0.25]))) ** 2
+        for values in (by_seeds, by_images, by_both - by_seeds - by_images)
+    )
     total = seeds + images
     kept = max(total - both, seeds, images) / total if total > 0 else 1.0
     return centre + np.sqrt(kept) * (by_seeds + by_images)
 
 
-def _spread(values: Floats) -> float:
-    low, high = np.quantile(values, [0.25, 0.75])
-    return float(high - low)
-
-
-def mean_interval(
-    errors: ArrayLike, groups: ArrayLike | None = None, power: int = 1, level: float = LEVEL
-) -> tuple[float, float] | None:
+def mean_interval(errors: ArrayLike, groups: ArrayLike | None = None, power: int = 1) -> tuple[float, float] | None:
     """(low, high) of the mean error, or of its `power`; None for one seed, which says nothing of others.
 
     `errors` has shape (seeds, images).
@@ -106,12 +93,12 @@ def mean_interval(
     values = np.asarray(errors, float)
     if len(values) < 2:
         return None
-    low, high = _quantiles(drawn([values], resample(len(values), values.shape[1], groups), lambda mean: mean), level)
+    low, high = _interval(drawn([values], resample(len(values), values.shape[1], groups), lambda mean: mean))
     return max(low, 0.0) ** power, max(high, 0.0) ** power
 
 
 def ratio_interval(
-    errors: ArrayLike, others: ArrayLike, groups: ArrayLike | None = None, power: int = 1, level: float = LEVEL
+    errors: ArrayLike, others: ArrayLike, groups: ArrayLike | None = None, power: int = 1
 ) -> tuple[float, float] | None:
     """(low, high) of the mean of `errors` over that of `others`, or of its `power`; None for one seed, or if one is 0.
 
@@ -120,8 +107,7 @@ def ratio_interval(
     values, reference = np.asarray(errors, float), np.asarray(others, float)
     if len(values) < 2 or values.mean() <= 0 or reference.mean() <= 0:
         return None
-    draws = drawn([values, reference], resample(len(values), values.shape[1], groups), _log_ratio)
-    low, high = _quantiles(draws, level)
+    low, high = _interval(drawn([values, reference], resample(len(values), values.shape[1], groups), _log_ratio))
     return float(np.exp(power * low)), float(np.exp(power * high))
 
 
@@ -130,42 +116,24 @@ def _log_ratio(errors: Floats, others: Floats) -> Floats:
 
 
 def crossing_interval(
-    N: Sequence[int],
-    errors: Sequence[ArrayLike] | ArrayLike,
-    others: Sequence[ArrayLike] | ArrayLike,
-    groups: ArrayLike | None = None,
-    level: float = LEVEL,
+    N: Sequence[int], errors: Sequence[Floats], others: Sequence[Floats], groups: ArrayLike | None = None
 ) -> tuple[float | None, float | None] | None:
     """(low, high) of the N from which on the curve of `others` is below that of `errors`, as `crossing.overtaken` says.
 
-    Each is a list of arrays (seeds, images), one for every N, which ascend; or one array for all N, such as the errors
-    of a baseline without training samples. Seeds and images are the same, in the same order. An end is None where the
-    curves of so many draws do not cross within N that there is none; the smallest N stands for that N or less. None
-    instead of a pair for one seed.
+    Each is a list of arrays (seeds, images), one for every N, which ascend. Seeds and images are the same, in the same
+    order. An end is None where the curves of so many draws do not cross within N that there is none; the smallest N
+    stands for that N or less. None instead of a pair for one seed.
     """
-    curves = [_at_each(N, curve) for curve in (errors, others)]
-    if len(curves[0][0]) < 2:
+    seeds, images = errors[0].shape
+    if seeds < 2:
         return None
-    seeds, images = curves[0][0].shape
     weights = resample(seeds, images, groups)
-    ratios = np.array([drawn(pair, weights, _log_ratio) for pair in zip(*reversed(curves), strict=True)])
+    ratios = np.array([drawn(pair, weights, _log_ratio) for _, *pair in zip(N, others, errors, strict=True)])
     crossings = np.array([below_from(N, draw) for draw in ratios.T])
-    tail = (1 - level) / 2
-    low, high = np.quantile(crossings, [tail, 1 - tail], method="inverted_cdf")
-    return tuple(None if np.isinf(end) else float(end) for end in (low, high))  # type: ignore[return-value]
+    low, high = (None if np.isinf(end) else end for end in _interval(crossings, "inverted_cdf"))
+    return low, high
 
 
-def _at_each(N: Sequence[int], curve: Sequence[ArrayLike] | ArrayLike) -> list[Floats]:
-    """The errors at every N."""
-    if isinstance(curve, np.ndarray) and curve.ndim == 2:
-        return [np.asarray(curve, float)] * len(N)
-    arrays = [np.asarray(values, float) for values in curve]  # type: ignore[union-attr]
-    if len(arrays) != len(N):
-        raise ValueError(f"there are errors at {len(arrays)} N, and {len(N)} N; give one array for every N")
-    return arrays
-
-
-def _quantiles(draws: Floats, level: float) -> tuple[float, float]:
-    tail = (1 - level) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
+def _interval(draws: Floats, method: Literal["linear", "inverted_cdf"] = "linear") -> tuple[float, float]:
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, 1 - (1 - LEVEL) / 2], method=method)
     return float(low), float(high)

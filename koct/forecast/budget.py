@@ -5,20 +5,18 @@ forecast = Forecast(Pilot.from_points(N, error, seed))
 forecast.required(target=0.01)
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.forecast.ensemble import Ensemble, rounded
-from koct.forecast.laws import LAWS, Law
-from koct.forecast.priors import Priors, learned
+from koct.forecast.laws import LAWS, Law, Priors, Theory, learned
 from koct.forecast.runs import ASSUMED_SPREAD, MAX_ERROR, MIN_ERROR, FloatArray, Pilot, Points
-from koct.forecast.theory_law import Theory
 
 if TYPE_CHECKING:
     from koct.prediction.curve import Curve
@@ -30,6 +28,8 @@ THEORY_PROBABILITY = 0.9  # of the curve that pairs predict, before the pilot; t
 MENTIONED = 0.1  # probability of a law that is named
 RISE = 3.0  # times its uncertainty: a rise of the error within the pilot that is no chance
 SURE = 0.9  # probability that the error falls over the pilot, below which a warning says so
+HELD_OUT = 2  # of the largest N, at most, to be predicted from the others
+LEAST_KEPT = 3  # N that are kept, if two are held out; if one is, two are enough
 MAX_LOG_RATIO = 50.0  # of an error to that at the pilot's largest N: cut off here, so that errors stay finite
 
 
@@ -99,6 +99,9 @@ class Forecast:
         if self._rises_from is not None:  # no law is near, so the walk is not small
             sizes = self.priors.misfit
             self.priors = replace(self.priors, misfit={size: sizes[size] for size in sizes if size > min(sizes)})
+        # the shares of replicates below the lower end of an interval, its median, and its upper end
+        ends = (self.priors.error_ends, self.priors.n_ends)
+        self._error_shares, self.n_shares = ((low, 0.5, high) for low, high in ends)
         ensemble = Ensemble(self._points, self._laws(law), self.priors, pilot.freedom)
         rng = np.random.default_rng(seed)
         self.curves_ = ensemble.draw(replicates, rng)
@@ -108,7 +111,14 @@ class Forecast:
         self.weights_ = dict(sorted(ensemble.weights.items(), key=lambda item: -item[1]))
         self.law_ = next(iter(self.weights_))
         self.formula_ = self._formula(law)
-        self.warnings_ = self._warnings()
+        first, last = self.replicates(pilot.N[[0, -1]]).T
+        self.warnings_ = []
+        if self._rises_from is not None:
+            self.warnings_ = [
+                f"the error rises from N = {self._rises_from:.0f} on; the forecast does not follow a rise"
+            ]
+        elif np.mean(last < first) < SURE:
+            self.warnings_ = ["the error does not clearly fall over the pilot, so it tells little about larger N"]
 
     def __repr__(self) -> str:
         N = self.pilot.N
@@ -119,9 +129,9 @@ class Forecast:
 
     def _laws(self, law: str) -> dict[str, tuple[Law, float]]:
         """The laws to weigh, and the prior probability of each."""
-        if law == "theory" and self._theory is None:
-            raise KoctError("law = 'theory' is the curve that pairs predict, and there are none; give --pairs")
-        if law == "theory" and self._theory is not None:
+        if law == "theory":
+            if self._theory is None:
+                raise KoctError("law = 'theory' is the curve that pairs predict, and there are none; give --pairs")
             return {"theory": (self._theory, 1.0)}
         if law in LAWS:
             return {law: (LAWS[law], 1.0)}
@@ -135,7 +145,7 @@ class Forecast:
 
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(error, low, high) at each N ≥ 2, each of shape (n,): the median, and the ends of the interval."""
-        low, middle, high = self._interval(self.replicates(N))
+        low, middle, high = quantiles(self.replicates(N), self._error_shares)
         return middle, low, high
 
     @np.errstate(all="ignore")
@@ -145,17 +155,6 @@ class Forecast:
         if not np.all(valid := N >= 2):
             raise KoctError(f"N = {N[~valid][0]:g} must be at least 2; choose a larger N")
         return self._errors(self.curves_.at(N))
-
-    def _interval(self, errors: FloatArray) -> FloatArray:
-        """(low, median, high) of the errors of all replicates, over the first axis."""
-        low, high = self.priors.error_ends
-        return quantiles(errors, (low, 0.5, high))
-
-    @property
-    def n_shares(self) -> tuple[float, float, float]:
-        """The shares of replicates below the ends of an interval of N, and below its median."""
-        low, high = self.priors.n_ends
-        return low, 0.5, high
 
     def _errors(self, log_error: FloatArray) -> FloatArray:
         """Errors that stay finite, and rates that stay rates."""
@@ -172,30 +171,19 @@ class Forecast:
 
     def answers(self, targets: Sequence[float], N: FloatArray) -> list[Answer]:
         """Return what `required` does for each of many targets; `N` are their `samples`."""
-        counts = [[_whole(value) for value in values] for values in quantiles(N, self.n_shares).T]
         largest = int(self.pilot.N[-1])
+        counts = [[_whole(value) for value in values] for values in quantiles(N, self.n_shares).T]
         at = [largest if n is None else n for _, n, _ in counts]
-        errors = self._interval(self._errors(self.curves_.reached_at(np.array(at, dtype=float)))).T.tolist()
-        probabilities = np.mean(np.isfinite(N), axis=0).tolist()
-        return [
-            Answer(
-                target=target,
-                law=self.law_,
-                n=n,
-                n_low=n_low,
-                n_high=n_high,
-                probability=probability,
-                at=at_n,
-                error=error,
-                error_low=error_low,
-                error_high=error_high,
-                extrapolation=None if n is None else n / largest,
-                reason="; ".join([*self.warnings_, *self.remarks(n, n_high)]),
-            )
-            for target, (n_low, n, n_high), probability, at_n, (error_low, error, error_high) in zip(
-                targets, counts, probabilities, at, errors, strict=True
-            )
-        ]
+        errors = quantiles(
+            self._errors(self.curves_.reached_at(np.array(at, dtype=float))), self._error_shares
+        ).T.tolist()
+        answers = []
+        for i, (target, (n_low, n, n_high), (low, error, high)) in enumerate(zip(targets, counts, errors, strict=True)):
+            probability, ratio = float(np.mean(np.isfinite(N[:, i]))), None if n is None else n / largest
+            reason = "; ".join([*self.warnings_, *self.remarks(n, n_high)])
+            number, predicted = (n, n_low, n_high, probability), (at[i], error, low, high)
+            answers.append(Answer(target, self.law_, *number, *predicted, ratio, reason))
+        return answers
 
     @np.errstate(all="ignore")
     def samples(self, target: ArrayLike, assurance: float | None = None) -> FloatArray:
@@ -205,10 +193,9 @@ class Forecast:
         """
         targets = np.asarray(target, dtype=float)
         for each in targets.ravel().tolist():
-            if not (each > 0 and math.isfinite(each)):
-                raise KoctError(f"target = {each!r} must be finite and above 0; choose a positive error")
             if not MIN_ERROR <= each <= MAX_ERROR:
-                raise KoctError(f"target = {each!r} is too small or too large to compute with; choose another error")
+                ends = f"from {MIN_ERROR:g} to {MAX_ERROR:g}"
+                raise KoctError(f"target = {each!r} must be finite and above 0; choose a positive error {ends}")
         aims = np.log(targets.ravel()) - self._margins(assurance)[:, None]
         return self.curves_.reach(aims, self.pilot.N[0]).reshape(-1, *targets.shape)
 
@@ -243,14 +230,6 @@ class Forecast:
         assert self._theory is not None
         largest = self.pilot.N[-1:]
         return float(self.predict(largest)[0][0] / np.exp(self._theory.log_error(largest)[0]))
-
-    def _warnings(self) -> list[str]:
-        first, last = self.replicates(self.pilot.N[[0, -1]]).T
-        if self._rises_from is not None:
-            return [f"the error rises from N = {self._rises_from:.0f} on; the forecast does not follow a rise"]
-        if np.mean(last < first) < SURE:
-            return ["the error does not clearly fall over the pilot, so it tells little about larger N"]
-        return []
 
     def remarks(self, n: int | None = None, n_high: int | None = None) -> list[str]:
         """What to know about an answer, one sentence each; those that depend on it come last."""
@@ -293,3 +272,41 @@ def quantiles(values: FloatArray, shares: Sequence[float]) -> FloatArray:
 def _whole(n: float) -> int | None:
     """`n` rounded up to an integer; None if it is infinite."""
     return None if not np.isfinite(n) else int(np.ceil(n - 1e-9))
+
+
+# How well errors at large N are predicted from those at smaller N: by the calibrated bound, and by the forecast
+
+
+class HeldOut(NamedTuple):
+    """A mean error that was measured, and what smaller N say of it; the interval is the forecast's 90 %."""
+
+    N: int
+    measured: float
+    bound: float
+    forecast: float
+    low: float
+    high: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval contains what was measured."""
+        return self.low <= self.measured <= self.high
+
+
+def held_out(N: ArrayLike, error: ArrayLike, seed: ArrayLike, means: Mapping[int, float]) -> list[HeldOut]:
+    """Predict the means at the largest N from runs and means at the others; empty if there are fewer than three N.
+
+    `N`, `error` and `seed` are of single runs, shape (n_runs,), and `means` has the mean error at every N.
+    """
+    sizes = sorted(means)
+    if len(sizes) < LEAST_KEPT:
+        return []
+    most = HELD_OUT if len(sizes) >= HELD_OUT + LEAST_KEPT else 1
+    kept, held = sizes[:-most], sizes[-most:]
+    sizes_of, errors, seeds = (np.asarray(values)[np.isin(N, kept)] for values in (N, error, seed))
+    forecast = np.transpose(Forecast(Pilot.from_points(sizes_of, errors, seeds)).predict(held))
+    bound = calibrate(kept, [means[size] for size in kept]).predict(held)
+    return [
+        HeldOut(size, means[size], float(by_bound), *map(float, predicted))
+        for size, by_bound, predicted in zip(held, bound, forecast, strict=True)
+    ]

@@ -1,6 +1,8 @@
 """Where two learning curves cross."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,23 +19,16 @@ class Stretch:
     below: int | None  # which curve is lower, 0 or 1; None where they are equal
 
 
-def order(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> list[Stretch]:
+def order(N: Iterable[int], error: Iterable[float], other: Iterable[float]) -> list[Stretch]:
     """Split N into stretches of constant order; curves that never cross give a single stretch.
 
-    `N`, `error` (curve 0) and `other` (curve 1) have shape (n_sizes,), in any order of N.
+    `N`, `error` (curve 0) and `other` (curve 1) have the same length, in any order of N.
     """
-    N, error, other = np.asarray(N), np.asarray(error, dtype=float), np.asarray(other, dtype=float)
-    if not len(N) or N.shape != error.shape or N.shape != other.shape or len(set(N.tolist())) < len(N):
-        raise ValueError("both curves need one error for every N, and each N may appear only once")
-    if not np.isfinite([error, other]).all():
-        raise ValueError("both curves must be finite at every N; leave out the N where one is not")
-    stretches: list[Stretch] = []
-    for i in np.argsort(N):
-        n, below = int(N[i]), None if error[i] == other[i] else int(other[i] < error[i])
-        if stretches and stretches[-1].below == below:
-            stretches[-1] = Stretch(stretches[-1].first, n, below)
-        else:
-            stretches.append(Stretch(n, n, below))
+    stretches = []
+    points = sorted(zip(N, error, other, strict=True))
+    for below, group in groupby(points, lambda point: None if point[1] == point[2] else int(point[2] < point[1])):
+        sizes = [int(n) for n, _, _ in group]
+        stretches.append(Stretch(sizes[0], sizes[-1], below))
     return stretches
 
 
@@ -43,11 +38,10 @@ def overtaken(N: ArrayLike, error: ArrayLike, other: ArrayLike) -> float | None:
     Between two N of the curves by lines in the logarithms of N and error. The smallest N if it is below everywhere.
     """
     N, error, other = (np.asarray(values, float)[np.argsort(N)] for values in (N, error, other))
-    last = order(N, error, other)[-1]
-    if last.below != 1:
-        return None
-    change = N[last.first >= N][-2:]
-    near = np.isin(N, change)
+    last = int(np.flatnonzero(np.append(True, other >= error))[-1]) - 1  # at which it is not below
+    if last in (-1, len(N) - 1):
+        return float(N[0]) if last < 0 else None
+    near = slice(last, last + 2)
     if min(error[near].min(), other[near].min()) <= 0:  # no logarithm
-        return float(last.first)
-    return below_from(change, np.log(other[near] / error[near]))
+        return float(N[last + 1])
+    return below_from(N[near], np.log(other[near] / error[near]))

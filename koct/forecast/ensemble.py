@@ -14,11 +14,11 @@ rise there.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
-from koct.forecast.laws import Law
-from koct.forecast.priors import Priors
+from koct.forecast.laws import Law, Priors
 from koct.forecast.runs import FloatArray, Points
 
 MAX_RATIO = 1e6  # curves are drawn up to this many times the pilot's largest N
@@ -56,18 +56,19 @@ class Ensemble:
     freedom : degrees of freedom of the covariance
     """
 
-    def __init__(
-        self,
-        pilot: Points,
-        laws: Mapping[str, tuple[Law, float]],
-        priors: Priors,
-        freedom: float,
-    ) -> None:
+    def __init__(self, pilot: Points, laws: Mapping[str, tuple[Law, float]], priors: Priors, freedom: float) -> None:
         self.pilot, self.priors, self.freedom = pilot, priors, freedom
         self._octaves = np.log2(pilot.N / pilot.N[-1])
-        self.members = [
-            member for name, (law, weight) in laws.items() for member in self._members(name, law, np.log(weight))
-        ]
+        self.members: list[Member] = []
+        for name, (law, weight) in laws.items():
+            prior = law.log_prior(priors) + np.log(weight)
+            rest = pilot.log_mean - law.shapes(pilot.N, pilot)
+            for (centre, spread, share), (walk, chance) in product(law.scales(pilot), law.misfit(priors).items()):
+                factor = np.linalg.cholesky(self._covariance(law, walk, spread))
+                white = np.linalg.solve(factor, rest.T - centre)
+                likelihood = -0.5 * np.sum(white**2, axis=0) - np.sum(np.log(np.diag(factor)))
+                log_weight = prior + likelihood + np.log(chance * share)
+                self.members.append(Member(name, law, walk, centre, spread, log_weight))
         log_weights = np.concatenate([member.log_weight for member in self.members])
         self._weights = np.exp(log_weights - log_weights.max())
         self._weights /= self._weights.sum()
@@ -80,18 +81,6 @@ class Ensemble:
         for member, part in zip(self.members, np.split(self._weights, ends[:-1]), strict=True):
             weights[member.name] += float(part.sum())
         return weights
-
-    def _members(self, name: str, law: Law, log_weight: float) -> list[Member]:
-        prior = law.log_prior(self.priors) + log_weight
-        rest = self.pilot.log_mean - law.shapes(self.pilot.N, self.pilot)
-        members = []
-        for centre, spread, share in law.scales(self.pilot):
-            for walk, weight in law.misfit(self.priors).items():
-                factor = np.linalg.cholesky(self._covariance(law, walk, spread))
-                white = np.linalg.solve(factor, rest.T - centre)
-                likelihood = -0.5 * np.sum(white**2, axis=0) - np.sum(np.log(np.diag(factor)))
-                members.append(Member(name, law, walk, centre, spread, prior + likelihood + np.log(weight * share)))
-        return members
 
     def _prior(self, law: Law, walk: float, spread: float, octaves: FloatArray, others: FloatArray) -> FloatArray:
         """Covariance of a curve's distance from its shape, at octaves (rows) and others (columns)."""

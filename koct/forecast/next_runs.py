@@ -141,10 +141,7 @@ def plan(
     design = RunPlan(answer, factor, present, (), int(N.max()))
     if design.done:
         return design
-    plans = _Plans(forecast, answer, samples[:, 0], N, cost)
-    known = present <= NEVER_RATIO  # beyond that, its width is not known
-    best = plans.choose(np.log(factor) if known else 0.0, budget)
-    return design if best is None else replace(design, steps=plans.steps(best, known))
+    return replace(design, steps=_steps(forecast, design, samples[:, 0], N, cost, budget))
 
 
 def widened(answer: Answer, smallest: float, by: float = STOP) -> Answer:
@@ -170,75 +167,57 @@ def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
     return sorted({int(n) for n in [*pilot.N[place], *beyond] if n <= largest})
 
 
-class _Plans:
-    """All plans of runs at one or two of the N, and the factor expected after each.
+def _steps(
+    forecast: Forecast, now: RunPlan, samples: FloatArray, N: FloatArray, cost: RunCost, budget: float
+) -> tuple[NewRuns, ...]:
+    """The steps of the best plan of runs at one or two of the N; none if no plan is worth it.
 
-    A plan is a row (i, j, m, n): m + 1 runs at N[i] and n + 1 runs at N[j]; only the first if i = j.
+    A plan is (i, j, m, n): m + 1 runs at N[i] and n + 1 runs at N[j]; only the first if i = j.
     """
+    pilot, largest = forecast.pilot, forecast.pilot.N[-1]
+    answer = np.log(np.minimum(samples, NEVER_RATIO * max(now.answer.n_low or largest, largest)))
+    low, _, high = np.quantile(answer, forecast.n_shares, method="inverted_cdf")
+    fixed = 2 * np.log(STOP)  # part of the width, whatever is measured
+    width = high - low + fixed
+    # `noise` is the variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS).
+    # A new run is of a new group: it counts as much as a group of the pilot does.
+    near = np.minimum(np.searchsorted(pilot.N, N), len(pilot.N) - 1)
+    of_one = (np.diag(pilot.covariance()) * pilot.counts)[near][:, None]
+    before = np.where(pilot.N[near] == N, pilot.counts[near], 0)[:, None]
+    told = np.minimum(before / of_one, MIN_SPREAD**-2)
+    after = np.minimum((before + np.arange(1, MOST_SEEDS + 1)) / of_one, MIN_SPREAD**-2)
+    noise = 1 / np.maximum(after - told, NO_NOISE)
+    joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)
+    variance, towards, paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
 
-    def __init__(self, forecast: Forecast, now: Answer, samples: FloatArray, N: FloatArray, cost: RunCost) -> None:
-        self.N, self.costs = N, cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
-        pilot = forecast.pilot
-        self.known = np.isin(N, pilot.N)
-        answer = np.log(np.minimum(samples, NEVER_RATIO * max(now.n_low or pilot.N[-1], pilot.N[-1])))
-        low, _, high = np.quantile(answer, forecast.n_shares, method="inverted_cdf")
-        self.fixed = 2 * np.log(STOP)  # part of the width, whatever is measured
-        self.width = high - low + self.fixed
-        joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)
-        self.variance, self.towards, self.paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
-        self.noise = _noise(pilot, N)
-
-    def choose(self, wanted: float, budget: float) -> NDArray[np.intp] | None:
-        """The plan to take; None if none is worth it."""
-        i, j, m, n = np.indices((len(self.N), len(self.N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
-        enough = self.known[:, None] | (np.arange(MOST_SEEDS) >= LEAST_SEEDS - 1)
-        keep = enough[i, m] & ((i == j) & (n == 0) | (i < j) & enough[j, n])
-        plans = np.column_stack([i, j, m, n])[keep]
-        plans = plans[self.cost(plans) <= budget]
-        if not len(plans) or self.variance < NO_NOISE:  # too little money, or no replicate reaches the target
-            return None
-        costs, widths = self.cost(plans), self.widths(plans)
-        best = widths.min()
-        if best > LITTLE * self.width:
-            return None
-        aim = wanted if best <= wanted else self.width - ENOUGH * (self.width - best)
-        good = np.flatnonzero(widths <= aim)
-        return plans[good[np.lexsort([widths[good], costs[good]])[0]]]
-
-    def cost(self, plans: NDArray[np.intp]) -> FloatArray:
-        i, j, m, n = plans.T
-        return self.costs[i, m] + np.where(i == j, 0.0, self.costs[j, n])
-
-    def widths(self, plans: NDArray[np.intp]) -> FloatArray:
+    def widths(i: NDArray[np.intp], j: NDArray[np.intp], m: NDArray[np.intp], n: NDArray[np.intp]) -> FloatArray:
         """The expected log factor after each plan, by Gaussian conditioning on one or two measurements."""
-        i, j, m, n = plans.T
-        a, b = self.paths[i, i] + self.noise[i, m], self.paths[j, j] + self.noise[j, n]
-        c, p, q = self.paths[i, j], self.towards[i], self.towards[j]
+        a, b = paths[i, i] + noise[i, m], paths[j, j] + noise[j, n]
+        c, p, q = paths[i, j], towards[i], towards[j]
         one = p**2 / a
         two = (p**2 * b - 2 * p * q * c + q**2 * a) / np.maximum(a * b - c**2, NO_NOISE * a * b)
-        rest = np.clip(self.variance - np.where(i == j, one, two), 0.0, self.variance)
-        return self.fixed + (self.width - self.fixed) * np.sqrt(rest / self.variance)
+        rest = np.clip(variance - np.where(i == j, one, two), 0.0, variance)
+        return fixed + (width - fixed) * np.sqrt(rest / variance)
 
-    def steps(self, best: NDArray[np.intp], known: bool) -> tuple[NewRuns, ...]:
-        """The steps of a plan; with the factor after each of them if it is to be known."""
-        i, j, m, n = best.tolist()
-        parts = [(i, i, m, 0)] if i == j else [(i, i, m, 0), (i, j, m, n)]
-        factors = np.exp(self.widths(np.array(parts))).tolist()
-        runs = zip([(i, m), (j, n)], factors, strict=False)
-        return tuple(
-            NewRuns(int(self.N[k]), more + 1, float(self.costs[k, more]), factor if known else None)
-            for (k, more), factor in runs
-        )
-
-
-def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:
-    """Variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS).
-
-    A new run is of a new group: it counts as much as a group of the pilot does.
-    """
-    near = np.minimum(np.searchsorted(pilot.N, N), len(pilot.N) - 1)
-    variance = (np.diag(pilot.covariance()) * pilot.counts)[near][:, None]
-    before = np.where(pilot.N[near] == N, pilot.counts[near], 0)[:, None]
-    known = np.minimum(before / variance, MIN_SPREAD**-2)
-    after = np.minimum((before + np.arange(1, MOST_SEEDS + 1)) / variance, MIN_SPREAD**-2)
-    return 1 / np.maximum(after - known, NO_NOISE)
+    plans = np.indices((len(N), len(N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
+    i, j, m, n = plans
+    enough = np.isin(N, pilot.N)[:, None] | (np.arange(MOST_SEEDS) >= LEAST_SEEDS - 1)
+    each = cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
+    costs = each[i, m] + np.where(i == j, 0.0, each[j, n])
+    keep = enough[i, m] & ((i == j) & (n == 0) | (i < j) & enough[j, n]) & (costs <= budget)
+    if not keep.any() or variance < NO_NOISE:  # too little money, or no replicate reaches the target
+        return ()
+    plans, costs = plans[:, keep], costs[keep]
+    expected = widths(*plans)
+    best, known = expected.min(), now.present <= NEVER_RATIO  # beyond that, its width is not known
+    if best > LITTLE * width:
+        return ()
+    wanted = np.log(now.wanted) if known else 0.0
+    good = np.flatnonzero(expected <= (wanted if best <= wanted else width - ENOUGH * (width - best)))
+    i, j, m, n = plans[:, good[np.lexsort([expected[good], costs[good]])[0]]].tolist()
+    parts = [(i, i, m, 0)] if i == j else [(i, i, m, 0), (i, j, m, n)]
+    factors = np.exp(widths(*np.array(parts).T)).tolist()
+    return tuple(
+        NewRuns(int(N[k]), more + 1, float(each[k, more]), factor if known else None)
+        for (k, more), factor in zip([(i, m), (j, n)], factors, strict=False)
+    )

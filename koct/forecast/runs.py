@@ -1,7 +1,10 @@
 """The runs of a pilot study, and how well their means are known."""
 
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -65,22 +68,30 @@ class Pilot:
         """
         N, error = np.asarray(N, dtype=float), np.asarray(error, dtype=float)
         if N.shape != error.shape or N.ndim != 1:
-            raise KoctError(
-                f"N and error must be 1-D and of equal length; they have shapes {N.shape} and {error.shape}"
-            )
-        _check(N, error, test_size)
+            raise KoctError(f"N and error must be 1-D and of equal length; the shapes are {N.shape} and {error.shape}")
+        if not len(N):
+            raise KoctError("N is empty; a pilot needs runs at two or more N")
+        if not np.all(valid := (N >= 2) & (np.round(N) == N)):
+            raise KoctError(f"N = {N[~valid][0]:.16g} must be an integer of at least 2; correct or remove the run")
+        if not np.all(valid := (error == 0) | ((error >= MIN_ERROR) & (error <= MAX_ERROR))):
+            wrong = f"error = {error[~valid][0]:g} must be finite and not below 0, nor too small or too large"
+            raise KoctError(f"{wrong}; correct it, remove the run, or rescale the errors")
+        if test_size is not None:
+            if not test_size >= 1:
+                raise KoctError(f"test_size = {test_size} must be at least 1; give the number of test samples")
+            if np.any(error > 1):
+                raise KoctError(f"error = {error.max():g} is no error rate, but test_size is for rates; omit test_size")
         sizes, column = np.unique(N, return_inverse=True)
         if len(sizes) < 2:
             raise KoctError(f"N = {sizes[0]:.0f} in every run; a pilot needs runs at two or more N")
         if len(sizes) > MAX_SIZES:
-            raise KoctError(
-                f"N has {len(sizes):,} different values, and a pilot at most {MAX_SIZES}; keep some of them"
-            )
+            raise KoctError(f"N has {len(sizes):,} different values, and a pilot at most {MAX_SIZES}; keep some")
         part = np.zeros(len(N), dtype=int)
         if group is not None:
             _, part = np.unique(np.asarray(group).astype(str), return_inverse=True)
         if seed is None:
-            within = _counted(part * len(sizes) + column)
+            numbers: defaultdict[int, Iterator[int]] = defaultdict(count)
+            within = np.array([next(numbers[place]) for place in (part * len(sizes) + column).tolist()])
         else:
             _, within = np.unique(np.asarray(seed).astype(str), return_inverse=True)
         _, first, row = np.unique(part * (within.max() + 1) + within, return_index=True, return_inverse=True)
@@ -162,8 +173,8 @@ class Pilot:
 
     def _noise(self) -> tuple[FloatArray, float, float]:
         """(standard deviation of the log mean error at each N, correlation within a group, degrees of freedom)."""
-        table, count = self._by_group(), self.counts
-        seen, extra = ~np.isnan(table), count - 1
+        table, groups = self._by_group(), self.counts
+        seen, extra = ~np.isnan(table), groups - 1
         deviation = np.where(seen, _deviations(table), 0.0)
         spread, correlation, freedom = np.full(len(self.N), ASSUMED_SPREAD), 0.0, ASSUMED_FREEDOM
         if not extra.any() and self.degrees_of_freedom:  # one group: its runs differ, and groups by no less
@@ -174,9 +185,9 @@ class Pilot:
             spread = np.sqrt((square + POOLED_RUNS * pooled) / (extra + POOLED_RUNS))
             correlation = _correlation(deviation / np.maximum(spread, TINY), seen)
             freedom = max(1.0, correlation * extra.max() + (1 - correlation) * extra.sum())
-        own = spread**2 / count
+        own = spread**2 / groups
         if self.test_size is not None:  # a rate above one half, such as that of chance, is known no worse than one half
-            own = np.maximum(own, (1 - np.minimum(self.level, 0.5)) / (self.level * self.test_size * count))
+            own = np.maximum(own, (1 - np.minimum(self.level, 0.5)) / (self.level * self.test_size * groups))
         own = np.sqrt(np.where(self.mean > 0, np.maximum(own, MIN_SPREAD**2), ZERO_SPREAD**2))
         return own, correlation, freedom
 
@@ -185,22 +196,6 @@ def _deviations(table: FloatArray) -> FloatArray:
     """Relative deviations from the mean over the rows; of first order in them, those of the log."""
     mean = np.nanmean(table, axis=0)
     return np.divide(table, mean, out=np.ones_like(table), where=mean > 0) - 1
-
-
-def _check(N: FloatArray, error: FloatArray, test_size: int | None) -> None:
-    if not len(N):
-        raise KoctError("N is empty; a pilot needs runs at two or more N")
-    if not np.all(valid := (N >= 2) & (np.round(N) == N)):
-        raise KoctError(f"N = {N[~valid][0]:.16g} must be an integer of at least 2; correct or remove the run")
-    if not np.all(valid := (error >= 0) & np.isfinite(error)):
-        raise KoctError(f"error = {error[~valid][0]:g} must be finite and not below 0; correct or remove the run")
-    if not np.all(valid := (error == 0) | ((error >= MIN_ERROR) & (error <= MAX_ERROR))):
-        raise KoctError(f"error = {error[~valid][0]:g} is too small or too large to compute with; rescale the errors")
-    if test_size is not None:
-        if not test_size >= 1:
-            raise KoctError(f"test_size = {test_size} must be at least 1; give the number of test samples")
-        if np.any(error > 1):
-            raise KoctError(f"error = {error.max():g} is no error rate, but test_size is for rates; omit test_size")
 
 
 def _correlation(deviation: FloatArray, seen: NDArray[np.bool_]) -> float:
@@ -226,16 +221,6 @@ def _trend(N: FloatArray, square: FloatArray, freedom: NDArray[np.int_]) -> Floa
     slope = np.sum(weight * x * log_variance) / np.sum(weight * x**2) if np.sum(weight * x**2) > 0 else 0.0
     line = np.exp(slope * x)
     return line * pooled / (weight @ line)
-
-
-def _counted(key: NDArray[np.intp]) -> NDArray[np.intp]:
-    """For every entry, how many earlier ones are equal to it; shape (n,)."""
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    first = np.searchsorted(ordered, ordered)
-    count = np.empty(len(key), dtype=int)
-    count[order] = np.arange(len(key)) - first
-    return count
 
 
 def _means_by_group(errors: FloatArray, groups: NDArray[np.intp]) -> FloatArray:

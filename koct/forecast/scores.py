@@ -69,8 +69,6 @@ class Score:
 
     def target(self, score: float) -> float:
         """The error of a score that is to be reached."""
-        if not math.isfinite(score):
-            raise KoctError(f"--target {score:g} is not a finite {self.name}; choose another one")
         if score >= self.best:
             raise KoctError(
                 f"--target {score:g} is not below {self.best:g}, the best {self.name}, which no N reaches; "

@@ -15,6 +15,7 @@ by a variable of the environment.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import math
@@ -25,7 +26,7 @@ from typing import Any
 
 from koct.errors import KoctError
 
-HELPERS = {"__init__", "curve_metric", "relative"}
+HELPERS = {"__init__", "curve_metric"}
 SCORES = ("psnr", "ssim")  # higher is better; null where no image has one
 OWN = "KOCT_METRICS"  # variable of the environment: the paths of the user's own metrics
 GIVEN = ("error", "SYMBOL", "UNIT", "DESCRIPTION")  # what a metric has
@@ -34,8 +35,8 @@ GIVEN = ("error", "SYMBOL", "UNIT", "DESCRIPTION")  # what a metric has
 def use(paths: Iterable[str]) -> None:
     """Let these files be metrics too, here and in all processes that are started from here."""
     os.environ[OWN] = os.pathsep.join(paths)
-    for function in (names, error_names, load):
-        function.cache_clear()
+    names.cache_clear()
+    load.cache_clear()
 
 
 def own() -> dict[str, str]:
@@ -51,7 +52,6 @@ def names() -> tuple[str, ...]:
     return (*sorted(name for name in files if name not in HELPERS), *own())
 
 
-@cache
 def error_names() -> tuple[str, ...]:
     """The metrics that are errors: lower is better."""
     return tuple(name for name in names() if name not in SCORES)
@@ -85,21 +85,19 @@ def each(predicted: Any, y: Any, shape: Sequence[int]) -> dict[str, Any]:
 
     `predicted` and `y` are flat, (n, size).
     """
-    return {name: _each(load(name), predicted, y, shape) for name in names()}
-
-
-def _each(metric: Any, predicted: Any, y: Any, shape: Sequence[int]) -> Any:
     import numpy as np
 
-    if hasattr(metric, "each"):
-        return metric.each(predicted, y, shape)
-    values = np.full(len(y), np.nan)
-    for i in range(len(y)):
-        try:
-            values[i] = metric.error(predicted[i : i + 1], y[i : i + 1])
-        except KoctError:  # such as the relative error of an empty image
+    found = {}
+    for name in names():
+        metric = load(name)
+        if hasattr(metric, "each"):
+            found[name] = metric.each(predicted, y, shape)
             continue
-    return values
+        found[name] = np.full(len(y), np.nan)
+        for i in range(len(y)):
+            with contextlib.suppress(KoctError):  # such as the relative error of an empty image
+                found[name][i] = metric.error(predicted[i : i + 1], y[i : i + 1])
+    return found
 
 
 def errors(predicted: Any, y: Any, images: dict[str, Any]) -> dict[str, float | None]:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from koct.metrics import relative
-from koct.metrics.relative import not_empty
+from koct.metrics.rrmse_norm import not_empty, relative
 
 SYMBOL, SUBSCRIPT = "rRMSE", "peak"
 UNIT = "1"
@@ -23,4 +22,4 @@ def error(predicted: np.ndarray, y: np.ndarray) -> float:
 
 
 def each(predicted: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    return relative.each(predicted, y, scale(y))
+    return relative(predicted, y, scale(y))

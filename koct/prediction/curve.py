@@ -11,7 +11,7 @@ import numpy as np
 from koct.base.arrays import blocks
 from koct.base.crossing import first_at
 from koct.errors import KoctError
-from koct.prediction.prediction import Prediction
+from koct.prediction.prediction import Prediction, checked
 from koct.prediction.spectral import Spectral
 
 FARTHEST = 8  # times the pairs at hand, up to where the curve is continued
@@ -80,58 +80,42 @@ def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.nd
     """
     if len(paths) > 2 or (len(paths) == 2 and any(path.endswith(".npz") for path in paths)):
         raise KoctError("give one .npz file with the arrays x and y, or two .npy files, that of x first")
-    loaded = [_load(path) for path in paths]
-    if len(paths) == 1 and isinstance(loaded[0], np.ndarray):
-        raise KoctError(f"{paths[0]} holds one array; give a second .npy file with y, or an .npz with x and y")
-    if len(paths) == 2 and not all(isinstance(array, np.ndarray) for array in loaded):
-        raise KoctError(f"{' and '.join(paths)} are no two arrays; give one .npz file, or two .npy files")
-    if len(paths) == 2:
-        arrays = dict(zip("xy", loaded, strict=True))
-    else:
-        with loaded[0] as archive:
-            if missing := [name for name in "xy" if name not in archive]:
-                there = ", ".join(archive) or "none"
-                raise KoctError(f"{paths[0]} has no array {missing[0]!r}, but {there}; name it so")
-            arrays = {name: _load(paths[0], archive, name) for name in "xy"}
-    if all(array.ndim and len(array) for array in arrays.values()):
-        count = max(map(len, arrays.values()))
-        if memory is not None and (needed := 8.0 * MATRICES * count**2) > memory:
-            raise KoctError(
-                f"{count:,} pairs need about {needed / 2**30:,.0f} GiB of memory, for matrices of samples × samples, "
-                f"and there are {memory / 2**30:,.1f}; give at most {int(np.sqrt(memory / MATRICES / 8)):,} of them"
-            )
-        for name, array in arrays.items():
-            if not array.size:
-                raise KoctError(f"{name} has shape {array.shape}, so no numbers per sample; give at least one")
-            if array.dtype.kind in "fiub":
-                _check_values(name, array)
+    arrays = {name: _load(paths[-1 if name == "y" else 0], name, len(paths) == 1) for name in "xy"}
+    count = max(len(array) if array.ndim else 0 for array in arrays.values())
+    if memory is not None and (needed := 8.0 * MATRICES * count**2) > memory:
+        raise KoctError(
+            f"{count:,} pairs need about {needed / 2**30:,.0f} GiB of memory, for matrices of samples × samples, "
+            f"and there are {memory / 2**30:,.1f}; give at most {int(np.sqrt(memory / MATRICES / 8)):,} of them"
+        )
+    for name, array in arrays.items():
+        _check_squares(name, checked(name, array))
     return arrays["x"], arrays["y"]
 
 
-def _load(path: str, archive: Any = None, name: str = "") -> Any:
-    """Return the array or archive in a file, or an array of an archive that is open."""
+def _load(path: str, name: str, alone: bool) -> Any:
+    """The array in a .npy file, unless it is given `alone`, or that of this name in an .npz file."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False) if archive is None else archive[name]
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            names, array = ["one without a name"], None if alone else found
+        else:
+            with found:
+                names, array = list(found), found.get(name)
     except Exception as error:  # whatever zipfile, tokenize or NumPy make of a damaged file
         if isinstance(error, OSError) and not os.path.isfile(path):
             raise
-        where = f"{path}: {name}" if name else path
-        raise KoctError(f"{where} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
+        raise KoctError(f"{path} is no NumPy file of numbers ({error}); write it with np.save or np.savez") from None
+    if array is None:
+        fix = "give an .npz file with x and y, or two .npy files"
+        raise KoctError(f"{path} has no array {name!r}, but {', '.join(names) or 'none'}; {fix}")
+    return array
 
 
-def _check_values(name: str, array: np.ndarray) -> None:
-    """Refuse values that are not finite, all zero, or whose squares are not numbers of the same precision."""
-    largest, width = 0.0, array.size // len(array)
-    for rows in blocks(len(array), width):
-        part = array[rows]
-        ends = np.array([part.max(), part.min()], float)
-        if not np.isfinite(ends).all():
-            bad = ~np.isfinite(part.reshape(len(part), -1)).all(1)
-            raise KoctError(
-                f"{name} has entries that are no finite numbers, first in pair {rows.start + int(bad.argmax())} "
-                "(counted from 0); remove such pairs"
-            )
-        largest = max(largest, *abs(ends))
+def _check_squares(name: str, array: np.ndarray) -> None:
+    """Refuse finite values that are all zero, or whose squares are not numbers of the same precision."""
+    width = array.size // len(array)
+    parts = (array[rows] for rows in blocks(len(array), width))
+    largest = max(abs(float(end)) for part in parts for end in (part.min(), part.max()))
     if largest == 0:
         raise KoctError(f"{name} is zero in all pairs, so there is nothing to learn; give {name} that vary")
     limits = np.finfo(array.dtype if array.dtype == np.float32 else float)

@@ -20,7 +20,7 @@ A few fits on N samples give the interval, and tell where the equations do not h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -66,14 +66,10 @@ class FixedPoint:
             raise KoctError(f"{self.M} pairs tell nothing about others; give at least 4")
         self.x = double(x)
         self.RtR = like(self.normal, self.x)
-        _check_shape("normal", self.RtR, (self.p, self.p))
         self.w0 = zeros_like(self.x[0]) if self.toward is None else like(self.toward, self.x)
-        _check_shape("toward", self.w0, (self.p,))
         adjoint, self.r2 = zeros_like(self.x), zeros_like(self.x[:, 0])
         for rows in blocks(self.M, self.outputs):
-            part = self.adjoint(y[rows])
-            _check_shape("adjoint(y)", part, (len(y[rows]), self.p))
-            adjoint[rows], self.r2[rows] = double(part), (double(y[rows]) ** 2).sum(1)
+            adjoint[rows], self.r2[rows] = double(self.adjoint(y[rows])), (double(y[rows]) ** 2).sum(1)
         weighted = self.x * self.w0
         projected = weighted @ self.RtR
         self.adjoint_r = adjoint - projected
@@ -107,11 +103,13 @@ class FixedPoint:
 
     def _prediction(self, N: int, lam: float, size: int, fits: np.ndarray, tests: int | None) -> Prediction:
         """`fits` are the errors of fits on random sets of `size` samples."""
-        weights = self._weights(N, lam)
-        left, gradient = self._residual(self.x, self.adjoint_r, self.r2, weights.v)
-        optimism = (gradient * weights.pulls).sum(1)
-        noise = self._spent(weights.C)
-        unseen = self._spent(self.both_zero**N * weights.v[:, None] * weights.v)
+        scale = 1 / (lam + N * self.values)
+        v = N * (self.vectors @ (scale * (self.vectors.T @ self.right)))
+        left, gradient = self._residual(self.x, self.adjoint_r, self.r2, v)
+        pulls = ((gradient @ self.vectors) * scale) @ self.vectors.T  # (M, weights): how a training sample moves them
+        optimism = (gradient * pulls).sum(1)
+        noise = self._spent(pulls.T @ pulls * (N / self.M))
+        unseen = self._spent(self.both_zero**N * v[:, None] * v)
         share = N / self.M
         errors = to_numpy(left + 2 * share * optimism + (1 - share) * noise + unseen).clip(min=0) / self.outputs
         error = float(errors.mean())
@@ -126,7 +124,7 @@ class FixedPoint:
             reasons.append(f"N = {N} is beyond the {self.M} pairs")
         if rare(errors):
             reasons.append("a few rare samples make the error")
-        factor = self._last_layer(N, weights, float(noise.mean()))
+        factor = self._last_layer(N, v, pulls, float(noise.mean()))
         errors, error = factor * errors, factor * error
         of_samples = (errors.std() / error) ** 2 if error > 0 else 0.0
         of_tests = of_samples / self.M + (of_samples / tests if tests else 0.0)
@@ -144,7 +142,7 @@ class FixedPoint:
         """tr(D C Dᵀ) of every sample: what weights with these second moments add to its squared error."""
         return ((self.x @ (self.RtR * C)) * self.x).sum(1)
 
-    def _last_layer(self, N: int, weights: _Weights, noise: float) -> float:
+    def _last_layer(self, N: int, v: Any, pulls: Any, noise: float) -> float:
         """What the network's own images, such as those without negative parts, leave of the error.
 
         The weights get noise of the predicted size: a random combination of what training samples pull at.
@@ -152,20 +150,13 @@ class FixedPoint:
         if self.reconstruct is None:
             return 1.0
         random = np.random.default_rng([self.seed, N]).standard_normal((len(self.shown), self.M))
-        pulled = like(random, self.x) @ weights.pulls
+        pulled = like(random, self.x) @ pulls
         x, adjoint_r, r2 = (rows_of(array, self.shown) for array in (self.x, self.adjoint_r, self.r2))
         of_pulls = float(((pulled @ self.J) * pulled).sum(1).mean())
-        u = weights.v + pulled * np.sqrt(noise / max(of_pulls, 1e-300))
+        u = v + pulled * np.sqrt(noise / max(of_pulls, 1e-300))
         whole, _ = self._residual(x, adjoint_r, r2, u)
         images = double(self.reconstruct(x * (self.w0 + u)))
         return float(((images - self.y) ** 2).sum()) / max(float(whole.sum()), 1e-300)
-
-    def _weights(self, N: int, lam: float) -> _Weights:
-        scale = 1 / (lam + N * self.values)
-        v = N * (self.vectors @ (scale * (self.vectors.T @ self.right)))
-        _, gradient = self._residual(self.x, self.adjoint_r, self.r2, v)
-        pulls = ((gradient @ self.vectors) * scale) @ self.vectors.T
-        return _Weights(v, pulls.T @ pulls * (N / self.M), pulls)
 
     # Fits
 
@@ -184,16 +175,3 @@ class FixedPoint:
                 every = float(self.r2.sum()) - self.M * float(u @ (2 * self.right - self.J @ u))
                 errors[i, draw] = (every - own) / (self.M - size)
         return errors.clip(min=0) / self.outputs  # rounding leaves tiny negative ones
-
-
-class _Weights(NamedTuple):
-    """What N samples make of the weights, less w₀."""
-
-    v: Any  # their mean
-    C: Any  # their covariance
-    pulls: Any  # (M, weights): how a training sample moves them
-
-
-def _check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
-    if tuple(array.shape) != shape:
-        raise KoctError(f"{name} has shape {tuple(array.shape)}; give {shape}")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from koct.base.arrays import blocks, double, is_torch
+from koct.base.arrays import blocks, double, is_torch, to_numpy
 from koct.errors import KoctError
 
 NORMAL = 1.6448536269514722  # standard deviations on either side of a 90 % interval
@@ -42,15 +42,14 @@ def checked(name: str, array: Any) -> Any:
         array = np.asarray(array)
         if array.dtype.kind not in "fiub":
             raise KoctError(f"{name} holds {array.dtype}; give real numbers")
-    if array.ndim == 0 or len(array) == 0:
-        raise KoctError(f"{name} has no samples; give an array of shape (samples, ...)")
-    width = int(np.prod(array.shape[1:]))
-    if not width:
-        raise KoctError(f"{name} has no numbers in its samples; give an array of shape (samples, ...)")
-    for rows in blocks(len(array), width):
+    if array.ndim == 0 or 0 in array.shape:
+        raise KoctError(f"{name} has no numbers; give an array of shape (samples, ...)")
+    for rows in blocks(len(array), int(np.prod(array.shape[1:]))):
         part = array[rows]
         if not np.isfinite([float(part.min()), float(part.max())]).all():
-            raise KoctError(f"{name} has entries that are no finite numbers; remove these pairs")
+            first = rows.start + int(np.isfinite(to_numpy(part).reshape(len(part), -1)).all(1).argmin())
+            problem = f"entries that are no finite numbers, first in pair {first} (counted from 0)"
+            raise KoctError(f"{name} has {problem}; remove such pairs")
     return array
 
 

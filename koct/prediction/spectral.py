@@ -67,9 +67,8 @@ class Spectral:
         gram = double(checked("the Gram matrix of x", gram))
         y, count = flat(checked("y", y)), len(gram)
         if gram.shape != (count, count) or len(y) != count:
-            raise KoctError(
-                f"the Gram matrix has shape {tuple(gram.shape)}, and y {len(y)} samples; give samples × samples"
-            )
+            found = f"{tuple(gram.shape)}, and y {len(y)} samples"
+            raise KoctError(f"the Gram matrix has shape {found}; give samples × samples")
         if float(abs(gram - gram.T).max()) > ROUNDING * float(abs(gram).max()):
             raise KoctError("the Gram matrix is not symmetric; give x xᵀ, or a kernel matrix")
         return self._fit(gram, y)
@@ -112,12 +111,16 @@ class Spectral:
         inside = [(min(N, self.M), lam) for N, lam in wanted]
         last_octave = [(max(1, self.M // 2), lam) for N, lam in wanted if N > self.M]
         asked = list(dict.fromkeys(inside + last_octave))
-        points = dict(zip(asked, self._equivalents(asked), strict=True))
+        ridges = self._pool_ridges(*np.array(asked, float).T)[:, None] * np.array([1 - STEP, 1, 1 + STEP])
+        h, a = (each.reshape(self.M, *ridges.shape) for each in self._leverages(ridges.ravel()))
+        points = {key: self._equivalent(*key, ridges[i], h[:, i], a[:, i]) for i, key in enumerate(asked)}
         spreads = {
             (N, lam): self._draw_spread(min(N, self.M), lam, list(lambdas)) * np.sqrt(min(1, self.M / N))
             for N, lam in wanted
         }
-        return [_times(self.unit**2, self._prediction(N, lam, points, spreads[N, lam], tests)) for N, lam in wanted]
+        found = [self._prediction(N, lam, points, spreads[N, lam], tests) for N, lam in wanted]
+        scaled = ("error", "low", "high", "per_sample", "train_error")
+        return [each._replace(**{name: getattr(each, name) * self.unit**2 for name in scaled}) for each in found]
 
     def best(self, N: int, lambdas: Sequence[float], tests: int | None = None) -> Prediction:
         """With the λ of the smallest predicted error; beyond the pool, with that of the whole pool."""
@@ -156,12 +159,6 @@ class Spectral:
         return Prediction(N, lam, error, error / width, error * width, errors, not reasons, "; ".join(reasons), *more)
 
     # The deterministic equivalents
-
-    def _equivalents(self, asked: Sequence[tuple[int, float]]) -> list[_Equivalent]:
-        sizes, lambdas = np.array([N for N, _ in asked], float), np.array([lam for _, lam in asked])
-        ridges = self._pool_ridges(sizes, lambdas)[:, None] * np.array([1 - STEP, 1, 1 + STEP])
-        h, a = (each.reshape(self.M, *ridges.shape) for each in self._leverages(ridges.ravel()))
-        return [self._equivalent(N, lam, ridges[i], h[:, i], a[:, i]) for i, (N, lam) in enumerate(asked)]
 
     def _pool_ridges(self, sizes: np.ndarray, ridges: np.ndarray) -> np.ndarray:
         """The largest ridge at which the whole pool has as many degrees of freedom as N samples with the given one."""
@@ -222,8 +219,7 @@ class Spectral:
         df2 = df[1] + (df[2] - df[0]) / (k[2] - k[0])
         tau = a[:, 1] / mean[1]
         used_M, used_N = 1 / (1 + tau * mean[1]), 1 / (1 + tau * mean[1] * ridge / lam)
-        load_M, load_N = (_load(n, df2, tau * used) for n, used in ((M, used_M), (N, used_N)))
-        t_M, t_N = (_scale(n, df2, tau * used) for n, used in ((M, used_M), (N, used_N)))
+        (load_M, t_M), (load_N, t_N) = (_load(n, df2, tau * used) for n, used in ((M, used_M), (N, used_N)))
         residuals = self._residuals(ridge)
         A_M = M * (used_M**2 * tau * residuals).mean() / (1 + M * t_M * ((used_M * tau) ** 2).mean())
         bias = residuals - tau * t_M * A_M
@@ -277,22 +273,14 @@ class Spectral:
         rows, others = index(trained, self.gram), index(tested, self.gram)
         values, vectors = eigh(self.gram[rows][:, rows])
         cross, targets = self.gram[others][:, rows] @ vectors, vectors.T @ self.sketch[rows]
-        errors = []
-        for lam in lambdas:
-            residuals = self.sketch[others] - (cross / (values.clip(min=0) + lam)) @ targets
-            errors.append(float((residuals**2).sum()) / len(tested) / self.outputs)
-        return errors
+        left = (self.sketch[others] - (cross / (values.clip(min=0) + lam)) @ targets for lam in lambdas)
+        return [float((residuals**2).sum()) / len(tested) / self.outputs for residuals in left]
 
 
 class _Equivalent(NamedTuple):
     errors: np.ndarray
     reasons: tuple[str, ...]
     more: tuple[float, float]  # training error, degrees of freedom
-
-
-def _times(factor: float, point: Prediction) -> Prediction:
-    scaled = {name: getattr(point, name) * factor for name in ("error", "low", "high", "per_sample", "train_error")}
-    return point._replace(**scaled)
 
 
 def _rounded(ridge: float) -> float:
@@ -304,14 +292,10 @@ def _mean_used(ca: np.ndarray) -> np.ndarray:
     return (ca / (1 + ca)).mean(0)
 
 
-def _load(n: int, df2: float, used: np.ndarray) -> float:
-    """How close n samples are to where their number equals the dimension that they fill."""
-    return float(n * df2 * (used**2).mean() / (n * used.mean()) ** 2)
-
-
-def _scale(n: int, df2: float, used: np.ndarray) -> float:
-    left = (n * used.mean()) ** 2 - n * df2 * (used**2).mean()
-    return float(df2 / max(left, 1e-300))
+def _load(n: int, df2: float, used: np.ndarray) -> tuple[float, float]:
+    """How close n samples are to where their number equals the dimension that they fill, and what scales the noise."""
+    filled, room = n * df2 * (used**2).mean(), (n * used.mean()) ** 2
+    return float(filled / room), float(df2 / max(room - filled, 1e-300))
 
 
 def _sketch(y: Any, rng: np.random.Generator) -> Any:

@@ -98,24 +98,20 @@ class Subsets:
     def _fits(self, N: int) -> list[_Table]:
         """What the draws of N samples gave, for every λ."""
         if N not in self._tables:
-            rows = [self._draw(fitted, tested) for fitted, tested in self._splits(N)]
-            strengths, *others = ([lam for lam, _ in row] for row in rows)
-            if not strengths:
+            tested, rows = min(self.M - N, max(TESTED, self.M // 3)), []
+            for draw, (fitted, others) in enumerate(training_sets(self.M, N, self.draws, self.seed)):
+                turned = np.roll(others, -draw * tested)  # so that every sample is tested about as often
+                rows.append(self._draw(fitted, turned[:tested]))
+            first, *more = ([lam for lam, _ in row] for row in rows)
+            if not first:
                 raise KoctError("fitting(x, y) yielded nothing; yield (lambda or None, predict)")
-            if other := [found for found in others if found != strengths]:
-                raise KoctError(f"fitting(x, y) yielded lambdas {strengths}, then {other[0]}; yield the same each time")
+            if other := [found for found in more if found != first]:
+                raise KoctError(f"fitting(x, y) yielded lambdas {first}, then {other[0]}; yield the same each time")
+            tables = [np.stack([errors for _, errors in row]) for row in zip(*rows, strict=True)]
             self._tables[N] = [
-                _Table.of(N, lam, np.stack([errors for _, errors in row]))
-                for lam, row in zip(strengths, zip(*rows, strict=True), strict=True)
+                _Table(N, lam, errors, *take_apart(errors)) for lam, errors in zip(first, tables, strict=True)
             ]
         return self._tables[N]
-
-    def _splits(self, N: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(fitted, tested) samples of every draw."""
-        tested = min(self.M - N, max(TESTED, self.M // 3))
-        for draw, (fitted, others) in enumerate(training_sets(self.M, N, self.draws, self.seed)):
-            turned = np.roll(others, -draw * tested)  # so that every sample is tested about as often
-            yield fitted, turned[:tested]
 
     def _draw(self, fitted: np.ndarray, tested: np.ndarray) -> list[tuple[float | None, np.ndarray]]:
         """(λ, errors of all samples, NaN where not tested) for one training set."""
@@ -143,10 +139,6 @@ class _Table(NamedTuple):
     draws: np.ndarray  # a_d, one on average
     samples: np.ndarray  # b_m
     joint: float  # relative variance of what is neither the draw's nor the sample's
-
-    @classmethod
-    def of(cls, N: int, lam: float | None, errors: np.ndarray) -> _Table:
-        return cls(N, lam, errors, *take_apart(errors))
 
     @property
     def error(self) -> float:
@@ -186,7 +178,7 @@ def _chosen(tables: Sequence[_Table], validation: int, seed: int) -> _Table:
     best = np.where(validates, every, 0.0).sum(2).argmin(0)
     draws = np.arange(len(best))
     errors = np.where(validates, np.nan, every[best, draws])
-    return _Table.of(tables[0].N, tables[int(np.bincount(best).argmax())].lam, errors)
+    return _Table(tables[0].N, tables[int(np.bincount(best).argmax())].lam, errors, *take_apart(errors))
 
 
 def _prediction(N: int, M: int, table: _Table, tests: int | None, factor: float = 1.0, more: float = 0.0) -> Prediction:

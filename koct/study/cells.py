@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal
@@ -42,11 +43,11 @@ class Data(Training):
 
     @cached_property
     def device(self) -> device.Device:  # type: ignore[override]
-        return device.choose() if self.cell.problem.device == "auto" else device.CPU
+        return device.choose() if self.problem.device == "auto" else device.CPU
 
     @cached_property
     def pool(self) -> Pool:
-        return Pool(self.inputs["pool"], self.cell.problem, self.cell.seed)
+        return Pool(self.inputs["pool"], self.problem, self.cell.seed)
 
     @property
     def identity(self) -> str:  # type: ignore[override]
@@ -54,7 +55,7 @@ class Data(Training):
 
     @cached_property
     def N(self) -> int:  # type: ignore[override]
-        if not self.cell.problem.has_groups:  # the pool need not be opened
+        if not self.problem.has_groups:  # the pool need not be opened
             return self.cell.N
         return self.pool.pairs_of("train", self.cell.N)
 
@@ -69,45 +70,43 @@ class Data(Training):
     @cached_property
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
         self._declared("layers")
-        return checked_layers(self.cell.problem, self.shared)
+        return checked_layers(self.problem, self.shared)
 
     @cached_property
     def forward(self) -> Any:  # type: ignore[override]
         self._declared("layers")
-        problem = self.cell.problem
-        operator = problem.forward(self.shared)
-        _check_shapes(operator, problem.y_shape, problem.x_shape, f"{line_of(problem, 'forward')}: the operator")
-        check_operator(problem, "forward", "the operator", operator)
+        operator = self.problem.forward(self.shared)
+        where = f"{line_of(self.problem, 'forward')}: the operator"
+        _check_ends(operator, operator, (self.y_shape, self.x_shape), where)
+        check_operator(self.problem, "forward", "the operator", operator)
         return operator
 
     @cached_property
     def inverses(self) -> Mapping[float | None, Any]:  # type: ignore[override]
         self._declared("layers")
-        problem = self.cell.problem
-        operators = dict(problem.inverses(self.shared))
+        operators = dict(self.problem.inverses(self.shared))
         for strength, operator in operators.items():
-            what = f"{line_of(problem, 'inverses')}: the operator of strength {strength}"
-            _check_shapes(operator, problem.x_shape, problem.y_shape, what)
+            what = f"{line_of(self.problem, 'inverses')}: the operator of strength {strength}"
+            _check_ends(operator, operator, (self.x_shape, self.y_shape), what)
         return operators
 
     @cached_property
     def shared(self) -> Mapping[str, Any]:
         """What the problem computes once per sweep."""
-        return read_shared(self.inputs.get("shared"), self.cell.problem)
+        return read_shared(self.inputs.get("shared"), self.problem)
 
     @cached_property
     def normal(self) -> Array:  # type: ignore[override]
         self._declared("normal")
         if "normal" in self.inputs:
-            matrix = read_matrix(self.inputs["normal"], self.cell.problem, layers=True)
-            return self.device.put(np.array(matrix))
-        return self.device.put(normal_matrix(self.cell.problem, self.shared))
+            return self.device.put(np.array(read_matrix(self.inputs["normal"], self.problem, layers=True)))
+        return self.device.put(normal_matrix(self.problem, self.shared))
 
     @cached_property
     def gram(self) -> Array | None:  # type: ignore[override]
-        if "gram" not in self.inputs or self.cell.problem.x_size < self.N:
+        if "gram" not in self.inputs or self.problem.x_size < self.N:
             return None
-        matrix = read_matrix(self.inputs["gram"], self.cell.problem, layers=False, pool=self.pool)
+        matrix = read_matrix(self.inputs["gram"], self.problem, layers=False, pool=self.pool)
         return self.device.put(np.array(matrix[: self.N, : self.N]))
 
     @cached_property
@@ -116,7 +115,7 @@ class Data(Training):
         about, _ = read_fit(path)
         fitted, wanted = about["cell"], self.cell.encode()
         wrong = [key for key in ("sweep", "N", "seed") if fitted[key] != wanted[key]]
-        sources = {"problem": self.cell.problem.source, "arch": arch.source}
+        sources = {"problem": self.problem.source, "arch": arch.source}
         wrong += [what for what, source in sources.items() if fitted[what]["source"] != source]
         options, others = fitted["problem"]["options"], wanted["problem"]["options"]
         wrong += [name for name in options.keys() & others.keys() if options[name] != others[name]]
@@ -142,10 +141,10 @@ class Data(Training):
     def images(self, network: Network, x: Array) -> np.ndarray:
         """Flat images of measurements on this device, as a NumPy array."""
         predicted = to_numpy(network.predict(x))
-        if np.shape(predicted) != (len(x), self.cell.problem.y_size):
+        if np.shape(predicted) != (len(x), self.problem.y_size):
             raise KoctError(
                 f"{line_of(self.cell.arch, 'fit')}: the network's predict gave an array of shape {np.shape(predicted)} "
-                f"for {len(x)} samples; give flat images, {(len(x), self.cell.problem.y_size)}"
+                f"for {len(x)} samples; give flat images, {(len(x), self.problem.y_size)}"
             )
         return predicted
 
@@ -154,12 +153,11 @@ class Data(Training):
         return Stamp(spec, made_from(*self.inputs.values()), about or {})
 
 
-def _check_shapes(operator: Any, domain: tuple[int, ...], range: tuple[int, ...], what: str) -> None:
-    ends = None if operator is None else (operator.domain, operator.range)
-    if ends != (domain, range):
-        raise KoctError(
-            f"{what} leads from {ends and ends[0]} to {ends and ends[1]}; give one from {domain} to {range}"
-        )
+def _check_ends(first: Any, last: Any, ends: tuple[tuple[int, ...], tuple[int, ...]], what: str) -> None:
+    """Refuse operators of which the first does not begin, or the last not end, in these shapes."""
+    found = (first and first.domain, last and last.range)
+    if found != ends:
+        raise KoctError(f"{what} leads from {found[0]} to {found[1]}; give one from {ends[0]} to {ends[1]}")
 
 
 def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, ...]:
@@ -174,12 +172,8 @@ def checked_layers(problem: Problem, shared: Mapping[str, Any]) -> tuple[Layer, 
                 f"{where}: the layer {inner.name!r} gives shape {inner.operator.range}, "
                 f"and {outer.name!r} behind it takes {outer.operator.domain}"
             )
-    ends = (layers[0].operator.domain, layers[-1].operator.range) if layers else None
-    if ends != (problem.x_shape, problem.y_shape):
-        raise KoctError(
-            f"{where}: the layers lead from {ends and ends[0]} to {ends and ends[1]}, "
-            f"and the shapes are {problem.x_shape} and {problem.y_shape}"
-        )
+    first, last = (layers[0].operator, layers[-1].operator) if layers else (None, None)
+    _check_ends(first, last, (problem.x_shape, problem.y_shape), f"{where}: the chain of layers")
     return layers
 
 
@@ -216,17 +210,10 @@ def fit(data: Data) -> tuple[dict[str, Any], Network]:
         if math.isfinite(score) and (best is None or score < best[0]):
             best = score, lam, network, images
     if best is None:
-        raise KoctError(f"{line_of(cell.arch, 'fit')}: no fit gave a finite validation error{_why(data)}")
+        tried = f"; lambdas are {list(cell.lambdas)}" if cell.lambdas else ""
+        raise KoctError(f"{line_of(cell.arch, 'fit')}: no fit gave a finite validation error{tried}")
     _, lam, network, data.validated = best
     return describe(data, lam, network, time.perf_counter() - started), network
-
-
-def _why(data: Data) -> str:
-    """What may be the matter with a fit whose errors are not finite."""
-    for name in ("x", "y"):
-        if not np.isfinite(data.read(name, "train", data.N)).all():
-            return f"; {name} of the training pairs is not finite, so the fault is in the data"
-    return f"; lambdas are {list(data.cell.lambdas)}" if data.cell.lambdas else ""
 
 
 def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
@@ -235,8 +222,7 @@ def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
     if not isinstance(networks, Iterable):
         raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(networks).__name__}; yield instead")
     for fitted in networks:
-        ok = isinstance(fitted, tuple) and len(fitted) == 2 and isinstance(fitted[1], Network)
-        if not ok:
+        if not (isinstance(fitted, tuple) and len(fitted) == 2 and isinstance(fitted[1], Network)):
             raise KoctError(
                 f"{line_of(data.cell.arch, 'fit')}: fit yielded {type(fitted).__name__}; "
                 "yield (lambda or None, a koct.contracts.Network)"
@@ -278,8 +264,7 @@ def write_fit(path: str, stamp: Stamp, network: Network, write: bool = True) -> 
         return
     ((name, blocks),) = state.items()
     if not write:
-        for _ in blocks.blocks:
-            pass
+        deque(blocks.blocks, maxlen=0)
         return
     with record_writer(path, stamp, blocks.length, **{name: (blocks.dtype, blocks.shape)}) as (file, _):
         for block in blocks.blocks:
@@ -346,8 +331,7 @@ def read_matrix(path: str, problem: Problem, layers: bool, pool: Pool | None = N
 
 def _check_problem(path: str, stamp: Stamp, problem: Problem, layers: bool) -> None:
     """Refuse what was made for another problem."""
-    wanted = encode_problem(problem, layers)
-    if not same_values(stamp.spec.get("problem"), wanted):
+    if not same_values(stamp.spec.get("problem"), encode_problem(problem, layers)):
         raise KoctError(f"{path} belongs to another problem, or to one with other options; give that of the cell")
 
 

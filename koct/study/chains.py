@@ -40,9 +40,7 @@ def read(paths: Sequence[str]) -> dict[str, dict[str, list[dict[str, Any]]]]:
     by_sweep = {}
     for path in paths:
         sweep, chains = _read(path)
-        by_sweep[sweep] = {
-            arch: [{"name": layer.name, "p": layer.p} for layer in chain] for arch, chain in chains.items()
-        }
+        by_sweep[sweep] = {arch: [{"name": name, "p": p} for name, _, p in chain] for arch, chain in chains.items()}
     return by_sweep
 
 
@@ -50,17 +48,10 @@ def _read(path: str) -> tuple[str, dict[str, list[ChainLayer]]]:
     """(sweep, {arch: layers}) of one file."""
     content, _ = read_json(path)
     try:
-        chains = {
-            str(arch): [ChainLayer(str(one["name"]), _number(one["lipschitz"]), int(one["p"])) for one in chain]
-            for arch, chain in content["chains"].items()
-        }
-        return str(content["sweep"]), chains
-    except (KeyError, TypeError, ValueError, AttributeError):
+        chains = {arch: [ChainLayer(**layer) for layer in chain] for arch, chain in content["chains"].items()}
+        return content["sweep"], chains
+    except (KeyError, TypeError, AttributeError):
         raise KoctError(f"{path} has no chains of networks, as results/chains/SWEEP.json has; {again(path)}") from None
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def network(path: str, arch: str, constants: Mapping[str, float]) -> BoundNetwork:

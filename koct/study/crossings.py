@@ -4,14 +4,14 @@ from koct.base.stamps import Stamp, made_from
 from koct.forecast.bootstrap import crossing_interval
 from koct.forecast.crossing import overtaken
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import images, results
+from koct.study import results
 
 
 def compute(cells_path, images_path, spec, path):
     """Write crossings.parquet; `spec` names each sweep's metric under `metrics`."""
     *both, origin = results.read_cells(cells_path)
     curves, baselines = (results.grouped(rows, "sweep", "arch") for rows in both)
-    tested, table = images.Images(images_path), []
+    tested, table = results.Images(images_path), []
     for (sweep, _), rows in curves.items():
         metric = CurveMetric(spec["metrics"][sweep])
         others = [other for key, other in baselines.items() if key[0] == sweep]
@@ -34,14 +34,10 @@ def crossing(rows, versus, metric, tested):
     errors, groups = [], None
     for cells in pairs:
         sides = [tested.errors(side[0]["sweep"], side[0]["arch"], side[0]["N"], metric.column) for side in cells]
-        errors.append(images.paired(*sides))
+        errors.append(results.paired(*sides))
         groups = sides[0].groups
     # curves are compared by the logarithm of their ratio, which has the same sign for errors and for their squares
     interval = crossing_interval(sizes, [one for _, one in errors], [one for one, _ in errors], groups)
-    low, high = interval or (None, None)
-    N = overtaken(sizes, means[1], means[0])
-    return {"N": _whole(N), "N_low": _whole(low), "N_high": _whole(high), "upto": sizes[-1]}
-
-
-def _whole(N):
-    return None if N is None else round(N)
+    found = (overtaken(sizes, means[1], means[0]), *(interval or (None, None)))
+    whole = (None if N is None else round(N) for N in found)
+    return {**dict(zip(("N", "N_low", "N_high"), whole, strict=True)), "upto": sizes[-1]}

@@ -23,12 +23,20 @@ def fit(data: cells.Data, fit_path: str, spec: Mapping[str, Any]) -> int:
         import torch  # noqa: F401
     except ImportError:
         raise KoctError(f"{data.cell.arch.name} needs torch: pip install 'koct[torch]'") from None
-    ranks = Ranks()
+    data.ranks = ranks = Ranks()
     if ranks.rank:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # until the process ends
     try:
         with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
-            _fit(data, ranks, fit_path, spec)
+            started = time.perf_counter()
+            ((lam, network),) = data.cell.arch.fit(data)
+            about = cells.describe(data, lam, network, time.perf_counter() - started)
+            if ranks.size > 1:
+                about["device"] += f" × {ranks.size}"
+            cells.write_fit(fit_path, data.stamp(spec, about), network, write=ranks.rank == 0)
+            ranks.gather(None)  # nobody leaves before rank 0 has written
+            if ranks.rank == 0 and data.checkpoints:
+                shutil.rmtree(data.checkpoints, ignore_errors=True)
     except Interrupted:
         ranks.end()
         return INTERRUPTED
@@ -39,16 +47,3 @@ def fit(data: cells.Data, fit_path: str, spec: Mapping[str, Any]) -> int:
         return 2
     ranks.end()
     return 0
-
-
-def _fit(data: cells.Data, ranks: Ranks, fit_path: str, spec: Mapping[str, Any]) -> None:
-    data.ranks = ranks
-    started = time.perf_counter()
-    ((lam, network),) = data.cell.arch.fit(data)
-    about = cells.describe(data, lam, network, time.perf_counter() - started)
-    if ranks.size > 1:
-        about["device"] += f" × {ranks.size}"
-    cells.write_fit(fit_path, data.stamp(spec, about), network, write=ranks.rank == 0)
-    ranks.gather(None)  # nobody leaves before rank 0 has written
-    if ranks.rank == 0 and data.checkpoints:
-        shutil.rmtree(data.checkpoints, ignore_errors=True)

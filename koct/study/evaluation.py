@@ -35,29 +35,15 @@ def errors(network: Network, data: cells.Data) -> dict[str, Any]:
     with blamed(*metrics.own().values()):
         images = metrics.each(predicted, y, data.y_shape)
         errors = metrics.errors(predicted, y, images)
-    measured = {"val_mse": validation, **errors, "images": _kept(images, data)}
-    return {**_finite(measured), "image_seconds": seconds / len(y)}
-
-
-def _kept(images: Mapping[str, Any], data: cells.Data) -> dict[str, Any]:
-    """Values of images (n,) as lists of eight digits, null for NaN, and what says which images they are.
-
-    `same` is whether they are the same for every seed, `groups` how many of them each test group has.
-    """
-    lists = {
-        name: [None if value != value else float(f"{value:.8g}") for value in values.tolist()]
-        for name, values in images.items()
-    }
-    groups = data.pool.groups["test"] if data.pool.groups else None
-    return {"same": data.cell.problem.same_held_out, "groups": groups, **lists}
-
-
-def _finite(measured: dict[str, Any]) -> dict[str, Any]:
-    """What was measured, if every error is a finite number of zero or more, and every score finite or null."""
-    for name, value in measured.items():
-        if name not in ("images", "image_seconds") and not metrics.is_proper(name, value):
+    for name, value in (("val_mse", validation), *errors.items()):
+        if not metrics.is_proper(name, value):
             raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
-    return measured
+    kept = {  # to eight digits, null for NaN; `same`: whether every seed has these images; how many each group has
+        "same": data.cell.problem.same_held_out,
+        "groups": data.pool.groups["test"] if data.pool.groups else None,
+        **{name: [None if each != each else float(f"{each:.8g}") for each in images[name].tolist()] for name in images},
+    }
+    return {"val_mse": validation, **errors, "images": kept, "image_seconds": seconds / len(y)}
 
 
 def remember(about: dict[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,17 +62,16 @@ def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], mea
     write_json(path, {**cell.about(), **fitted, **measured}, stamp)
 
 
-def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapping[str, Any] | None = None) -> None:
+def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapping[str, Any]) -> None:
     """Write the row of a fit on disk, which must be that of the cell in `spec`."""
     about, network, data = load(fit_path, inputs)
-    if spec and not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
+    if not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
         raise KoctError(f"{fit_path} is not the fit of the cell that was asked for; give that fit")
-    measured, code = about.get("errors"), (spec or {}).get("evaluation") or os.environ.get(CODE)
+    measured, code = about.get("errors"), spec.get("evaluation") or os.environ.get(CODE)
     if not measured or code is None or about.get("evaluation") != code:
         with blamed(data.cell.problem.source, data.cell.arch.source):
             measured = errors(network(), data)
-    stamp = Stamp(spec or about["cell"], made_from(fit_path, *inputs.values()))
-    write_row(row_path, stamp, data.cell, about, _finite(measured))
+    write_row(row_path, Stamp(spec, made_from(fit_path, *inputs.values())), data.cell, about, measured)
 
 
 def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[[], Network], cells.Data]:

@@ -11,8 +11,8 @@ three times, so that every pair is tested once. The ridge of a third is the best
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,31 +72,21 @@ class Crossing(NamedTuple):
 class Given(Training):
     """Pairs in memory as what a fit is given."""
 
-    gram = None
-    seed = 1
+    gram, seed = None, 1
 
-    def __init__(
-        self,
-        problem: Problem,
-        device: Device,
-        x: Array,
-        y: Array,
-        layers: Sequence[Any],
-        normal: Callable[[], Array],
-    ):
+    def __init__(self, problem: Problem, device: Device, x: Array, y: Array):
+        shared = problem.shared()
         self.problem, self.device, self.x, self.y, self.N = problem, device, x, y, len(x)
-        self.x_shape, self.y_shape, self.layers, self._normal = problem.x_shape, problem.y_shape, layers, normal
+        self.x_shape, self.y_shape, self.layers = problem.x_shape, problem.y_shape, tuple(problem.layers(shared))
         self.nonnegative, self.nonnegative_images = problem.nonnegative, problem.nonnegative_images
+        self.known, normal = Known(self.layers, problem.nonnegative), problem.normal_matrix(shared)
+        self.normal = device.put(normal_matrix(self.known.R) if normal is None else normal)
 
-    @property
-    def normal(self) -> Array:  # type: ignore[override]
-        return self._normal()
-
-    def of(self, x: Array, y: Array) -> Given:
-        return Given(self.problem, self.device, x, y, self.layers, self._normal)
-
-    def part(self, rows: np.ndarray) -> Given:
-        return self.of(self.x[rows], self.y[rows])
+    def of(self, x: Array, y: Array, lambdas: Sequence[float] = ()) -> Given:
+        """The same with other pairs."""
+        part = copy.copy(self)
+        part.x, part.y, part.N, part.lambdas = x, y, len(x), tuple(lambdas)
+        return part
 
 
 class Knowing:
@@ -124,25 +114,17 @@ class Knowing:
             raise KoctError(f"the problem {problem.name} has no known layers; write its method layers")
         if len(x) < 2 * FOLDS:
             raise KoctError(f"{len(x)} pairs are too few to fit some and test others; give at least {2 * FOLDS}")
-        layers = problem.layers(problem.shared())
-        self.known = Known(layers, problem.nonnegative)
         x = np.asarray(x, float if device is CPU else np.float32).reshape(len(x), -1)
-        y = y.reshape(len(y), -1)
-
-        @cache
-        def normal() -> Array:
-            made = problem.normal_matrix(problem.shared())
-            return device.put(normal_matrix(self.known.R) if made is None else made)
-
-        self.data = Given(problem, device, device.put(x), device.put(y), layers, normal)
-        self.draws = draws
+        self.data = Given(problem, device, device.put(x), device.put(y.reshape(len(y), -1)))
+        self.known, self.draws = self.data.known, draws
         self.weights, self.lambdas = weights or KO(solver="ridge", toward="analytic"), lambdas
 
     # Repairs
 
     def repairs(self) -> list[Repair]:
         """Return the operator as it is, and every repair that makes sense for the problem."""
-        found = [self._tried("nothing", self._as_it_is), self._tried("one factor", self._factor)]
+        as_it_is = self._tried("nothing", lambda data: iter([(lambda x: self._cut(self._image(x)), 0, {})]))
+        found = [as_it_is, self._tried("one factor", self._factor)]
         views = len(self.data.x_shape) > 1 and self.known.each == 1
         if views:
             found.append(self._tried("a shift along the detector", self._shift))
@@ -160,7 +142,7 @@ class Knowing:
         for fold in range(FOLDS):
             tested = np.sort(order[fold::FOLDS])
             fitted = np.setdiff1d(order, tested)
-            fits = list(fit(data.part(fitted)))
+            fits = list(fit(data.of(data.x[fitted], data.y[fitted])))
             tests.append([_error(predict(data.x[tested]), data.y[tested]) for predict, *_ in fits])
             trains.append([_error(predict(data.x[fitted]), data.y[fitted]) for predict, *_ in fits])
             values, learned = fits[0][2], fits[0][1]
@@ -178,9 +160,6 @@ class Knowing:
     def _cut(self, images: Array) -> Array:
         return images.clip(min=0) if self.known.nonnegative else images
 
-    def _as_it_is(self, data: Given) -> Iterator[Any]:
-        yield (lambda x: self._cut(self._image(x))), 0, {}
-
     def _factor(self, data: Given) -> Iterator[Any]:
         image = self._image(data.x)
         factor = float((image * data.y).sum() / max(float((image * image).sum()), 1e-300))
@@ -191,7 +170,8 @@ class Knowing:
         shift, factor = 0.0, 1.0
         for _ in range(STEPS):
             moved = self._moved(data.x, shift)
-            columns = [self._image(moved).ravel(), self._image(self._derivative(moved)).ravel()]
+            derivative = self._spectrally(moved, lambda frequency: frequency)
+            columns = [self._image(moved).ravel(), self._image(derivative).ravel()]
             (factor, slope), *_ = np.linalg.lstsq(np.stack(columns, 1), data.y.ravel(), rcond=None)
             if factor == 0:
                 break
@@ -202,10 +182,6 @@ class Knowing:
     def _moved(self, x: Array, shift: float) -> Array:
         """Measurements at places that lie `shift` further along the last axis; zero outside."""
         return self._spectrally(x, lambda frequency: np.exp(frequency * shift))
-
-    def _derivative(self, x: Array) -> Array:
-        """Along the last axis."""
-        return self._spectrally(x, lambda frequency: frequency)
 
     def _spectrally(self, x: Array, factor: Callable[[np.ndarray], np.ndarray]) -> Array:
         """Multiply the spectrum of every view, padded by zeros, by a function of 2πi times its frequencies."""
@@ -226,12 +202,9 @@ class Knowing:
         yield (lambda x: self._cut(self._image(gains[owner] * x))), views, {}
 
     def _by(self, arch: Any, lambdas: Sequence[float]) -> Callable[[Given], Iterator[Any]]:
-        def fit(data: Given) -> Iterator[Any]:
-            data.lambdas = tuple(lambdas)
-            for _, network in arch.fit(data):
-                yield network.predict, network.parameters, {}
-
-        return fit
+        return lambda data: (
+            (network.predict, network.parameters, {}) for _, network in arch.fit(data.of(data.x, data.y, lambdas))
+        )
 
     def _strengths(self) -> list[float]:
         """λ for the weights, around the mean of their normal matrix's diagonal if none are given."""
@@ -256,7 +229,9 @@ class Knowing:
         def dense_at(points: Sequence[Prediction]) -> list[Prediction]:
             doubtful = [point.N for point in points if not point.trusted and 4 <= point.N <= drawn.largest]
             fitted = {point.N: point for point in drawn.best_curve(doubtful)}
-            return _usable([fitted.get(point.N, point) for point in points])
+            found = (fitted.get(point.N, point) for point in points)
+            # so close to the rank of the data that no error can be told, there is no interval
+            return [point for point in found if 0 < point.low < point.high and point.error > 0]
 
         dense = dense_at(theory.octaves)
         inside = [point.N for point in dense if 4 <= point.N <= subsets.largest]
@@ -285,30 +260,18 @@ class Knowing:
         data = self.data
 
         def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
-            part = data.of(x, y)
-            part.lambdas = tuple(lambdas)
-            for lam, network in arch.fit(part):
-                yield lam, network.predict
+            return ((lam, network.predict) for lam, network in arch.fit(data.of(x, y, lambdas)))
 
         return Subsets(fitting, draws).fit(data.x, data.y)
-
-
-def _usable(points: Sequence[Prediction]) -> list[Prediction]:
-    """Without points where the number of samples is so close to the rank of the data that no error can be told."""
-    return [point for point in points if 0 < point.low < point.high and point.error > 0]
 
 
 def _between(curve: Mapping[int, Prediction], N: int) -> Prediction:
     """The point of a curve at N, between others by a line in logarithms."""
     if N in curve:
         return curve[N]
-    sizes = np.log(list(curve))
-
-    def at(name: str) -> float:
-        return float(np.exp(np.interp(np.log(N), sizes, np.log([getattr(point, name) for point in curve.values()]))))
-
-    below = curve[max(size for size in curve if size < N)]
-    return below._replace(N=N, error=at("error"), low=at("low"), high=at("high"))
+    ends = [[getattr(point, name) for point in curve.values()] for name in ("error", "low", "high")]
+    error, low, high = (float(np.exp(np.interp(np.log(N), np.log(list(curve)), np.log(values)))) for values in ends)
+    return curve[max(size for size in curve if size < N)]._replace(N=N, error=error, low=low, high=high)
 
 
 def crossing(weights: Sequence[Prediction], dense: Sequence[Prediction]) -> Crossing:

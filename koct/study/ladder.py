@@ -12,7 +12,7 @@ from koct.base.stamps import Stamp, made_from
 from koct.errors import KoctError
 from koct.forecast import bootstrap
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import chains, images, results
+from koct.study import chains, results
 
 WON, LOST, UNDECIDED = "won", "lost", "undecided"
 
@@ -26,7 +26,7 @@ def compute(cells_path, images_path, chain_paths, spec, path, verdicts_path):
         raise KoctError("no sweep of this study has three or more networks, as a ladder needs; take another study")
     cells, free, origin = results.read_cells(cells_path)
     baselines = results.grouped(free, "sweep")
-    chains_of, tested = chains.read(chain_paths), images.Images(images_path)
+    chains_of, tested = chains.read(chain_paths), results.Images(images_path)
     rows, verdicts = [], {}
     for (sweep,), group in results.grouped(cells, "sweep").items():
         if sweep in spec["contained"]:
@@ -59,7 +59,7 @@ class Ladder:
     def ratio(self, first, second):
         """(low, high) of the error of one network over that of another, both (arch, N); None if it is unknown."""
         errors = self.errors(*first)
-        values, others = images.paired(errors, self.errors(*second))
+        values, others = results.paired(errors, self.errors(*second))
         return bootstrap.ratio_interval(values, others, errors.groups, self.power)
 
     def order(self):
@@ -82,16 +82,9 @@ class Ladder:
         rows, chain, errors = self.cells[arch, N], self.chains.get(arch), self.errors(arch, N)
         low, high = bootstrap.mean_interval(errors.values, errors.groups, self.power) or (None, None)
         learned = sum(layer["p"] > 0 for layer in chain) if chain else None
-        return {
-            **rows[0],
-            "metric": self.metric.name,
-            "known": len(chain) - learned if chain else None,
-            "learned": learned,
-            "error_mean": self.metric.mean(rows),
-            "mean_low": low,
-            "mean_high": high,
-            "seeds": len(rows),
-        }
+        layers = {"known": len(chain) - learned if chain else None, "learned": learned}
+        mean = {"error_mean": self.metric.mean(rows), "mean_low": low, "mean_high": high, "seeds": len(rows)}
+        return {**rows[0], "metric": self.metric.name, **layers, **mean}
 
     def verdicts(self, contained):
         """What each pair [container, contained] says, and a sentence on the networks that are in none."""
@@ -113,31 +106,17 @@ class Ladder:
             sides = {"container": self.cells[container, N], "contained": self.cells[contained, other]}
             error = {side: self.metric.mean(rows) for side, rows in sides.items()}
             low, high = self.ratio((container, N), (contained, other)) or (None, None)
-            points.append(
-                {
-                    "N": N,
-                    **{f"p_{side}": rows[0]["p"] for side, rows in sides.items()},
-                    **{f"error_{side}": value for side, value in error.items()},
-                    "ratio": error["container"] / error["contained"] if error["contained"] else None,
-                    "low": low,
-                    "high": high,
-                    "verdict": _verdict(low, high),
-                }
-            )
-        layers = {side: self._learned(arch) for side, arch in (("container", container), ("contained", contained))}
-        pair = {"container": container, "contained": contained, "learned": layers, "N": points}
+            both = {f"p_{side}": rows[0]["p"] for side, rows in sides.items()}
+            both |= {f"error_{side}": value for side, value in error.items()}
+            both["ratio"] = error["container"] / error["contained"] if error["contained"] else None
+            # whether it wins to learn more, by the interval of the container's error over that of the contained network
+            verdict = UNDECIDED if low is None or low <= 1 <= high else WON if high < 1 else LOST
+            points.append({"N": N, **both, "low": low, "high": high, "verdict": verdict})
+        pair = {"container": container, "contained": contained}
+        learned = {side: [layer for layer in self.chains.get(arch) or [] if layer["p"]] for side, arch in pair.items()}
+        names = {side: [layer["name"].removeprefix("learned ") for layer in layers] for side, layers in learned.items()}
+        pair |= {"learned": names, "N": points}
         return {**pair, "sentence": _sentence(pair)}
-
-    def _learned(self, arch):
-        """The layers that a network learns, by name."""
-        return [layer["name"].removeprefix("learned ") for layer in self.chains.get(arch) or [] if layer["p"]]
-
-
-def _verdict(low, high):
-    """Whether it wins to learn more: by the interval of the container's error over that of the contained network."""
-    if low is None or low <= 1 <= high:
-        return UNDECIDED
-    return WON if high < 1 else LOST
 
 
 def _sentence(pair):

@@ -1,44 +1,29 @@
 """Where the files of a study lie; with wildcards in braces for values, the patterns that Snakemake needs."""
 
+from collections.abc import Callable
+from string import Formatter
+from typing import Any
+
 BROUGHT = "results/brought"
 
 
-def pool(sweep: str, seed: int | str) -> str:
-    return f"results/pools/{sweep}/seed{seed}.npy"
+def _at(pattern: str) -> Callable[..., str]:
+    """A function that fills in a pattern, by name or in the order of its names."""
+    names = [name for _, name, _, _ in Formatter().parse(pattern) if name]
+
+    def path(*values: Any, **named: Any) -> str:
+        return pattern.format(**dict(zip(names, values, strict=False)), **named)
+
+    return path
 
 
-def shared(sweep: str) -> str:
-    return f"results/known/{sweep}.npy"
-
-
-def normal(sweep: str) -> str:
-    return f"results/normal/{sweep}.npy"
-
-
-def gram(sweep: str, seed: int | str) -> str:
-    return f"results/grams/{sweep}/seed{seed}.npy"
-
-
-def cell(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
-    return f"results/cells/{sweep}/{arch}/N{N}_seed{seed}.json"
-
-
-def brought(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
-    """A row that was made elsewhere."""
-    return f"{BROUGHT}/{sweep}/{arch}/N{N}_seed{seed}.json"
-
-
-def fit(sweep: str, arch: str, N: int | str, seed: int | str) -> str:
-    return f"results/fits/{sweep}/{arch}/N{N}_seed{seed}.npy"
-
-
-def theory(sweep: str, arch: str) -> str:
-    return f"results/theory/{sweep}/{arch}.json"
-
-
-def chains(sweep: str) -> str:
-    return f"results/chains/{sweep}.json"
-
-
-def picture(sweep: str) -> str:
-    return f"results/fig_recons_{sweep}.png"
+pool = _at("results/pools/{sweep}/seed{seed}.npy")
+shared = _at("results/known/{sweep}.npy")
+normal = _at("results/normal/{sweep}.npy")
+gram = _at("results/grams/{sweep}/seed{seed}.npy")
+cell = _at("results/cells/{sweep}/{arch}/N{N}_seed{seed}.json")
+brought = _at(BROUGHT + "/{sweep}/{arch}/N{N}_seed{seed}.json")  # a row that was made elsewhere
+fit = _at("results/fits/{sweep}/{arch}/N{N}_seed{seed}.npy")
+theory = _at("results/theory/{sweep}/{arch}.json")
+chains = _at("results/chains/{sweep}.json")
+picture = _at("results/fig_recons_{sweep}.png")

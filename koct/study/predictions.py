@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from koct import metrics
 from koct.base.arrays import blocks, to_numpy
 from koct.base.files import write_json
 from koct.base.stamps import Stamp, made_from
-from koct.contracts import Array
+from koct.contracts import Array, Part
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
@@ -33,22 +32,14 @@ DRAWS, FEW_DRAWS, DEAR = 12, 6, 1000
 class PoolPairs(cells.Data):
     """The first pairs of a pool, whatever part they belong to: a prediction tests nothing."""
 
-    @cached_property
-    def x(self) -> Array:  # type: ignore[override]
-        return self.device.put(self._first("x"))
-
-    @cached_property
-    def y(self) -> Array:  # type: ignore[override]
-        return self.device.put(self._first("y"))
-
-    def _first(self, name: str) -> np.ndarray:
-        """Read in blocks, so that memory holds them once."""
-        first = self.read(name, "train", 1)
-        pairs, filled = np.empty((self.N, first.shape[1]), first.dtype), 0
-        for part in PARTS:
-            held = min(self.pool.count[part], self.N - filled)
-            for rows in blocks(held, first.shape[1]):
-                chunk = self.read(name, part, min(rows.stop, held) - rows.start, rows.start)
+    def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
+        """All of them; in blocks, so that memory holds them once."""
+        one = super().read(name, "train", 1)
+        pairs, filled = np.empty((self.N, one.shape[1]), one.dtype), 0
+        for held in PARTS:
+            left = min(self.pool.count[held], self.N - filled)
+            for rows in blocks(left, one.shape[1]):
+                chunk = super().read(name, held, min(rows.stop, left) - rows.start, rows.start)
                 pairs[filled : filled + len(chunk)] = chunk
                 filled += len(chunk)
         return pairs
@@ -58,8 +49,10 @@ def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> Non
     """Write the predicted curve of one architecture; `spec` is that of its fits with `at`, `tests` and `metric`."""
     pairs = PoolPairs(Cell.decode(spec), inputs)
     in_metric = _metric(CurveMetric(spec["metric"]), pairs)
-    method, rows, started = _method(pairs), [], time.perf_counter()
-    points = METHODS[method](pairs, spec["at"], spec["tests"])
+    method, rows, started = pairs.cell.arch.predicted, [], time.perf_counter()
+    if method == "fixed point" and Known(pairs.layers, pairs.nonnegative).each > 1:
+        method = "subsets"  # weights that measurements share have no fixed point here yet
+    points = _points(method, pairs, spec["at"], spec["tests"])
     print(f"predicted in {time.perf_counter() - started:.1f} s from {pairs.N} pairs", flush=True)
     for point in points:
         errors = _scaled(point.per_sample.clip(0), point.error)
@@ -86,13 +79,6 @@ def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> Non
     write_json(out, {"rows": rows}, Stamp(spec, made_from(*inputs.values())))
 
 
-def _method(pairs: PoolPairs) -> Any:
-    """The one that the architecture names; but weights that measurements share have no fixed point here yet."""
-    named = pairs.cell.arch.predicted
-    shared = named == "fixed point" and Known(pairs.layers, pairs.nonnegative).each > 1
-    return "subsets" if shared else named
-
-
 def _scaled(errors: np.ndarray, mean: float) -> np.ndarray:
     """With this mean."""
     return errors * (mean / max(errors.mean(), 1e-300))
@@ -113,17 +99,16 @@ def _metric(metric: CurveMetric, pairs: PoolPairs) -> Callable[[np.ndarray], flo
     return of
 
 
-# The methods, by the names that architectures give
-
-
-def _spectral(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
-    return Spectral(pairs.nonnegative).fit(pairs.x, pairs.y).curve(at, pairs.lambdas, tests)
-
-
-def _subsets(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
-    for need in ("layers", "normal"):
-        if need in pairs.cell.arch.needs():
-            getattr(pairs, need)  # once, for all fits
+def _points(method: str | None, pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
+    """The curve by a method that architectures name."""
+    if method == "spectral":
+        return Spectral(pairs.nonnegative).fit(pairs.x, pairs.y).curve(at, pairs.lambdas, tests)
+    if method == "fixed point":
+        known = Known(pairs.layers, pairs.nonnegative)
+        theory = FixedPoint(pairs.normal, known.adjoint, known.analytic, known.reconstruct)
+        return theory.fit(pairs.x, pairs.y).curve(at, pairs.lambdas, tests)
+    for need in {"layers", "normal"}.intersection(pairs.cell.arch.needs()):
+        getattr(pairs, need)  # once, for all fits
 
     def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
         part = copy.copy(pairs)
@@ -140,16 +125,3 @@ def _refuse(name: str, part: str, count: int | None = None, first: int = 0) -> n
         f"a fit that is predicted by subsets uses data.x and data.y alone, and not data.read({name!r}, {part!r}): "
         "these pairs may test it; set predicted to None"
     )
-
-
-def _fixed_point(pairs: PoolPairs, at: Sequence[int], tests: int) -> list[Prediction]:
-    known = Known(pairs.layers, pairs.nonnegative)
-    theory = FixedPoint(pairs.normal, known.adjoint, known.analytic, known.reconstruct)
-    return theory.fit(pairs.x, pairs.y).curve(at, pairs.lambdas, tests)
-
-
-METHODS: dict[Any, Callable[[PoolPairs, Sequence[int], int], Sequence[Prediction]]] = {
-    "spectral": _spectral,
-    "subsets": _subsets,
-    "fixed point": _fixed_point,
-}

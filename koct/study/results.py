@@ -1,28 +1,37 @@
-"""The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet."""
+"""The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet.
+
+images.parquet has a row for each test image of each cell.
+"""
 
 import dataclasses
+import io
 import itertools
 import json
 import math
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.json
 import pyarrow.parquet as pq
 
 import koct
 from koct import metrics
+from koct.base import stamps
 from koct.base.files import atomic_write, read_json
 from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
 from koct.bound.calibration import calibrate
 from koct.contracts.spec import curve_options
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import images, paths
+from koct.study import paths
 
 OTHERWISE = "was made with other options or other code than those of this study"
 
+OF_METRIC = "that of the metric"  # a unit
 COLUMNS = {
     "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
     "problem": (pa.string(), "where pairs and the known operator come from", ""),
@@ -39,18 +48,18 @@ COLUMNS = {
     "image_seconds": (pa.float64(), "wall time for one of the test images, computed in batches; null if unknown", "s"),
     "device": (pa.string(), "what the fit was computed on", ""),
     "metric": (pa.string(), "which error: a metric, or with a 2 behind its name the square of its mean", ""),
-    "error_mean": (pa.float64(), "the metric's mean over seeds", "that of the metric"),
-    "error_std": (pa.float64(), "sample standard deviation over seeds; null for one seed", "that of the metric"),
+    "error_mean": (pa.float64(), "the metric's mean over seeds", OF_METRIC),
+    "error_std": (pa.float64(), "sample standard deviation over seeds; null for one seed", OF_METRIC),
     "seeds": (pa.int32(), "number of seeds", "1"),
-    "floor": (pa.float64(), "smallest mean error of the curve", "that of the metric"),
-    "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", "that of the metric"),
+    "floor": (pa.float64(), "smallest mean error of the curve", OF_METRIC),
+    "sigma": (pa.float64(), "no-intercept slope of error - floor on log N / N", OF_METRIC),
 }
 METRICS = list(metrics.names())
 COLUMNS |= {name: (pa.float64(), f"test {metrics.load(name).DESCRIPTION}", metrics.load(name).UNIT) for name in METRICS}
 COLUMNS |= {
     "image": (pa.int32(), "number of the test image; an image of one number is the same in all rows of a sweep", ""),
     "group": (pa.int32(), "number of the test group that the image belongs to; null without groups", ""),
-    "target": (pa.float64(), "the mean error to reach", "that of the metric"),
+    "target": (pa.float64(), "the mean error to reach", OF_METRIC),
     "law": (pa.string(), "most probable law of the curve", ""),
     "n": (pa.int64(), "samples that reach the target; null if out of reach", "1"),
     "n_low": (pa.int64(), "lower end of the 90 % interval of n; null if out of reach", "1"),
@@ -58,9 +67,9 @@ COLUMNS |= {
     "probability": (pa.float64(), "that the target is reached, with at most a million times the largest N", "1"),
     "reachable": (pa.bool_(), "whether the target is reached with a probability of one half or more", ""),
     "at": (pa.int64(), "where error, error_low and error_high are: n, or the largest N if out of reach", "1"),
-    "error": (pa.float64(), "the predicted error", "that of the metric"),
-    "error_low": (pa.float64(), "lower end of its 90 % interval", "that of the metric"),
-    "error_high": (pa.float64(), "upper end of its 90 % interval", "that of the metric"),
+    "error": (pa.float64(), "the predicted error", OF_METRIC),
+    "error_low": (pa.float64(), "lower end of its 90 % interval", OF_METRIC),
+    "error_high": (pa.float64(), "upper end of its 90 % interval", OF_METRIC),
     "extrapolation": (pa.float64(), "n over the largest N that was run; null if out of reach", "1"),
     "reason": (pa.string(), "what to know about the answer", ""),
     "theory_n": (pa.int64(), "n by the predicted curve; null without one, or if out of reach within it", "1"),
@@ -80,14 +89,10 @@ COLUMNS |= {
     "known": (pa.int32(), "known layers of the network, its ReLU aside; null if it tells no chain", "1"),
     "learned": (pa.int32(), "learned layers of the network; null if it tells no chain", "1"),
     "rank": (pa.int32(), "1 for the smallest error_mean of the sweep at this N; equal ones share the rank", "1"),
-    "mean_low": (
-        pa.float64(),
-        "lower end of the 90 % interval of error_mean over seeds and test images",
-        "that of the metric",
-    ),
-    "mean_high": (pa.float64(), "upper end of that interval; null for one seed", "that of the metric"),
+    "mean_low": (pa.float64(), "lower end of the 90 % interval of error_mean over seeds and test images", OF_METRIC),
+    "mean_high": (pa.float64(), "upper end of that interval; null for one seed", OF_METRIC),
     "best": (pa.bool_(), "whether its rank is 1", ""),
-    "behind": (pa.float64(), "error_mean less that of the best", "that of the metric"),
+    "behind": (pa.float64(), "error_mean less that of the best", OF_METRIC),
     "beyond": (pa.bool_(), "whether the 90 % interval of its error over the best is above 1; null for one seed", ""),
     "versus": (pa.string(), "the architecture whose error arch is below, from N on; null: never up to upto", ""),
     "N_low": (pa.int32(), "lower end of the 90 % interval of N; null if that is never, or if there is one seed", "1"),
@@ -107,7 +112,8 @@ COLUMNS |= {
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
 OPTIONAL = ("image_seconds", *metrics.SCORES)  # which older files do not have
-IMAGES = ["sweep", "arch", "N", "seed", "image", "group", *METRICS]
+KEY = ("sweep", "arch", "N", "seed")
+IMAGES = [*KEY, "image", "group", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
@@ -126,10 +132,8 @@ def collect(spec, path, images_path):
 
     `spec` has the `sweeps`, each with its `archs`, and `config`, a hash; those have `N`, `seeds` and `spec` of a curve.
     """
-    sweeps = spec["sweeps"]
-    origin = {**provenance(spec["config"]), **_names(sweeps)}
     rows, contents = [], []
-    for sweep in sweeps:
+    for sweep in spec["sweeps"]:
         for arch in sweep["archs"]:
             for N, seed in itertools.product(arch["N"], arch["seeds"]):
                 place = paths.cell(sweep["name"], arch["name"], N, seed)
@@ -138,11 +142,13 @@ def collect(spec, path, images_path):
                 place = elsewhere if brought else place
                 row, stamp = read_json(place)
                 _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
-                if curve_options(stamp.spec) != arch["options"] if brought else curve_hash(stamp.spec) != arch["spec"]:
+                of_curve = {key: value for key, value in stamp.spec.items() if key not in ("N", "seed")}
+                found = curve_options(stamp.spec) if brought else checksum_of(of_curve)
+                if found != arch["options" if brought else "spec"]:
                     raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
                 rows.append(row)
                 contents.append(stamp.content)
-    stamp = Stamp(spec, combined(contents))
+    origin, stamp = _origin(spec), Stamp(spec, combined(contents))
     write(rows, CELLS, path, origin, stamp)
     write_images(rows, images_path, origin, stamp)
 
@@ -158,8 +164,7 @@ def collect_theory(spec, path):
                 raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
             rows += curve["rows"]
             contents.append(stamp.content)
-    origin = {**provenance(spec["config"]), **_names(spec["sweeps"])}
-    write(rows, THEORY, path, origin, Stamp(spec, combined(contents)))
+    write(rows, THEORY, path, _origin(spec), Stamp(spec, combined(contents)))
 
 
 def _check_row(path, row, stamp, cell):
@@ -176,18 +181,14 @@ def _check_row(path, row, stamp, cell):
             raise KoctError(f"{path} has {name} = {row[name]}, which is no {kind}; {again(path)}")
 
 
-def curve_hash(spec):
-    """Return a hash of what the cells of a curve share."""
-    return checksum_of({key: value for key, value in spec.items() if key not in ("N", "seed")})
-
-
-def _names(sweeps):
-    """What reports call things, for the schema metadata: the problem and metric of a sweep, the style of an arch."""
+def _origin(spec):
+    """What made a file, for its schema metadata, and what reports call the sweeps and architectures in it."""
     styles = ("label", "colour", "marker")
-    archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in sweeps for arch in sweep["archs"]}
+    archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in spec["sweeps"] for arch in sweep["archs"]}
     words = ("label", "metric", "counts")  # what N counts is told where it is not single samples
-    about = {sweep["name"]: {key: sweep[key] for key in words if key in sweep} for sweep in sweeps}
-    return {"koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(about)}
+    sweeps = {sweep["name"]: {key: sweep[key] for key in words if key in sweep} for sweep in spec["sweeps"]}
+    made = {"koct.version": koct.__version__, "koct.commit": commit(), "koct.config_sha256": spec["config"]}
+    return {**made, "koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(sweeps)}
 
 
 def aggregate(cells_path, spec, curves_path, calibration_path):
@@ -197,9 +198,11 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
     """
     cells, origin = _read_cells(cells_path)
     curves, calibrations = [], []
-    for (sweep_name, _), rows in grouped(cells, "sweep", "arch").items():
-        metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
-        points = [{"N": N, **_over_seeds(metric, group)} for (N,), group in sorted(grouped(rows, "N").items())]
+    for (sweep, _), rows in grouped(cells, "sweep", "arch").items():
+        metric, points = CurveMetric(spec["metrics"][sweep]), []
+        for (N,), group in sorted(grouped(rows, "N").items()):
+            spread = float(np.std([metric.of(row) for row in group], ddof=1)) if len(group) > 1 else None
+            points.append({"N": N, "error_mean": metric.mean(group), "error_std": spread, "seeds": len(group)})
         about = {**rows[0], "metric": metric.name}
         curves += [{**about, **point} for point in points]
         if trained(points):
@@ -216,26 +219,18 @@ def budget(cells_path, theory_path, spec, path):
     from koct.forecast.runs import Pilot
 
     cells, _, origin = read_cells(cells_path)
-    predicted = grouped(_read_theory(theory_path), "sweep", "arch") if theory_path else {}
+    predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
     answers = []
-    for (sweep_name, arch), rows in grouped(cells, "sweep", "arch").items():
-        metric = CurveMetric(_of_sweep(cells_path, spec["metrics"], sweep_name))
+    for (sweep, arch), rows in grouped(cells, "sweep", "arch").items():
+        metric = CurveMetric(spec["metrics"][sweep])
         points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
-        for target in spec["targets"][sweep_name]:
+        for target in spec["targets"][sweep]:
             answer = forecast.required(target)
             about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
-            required = _by_theory(predicted.get((sweep_name, arch), []), target)
+            required = _by_theory(predicted.get((sweep, arch), []), target)
             answers.append({**about, **dataclasses.asdict(answer), **required})
-    sources = [cells_path, *([theory_path] if theory_path else [])]
-    write(answers, BUDGET, path, origin, Stamp(spec, made_from(*sources)))
-
-
-def _read_theory(path):
-    rows, _ = read(path)
-    if any({"N", "predicted", "error", "error_low", "error_high", "trusted"} - row.keys() for row in rows):
-        raise KoctError(f"{path} has no predicted curves; give the theory.parquet of a run")
-    return rows
+    write(answers, BUDGET, path, origin, Stamp(spec, made_from(*filter(None, (cells_path, theory_path)))))
 
 
 def _by_theory(rows, target):
@@ -262,25 +257,6 @@ def usable(rows):
     return [row for row in best if row["N"] < end]
 
 
-def _of_sweep(path, settings, sweep):
-    if sweep not in settings:
-        raise KoctError(f"{path} has the sweep {sweep}, which the spec does not name; collect the cells again")
-    return settings[sweep]
-
-
-def _over_seeds(metric, rows):
-    return {
-        "error_mean": metric.mean(rows),
-        "error_std": float(np.std([metric.of(row) for row in rows], ddof=1)) if len(rows) > 1 else None,
-        "seeds": len(rows),
-    }
-
-
-def provenance(config_sha256):
-    """What made a file, for its schema metadata."""
-    return {"koct.version": koct.__version__, "koct.commit": commit(), "koct.config_sha256": config_sha256}
-
-
 def write(rows, columns, path, origin, stamp):
     """Rows (dicts; keys beyond `columns` are left out) as typed Parquet with units, provenance and a stamp.
 
@@ -288,35 +264,84 @@ def write(rows, columns, path, origin, stamp):
     """
     rows = [{name: row.get(name) if name in OPTIONAL else row[name] for name in columns} for row in rows]
     lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
-    table = images.table_of(rows, _schema(columns))
-    _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)), pq.write_table)
+    table = _table_of(rows, _schema(columns))
+    _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting)))
 
 
 def write_images(rows, path, origin, stamp):
-    """images.parquet from rows of cells, which have the metrics of each test image under `images`."""
-    table, content = images.table(rows)
-    _save(table, IMAGES, path, origin, stamp._replace(content=digest(content)), images.save)
+    """images.parquet from rows of cells, which have what `evaluation.errors` kept of test images under `images`.
+
+    An image of one number is the same in all rows of a sweep. Metrics are rounded to the digits of float32, which
+    halves the file.
+    """
+    counts = [len(row["images"][METRICS[0]]) for row in rows]
+    keys = [{key: row[key] for key in KEY} for row in rows]
+    table = _table_of(keys, _schema(KEY)).take(_column(np.repeat(np.arange(len(rows)), counts), pa.int64()))
+    places, images, groups = {}, [np.zeros(0, int)], [np.zeros(0, int)]
+    for row, count in zip(rows, counts, strict=True):
+        held, sizes = row["images"], row["images"]["groups"]
+        place = places.setdefault(row["sweep"], {}).setdefault(row["seed"], len(places[row["sweep"]]))
+        images.append(np.arange(count) + (0 if held["same"] else place * count))
+        groups.append(np.repeat(np.arange(len(sizes)), sizes) if sizes else np.full(count, -1))
+    group = np.concatenate(groups)
+    added = {"image": _column(np.concatenate(images), pa.int32()), "group": _column(group, pa.int32(), group >= 0)}
+    for name in METRICS:
+        parts = [np.array(row["images"][name], dtype=float) for row in rows]  # None becomes NaN
+        added[name] = _column(np.concatenate([np.zeros(0), *parts]).astype(np.float32).astype(float), pa.float64())
+    content = json.dumps([list(key.values()) for key in keys]).encode()
+    for name, values in added.items():
+        table = table.append_column(name, values)
+        content += b"".join(bytes(buffer) for buffer in values.buffers() if buffer is not None)
+    split = dict.fromkeys(METRICS, "BYTE_STREAM_SPLIT")  # bytes of the same place in a number together: a small file
+    small = {"compression": "zstd", "use_dictionary": [*KEY, "image", "group"], "column_encoding": split}
+    _save(table, IMAGES, path, origin, stamp._replace(content=digest(content)), **small)
+
+
+def _table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table, by way of JSON, since pyarrow imports pandas (0.3 s) to look at Python lists."""
+    if not rows:
+        return schema.empty_table()
+    lines = "\n".join(json.dumps(row) for row in rows).encode()
+    return pa.json.read_json(io.BytesIO(lines), parse_options=pa.json.ParseOptions(explicit_schema=schema))
+
+
+def _column(values: np.ndarray, kind: Any, valid: np.ndarray | None = None) -> Any:
+    """An array of Arrow, null where a value is NaN or not valid; from buffers, since `pa.array` imports pandas."""
+    valid = values == values if valid is None else valid
+    bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    data = np.ascontiguousarray(values, kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(data)])
 
 
 def _schema(columns, metadata=None):
     """Types, descriptions and units of columns."""
-    fields = []
-    for name in columns:
-        kind, description, unit = COLUMNS[name]
-        fields.append(pa.field(name, kind, metadata={"description": description, "unit": unit}))
-    return pa.schema(fields, metadata=metadata)
+    about = {name: {"description": description, "unit": unit} for name, (_, description, unit) in COLUMNS.items()}
+    return pa.schema([pa.field(name, COLUMNS[name][0], metadata=about[name]) for name in columns], metadata=metadata)
 
 
-def _save(table, columns, path, origin, stamp, save):
+def _save(table, columns, path, origin, stamp, **options):
     """Write a table with units, provenance and a stamp."""
     table = table.cast(_schema(columns, {**origin, TABLE_KEY: stamp.text()}))
     with atomic_write(path, stamp) as temporary:
-        save(table, temporary)
+        pq.write_table(table, temporary, **options)
+
+
+def _read_table(path: str) -> pa.Table:
+    """Return a Parquet file of koct, if its checksum is right; one of an older koct is read too."""
+    try:
+        with stamps.open_file(path) as file:
+            data = file.read()
+        stamps.check_table(path, data)
+        return pq.ParquetFile(pa.BufferReader(data)).read()  # pq.read_table would import pandas
+    except FileNotFoundError:
+        raise KoctError(f"{path} does not exist; `snakemake {path}` makes it") from None
+    except (pa.ArrowException, OSError):
+        raise KoctError(f"{path} is not a Parquet file; {again(path)}") from None
 
 
 def read(path):
     """(rows, provenance) of a Parquet file that `write` made."""
-    table = images.read_table(path)
+    table = _read_table(path)
     metadata = (table.schema.metadata or {}).items()
     origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata}
     try:
@@ -324,12 +349,6 @@ def read(path):
     except (ValueError, OverflowError, TypeError, NotImplementedError, pa.ArrowException):
         raise KoctError(f"{path} is a Parquet file that koct has not made; {again(path)}") from None
     return rows, {key: value for key, value in origin.items() if key.startswith("koct.") and key != TABLE_KEY}
-
-
-def read_cells(path):
-    """(rows of networks that were trained, rows of what needs no sample, provenance) of a cells.parquet."""
-    rows, origin = _read_cells(path)
-    return trained(rows), baselines(rows), origin
 
 
 def trained(rows):
@@ -342,15 +361,17 @@ def baselines(rows):
     return [row for row in rows if row["N"] == 0]
 
 
+def read_cells(path):
+    """(rows of networks that were trained, rows of what needs no sample, provenance) of a cells.parquet."""
+    rows, origin = _read_cells(path)
+    return trained(rows), baselines(rows), origin
+
+
 def _read_cells(path):
     rows, origin = read(path)
-    for name in CELLS:
-        kind = COLUMNS[name][0]
-        for row in rows:
-            value = row.get(name)
-            wrong = value is None and name not in ("H", "V", "B", "lam", *OPTIONAL)
-            if wrong or not isinstance(value, str if kind == pa.string() else int | float | None):
-                raise KoctError(f"{path} has a row without a proper {name}; give the cells.parquet of a run")
+    for name in (name for name in CELLS if name not in ("H", "V", "B", "lam", *OPTIONAL)):
+        if any(row.get(name) is None for row in rows):
+            raise KoctError(f"{path} has a row without a proper {name}; give the cells.parquet of a run")
     return rows, origin
 
 
@@ -370,3 +391,60 @@ def commit():
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return done.stdout.strip()
+
+
+# The errors of every test image
+
+
+class Errors(NamedTuple):
+    """A metric of the test images of one network at one N.
+
+    Images that have no such metric are left out. Where every seed has images of its own, there is one column, with
+    the mean of each seed.
+    """
+
+    values: np.ndarray  # (seeds, images)
+    seeds: tuple[int, ...]
+    groups: np.ndarray | None = None  # (images,): images of the same number belong together; None: each stands alone
+
+
+class Images:
+    """An images.parquet."""
+
+    def __init__(self, path: str):
+        self.path, table = path, _read_table(path)
+        self.columns = {name: table[name].to_numpy() for name in table.column_names}
+        missing = [name for name in (*KEY, "image", "group") if name not in self.columns]
+        if missing:
+            raise KoctError(f"{path} lacks the column {', '.join(missing)}; {again(path)}")
+        self._rows: dict[tuple[str, str, int], dict[int, slice]] = {}
+        ends = np.flatnonzero(np.any([self.columns[key][1:] != self.columns[key][:-1] for key in KEY], axis=0)) + 1
+        for start, end in itertools.pairwise([0, *ends.tolist(), table.num_rows] if table.num_rows else []):
+            sweep, arch, N, seed = (self.columns[key][start] for key in KEY)
+            self._rows.setdefault((sweep, arch, int(N)), {})[int(seed)] = slice(start, end)
+
+    def errors(self, sweep: str, arch: str, N: int, metric: str) -> Errors:
+        """A metric of every test image, the seeds in ascending order."""
+        cells = self._rows.get((sweep, arch, N))
+        if cells is None or metric not in self.columns:
+            raise KoctError(f"{self.path} has no {metric} of {arch} of {sweep} at N = {N}; {again(self.path)}")
+        seeds = tuple(sorted(cells))
+        values = [self.columns[metric][cells[seed]] for seed in seeds]
+        images = [self.columns["image"][cells[seed]] for seed in seeds]
+        if any(not np.array_equal(images[0], others) for others in images):
+            return Errors(np.array([[np.nanmean(of)] for of in values]), seeds)
+        together = np.array(values, float)
+        seen = np.isfinite(together).all(axis=0)
+        groups = self.columns["group"][cells[seeds[0]]]
+        known = np.isfinite(groups.astype(float)).all()
+        return Errors(together[:, seen], seeds, groups[seen].astype(int) if known else None)
+
+
+def paired(errors: Errors, others: Errors) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays (seeds, images) of the same seeds; a network that was tested once serves every seed."""
+    if len(others.seeds) == 1 < len(errors.seeds) and errors.values.shape[1] == others.values.shape[1] > 1:
+        return errors.values, np.broadcast_to(others.values, errors.values.shape)
+    seeds = [seed for seed in errors.seeds if seed in others.seeds]
+    if not seeds or errors.values.shape[1] != others.values.shape[1]:
+        raise KoctError("two networks of a sweep were tested on different seeds or images; make its cells again")
+    return tuple(of.values[[of.seeds.index(seed) for seed in seeds]] for of in (errors, others))  # type: ignore[return-value]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from koct.errors import KoctError
-from koct.forecast.heldout import held_out
+from koct.forecast.budget import held_out
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.product import Product
