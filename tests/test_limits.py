@@ -69,8 +69,8 @@ def test_a_gpu_takes_memory_and_time_off_the_host():
 def test_a_run_stops_by_its_config(monkeypatch):
     study = [build("mine", {**CONFIG["sweeps"]["H8"], "archs": ["ko"], "pool": pool(10**7)})]
     plain = Settings(study="mine", studies={}, sweeps={})
-    monkeypatch.setattr(limits, "total_memory", lambda: 16 * GIB)
-    monkeypatch.setattr(limits, "has_gpu", lambda: False)
+    monkeypatch.setattr(resources, "total_memory", lambda: 16 * GIB)
+    monkeypatch.setattr(resources, "has_gpu", lambda: False)
     with pytest.raises(KoctError, match=r"^config: sweeps\.mine: the pool needs 23 GB of memory, .* take 17 GB;"):
         resources.check(study, plain, local=True)
     resources.check(study, replace(plain, memory_gb=32), local=True)
@@ -79,7 +79,7 @@ def test_a_run_stops_by_its_config(monkeypatch):
         resources.check(study, replace(plain, memory_gb=16), local=False)
     with pytest.raises(KoctError, match=r"longest_days is 0\.001"):
         resources.check(study, replace(plain, longest_days=0.001), local=False)
-    monkeypatch.setattr(limits, "total_memory", lambda: None)
+    monkeypatch.setattr(resources, "total_memory", lambda: None)
     resources.check(study, plain, local=True)
 
 

@@ -243,7 +243,7 @@ def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch)
     os.utime(large)
     assert digests(large, "other.npy") == before
     read.assert_called_once_with(large)
-    Path(sources.KEPT).write_text('{"x.npy": 3}')  # damaged
+    Path(sources.DIGESTS).write_text('{"x.npy": 3}')  # damaged
     assert digests(large) == {large: before[large]}
 
 
