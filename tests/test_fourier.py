@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from koct.operators.algebra import Matrix
-from koct.operators.fourier import SpectralFilter, gaussian_spectrum
+from koct.operators.filters import SpectralFilter, gaussian_spectrum
 from koct.operators.nufft import NonUniformFourier, RadialTrajectory, points
 
 TRAJECTORIES = [RadialTrajectory(9, 16, 4.0), RadialTrajectory(5, 15, 7.5), RadialTrajectory(1, 1, 3.0)]

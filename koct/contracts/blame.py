@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from koct.contracts import Architecture, Problem
 from koct.errors import KoctError
+
+PACKAGE = Path(__file__).parents[1]
 
 
 @contextlib.contextmanager
@@ -21,8 +25,6 @@ def blamed(*sources: str) -> Iterator[None]:
     except BaseException as error:
         if os.environ.get("KOCT_TRACEBACK") or type(error).__module__.startswith("koct."):
             raise
-        from koct.contracts.own_files import place
-
         own = [source for source in sources if source.endswith(".py")]
         where = place(error, own)
         if where is None:  # in koct, perhaps over what a file of theirs gave
@@ -35,8 +37,6 @@ def blamed(*sources: str) -> Iterator[None]:
 
 def line_of(component: Problem | Architecture, method: str) -> str:
     """`mine/cnn.py, line 12`: where a component of a user's defines a method; one of koct's has its name alone."""
-    import inspect
-
     cls = type(component)
     if not cls.source.endswith(".py"):
         return f"the {'problem' if isinstance(component, Problem) else 'architecture'} {cls.source}"
@@ -62,3 +62,24 @@ def _parts(operator: Any) -> Iterator[Any]:
         for one in value if isinstance(value, list | tuple) else (value,):
             if hasattr(one, "_adjoint"):
                 yield from _parts(one)
+
+
+def place(error: BaseException, sources: list[str]) -> str | None:
+    """The innermost line of a traceback that lies in the folder of one of the files."""
+    folders = {str(Path(source).resolve().parent): os.path.dirname(source) for source in sources}
+    if isinstance(error, SyntaxError) and error.filename and str(Path(error.filename).parent) in folders:
+        return f"{_shown(error.filename, folders)}, line {error.lineno}"
+    where, step = None, error.__traceback__
+    while step is not None:
+        filename = step.tb_frame.f_code.co_filename
+        theirs = any(Path(filename).is_relative_to(folder) for folder in folders)
+        if theirs and not Path(filename).is_relative_to(PACKAGE) and "site-packages" not in filename:
+            where = f"{_shown(filename, folders)}, line {step.tb_lineno}"
+        step = step.tb_next
+    return where
+
+
+def _shown(filename: str, folders: dict[str, str]) -> str:
+    """A file's path as the config writes it."""
+    folder = next(folder for folder in folders if Path(filename).is_relative_to(folder))
+    return os.path.join(folders[folder], os.path.relpath(filename, folder))

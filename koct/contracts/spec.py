@@ -89,12 +89,7 @@ def decode_problem(spec: Mapping[str, Any]) -> Problem:
 
 def _decode(cls: type[Any], spec: Mapping[str, Any]) -> Any:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in spec["options"].items()}
-    declared = options(cls)
-    left_out = [name for name, option in declared.items() if not (option.pairs and option.result)]
-    for name, value in values.items():
-        least = declared[name].minimum if name in declared else None
-        if least is not None and isinstance(value, int | float) and value < least:
-            raise KoctError(f"the spec of this job has {name} = {value}, below {least}; run snakemake again")
+    left_out = [name for name, option in options(cls).items() if not (option.pairs and option.result)]
     try:
         return cls(**{**dict.fromkeys(left_out), **values})
     except TypeError as error:

@@ -18,9 +18,8 @@ from koct.base.arrays import blocks, copy, double, joined, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.networks.solvers import by_cholesky
-from koct.operators.algebra import Diagonal, Operator
+from koct.operators.algebra import Constant, Diagonal, Operator
 from koct.operators.chain import product
-from koct.operators.constant import Constant
 from koct.operators.filters import RampFilter
 
 REMOVED = 1e-5  # a filter removes what it multiplies by less than this share of its largest factor

@@ -8,7 +8,7 @@ torch can differentiate through every operator, any number of times, forward and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from koct.base.arrays import (
     Array,
     ArrayT,
     as_float,
+    belongs_to_transform,
     copy,
     is_compiling,
     is_torch,
@@ -26,12 +27,9 @@ from koct.base.arrays import (
     without_autocast,
     without_compiling,
 )
-from koct.operators.constant import Constant
 
 if TYPE_CHECKING:
     import torch
-
-    from koct.operators.autograd import Compiled
 
 
 class Operator:
@@ -161,9 +159,7 @@ class Operator:
                 return estimate
             v = self.T(u)
             v /= np.linalg.norm(v)
-        return self._lanczos(v, tol)  # singular values so close to the largest that they are hard to tell apart
-
-    def _lanczos(self, v: np.ndarray, tol: float) -> float:
+        # singular values so close to the largest are hard to tell apart: Lanczos' method
         from scipy.sparse.linalg import LinearOperator, eigsh
 
         def normal(v: np.ndarray) -> np.ndarray:
@@ -181,7 +177,7 @@ class Operator:
     def _apply(self, x: ArrayT) -> ArrayT:
         raise NotImplementedError(f"{type(self).__name__} must define _apply")
 
-    def _adjoint(self, y: ArrayT) -> ArrayT:
+    def _adjoint(self, y: ArrayT, /) -> ArrayT:
         raise NotImplementedError(f"{type(self).__name__} must define _adjoint")
 
 
@@ -300,6 +296,49 @@ def _real(number: object) -> float:
     return float(number)
 
 
+class Constant:
+    """Real values of any shape that an operator multiplies by, in the kind of its input: NumPy or torch, dtype, device.
+
+    NumPy values are converted once for every kind and must not change afterwards; `values` is a read-only view of
+    them. A torch tensor may be trained: it is converted at every use, and gradients flow back to it.
+    """
+
+    def __init__(self, values: Array, user: str) -> None:
+        self.values: Any = values
+        self._trainable = is_torch(values)
+        if is_torch(values) and "sparse" in str(values.layout):
+            raise TypeError(f"{user} needs a dense tensor, got {values.layout}; use values.to_dense()")
+        if not self._trainable:
+            self.values = np.asarray(values).view()
+            self.values.flags.writeable = False
+        if self.values.dtype.is_complex if self._trainable else self.values.dtype.kind not in "biuf":
+            raise TypeError(f"{user} needs real values, got {self.values.dtype}")
+        self._converted: dict[object, Any] = {}
+
+    def like(self, x: ArrayT) -> ArrayT:
+        """The values, such that a product with x is of the kind of x."""
+        array: Any = x  # which type checkers do not narrow
+        if self._trainable:
+            if is_torch(x):
+                return self.values.to(array.device, array.dtype)
+            return self.values.detach().cpu().numpy().astype(array.dtype, copy=False)
+        if not is_torch(x) and np.can_cast(self.values.dtype, array.dtype):
+            return self.values  # NumPy converts them by itself where that loses nothing
+        key = (array.dtype, array.device) if is_torch(x) else array.dtype
+        if key in self._converted:
+            return self._converted[key]
+        if is_torch(x):
+            import torch
+
+            with torch.inference_mode(False):  # a tensor made in inference mode could not be used in training later
+                converted: Any = torch.tensor(self.values, dtype=array.dtype, device=array.device)
+        else:
+            converted = self.values.astype(array.dtype)
+        if not belongs_to_transform(converted):
+            self._converted[key] = converted
+        return converted
+
+
 class Diagonal(Operator):
     """Entrywise multiplication by `weights`; domain and range are the shape of the weights.
 
@@ -323,8 +362,24 @@ class Diagonal(Operator):
     def _apply(self, x: ArrayT) -> ArrayT:
         return self._constant.like(x) * x
 
-    def _adjoint(self, y: ArrayT) -> ArrayT:
-        return self._constant.like(y) * y
+    _adjoint = _apply
+
+
+class ComplexDiagonal(Diagonal):
+    """Multiplication of complex samples by one real weight each: on arrays of shape (*weights.shape, 2).
+
+    Complex numbers are real arrays with a last axis of length 2, (real part, imaginary part): operators are real linear
+    maps, and ⟨a, b⟩ of such arrays is the real part of the complex inner product.
+    """
+
+    def __init__(self, weights: Any) -> None:
+        super().__init__(weights)
+        self.domain = self.range = (*weights.shape, 2)
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return self._constant.like(x)[..., None] * x
+
+    _adjoint = _apply
 
 
 class Identity(Operator):
@@ -340,20 +395,33 @@ class Identity(Operator):
     def _apply(self, x: ArrayT) -> ArrayT:
         return copy(x)
 
+    _adjoint = _apply
+
+
+class Compiled(Operator):
+    """An operator with code of its own for NumPy batches, and for CUDA batches; torch can differentiate through it.
+
+    Subclasses define `_cpu` and `_cuda` on batches, (batch, *domain) or for the adjoint (batch, *range).
+    """
+
+    _cpu: Callable[[np.ndarray, bool], np.ndarray]
+    _cuda: Callable[[torch.Tensor, bool], torch.Tensor]
+
+    def _run(self, x: Any, adjoint: bool) -> Any:
+        if is_torch(x):
+            from koct.operators import autograd
+
+            return autograd.apply(x, self, adjoint)
+        return self._cpu(x, adjoint)
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return self._run(x, adjoint=False)
+
     def _adjoint(self, y: ArrayT) -> ArrayT:
-        return copy(y)
+        return self._run(y, adjoint=True)
 
 
-def run_compiled(operator: Compiled, x: Any, adjoint: bool) -> Any:
-    """`operator`, or its adjoint, on a batch of any kind; torch can differentiate through it."""
-    if is_torch(x):
-        from koct.operators import autograd
-
-        return autograd.apply(x, operator, adjoint)
-    return operator._cpu(x, adjoint)
-
-
-class Matrix(Operator):
+class Matrix(Compiled):
     """An operator given by its matrix (rows, columns): a NumPy array, a SciPy sparse matrix, or a dense torch tensor.
 
     `domain` and `range` are shapes with as many entries as the matrix has columns and rows; without them they are
@@ -406,27 +474,20 @@ class Matrix(Operator):
     def dense(self) -> bool:
         return self._constant is not None
 
-    def _apply(self, x: ArrayT) -> ArrayT:
-        if self._constant is None:
-            return run_compiled(self, x, adjoint=False)
-        values = self._constant.like(x)
-        return (values @ x.reshape(len(x), self.shape[1]).T).T.reshape(-1, *self.range)
+    def _run(self, x: Any, adjoint: bool) -> Any:
+        return super()._run(x, adjoint) if self._constant is None else self._product(self._constant.like(x), x, adjoint)
 
-    def _adjoint(self, y: ArrayT) -> ArrayT:
-        if self._constant is None:
-            return run_compiled(self, y, adjoint=True)
-        values = self._constant.like(y)
-        return (values.T @ y.reshape(len(y), self.shape[0]).T).T.reshape(-1, *self.domain)
-
-    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
-        """The product with the sparse matrix, by SciPy."""
-        if x.dtype not in self._converted:
-            self._converted[x.dtype] = self.values.astype(x.dtype, copy=False)
-        values = self._converted[x.dtype]
+    def _product(self, values: Any, x: Any, adjoint: bool) -> Any:
         values, shape = (values.T, self.domain) if adjoint else (values, self.range)
         return (values @ x.reshape(len(x), values.shape[1]).T).T.reshape(-1, *shape)
 
-    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
+    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:  # type: ignore[override]
+        """The product with the sparse matrix, by SciPy."""
+        if x.dtype not in self._converted:
+            self._converted[x.dtype] = self.values.astype(x.dtype, copy=False)
+        return self._product(self._converted[x.dtype], x, adjoint)
+
+    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:  # type: ignore[override]
         """The product with the sparse matrix, by cuSPARSE."""
         from koct.operators.autograd import compressed_rows
 

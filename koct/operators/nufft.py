@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from koct.base.arrays import ArrayT, is_torch, library, stacked
-from koct.operators.algebra import Matrix, Operator
-from koct.operators.constant import Constant
+from koct.operators.algebra import Constant, Matrix, Operator
 
 OVERSAMPLING = 2
 WIDTH = 12  # points of the oversampled grid under the kernel, on each axis: relative errors of 1e-11; 8 give 1e-7

@@ -15,7 +15,7 @@ from koct.problems.known_chain import SquareProblem
 if TYPE_CHECKING:
     import numpy as np
 
-    from koct.operators.fourier import SpectralFilter
+    from koct.operators.filters import SpectralFilter
 
 EDGE = 1.0  # pixels over which objects fall off
 RATIOS = tuple(10 ** (k / 2) for k in range(-8, 1))  # of noise to signal, of Wiener filters to choose from
@@ -69,14 +69,14 @@ class Deblur(SquareProblem):
             )
 
     def blurring(self, known: bool = False) -> SpectralFilter:
-        from koct.operators.fourier import SpectralFilter, gaussian_spectrum
+        from koct.operators.filters import SpectralFilter, gaussian_spectrum
 
         factor = 1 + self.widened / 100 if known else 1
         return SpectralFilter(gaussian_spectrum(self.H, factor * self.blur))
 
     def inverse(self, ratio: float | None = None) -> SpectralFilter:
         """The Wiener filter: b / (b² + ratio) for the spectrum b of the blur; the ratio is `wiener` by default."""
-        from koct.operators.fourier import SpectralFilter
+        from koct.operators.filters import SpectralFilter
 
         b = self.blurring(known=True).spectrum
         return SpectralFilter(b / (b**2 + (self.wiener if ratio is None else ratio)))

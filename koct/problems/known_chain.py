@@ -98,7 +98,7 @@ class ScanProblem(Problem, ABC):
         return {cutoff: fbp(self.geometry(), cutoff) for cutoff in (None, *CUTOFFS)}
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
-        from koct.operators.normal import backprojection_normal
+        from koct.operators.fanbeam import backprojection_normal
 
         _, ramp, backprojection = self.layers(shared)
         return backprojection_normal(backprojection.operator, ramp.operator)

@@ -122,7 +122,7 @@ class MRI(SquareProblem):
         return np.stack(parts, axis=-1) if self.phase else magnitude
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
-        from koct.operators.fourier import ComplexDiagonal
+        from koct.operators.algebra import ComplexDiagonal
 
         weights = ComplexDiagonal(self.trajectory().density_compensation())
         return Layer("density compensation", weights), Layer("adjoint Fourier transform", self.transform().T)

@@ -31,7 +31,6 @@ INERT = {
     "koct.contracts.blame",
     "koct.errors",
     "koct.contracts.options",
-    "koct.contracts.own_files",
     "koct.contracts.registry",
     "koct.contracts.spec",
     "koct.base.stamps",
