@@ -12,7 +12,7 @@ from koct.base import device
 from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.operators.chain import product
+from koct.operators.algebra import product
 from koct.operators.fanbeam import FanBeam, Projector
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem

@@ -11,7 +11,7 @@ from koct.contracts import registry
 from koct.errors import KoctError
 from koct.networks import pixelwise
 from koct.networks.filtering import Alternation, Filtered
-from koct.operators.chain import product
+from koct.operators.algebra import product
 from koct.operators.fanbeam import Backprojector
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate

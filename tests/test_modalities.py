@@ -11,7 +11,7 @@ from koct.contracts import Sizes
 from koct.contracts.spec import Cell
 from koct.networks.ko import KO
 from koct.networks.solvers import Known
-from koct.problems import pools, smooth
+from koct.problems import phantoms, pools
 from koct.problems.deblur import Deblur
 from koct.problems.mri import MRI
 from koct.study import cells, evaluation, predictions
@@ -58,7 +58,7 @@ def test_the_ridge_is_dense_least_squares(name, toward):
 def test_with_enough_spokes_gridding_gives_the_image():
     """A smooth image, sampled finely: density compensation and the adjoint are its inverse, and its mean is right."""
     problem = MRI(H=32, spokes=80, samples=128)
-    axis = smooth.grid(32)
+    axis = phantoms.grid(32)
     image = np.exp(-8 * (axis[:, None] ** 2 + (axis - 0.2) ** 2))
     weights, adjoint = (layer.operator for layer in problem.layers({}))
     found = adjoint(weights(problem.transform()(image)))

@@ -15,24 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from koct.contracts.options import Configured, option
-
-__all__ = [
-    "PARTS",
-    "Architecture",
-    "Array",
-    "ChainLayer",
-    "Chunk",
-    "Cost",
-    "Layer",
-    "Network",
-    "Problem",
-    "Sizes",
-    "TorchrunArchitecture",
-    "Training",
-    "Workload",
-    "option",
-]
+from koct.contracts.options import Configured
+from koct.contracts.options import option as option
 
 Array = Any  # a NumPy array or a torch tensor
 Part = Literal["train", "val", "test"]
@@ -164,7 +148,7 @@ class Problem(Configured, ABC):
 
         The validation pairs choose one of them. By default the known layers one after the other, if there are any.
         """
-        from koct.operators.chain import product
+        from koct.operators.algebra import product
 
         layers = self.layers(shared)
         return {None: product([layer.operator for layer in layers])} if layers else {}

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
@@ -22,7 +23,6 @@ from koct.base.arrays import to_numpy
 from koct.base.memory import free_memory
 from koct.base.messages import counted
 from koct.base.stamps import again
-from koct.contracts import Training
 from koct.errors import KoctError
 from koct.networks.ranks import (
     MICRO_BATCH,
@@ -64,10 +64,14 @@ class Descent:
         with ranks.together():
             self.x, self.y = (read_share(data, name, ranks, device) for name in ("x", "y"))
         self.started = time.perf_counter()
-        self.mu = 2 * (smallest_eigenvalue(data, ranks) + lam)
+        smallest = 0.0  # a safe bound of the eigenvalues of the Gram matrix: all steps stay in the span of the samples
+        with ranks.together():
+            if ranks.rank == 0 and data.gram is not None:
+                smallest = max(0.0, float(np.linalg.eigvalsh(to_numpy(data.gram))[0]))
+        self.mu = 2 * (ranks.gather(smallest)[0] + lam)
         self.preconditioner = Preconditioner(self.x, lam, self.N)
         self.step = 1 / (2 * self.preconditioner.largest)
-        self.matrix = ShardedMatrix(rows, columns, ranks.mesh(device))
+        self.matrix = ShardedMatrix(rows, columns, init_device_mesh(device, (ranks.size,)))
         fitted = {**data.cell.encode(), "lam": lam, "pool": data.pool.stamp.content}
         self.checkpoints = Checkpoints(data.checkpoints, fitted, ranks, 60 * data.checkpoint_minutes)
 
@@ -111,7 +115,8 @@ class Descent:
 
 def read_share(data: Any, name: Literal["x", "y"], ranks: Ranks, device: str) -> torch.Tensor:
     """This rank's samples in float32, a few at a time."""
-    first, count = ranks.share(data.N)
+    first, end = (data.N * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
+    count = end - first
     width = int(np.prod(getattr(data, f"{name}_shape")))
     held = torch.empty(count, width, device=device)
     for start in range(0, count, CHUNK):
@@ -120,15 +125,6 @@ def read_share(data: Any, name: Literal["x", "y"], ranks: Ranks, device: str) ->
             raise KoctError(f"{data.pool.path} has training samples that are not finite; {again(data.pool.path)}")
         held[start : start + len(chunk)] = torch.as_tensor(chunk)
     return held
-
-
-def smallest_eigenvalue(data: Training, ranks: Ranks) -> float:
-    """Return that of the Gram matrix: all steps stay in the span of the samples. Without it, 0 is a safe bound."""
-    smallest = 0.0
-    with ranks.together():
-        if ranks.rank == 0 and data.gram is not None:
-            smallest = max(0.0, float(np.linalg.eigvalsh(to_numpy(data.gram))[0]))
-    return ranks.gather(smallest)[0]
 
 
 def check_memory(rows: int, columns: int, N: int, ranks: int, available: int) -> None:
@@ -146,17 +142,6 @@ def check_memory(rows: int, columns: int, N: int, ranks: int, available: int) ->
 # The matrix and its steps
 
 
-class Rows(torch.nn.Module):
-    """Some rows of M."""
-
-    def __init__(self, rows: int, columns: int, device: torch.device):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(rows, columns, device=device))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.linear(x, self.weight)
-
-
 class ShardedMatrix:
     """M in blocks of rows, and the state of its descent.
 
@@ -171,7 +156,9 @@ class ShardedMatrix:
         self.blocks: list[Any] = []
         self.iterates: list[Any] = []
         for _ in range(rows // self.rows):  # one after the other: each is unsharded for a moment
-            block: Any = fully_shard(Rows(self.rows, columns, device), mesh=mesh, reshard_after_forward=False)
+            rows_of_M = torch.nn.Linear(columns, self.rows, bias=False, device=device)
+            torch.nn.init.zeros_(rows_of_M.weight)
+            block: Any = fully_shard(rows_of_M, mesh=mesh, reshard_after_forward=False)
             block.set_force_sum_reduction_for_comms(True)  # gloo has no other kind
             block.set_gradient_divide_factor(1.0)  # the objective is a sum over samples, so its gradient is one too
             self.blocks.append(block)

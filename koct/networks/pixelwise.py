@@ -14,7 +14,7 @@ from koct.base.arrays import double, index, is_torch, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.networks.solvers import singular
-from koct.operators.chain import product
+from koct.operators.algebra import product
 from koct.operators.fanbeam import Backprojector
 
 ENTRIES = 2**20  # features of some pixels that are worked on at a time: 8 MiB stay in the cache of a core,

@@ -61,11 +61,6 @@ class Ranks:
 
         dist.destroy_process_group()
 
-    def mesh(self, device: str) -> Any:
-        from torch.distributed.device_mesh import init_device_mesh
-
-        return init_device_mesh(device, (self.size,))
-
     def gather(self, value: Any) -> list[Any]:
         """A small value of every rank, in a list."""
         import torch.distributed as dist
@@ -73,11 +68,6 @@ class Ranks:
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
-
-    def share(self, N: int) -> tuple[int, int]:
-        """(first, count) of this rank's samples."""
-        first, end = N * self.rank // self.size, N * (self.rank + 1) // self.size
-        return first, end - first
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:

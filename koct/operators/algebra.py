@@ -8,7 +8,8 @@ torch can differentiate through every operator, any number of times, forward and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,6 @@ class Operator:
     """
 
     __array_ufunc__ = None  # NumPy leaves `np.float64(2) * A` to the operator
-    _binding = 3  # how tightly its `repr` holds together: 2 for products, 1 for sums
 
     def __init__(self, domain: Iterable[int], range: Iterable[int]) -> None:
         self.domain = tuple(domain)
@@ -54,10 +54,6 @@ class Operator:
     def _options(self) -> dict[str, object]:
         """What `repr` shows beside the shapes."""
         return {}
-
-    def _in_brackets(self, binding: int) -> str:
-        """Its `repr`, in brackets unless it holds together this tightly."""
-        return repr(self) if self._binding >= binding else f"({self!r})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -181,6 +177,11 @@ class Operator:
         raise NotImplementedError(f"{type(self).__name__} must define _adjoint")
 
 
+def _shown(operator: Operator, *kinds: type) -> str:
+    """Its `repr`, in brackets if it is of one of these kinds."""
+    return f"({operator!r})" if isinstance(operator, kinds) else repr(operator)
+
+
 class Adjoint(Operator):
     """The adjoint of the operator `of`: from arrays of shape `of.range` to arrays of shape `of.domain`."""
 
@@ -189,7 +190,7 @@ class Adjoint(Operator):
         self.of = of
 
     def __repr__(self) -> str:
-        return f"{self.of._in_brackets(3)}.T"
+        return f"{_shown(self.of, Composition, Scaled, Sum)}.T"
 
     @property
     def T(self) -> Operator:
@@ -205,8 +206,6 @@ class Adjoint(Operator):
 class Composition(Operator):
     """`outer @ inner`, first `inner` and then `outer`: from arrays of shape `inner.domain` to `outer.range`."""
 
-    _binding = 2
-
     def __init__(self, outer: Operator, inner: Operator) -> None:
         if outer.domain != inner.range:
             raise ValueError(f"cannot compose: {outer} takes shape {outer.domain}, {inner} gives {inner.range}")
@@ -214,7 +213,7 @@ class Composition(Operator):
         self.outer, self.inner = outer, inner
 
     def __repr__(self) -> str:
-        return f"{self.outer._in_brackets(2)} @ {self.inner._in_brackets(2)}"
+        return f"{_shown(self.outer, Sum)} @ {_shown(self.inner, Sum)}"
 
     def _apply(self, x: ArrayT) -> ArrayT:
         return self.outer._apply(self.inner._apply(x))
@@ -225,8 +224,6 @@ class Composition(Operator):
 
 class Sum(Operator):
     """The sum of operators with the same domain and the same range; sums among them are taken apart."""
-
-    _binding = 1
 
     def __init__(self, *terms: Operator) -> None:
         first, *others = terms
@@ -239,11 +236,7 @@ class Sum(Operator):
             self.terms += term.terms if isinstance(term, Sum) else (term,)
 
     def __repr__(self) -> str:
-        text = repr(self.terms[0])
-        for term in self.terms[1:]:
-            minus = isinstance(term, Scaled) and term.factor < 0
-            text += f" - {-term!r}" if minus else f" + {term!r}"
-        return text
+        return " + ".join(map(repr, self.terms))
 
     def __neg__(self) -> Operator:
         return Sum(*(-term for term in self.terms))
@@ -258,8 +251,6 @@ class Sum(Operator):
 class Scaled(Operator):
     """`factor * of` for a finite real factor; a multiple of a multiple has the product of their factors."""
 
-    _binding = 2
-
     def __init__(self, factor: float, of: Operator) -> None:
         super().__init__(of.domain, of.range)
         self.factor, self.of = _real(factor), of
@@ -267,8 +258,7 @@ class Scaled(Operator):
             self.factor, self.of = _real(self.factor * of.factor), of.of
 
     def __repr__(self) -> str:
-        factor = repr(self.factor).removesuffix(".0")
-        return {"1": "", "-1": "-"}.get(factor, f"{factor} * ") + self.of._in_brackets(3)
+        return f"{self.factor:g} * {_shown(self.of, Sum)}"
 
     def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
         """The absolute value of the factor times the norm of `of`."""
@@ -283,17 +273,13 @@ class Scaled(Operator):
 
 def _real(number: object) -> float:
     """Return a finite real number as a float; anything else is an error that says what to write instead."""
-    if isinstance(number, Operator):
-        raise TypeError("an operator is multiplied by numbers only; A @ B composes two operators")
-    if not isinstance(number, Real) or isinstance(number, bool):
-        name = type(number).__name__
-        raise TypeError(
-            f"an operator is multiplied by real numbers only, got {name}; "
-            f"A(x) applies it to an array, A @ Diagonal(x) multiplies its input by one, float(x) makes a number of x"
-        )
-    if not math.isfinite(number):
-        raise ValueError(f"an operator is multiplied by finite numbers only, got {float(number)}")
-    return float(number)
+    if isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number):
+        return float(number)
+    raise TypeError(
+        f"an operator is multiplied by finite real numbers only, got "
+        f"{number if isinstance(number, Real) else type(number).__name__}; A(x) applies it to an array, A @ B composes "
+        f"two operators, A @ Diagonal(x) multiplies its input by an array, float(x) makes a number of x"
+    )
 
 
 class Constant:
@@ -498,3 +484,29 @@ class Matrix(Compiled):
         if key not in self._converted:
             self._converted[key] = compressed_rows(self.values.T if adjoint else self.values, x.dtype, x.device)
         return (self._converted[key] @ x.reshape(len(x), -1).T).T.reshape(-1, *shape)
+
+
+# The chain of known layers: the weights of the measurements in front, and everything behind them
+
+
+def split(operators: Sequence[Operator]) -> tuple[Diagonal | None, Operator]:
+    """(weights, R): the first operator if it is diagonal and others follow, and the product of those behind it."""
+    weights, *others = operators
+    if isinstance(weights, Diagonal) and others:
+        return weights, product(others)
+    return None, product(operators)
+
+
+def product(operators: Sequence[Operator]) -> Operator:
+    """The operators one after the other, the first one first."""
+    return reduce(lambda inner, outer: outer @ inner, operators)
+
+
+def normal_matrix(R: Operator, block: int = 64) -> Any:
+    """RᵀR, dense, from basis vectors a block at a time."""
+    size = R.shape[1]
+    normal = np.empty((size, size))
+    for first in range(0, size, block):
+        basis = np.eye(min(block, size - first), size, first)
+        normal[first : first + block] = R.T.flat(R.flat(basis))
+    return normal

@@ -32,10 +32,6 @@ Images = Literal["anatomy", "ellipses"]
 
 
 class Anatomy(ScanProblem):
-    nonnegative = True
-    same_held_out = True
-    interpolates = True
-    known = "exact"
     validation_metric = "rrmse_norm"
 
     H: int = option("image height and width in pixels", minimum=8)

@@ -8,7 +8,7 @@ there is the chain of filtered backprojection.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -38,8 +38,6 @@ class Content(NamedTuple):
 
 
 class PairsProblem(ScanProblem):
-    same_held_out = True
-
     data: str | None = option(
         "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of images: CT or MR slices in DICOM "
         "files, PNG images or NIfTI volumes. Images are cropped to one central square, averaged to `H` × `H` pixels, "
@@ -160,16 +158,13 @@ class PairsProblem(ScanProblem):
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         import numpy as np
 
-        from koct.problems.arrayfiles import find, rows
-
-        arrays = [] if self._is_folder else [find(key, getattr(self, key), self.data) for key in ("x", "y")]
-        projected = self._projected() if self._is_folder else None
+        read = self._reader()
         seen: dict[int, tuple[Part, int]] = {}  # by the hash of a measurement, where it came first
         for part, groups in self._drawn(seed, sizes).items():
             places = np.concatenate(groups)
             for first in range(0, len(places), CHUNK):
                 some = places[first : first + CHUNK]
-                x, y = projected(some) if projected else (rows(array, some) for array in arrays)
+                x, y = read(some)
                 for place, row in zip(some.tolist(), x, strict=True):
                     before = seen.setdefault(hash(row.tobytes()), (part, place))
                     if before[0] != part and row.min() < row.max():
@@ -189,22 +184,26 @@ class PairsProblem(ScanProblem):
         what = f"{arrayfiles.find('x', self.x, self.data).what}: pairs {first} and {second}, counted from 0,"
         return f"{what} are the same, and they came into {parts}; remove one"
 
-    def _projected(self) -> Any:
-        """A function from places to sinograms and slices."""
+    def _reader(self) -> Callable[[np.ndarray], tuple[Any, Any]]:
+        """A function from places in the files to measurements and images."""
         import numpy as np
 
         from koct.base import device
         from koct.base.arrays import to_numpy
+        from koct.problems.arrayfiles import find, rows
         from koct.problems.slices import image
 
+        if not self._is_folder:
+            x, y = (find(key, getattr(self, key), self.data) for key in ("x", "y"))
+            return lambda places: (rows(x, places), rows(y, places))
         place, slices = device.choose(), self._content().slices
         A, side = self.forward({}), min(each.side for each in slices)
 
-        def read(places: np.ndarray) -> tuple[Any, Any]:
+        def projected(places: np.ndarray) -> tuple[Any, Any]:
             images = np.stack([image(slices[i], self.y_shape[0], side) for i in places])
             return to_numpy(A(place.put(images))), images
 
-        return read
+        return projected
 
     def geometry(self) -> Any:
         from koct.operators.fanbeam import FanBeam
