@@ -68,6 +68,11 @@ class ChainLayer(NamedTuple):
     p: int = 0  # how many numbers are learned; 0: the layer is known
 
 
+def _overridden(method: str) -> Any:
+    """A property: whether a problem defines this method itself."""
+    return property(lambda problem: getattr(type(problem), method) is not getattr(Problem, method))
+
+
 class Problem(Configured, ABC):
     """Where pairs (x, y) come from, and what is known of the way from x to y.
 
@@ -177,21 +182,10 @@ class Problem(Configured, ABC):
     def y_size(self) -> int:
         return math.prod(self.y_shape)
 
-    @property
-    def has_layers(self) -> bool:
-        return type(self).layers is not Problem.layers
-
-    @property
-    def has_forward(self) -> bool:
-        return type(self).forward is not Problem.forward
-
-    @property
-    def has_groups(self) -> bool:
-        return type(self).groups is not Problem.groups
-
-    @property
-    def has_shared(self) -> bool:
-        return type(self).shared is not Problem.shared
+    has_layers = _overridden("layers")
+    has_forward = _overridden("forward")
+    has_groups = _overridden("groups")
+    has_shared = _overridden("shared")
 
 
 class Workload(NamedTuple):

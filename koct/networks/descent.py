@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -20,9 +20,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
 from koct.base.arrays import to_numpy
+from koct.base.files import Blocks
 from koct.base.memory import free_memory
 from koct.base.messages import counted
 from koct.base.stamps import again
+from koct.contracts import Array, Network
 from koct.errors import KoctError
 from koct.networks.ranks import (
     MICRO_BATCH,
@@ -45,8 +47,11 @@ POWER_ITERATIONS = 30
 DOUBLE_ROWS = 256  # samples that are turned into float64 at a time
 
 
-class Descent:
-    """What training needs, made in the order in which it can fail: cheap checks first, memory before data."""
+class Descent(Network):
+    """What training needs, made in the order in which it can fail: cheap checks first, memory before data.
+
+    Its result is sharded, and gathered block by block when it is written.
+    """
 
     def __init__(self, data: Any, lam: float, iterations: int):
         ranks: Ranks = data.ranks
@@ -101,7 +106,18 @@ class Descent:
             if stopped and done < self.iterations:
                 print(f"stopped by {stopped} after iteration {done}; run again to continue", flush=True)
                 raise Interrupted
-        self.seconds = time.perf_counter() - self.started
+        self.fit_seconds = time.perf_counter() - self.started
+
+    @property
+    def parameters(self) -> int:
+        return sum(iterate.numel() for iterate in self.matrix.iterates)
+
+    def predict(self, x: Array) -> Array:
+        raise NotImplementedError("a sharded matrix predicts once it is written and restored")
+
+    def state(self) -> Mapping[str, Any]:
+        unsharded = (iterate.full_tensor() for iterate in self.matrix.iterates)  # on every rank, one after the other
+        return {"M": Blocks(len(self.matrix.iterates), tuple(self.matrix.iterates[0].shape), unsharded)}
 
     def _agree(self, total: torch.Tensor) -> tuple[float, str | None, bool]:
         """(loss, name of a signal, whether a checkpoint is due): the same on all ranks."""
@@ -201,11 +217,6 @@ class ShardedMatrix:
         """Everything that a checkpoint holds, by name: sharded tensors."""
         weights = {f"weight.{i}": block.weight.detach() for i, block in enumerate(self.blocks)}
         return weights | {f"iterate.{i}": iterate for i, iterate in enumerate(self.iterates)}
-
-    def gathered(self) -> Iterator[torch.Tensor]:
-        """The blocks of the result, one after the other, unsharded on every rank."""
-        for iterate in self.iterates:
-            yield iterate.full_tensor()
 
 
 class Preconditioner:

@@ -61,8 +61,13 @@ def train(known, x, y, chosen, solver, lr):
     optimiser = Optimiser(solver, w, lr)
     report = max(1, len(chosen) // REPORTS)
     of_batch = partial(known.loss_and_gradient, w)
-    if is_torch(x):
-        steps = _cuda_steps(known, w, x, y, chosen, optimiser, of_batch)
+    if is_torch(x):  # steps in four kernels where there are such, and otherwise in the thirty or so of torch
+        steps = _TorchSteps(w, x, y, chosen, optimiser, of_batch)
+        if hasattr(known, "R"):
+            from koct.networks import steps_cuda
+
+            if steps_cuda.possible(known, x):
+                steps = steps_cuda.Steps(known, w, x, y, chosen, optimiser)
         runs = _run_on_cuda(steps, len(chosen), report)
     else:
         runs = _run_on_cpu(of_batch, w, x, y, chosen, optimiser, report)
@@ -85,16 +90,6 @@ def _run_on_cpu(of_batch, w, x, y, chosen, optimiser, report):
         if done % report == 0 or done == len(chosen):
             yield done, np.array(losses)
             losses = []
-
-
-def _cuda_steps(known, w, x, y, chosen, optimiser, of_batch):
-    """Steps in four kernels where there are such, and otherwise in the thirty or so of torch."""
-    if hasattr(known, "R"):
-        from koct.networks import steps_cuda
-
-        if steps_cuda.possible(known, x):
-            return steps_cuda.Steps(known, w, x, y, chosen, optimiser)
-    return _TorchSteps(w, x, y, chosen, optimiser, of_batch)
 
 
 class _TorchSteps:

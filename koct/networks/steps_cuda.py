@@ -149,10 +149,8 @@ class Steps:
     """
 
     def __init__(self, known: Known, w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, chosen: Any, optimiser: Any):
-        assert isinstance(known.R, Composition)  # see `possible`
-        back, ramp = known.R.outer, known.R.inner
-        assert isinstance(back, Backprojector)
-        assert isinstance(ramp, RampFilter)
+        R: Any = known.R  # see `possible`
+        back, ramp = R.outer, R.inner
         g = self.geometry = back.geometry
         self.known, self.w, self.x, self.y, self.optimiser = known, w, x, y, optimiser
         self.chosen = torch.as_tensor(chosen, device=w.device)

@@ -33,10 +33,6 @@ class RadialTrajectory:
     samples: int
     radius: float
 
-    def __post_init__(self) -> None:
-        if self.spokes < 1 or self.samples < 1 or self.radius <= 0:
-            raise ValueError(f"{self} has no samples: spokes and samples must be at least 1, and radius above 0")
-
     @property
     def spacing(self) -> float:
         """Distance between neighbours on a spoke, in cycles per field of view."""

@@ -111,9 +111,11 @@ class ScanProblem(Problem, ABC):
     def y_shape(self) -> tuple[int, ...]:
         return self.H, self.H
 
-    @abstractmethod
     def geometry(self) -> Any:
-        """Return a `koct.operators.geometry.Scan`."""
+        """Return a `koct.operators.geometry.Scan`, by default the fan beam over the half circle."""
+        from koct.operators.geometry import FanBeam
+
+        return FanBeam(self.H, self.V, self.B)
 
     def projector(self) -> Any:
         """Return what projects images by line integrals."""

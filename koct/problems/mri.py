@@ -104,12 +104,16 @@ class MRI(SmoothProblem):
         """A body and three to six regions in it, brighter or darker than the body."""
         import numpy as np
 
-        from koct.problems.phantoms import random_ellipse, soft
+        from koct.problems.phantoms import grid, random_ellipse, soft
 
         body = random_ellipse(rng, (0.3, 0.7), 0.08, (0.6, 0.8))
         regions = [random_ellipse(rng, (-0.3, 0.6), 0.4, (0.06, 0.3)) for _ in range(rng.integers(3, 7))]
         magnitude = soft([body, *regions], self.H, EDGE)
-        turned = self.phase * smooth_phase(rng, self.H)  # drawn in any case: magnitudes are then the same
+        # a random polynomial of second degree, between −1 and 1, as a field that is not quite uniform makes it; it is
+        # drawn in any case: magnitudes are then the same
+        x, y = grid(self.H)[None, :], grid(self.H)[:, None]
+        terms = [np.ones((self.H, self.H)), x + 0 * y, y + 0 * x, x * y, x**2 - y**2]
+        turned = self.phase * (np.tensordot(rng.uniform(-1, 1, len(terms)), np.stack(terms), 1) / len(terms))
         parts = [magnitude * np.cos(turned), magnitude * np.sin(turned)]
         return np.stack(parts, axis=-1) if self.phase else magnitude
 
@@ -136,15 +140,3 @@ class MRI(SmoothProblem):
             "normal": Cost(100.0 * points**2 + 8 * self.H * points**2, 100 * points**2),
             "layers": Cost(transform, 16 * TAPS * points + 100 * grid),
         }[stage]
-
-
-def smooth_phase(rng: np.random.Generator, H: int) -> np.ndarray:
-    """(H, H): a random polynomial of second degree, between −1 and 1, as a field that is not quite uniform makes it."""
-    import numpy as np
-
-    from koct.problems.phantoms import grid
-
-    x, y = grid(H)[None, :], grid(H)[:, None]
-    terms = [np.ones((H, H)), x + 0 * y, y + 0 * x, x * y, x**2 - y**2]
-    weights = rng.uniform(-1, 1, len(terms))
-    return np.tensordot(weights, np.stack(terms), 1) / len(terms)

@@ -206,11 +206,9 @@ class PairsProblem(ScanProblem):
         return projected
 
     def geometry(self) -> Any:
-        from koct.operators.fanbeam import FanBeam
-
         if self.H is None or self.V is None or self.B is None:
             raise KoctError("of arrays no layers are known; give data, a folder of images, with H, V and B")
-        return FanBeam(self.H, self.V, self.B)
+        return super().geometry()
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":
@@ -226,10 +224,25 @@ class PairsProblem(ScanProblem):
 @lru_cache(maxsize=16)
 def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
     """What the files of a problem hold; a KoctError, which begins with a key, if that is no good."""
-    if problem._is_folder:
-        return _look_at_slices(problem)
     from koct.problems import arrayfiles
+    from koct.problems.slices import slices
 
+    if problem._is_folder:
+        for key in GEOMETRY:
+            if getattr(problem, key) is None:
+                raise KoctError(f"{key} is missing; a folder of images needs it: add it")
+        H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
+        if B > MOST_BINS:
+            raise KoctError(f"B = {B} makes the image so wide that the source lies in it; take at most {MOST_BINS}")
+        found = slices(str(problem.data), problem.group)
+        side = min(each.side for each in found)
+        coarsest = min(found, key=lambda each: min(each.pixels(side)))
+        pixels = int(min(coarsest.pixels(side)))
+        if pixels < H:
+            raise KoctError(
+                f"H = {H} is more than the {pixels} pixels of {printable(coarsest.path)}; take at most {pixels}"
+            )
+        return Content((V, B), (H, H), len(found), tuple(each.group for each in found), found)
     x, y = (arrayfiles.find(key, getattr(problem, key), problem.data) for key in ("x", "y"))
     arrayfiles.check(x)
     arrayfiles.check(y)
@@ -243,23 +256,3 @@ def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
         if len(labels) != count:
             raise KoctError(f"{group.what} has {len(labels)} entries for {count} pairs; give one for every pair")
     return Content(x.shape[1:], y.shape[1:], count, labels)
-
-
-def _look_at_slices(problem: PairsProblem) -> Content:
-    from koct.problems.slices import slices
-
-    for key in GEOMETRY:
-        if getattr(problem, key) is None:
-            raise KoctError(f"{key} is missing; a folder of images needs it: add it")
-    H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
-    if B > MOST_BINS:
-        raise KoctError(f"B = {B} makes the image so wide that the source lies in it; take at most {MOST_BINS}")
-    found = slices(str(problem.data), problem.group)
-    side = min(each.side for each in found)
-    coarsest = min(found, key=lambda each: min(each.pixels(side)))
-    pixels = int(min(coarsest.pixels(side)))
-    if pixels < H:
-        raise KoctError(
-            f"H = {H} is more than the {pixels} pixels of {printable(coarsest.path)}; take at most {pixels}"
-        )
-    return Content((V, B), (H, H), len(found), tuple(each.group for each in found), found)

@@ -166,15 +166,12 @@ def averages(n: int, H: int, length: float | None = None) -> Any:
 
 def dicom(path: str, group: str = "PatientID") -> Slice:
     """What the header of a DICOM file says; a KoctError if it is no slice of CT or MR."""
-    from pydicom import dcmread
     from pydicom.datadict import tag_for_keyword
 
     if tag_for_keyword(group) is None:
         raise KoctError(f"group = {group!r} is no DICOM keyword; give one that all slices have, such as PatientID")
     with _understood(path, "DICOM"):
-        _check_inflated(path)
-        dataset = dcmread(path, stop_before_pixels=True)
-        _check_dicom(f"data: {printable(path)}", dataset)
+        dataset = _dataset(path, stop_before_pixels=True)
         label, spacing = dataset.get(group), dataset.get("PixelSpacing") or ()
         if label in (None, ""):
             raise KoctError(f"group = {group!r} is not in {printable(path)}; give a DICOM keyword that all have")
@@ -203,8 +200,12 @@ def _check_inflated(path: str) -> None:
                 raise KoctError(f"data: {printable(path)} {large}; {AGAIN}")
 
 
-def _check_dicom(what: str, dataset: Any) -> None:
-    """Refuse what is no slice, as far as the header tells."""
+def _dataset(path: str, **how: Any) -> Any:
+    """What pydicom reads; refuse what is no slice, as far as the header tells."""
+    from pydicom import dcmread
+
+    _check_inflated(path)
+    what, dataset = f"data: {printable(path)}", dcmread(path, **how)
     for name in ("Rows", "Columns"):
         if not dataset.get(name):
             raise KoctError(f"{what} is no image: it has no {name}; remove it from the folder")
@@ -216,17 +217,15 @@ def _check_dicom(what: str, dataset: Any) -> None:
         raise KoctError(f"{what} is neither a CT slice in Hounsfield units nor an MR slice; remove it from the folder")
     if "LOCALIZER" in (dataset.get("ImageType") or ()):
         raise KoctError(f"{what} is a localizer and no slice; remove it from the folder")
+    return dataset
 
 
 def _dicom_values(each: Slice) -> np.ndarray:
     """CT as attenuation relative to water, 1 + HU / 1000; MR relative to the largest value; nothing below 0."""
     import numpy as np
-    from pydicom import dcmread
 
     with _understood(each.path, "DICOM"), np.errstate(over="ignore"):
-        _check_inflated(each.path)
-        dataset = dcmread(each.path)
-        _check_dicom(f"data: {printable(each.path)}", dataset)
+        dataset = _dataset(each.path)
         slope, intercept = dataset.get("RescaleSlope"), dataset.get("RescaleIntercept")
         values = dataset.pixel_array.astype(float) * float(slope or 1) + float(intercept or 0)
     return (1 - values / AIR).clip(min=0) if each.kind == "CT" else _relative(values)
