@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,21 +66,13 @@ def _parts(operator: Any) -> Iterator[Any]:
 
 
 def place(error: BaseException, sources: list[str]) -> str | None:
-    """The innermost line of a traceback that lies in the folder of one of the files."""
+    """The innermost line of a traceback in the folder of one of the files, with its path as a config writes it."""
     folders = {str(Path(source).resolve().parent): os.path.dirname(source) for source in sources}
-    if isinstance(error, SyntaxError) and error.filename and str(Path(error.filename).parent) in folders:
-        return f"{_shown(error.filename, folders)}, line {error.lineno}"
-    where, step = None, error.__traceback__
-    while step is not None:
-        filename = step.tb_frame.f_code.co_filename
-        theirs = any(Path(filename).is_relative_to(folder) for folder in folders)
-        if theirs and not Path(filename).is_relative_to(PACKAGE) and "site-packages" not in filename:
-            where = f"{_shown(filename, folders)}, line {step.tb_lineno}"
-        step = step.tb_next
-    return where
-
-
-def _shown(filename: str, folders: dict[str, str]) -> str:
-    """A file's path as the config writes it."""
-    folder = next(folder for folder in folders if Path(filename).is_relative_to(folder))
-    return os.path.join(folders[folder], os.path.relpath(filename, folder))
+    steps = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    steps += [(error.filename, error.lineno or 0)] if isinstance(error, SyntaxError) and error.filename else []
+    for filename, line in reversed(steps):
+        for folder, shown in folders.items():
+            theirs = Path(filename).is_relative_to(folder) and not Path(filename).is_relative_to(PACKAGE)
+            if theirs and "site-packages" not in filename:
+                return f"{os.path.join(shown, os.path.relpath(filename, folder))}, line {line}"
+    return None

@@ -118,8 +118,11 @@ def import_file(source: str) -> ModuleType:
         installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
         places = [i for i, entry in enumerate(sys.path) if entry in installed] or [len(sys.path)]
         sys.path.insert(places[0], folder)
-    with blamed(source):
-        _claim(source, path)
+    try:
+        with blamed(source):
+            _claim(source, path)
+    except (RecursionError, MemoryError):
+        raise KoctError(f"{source}: Python cannot read an expression that nests so deeply; simplify it") from None
     spec = importlib.util.spec_from_file_location(f"koct_file_{path.stem}_{zlib.crc32(bytes(path)):x}", path)
     assert spec is not None
     assert spec.loader is not None

@@ -84,26 +84,18 @@ def slices(folder: str, group: str | None) -> list[Slice]:
     paths = find(folder)
     kinds = sorted({str(kind_of(path)) for path in paths})
     if not paths:
-        found = {os.path.splitext(path)[1].lower() for path in _files(folder)}
-        arrays = sorted(found & {".npy", ".npz", *HDF5})
+        endings = {os.path.splitext(path)[1].lower() for path in _files(folder)}
+        arrays = sorted(endings & {".npy", ".npz", *HDF5})
         fix = f" but {arrays[0]} files; name one that holds all pairs" if arrays else "; correct the path"
         raise KoctError(f"data = {folder!r} has no images (DICOM, .png, .nii or .nii.gz){fix}")
     if len(kinds) > 1:
         raise KoctError(f"data = {folder!r} has {' and '.join(kinds)} files; keep one kind")
     require(READERS[kinds[0]], f"data = {folder!r}")
-    if kinds != ["DICOM"]:
-        if group is not None:
-            raise KoctError(f"group = {group!r} is a DICOM keyword, and data = {folder!r} has {kinds[0]}; remove group")
-        read = _png if kinds == ["PNG"] else _nifti
-        found_slices = [each for path in paths for each in read(path, folder)]
-    else:
-        found_slices = [dicom(path, group or "PatientID") for path in paths]
-    return _alike(folder, found_slices)
-
-
-def _alike(folder: str, found: list[Slice]) -> list[Slice]:
-    """The slices, without spacing if not all have one."""
-    first, spaced = found[0], all(each.spacing for each in found)
+    if kinds != ["DICOM"] and group is not None:
+        raise KoctError(f"group = {group!r} is a DICOM keyword, and data = {folder!r} has {kinds[0]}; remove group")
+    read = {"PNG": _png, "NIfTI": _nifti}.get(kinds[0], lambda path, _: [dicom(path, group or "PatientID")])
+    found = [each for path in paths for each in read(path, folder)]
+    first, spaced = found[0], all(each.spacing for each in found)  # none has a spacing if not all have one
     for other in found:
         if other.kind != first.kind:
             raise KoctError(f"data = {folder!r} has {first.kind} and {other.kind} slices; keep one kind")
