@@ -5,7 +5,6 @@ Its known chain is FBP: weights that theory gives, ramp filter, backprojection.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from koct.contracts import Sizes, option
 from koct.problems.ct import ANALYTIC, CTProblem
 from koct.problems.known_chain import DETECTOR, MOST_BINS, SOURCE
 
+MOST_VIEWS = 512  # of more, some are looked at: their neighbours see the same
 CENTRE, AXIS = 0.5, 0.4  # how far out an ellipse has its centre, and its largest half axis, in halves of the image
 
 
@@ -38,10 +38,23 @@ class FanBeamProblem(CTProblem):
             )
 
     def _sees_ellipses(self) -> bool:
-        """Return whether samples of a central ray can touch an ellipse: small images may lie between samples."""
-        step, radius = DETECTOR / (2 * self.H - 1), self.B * SOURCE / DETECTOR / 2
-        reach = (math.sqrt(2) * CENTRE + AXIS) * radius + 2.1 * radius / (self.H - 1) + 0.2  # a pixel and a bit more
-        return min(SOURCE % step, -SOURCE % step) < reach
+        """Return whether any sample touches a pixel that an ellipse can cover: small images may lie between samples."""
+        if DETECTOR / (2 * self.H - 1) <= CENTRE * self.B * SOURCE / DETECTOR:
+            return True  # two samples of the central ray are nearer than the ends of where centres lie
+        import numpy as np
+
+        from koct.operators.geometry import FanBeam
+
+        degrees = self.angles and self.angles[:: 1 + self.V // MOST_VIEWS]
+        views = len(degrees) if degrees else min(self.V, MOST_VIEWS)
+        rays, count = FanBeam(self.H, views, self.B, arc=self.arc, degrees=degrees).samples("printed")
+        middle = (self.H - 1) / 2
+        for step in range(count):
+            away = abs(rays[:, :2] + step * rays[:, 2:4] - middle)  # from the centre, in pixels
+            inner = abs(np.floor(away - middle % 1 + 1e-9) + middle % 1) / middle  # the nearer of two pixels
+            if (np.hypot(*np.maximum(inner - CENTRE, 0).T) < AXIS).any():
+                return True
+        return False
 
     def geometry(self) -> Any:
         from koct.operators.geometry import FanBeam

@@ -168,21 +168,19 @@ class PairsProblem(ScanProblem):
                 for place, row in zip(some.tolist(), x, strict=True):
                     before = seen.setdefault(hash(row.tobytes()), (part, place))
                     if before[0] != part and row.min() < row.max():
-                        raise KoctError(self._twice(before[1], place, f"{before[0]} and {part}"))
+                        same = f"{self._named(*sorted((before[1], place)))} are the same"
+                        raise KoctError(f"{same}, and they came into {before[0]} and {part}; remove one")
                 yield part, x, y
             print(f"{part}: {len(places)} pairs of {len(groups)} groups", flush=True)
 
-    def _twice(self, one: int, other: int, parts: str) -> str:
-        """What is wrong with two pairs that have the same measurement and lie in two parts."""
+    def _named(self, one: int, other: int) -> str:
+        """Two pairs, by their files or by their numbers."""
         from koct.problems import arrayfiles
 
-        first, second = sorted((one, other))
         if self._is_folder:
             slices = self._content().slices
-            names = " and ".join(printable(slices[place].path) for place in (first, second))
-            return f"data: {names} are the same image, and they came into {parts}; remove one"
-        what = f"{arrayfiles.find('x', self.x, self.data).what}: pairs {first} and {second}, counted from 0,"
-        return f"{what} are the same, and they came into {parts}; remove one"
+            return f"data: {printable(slices[one].path)} and {printable(slices[other].path)}"
+        return f"{arrayfiles.find('x', self.x, self.data).what}: pairs {one} and {other}, counted from 0,"
 
     def _reader(self) -> Callable[[np.ndarray], tuple[Any, Any]]:
         """A function from places in the files to measurements and images."""
