@@ -21,7 +21,7 @@ from hypothesis import settings
 
 from koct import cli
 from koct.base.device import CPU
-from koct.contracts import Training, own_files, registry
+from koct.contracts import Training, registry
 from koct.workflow import sources
 from tests import warm
 
@@ -198,7 +198,7 @@ def small_fanbeam(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def own_files_are_imported_anew():
     """pytest may give the folder of a test that has passed to the next one, whose files then have the same paths."""
-    own_files.import_file.cache_clear()
+    registry.import_file.cache_clear()
     registry._load.cache_clear()
 
 

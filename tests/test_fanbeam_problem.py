@@ -14,7 +14,7 @@ from koct.base import device
 from koct.config.study_file import read
 from koct.contracts import Sizes
 from koct.errors import KoctError
-from koct.operators.chain import product
+from koct.operators.algebra import product
 from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp, printed_weights
 from koct.operators.filters import RampFilter
 from koct.problems import pools

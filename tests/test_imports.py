@@ -58,7 +58,7 @@ def loaded(modules, packages):
 
 def test_planning_a_run_imports_nothing_heavy_and_a_job_starts_without_pydantic():
     """The workflow imports these modules, and every problem and architecture, at every start."""
-    names = ("options", "registry", "spec", "blame", "own_files")
+    names = ("options", "registry", "spec", "blame")
     planning = ["koct.contracts", *(f"koct.contracts.{name}" for name in names)]
     planning += [name for name in IMPORTS if name.startswith("koct.workflow")]
     assert loaded(planning, {"numpy", "scipy", "torch", "numba", "pyarrow", "yaml", "matplotlib"}) == "set()\n"

@@ -13,7 +13,7 @@ from koct.errors import KoctError
 from koct.networks import pixelwise
 from koct.networks.filtering import Alternation, Filtered, split_filter
 from koct.networks.module import ModuleArchitecture
-from koct.operators.chain import product
+from koct.operators.algebra import product
 from koct.operators.fanbeam import Backprojector
 from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.surrogate import Surrogate

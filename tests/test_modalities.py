@@ -13,7 +13,7 @@ from koct.contracts.spec import Cell
 from koct.networks.ko import KO
 from koct.networks.solvers import Known
 from koct.operators.testing import assert_adjoint
-from koct.problems import anatomy, ellipses50, pools, smooth
+from koct.problems import anatomy, ellipses50, phantoms, pools
 from koct.study import cells, evaluation, predictions
 
 SCAN = {"H": 24, "V": 30, "B": 40}
@@ -80,7 +80,7 @@ def test_the_ridge_of_one_weight_per_complex_sample_is_dense_least_squares(name,
 
 def test_with_enough_spokes_gridding_gives_the_image():
     """A smooth image, sampled finely: density compensation and the adjoint are its inverse, and its mean is right."""
-    own, axis = problem("mri")(H=32, spokes=80, samples=128), smooth.grid(32)
+    own, axis = problem("mri")(H=32, spokes=80, samples=128), phantoms.grid(32)
     image = np.exp(-8 * (axis[:, None] ** 2 + (axis - 0.2) ** 2))
     weights, adjoint = (layer.operator for layer in own.layers({}))
     found = adjoint(weights(own.transform()(image)))

@@ -49,7 +49,7 @@ def test_the_matrix_of_an_expression_is_the_expression_of_the_matrices(b, c, see
         (lambda A: A * 1j, TypeError, "real numbers only, got complex"),
         (lambda A: A * np.ones(3), TypeError, r"got ndarray; A\(x\) applies it"),
         (lambda A: A * A, TypeError, "A @ B composes"),
-        (lambda A: A * np.inf, ValueError, "finite numbers only, got inf"),
+        (lambda A: A * np.inf, TypeError, "finite real numbers only, got inf"),
         (lambda A: A / 0, ValueError, "cannot divide .* by zero"),
         (lambda A: A + 1, TypeError, r"got int; .* c \* Identity\(shape\)"),
         (lambda A: np.ones((3, 3)) @ A, TypeError, "unsupported operand"),

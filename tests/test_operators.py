@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from scipy.ndimage import rotate
 from scipy.sparse import csr_array
 
-from koct.operators.algebra import Diagonal, Identity, Matrix
+from koct.operators.algebra import ComplexDiagonal, Diagonal, Identity, Matrix
 from koct.operators.fanbeam import Backprojector, FanBeam, ParallelBeam, Projector, fbp
-from koct.operators.filters import RampFilter
-from koct.operators.fourier import ComplexDiagonal, SpectralFilter, gaussian_spectrum
+from koct.operators.filters import RampFilter, SpectralFilter, gaussian_spectrum
 from koct.operators.nufft import NonUniformFourier, RadialTrajectory
 from koct.operators.parallel import projector, tikhonov_inverse, view_angles
 from koct.operators.testing import adjoint_error, assert_adjoint

@@ -22,7 +22,7 @@ from koct.contracts.blame import blamed, line_of
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.networks.module import ModuleArchitecture
-from koct.operators import chain
+from koct.operators import algebra
 from koct.problems import pools
 from koct.study import cells
 
@@ -112,7 +112,7 @@ def _of_problem(sweep: Sweep, folder: Path) -> Iterator[str]:
         operators = [layer.operator for layer in data.layers]
         yield "has inverses from x to y, and a normal matrix that is RᵀR of the layers behind the weights"
         _ = data.inverses
-        normal, (_, R) = problem.normal_matrix(data.shared), chain.split(operators)
+        normal, (_, R) = problem.normal_matrix(data.shared), algebra.split(operators)
         if normal is not None:
             v = np.random.default_rng(0).standard_normal(R.domain)
             _check_same(normal @ v.ravel(), R.T(R(v)).ravel(), f"{line_of(problem, 'normal_matrix')}: it is not RᵀR")

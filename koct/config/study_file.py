@@ -19,7 +19,7 @@ from koct.config.validation import check, dotted, shown, table, unique, unknown
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.blame import blamed
 from koct.contracts.options import Configured, option, options
-from koct.contracts.own_files import import_file
+from koct.contracts.registry import import_file
 from koct.contracts.spec import encode_curve, result_options
 from koct.errors import KoctError
 

@@ -15,24 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from koct.contracts.options import Configured, option
-
-__all__ = [
-    "PARTS",
-    "Architecture",
-    "Array",
-    "ChainLayer",
-    "Chunk",
-    "Cost",
-    "Layer",
-    "Network",
-    "Problem",
-    "Sizes",
-    "TorchrunArchitecture",
-    "Training",
-    "Workload",
-    "option",
-]
+from koct.contracts.options import Configured
+from koct.contracts.options import option as option
 
 Array = Any  # a NumPy array or a torch tensor
 Part = Literal["train", "val", "test"]
@@ -82,6 +66,11 @@ class ChainLayer(NamedTuple):
     name: str
     lipschitz: float | None  # the operator norm, for a linear layer; None: unknown
     p: int = 0  # how many numbers are learned; 0: the layer is known
+
+
+def _overridden(method: str) -> Any:
+    """A property: whether a problem defines this method itself."""
+    return property(lambda problem: getattr(type(problem), method) is not getattr(Problem, method))
 
 
 class Problem(Configured, ABC):
@@ -164,7 +153,7 @@ class Problem(Configured, ABC):
 
         The validation pairs choose one of them. By default the known layers one after the other, if there are any.
         """
-        from koct.operators.chain import product
+        from koct.operators.algebra import product
 
         layers = self.layers(shared)
         return {None: product([layer.operator for layer in layers])} if layers else {}
@@ -193,21 +182,10 @@ class Problem(Configured, ABC):
     def y_size(self) -> int:
         return math.prod(self.y_shape)
 
-    @property
-    def has_layers(self) -> bool:
-        return type(self).layers is not Problem.layers
-
-    @property
-    def has_forward(self) -> bool:
-        return type(self).forward is not Problem.forward
-
-    @property
-    def has_groups(self) -> bool:
-        return type(self).groups is not Problem.groups
-
-    @property
-    def has_shared(self) -> bool:
-        return type(self).shared is not Problem.shared
+    has_layers = _overridden("layers")
+    has_forward = _overridden("forward")
+    has_groups = _overridden("groups")
+    has_shared = _overridden("shared")
 
 
 class Workload(NamedTuple):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from koct.contracts import Architecture, Problem
 from koct.errors import KoctError
+
+PACKAGE = Path(__file__).parents[1]
 
 
 @contextlib.contextmanager
@@ -21,8 +26,6 @@ def blamed(*sources: str) -> Iterator[None]:
     except BaseException as error:
         if os.environ.get("KOCT_TRACEBACK") or type(error).__module__.startswith("koct."):
             raise
-        from koct.contracts.own_files import place
-
         own = [source for source in sources if source.endswith(".py")]
         where = place(error, own)
         if where is None:  # in koct, perhaps over what a file of theirs gave
@@ -35,8 +38,6 @@ def blamed(*sources: str) -> Iterator[None]:
 
 def line_of(component: Problem | Architecture, method: str) -> str:
     """`mine/cnn.py, line 12`: where a component of a user's defines a method; one of koct's has its name alone."""
-    import inspect
-
     cls = type(component)
     if not cls.source.endswith(".py"):
         return f"the {'problem' if isinstance(component, Problem) else 'architecture'} {cls.source}"
@@ -62,3 +63,16 @@ def _parts(operator: Any) -> Iterator[Any]:
         for one in value if isinstance(value, list | tuple) else (value,):
             if hasattr(one, "_adjoint"):
                 yield from _parts(one)
+
+
+def place(error: BaseException, sources: list[str]) -> str | None:
+    """The innermost line of a traceback in the folder of one of the files, with its path as a config writes it."""
+    folders = {str(Path(source).resolve().parent): os.path.dirname(source) for source in sources}
+    steps = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    steps += [(error.filename, error.lineno or 0)] if isinstance(error, SyntaxError) and error.filename else []
+    for filename, line in reversed(steps):
+        for folder, shown in folders.items():
+            theirs = Path(filename).is_relative_to(folder) and not Path(filename).is_relative_to(PACKAGE)
+            if theirs and "site-packages" not in filename:
+                return f"{os.path.join(shown, os.path.relpath(filename, folder))}, line {line}"
+    return None

@@ -38,20 +38,9 @@ class Option(NamedTuple):
         return self.default is MISSING
 
 
-def option(
-    description: str,
-    *,
-    default: Any = MISSING,
-    minimum: float | None = None,
-    above: float | None = None,
-    maximum: float | None = None,
-    items: int = 0,
-    pairs: bool = True,
-    result: bool = True,
-) -> Any:
+def option(description: str, *, default: Any = MISSING, **limits: Any) -> Any:
     """Declare an option of a `Configured` class, as a field of a dataclass; see `Option` for the arguments."""
-    declared = Option(description, default, minimum, above, maximum, items, pairs, result)
-    return field(default=default, metadata={"option": declared})
+    return field(default=default, metadata={"option": Option(description, default, **limits)})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))

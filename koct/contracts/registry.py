@@ -1,19 +1,32 @@
-"""Problems and architectures by name: a file of koct/problems or koct/networks, or a Python file of a user's own."""
+"""Problems and architectures by name: a file of koct/problems or koct/networks, or a Python file of a user's own.
+
+Of a user's own files: how they are imported, and what they must define.
+"""
 
 from __future__ import annotations
 
-import importlib
+import ast
+import dataclasses
+import importlib.util
+import inspect
 import os
+import sys
+import sysconfig
 import typing
+import zlib
 from abc import ABC
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 from koct.contracts import Architecture, Problem
+from koct.contracts.blame import PACKAGE, blamed
+from koct.contracts.options import kind_of
 from koct.errors import KoctError
 
-PACKAGE = os.path.dirname(os.path.dirname(__file__))
 FOLDERS: dict[type, str] = {Problem: "problems", Architecture: "networks"}
+RESERVED = {"name", "source", "section", "launch"}  # what koct itself sets or reads of a class
+_HELPERS: dict[str, Path] = {}  # the folder of every module that a user's file imports from its own
 
 Contract = typing.TypeVar("Contract", Problem, Architecture)
 
@@ -30,8 +43,6 @@ def architecture(source: str) -> type[Architecture]:
 
 def either(source: str) -> type[Problem] | type[Architecture]:
     """What a user's own file defines."""
-    from koct.contracts.own_files import import_file
-
     if not is_file(source):
         raise KoctError(f"{source} is not a Python file of your own: its name must end in .py")
     module = import_file(source)
@@ -56,11 +67,8 @@ def shipped(kind: type) -> tuple[str, ...]:
 
     A class with ABC among its bases is not one of them, but what several of them share.
     """
-    import ast
-    from pathlib import Path
-
     stems = []
-    for path in sorted(Path(PACKAGE, FOLDERS[kind]).glob("*.py")):
+    for path in sorted((PACKAGE / FOLDERS[kind]).glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             bases = node.bases if isinstance(node, ast.ClassDef) else []
             names = [base.id for base in bases if isinstance(base, ast.Name)]
@@ -72,13 +80,11 @@ def shipped(kind: type) -> tuple[str, ...]:
 @cache
 def _load(source: str, kind: type[Contract]) -> type[Contract]:
     if is_file(source):
-        from koct.contracts.own_files import check_class, import_file
-
         name, classes = os.path.basename(source).removesuffix(".py"), _classes(import_file(source), kind)
     else:
-        name, path = source, os.path.join(PACKAGE, FOLDERS[kind], f"{source.replace('-', '_')}.py")
-        known_name = source.replace("-", "_").isidentifier() and os.path.isfile(path)
-        classes = _classes(importlib.import_module(module_of(source, kind)), kind) if known_name else []
+        name, stem = source, source.replace("-", "_")
+        there = stem.isidentifier() and (PACKAGE / FOLDERS[kind] / f"{stem}.py").is_file()
+        classes = _classes(importlib.import_module(module_of(source, kind)), kind) if there else []
         if not classes:
             known = ", ".join(shipped(kind))
             raise KoctError(f"must be one of {known}, or a Python file of your own (a path that ends in .py)")
@@ -98,3 +104,86 @@ def _classes(module: ModuleType, kind: type) -> list[type]:
     """The classes of a kind that a module defines itself, except for base classes."""
     values = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, kind))
     return [value for value in values if value.__module__ == module.__name__ and ABC not in value.__bases__]
+
+
+@cache
+def import_file(source: str) -> ModuleType:
+    """Import a user's file; what it imports from its own folder is found there, but hides nothing of Python's own."""
+    if not os.path.isfile(source):
+        what = "is not a file" if os.path.exists(source) else f"does not exist (looked in {os.getcwd()})"
+        raise KoctError(f"{source} {what}; correct the path")
+    path = Path(source).resolve()
+    folder = str(path.parent)
+    if folder not in sys.path:
+        installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+        places = [i for i, entry in enumerate(sys.path) if entry in installed] or [len(sys.path)]
+        sys.path.insert(places[0], folder)
+    try:
+        with blamed(source):
+            _claim(source, path)
+    except (RecursionError, MemoryError):
+        raise KoctError(f"{source}: Python cannot read an expression that nests so deeply; simplify it") from None
+    spec = importlib.util.spec_from_file_location(f"koct_file_{path.stem}_{zlib.crc32(bytes(path)):x}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look for it there
+    try:
+        with blamed(source):
+            spec.loader.exec_module(module)
+    except SystemExit as end:
+        del sys.modules[spec.name]
+        raise KoctError(
+            f"{source} ends the program with sys.exit({end.code!r}) when it is imported; "
+            f'put that under `if __name__ == "__main__":`'
+        ) from None
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module
+
+
+def _claim(source: str, path: Path) -> None:
+    """Refuse two helpers of one name in two folders: Python would give both files the first one."""
+    for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+        for name in (name.partition(".")[0] for name in names):
+            beside = (path.parent / f"{name}.py").is_file() or (path.parent / name).is_dir()
+            if beside and name not in sys.stdlib_module_names | {"koct"}:
+                folder = _HELPERS.setdefault(name, path.parent)
+                if folder != path.parent:
+                    raise KoctError(
+                        f"{source} imports {name}, and another file has one from {folder}: rename one of them"
+                    )
+
+
+def check_class(cls: type, source: str) -> None:
+    """Refuse a class that lacks a method, hides what koct sets, or whose options cannot be checked."""
+    where = f"{source}, line {inspect.getsourcelines(cls)[1]}"
+    if missing := sorted(cls.__abstractmethods__):  # type: ignore[attr-defined]
+        raise KoctError(
+            f"{where}: class {cls.__name__} lacks {' and '.join(missing)}; "
+            f"koct/contracts/__init__.py says what each of them does"
+        )
+    try:
+        _check_options(cls)
+    except Exception as error:  # annotations are evaluated, and may hold anything
+        raise KoctError(f"{where}: class {cls.__name__}: {error or type(error).__name__}") from None
+
+
+def _check_options(cls: type) -> None:
+    contract = next(base for base in cls.__mro__ if base.__module__ == "koct.contracts")
+    hints = typing.get_type_hints(cls)
+    for each in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if "option" not in each.metadata:
+            raise TypeError(f'the option {each.name} has no description: write {each.name} = option("...")')
+        hidden = getattr(contract, each.name, None)
+        if each.name in RESERVED or callable(hidden) or isinstance(hidden, property):
+            raise TypeError(f"the option {each.name} hides what koct calls so; rename it")
+        kind_of(hints[each.name])
+    for name in ("name", "section"):
+        if not isinstance(getattr(cls, name, ""), str):
+            raise TypeError(f"{name} hides a text that koct reads; rename it")
+    if getattr(cls, "launch", None) != getattr(contract, "launch", None):
+        raise TypeError("launch is koct's; rename it, or subclass TorchrunArchitecture to be started by torchrun")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.options import options
 from koct.errors import KoctError
 
+Decoded = TypeVar("Decoded", Problem, Architecture)
 GEOMETRY = ("H", "V", "B")  # columns of the results; null where a problem has no such option
 
 
@@ -77,26 +78,19 @@ def encode_problem(problem: Problem, layers: bool) -> dict[str, Any]:
 
 def decode_arch(spec: Mapping[str, Any]) -> Architecture:
     """Return the architecture of a spec; options that change no result, and are not in it, are None."""
-    arch: Architecture = _decode(registry.architecture(spec["source"]), spec)
-    return arch
+    return _decode(registry.architecture(spec["source"]), spec)
 
 
 def decode_problem(spec: Mapping[str, Any]) -> Problem:
     """Return the problem of a spec; options that the job has no use for, and that are not in it, are None."""
-    problem: Problem = _decode(registry.problem(spec["source"]), spec)
-    return problem
+    return _decode(registry.problem(spec["source"]), spec)
 
 
-def _decode(cls: type[Any], spec: Mapping[str, Any]) -> Any:
+def _decode(cls: type[Decoded], spec: Mapping[str, Any]) -> Decoded:
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in spec["options"].items()}
-    declared = options(cls)
-    left_out = [name for name, option in declared.items() if not (option.pairs and option.result)]
-    for name, value in values.items():
-        least = declared[name].minimum if name in declared else None
-        if least is not None and isinstance(value, int | float) and value < least:
-            raise KoctError(f"the spec of this job has {name} = {value}, below {least}; run snakemake again")
+    left_out = [name for name, option in options(cls).items() if not (option.pairs and option.result)]
     try:
-        return cls(**{**dict.fromkeys(left_out), **values})
+        return cls(**{**dict.fromkeys(left_out), **values})  # type: ignore[arg-type]
     except TypeError as error:
         raise KoctError(f"the spec of this job does not fit {spec['source']}: {error}; run snakemake again") from None
 

@@ -13,15 +13,11 @@ from koct.contracts import ChainLayer, Layer, Problem
 
 def known(layers: Iterable[Layer]) -> list[ChainLayer]:
     """Known layers with their operator norms, by power iteration where there is no formula."""
-    return [ChainLayer(layer.name, norm(layer)) for layer in layers]
-
-
-def norm(layer: Layer) -> float:
-    return float(layer.operator.norm())
+    return [ChainLayer(layer.name, float(layer.operator.norm())) for layer in layers]
 
 
 def split(layers: Sequence[Layer]) -> tuple[Layer | None, Sequence[Layer]]:
-    """(weights, others): the first layer if it is diagonal and others follow, as in `koct.operators.chain`."""
+    """(weights, others): the first layer if it is diagonal and others follow, as in `koct.operators.algebra`."""
     from koct.operators.algebra import Diagonal
 
     first, *others = layers
@@ -43,7 +39,7 @@ def learned_weights(layers: Sequence[Layer], problem: Problem) -> ChainLayer:
     weights, _ = split(layers)
     if weights is None:
         return ChainLayer("weights", 1.0, problem.x_size)
-    return ChainLayer("weights", norm(weights), math.prod(weights.operator.weights.shape))
+    return ChainLayer("weights", float(weights.operator.norm()), math.prod(weights.operator.weights.shape))
 
 
 def learned_filters(layers: Sequence[Layer], problem: Problem, views: int) -> list[ChainLayer]:

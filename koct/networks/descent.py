@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
 from koct.base.arrays import to_numpy
 from koct.base.device import free_memory
+from koct.base.files import Blocks
 from koct.base.messages import counted
 from koct.base.stamps import again
-from koct.contracts import Training
+from koct.contracts import Array, Network
 from koct.errors import KoctError
 from koct.networks.ranks import (
     MICRO_BATCH,
@@ -45,8 +47,11 @@ POWER_ITERATIONS = 30
 DOUBLE_ROWS = 256  # samples that are turned into float64 at a time
 
 
-class Descent:
-    """What training needs, made in the order in which it can fail: cheap checks first, memory before data."""
+class Descent(Network):
+    """What training needs, made in the order in which it can fail: cheap checks first, memory before data.
+
+    Its result is sharded, and gathered block by block when it is written.
+    """
 
     def __init__(self, data: Any, lam: float, iterations: int):
         ranks: Ranks = data.ranks
@@ -64,10 +69,14 @@ class Descent:
         with ranks.together():
             self.x, self.y = (read_share(data, name, ranks, device) for name in ("x", "y"))
         self.started = time.perf_counter()
-        self.mu = 2 * (smallest_eigenvalue(data, ranks) + lam)
+        smallest = 0.0  # a safe bound of the eigenvalues of the Gram matrix: all steps stay in the span of the samples
+        with ranks.together():
+            if ranks.rank == 0 and data.gram is not None:
+                smallest = max(0.0, float(np.linalg.eigvalsh(to_numpy(data.gram))[0]))
+        self.mu = 2 * (ranks.gather(smallest)[0] + lam)
         self.preconditioner = Preconditioner(self.x, lam, self.N)
         self.step = 1 / (2 * self.preconditioner.largest)
-        self.matrix = ShardedMatrix(rows, columns, ranks.mesh(device))
+        self.matrix = ShardedMatrix(rows, columns, init_device_mesh(device, (ranks.size,)))
         fitted = {**data.cell.encode(), "lam": lam, "pool": data.pool.stamp.content}
         self.checkpoints = Checkpoints(data.checkpoints, fitted, ranks, 60 * data.checkpoint_minutes)
 
@@ -97,7 +106,18 @@ class Descent:
             if stopped and done < self.iterations:
                 print(f"stopped by {stopped} after iteration {done}; run again to continue", flush=True)
                 raise Interrupted
-        self.seconds = time.perf_counter() - self.started
+        self.fit_seconds = time.perf_counter() - self.started
+
+    @property
+    def parameters(self) -> int:
+        return sum(iterate.numel() for iterate in self.matrix.iterates)
+
+    def predict(self, x: Array) -> Array:
+        raise NotImplementedError("a sharded matrix predicts once it is written and restored")
+
+    def state(self) -> Mapping[str, Any]:
+        unsharded = (iterate.full_tensor() for iterate in self.matrix.iterates)  # on every rank, one after the other
+        return {"M": Blocks(len(self.matrix.iterates), tuple(self.matrix.iterates[0].shape), unsharded)}
 
     def _agree(self, total: torch.Tensor) -> tuple[float, str | None, bool]:
         """(loss, name of a signal, whether a checkpoint is due): the same on all ranks."""
@@ -111,7 +131,8 @@ class Descent:
 
 def read_share(data: Any, name: Literal["x", "y"], ranks: Ranks, device: str) -> torch.Tensor:
     """This rank's samples in float32, a few at a time."""
-    first, count = ranks.share(data.N)
+    first, end = (data.N * rank // ranks.size for rank in (ranks.rank, ranks.rank + 1))
+    count = end - first
     width = int(np.prod(getattr(data, f"{name}_shape")))
     held = torch.empty(count, width, device=device)
     for start in range(0, count, CHUNK):
@@ -120,15 +141,6 @@ def read_share(data: Any, name: Literal["x", "y"], ranks: Ranks, device: str) ->
             raise KoctError(f"{data.pool.path} has training samples that are not finite; {again(data.pool.path)}")
         held[start : start + len(chunk)] = torch.as_tensor(chunk)
     return held
-
-
-def smallest_eigenvalue(data: Training, ranks: Ranks) -> float:
-    """Return that of the Gram matrix: all steps stay in the span of the samples. Without it, 0 is a safe bound."""
-    smallest = 0.0
-    with ranks.together():
-        if ranks.rank == 0 and data.gram is not None:
-            smallest = max(0.0, float(np.linalg.eigvalsh(to_numpy(data.gram))[0]))
-    return ranks.gather(smallest)[0]
 
 
 def check_memory(rows: int, columns: int, N: int, ranks: int, available: int) -> None:
@@ -146,17 +158,6 @@ def check_memory(rows: int, columns: int, N: int, ranks: int, available: int) ->
 # The matrix and its steps
 
 
-class Rows(torch.nn.Module):
-    """Some rows of M."""
-
-    def __init__(self, rows: int, columns: int, device: torch.device):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(rows, columns, device=device))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.linear(x, self.weight)
-
-
 class ShardedMatrix:
     """M in blocks of rows, and the state of its descent.
 
@@ -171,7 +172,9 @@ class ShardedMatrix:
         self.blocks: list[Any] = []
         self.iterates: list[Any] = []
         for _ in range(rows // self.rows):  # one after the other: each is unsharded for a moment
-            block: Any = fully_shard(Rows(self.rows, columns, device), mesh=mesh, reshard_after_forward=False)
+            rows_of_M = torch.nn.Linear(columns, self.rows, bias=False, device=device)
+            torch.nn.init.zeros_(rows_of_M.weight)
+            block: Any = fully_shard(rows_of_M, mesh=mesh, reshard_after_forward=False)
             block.set_force_sum_reduction_for_comms(True)  # gloo has no other kind
             block.set_gradient_divide_factor(1.0)  # the objective is a sum over samples, so its gradient is one too
             self.blocks.append(block)
@@ -214,11 +217,6 @@ class ShardedMatrix:
         """Everything that a checkpoint holds, by name: sharded tensors."""
         weights = {f"weight.{i}": block.weight.detach() for i, block in enumerate(self.blocks)}
         return weights | {f"iterate.{i}": iterate for i, iterate in enumerate(self.iterates)}
-
-    def gathered(self) -> Iterator[torch.Tensor]:
-        """The blocks of the result, one after the other, unsharded on every rank."""
-        for iterate in self.iterates:
-            yield iterate.full_tensor()
 
 
 class Preconditioner:

@@ -46,7 +46,7 @@ class FcFsdp(TorchrunArchitecture):
             lam = float(data.required["lam"])
         descent = Descent(data, lam, self.iterations)
         descent.train()
-        yield descent.lam, Trained(descent)
+        yield descent.lam, descent
 
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:
         return KnownNetwork(Blocked(data.nonnegative), M=state["M"])
@@ -61,28 +61,6 @@ class FcFsdp(TorchrunArchitecture):
         memory = 2.5e9 + needed(work.y_size, work.x_size, work.N, self.ranks)  # torch, CUDA and NCCL first
         flops = 4 * work.N * work.y_size * work.x_size * self.iterations
         return Cost(2e12 + 1e-3 * flops / self.ranks, memory, memory)
-
-
-class Trained(Network):
-    """The result of a descent, sharded; it is gathered block by block when it is written."""
-
-    def __init__(self, descent: Any):
-        self.descent = descent
-        self.fit_seconds = descent.seconds
-
-    @property
-    def parameters(self) -> int:
-        rows, columns = self.descent.matrix.blocks[0].weight.shape
-        return len(self.descent.matrix.blocks) * rows * columns
-
-    def predict(self, x: Array) -> Array:
-        raise NotImplementedError("a sharded matrix predicts once it is written and restored")
-
-    def state(self) -> Mapping[str, Any]:
-        from koct.base.files import Blocks
-
-        matrix = self.descent.matrix
-        return {"M": Blocks(len(matrix.blocks), tuple(matrix.blocks[0].weight.shape), matrix.gathered())}
 
 
 class Blocked(NamedTuple):

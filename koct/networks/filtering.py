@@ -18,9 +18,7 @@ from koct.base.arrays import blocks, copy, double, joined, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
 from koct.networks.solvers import by_cholesky
-from koct.operators.algebra import Diagonal, Operator
-from koct.operators.chain import product
-from koct.operators.constant import Constant
+from koct.operators.algebra import Constant, Diagonal, Operator, product
 from koct.operators.filters import RampFilter
 
 REMOVED = 1e-5  # a filter removes what it multiplies by less than this share of its largest factor
@@ -73,32 +71,24 @@ class Filtered:
         self.views = math.prod(weights.shape[:-1])
         self.period = self.bins if ramp is None else ramp.period
         self.spectrum = np.ones(self.period // 2 + 1) if ramp is None else ramp.spectrum
-        self._basis = Constant(fourier_basis(self.period)[: self.bins], type(self).__name__)
-        self._tied = Constant(tied(self.period), type(self).__name__)
-
-    def basis(self, other: Array) -> Array:
-        """Q (bins, P) in the kind of `other`."""
-        return self._basis.like(other)
-
-    def tied(self, other: Array) -> Array:
-        """E (P // 2 + 1, P) in the kind of `other`."""
-        return self._tied.like(other)
+        self.basis = Constant(fourier_basis(self.period)[: self.bins], type(self).__name__)
+        self.tied = Constant(tied(self.period), type(self).__name__)
 
     def coefficients(self, weighted: Array) -> Array:
         """Fourier coefficients (n, V, P) of flat, weighted measurements."""
-        return weighted.reshape(-1, self.views, self.bins) @ self.basis(weighted)
+        return weighted.reshape(-1, self.views, self.bins) @ self.basis.like(weighted)
 
     def measurements(self, coefficients: Array) -> Array:
         """Flat measurements (n, V·bins) from coefficients, without what lies beyond the view; adjoint of those."""
-        return (coefficients @ self.basis(coefficients).T).reshape(len(coefficients), -1)
+        return (coefficients @ self.basis.like(coefficients).T).reshape(len(coefficients), -1)
 
     def factors(self, spectrum: Array) -> Array:
         """What each coefficient is multiplied by: (V or 1, P) from spectra (V or 1, P // 2 + 1)."""
-        return spectrum.reshape(-1, len(self.spectrum)) @ self.tied(spectrum)
+        return spectrum.reshape(-1, len(self.spectrum)) @ self.tied.like(spectrum)
 
     def view_matrix(self, spectrum: Array) -> Array:
         """F (bins, bins), the filter of one view, from its spectrum (P // 2 + 1,)."""
-        Q = self.basis(spectrum)
+        Q = self.basis.like(spectrum)
         return (Q * self.factors(spectrum)) @ Q.T
 
     def behind(self, coefficients: Array) -> Array:
@@ -133,7 +123,7 @@ class Filtered:
             residual = residual * (image > 0)
         back = self.coefficients(self.B.T.flat(residual))
         of_weights = (x * self.measurements(back * factors)).sum(0)
-        of_filter = (back * coefficients).sum((0, 1)) @ self.tied(x).T
+        of_filter = (back * coefficients).sum((0, 1)) @ self.tied.like(x).T
         return loss, joined(of_weights[None], of_filter[None])[0] * (2 / (y.shape[0] * y.shape[1]))
 
     def normal(self, normal_of_R: Array) -> Array:
@@ -194,7 +184,7 @@ class Moments:
 
         Between coefficients DᵀD is (BᵀB) ∘ (ẐᵀẐ) as for weights; what is tied adds up.
         """
-        known, Q, E = self.known, self.known.basis(w), self.known.tied(w)
+        known, Q, E = self.known, self.known.basis.like(w), self.known.tied.like(w)
         V, F = known.views, len(E)
         right = (((self.mixed * w.reshape(V, -1, 1)) @ Q) * Q).sum(1) @ E.T
         matrix = zeros_like(right, (V if per_view else 1, F, V * F))

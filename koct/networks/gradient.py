@@ -13,52 +13,36 @@ REPORTS = 10  # lines of progress
 RECORDED = 50  # steps of a CUDA graph
 
 
-class SGD:
-    """w ← w − lr·g."""
-
-    eps, betas = 0.0, (0.0, 0.0)
-
-    def __init__(self, w, lr):
-        self.lr, self.kept = lr, []
-
-    def step(self, w, g):
-        w -= self.lr * g
+SOLVERS = ("sgd", "adagrad", "adam")
 
 
-class Adagrad:
-    """Steps over the root of the sum of all squared gradients so far."""
+class Optimiser:
+    """Steps w ← w − lr·g of a solver.
 
-    eps, betas = 1e-10, (0.0, 0.0)
+    `adagrad` divides g by the root of the sum of all squared gradients so far; `adam` takes its running mean in place
+    of it, over the root of that of its square, both unbiased.
+    """
 
-    def __init__(self, w, lr):
-        self.lr, self.kept = lr, [zeros_like(w)]
-
-    def step(self, w, g):
-        (squares,) = self.kept
-        squares += g * g
-        w -= self.lr * (g / (squares**0.5 + self.eps))
-
-
-class Adam:
-    """Steps along the running mean of the gradient over the root of that of its square, both unbiased."""
-
-    eps, betas = 1e-8, (0.9, 0.999)
-
-    def __init__(self, w, lr):
-        self.lr, self.kept = lr, [zeros_like(w), zeros_like(w)]
+    def __init__(self, solver, w, lr):
+        self.solver, self.lr, count = solver, lr, SOLVERS.index(solver)
+        self.eps, self.betas = (0.0, 1e-10, 1e-8)[count], (0.9, 0.999) if solver == "adam" else (0.0, 0.0)
+        self.kept = [zeros_like(w) for _ in range(count)]
         # β₁ᵗ and β₂ᵗ, kept beside the weights so that a CUDA graph can replay the step
-        self.powers = [zeros_like(w[:1]) + 1, zeros_like(w[:1]) + 1]
+        self.powers = [zeros_like(w[:1]) + 1 for _ in self.betas]
 
     def step(self, w, g):
-        for beta, power, running, new in zip(self.betas, self.powers, self.kept, (g, g * g), strict=True):
-            power *= beta
-            running *= beta
-            running += (1 - beta) * new
-        mean, square = (running / (1 - power) for running, power in zip(self.kept, self.powers, strict=True))
-        w -= self.lr * (mean / (square**0.5 + self.eps))
-
-
-SOLVERS = {"sgd": SGD, "adagrad": Adagrad, "adam": Adam}
+        if self.solver == "adagrad":
+            (squares,) = self.kept
+            squares += g * g
+            g = g / (squares**0.5 + self.eps)
+        if self.solver == "adam":
+            for beta, power, running, new in zip(self.betas, self.powers, self.kept, (g, g * g), strict=True):
+                power *= beta
+                running *= beta
+                running += (1 - beta) * new
+            mean, square = (running / (1 - power) for running, power in zip(self.kept, self.powers, strict=True))
+            g = mean / (square**0.5 + self.eps)
+        w -= self.lr * g
 
 
 def batches(seed, N, batch, iterations):
@@ -74,11 +58,16 @@ def train(known, x, y, chosen, solver, lr):
     Ends with an error as soon as a loss is not finite. Prints the mean loss since the last line, and the time left.
     """
     w = copy(like(known.analytic, x))
-    optimiser = SOLVERS[solver](w, lr)
+    optimiser = Optimiser(solver, w, lr)
     report = max(1, len(chosen) // REPORTS)
     of_batch = partial(known.loss_and_gradient, w)
-    if is_torch(x):
-        steps = _cuda_steps(known, w, x, y, chosen, solver, optimiser, of_batch)
+    if is_torch(x):  # steps in four kernels where there are such, and otherwise in the thirty or so of torch
+        steps = _TorchSteps(w, x, y, chosen, optimiser, of_batch)
+        if hasattr(known, "R"):
+            from koct.networks import steps_cuda
+
+            if steps_cuda.possible(known, x):
+                steps = steps_cuda.Steps(known, w, x, y, chosen, optimiser)
         runs = _run_on_cuda(steps, len(chosen), report)
     else:
         runs = _run_on_cpu(of_batch, w, x, y, chosen, optimiser, report)
@@ -101,16 +90,6 @@ def _run_on_cpu(of_batch, w, x, y, chosen, optimiser, report):
         if done % report == 0 or done == len(chosen):
             yield done, np.array(losses)
             losses = []
-
-
-def _cuda_steps(known, w, x, y, chosen, solver, optimiser, of_batch):
-    """Steps in four kernels where there are such, and otherwise in the thirty or so of torch."""
-    if hasattr(known, "R"):
-        from koct.networks import steps_cuda
-
-        if steps_cuda.possible(known, x):
-            return steps_cuda.Steps(known, w, x, y, chosen, solver, optimiser)
-    return _TorchSteps(w, x, y, chosen, optimiser, of_batch)
 
 
 class _TorchSteps:

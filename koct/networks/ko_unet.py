@@ -25,7 +25,7 @@ class JointUNet(UNetArchitecture):
         from torch import nn
 
         from koct.networks.torch_layers import LearnedWeights
-        from koct.operators.chain import split
+        from koct.operators.algebra import split
 
         weights, behind = split([layer.operator for layer in layers])
         analytic = np.ones(problem.x_shape) if weights is None else weights.weights

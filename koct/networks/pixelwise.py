@@ -12,10 +12,8 @@ import numpy as np
 
 from koct.base.arrays import double, index, is_torch, like, zeros_like
 from koct.contracts import Array, Layer
-from koct.errors import KoctError
 from koct.networks.solvers import singular
-from koct.operators.chain import product
-from koct.operators.fanbeam import Backprojector
+from koct.operators.algebra import product
 
 ENTRIES = 2**20  # features of some pixels that are worked on at a time: 8 MiB stay in the cache of a core,
 ENTRIES_ON_GPU = 2**26  # and 512 MiB fill a GPU
@@ -32,8 +30,6 @@ class Taps:
     def __init__(self, layers: Sequence[Layer], nonnegative: bool):
         self.nonnegative = nonnegative
         *before, last = (layer.operator for layer in layers)
-        if not isinstance(last, Backprojector):
-            raise KoctError(f"the last known layer, {last}, is no Backprojector, whose taps could be learned")
         self.before = product(before) if before else None
         self.views, self.bins = last.domain
         views = [last.geometry.taps(angle) for angle in last.geometry.angles]

@@ -49,6 +49,7 @@ class Ranks:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         store: dict[str, Any] = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
         dist.init_process_group(backend, **store)
+        self.dist: Any = dist
         self.signal = 0
         for number in SIGNALS:
             signal.signal(number, self._note)
@@ -57,27 +58,13 @@ class Ranks:
         self.signal = number
 
     def end(self) -> None:
-        import torch.distributed as dist
-
-        dist.destroy_process_group()
-
-    def mesh(self, device: str) -> Any:
-        from torch.distributed.device_mesh import init_device_mesh
-
-        return init_device_mesh(device, (self.size,))
+        self.dist.destroy_process_group()
 
     def gather(self, value: Any) -> list[Any]:
         """A small value of every rank, in a list."""
-        import torch.distributed as dist
-
         values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
+        self.dist.all_gather_object(values, value)
         return values
-
-    def share(self, N: int) -> tuple[int, int]:
-        """(first, count) of this rank's samples."""
-        first, end = N * self.rank // self.size, N * (self.rank + 1) // self.size
-        return first, end - first
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:

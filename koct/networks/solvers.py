@@ -14,7 +14,7 @@ import numpy as np
 from koct.base.arrays import copy, double, is_torch, like, zeros_like
 from koct.contracts import Array, Layer
 from koct.errors import KoctError
-from koct.operators.chain import split
+from koct.operators.algebra import split
 
 
 class Known:

@@ -148,16 +148,11 @@ class Steps:
     Step number `counter` + `step` is `run(step, losses)`, which puts the parts of its loss into `losses[step]`.
     """
 
-    def __init__(
-        self, known: Known, w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, chosen: Any, solver: str, optimiser: Any
-    ):
-        assert isinstance(known.R, Composition)  # see `possible`
-        back, ramp = known.R.outer, known.R.inner
-        assert isinstance(back, Backprojector)
-        assert isinstance(ramp, RampFilter)
+    def __init__(self, known: Known, w: torch.Tensor, x: torch.Tensor, y: torch.Tensor, chosen: Any, optimiser: Any):
+        R: Any = known.R  # see `possible`
+        back, ramp = R.outer, R.inner
         g = self.geometry = back.geometry
-        self.known, self.w, self.x, self.y = known, w, x, y
-        self.solver, self.optimiser = solver, optimiser
+        self.known, self.w, self.x, self.y, self.optimiser = known, w, x, y, optimiser
         self.chosen = torch.as_tensor(chosen, device=w.device)
         self.counter = torch.zeros(1, dtype=torch.int64, device=w.device)
         self.tables = back.table(x.dtype, x.device)
@@ -194,5 +189,5 @@ class Steps:
         numbers = 2 / (batch * g.H * g.H), o.lr, *(1 - beta for beta in o.betas), o.eps
         tensors = *self.back, self.x, self.w, self.matrix, *kept, self.biases
         _updated[triton.cdiv(g.V, ROWS // groups.width), across](
-            *tensors, *when, *numbers, batch, groups.count, g.V, g.B, SOLVER=self.solver, **product
+            *tensors, *when, *numbers, batch, groups.count, g.V, g.B, SOLVER=o.solver, **product
         )

@@ -47,7 +47,7 @@ class LearnedTaps(KnownArchitecture):
         from koct.networks.pixelwise import Taps
 
         *before, last = layers
-        learned = ChainLayer(last.name, chain_layers.norm(last), Taps(layers, problem.nonnegative).parameters)
+        learned = ChainLayer(last.name, float(last.operator.norm()), Taps(layers, problem.nonnegative).parameters)
         return [*chain_layers.known(before), learned, *chain_layers.relu(problem)]
 
     def cost(self, work: Workload) -> Cost:

@@ -138,9 +138,9 @@ class Trainer:
         self.arch, self.data = arch, data
         self.network = ModuleNetwork(arch, data)
         self.kept = copy.copy(self.network)
-        self.device = self.network.device
-        self.cuda = self.device.type == "cuda"
-        images = torch.as_tensor(data.y, dtype=torch.float32, device=self.device).reshape(-1, *data.y_shape)
+        device = self.device = self.network.device
+        self.cuda = device.type == "cuda"
+        images = torch.as_tensor(data.y, dtype=torch.float32, device=device).reshape(-1, *data.y_shape)
         peaks = images.flatten(1).abs().amax(1)
         scale = float(peaks.double().mean()) or 1.0
         self.network.scale = self.kept.scale = scale
@@ -149,11 +149,6 @@ class Trainer:
         self.x = self.network.start(data.x)
         self.val_x, self.val_y = self.kept.start(data.device.put(data.read("x", "val"))), data.read("y", "val")
         self.error = metrics.load(data.problem.validation_metric).error
-        self._prepare()
-
-    def _prepare(self) -> None:
-        """Put the module, its average, the optimiser and what a step reads into place."""
-        arch, device = self.arch, self.device
         self.module, self.averaged = self.network.module, bool(arch.averaging)
         if self.averaged:
             try:

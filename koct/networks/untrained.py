@@ -17,7 +17,7 @@ class Untrained(ChainBaselineArchitecture):
         return [None]
 
     def solver(self, data: Training) -> Solver:
-        from koct.operators.chain import product
+        from koct.operators.algebra import product
 
         operator = product([layer.operator for layer in data.layers])
         return lambda x, _: applied(operator, x, data.nonnegative)

@@ -8,7 +8,8 @@ torch can differentiate through every operator, any number of times, forward and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from koct.base.arrays import (
     Array,
     ArrayT,
     as_float,
+    belongs_to_transform,
     copy,
     is_compiling,
     is_torch,
@@ -26,12 +28,9 @@ from koct.base.arrays import (
     without_autocast,
     without_compiling,
 )
-from koct.operators.constant import Constant
 
 if TYPE_CHECKING:
     import torch
-
-    from koct.operators.autograd import Compiled
 
 
 class Operator:
@@ -43,7 +42,6 @@ class Operator:
     """
 
     __array_ufunc__ = None  # NumPy leaves `np.float64(2) * A` to the operator
-    _binding = 3  # how tightly its `repr` holds together: 2 for products, 1 for sums
 
     def __init__(self, domain: Iterable[int], range: Iterable[int]) -> None:
         self.domain = tuple(domain)
@@ -56,10 +54,6 @@ class Operator:
     def _options(self) -> dict[str, object]:
         """What `repr` shows beside the shapes."""
         return {}
-
-    def _in_brackets(self, binding: int) -> str:
-        """Its `repr`, in brackets unless it holds together this tightly."""
-        return repr(self) if self._binding >= binding else f"({self!r})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -161,9 +155,7 @@ class Operator:
                 return estimate
             v = self.T(u)
             v /= np.linalg.norm(v)
-        return self._lanczos(v, tol)  # singular values so close to the largest that they are hard to tell apart
-
-    def _lanczos(self, v: np.ndarray, tol: float) -> float:
+        # singular values so close to the largest are hard to tell apart: Lanczos' method
         from scipy.sparse.linalg import LinearOperator, eigsh
 
         def normal(v: np.ndarray) -> np.ndarray:
@@ -181,8 +173,13 @@ class Operator:
     def _apply(self, x: ArrayT) -> ArrayT:
         raise NotImplementedError(f"{type(self).__name__} must define _apply")
 
-    def _adjoint(self, y: ArrayT) -> ArrayT:
+    def _adjoint(self, y: ArrayT, /) -> ArrayT:
         raise NotImplementedError(f"{type(self).__name__} must define _adjoint")
+
+
+def _shown(operator: Operator, *kinds: type) -> str:
+    """Its `repr`, in brackets if it is of one of these kinds."""
+    return f"({operator!r})" if isinstance(operator, kinds) else repr(operator)
 
 
 class Adjoint(Operator):
@@ -193,7 +190,7 @@ class Adjoint(Operator):
         self.of = of
 
     def __repr__(self) -> str:
-        return f"{self.of._in_brackets(3)}.T"
+        return f"{_shown(self.of, Composition, Scaled, Sum)}.T"
 
     @property
     def T(self) -> Operator:
@@ -209,8 +206,6 @@ class Adjoint(Operator):
 class Composition(Operator):
     """`outer @ inner`, first `inner` and then `outer`: from arrays of shape `inner.domain` to `outer.range`."""
 
-    _binding = 2
-
     def __init__(self, outer: Operator, inner: Operator) -> None:
         if outer.domain != inner.range:
             raise ValueError(f"cannot compose: {outer} takes shape {outer.domain}, {inner} gives {inner.range}")
@@ -218,7 +213,7 @@ class Composition(Operator):
         self.outer, self.inner = outer, inner
 
     def __repr__(self) -> str:
-        return f"{self.outer._in_brackets(2)} @ {self.inner._in_brackets(2)}"
+        return f"{_shown(self.outer, Sum)} @ {_shown(self.inner, Sum)}"
 
     def _apply(self, x: ArrayT) -> ArrayT:
         return self.outer._apply(self.inner._apply(x))
@@ -229,8 +224,6 @@ class Composition(Operator):
 
 class Sum(Operator):
     """The sum of operators with the same domain and the same range; sums among them are taken apart."""
-
-    _binding = 1
 
     def __init__(self, *terms: Operator) -> None:
         first, *others = terms
@@ -243,11 +236,7 @@ class Sum(Operator):
             self.terms += term.terms if isinstance(term, Sum) else (term,)
 
     def __repr__(self) -> str:
-        text = repr(self.terms[0])
-        for term in self.terms[1:]:
-            minus = isinstance(term, Scaled) and term.factor < 0
-            text += f" - {-term!r}" if minus else f" + {term!r}"
-        return text
+        return " + ".join(map(repr, self.terms))
 
     def __neg__(self) -> Operator:
         return Sum(*(-term for term in self.terms))
@@ -262,8 +251,6 @@ class Sum(Operator):
 class Scaled(Operator):
     """`factor * of` for a finite real factor; a multiple of a multiple has the product of their factors."""
 
-    _binding = 2
-
     def __init__(self, factor: float, of: Operator) -> None:
         super().__init__(of.domain, of.range)
         self.factor, self.of = _real(factor), of
@@ -271,8 +258,7 @@ class Scaled(Operator):
             self.factor, self.of = _real(self.factor * of.factor), of.of
 
     def __repr__(self) -> str:
-        factor = repr(self.factor).removesuffix(".0")
-        return {"1": "", "-1": "-"}.get(factor, f"{factor} * ") + self.of._in_brackets(3)
+        return f"{self.factor:g} * {_shown(self.of, Sum)}"
 
     def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
         """The absolute value of the factor times the norm of `of`."""
@@ -287,17 +273,56 @@ class Scaled(Operator):
 
 def _real(number: object) -> float:
     """Return a finite real number as a float; anything else is an error that says what to write instead."""
-    if isinstance(number, Operator):
-        raise TypeError("an operator is multiplied by numbers only; A @ B composes two operators")
-    if not isinstance(number, Real) or isinstance(number, bool):
-        name = type(number).__name__
-        raise TypeError(
-            f"an operator is multiplied by real numbers only, got {name}; "
-            f"A(x) applies it to an array, A @ Diagonal(x) multiplies its input by one, float(x) makes a number of x"
-        )
-    if not math.isfinite(number):
-        raise ValueError(f"an operator is multiplied by finite numbers only, got {float(number)}")
-    return float(number)
+    if isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number):
+        return float(number)
+    raise TypeError(
+        f"an operator is multiplied by finite real numbers only, got "
+        f"{number if isinstance(number, Real) else type(number).__name__}; A(x) applies it to an array, A @ B composes "
+        f"two operators, A @ Diagonal(x) multiplies its input by an array, float(x) makes a number of x"
+    )
+
+
+class Constant:
+    """Real values of any shape that an operator multiplies by, in the kind of its input: NumPy or torch, dtype, device.
+
+    NumPy values are converted once for every kind and must not change afterwards; `values` is a read-only view of
+    them. A torch tensor may be trained: it is converted at every use, and gradients flow back to it.
+    """
+
+    def __init__(self, values: Array, user: str) -> None:
+        self.values: Any = values
+        self._trainable = is_torch(values)
+        if is_torch(values) and "sparse" in str(values.layout):
+            raise TypeError(f"{user} needs a dense tensor, got {values.layout}; use values.to_dense()")
+        if not self._trainable:
+            self.values = np.asarray(values).view()
+            self.values.flags.writeable = False
+        if self.values.dtype.is_complex if self._trainable else self.values.dtype.kind not in "biuf":
+            raise TypeError(f"{user} needs real values, got {self.values.dtype}")
+        self._converted: dict[object, Any] = {}
+
+    def like(self, x: ArrayT) -> ArrayT:
+        """The values, such that a product with x is of the kind of x."""
+        array: Any = x  # which type checkers do not narrow
+        if self._trainable:
+            if is_torch(x):
+                return self.values.to(array.device, array.dtype)
+            return self.values.detach().cpu().numpy().astype(array.dtype, copy=False)
+        if not is_torch(x) and np.can_cast(self.values.dtype, array.dtype):
+            return self.values  # NumPy converts them by itself where that loses nothing
+        key = (array.dtype, array.device) if is_torch(x) else array.dtype
+        if key in self._converted:
+            return self._converted[key]
+        if is_torch(x):
+            import torch
+
+            with torch.inference_mode(False):  # a tensor made in inference mode could not be used in training later
+                converted: Any = torch.tensor(self.values, dtype=array.dtype, device=array.device)
+        else:
+            converted = self.values.astype(array.dtype)
+        if not belongs_to_transform(converted):
+            self._converted[key] = converted
+        return converted
 
 
 class Diagonal(Operator):
@@ -323,8 +348,24 @@ class Diagonal(Operator):
     def _apply(self, x: ArrayT) -> ArrayT:
         return self._constant.like(x) * x
 
-    def _adjoint(self, y: ArrayT) -> ArrayT:
-        return self._constant.like(y) * y
+    _adjoint = _apply
+
+
+class ComplexDiagonal(Diagonal):
+    """Multiplication of complex samples by one real weight each: on arrays of shape (*weights.shape, 2).
+
+    Complex numbers are real arrays with a last axis of length 2, (real part, imaginary part): operators are real linear
+    maps, and ⟨a, b⟩ of such arrays is the real part of the complex inner product.
+    """
+
+    def __init__(self, weights: Any) -> None:
+        super().__init__(weights)
+        self.domain = self.range = (*weights.shape, 2)
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return self._constant.like(x)[..., None] * x
+
+    _adjoint = _apply
 
 
 class Identity(Operator):
@@ -340,20 +381,33 @@ class Identity(Operator):
     def _apply(self, x: ArrayT) -> ArrayT:
         return copy(x)
 
+    _adjoint = _apply
+
+
+class Compiled(Operator):
+    """An operator with code of its own for NumPy batches, and for CUDA batches; torch can differentiate through it.
+
+    Subclasses define `_cpu` and `_cuda` on batches, (batch, *domain) or for the adjoint (batch, *range).
+    """
+
+    _cpu: Callable[[np.ndarray, bool], np.ndarray]
+    _cuda: Callable[[torch.Tensor, bool], torch.Tensor]
+
+    def _run(self, x: Any, adjoint: bool) -> Any:
+        if is_torch(x):
+            from koct.operators import autograd
+
+            return autograd.apply(x, self, adjoint)
+        return self._cpu(x, adjoint)
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        return self._run(x, adjoint=False)
+
     def _adjoint(self, y: ArrayT) -> ArrayT:
-        return copy(y)
+        return self._run(y, adjoint=True)
 
 
-def run_compiled(operator: Compiled, x: Any, adjoint: bool) -> Any:
-    """`operator`, or its adjoint, on a batch of any kind; torch can differentiate through it."""
-    if is_torch(x):
-        from koct.operators import autograd
-
-        return autograd.apply(x, operator, adjoint)
-    return operator._cpu(x, adjoint)
-
-
-class Matrix(Operator):
+class Matrix(Compiled):
     """An operator given by its matrix (rows, columns): a NumPy array, a SciPy sparse matrix, or a dense torch tensor.
 
     `domain` and `range` are shapes with as many entries as the matrix has columns and rows; without them they are
@@ -370,10 +424,7 @@ class Matrix(Operator):
         super().__init__(values.shape[1:] if domain is None else domain, values.shape[:1] if range is None else range)
         if tuple(values.shape) != self.shape:
             raise ValueError(f"a matrix of shape {tuple(values.shape)} cannot map {self.domain} to {self.range}")
-        sparse = hasattr(values, "tocsr")
-        if sparse and values.dtype.kind not in "biuf":
-            raise TypeError(f"{type(self).__name__} needs real values, got {values.dtype}")
-        self._constant = None if sparse else Constant(values, type(self).__name__)
+        self._constant = None if hasattr(values, "tocsr") else Constant(values, type(self).__name__)
         self.values: Any = values if self._constant is None else self._constant.values
         self._converted: dict[object, Any] = {}  # of a sparse matrix
 
@@ -388,9 +439,6 @@ class Matrix(Operator):
         """
         domain, range = tuple(domain), tuple(range)
         shape = math.prod(range), math.prod(domain)
-        if not rows.shape == columns.shape == weights.shape == (len(rows),):
-            shapes = rows.shape, columns.shape, weights.shape
-            raise ValueError(f"rows, columns and weights must be lists of one length, got the shapes {shapes}")
         for name, places, size in zip(("rows", "columns"), (rows, columns), shape, strict=True):
             if len(places) and not 0 <= places.min() <= places.max() < size:
                 wrong = places.min() if places.min() < 0 else places.max()
@@ -406,27 +454,20 @@ class Matrix(Operator):
     def dense(self) -> bool:
         return self._constant is not None
 
-    def _apply(self, x: ArrayT) -> ArrayT:
-        if self._constant is None:
-            return run_compiled(self, x, adjoint=False)
-        values = self._constant.like(x)
-        return (values @ x.reshape(len(x), self.shape[1]).T).T.reshape(-1, *self.range)
+    def _run(self, x: Any, adjoint: bool) -> Any:
+        return super()._run(x, adjoint) if self._constant is None else self._product(self._constant.like(x), x, adjoint)
 
-    def _adjoint(self, y: ArrayT) -> ArrayT:
-        if self._constant is None:
-            return run_compiled(self, y, adjoint=True)
-        values = self._constant.like(y)
-        return (values.T @ y.reshape(len(y), self.shape[0]).T).T.reshape(-1, *self.domain)
-
-    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:
-        """The product with the sparse matrix, by SciPy."""
-        if x.dtype not in self._converted:
-            self._converted[x.dtype] = self.values.astype(x.dtype, copy=False)
-        values = self._converted[x.dtype]
+    def _product(self, values: Any, x: Any, adjoint: bool) -> Any:
         values, shape = (values.T, self.domain) if adjoint else (values, self.range)
         return (values @ x.reshape(len(x), values.shape[1]).T).T.reshape(-1, *shape)
 
-    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:
+    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray:  # type: ignore[override]
+        """The product with the sparse matrix, by SciPy."""
+        if x.dtype not in self._converted:
+            self._converted[x.dtype] = self.values.astype(x.dtype, copy=False)
+        return self._product(self._converted[x.dtype], x, adjoint)
+
+    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor:  # type: ignore[override]
         """The product with the sparse matrix, by cuSPARSE."""
         from koct.operators.autograd import compressed_rows
 
@@ -437,3 +478,29 @@ class Matrix(Operator):
         if key not in self._converted:
             self._converted[key] = compressed_rows(self.values.T if adjoint else self.values, x.dtype, x.device)
         return (self._converted[key] @ x.reshape(len(x), -1).T).T.reshape(-1, *shape)
+
+
+# The chain of known layers: the weights of the measurements in front, and everything behind them
+
+
+def split(operators: Sequence[Operator]) -> tuple[Diagonal | None, Operator]:
+    """(weights, R): the first operator if it is diagonal and others follow, and the product of those behind it."""
+    weights, *others = operators
+    if isinstance(weights, Diagonal) and others:
+        return weights, product(others)
+    return None, product(operators)
+
+
+def product(operators: Sequence[Operator]) -> Operator:
+    """The operators one after the other, the first one first."""
+    return reduce(lambda inner, outer: outer @ inner, operators)
+
+
+def normal_matrix(R: Operator, block: int = 64) -> Any:
+    """RᵀR, dense, from basis vectors a block at a time."""
+    size = R.shape[1]
+    normal = np.empty((size, size))
+    for first in range(0, size, block):
+        basis = np.eye(min(block, size - first), size, first)
+        normal[first : first + block] = R.T.flat(R.flat(basis))
+    return normal

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from koct.base.arrays import belongs_to_transform
 
 if TYPE_CHECKING:
-    from koct.operators.algebra import Operator
-
-
-class Compiled(Protocol):
-    """An operator with code of its own for NumPy batches and for CUDA batches, each for the adjoint as well."""
-
-    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray: ...
-
-    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor: ...
+    from koct.operators.algebra import Compiled, Operator
 
 
 class Linear(torch.autograd.Function):

@@ -13,43 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from koct.base.arrays import ArrayT
 from koct.errors import KoctError
-from koct.operators.algebra import Diagonal, Operator, run_compiled
+from koct.operators.algebra import Compiled, Diagonal, Operator
 from koct.operators.filters import RampFilter
-from koct.operators.geometry import RAYS, FanBeam, ParallelBeam, Scan
+from koct.operators.geometry import RAYS, Scan
+from koct.operators.geometry import FanBeam as FanBeam
+from koct.operators.geometry import ParallelBeam as ParallelBeam
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "RAYS",
-    "Backprojector",
-    "FanBeam",
-    "ParallelBeam",
-    "Projector",
-    "analytic_weights",
-    "fbp",
-    "printed_weights",
-]
 
-
-class Kernel(Operator, ABC):
+class Kernel(Compiled, ABC):
     """An operator of a geometry whose loops are compiled: by Numba for the CPU, by Triton for CUDA.
 
-    Subclasses define `_cpu` and `_cuda` on batches, (batch, *domain) or for the adjoint (batch, *range), and `_table`.
+    Subclasses define `_table` as well, what the loops need to know of the geometry: without a device as NumPy arrays.
     """
 
     def __init__(self, geometry: Scan, domain: Iterable[int], range: Iterable[int]) -> None:
         super().__init__(domain, range)
         self.geometry = geometry
         self._tables: dict[tuple[object, ...], Any] = {}
-
-    def _apply(self, x: ArrayT) -> ArrayT:
-        return run_compiled(self, x, adjoint=False)
-
-    def _adjoint(self, y: ArrayT) -> ArrayT:
-        return run_compiled(self, y, adjoint=True)
 
     def table(self, dtype: Any, device: Any = None) -> Any:
         """`_table(dtype, device)`, computed once."""
@@ -59,14 +43,7 @@ class Kernel(Operator, ABC):
         return self._tables[key]
 
     @abstractmethod
-    def _cpu(self, x: np.ndarray, adjoint: bool) -> np.ndarray: ...
-
-    @abstractmethod
-    def _cuda(self, x: torch.Tensor, adjoint: bool) -> torch.Tensor: ...
-
-    @abstractmethod
-    def _table(self, dtype: Any, device: Any) -> Any:
-        """What the loops need to know of the geometry; without a device as NumPy arrays."""
+    def _table(self, dtype: Any, device: Any) -> Any: ...
 
 
 class Projector(Kernel):
@@ -206,6 +183,28 @@ class Backprojector(Kernel):
         it and cannot be orthogonal to it.
         """
         return self._power_iteration(np.ones(self.domain), tol, max_iterations)
+
+
+def backprojection_normal(back: Backprojector, ramp: RampFilter) -> np.ndarray:
+    """RᵀR for R = `back` @ `ramp`: a (V·B, V·B) matrix in float64, computed for one pair of views after the other.
+
+    A pixel touches two bins of each view, so one pass over the pixels gives all B² entries of a pair.
+    """
+    from koct.operators import kernels_cpu
+
+    (V, B), g = back.domain, back.geometry
+    K = ramp.view_matrix
+    taps = [tuple(part.ravel() for part in g.taps(angle)) for angle in g.angles]
+    normal = np.empty((V, B, V, B))
+    block = np.empty((B + 3, B + 3))
+    for v in range(V):
+        for u in range(v + 1):
+            kernels_cpu.add_pair(block, *taps[v], *taps[u])
+            normal[v, :, u] = K @ block[1 : B + 1, 1 : B + 1] @ K
+            normal[u, :, v] = normal[v, :, u].T
+        if v % 10 == 9 or v == V - 1:
+            print(f"normal matrix: {v + 1} of {V} views", flush=True)
+    return normal.reshape(V * B, V * B)
 
 
 def fbp(geometry: Scan, cutoff: float | None = None) -> Operator:

@@ -1,4 +1,4 @@
-"""Filters of sinograms."""
+"""Filters of sinograms, and of images given by their spectrum."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from koct.base.arrays import ArrayT
+from koct.base.arrays import ArrayT, library
 from koct.errors import KoctError
-from koct.operators.algebra import Operator
-from koct.operators.constant import Constant
+from koct.operators.algebra import Constant, Operator
 
 
 class RampFilter(Operator):
@@ -38,8 +37,7 @@ class RampFilter(Operator):
     def _apply(self, x: ArrayT) -> ArrayT:
         return x @ self._constant.like(x)
 
-    def _adjoint(self, y: ArrayT) -> ArrayT:
-        return self._apply(y)
+    _adjoint = _apply
 
     @property
     def view_matrix(self) -> np.ndarray:
@@ -85,3 +83,48 @@ class RampFilter(Operator):
 def _band_ramp(at: np.ndarray, limit: float) -> np.ndarray:
     """Return the integral of |f| cos(2πf·at) over the frequencies −limit ≤ f ≤ limit."""
     return limit**2 * (2 * np.sinc(2 * limit * at) - np.sinc(limit * at) ** 2)
+
+
+class SpectralFilter(Operator):
+    """A circular convolution of images: their discrete Fourier transform times `spectrum`, (height, width).
+
+    The spectrum is real and even, in the order of `numpy.fft.fftfreq`, so the filter is self-adjoint. The image is
+    taken as periodic: what leaves it on one side comes in on the other.
+    """
+
+    def __init__(self, spectrum: np.ndarray) -> None:
+        spectrum = np.array(spectrum)
+        if spectrum.ndim != 2:
+            raise ValueError(f"the spectrum of a filter of images has two axes, got the shape {spectrum.shape}")
+        super().__init__(spectrum.shape, spectrum.shape)
+        mirrored = np.roll(spectrum[::-1, ::-1], 1, axis=(0, 1))
+        if not np.allclose(spectrum, mirrored, rtol=1e-12, atol=0):
+            raise ValueError("the spectrum of a filter of real images must be even: spectrum[-i, -j] = spectrum[i, j]")
+        self.spectrum = spectrum
+        self._half = Constant(spectrum[:, : spectrum.shape[1] // 2 + 1].copy(), type(self).__name__)
+
+    def _apply(self, x: ArrayT) -> ArrayT:
+        if not len(x):
+            return x  # of which torch has no transform
+        fft = library(x).fft
+        return fft.irfft2(fft.rfft2(x) * self._half.like(x), self.range)
+
+    _adjoint = _apply
+
+    def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
+        """The largest singular value: exact."""
+        return float(np.abs(self.spectrum).max())
+
+    def normal_matrix(self) -> np.ndarray:
+        """The dense matrix of this filter applied twice, (pixels, pixels), in float64; it is block-circulant."""
+        height, width = self.domain
+        response = np.fft.ifft2(self.spectrum**2).real
+        rows, columns = (np.subtract.outer(np.arange(n), np.arange(n)) % n for n in (height, width))
+        return response[rows[:, None, :, None], columns[None, :, None, :]].reshape(self.shape)
+
+
+def gaussian_spectrum(H: int, width: float) -> np.ndarray:
+    """(H, H): the spectrum of a Gaussian blur with a standard deviation of `width` pixels; one at frequency zero."""
+    frequency = np.fft.fftfreq(H)  # cycles per pixel
+    one = np.exp(-2 * (np.pi * width * frequency) ** 2)
+    return np.multiply.outer(one, one)

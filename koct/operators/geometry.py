@@ -196,6 +196,10 @@ class Scan(ABC):
         step = self.pixel / 2
         return math.ceil(2 * math.sqrt(2) * self.radius / step) + 1, step
 
+    def _parts(self, count: int) -> np.ndarray:
+        """The centres of the `count` equal parts of every bin."""
+        return (self.bins[:, None] + ((np.arange(count) + 0.5) / count - 0.5) * self.bin).ravel()
+
     def _axes(self) -> tuple[np.ndarray, np.ndarray]:
         """What `detector_lines` says, for a unit detector at a unit distance."""
         c, s = np.cos(self.angles), np.sin(self.angles)
@@ -241,7 +245,7 @@ class FanBeam(Scan):
         return self.source_detector / np.hypot(self.source_detector, self.bins)
 
     def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        fan_angles = np.arctan2(_parts(self.bins, self.bin, per_bin), self.source_detector)
+        fan_angles = np.arctan2(self._parts(per_bin), self.source_detector)
         return self.angles[:, None] + fan_angles, self.source_isocentre * np.sin(fan_angles)
 
     @property
@@ -315,7 +319,7 @@ class ParallelBeam(Scan):
         return 0.5 * (self.B * self.bin if self.image is None else self.image)
 
     def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        distances = _parts(self.bins, self.bin, per_bin)
+        distances = self._parts(per_bin)
         return np.broadcast_to(self.angles[:, None], (self.V, len(distances))), distances
 
     def samples(self, rays: str) -> tuple[np.ndarray, int]:
@@ -339,8 +343,3 @@ class ParallelBeam(Scan):
         (A, B, _, _), swapped = self._axes()
         scale = self.pixel / self.bin
         return np.stack([A * scale, B * scale, np.zeros(self.V), np.zeros(self.V)]), swapped, False
-
-
-def _parts(centres: np.ndarray, width: float, count: int) -> np.ndarray:
-    """Return the centres of the `count` equal parts of every bin."""
-    return (centres[:, None] + ((np.arange(count) + 0.5) / count - 0.5) * width).ravel()

@@ -189,3 +189,17 @@ def project_transposed(sinograms, images, rays, samples, H):
                 images[i, j + 1, n] += (T(1) - v) * u * value
                 images[i + 1, j, n] += v * (T(1) - u) * value
                 images[i + 1, j + 1, n] += v * u * value
+
+
+@compiled
+def add_pair(block, left, weight, share, left2, weight2, share2):
+    """block[i, j] = Σ over pixels of how much bin i of one view and bin j of another each add to the pixel."""
+    block[:] = 0
+    for p in range(len(left)):
+        i, j = left[p], left2[p]
+        s, t = share[p], share2[p]
+        w, v = weight[p] - s, weight2[p] - t
+        block[i, j] += w * v
+        block[i, j + 1] += w * t
+        block[i + 1, j] += s * v
+        block[i + 1, j + 1] += s * t

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from koct.base.arrays import ArrayT, is_torch, library, stacked
-from koct.operators.algebra import Matrix, Operator
-from koct.operators.constant import Constant
+from koct.operators.algebra import Constant, Matrix, Operator
 
 OVERSAMPLING = 2
 WIDTH = 12  # points of the oversampled grid under the kernel, on each axis: relative errors of 1e-11; 8 give 1e-7
@@ -33,10 +32,6 @@ class RadialTrajectory:
     spokes: int
     samples: int
     radius: float
-
-    def __post_init__(self) -> None:
-        if self.spokes < 1 or self.samples < 1 or self.radius <= 0:
-            raise ValueError(f"{self} has no samples: spokes and samples must be at least 1, and radius above 0")
 
     @property
     def spacing(self) -> float:
@@ -114,7 +109,9 @@ class NonUniformFourier(Operator):
         real, imaginary = (self.interpolation._adjoint(samples[..., part]) for part in (0, 1))
         # the inverse FFT divides by the number of points, which the adjoint does not
         grid = library(y).fft.ifft2(real + 1j * imaginary) * self.grid**2
-        image = self._cropped(grid) * self._roll_off.like(y)
+        shift = self.H // 2
+        grid = library(grid).roll(grid, (shift, shift), (-2, -1))
+        image = grid[:, : self.H, : self.H] * self._roll_off.like(y)
         return stacked([image.real, image.imag], axis=-1) if self.complex_images else image.real
 
     def _padded(self, image: Any) -> Any:
@@ -125,10 +122,6 @@ class NonUniformFourier(Operator):
         else:
             padded = np.pad(image, ((0, 0), (0, more), (0, more)))
         return library(image).roll(padded, (shift, shift), (-2, -1))
-
-    def _cropped(self, grid: Any) -> Any:
-        shift = self.H // 2
-        return library(grid).roll(grid, (shift, shift), (-2, -1))[:, : self.H, : self.H]
 
 
 def points(trajectory: RadialTrajectory | np.ndarray) -> np.ndarray:
@@ -156,16 +149,11 @@ def kernel_transform(f: np.ndarray) -> np.ndarray:
     return WIDTH * np.sinh(root) / root
 
 
-def _waves(H: int, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(2πi kx x) for every column and exp(2πi ky y) for every row, (points, H) each."""
-    place = (np.arange(H) - H // 2) / H
-    x, y = (np.exp(2j * np.pi * np.multiply.outer(k[..., axis].ravel(), place)) for axis in (0, 1))
-    return x, y
-
-
 def normal_of_adjoint(H: int, trajectory: RadialTrajectory | np.ndarray, complex_images: bool = False) -> np.ndarray:
     """F Fᵀ, dense, (2·points, 2·points): sums of waves over pixels are products of sums over rows and over columns."""
-    x, y = _waves(H, points(trajectory))
+    k, place = points(trajectory), (np.arange(H) - H // 2) / H
+    # exp(2πi kx x) for every column and exp(2πi ky y) for every row, (points, H) each
+    x, y = (np.exp(2j * np.pi * np.multiply.outer(k[..., axis].ravel(), place)) for axis in (0, 1))
     difference = (x @ x.conj().T) * (y @ y.conj().T) / H**2  # of k − l, for all pairs of points (k, l)
     normal = np.empty((len(x), 2, len(x), 2))
     if complex_images:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from koct.contracts import Chunk, Cost, Part, Sizes, option
 from koct.problems.ct import HELD_OUT
@@ -32,10 +32,6 @@ Images = Literal["anatomy", "ellipses"]
 
 
 class Anatomy(ScanProblem):
-    nonnegative = True
-    same_held_out = True
-    interpolates = True
-    known = "exact"
     validation_metric = "rrmse_norm"
 
     H: int = option("image height and width in pixels", minimum=8)
@@ -77,11 +73,6 @@ class Anatomy(ScanProblem):
                 y = np.stack(images).astype(np.float32)
                 yield part, A(y), y
             print(f"{part}: {held} images, {shows}", flush=True)
-
-    def geometry(self) -> Any:
-        from koct.operators.fanbeam import FanBeam
-
-        return FanBeam(self.H, self.V, self.B)
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":

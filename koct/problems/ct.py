@@ -32,10 +32,7 @@ ANALYTIC = (
 
 class CTProblem(ScanProblem, ABC):
     device = "auto"
-    nonnegative = True
-    same_held_out = True
     validation_metric = "rrmse_peak"
-    interpolates = True
 
     H: int = option("image height and width in pixels", minimum=2)
     V: int = option("number of views, equally spaced over `arc` unless `angles` says where they are", minimum=1)
@@ -96,12 +93,6 @@ class CTProblem(ScanProblem, ABC):
             self.known == "printed" and "printed chain",
         ]
         return "".join(f", {words}" for words in said if words)
-
-    def projector(self) -> Any:
-        """The forward projection of images: what made the data, unless they are `analytic`."""
-        from koct.operators.fanbeam import Projector
-
-        return Projector(self.geometry())
 
     @property
     def truncated(self) -> int:

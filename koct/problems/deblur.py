@@ -6,24 +6,23 @@ The convolution is circular; objects stay so far from the border that hardly any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from koct.contracts import Chunk, Cost, Layer, Sizes, option
-from koct.problems.known_chain import SquareProblem
+from koct.contracts import Cost, Layer, Sizes, option
+from koct.problems.known_chain import SmoothProblem
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from koct.operators.fourier import SpectralFilter
+    from koct.operators.filters import SpectralFilter
 
 EDGE = 1.0  # pixels over which objects fall off
 RATIOS = tuple(10 ** (k / 2) for k in range(-8, 1))  # of noise to signal, of Wiener filters to choose from
 
 
-class Deblur(SquareProblem):
+class Deblur(SmoothProblem):
     nonnegative_images = True
-    same_held_out = True
 
     H: int = option("image height and width in pixels", minimum=8)
     blur: float = option("standard deviation of the Gaussian blur in pixels", above=0)
@@ -69,35 +68,28 @@ class Deblur(SquareProblem):
             )
 
     def blurring(self, known: bool = False) -> SpectralFilter:
-        from koct.operators.fourier import SpectralFilter, gaussian_spectrum
+        from koct.operators.filters import SpectralFilter, gaussian_spectrum
 
         factor = 1 + self.widened / 100 if known else 1
         return SpectralFilter(gaussian_spectrum(self.H, factor * self.blur))
 
     def inverse(self, ratio: float | None = None) -> SpectralFilter:
         """The Wiener filter: b / (b² + ratio) for the spectrum b of the blur; the ratio is `wiener` by default."""
-        from koct.operators.fourier import SpectralFilter
+        from koct.operators.filters import SpectralFilter
 
         b = self.blurring(known=True).spectrum
         return SpectralFilter(b / (b**2 + (self.wiener if ratio is None else ratio)))
 
-    def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
-        """Validation and test images are the same for all seeds; noise has a stream of its own."""
-        from koct.problems.smooth import pairs
-
-        return pairs(seed, sizes, self.image, self.measure, self.noise)
-
     def image(self, rng: np.random.Generator) -> np.ndarray:
         """Four to ten objects, from specks to long fibres."""
-        from koct.problems.phantoms import random_ellipse
-        from koct.problems.smooth import soft
+        from koct.problems.phantoms import random_ellipse, soft
 
         objects = [random_ellipse(rng, (0.2, 1), 0.4, (0.05, 0.25)) for _ in range(rng.integers(4, 11))]
         return soft(objects, self.H, EDGE)
 
     def measure(self, y: np.ndarray) -> np.ndarray:
         """Images, blurred, times the sensitivity of the pixels: 1 in the centre, 1 − vignetting in the first corner."""
-        from koct.problems.smooth import grid
+        from koct.problems.phantoms import grid
 
         square = grid(self.H) ** 2
         return (1 - self.vignetting * (square[:, None] + square) / 2) * self.blurring()(y)

@@ -25,10 +25,6 @@ DRAWN = 1e7  # operations of one drawing at H = 128
 
 class Ellipses50(ScanProblem):
     device = "auto"
-    nonnegative = True
-    same_held_out = True
-    interpolates = True
-    known = "exact"
 
     H: int = option("image height and width in pixels", default=128, minimum=4)
     V: int = option("number of views, equally spaced over 180°", default=30, minimum=1)
@@ -47,10 +43,7 @@ class Ellipses50(ScanProblem):
         if self.B < self.H:
             yield f"B = {self.B} bins are wider than the pixels of an image with H = {self.H}; take at least {self.H}"
 
-    def geometry(self) -> Any:
-        return self._geometry(1)
-
-    def _geometry(self, finer: int) -> Any:
+    def geometry(self, finer: int = 1) -> Any:
         """Return the scan of images with `finer` times the pixels in each direction; a pixel of the image is 1 mm."""
         from koct.operators.geometry import ParallelBeam
 
@@ -68,7 +61,7 @@ class Ellipses50(ScanProblem):
         from koct.operators.fanbeam import Projector
         from koct.problems.noise import uniforms
 
-        place, A = device.choose(), Projector(self._geometry(FINER))
+        place, A = device.choose(), Projector(self.geometry(FINER))
         for part in PARTS:
             stream, count = HELD_OUT.get(part, seed), getattr(sizes, part)
             for first in range(0, count, CHUNK):

@@ -1,17 +1,21 @@
-"""What several problems share: where they compute, and filtered backprojection as the known chain of CT."""
+"""What problems share: where they compute, smooth images, and filtered backprojection as the known chain of CT."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from koct.contracts import Cost, Layer, Problem, Sizes
+from koct.contracts import PARTS, Chunk, Cost, Layer, Problem, Sizes
+
+if TYPE_CHECKING:
+    import numpy as np
 
 CUTOFFS = (1.0, 0.8, 0.6, 0.45, 0.3)  # of the Hann windows of FBP without samples, as shares of the Nyquist frequency
 SOURCE, DETECTOR = 1000.0, 1500.0  # mm: from the source to the isocentre and to the detector, of a fan beam
 MOST_BINS = math.floor(math.sqrt(2) * DETECTOR)  # of 1 mm; of more, the corners of the image reach the source
+CHUNK = 64  # smooth images made together
 LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
 TAP = 25.6  # of one pixel's linear interpolation in one view
@@ -52,14 +56,52 @@ class SquareProblem(Problem, ABC):
         return self.H, self.H
 
 
+class SmoothProblem(SquareProblem, ABC):
+    """A problem with images of soft ellipses, and Gaussian noise on its measurements."""
+
+    same_held_out = True
+
+    if TYPE_CHECKING:
+        noise: Any  # an option of subclasses: the standard deviation
+
+    @abstractmethod
+    def image(self, rng: np.random.Generator) -> np.ndarray:
+        """Return a random image."""
+
+    @abstractmethod
+    def measure(self, y: np.ndarray) -> np.ndarray:
+        """Return what is measured of images, without noise."""
+
+    def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
+        """The validation and test images are the same for every seed.
+
+        Images do not depend on the noise, which has a stream of its own, and a pair not on how many follow.
+        """
+        import numpy as np
+
+        for number, part in enumerate(PARTS):
+            own, held = seed if part == "train" else 0, getattr(sizes, part)
+            images, noise = (np.random.default_rng([number, own, stream]) for stream in (0, 1))
+            for first in range(0, held, CHUNK):
+                y = np.stack([self.image(images) for _ in range(min(CHUNK, held - first))])
+                x = self.measure(y)
+                if self.noise:
+                    x = x + self.noise * noise.standard_normal(x.shape)
+                yield part, x.astype(np.float32), y.astype(np.float32)
+
+
 class ScanProblem(Problem, ABC):
     """A problem with a `koct.operators.geometry.Scan`, whose known chain is filtered backprojection."""
+
+    nonnegative = True
+    same_held_out = True
+    interpolates = True
+    known = "exact"  # or printed, where it is an option
 
     if TYPE_CHECKING:  # options of subclasses
         H: Any
         V: Any
         B: Any
-        known: str  # exact or printed
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -69,15 +111,20 @@ class ScanProblem(Problem, ABC):
     def y_shape(self) -> tuple[int, ...]:
         return self.H, self.H
 
-    @abstractmethod
     def geometry(self) -> Any:
-        """Return a `koct.operators.geometry.Scan`."""
+        """Return a `koct.operators.geometry.Scan`, by default the fan beam over the half circle."""
+        from koct.operators.geometry import FanBeam
 
-    def forward(self, shared: Mapping[str, Any]) -> Any:
+        return FanBeam(self.H, self.V, self.B)
+
+    def projector(self) -> Any:
         """Return what projects images by line integrals."""
         from koct.operators.fanbeam import Projector
 
         return Projector(self.geometry())
+
+    def forward(self, shared: Mapping[str, Any]) -> Any:
+        return self.projector()
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
         from koct.operators.algebra import Diagonal
@@ -98,7 +145,7 @@ class ScanProblem(Problem, ABC):
         return {cutoff: fbp(self.geometry(), cutoff) for cutoff in (None, *CUTOFFS)}
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
-        from koct.operators.normal import backprojection_normal
+        from koct.operators.fanbeam import backprojection_normal
 
         _, ramp, backprojection = self.layers(shared)
         return backprojection_normal(backprojection.operator, ramp.operator)

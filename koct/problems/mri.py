@@ -6,11 +6,11 @@ non-uniform Fourier transform; theory gives weights proportional to |k|.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from koct.contracts import Chunk, Cost, Layer, Sizes, option
-from koct.problems.known_chain import SquareProblem
+from koct.contracts import Cost, Layer, Sizes, option
+from koct.problems.known_chain import SmoothProblem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,9 +21,8 @@ EDGE = 2.0  # pixels over which tissue borders fall off
 TAPS = 144  # points of the grid that a sample is interpolated from
 
 
-class MRI(SquareProblem):
+class MRI(SmoothProblem):
     complex_samples = True
-    same_held_out = True
 
     H: int = option("image height and width in pixels", minimum=4)
     spokes: int = option("number of radial spokes, equally spaced over 180°", minimum=1)
@@ -91,7 +90,7 @@ class MRI(SquareProblem):
         import numpy as np
 
         from koct.operators.nufft import NonUniformFourier
-        from koct.problems.smooth import grid
+        from koct.problems.phantoms import grid
 
         if not self.differences:
             return self.transform()(y)
@@ -101,28 +100,25 @@ class MRI(SquareProblem):
         k = k + self.delay * (k[:, 1:2] - k[:, :1])
         return NonUniformFourier(self.H, k, complex_images=True)(np.stack([turned.real, turned.imag], axis=-1))
 
-    def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
-        """Validation and test phantoms are the same for all seeds; noise has a stream of its own."""
-        from koct.problems.smooth import pairs
-
-        return pairs(seed, sizes, self.image, self.measure, self.noise)
-
     def image(self, rng: np.random.Generator) -> np.ndarray:
         """A body and three to six regions in it, brighter or darker than the body."""
         import numpy as np
 
-        from koct.problems.phantoms import random_ellipse
-        from koct.problems.smooth import soft
+        from koct.problems.phantoms import grid, random_ellipse, soft
 
         body = random_ellipse(rng, (0.3, 0.7), 0.08, (0.6, 0.8))
         regions = [random_ellipse(rng, (-0.3, 0.6), 0.4, (0.06, 0.3)) for _ in range(rng.integers(3, 7))]
         magnitude = soft([body, *regions], self.H, EDGE)
-        turned = self.phase * smooth_phase(rng, self.H)  # drawn in any case: magnitudes are then the same
+        # a random polynomial of second degree, between −1 and 1, as a field that is not quite uniform makes it; it is
+        # drawn in any case: magnitudes are then the same
+        x, y = grid(self.H)[None, :], grid(self.H)[:, None]
+        terms = [np.ones((self.H, self.H)), x + 0 * y, y + 0 * x, x * y, x**2 - y**2]
+        turned = self.phase * (np.tensordot(rng.uniform(-1, 1, len(terms)), np.stack(terms), 1) / len(terms))
         parts = [magnitude * np.cos(turned), magnitude * np.sin(turned)]
         return np.stack(parts, axis=-1) if self.phase else magnitude
 
     def layers(self, shared: Mapping[str, Any]) -> Sequence[Layer]:
-        from koct.operators.fourier import ComplexDiagonal
+        from koct.operators.algebra import ComplexDiagonal
 
         weights = ComplexDiagonal(self.trajectory().density_compensation())
         return Layer("density compensation", weights), Layer("adjoint Fourier transform", self.transform().T)
@@ -144,15 +140,3 @@ class MRI(SquareProblem):
             "normal": Cost(100.0 * points**2 + 8 * self.H * points**2, 100 * points**2),
             "layers": Cost(transform, 16 * TAPS * points + 100 * grid),
         }[stage]
-
-
-def smooth_phase(rng: np.random.Generator, H: int) -> np.ndarray:
-    """(H, H): a random polynomial of second degree, between −1 and 1, as a field that is not quite uniform makes it."""
-    import numpy as np
-
-    from koct.problems.smooth import grid
-
-    x, y = grid(H)[None, :], grid(H)[:, None]
-    terms = [np.ones((H, H)), x + 0 * y, y + 0 * x, x * y, x**2 - y**2]
-    weights = rng.uniform(-1, 1, len(terms))
-    return np.tensordot(weights, np.stack(terms), 1) / len(terms)

@@ -8,7 +8,7 @@ there is the chain of filtered backprojection.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -38,8 +38,6 @@ class Content(NamedTuple):
 
 
 class PairsProblem(ScanProblem):
-    same_held_out = True
-
     data: str | None = option(
         "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of images: CT or MR slices in DICOM "
         "files, PNG images or NIfTI volumes. Images are cropped to one central square, averaged to `H` × `H` pixels, "
@@ -160,58 +158,55 @@ class PairsProblem(ScanProblem):
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         import numpy as np
 
-        from koct.problems.arrayfiles import find, rows
-
-        arrays = [] if self._is_folder else [find(key, getattr(self, key), self.data) for key in ("x", "y")]
-        projected = self._projected() if self._is_folder else None
+        read = self._reader()
         seen: dict[int, tuple[Part, int]] = {}  # by the hash of a measurement, where it came first
         for part, groups in self._drawn(seed, sizes).items():
             places = np.concatenate(groups)
             for first in range(0, len(places), CHUNK):
                 some = places[first : first + CHUNK]
-                x, y = projected(some) if projected else (rows(array, some) for array in arrays)
+                x, y = read(some)
                 for place, row in zip(some.tolist(), x, strict=True):
                     before = seen.setdefault(hash(row.tobytes()), (part, place))
                     if before[0] != part and row.min() < row.max():
-                        raise KoctError(self._twice(before[1], place, f"{before[0]} and {part}"))
+                        same = f"{self._named(*sorted((before[1], place)))} are the same"
+                        raise KoctError(f"{same}, and they came into {before[0]} and {part}; remove one")
                 yield part, x, y
             print(f"{part}: {len(places)} pairs of {len(groups)} groups", flush=True)
 
-    def _twice(self, one: int, other: int, parts: str) -> str:
-        """What is wrong with two pairs that have the same measurement and lie in two parts."""
+    def _named(self, one: int, other: int) -> str:
+        """Two pairs, by their files or by their numbers."""
         from koct.problems import arrayfiles
 
-        first, second = sorted((one, other))
         if self._is_folder:
             slices = self._content().slices
-            names = " and ".join(printable(slices[place].path) for place in (first, second))
-            return f"data: {names} are the same image, and they came into {parts}; remove one"
-        what = f"{arrayfiles.find('x', self.x, self.data).what}: pairs {first} and {second}, counted from 0,"
-        return f"{what} are the same, and they came into {parts}; remove one"
+            return f"data: {printable(slices[one].path)} and {printable(slices[other].path)}"
+        return f"{arrayfiles.find('x', self.x, self.data).what}: pairs {one} and {other}, counted from 0,"
 
-    def _projected(self) -> Any:
-        """A function from places to sinograms and slices."""
+    def _reader(self) -> Callable[[np.ndarray], tuple[Any, Any]]:
+        """A function from places in the files to measurements and images."""
         import numpy as np
 
         from koct.base import device
         from koct.base.arrays import to_numpy
+        from koct.problems.arrayfiles import find, rows
         from koct.problems.slices import image
 
+        if not self._is_folder:
+            x, y = (find(key, getattr(self, key), self.data) for key in ("x", "y"))
+            return lambda places: (rows(x, places), rows(y, places))
         place, slices = device.choose(), self._content().slices
         A, side = self.forward({}), min(each.side for each in slices)
 
-        def read(places: np.ndarray) -> tuple[Any, Any]:
+        def projected(places: np.ndarray) -> tuple[Any, Any]:
             images = np.stack([image(slices[i], self.y_shape[0], side) for i in places])
             return to_numpy(A(place.put(images))), images
 
-        return read
+        return projected
 
     def geometry(self) -> Any:
-        from koct.operators.fanbeam import FanBeam
-
         if self.H is None or self.V is None or self.B is None:
             raise KoctError("of arrays no layers are known; give data, a folder of images, with H, V and B")
-        return FanBeam(self.H, self.V, self.B)
+        return super().geometry()
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":
@@ -227,10 +222,25 @@ class PairsProblem(ScanProblem):
 @lru_cache(maxsize=16)
 def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
     """What the files of a problem hold; a KoctError, which begins with a key, if that is no good."""
-    if problem._is_folder:
-        return _look_at_slices(problem)
     from koct.problems import arrayfiles
+    from koct.problems.slices import slices
 
+    if problem._is_folder:
+        for key in GEOMETRY:
+            if getattr(problem, key) is None:
+                raise KoctError(f"{key} is missing; a folder of images needs it: add it")
+        H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
+        if B > MOST_BINS:
+            raise KoctError(f"B = {B} makes the image so wide that the source lies in it; take at most {MOST_BINS}")
+        found = slices(str(problem.data), problem.group)
+        side = min(each.side for each in found)
+        coarsest = min(found, key=lambda each: min(each.pixels(side)))
+        pixels = int(min(coarsest.pixels(side)))
+        if pixels < H:
+            raise KoctError(
+                f"H = {H} is more than the {pixels} pixels of {printable(coarsest.path)}; take at most {pixels}"
+            )
+        return Content((V, B), (H, H), len(found), tuple(each.group for each in found), found)
     x, y = (arrayfiles.find(key, getattr(problem, key), problem.data) for key in ("x", "y"))
     arrayfiles.check(x)
     arrayfiles.check(y)
@@ -244,23 +254,3 @@ def _look(problem: PairsProblem, state: tuple[Any, ...]) -> Content:
         if len(labels) != count:
             raise KoctError(f"{group.what} has {len(labels)} entries for {count} pairs; give one for every pair")
     return Content(x.shape[1:], y.shape[1:], count, labels)
-
-
-def _look_at_slices(problem: PairsProblem) -> Content:
-    from koct.problems.slices import slices
-
-    for key in GEOMETRY:
-        if getattr(problem, key) is None:
-            raise KoctError(f"{key} is missing; a folder of images needs it: add it")
-    H, V, B = problem.H or 0, problem.V or 0, problem.B or 0
-    if B > MOST_BINS:
-        raise KoctError(f"B = {B} makes the image so wide that the source lies in it; take at most {MOST_BINS}")
-    found = slices(str(problem.data), problem.group)
-    side = min(each.side for each in found)
-    coarsest = min(found, key=lambda each: min(each.pixels(side)))
-    pixels = int(min(coarsest.pixels(side)))
-    if pixels < H:
-        raise KoctError(
-            f"H = {H} is more than the {pixels} pixels of {printable(coarsest.path)}; take at most {pixels}"
-        )
-    return Content((V, B), (H, H), len(found), tuple(each.group for each in found), found)

@@ -1,4 +1,4 @@
-"""Phantoms of ellipses: how they are put on pixels, and how they are stored."""
+"""Phantoms of ellipses: how they are put on pixels, with hard or soft edges, and how they are stored."""
 
 from __future__ import annotations
 
@@ -41,22 +41,38 @@ def rasterise(ellipses: Sequence[Ellipse], H: int, dtype: Any = float, out: np.n
     """
     grid = np.linspace(-1, 1, H)
     image = np.zeros((H, H), dtype) if out is None else out
-    for ellipse in ellipses:
-        add_ellipse(image, ellipse, grid)
+    for e in ellipses:
+        c, s = np.cos(e.angle), np.sin(e.angle)
+        half_box = np.hypot(e.axes[0] * c, e.axes[1] * s), np.hypot(e.axes[0] * s, e.axes[1] * c)
+        columns, rows = (  # only the pixels of its bounding box, slightly widened
+            slice(*np.searchsorted(grid, [centre - half - 1e-6, centre + half + 1e-6]))
+            for centre, half in zip(e.centre, half_box, strict=True)
+        )
+        x, y = grid[None, columns] - e.centre[0], grid[rows, None] - e.centre[1]
+        inside = ((c * x + s * y) / e.axes[0]) ** 2 + ((c * y - s * x) / e.axes[1]) ** 2 <= 1
+        image[rows, columns][inside] += e.amplitude
     return np.minimum(image, PEAK, out=image)  # amplitudes are positive
 
 
-def add_ellipse(image: np.ndarray, e: Ellipse, grid: np.ndarray) -> None:
-    """Add an ellipse to an image whose pixels have these centres, along both axes."""
-    c, s = np.cos(e.angle), np.sin(e.angle)
-    half_box = np.hypot(e.axes[0] * c, e.axes[1] * s), np.hypot(e.axes[0] * s, e.axes[1] * c)
-    columns, rows = (  # only the pixels of its bounding box, slightly widened
-        slice(*np.searchsorted(grid, [centre - half - 1e-6, centre + half + 1e-6]))
-        for centre, half in zip(e.centre, half_box, strict=True)
-    )
-    x, y = grid[None, columns] - e.centre[0], grid[rows, None] - e.centre[1]
-    inside = ((c * x + s * y) / e.axes[0]) ** 2 + ((c * y - s * x) / e.axes[1]) ** 2 <= 1
-    image[rows, columns][inside] += e.amplitude
+def grid(H: int) -> np.ndarray:
+    """(H,): pixel centres on the field of view [−1, 1); that of pixel H//2 is zero."""
+    return 2 * (np.arange(H) - H // 2) / H
+
+
+def soft(ellipses: Sequence[Ellipse], H: int, edge: float) -> np.ndarray:
+    """The sum of ellipses on H×H pixels, clipped to [0, 1.5]; each falls off smoothly over `edge` pixels.
+
+    So an image has little beyond the highest frequency that its pixels can show.
+    """
+    axis = grid(H)
+    image = np.zeros((H, H))
+    for e in ellipses:
+        c, s = np.cos(e.angle), np.sin(e.angle)
+        x, y = axis[None, :] - e.centre[0], axis[:, None] - e.centre[1]
+        radius = np.sqrt(((c * x + s * y) / e.axes[0]) ** 2 + ((c * y - s * x) / e.axes[1]) ** 2)
+        inside = np.clip((1 - radius) * min(e.axes) * H / (2 * edge) + 0.5, 0, 1)
+        image += e.amplitude * inside**2 * (3 - 2 * inside)
+    return np.clip(image, 0, PEAK)
 
 
 def pack(ellipses: Sequence[Ellipse], most: int) -> np.ndarray:

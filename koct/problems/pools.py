@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
@@ -100,10 +100,7 @@ def _checked(problem: Problem, seed: int, sizes: Sizes, held: Sizes) -> Iterator
                 asks = f"pool.{part} asks for {wanted}" if held is sizes else f"its groups have {wanted}"
                 raise KoctError(f"{where}: pairs gave {counts[part]} {part} pairs and {asks}")
 
-    chunks = problem.pairs(seed, sizes)
-    if not isinstance(chunks, Iterable):
-        raise KoctError(f"{where}: pairs returned {type(chunks).__name__}; yield (part, x, y)")
-    for chunk in chunks:
+    for chunk in problem.pairs(seed, sizes):
         if not isinstance(chunk, tuple) or len(chunk) != 3:
             raise KoctError(f"{where}: pairs yielded {type(chunk).__name__}; yield (part, x, y)")
         name, x, y = chunk

@@ -84,26 +84,18 @@ def slices(folder: str, group: str | None) -> list[Slice]:
     paths = find(folder)
     kinds = sorted({str(kind_of(path)) for path in paths})
     if not paths:
-        found = {os.path.splitext(path)[1].lower() for path in _files(folder)}
-        arrays = sorted(found & {".npy", ".npz", *HDF5})
+        endings = {os.path.splitext(path)[1].lower() for path in _files(folder)}
+        arrays = sorted(endings & {".npy", ".npz", *HDF5})
         fix = f" but {arrays[0]} files; name one that holds all pairs" if arrays else "; correct the path"
         raise KoctError(f"data = {folder!r} has no images (DICOM, .png, .nii or .nii.gz){fix}")
     if len(kinds) > 1:
         raise KoctError(f"data = {folder!r} has {' and '.join(kinds)} files; keep one kind")
     require(READERS[kinds[0]], f"data = {folder!r}")
-    if kinds != ["DICOM"]:
-        if group is not None:
-            raise KoctError(f"group = {group!r} is a DICOM keyword, and data = {folder!r} has {kinds[0]}; remove group")
-        read = _png if kinds == ["PNG"] else _nifti
-        found_slices = [each for path in paths for each in read(path, folder)]
-    else:
-        found_slices = [dicom(path, group or "PatientID") for path in paths]
-    return _alike(folder, found_slices)
-
-
-def _alike(folder: str, found: list[Slice]) -> list[Slice]:
-    """The slices, without spacing if not all have one."""
-    first, spaced = found[0], all(each.spacing for each in found)
+    if kinds != ["DICOM"] and group is not None:
+        raise KoctError(f"group = {group!r} is a DICOM keyword, and data = {folder!r} has {kinds[0]}; remove group")
+    read = {"PNG": _png, "NIfTI": _nifti}.get(kinds[0], lambda path, _: [dicom(path, group or "PatientID")])
+    found = [each for path in paths for each in read(path, folder)]
+    first, spaced = found[0], all(each.spacing for each in found)  # none has a spacing if not all have one
     for other in found:
         if other.kind != first.kind:
             raise KoctError(f"data = {folder!r} has {first.kind} and {other.kind} slices; keep one kind")
@@ -166,15 +158,12 @@ def averages(n: int, H: int, length: float | None = None) -> Any:
 
 def dicom(path: str, group: str = "PatientID") -> Slice:
     """What the header of a DICOM file says; a KoctError if it is no slice of CT or MR."""
-    from pydicom import dcmread
     from pydicom.datadict import tag_for_keyword
 
     if tag_for_keyword(group) is None:
         raise KoctError(f"group = {group!r} is no DICOM keyword; give one that all slices have, such as PatientID")
     with _understood(path, "DICOM"):
-        _check_inflated(path)
-        dataset = dcmread(path, stop_before_pixels=True)
-        _check_dicom(f"data: {printable(path)}", dataset)
+        dataset = _dataset(path, stop_before_pixels=True)
         label, spacing = dataset.get(group), dataset.get("PixelSpacing") or ()
         if label in (None, ""):
             raise KoctError(f"group = {group!r} is not in {printable(path)}; give a DICOM keyword that all have")
@@ -203,8 +192,12 @@ def _check_inflated(path: str) -> None:
                 raise KoctError(f"data: {printable(path)} {large}; {AGAIN}")
 
 
-def _check_dicom(what: str, dataset: Any) -> None:
-    """Refuse what is no slice, as far as the header tells."""
+def _dataset(path: str, **how: Any) -> Any:
+    """What pydicom reads; refuse what is no slice, as far as the header tells."""
+    from pydicom import dcmread
+
+    _check_inflated(path)
+    what, dataset = f"data: {printable(path)}", dcmread(path, **how)
     for name in ("Rows", "Columns"):
         if not dataset.get(name):
             raise KoctError(f"{what} is no image: it has no {name}; remove it from the folder")
@@ -216,17 +209,15 @@ def _check_dicom(what: str, dataset: Any) -> None:
         raise KoctError(f"{what} is neither a CT slice in Hounsfield units nor an MR slice; remove it from the folder")
     if "LOCALIZER" in (dataset.get("ImageType") or ()):
         raise KoctError(f"{what} is a localizer and no slice; remove it from the folder")
+    return dataset
 
 
 def _dicom_values(each: Slice) -> np.ndarray:
     """CT as attenuation relative to water, 1 + HU / 1000; MR relative to the largest value; nothing below 0."""
     import numpy as np
-    from pydicom import dcmread
 
     with _understood(each.path, "DICOM"), np.errstate(over="ignore"):
-        _check_inflated(each.path)
-        dataset = dcmread(each.path)
-        _check_dicom(f"data: {printable(each.path)}", dataset)
+        dataset = _dataset(each.path)
         slope, intercept = dataset.get("RescaleSlope"), dataset.get("RescaleIntercept")
         values = dataset.pixel_array.astype(float) * float(slope or 1) + float(intercept or 0)
     return (1 - values / AIR).clip(min=0) if each.kind == "CT" else _relative(values)

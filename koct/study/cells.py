@@ -337,12 +337,12 @@ def _check_problem(path: str, stamp: Stamp, problem: Problem, layers: bool) -> N
 
 def normal_matrix(problem: Problem, shared: Mapping[str, Any]) -> Any:
     """That of the problem itself, or that of its layers multiplied out."""
-    from koct.operators import chain
+    from koct.operators import algebra
 
     normal = problem.normal_matrix(shared)
     if normal is None:
-        _, R = chain.split([layer.operator for layer in checked_layers(problem, shared)])
-        normal = chain.normal_matrix(R)
+        _, R = algebra.split([layer.operator for layer in checked_layers(problem, shared)])
+        normal = algebra.normal_matrix(R)
     return normal
 
 

@@ -25,7 +25,7 @@ from koct.networks.fc import FC
 from koct.networks.filters import Filters
 from koct.networks.ko import KO
 from koct.networks.solvers import Known
-from koct.operators.chain import normal_matrix
+from koct.operators.algebra import normal_matrix
 from koct.prediction.curve import Curve
 from koct.prediction.prediction import NORMAL, Prediction, checked_pairs
 from koct.prediction.spectral import Spectral

@@ -34,7 +34,7 @@ SLOW = 10**9  # bytes whose reading is announced
 Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree, its imports, names of data files
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
 INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.paths"}
-INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "own_files", "registry", "spec")}
+INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "registry", "spec")}
 EVALUATION = "koct.study.evaluation"
 OF_FITS = {"evaluate": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
 # And neither can these parts of a problem or an architecture.
