@@ -41,15 +41,13 @@ def say_peak_memory() -> None:
 
 def flushed() -> OSError | None:
     """Write what waits in stdout; if it cannot be written, why, and then it is given up."""
-    if sys.stdout is None:
-        return None
     try:
         sys.stdout.flush()
     except OSError as error:
         with contextlib.suppress(OSError, ValueError):  # Python would try again at its end, and say so
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return error
-    except ValueError:  # it is closed
+    except (ValueError, AttributeError):  # it is closed, or there is none
         pass
     return None
 
