@@ -148,11 +148,8 @@ def blocks(length: int, width: int) -> list[slice]:
 
 def gram_matrix(x: Any) -> Any:
     """x xᵀ in float64, without a copy of all of x."""
-    total: Any = 0
-    for columns in blocks(x.shape[1], x.shape[0]):
-        part = double(x[:, columns])
-        total = total + part @ part.T
-    return total
+    parts = (double(x[:, columns]) for columns in blocks(x.shape[1], x.shape[0]))
+    return sum(part @ part.T for part in parts)
 
 
 def product(a: Any, b: Any) -> Any:

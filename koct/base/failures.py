@@ -16,12 +16,10 @@ BUG = 3  # something that only a change to koct can put right
 INTERRUPTED = 130  # Ctrl-C, as shells report it
 
 FIXES = {
-    errno.ENOENT: "correct the path",
-    errno.ENOTDIR: "correct the path",
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "correct the path"),
     errno.ENAMETOOLONG: "give it a shorter name",
     errno.EISDIR: "give the path of a file",
-    errno.EACCES: "change the permissions, or choose another place",
-    errno.EPERM: "change the permissions, or choose another place",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "change the permissions, or choose another place"),
     errno.EROFS: "choose another place",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room and run it again"),
@@ -43,15 +41,13 @@ def say_peak_memory() -> None:
 
 def flushed() -> OSError | None:
     """Write what waits in stdout; if it cannot be written, why, and then it is given up."""
-    if sys.stdout is None:
-        return None
     try:
         sys.stdout.flush()
     except OSError as error:
         with contextlib.suppress(OSError, ValueError):  # Python would try again at its end, and say so
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return error
-    except ValueError:  # it is closed
+    except (ValueError, AttributeError):  # it is closed, or there is none
         pass
     return None
 

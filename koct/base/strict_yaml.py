@@ -73,23 +73,20 @@ def _traps(node: Any, seen: set[int]) -> Iterator[str]:
     if isinstance(node.value, str):
         if not node.style and TRAP.fullmatch(node.value):
             fix = "write a number without leading zeros and colons, and a text in quotes"
-            yield _at(node, f"YAML 1.1 reads {node.value} otherwise than it looks; {fix}")
+            yield f", line {node.start_mark.line + 1}: YAML 1.1 reads {node.value} otherwise than it looks; {fix}"
         return
     lines: dict[tuple[str, str], int] = {}
     for child in node.value:
         key, *_ = pair = child if isinstance(child, tuple) else (child,)
         if len(pair) > 1 and isinstance(key.value, str):
+            line = key.start_mark.line + 1
             if (key.tag, key.value) in lines:
                 fix = "write `<<: [*one, *other]`" if key.value == "<<" else "remove one of them, or rename it"
                 first = lines[key.tag, key.value]
-                yield _at(key, f"{key.value} is there twice, first in line {first}; {fix}")
-            lines.setdefault((key.tag, key.value), key.start_mark.line + 1)
+                yield f", line {line}: {key.value} is there twice, first in line {first}; {fix}"
+            lines.setdefault((key.tag, key.value), line)
         for part in pair:
             yield from _traps(part, seen)
-
-
-def _at(place: Any, sentence: str) -> str:
-    return f", line {place.start_mark.line + 1}: {sentence}"
 
 
 def _syntax(error: Any) -> str:

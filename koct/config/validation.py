@@ -22,6 +22,7 @@ Class = Any  # a subclass of Configured: mypy takes its __hash__ for one of the 
 C = TypeVar("C", bound=Configured)
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
+shown = _SHORT.repr  # a value in one short line
 
 
 def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -130,11 +131,6 @@ def _below(cls: Class, place: Path) -> dict[str, tuple[Any, Option]]:
     for name in place:
         cls = kind_of(keys_of(cls)[str(name)][0]).scalar
     return keys_of(cls)
-
-
-def shown(value: Any) -> str:
-    """Return a value in one short line."""
-    return _SHORT.repr(value)
 
 
 def unknown(path: Path, known: Sequence[str]) -> str:

@@ -28,7 +28,8 @@ TEMPORARY = re.compile(
     "not available|can ?not be satisfied|policy|contact|temporarily|timed out|not found|failed to fetch config",
     re.IGNORECASE,
 )
-# Variables for SLURM and modules, where programs and caches are, and what tells libraries how to compute.
+# The variables that a job gets: those for SLURM and modules, where programs and caches are, and what tells libraries
+# how to compute. A shell may hold secrets, and a job does not need them.
 NEEDED = re.compile(
     r"HOME|USER|LOGNAME|SHELL|PATH|LANG|TZ|TERM|KRB5CCNAME|XDG_CACHE_HOME|MPLCONFIGDIR|VIRTUAL_ENV|CONDA_PREFIX|"
     r"(LC_|KOCT|SLURM|SBATCH|PYTHON|LD_|MODULE|LOADEDMODULES|_LMFILES_|LMOD|__LMOD|BASH_FUNC_|OMP|MKL|OPENBLAS|NUMBA|"
@@ -91,11 +92,6 @@ def submit_command(job: Any, settings: Any = None, larger: Mapping[str, int] | N
         call += " --gres=" + shlex.quote(":".join(filter(None, ["gpu", request.get("gpu_model"), per_node])))
     profile = site()
     return re.sub(r" --mem(-per-cpu)? \S+", "", call) if profile and not profile.memory else call
-
-
-def environment() -> dict[str, str]:
-    """Return the variables that a job gets: a shell may hold secrets, and a job does not need them."""
-    return {name: value for name, value in os.environ.items() if NEEDED.fullmatch(name)}
 
 
 # What will be submitted

@@ -95,10 +95,8 @@ def cancel_leftovers(folder: str | os.PathLike[str] = ".") -> list[str]:
     ids = [job for job, workdir in _mine() if os.path.realpath(workdir) == here]
     if ids:
         subprocess.run(["scancel", *ids], check=False, capture_output=True)
-        left = set(ids)
         for _ in range(60):
-            left &= {job for job, _ in _mine()}
-            if not left:
+            if not {job for job, _ in _mine()}.intersection(ids):
                 break
             time.sleep(1)
     return ids

@@ -302,7 +302,8 @@ def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, core
             gpu |= faster
             seconds += START + cost.operations / (USUAL_GPU if faster else SPEED)
     where = counted(cores, "core") + " and a GPU" * gpu
-    told = f"{counted(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {_disk(written)} "
+    disk = f"{written / 1e9:.1f} GB" if written > 9.5e8 else f"{max(1, written / 1e6):.0f} MB"
+    told = f"{counted(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {disk} "
     rest = f"; {unknown} of them do not say how long they take, and are not in this time" if unknown else ""
     return f"{told}in results/{rest}"
 
@@ -334,7 +335,3 @@ def _time(seconds: float) -> str:
     if seconds > 5400:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
-
-
-def _disk(size: float) -> str:
-    return f"{size / 1e9:.1f} GB" if size > 9.5e8 else f"{max(1, size / 1e6):.0f} MB"

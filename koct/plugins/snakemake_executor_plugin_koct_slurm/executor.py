@@ -116,7 +116,7 @@ class Executor(SlurmExecutor):
             self._report_job_error_threadsafe(SubmittedJobInfo(job), f"it could not be submitted: {error}")
 
     def submit(self, job: Any) -> SubmittedJobInfo:
-        from koct.workflow.cluster import environment, submit_command  # not before the Snakefile says which koct
+        from koct.workflow.cluster import NEEDED, submit_command  # not before the Snakefile says which koct
 
         log = self.slurm_logdir / job.name / get_job_wildcards(job) / "%j.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -129,6 +129,7 @@ class Executor(SlurmExecutor):
             comment_str="_wildcards_".join(filter(None, [f"rule_{job.name}", get_job_wildcards(job)])),
         )
         call += f" --wrap={shlex.quote(self.format_job_exec(job))}"
+        variables = {name: value for name, value in os.environ.items() if NEEDED.fullmatch(name)}
         pauses = list(PAUSES)
         while True:
             if self.ended.is_set():
@@ -138,7 +139,7 @@ class Executor(SlurmExecutor):
                 shell=True,
                 capture_output=True,
                 text=True,
-                env=environment() | self.envvars(),
+                env=variables | self.envvars(),
                 start_new_session=True,  # out of reach of Ctrl-C, so that no job is submitted and its number lost
             )
             full = done.returncode and FULL in done.stderr
