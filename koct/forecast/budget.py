@@ -172,7 +172,8 @@ class Forecast:
     def answers(self, targets: Sequence[float], N: FloatArray) -> list[Answer]:
         """Return what `required` does for each of many targets; `N` are their `samples`."""
         largest = int(self.pilot.N[-1])
-        counts = [[_whole(value) for value in values] for values in quantiles(N, self.n_shares).T]
+        ends = quantiles(N, self.n_shares).T  # rounded up to integers, or infinite
+        counts = [[int(np.ceil(n - 1e-9)) if np.isfinite(n) else None for n in each] for each in ends]
         at = [largest if n is None else n for _, n, _ in counts]
         errors = quantiles(
             self._errors(self.curves_.reached_at(np.array(at, dtype=float))), self._error_shares
@@ -267,11 +268,6 @@ def _rise(points: Points) -> float | None:
 def quantiles(values: FloatArray, shares: Sequence[float]) -> FloatArray:
     """Quantiles over the first axis; values of replicates, so that N and error agree."""
     return np.sort(values, axis=0)[np.ceil(len(values) * np.array(shares)).astype(int) - 1]
-
-
-def _whole(n: float) -> int | None:
-    """`n` rounded up to an integer; None if it is infinite."""
-    return None if not np.isfinite(n) else int(np.ceil(n - 1e-9))
 
 
 # How well errors at large N are predicted from those at smaller N: by the calibrated bound, and by the forecast

@@ -20,6 +20,7 @@ from koct.forecast import scores
 from koct.forecast.runs import MAX_ERROR, MIN_ERROR, FloatArray, Pilot
 
 LARGEST_FILE = 2**26  # bytes: far above any pilot
+MOST_ARCHS = 64
 LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
 ONLY_ARCH = "pilot"  # the name where there is no column arch
 COSTS = ("seconds", "cost", "fit_seconds")  # columns with the cost of a run; the first of them counts
@@ -269,6 +270,8 @@ class PilotFile:
         groups = columns.texts(group or "group") if group or "group" in columns.names else None
         sizes = self._test_sizes(columns, metric, score, error, test_size)
         names, arch = np.unique(_archs(columns), return_inverse=True)
+        if len(names) > MOST_ARCHS:
+            columns.fail(f"column arch has {len(names):,} different values; keep {MOST_ARCHS} of them, or fewer")
         if seed is not None:
             key = [arch, N, seed.astype(str), *([] if groups is None else [groups.astype(str)])]
             runs, first = list(zip(*(column.tolist() for column in key), strict=True)), dict[tuple[Any, ...], int]()
@@ -302,16 +305,16 @@ class PilotFile:
     ) -> FloatArray | None:
         """How many test samples the error rate of every row was counted on, shape (n_rows,); None if it is no rate."""
         name = score.name if score is not None else metric or "error"
-        known = score is not None and scores.is_known(name)
+        known = score is not None and scores.plain(name) in scores.KNOWN
         if test_size is not None:
             if not 1 <= test_size <= LARGEST_N:
                 raise KoctError(f"--test-size {shown(test_size)} must be between 1 and {LARGEST_N:g}")
-            if known and not scores.is_rate(name):
+            if known and scores.plain(name) not in scores.RATES:
                 raise KoctError(f"--test-size is for error rates and accuracies, and {name} is neither; omit it")
             sizes = np.full(len(error), float(test_size))
         elif "test_size" not in columns.names:
             return None
-        elif not (name in RATES if score is None else scores.is_rate(name) or not known):
+        elif not (name in RATES if score is None else scores.plain(name) in scores.RATES or not known):
             why = "is not a rate" if known else "is not known to be a rate; if it is one, give --test-size"
             self.notes.append(printable(f"the column test_size is not used, since {name} {why}"))
             return None
@@ -358,13 +361,13 @@ def _metric(columns: Columns, metric: str | None, score: scores.Score | None) ->
         name = "error" if score is None else "score"
         if name not in columns.names:
             usual = [have for have in ("mse", "rrmse_peak", "rrmse_norm") if have in columns.names]
-            offered = usual + [have for have in columns.names if scores.is_known(have)]
+            offered = usual + [have for have in columns.names if scores.plain(have) in scores.KNOWN]
             offered += ["score"] if score is None and "score" in columns.names else []
             if offered:
                 columns.fail(f"column {name} is missing; choose another with --metric: {listed(offered)}")
         return name, 1
     if metric in columns.names or not (metric.endswith("2") and metric[:-1] in columns.names):
         return metric, 1
-    if scores.is_known(metric[:-1]):
+    if scores.plain(metric[:-1]) in scores.KNOWN:
         columns.fail(f"--metric {metric} is the square of a score, and no error; take --metric {metric[:-1]}")
     return metric[:-1], 2

@@ -164,7 +164,13 @@ class Pilot:
 
     def _by_group(self) -> FloatArray:
         """The mean error of every group at each N, NaN where it has no run; shape (n_groups, n_sizes)."""
-        return self.errors if self.groups is None else _means_by_group(self.errors, self.groups)
+        if self.groups is None:
+            return self.errors
+        seen, (_, index) = ~np.isnan(self.errors), np.unique(self.groups, return_inverse=True)
+        total, count = (np.zeros((index.max() + 1, len(self.N))) for _ in range(2))
+        np.add.at(total, index, np.where(seen, self.errors, 0.0))
+        np.add.at(count, index, seen)
+        return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
 
     @property
     def counts(self) -> NDArray[np.int_]:
@@ -221,13 +227,3 @@ def _trend(N: FloatArray, square: FloatArray, freedom: NDArray[np.int_]) -> Floa
     slope = np.sum(weight * x * log_variance) / np.sum(weight * x**2) if np.sum(weight * x**2) > 0 else 0.0
     line = np.exp(slope * x)
     return line * pooled / (weight @ line)
-
-
-def _means_by_group(errors: FloatArray, groups: NDArray[np.intp]) -> FloatArray:
-    """The mean over the runs of each group, shape (n_groups, n_sizes); NaN where a group has no run."""
-    seen = ~np.isnan(errors)
-    index = np.unique(groups, return_inverse=True)[1]
-    total, count = (np.zeros((index.max() + 1, errors.shape[1])) for _ in range(2))
-    np.add.at(total, index, np.where(seen, errors, 0.0))
-    np.add.at(count, index, seen)
-    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)

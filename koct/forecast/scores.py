@@ -21,6 +21,7 @@ RATES = ("accuracy", "acc")  # 1 − score is a share of test samples
 FROM_ZERO = (*RATES, "auc", "auroc", "roc_auc", "f1", "f1_score", "dice", "iou", "miou", "jaccard")  # never below zero
 SHARES = (*FROM_ZERO, "r2", "r2_score", "r_squared", "ssim")  # with 1 as the best score
 DECIBELS = ("psnr",)
+KNOWN = SHARES + DECIBELS
 DECIBEL = 10 / math.log(10)  # a decibel is this times a natural logarithm
 MOST_LOG = 700.0  # of an error: no PSNR is without one
 
@@ -45,7 +46,7 @@ class Score:
     @property
     def lowest(self) -> float:
         """The lowest score that there is."""
-        return 0.0 if _plain(self.name) in FROM_ZERO and self.best > 0 else -math.inf
+        return 0.0 if plain(self.name) in FROM_ZERO and self.best > 0 else -math.inf
 
     def error(self, score: ArrayLike) -> NDArray[np.float64]:
         """The error of each score, in the same shape; negative for a score above the best one."""
@@ -116,7 +117,7 @@ def named(metric: str | None, higher: float | None = None) -> Score | None:
 
     It is a score if its name is known as one, or if `higher` is given: the best score there is.
     """
-    kind = _plain(metric or "")
+    kind = plain(metric or "")
     if higher is None:
         if kind in DECIBELS:
             return Decibels(metric or "")
@@ -128,17 +129,7 @@ def named(metric: str | None, higher: float | None = None) -> Score | None:
     return Score(metric or "score", higher)
 
 
-def is_known(name: str) -> bool:
-    """Whether the name of a column is that of a score."""
-    return _plain(name) in SHARES + DECIBELS
-
-
-def is_rate(name: str) -> bool:
-    """Whether the error of a column with this name is a share of the test samples."""
-    return _plain(name) in RATES
-
-
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """`r2` for `R²`, `accuracy` for `test_accuracy`, `f1_score` for `F1-Score`."""
     name = name.strip().lower().replace("²", "2").replace("^2", "2")
     return re.sub(r"^(test|val|mean)_", "", re.sub(r"[\s-]", "_", name))

@@ -21,16 +21,7 @@ import numpy as np
 
 from koct.base.arrays import double, eigh, gram_matrix, index, joined, like, single, to_numpy
 from koct.errors import KoctError
-from koct.prediction.prediction import (
-    NORMAL,
-    PER_OCTAVE,
-    Prediction,
-    checked,
-    checked_pairs,
-    checked_ridge,
-    checked_size,
-    flat,
-)
+from koct.prediction.prediction import NORMAL, PER_OCTAVE, Prediction, checked_pairs, checked_ridge, checked_size, flat
 
 SKETCH = 384  # random sums of outputs that stand for them all where there are more: about 1 % of the error, once
 CUT_OUTPUTS = 128  # of which the effect of cutting predictions off at zero is estimated
@@ -64,11 +55,10 @@ class Spectral:
 
     def fit_gram(self, gram: Any, y: Any) -> Spectral:
         """From the Gram matrix x xᵀ, or a kernel matrix, of the samples and their targets y."""
-        gram = double(checked("the Gram matrix of x", gram))
-        y, count = flat(checked("y", y)), len(gram)
-        if gram.shape != (count, count) or len(y) != count:
-            found = f"{tuple(gram.shape)}, and y {len(y)} samples"
-            raise KoctError(f"the Gram matrix has shape {found}; give samples × samples")
+        gram, y = checked_pairs(gram, y)
+        gram, y = double(gram), flat(y)
+        if gram.shape != (len(y), len(y)):
+            raise KoctError(f"the Gram matrix has shape {tuple(gram.shape)}; give samples × samples, {len(y)} of each")
         if float(abs(gram - gram.T).max()) > ROUNDING * float(abs(gram).max()):
             raise KoctError("the Gram matrix is not symmetric; give x xᵀ, or a kernel matrix")
         return self._fit(gram, y)

@@ -63,15 +63,16 @@ def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], mea
 
 
 def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapping[str, Any]) -> None:
-    """Write the row of a fit on disk, which must be that of the cell in `spec`."""
+    """Write the row of a fit on disk, which must be that of the cell in `spec`, if it has one."""
     about, network, data = load(fit_path, inputs)
-    if not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
+    if spec and not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
         raise KoctError(f"{fit_path} is not the fit of the cell that was asked for; give that fit")
     measured, code = about.get("errors"), spec.get("evaluation") or os.environ.get(CODE)
     if not measured or code is None or about.get("evaluation") != code:
         with blamed(data.cell.problem.source, data.cell.arch.source):
             measured = errors(network(), data)
-    write_row(row_path, Stamp(spec, made_from(fit_path, *inputs.values())), data.cell, about, measured)
+    stamp = Stamp(spec or about["cell"], made_from(fit_path, *inputs.values()))
+    write_row(row_path, stamp, data.cell, about, measured)
 
 
 def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[[], Network], cells.Data]:
