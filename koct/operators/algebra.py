@@ -424,7 +424,10 @@ class Matrix(Compiled):
         super().__init__(values.shape[1:] if domain is None else domain, values.shape[:1] if range is None else range)
         if tuple(values.shape) != self.shape:
             raise ValueError(f"a matrix of shape {tuple(values.shape)} cannot map {self.domain} to {self.range}")
-        self._constant = None if hasattr(values, "tocsr") else Constant(values, type(self).__name__)
+        sparse = hasattr(values, "tocsr")
+        if sparse and values.dtype.kind not in "biuf":
+            raise TypeError(f"{type(self).__name__} needs real values, got {values.dtype}")
+        self._constant = None if sparse else Constant(values, type(self).__name__)
         self.values: Any = values if self._constant is None else self._constant.values
         self._converted: dict[object, Any] = {}  # of a sparse matrix
 
@@ -439,6 +442,9 @@ class Matrix(Compiled):
         """
         domain, range = tuple(domain), tuple(range)
         shape = math.prod(range), math.prod(domain)
+        if not rows.shape == columns.shape == weights.shape == (len(rows),):
+            shapes = rows.shape, columns.shape, weights.shape
+            raise ValueError(f"rows, columns and weights must be lists of one length, got the shapes {shapes}")
         for name, places, size in zip(("rows", "columns"), (rows, columns), shape, strict=True):
             if len(places) and not 0 <= places.min() <= places.max() < size:
                 wrong = places.min() if places.min() < 0 else places.max()
