@@ -253,7 +253,7 @@ def koct(capsys, folder, monkeypatch):
     return run
 
 
-SLOW = {"slurm", "faults", "test_fsdp", "test_planner_browser", "test_report_page"}
+SLOW = {"slurm", "faults", "test_fsdp", "test_planner_browser"}
 SLOW |= {"test_strangers", "test_upgrades", "test_additions"}
 # Files of more than six seconds on one core: laws tried on many draws, figures, examples of the docs.
 THOROUGH = {"budget", "ensemble", "report", "curve_docs", "budget_pairs", "benchmark", "conditions", "baselines"}

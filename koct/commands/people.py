@@ -422,16 +422,21 @@ def config(file):
     argument("folder", "a new folder", "FOLDER"),
 )
 def init(folder):
+    import os
     import shutil
+    import tempfile
     from pathlib import Path
 
     import koct
 
-    target = Path(folder)
+    target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise KoctError(f"{folder} exists and is not an empty folder; give the name of a new one")
-    skip = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(__file__).with_name("study"), target, ignore=skip, dirs_exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as place:
+        skip = shutil.ignore_patterns("__pycache__")
+        made = shutil.copytree(Path(__file__).with_name("study"), Path(place) / "study", ignore=skip)
+        os.rename(made, target)  # whole, or not at all
     snakefile = Path(koct.__file__).resolve().parents[1] / "Snakefile"
     where = f"--snakefile {snakefile} " if snakefile.exists() else "--snakefile CLONE/Snakefile "
     print(f"Written to {folder}: problem.py draws pairs, network.py learns them, config.yaml puts both on a grid.\n")
