@@ -143,10 +143,10 @@ def test_noise_is_no_detail_and_blur_is_no_spread():
     truth = np.kron(np.array([[0, 2, 3, 0], [0, 1, 3, 0], [0, 1, 2, 0], [0, 0, 0, 0]]), np.ones((16, 16))) / 3
     noisy = truth + 0.1 * np.random.default_rng(0).standard_normal(truth.shape)
     images = {"ko": noisy, "fc": ndimage.gaussian_filter(truth, 3)}
-    pictures = SimpleNamespace(known="ko", dense="fc", images=lambda sweep, arch, N: [(truth, images[arch])])
+    pictures = SimpleNamespace(known="ko", dense="fc", images=lambda sweep, arch, N: (truth, images[arch]))
     share = {arch: statistics.detail(pictures, "S", arch, 4) for arch in images}
     assert share["fc"] < 0.3 < 0.9 < share["ko"]
-    assert statistics.spread_ratio(pictures, "S", 4) < 0.2
+    assert statistics.ratio(pictures, "S", "spread", N=4) < 0.2
 
 
 # Intervals; test_products.py has those of positive numbers
@@ -156,7 +156,7 @@ def test_the_interval_of_a_mean_is_students(changed):
     study = Study.read(*options(REFERENCE))
     errors = np.array([row["mse"] for row in study.rows("H16", "fc") if row["N"] == 4]) - 1
     margin = stats.t.ppf(0.95, 4) * np.std(errors, ddof=1) / math.sqrt(5)
-    found = study.interval(lambda study: study.error("H16", "fc", 4) - 1, ["H16"])  # negative: no logarithms
+    found = study.interval(lambda of: statistics.error(of, "H16", "fc", 4) - 1, ["H16"])  # negative: no logarithms
     assert found == pytest.approx((errors.mean() - margin, errors.mean() + margin))
     folder = changed("cells", lambda row: row if row["sweep"] != "H8" or row["seed"] == 1 else None)
     assert judge(folder, "floors-cpu")["value_low"] is None  # of one seed there is none
