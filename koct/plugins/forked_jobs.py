@@ -67,10 +67,12 @@ def serve(control: socket.socket, learns: bool) -> None:
                 continue
             assert isinstance(ready, Connection)
             try:
-                for name in ready.recv() if learns else ():  # what a job had to import, so that the next one need not
+                names = ready.recv()  # what a job had to import
+                for name in names if learns else ():  # so that the next one need not
                     with contextlib.suppress(Exception):
                         importlib.import_module(name)
-                gc.freeze()
+                if names:
+                    gc.freeze()
             except EOFError:
                 process, connection = running.pop(ready)
                 process.join()
