@@ -116,7 +116,7 @@ def test_a_failing_collect_keeps_the_tables_of_the_workflow(tmp_path_factory):
     before = {name: finished.path(f"results/{name}").read_bytes() for name in ("cells.parquet", "table_scaling.tex")}
     module = finished.path("koct/study/results.py")
     text = module.read_text()
-    module.write_text(text.replace("    sweeps = spec[", '    raise KoctError("not today")\n    sweeps = spec['))
+    module.write_text(text.replace("    rows, contents = [], []\n", '    raise KoctError("not today")\n'))
     done = finished.snakemake("results/table_scaling.tex", check=False)
     assert done.returncode == 1
     assert "koct: error: not today" in done.stderr
