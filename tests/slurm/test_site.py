@@ -169,7 +169,7 @@ CALL = "sbatch --parsable --partition=cpu --time=99 --wrap=true"
 
 class Job(NamedTuple):
     name: str
-    wildcards: object = SimpleNamespace()
+    wildcards: object = None
 
     def is_group(self):
         return False
