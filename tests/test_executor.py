@@ -159,6 +159,9 @@ def test_processes_with_a_gpu_are_kept_unless_a_job_fails_or_wants_its_own(serve
     used = pool(forks, "two.npy", keep=True)
     assert children() == [kept]
     assert used["max_rss"] < 2000
+    before = psutil.Process(forks.process.pid).cpu_times().user
+    time.sleep(0.5)
+    assert psutil.Process(forks.process.pid).cpu_times().user - before < 0.2  # the server has read what jobs told it
     assert pool(forks, "three.npy", keep=True, problem={"source": "unheard-of"})["status"] == 2
     until(lambda: gone(kept))
     assert pool(forks, "four.npy", keep=True)["status"] == 0
