@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from koct.base.crossing import below_from
 from koct.base.device import choose
+from koct.base.loglog import below_from
 from koct.config.study_file import build
 from koct.contracts import Sizes
 from koct.study.knowing import Knowing

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.optimize import least_squares
 
-from koct.base.crossing import first_at
+from koct.base.loglog import first_at
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.forecast.budget import LEVEL, Forecast

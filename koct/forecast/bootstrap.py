@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from koct.base.crossing import below_from
+from koct.base.loglog import below_from
 
 Floats = NDArray[np.float64]
 DRAWS = 2000

@@ -7,7 +7,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import ArrayLike
 
-from koct.base.crossing import below_from
+from koct.base.loglog import below_from
 
 
 @dataclass(frozen=True)

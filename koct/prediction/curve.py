@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from koct.base.arrays import blocks
-from koct.base.crossing import first_at
+from koct.base.loglog import first_at
 from koct.errors import KoctError
 from koct.prediction.prediction import Prediction, checked
 from koct.prediction.spectral import Spectral

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from koct.base.crossing import below_from
 from koct.base.device import CPU, Device
+from koct.base.loglog import below_from
 from koct.contracts import Array, Problem, Training
 from koct.errors import KoctError
 from koct.networks.fc import FC

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from koct.base.crossing import first_at
+from koct.base.loglog import first_at
 from koct.bound.calibration import Calibration, calibrate, rate, two_factors
 from koct.bound.theorem import BoundLayer, BoundNetwork, structural_reference
 from koct.forecast.crossing import overtaken

@@ -2,7 +2,7 @@
 
 import math
 
-from koct.base.crossing import below_from
+from koct.base.loglog import below_from
 from koct.report.markup import count
 from koct.report.mismatch import KINDS, errors, strengths
 from koct.report.product import Product
