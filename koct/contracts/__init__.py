@@ -22,6 +22,9 @@ Array = Any  # a NumPy array or a torch tensor
 Part = Literal["train", "val", "test"]
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 Chunk = tuple[Part, Array, Array]
+# What chose λ, a window, iterations or a checkpoint: the N training pairs, which are counted; validation pairs, which
+# are not; the noise that the problem knows of, which needs no label.
+TUNED_ON = ("training pairs", "validation pairs", "noise")
 
 
 class Sizes(Configured):
@@ -233,6 +236,8 @@ class Network(ABC):
     """A fitted network."""
 
     fit_seconds: float | None = None  # time of the fit, if it knows better than the clock: one that was resumed
+    tuned_on: str | None = None  # what chose its strength, if its fit has chosen it: see `TUNED_ON`
+    edge: bool = False  # whether that took the first or the last strength it tried, and might have gone on
 
     @abstractmethod
     def predict(self, x: Array) -> Array:
@@ -263,6 +268,12 @@ class Architecture(Configured, ABC):
 
     up_to: int | None = option(
         "largest N of its cells; without it, that of the sweep", default=None, minimum=2, result=False
+    )
+
+    validation: Literal["none", "labels"] = option(
+        "what chooses the strength: with `none`, cross-validation on the N training pairs, or the noise of the "
+        "measurements where a baseline needs no pairs; with `labels`, the validation pairs, which N does not count",
+        default="none",
     )
 
     trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0

@@ -240,6 +240,8 @@ def describe(data: Data, lam: float | None, network: Network, seconds: float) ->
     """What a fit file says about its fit."""
     return {
         "lam": None if lam is None else float(lam),
+        "tuned_on": network.tuned_on,
+        "edge": network.edge,
         "p": _count(network) if data.cell.arch.trained else 0,
         "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
         "device": data.device.label,
@@ -286,7 +288,7 @@ def read_fit(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def about_fit(path: str, stamp: Stamp) -> dict[str, Any]:
     """What a fit's stamp says about it, its cell included."""
-    if not {"lam", "p", "fit_seconds", "device", "pool"} <= stamp.about.keys():
+    if not {"lam", "tuned_on", "edge", "p", "fit_seconds", "device", "pool"} <= stamp.about.keys():
         raise KoctError(f"{path} is not a fit; {again(path)}")
     return {**stamp.about, "cell": stamp.spec}
 
