@@ -21,7 +21,7 @@ from koct.contracts.spec import Cell
 from koct.operators.fanbeam import Projector, fbp
 from koct.problems import pools
 from koct.problems.slices import dicom, image
-from koct.study import cells
+from koct.study import cells, fitting
 
 FILES = ("CT_small.dcm", "693_J2KI.dcm", "J2K_pixelrep_mismatch.dcm")  # a spine, two heads
 GEOMETRY = {"H": 32, "V": 20, "B": 32}
@@ -57,7 +57,7 @@ def errors(N=N, seeds=SEEDS, sizes=SIZES):
                 arch = registry.architecture(name)(**options)
                 for n in N:
                     data = cells.Data(Cell("transfer", problem, arch, n, seed, LAMBDAS), {"pool": pool})
-                    _, network = cells.fit(data)
+                    _, network = fitting.fit(data)
                     own = relative(data.predict(network, "test"), data.read("y", "test"))
                     found.setdefault((label, n), []).append([own, *each(network.predict(x))])
         known, tests = fbp(problem.geometry()), pools.Pool(pool, problem)

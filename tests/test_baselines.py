@@ -20,7 +20,7 @@ from koct.errors import KoctError
 from koct.forecast.pilot import PilotFile, read_pilots
 from koct.metrics.curve_metric import CurveMetric
 from koct.problems import pools
-from koct.study import cells, crossings, evaluation, ladder, results
+from koct.study import cells, crossings, evaluation, fitting, ladder, results
 from koct.study.results import Images
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
@@ -85,7 +85,7 @@ def test_the_validation_pairs_choose(arch, tmp_path):
     """Of noisy measurements the best strength is not the weakest, and it is what the row says."""
     cell = cell_of("deblur", arch)._replace(problem=small("deblur", noise=0.1))
     data = cells.Data(cell, files_of(cell.problem, tmp_path))
-    about, network = cells.fit(data)
+    about, network = fitting.fit(data)
     strengths = cell.arch.strengths(data, cell.arch.solver(data))
     assert about["lam"] == network.strength
     weakest = max(strengths) if arch == "nnls" else min(strengths)

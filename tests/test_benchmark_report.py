@@ -76,8 +76,8 @@ def test_a_network_ends_at_its_own_largest_N():
     ends = {arch: sweep.sizes_of(sweep.arch(arch))[-1] for arch in ("unet", "fc", "tv")}
     assert ends == {"unet": 4096, "fc": 16384, "tv": 0}
     assert max(cell["N"] for cell in sweep.grid() if cell["arch"] == "unet") == 4096
-    changed = {**CONFIG["sweeps"]["ellipses50"], "unet": {"up_to": 4}}
-    with pytest.raises(config.KoctError, match=r"sweeps.ellipses50.unet.up_to = 4 leaves fewer than two N"):
+    changed = {**CONFIG["sweeps"]["ellipses50"], "unet": {"N": [4, 5]}}
+    with pytest.raises(config.KoctError, match=r"sweeps.ellipses50.unet.N has \[5\], which the sweep's N lacks"):
         config.read({**CONFIG, "study": "benchmark", "sweeps": {**CONFIG["sweeps"], "ellipses50": changed}})
 
 

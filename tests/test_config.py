@@ -52,7 +52,7 @@ def changed(entry, without=()):
 
 
 CASES = [(changed(entry), f"sweeps.H8.{key}", fix) for entry, key, fix in BAD]
-for key in ("H", "tikhonov", "pool", "N", "seeds", "archs", "lambdas", "metric", "problem"):
+for key in ("H", "tikhonov", "pool", "N", "seeds", "archs", "metric", "problem"):
     CASES.append((changed({}, [key]), f"sweeps.H8.{key} is missing", "add it: "))
 
 

@@ -19,7 +19,7 @@ from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.problems import pools
-from koct.study import cells, evaluation
+from koct.study import cells, evaluation, fitting
 
 torch = pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
 
@@ -39,7 +39,7 @@ class Trial:
         self.folder, self.problem = folder, SURROGATE(H=9, V=8, B=9, tikhonov=0.1)
         pools.make(self.problem, 1, Sizes(train=64, val=32, test=128), folder / "pool.npy")
         data = cells.Data(Cell("H9", self.problem, FC(), N, 1, LAMBDAS), {"pool": folder / "pool.npy"})
-        about, network = cells.fit(data)
+        about, network = fitting.fit(data)
         cells.write_fit(folder / "fc.npy", data.stamp(data.cell.encode(), about), network)
 
     def start(self, ranks, name, pool="pool.npy", problem=None):

@@ -112,11 +112,12 @@ def test_filters_equal_dense_least_squares(problem, per_view, toward):
             np.testing.assert_allclose(network.learned["spectrum"], expected, rtol=1e-8, atol=1e-8)
 
 
-def test_fits_that_cannot_be_solved_name_the_lambda():
-    data = pairs(FanBeamProblem(H=4, V=10, B=8, rays="exact"), N=1, lambdas=(1e-300,))
+def test_fits_that_cannot_be_solved_are_no_numbers():
+    data = pairs(FanBeamProblem(H=4, V=10, B=8, rays="exact"), N=1, lambdas=(1e-300, 1.0))
     for name in ("filters", "taps"):
-        with pytest.raises(KoctError, match="lambda = 1e-300 is singular"):
-            fit(name, data)
+        singular, solved = (network.predict(data.x) for network in fit(name, data).values())
+        assert np.isnan(singular).all()
+        assert np.isfinite(solved).all()
 
 
 # Weights and filter together

@@ -14,7 +14,7 @@ from koct.networks.ko import KO
 from koct.networks.solvers import Known
 from koct.operators.testing import assert_adjoint
 from koct.problems import anatomy, ellipses50, phantoms, pools
-from koct.study import cells, evaluation, predictions
+from koct.study import cells, evaluation, fitting, predictions
 
 SCAN = {"H": 24, "V": 30, "B": 40}
 RADIAL = {"H": 16, "spokes": 6, "samples": 32}
@@ -96,7 +96,7 @@ def test_ko_of_radial_mri_learns_and_is_predicted_from_subsets(tmp_path):
     for source, N in (("untrained", 0), ("fc", 4), ("ko", 4), ("ko", 64)):
         arch = architecture(source)(**({"toward": "analytic"} if source == "ko" else {}))
         data = cells.Data(Cell("mri", own, arch, N, 1, (1e-4, 1e-2, 1.0)), inputs)
-        error[source, N] = evaluation.errors(cells.fit(data)[1], data)["mse"]
+        error[source, N] = evaluation.errors(fitting.fit(data)[1], data)["mse"]
     assert error["ko", 4] < error["fc", 4]
     assert error["ko", 64] < min(error["untrained", 0], error["ko", 4])
     assert arch.predicted == "fixed point"

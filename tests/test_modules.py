@@ -11,7 +11,7 @@ from koct.errors import KoctError
 from koct.networks import torch_layers, training
 from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import pools
-from koct.study import cells
+from koct.study import cells, fitting
 
 SIZES = Sizes(train=12, val=4, test=4)
 SMALL = {"unet": {"levels": 2}, "ko-unet": {"levels": 2}, "lpd": {"iterations": 2}, "unrolled": {"iterations": 2}}
@@ -41,16 +41,16 @@ def data(request, pool, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("source", SMALL)
 def test_a_network_beats_the_known_reconstruction_with_the_same_bits_twice_and_is_restored_from_its_state(data, source):
-    options = {"steps": 100, "channels": 8, **SMALL[source]}
+    options = {"steps": 100, "channels": 8, "validation": "labels", **SMALL[source]}
     made = data(source, **options)
-    about, network = cells.fit(made)
+    about, network = fitting.fit(made)
     inverses = cells.Data(made.cell, made.inputs).inverses.values()
     x, y, found = made.read("x", "test").reshape(-1, 9, 16), made.read("y", "test"), made.predict(network, "test")
     known = min(((inverse(x).clip(0).reshape(4, -1) - y) ** 2).mean() for inverse in inverses)
     assert ((found - y) ** 2).mean() < 0.95 * known
     assert about["p"] == sum(value.numel() for value in network.module.parameters()) > 1000
     if source == "unet" or made.device.name == "cuda":
-        np.testing.assert_array_equal(made.predict(cells.fit(data(source, **options))[1], "test"), found)
+        np.testing.assert_array_equal(made.predict(fitting.fit(data(source, **options))[1], "test"), found)
     state = {name: value.cpu().numpy() for name, value in network.state().items()}
     restored = made.cell.arch.restore(state, data(source, **options))
     np.testing.assert_array_equal(made.predict(restored, "test"), found)
@@ -67,7 +67,7 @@ def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(data, mo
 
     def fit():
         monkeypatch.setattr(architecture("unet"), "module", module)
-        return cells.fit(data("unet", steps=30, channels=4, levels=2, evaluations=10, averaging=averaging))[1].state()
+        return fitting.fit(data("unet", steps=30, channels=4, levels=2, evaluations=10, averaging=averaging))[1].state()
 
     def killed(self, done):
         say(self, done)
@@ -106,12 +106,12 @@ def test_a_checkpoint_that_is_damaged_or_of_another_fit_is_not_used(data, monkey
         with monkeypatch.context() as patched:
             patched.setattr(training, "SAVED", 0.0)
             patched.setattr(training.os, "remove", lambda path: None)
-            cells.fit(data("unet", steps=3, channels=2, levels=2))
+            fitting.fit(data("unet", steps=3, channels=2, levels=2))
     else:
         with open(made.checkpoints, "wb") as file:
             file.write(content)
     capsys.readouterr()
-    cells.fit(made)
+    fitting.fit(made)
     said = "is of another fit" if content == "other" else "is damaged"
     assert f"the checkpoint {made.checkpoints} {said} and is not used" in capsys.readouterr().out
 
@@ -139,12 +139,12 @@ def test_a_module_that_does_not_fit_is_one_sentence(data, tmp_path, returned, me
     path = tmp_path / "mine.py"
     path.write_text(OWN.format(returned))
     with pytest.raises(KoctError, match=message):
-        cells.fit(data(str(path), steps=2))
+        fitting.fit(data(str(path), steps=2))
 
 
 def test_a_training_that_diverges_is_one_sentence(data):
-    with pytest.raises(KoctError, match="the training of unet gave no finite validation error; lower lr = 1e"):
-        cells.fit(data("unet", steps=5, channels=2, levels=2, lr=1e20, clip=None, evaluations=1))
+    with pytest.raises(KoctError, match="the training of unet gave no finite error; lower lr = 1e"):
+        fitting.fit(data("unet", steps=5, channels=2, levels=2, lr=1e20, clip=None, evaluations=1))
 
 
 def test_an_operator_is_a_layer_also_under_autocast():

@@ -18,7 +18,7 @@ from koct.contracts import Sizes, registry
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.problems import pools
-from koct.study import cells
+from koct.study import cells, fitting
 
 h5py = pytest.importorskip("h5py", reason="h5py is not installed: pip install 'koct[files]'")
 
@@ -167,7 +167,7 @@ def test_a_cell_takes_all_pairs_of_its_first_groups(folder):
     for N in (1, 4, 6):
         data = cells.Data(Cell("mine", problem, registry.architecture("fc")(), N, 3, (1.0,)), {"pool": "pool.npy"})
         assert data.N == len(data.x) == sum(pool.groups["train"][:N])
-    _, network = cells.fit(data)
+    _, network = fitting.fit(data)
     assert data.predict(network, "test").shape == (sum(pool.groups["test"]), 6)
     with pytest.raises(KoctError, match="holds 6 train groups and 7 were asked for: make the pool larger"):
         pool.pairs_of("train", 7)

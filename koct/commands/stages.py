@@ -50,11 +50,11 @@ def gram(spec, inputs, outputs):
 def fit(spec, inputs, outputs):
     """fit and evaluate one cell: write its row, if wanted, and the fit"""
     from koct.contracts.blame import blamed
-    from koct.study import cells, evaluation
+    from koct.study import cells, evaluation, fitting
 
     data = _data(spec, inputs, outputs)
     with blamed(data.cell.problem.source, data.cell.arch.source):
-        about, network = cells.fit(data)
+        about, network = fitting.fit(data)
         errors = evaluation.errors(network, data)
         cells.write_fit(outputs[-1], data.stamp(spec, evaluation.remember(about, errors)), network)
         if len(outputs) > 1:

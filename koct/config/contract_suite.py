@@ -24,7 +24,7 @@ from koct.errors import KoctError
 from koct.networks.module import ModuleArchitecture
 from koct.operators import algebra
 from koct.problems import pools
-from koct.study import cells
+from koct.study import cells, fitting
 
 GRID: dict[str, Any] = {"N": [4, 8], "seeds": [1, 2], "lambdas": [0.01, 1.0], "metric": "mse", "theory": False}
 GRID["pool"] = {"train": 8, "val": 4, "test": 4}
@@ -126,14 +126,14 @@ def _of_network(sweep: Sweep, arch: Architecture, folder: Path) -> Iterator[str]
     yield f"is fitted to samples of {sweep.problem.source} and predicts images"
     if arch.requires_cell:
         required = _data(sweep, sweep.arch(arch.requires_cell), folder)
-        _store(required, *cells.fit(required), folder / "required.npy")
+        _store(required, *fitting.fit(required), folder / "required.npy")
     data = _data(sweep, arch, folder)
-    about, network = cells.fit(data)
+    about, network = fitting.fit(data)
     predicted = data.predict(network, "test")
     yield "predicts a sample by itself as among others"
     _check_same(data.predict(network, "test", 1), predicted[:1], f"{where}: predict mixes the samples of a batch")
     yield "is the same network when it is fitted again"
-    fitted = cells.fit(_data(sweep, arch, folder))[1]
+    fitted = fitting.fit(_data(sweep, arch, folder))[1]
     _check_same(data.predict(fitted, "test"), predicted, f"{where}: two fits of seed 1 differ; draw from data.seed")
     yield "is restored from what its state() stored"
     state = _store(data, about, network, folder / "fit.npy")

@@ -26,7 +26,16 @@ from koct.errors import KoctError
 LONGEST_NAME = 64  # characters: names become folders
 STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
 TAKEN = {"sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p", "val_mse", "fit_seconds", "device"}
-TAKEN |= {"image_seconds", "images", "image", "group", "groups", "same"}  # columns of the results, no metrics
+TAKEN |= {
+    "tuned_on",
+    "edge",
+    "image_seconds",
+    "images",
+    "image",
+    "group",
+    "groups",
+    "same",
+}  # columns of the results, no metrics
 PREDICTED = ("spectral", "subsets", "fixed point")
 
 StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
@@ -226,10 +235,11 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
     if not sweep.networks:
         yield "archs has nothing that is trained on samples; add a network that is"
     for arch in sweep.archs + sweep.required:
-        if arch.up_to is not None and not arch.trained:
-            yield f"{section(type(arch))}.up_to = {arch.up_to}: {arch.name} needs no sample, and has no N; remove it"
-        elif arch.trained and len(sweep.sizes_of(arch)) < 2:
-            yield f"{section(type(arch))}.up_to = {arch.up_to} leaves fewer than two N; raise it or add smaller N"
+        key = f"{section(type(arch))}.N"
+        if arch.N is not None and not arch.trained:
+            yield f"{key} = {list(arch.N)}: {arch.name} needs no sample, and has no N; remove it"
+        elif others := [N for N in arch.N or () if N not in sweep.N]:
+            yield f"{key} has {others}, which the sweep's N lacks; add them there, or take some of {list(sweep.N)}"
         if arch.needs_torch and importlib.util.find_spec("torch") is None:  # other studies may do without
             where = f"{section(type(arch))}: the architecture {arch.name} needs torch, which is not installed"
             yield f"{where}; install it (pip install torch), or remove {arch.source} from archs"

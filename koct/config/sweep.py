@@ -13,6 +13,7 @@ from koct.contracts.options import Configured
 FIRST_THEORY_SEED = 101
 ENOUGH_THEORY_PAIRS = 2048
 MOST_THEORY_PAIRS = 4096  # an eigendecomposition of that size takes a core half a minute
+SEARCHED = 9  # strengths λ that a search takes, about
 SIGNAL = 16  # samples of a signal to look at
 
 
@@ -27,7 +28,10 @@ class Grid(Configured):
         "seeds of the pools; errors are averaged over them", items=1, minimum=0, maximum=2**31 - 1
     )
     lambdas: tuple[float, ...] = option(
-        "regularisation strengths; the validation pairs choose one for each cell", items=1, above=0
+        "regularisation strengths to choose from; without them λ is searched: a bracket grows until the best λ is "
+        "inside, and is refined to half a power of ten",
+        default=(),
+        above=0,
     )
     metric: str = option("the error of curves, calibration and figures: a metric, or the square of its mean over seeds")
     targets: tuple[float, ...] = option(
@@ -122,7 +126,7 @@ class Sweep(Grid):
         """The N of an architecture's cells: 0 for what needs no sample."""
         if not arch.trained:
             return (0,)
-        return tuple(N for N in self.N if arch.up_to is None or arch.up_to >= N)
+        return self.N if arch.N is None else arch.N
 
     def seeds_of(self, arch: Architecture) -> tuple[int, ...]:
         """The seeds of an architecture's cells: one, if nothing of what it sees depends on the seed."""
@@ -135,6 +139,6 @@ class Sweep(Grid):
                 yield {"sweep": self.name, "arch": arch.name, "N": N, "seed": seed}
 
     def workload(self, arch: Architecture, N: int) -> Workload:
-        problem, count = self.problem, len(self.lambdas) if arch.uses_lambdas else 1
+        problem, count = self.problem, (len(self.lambdas) or SEARCHED) if arch.uses_lambdas else 1
         layers = problem.cost("layers", self.pool) or Cost(problem.x_size * problem.y_size)
         return Workload(problem.x_size, problem.y_size, self.pairs_of(N), self.sizes_in_pairs, count, layers)

@@ -25,6 +25,8 @@ Chunk = tuple[Part, Array, Array]
 # What chose λ, a window, iterations or a checkpoint: the N training pairs, which are counted; validation pairs, which
 # are not; the noise that the problem knows of, which needs no label.
 TUNED_ON = ("training pairs", "validation pairs", "noise")
+FOLDS = 4  # of cross-validation: a λ is judged by the samples of each fold, which a fit to the others has not seen;
+MOST_FOLDED = 64  # of more samples than these, one fold is enough
 
 
 class Sizes(Configured):
@@ -212,7 +214,7 @@ class Training:
     y_shape: tuple[int, ...]
     N: int  # how many pairs; of a problem with groups, more than the N of the cell
     seed: int
-    lambdas: tuple[float, ...]  # strengths to try
+    lambdas: tuple[float, ...]  # strengths to try; a search calls `fit` again with others
     nonnegative: bool  # whether networks end in a ReLU
     nonnegative_images: bool  # whether images cannot be negative
     layers: Sequence[Layer]  # the problem's known layers
@@ -226,6 +228,17 @@ class Training:
     checkpoints: str | None  # a file that outlives an interrupted job, which `fit` may write and remove;
     ranks: Any  # for an architecture started by torchrun a folder, the processes, as `koct.networks.ranks.Ranks`,
     checkpoint_minutes: float  # and how often to write there
+
+    def spectrum(self) -> tuple[Array, Array]:
+        """Return eigenvalues and eigenvectors of the smaller of X Xᵀ and XᵀX, in float64: they serve every λ."""
+        from koct.base.arrays import eigh, gram_matrix
+
+        known = self.__dict__.get("_spectrum")
+        if known is None or known[0] is not self.x:  # a copy may have got other pairs
+            dual = self.x.shape[0] <= self.x.shape[1]
+            matrix = self.gram if dual and self.gram is not None else gram_matrix(self.x if dual else self.x.T)
+            known = self._spectrum = self.x, *eigh(matrix)
+        return known[1:]
 
     def read(self, name: Literal["x", "y"], part: Part, count: int | None = None, first: int = 0) -> Any:
         """Some pairs of the pool as NumPy arrays (count, size)."""
@@ -242,6 +255,13 @@ class Network(ABC):
     @abstractmethod
     def predict(self, x: Array) -> Array:
         """Flat images (n, size) from flat measurements (n, size) on the same device."""
+
+    def left_out(self, rows: slice) -> Array:
+        """Flat images of some training pairs, each by the network that is fitted without that pair.
+
+        Only networks of an architecture that `leaves_one_out` have it.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def state(self) -> Mapping[str, Array]:
@@ -266,8 +286,12 @@ class Architecture(Configured, ABC):
     colour: ClassVar[str] = ""  # of its curve; the next of a palette if empty
     marker: ClassVar[str] = ""
 
-    up_to: int | None = option(
-        "largest N of its cells; without it, that of the sweep", default=None, minimum=2, result=False
+    N: tuple[int, ...] | None = option(
+        "its N, at least two of those of the sweep; all of them by default",
+        default=None,
+        items=2,
+        minimum=2,
+        result=False,
     )
 
     validation: Literal["none", "labels"] = option(
@@ -278,6 +302,9 @@ class Architecture(Configured, ABC):
 
     trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0
     uses_lambdas: ClassVar[bool] = True  # whether a fit depends on the sweep's `lambdas`
+    leaves_one_out: ClassVar[bool] = (
+        False  # whether its networks have `left_out`; else cross-validation fits them again
+    )
     launch: ClassVar[Literal["process", "torchrun"]] = "process"
     needs_torch: ClassVar[bool] = False  # also without a GPU
     requires_cell: ClassVar[str] = ""  # another architecture whose fit of the same sweep, N and seed it reads
@@ -309,7 +336,7 @@ class Architecture(Configured, ABC):
 
     @abstractmethod
     def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
-        """Yield (λ, network) for each λ, or one (None, network); the smallest validation error wins."""
+        """Yield (λ, network) for each λ of `data.lambdas`, or one (None, network)."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any], data: Training) -> Network:

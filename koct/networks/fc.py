@@ -13,6 +13,7 @@ class FC(KnownArchitecture):
     label = "FC"
     colour = "#c8553d"
     marker = "s"
+    leaves_one_out = True
 
     @property
     def predicted(self) -> Literal["spectral"] | None:
@@ -33,16 +34,11 @@ class FC(KnownArchitecture):
         One eigendecomposition in float64 serves every λ: of the N×N Gram matrix XXᵀ (dual form) or, where there are
         more samples than measurements, of XᵀX (primal form).
         """
-        from koct.base.arrays import eigh, gram_matrix
-
         known = DenseMatrix(data)
-        if known.primal:
-            values, vectors = eigh(gram_matrix(data.x.T))
-        else:
-            values, vectors = eigh(gram_matrix(data.x) if data.gram is None else data.gram)
+        values, vectors = data.spectrum()
         values = values.clip(min=0)  # rounding leaves tiny negative ones
         for lam in data.lambdas:
-            yield lam, KnownNetwork(known, vectors=vectors, scale=1 / (values + lam))
+            yield lam, DenseNetwork(known, vectors=vectors, scale=1 / (values + lam))
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         from koct.networks import chain_layers
@@ -69,10 +65,41 @@ class DenseMatrix:
         self.parameters = data.y.shape[1] * data.x.shape[1]
 
     def images(self, x: Array, vectors: Array, scale: Array) -> Array:
+        from koct.base.arrays import product
+
+        image = product(self._dual(x, vectors, scale), self.y)
+        return image.clip(min=0) if self.nonnegative else image
+
+    def _dual(self, x: Array, vectors: Array, scale: Array) -> Array:
+        """The weight (n, N) of every training image in an image."""
         from koct.base.arrays import double, product
 
         shares = double(x) if self.primal else product(x, self.x.T)
         shares = ((shares @ vectors) * scale) @ vectors.T
-        dual = product(shares, self.x.T) if self.primal else shares
-        image = product(dual, self.y)
+        return product(shares, self.x.T) if self.primal else shares
+
+    def left_out(self, rows: slice, vectors: Array, scale: Array) -> Array:
+        """Flat images of some training pairs, each by the matrix of all others.
+
+        Without pair n the error is (y_n − ŷ_n)/(1 − h_n) with the leverage h_n. In dual form that is (D Y)_n / D_nn,
+        where nothing cancels.
+        """
+        from koct.base.arrays import double, product
+
+        y = double(self.y[rows])
+        if self.primal:
+            part = double(self.x[rows]) @ vectors
+            leverage = (part * part * scale).sum(1)
+            error = (y - product(self._dual(self.x[rows], vectors, scale), self.y)) / (1 - leverage)[:, None]
+        else:
+            part = vectors[rows] * scale
+            error = product(part @ vectors.T, self.y) / (part * vectors[rows]).sum(1)[:, None]
+        image = y - error
         return image.clip(min=0) if self.nonnegative else image
+
+
+class DenseNetwork(KnownNetwork):
+    """FC's matrix, which also knows what it would give for a training pair without that pair."""
+
+    def left_out(self, rows: slice) -> Array:
+        return self.known.left_out(rows, **self.learned)

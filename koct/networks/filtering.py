@@ -239,7 +239,7 @@ class Alternation:
             starts = [self.w, self._step_in_weights(self.spectrum, lam).w, *([] if last is None else [last.w])]
             here = min((self._step_in_filter(w, lam) for w in starts), key=lambda start: start.objective)
             done, settled = 0, False
-            while done < rounds and not settled:
+            while done < rounds and not settled and math.isfinite(here.objective):
                 before = here.objective
                 here = self._step_in_filter(self._step_in_weights(here.spectrum, lam).w, lam)
                 done, settled = done + 1, before - here.objective <= tolerance * before

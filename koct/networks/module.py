@@ -61,8 +61,8 @@ class ModuleArchitecture(Architecture, ABC):
     number, the mean peak of the training images, so that linear operators between them stay right.
 
     The loss is the squared error of an image over its squared peak. Training takes the same number of steps for every
-    N, and the weights with the smallest validation error of all evaluations are kept. On a GPU a step is a recorded
-    CUDA graph.
+    N. The last weights are kept or, if there are pairs to judge them, those with the smallest error of all evaluations.
+    On a GPU a step is a recorded CUDA graph.
     """
 
     needs_torch = True
@@ -91,7 +91,13 @@ class ModuleArchitecture(Architecture, ABC):
         "TF32; a CPU computes in float32",
         default="bfloat16",
     )
-    evaluations: int = option("how often the validation pairs are looked at", default=20, minimum=1)
+    validation: Literal["none", "split", "labels"] = option(  # type: ignore[assignment]
+        "which weights are kept: with `none` the last; with `split` the best of all evaluations on a fifth of the N "
+        "training pairs, which are not trained on; with `labels` the best on the validation pairs, which N does not "
+        "count",
+        default="none",
+    )
+    evaluations: int = option("how often weights are judged, unless the last are kept", default=20, minimum=1)
     patience: int | None = option(
         "evaluations without a smaller error after which training ends; without it all steps are taken",
         default=None,
@@ -110,6 +116,8 @@ class ModuleArchitecture(Architecture, ABC):
         return frozenset({"layers"})
 
     def check(self, problem: Problem) -> Iterable[str]:
+        if self.patience is not None and self.validation == "none":
+            yield f"patience = {self.patience} needs pairs that judge the weights; set validation, or remove it"
         if self.takes == "reconstruction" and not problem.has_layers:
             yield f"the problem {problem.name} has no known layers to reconstruct with; take another architecture"
 

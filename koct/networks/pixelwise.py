@@ -12,7 +12,6 @@ import numpy as np
 
 from koct.base.arrays import double, index, is_torch, like, zeros_like
 from koct.contracts import Array, Layer
-from koct.networks.solvers import singular
 from koct.operators.algebra import product
 
 ENTRIES = 2**20  # features of some pixels that are worked on at a time: 8 MiB stay in the cache of a core,
@@ -90,11 +89,11 @@ def fit(taps: Taps, x: Array, y: Array, prior: Array, lambdas: Sequence[float]) 
 
 
 def _solve(matrices: Array, right: Array, lam: float) -> Array:
-    """u of (M + λI) u = right for a stack of positive semidefinite matrices M."""
+    """u of (M + λI) u = right for a stack of positive semidefinite matrices M; no numbers where λ is too small."""
     size = matrices.shape[-1]
     largest = float(matrices.reshape(len(matrices), -1)[:, :: size + 1].sum(1).max())  # no eigenvalue is larger
     if lam <= np.finfo(float).eps * largest:
-        raise singular(lam)
+        return right * np.nan
     shifted = matrices + lam * like(np.eye(size), matrices)
     if is_torch(shifted):
         import torch

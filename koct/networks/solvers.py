@@ -6,6 +6,7 @@ longer than a small fit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +14,6 @@ import numpy as np
 
 from koct.base.arrays import copy, double, is_torch, like, zeros_like
 from koct.contracts import Array, Layer
-from koct.errors import KoctError
 from koct.operators.algebra import split
 
 
@@ -92,24 +92,21 @@ def cholesky_solve(matrix: Array, right: Array, block: int = 64) -> Array:
 def ridges(normal: Array, lambdas: Sequence[float]) -> Iterator[tuple[float, Callable[[Array], Array]]]:
     """Yield (λ, a function that solves (normal + λI) u = right); `normal` is changed.
 
-    One Cholesky factor per λ is cheaper than one eigendecomposition up to about a dozen λ.
+    One Cholesky factor per λ is cheaper than one eigendecomposition up to about a dozen λ. Where λ is too small for the
+    working precision, the solution is not a number.
     """
     places = list(range(len(normal)))
     diagonal = normal[places, places]
     for lam in lambdas:
         normal[places, places] = diagonal + lam
 
-        def solve(right: Array, lam: float = lam) -> Array:
+        def solve(right: Array) -> Array:
             try:
                 return cholesky_solve(normal, right)
             except np.linalg.LinAlgError:
-                raise singular(lam) from None
+                return right * math.nan
 
         yield lam, solve
-
-
-def singular(lam: float) -> KoctError:
-    return KoctError(f"the ridge with lambda = {lam:g} is singular to working precision: remove it from lambdas")
 
 
 def by_cholesky(normal: Array, right: Array, prior: Array, lambdas: Sequence[float]) -> Iterator[tuple[float, Array]]:

@@ -37,6 +37,7 @@ SAID = 5.0  # seconds between lines of progress
 TOGETHER = 32  # images that pass through a module at once where nothing is learned
 WAITED = 20  # steps that a GPU may lag behind
 WARM = 3  # steps before a graph is recorded: libraries allocate what they need
+SPLIT = 5  # of so many training pairs one judges the weights, if training pairs do
 LEAST_PEAK = 0.1  # of an image, as a share of the largest: an empty image would count for all others
 
 
@@ -145,9 +146,15 @@ class Trainer:
         scale = float(peaks.double().mean()) or 1.0
         self.network.scale = self.kept.scale = scale
         self.y = images[:, None] / scale
+        # Pairs that judge the weights: none, some of the training pairs, or the validation pairs
+        judging = max(1, data.N // SPLIT) if arch.validation == "split" else 0
+        self.count = data.N - judging  # training pairs
         self.weights = (peaks / scale).clip(min=LEAST_PEAK * float(peaks.max()) / scale or 1.0) ** -2
         self.x = self.network.start(data.x)
-        self.val_x, self.val_y = self.kept.start(data.device.put(data.read("x", "val"))), data.read("y", "val")
+        if arch.validation == "split":
+            self.val_x, self.val_y = self.x[self.count :], to_numpy(data.y[self.count :])
+        if arch.validation == "labels":
+            self.val_x, self.val_y = self.kept.start(data.device.put(data.read("x", "val"))), data.read("y", "val")
         self.error = metrics.load(data.problem.validation_metric).error
         self.module, self.averaged = self.network.module, bool(arch.averaging)
         if self.averaged:
@@ -166,7 +173,7 @@ class Trainer:
         how = {"lr": self.rate if self.cuda else arch.lr, "capturable": self.cuda, "fused": self.cuda}
         self.optimiser = kind(self.trained, weight_decay=arch.weight_decay, **how)
         share = 1 - np.minimum(arch.averaging, (1 + np.arange(arch.steps)) / (10 + np.arange(arch.steps)))
-        self.rows = torch.as_tensor(batches(self.data.seed, self.data.N, arch.batch, arch.steps), device=device)
+        self.rows = torch.as_tensor(batches(self.data.seed, self.count, arch.batch, arch.steps), device=device)
         self.rates = torch.as_tensor(rates(arch.schedule, arch.lr, arch.steps), dtype=torch.float32, device=device)
         self.shares = torch.as_tensor(share, dtype=torch.float32, device=device)
         self.number = torch.zeros(1, dtype=torch.int64, device=device)  # of the step
@@ -198,8 +205,9 @@ class Trainer:
         self.number += 1
 
     def run(self) -> ModuleNetwork:
-        """Return the network with the smallest validation error of all evaluations."""
+        """Return the network with its last weights or, if they are judged, with the best of all evaluations."""
         arch, cuda = self.arch, self.cuda
+        judged = arch.validation != "none"
         flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
         with torch.random.fork_rng(devices=["cuda"] if cuda else []), flags if cuda else contextlib.nullcontext():
             torch.manual_seed(1000 * self.data.seed + 8)
@@ -210,7 +218,8 @@ class Trainer:
             done = self._resume()
             self.began, self.said, self.saved = time.perf_counter(), 0.0, time.perf_counter()
             self.first = done
-            ends = {math.ceil(arch.steps * (k + 1) / arch.evaluations) for k in range(arch.evaluations)}
+            count = arch.evaluations if judged else 0
+            ends = {math.ceil(arch.steps * (k + 1) / count) for k in range(count)}
             while done < arch.steps and not (arch.patience and self.worse >= arch.patience):
                 take()
                 done += 1
@@ -220,9 +229,13 @@ class Trainer:
                     self._evaluate()
                 self._say(done)
                 self._save()
-        if math.isinf(self.best):
-            raise KoctError(f"the training of {arch.name} gave no finite validation error; lower lr = {arch.lr:g}")
-        self.kept.module.load_state_dict(self.best_state)
+        if judged:
+            self.kept.module.load_state_dict(self.best_state)
+            self.kept.tuned_on = "validation pairs" if arch.validation == "labels" else "training pairs"
+        else:
+            self._copy_buffers()
+        if not (math.isfinite(self.best) if judged else math.isfinite(float(self.loss))):
+            raise KoctError(f"the training of {arch.name} gave no finite error; lower lr = {arch.lr:g}")
         self.kept.fit_seconds = self.seconds + time.perf_counter() - self.began
         if self.data.checkpoints and os.path.exists(self.data.checkpoints):
             os.remove(self.data.checkpoints)
@@ -278,14 +291,18 @@ class Trainer:
         return {name: value.detach().clone() for name, value in network.module.state_dict().items()}
 
     def _evaluate(self) -> None:
-        if self.averaged:  # its buffers, such as the means of a batch norm, are those of the module
-            for mean, value in zip(self.kept.module.buffers(), self.module.buffers(), strict=True):
-                mean.copy_(value)
+        self._copy_buffers()
         score = self.error(to_numpy(self.kept.images(self.val_x)), self.val_y)
         self.module.train()
         self.worse += 1
         if score < self.best:
             self.best, self.best_state, self.worse = score, self._copy(self.kept), 0
+
+    def _copy_buffers(self) -> None:
+        """Give the averaged module the buffers, such as the means of a batch norm, of the trained one."""
+        if self.averaged:
+            for mean, value in zip(self.kept.module.buffers(), self.module.buffers(), strict=True):
+                mean.copy_(value)
 
     def _say(self, done: int) -> None:
         now = time.perf_counter()

@@ -1,19 +1,16 @@
-"""One cell of the study, (sweep, arch, N, seed): read its pool, fit, choose λ, keep the fit."""
+"""The files of a cell of the study, (sweep, arch, N, seed): what its fit is given, and the fit that is kept."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import math
-import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from koct import metrics
 from koct.base import device
 from koct.base.arrays import gram_matrix, to_numpy
 from koct.base.files import Blocks, read_array, read_record, record_writer, write_array, write_record
@@ -39,11 +36,13 @@ class Data(Training):
         self.nonnegative = cell.problem.nonnegative
         self.nonnegative_images = cell.problem.nonnegative or cell.problem.nonnegative_images
         self.ranks, self.checkpoints, self.checkpoint_minutes = None, None, 5.0
-        self.validated: np.ndarray | None = None  # the validation images of the fit that was chosen
+        self.training_rows: np.ndarray | None = None  # of the N training pairs, where not all of them are used
+        self.validated: np.ndarray | None = None  # the validation images of the fit that was chosen on them
 
     @cached_property
     def device(self) -> device.Device:  # type: ignore[override]
-        return device.choose() if self.problem.device == "auto" else device.CPU
+        wanted = self.problem.device == "auto" or self.cell.arch.needs_torch
+        return device.choose() if wanted else device.CPU
 
     @cached_property
     def pool(self) -> Pool:
@@ -132,7 +131,10 @@ class Data(Training):
             raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
-        return getattr(self.pool, name)(part, count, first)
+        if part != "train" or self.training_rows is None:
+            return getattr(self.pool, name)(part, count, first)
+        rows = self.training_rows[first : None if count is None else first + count]
+        return getattr(self.pool, name)(part, self.training_rows[-1] + 1)[rows]
 
     def predict(self, network: Network, part: Part, count: int | None = None) -> np.ndarray:
         """Flat images of a part of the pool, as a NumPy array."""
@@ -192,61 +194,6 @@ def check_operator(problem: Problem, method: str, what: str, operator: Any) -> N
         raise KoctError(f"{where}: {what} is of the type {type(operator).__name__}; give a koct.operators Operator")
     if wrong := fault(operator):
         raise KoctError(f"{line_of_operator(operator, wrong[0]) or where}: {what}: {wrong[1]}")
-
-
-def fit(data: Data) -> tuple[dict[str, Any], Network]:
-    """(about, network): fit a cell for every λ and keep the network with the smallest validation error."""
-    cell = data.cell
-    error = metrics.load(cell.problem.validation_metric).error
-    y = None
-    started = time.perf_counter()
-    best: tuple[float, float | None, Network, np.ndarray] | None = None
-    for lam, network in fits(data):
-        y = data.read("y", "val") if y is None else y
-        images = data.predict(network, "val")
-        score = error(images, y)
-        if lam is not None:
-            print(f"lambda {lam:g}: validation {cell.problem.validation_metric} {score:.6g}", flush=True)
-        if math.isfinite(score) and (best is None or score < best[0]):
-            best = score, lam, network, images
-    if best is None:
-        tried = f"; lambdas are {list(cell.lambdas)}" if cell.lambdas else ""
-        raise KoctError(f"{line_of(cell.arch, 'fit')}: no fit gave a finite validation error{tried}")
-    _, lam, network, data.validated = best
-    return describe(data, lam, network, time.perf_counter() - started), network
-
-
-def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
-    """What the architecture yields, if it is what the contract says."""
-    networks = data.cell.arch.fit(data)
-    if not isinstance(networks, Iterable):
-        raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(networks).__name__}; yield instead")
-    for fitted in networks:
-        if not (isinstance(fitted, tuple) and len(fitted) == 2 and isinstance(fitted[1], Network)):
-            raise KoctError(
-                f"{line_of(data.cell.arch, 'fit')}: fit yielded {type(fitted).__name__}; "
-                "yield (lambda or None, a koct.contracts.Network)"
-            )
-        yield fitted
-
-
-def _count(network: Network) -> int:
-    """How many numbers a network learned; torch's modules have a method of the same name, which does not count them."""
-    counted: Any = network.parameters
-    return int(Network.parameters.fget(network) if callable(counted) else counted)  # type: ignore[attr-defined]
-
-
-def describe(data: Data, lam: float | None, network: Network, seconds: float) -> dict[str, Any]:
-    """What a fit file says about its fit."""
-    return {
-        "lam": None if lam is None else float(lam),
-        "tuned_on": network.tuned_on,
-        "edge": network.edge,
-        "p": _count(network) if data.cell.arch.trained else 0,
-        "fit_seconds": seconds if network.fit_seconds is None else network.fit_seconds,
-        "device": data.device.label,
-        "pool": data.pool.stamp.content,
-    }
 
 
 def write_fit(path: str, stamp: Stamp, network: Network, write: bool = True) -> None:

@@ -12,7 +12,7 @@ from koct.base.device import failures_explained
 from koct.contracts.blame import blamed
 from koct.errors import KoctError
 from koct.networks.ranks import Agreed, Interrupted, Ranks
-from koct.study import cells
+from koct.study import cells, fitting
 
 INTERRUPTED = 75  # exit status (EX_TEMPFAIL) of a job that a signal ended after a checkpoint
 
@@ -30,7 +30,7 @@ def fit(data: cells.Data, fit_path: str, spec: Mapping[str, Any]) -> int:
         with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
             started = time.perf_counter()
             ((lam, network),) = data.cell.arch.fit(data)
-            about = cells.describe(data, lam, network, time.perf_counter() - started)
+            about = fitting.describe(data, lam, network, time.perf_counter() - started)
             if ranks.size > 1:
                 about["device"] += f" × {ranks.size}"
             cells.write_fit(fit_path, data.stamp(spec, about), network, write=ranks.rank == 0)

@@ -26,9 +26,16 @@ LARGEST = 2**19  # characters of what a fit keeps of its errors: half of where a
 
 
 def errors(network: Network, data: cells.Data) -> dict[str, Any]:
-    """Every metric on the test pairs, `val_mse`, the time of a test image, and under `images` every metric of each."""
-    validated = data.predict(network, "val") if data.validated is None else data.validated  # and has warmed up
-    validation = metrics.load("mse").error(validated, data.read("y", "val"))
+    """Every metric on the test pairs, `val_mse`, the time of a test image, and under `images` every metric of each.
+
+    `val_mse` is null unless the validation pairs have chosen something.
+    """
+    validation = None
+    if data.cell.arch.validation == "labels":
+        validated = data.predict(network, "val") if data.validated is None else data.validated
+        validation = metrics.load("mse").error(validated, data.read("y", "val"))
+    else:
+        data.predict(network, "val", 1)  # warms up
     x, started = data.device.put(data.read("x", "test")), time.perf_counter()
     predicted = data.images(network, x)
     seconds, y = time.perf_counter() - started, data.read("y", "test")
@@ -36,7 +43,7 @@ def errors(network: Network, data: cells.Data) -> dict[str, Any]:
         images = metrics.each(predicted, y, data.y_shape)
         errors = metrics.errors(predicted, y, images)
     for name, value in (("val_mse", validation), *errors.items()):
-        if not metrics.is_proper(name, value):
+        if value is not None and not metrics.is_proper(name, value):
             raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
     kept = {  # to eight digits, null for NaN; `same`: whether every seed has these images; how many each group has
         "same": data.cell.problem.same_held_out,

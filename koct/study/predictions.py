@@ -24,6 +24,7 @@ from koct.prediction.spectral import Spectral
 from koct.prediction.subsets import Subsets
 from koct.problems.pools import PARTS
 from koct.study import cells
+from koct.study.fitting import UNFITTED, fits
 
 # Training sets for every N, where curves are predicted by fits to subsets; few where fits are dear.
 DRAWS, FEW_DRAWS, DEAR = 12, 6, 1000
@@ -48,6 +49,7 @@ class PoolPairs(cells.Data):
 def predict(spec: Mapping[str, Any], inputs: Mapping[str, str], out: str) -> None:
     """Write the predicted curve of one architecture; `spec` is that of its fits with `at`, `tests` and `metric`."""
     pairs = PoolPairs(Cell.decode(spec), inputs)
+    pairs.lambdas = pairs.lambdas or UNFITTED
     in_metric = _metric(CurveMetric(spec["metric"]), pairs)
     method, rows, started = pairs.cell.arch.predicted, [], time.perf_counter()
     if method == "fixed point" and Known(pairs.layers, pairs.nonnegative).each > 1:
@@ -113,7 +115,7 @@ def _points(method: str | None, pairs: PoolPairs, at: Sequence[int], tests: int)
     def fitting(x: Array, y: Array) -> Iterator[tuple[float | None, Callable[[Array], Array]]]:
         part = copy.copy(pairs)
         part.x, part.y, part.N, part.gram, part.read = x, y, len(x), None, _refuse  # type: ignore[method-assign]
-        for lam, network in cells.fits(part):
+        for lam, network in fits(part):
             yield lam, network.predict
 
     draws = DRAWS if pairs.x.shape[1] <= DEAR else FEW_DRAWS

@@ -42,10 +42,22 @@ COLUMNS = {
     "N": (pa.int32(), "training samples: pairs, or groups of them if the problem has groups; 0: none are needed", "1"),
     "seed": (pa.int32(), "seed of the pool", ""),
     "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
-    "tuned_on": (pa.string(), "what chose lam or a checkpoint: training pairs, validation pairs or noise; null: none", ""),
-    "edge": (pa.bool_(), "whether lam is the first or the last that was tried, and the next might have been better", ""),
+    "tuned_on": (
+        pa.string(),
+        "what chose lam or a checkpoint: training pairs, validation pairs or noise; null: none",
+        "",
+    ),
+    "edge": (
+        pa.bool_(),
+        "whether lam is the first or the last that was tried, and the next might have been better",
+        "",
+    ),
     "p": (pa.int64(), "learned parameters, counted", "1"),
-    "val_mse": (pa.float64(), "validation mean squared error", "intensity^2"),
+    "val_mse": (
+        pa.float64(),
+        "mean squared error on validation pairs, if they chose something; null otherwise",
+        "intensity^2",
+    ),
     "fit_seconds": (pa.float64(), "wall time of the fit and the choice of lam", "s"),
     "image_seconds": (pa.float64(), "wall time for one of the test images, computed in batches; null if unknown", "s"),
     "device": (pa.string(), "what the fit was computed on", ""),
@@ -113,7 +125,8 @@ COLUMNS |= {
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "tuned_on", "edge", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
-OPTIONAL = ("tuned_on", "edge", "image_seconds", *metrics.SCORES)  # which older files do not have
+UNKNOWN = ("tuned_on", "edge", "val_mse", "image_seconds")  # which a row may lack, and older files do
+OPTIONAL = (*UNKNOWN, *metrics.SCORES)
 KEY = ("sweep", "arch", "N", "seed")
 IMAGES = [*KEY, "image", "group", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
@@ -173,14 +186,15 @@ def _check_row(path, row, stamp, cell):
     """Refuse the row of another cell, and one without proper errors."""
     wrong = [key for key, value in cell.items() if row.get(key) != value]
     wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
-    missing = [name for name in (*CELLS, "images") if name not in row and name not in ("tuned_on", "edge", "image_seconds")]
+    missing = [name for name in (*CELLS, "images") if name not in row and name not in UNKNOWN]
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
-    for name in ("val_mse", *METRICS):
-        if not metrics.is_proper(name, row[name]):
+    judged = {name: row[name] for name in METRICS} | {"val_mse": row.get("val_mse") or 0.0}
+    for name, value in judged.items():
+        if not metrics.is_proper(name, value):
             kind = "score" if name in metrics.SCORES else "error"
-            raise KoctError(f"{path} has {name} = {row[name]}, which is no {kind}; {again(path)}")
+            raise KoctError(f"{path} has {name} = {value}, which is no {kind}; {again(path)}")
 
 
 def _origin(spec):

@@ -78,14 +78,16 @@ class Jobs:
     def environment(self) -> dict[str, str]:
         """What jobs are told beside their parameters, since it changes no result.
 
-        What they compute on, which sweeps ask a cluster for a GPU, which problems can use one, and the hash of the
-        code that evaluates.
+        What they compute on, which sweeps ask a cluster for a GPU, which problems and modules can use one, and the
+        hash of the code that evaluates.
         """
         on_gpu = [sweep for sweep in self.study if resources.on_gpu(sweep, self.device)]
+        archs = {arch for sweep in self.study for arch in sweep.archs if resources.on_gpu(sweep, self.device, arch)}
+        modules = {arch.source for arch in archs if arch.needs_torch}
         return {
             "KOCT_DEVICE": self.device,
             "KOCT_GPU_SWEEPS": " ".join(sweep.name for sweep in on_gpu),
-            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted({sweep.problem.source for sweep in on_gpu})),
+            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted(modules | {sweep.problem.source for sweep in on_gpu})),
             "KOCT_EVALUATION": self.evaluation,
             metrics.OWN: os.pathsep.join(self.settings.metrics),
             **self.sources,
@@ -303,7 +305,9 @@ class Jobs:
 
     def gpus(self, wildcards: Wildcards) -> int:
         """GPUs that a job of one process asks a cluster for."""
-        return int(resources.on_gpu(self.sweeps[wildcards.sweep], self.device))
+        sweep = self.sweeps[wildcards.sweep]
+        arch = sweep.arch(wildcards.arch) if hasattr(wildcards, "arch") else None
+        return int(resources.on_gpu(sweep, self.device, arch))
 
     def torchrun(self) -> dict[str, Callable[[Wildcards], int]]:
         """The resources of a fit that torchrun starts: a GPU for every rank, and the memory of a node."""

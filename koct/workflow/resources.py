@@ -16,7 +16,7 @@ from koct.base.device import total_memory
 from koct.base.messages import counted
 from koct.config.study_file import Settings, refuse
 from koct.config.sweep import Sweep
-from koct.contracts import Architecture, Cost, TorchrunArchitecture
+from koct.contracts import FOLDS, MOST_FOLDED, Architecture, Cost, TorchrunArchitecture
 from koct.contracts.blame import blamed
 from koct.contracts.options import options
 
@@ -64,7 +64,10 @@ def gram(sweep: Sweep) -> Cost:
 
 
 def fit(sweep: Sweep, arch: Architecture, N: int) -> Cost:
-    return arch.cost(sweep.workload(arch, N)) or UNKNOWN
+    cost = arch.cost(sweep.workload(arch, N)) or UNKNOWN
+    cross_validated = arch.trained and arch.uses_lambdas and arch.validation == "none"
+    fits = 1 + (FOLDS if N <= MOST_FOLDED else 1) * cross_validated
+    return cost._replace(operations=fits * cost.operations) if cost is not UNKNOWN else UNKNOWN
 
 
 def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
@@ -83,12 +86,12 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
     """Of a predicted curve. 4.4 s for FC at H = 256, 2,048 pairs, 30 points, on two cores of a Xeon at 2.5 GHz."""
     M, size = sweep.theory_pairs, sweep.problem.x_size
     pairs = M * (size + sweep.problem.y_size)
-    points = len(sweep.predicted_at(arch)) * (len(sweep.lambdas) if arch.uses_lambdas else 1)
+    points = len(sweep.predicted_at(arch)) * sweep.workload(arch, 0).lambdas
     if arch.predicted == "spectral":
         operations = 0.3 * M**2 * size + 8 * M**3 + points * 800 * M**2
         return Cost(operations, 6 * pairs + 80 * M**2, 5 * pairs + 80 * M**2)
     if arch.predicted == "fixed point":
-        drawn = 18 * len(sweep.lambdas) * size**3  # three sizes, six draws
+        drawn = 18 * sweep.workload(arch, 0).lambdas * size**3  # three sizes, six draws
         operations = 10.0 * size**3 + drawn + points * 3 * M * size**2
         arrays = 40 * size**2 + 24 * M * size
         return Cost(operations, 6 * pairs + arrays, 5 * pairs + arrays)
@@ -118,9 +121,9 @@ def of_job(stage: str, sweep: Sweep, wildcards: Any) -> Cost:
 # What runs where
 
 
-def on_gpu(sweep: Sweep, device: str) -> bool:
-    """Whether jobs of this sweep ask a cluster for a GPU."""
-    return sweep.problem.device == "auto" and device != "cpu"
+def on_gpu(sweep: Sweep, device: str, arch: Architecture | None = None) -> bool:
+    """Whether jobs of this sweep ask a cluster for a GPU; modules of torch use one for any problem."""
+    return device != "cpu" and (sweep.problem.device == "auto" or (arch is not None and arch.needs_torch))
 
 
 def cheap(sweep: Sweep, cost: Cost) -> bool:

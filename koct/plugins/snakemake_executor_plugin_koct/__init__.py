@@ -34,7 +34,7 @@ COMMAND = re.compile(
 COMPUTING = ("pool", "known", "normal", "gram", "fit", "evaluate", "theory")  # others make tables and figures
 THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS} | {"VECLIB_MAXIMUM_THREADS": "1"}
-GPU_PROBLEMS = "KOCT_GPU_PROBLEMS"  # variable of the environment: the problems of the study that can use a GPU
+GPU_PROBLEMS = "KOCT_GPU_PROBLEMS"  # variable of the environment: problems and modules of the study that can use a GPU
 NVIDIA = ("/dev/nvidiactl", "/dev/dxg")  # one of which is there with a driver, natively or on Windows
 IDLE = 5.0  # seconds after which a process ends that nobody uses: it holds memory of the GPU
 
