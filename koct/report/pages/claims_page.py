@@ -24,7 +24,7 @@ PRODUCT = Product(
     files=("claims.parquet", "claims.md", "claims.html"),
     caption="""\
 Twelve statements of the paper, what this study computes, and whether they hold; then the others by section, the
-settings, and what this study cannot decide, with the command that does. Verdicts are computed from the Parquet files
+settings, and what this study does not compute, with the command that does. Verdicts are computed from the Parquet files
 and pictures of this study by one rule, which the page states. What follows: where a row does not hold, quote the
 computed number, not the printed one.""",
 )
@@ -67,7 +67,7 @@ def counts(rows):
 
 
 def sections(rows):
-    """Return [(title, [(heading, rows)])]: the twelve, the rest by place, settings, what the study cannot decide."""
+    """Return [(title, [(heading, rows)])]: the twelve, the rest by place, settings, what the study does not compute."""
     shown = {row["id"]: {**row, "computed": " ".join(filter(None, (row["computed"], interval(row))))} for row in rows}
     missing = [row for row in shown.values() if row["verdict"] == verdicts.MISSING]
     decided = {name: row for name, row in shown.items() if row["verdict"] != verdicts.MISSING}
@@ -79,7 +79,7 @@ def sections(rows):
         "Twelve claims": [(name, group) for name, group in first if group],
         "Appendix: the other claims, by section": by_place,
         "Settings, and what holds by definition": [("", settings)] if settings else [],
-        "What this study cannot decide": [("", missing)] if missing else [],
+        "Not computed in this study": [("", missing)] if missing else [],
     }
     return [(name, places) for name, places in found.items() if places]
 
