@@ -28,7 +28,11 @@ def main():
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["sweeps"]
     curves = pd.concat(pd.read_parquet(folder / "curves.parquet") for folder in (REFERENCE, REFERENCE / "crossing"))
     least = curves.groupby(["sweep", "arch"])["error_mean"].min()
-    print("| sweep | test images | known chain | best factor | chain times factor | KO | of KO's gain |\n" + "|---" * 7 + "|")
+    print(
+        "| sweep | test images | known chain | best factor | chain times factor | KO | of KO's gain |\n"
+        + "|---" * 7
+        + "|"
+    )
     for sweep in SWEEPS:
         problem, pool = build(sweep, config[sweep]).problem, config[sweep]["pool"]
         known = Known(problem.layers(problem.shared()), problem.nonnegative)
@@ -40,7 +44,9 @@ def main():
         image, y = images["val"]
         factor = (image * y).sum() / (image**2).sum()
         image, y = images["test"]
-        chain, scaled = (metrics.load("rrmse_peak").each(c * image, y, problem.y_shape).mean() ** 2 for c in (1, factor))
+        chain, scaled = (
+            metrics.load("rrmse_peak").each(c * image, y, problem.y_shape).mean() ** 2 for c in (1, factor)
+        )
         assert np.isclose(chain, least[sweep, "untrained"], rtol=1e-4), (chain, least[sweep, "untrained"])
         share = (chain - scaled) / (chain - least[sweep, "ko"])
         numbers = f"{chain:.2e} | {factor:.2f} | {scaled:.2e} | {least[sweep, 'ko']:.2e} | {100 * share:.1f} %"

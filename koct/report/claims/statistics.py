@@ -142,7 +142,7 @@ def layers_apart(study, sweep, H):
 
 
 def pseudo_inverse(study, sweep, H):
-    """How far Aᵀ K W A with the best diagonal W is from A⁺ A, over the norm of the latter: 0 if Aᵀ K W inverts as A⁺."""
+    """How far Aᵀ K W A with the best diagonal W is from A⁺ A, over the norm of the latter."""
     from koct.study.norms import operators
 
     K, At = operators(**_printed_point(H))
@@ -254,7 +254,7 @@ def square_over_samples(study, sweep):
 
 
 def tighter(study, sweep):
-    """How far H² is from the sample ratio at the smallest N, over how far the slope ratio without that N is, in logs."""
+    """How far H² is from the sample ratio at the smallest N, over how far the slope ratio of the others is, in logs."""
     curves = [study.curve(sweep, arch) for arch in (study.known, study.dense)]
     known, dense = (calibrate(N[1:], error[1:]).sigma for N, error in curves)
     measured, ratios = _measured(study, sweep), (study.size(sweep, "H") ** 2, dense / known)
