@@ -1,6 +1,7 @@
 """Every statement of the paper that can be checked, and whether it holds: as Parquet, Markdown and HTML."""
 
 import html
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def sections(rows):
     decided = {name: row for name, row in shown.items() if row["verdict"] != verdicts.MISSING}
     settings = [decided.pop(entry["id"]) for entry in verdicts.DATA["settings"] if entry["id"] in decided]
     first = [(name, [decided.pop(id) for id in ids if id in decided]) for name, ids in verdicts.GROUPS.items()]
-    rest = [{**row, "place": row["where"].partition(",")[0]} for row in decided.values()]
+    rest = [{**row, "place": row["where"].partition(",")[0]} for row in sorted(decided.values(), key=_line)]
     by_place = [(place, group) for (place,), group in grouped(rest, "place").items()]
     found = {
         "Twelve claims": [(name, group) for name, group in first if group],
@@ -82,6 +83,11 @@ def sections(rows):
         "Not computed in this study": [("", missing)] if missing else [],
     }
     return [(name, places) for name, places in found.items() if places]
+
+
+def _line(row):
+    """Return the line of the paper that a row is about."""
+    return int(re.search(r"lines? (\d+)", row["where"])[1])
 
 
 def rendered(rows, template):
