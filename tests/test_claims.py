@@ -20,7 +20,7 @@ from koct.workflow.when import PAPER
 
 REFERENCE = ROOT / "results/reference"
 FILES = {name: getattr(results, name.upper()) for name in ("cells", "curves", "calibration")}
-HOLDS, PART, FAILS, MISSING = claims.VERDICTS
+HOLDS, PART, FAILS, UNDECIDED, MISSING = claims.VERDICTS
 CPU = ("H8", "H16", "H32")
 
 
@@ -99,6 +99,16 @@ def test_a_small_study_shows_what_it_decides_and_names_the_command_for_the_rest(
             assert "Without the rest: this study has no sweep H" in row["why"]
 
 
+@pytest.mark.parametrize("kept", [CPU, ("H8", "H128", "H256"), ("H16", "H256", "H512"), ("H32",), PAPER])
+def test_a_study_with_fewer_sweeps_never_contradicts_one_with_more(committed, changed, kept):
+    """What it says is the verdict of the whole study, or that it lacks what would decide."""
+    for name in FILES:
+        folder = changed(name, lambda row: row if row["sweep"] in kept else None)
+    study = Study.read(*options(folder))
+    for claim in claims.claims():
+        assert claims.row(claim, study)["verdict"] in (committed[claim["id"]]["verdict"], UNDECIDED, MISSING)
+
+
 def times(factor, column, **where):
     """Multiply a column in the rows that are meant."""
 
@@ -109,6 +119,14 @@ def times(factor, column, **where):
     return change
 
 
+def slopes_as_predicted(row):
+    """Give FC the slope that Proposition 1 with equal κ expects."""
+    study = Study.read(*options(REFERENCE))
+    return (
+        {**row, "sigma": row["sigma"] * statistics.reference_ratio(study, row["sweep"])} if row["arch"] == "fc" else row
+    )
+
+
 CHANGES = {
     "table-2": ("calibration", times(1.5, "floor"), PART, FAILS),
     "table-3": ("curves", times(10, "error_mean", sweep="H8", arch="ko", N=32), HOLDS, PART),
@@ -116,6 +134,8 @@ CHANGES = {
     "conclusion-low-data": ("curves", times(0.5, "error_mean", N=4), FAILS, HOLDS),
     "safe-side": ("calibration", times(10, "sigma"), FAILS, HOLDS),
     "rrmse": ("cells", times(1.5, "rrmse_peak", sweep="H128", N=2048), HOLDS, FAILS),
+    "predicted-scaling": ("calibration", slopes_as_predicted, FAILS, HOLDS),
+    "order-fewer": ("curves", times(2, "error_mean", arch="fc", N=(64, 2048)), UNDECIDED, FAILS),  # FC falls no more
     "fc-catches-up": ("curves", times(0.5, "error_mean", sweep="H128", arch="fc", N=256), HOLDS, FAILS),
 }
 

@@ -176,12 +176,13 @@ class BoundNetwork:
         """The smallest bound that measured layer errors give: (√residual + Σ_l ∏_{j>l} ℓ_j √(mean ‖e_l‖²))².
 
         Root mean squares add (Minkowski), where Theorem 1 squares a sum of two at every layer: it is this by the
-        Cauchy–Schwarz inequality with weights 1/2, 1/4, …, and never smaller. `residual` is the mean ‖y − f(x)‖² of
-        the true layers f themselves. Both are measured on pairs that no layer was fitted to.
+        Cauchy–Schwarz inequality with weights 1/2, 1/4, …, and never smaller, without a residual or a mismatch, for
+        which it has no terms. `residual` is the mean ‖y − f(x)‖² of the true layers f themselves. Layer errors and
+        residual are measured on pairs that no layer was fitted to.
 
         A known layer that is not the true one has a `mismatch`: the Lipschitz constant of the difference, for matrices
         its operator norm. It adds what it makes of its inputs, whose root mean square is `input_rms` in front of the
-        first layer; layers map zero to zero (docs/theory.md).
+        first layer; layers, true and known, map zero to zero (docs/theory.md).
         """
         _check("residual", residual, 0, "give the mean-square error of the true layers")
         _check("input_rms", input_rms, 0, "give the root of the mean ‖x‖²")

@@ -121,6 +121,12 @@ class Study:
             raise NotComputedError(f"has no {key} for {sweep}")
         return value
 
+    def without_samples(self, sweep, arch):
+        """Return the mean error of what needs no sample."""
+        if (sweep, arch) not in self.baselines:
+            raise NotComputedError(f"has no {self.names.arch(arch)} of {sweep}")
+        return self.metrics[sweep].mean(self.baselines[sweep, arch])
+
     def norms(self, sweep):
         """Return (‖K‖, ‖Aᵀ‖) of a sweep's geometry, computed."""
         size = {key: self.size(sweep, key) for key in ("H", "V", "B")}

@@ -10,7 +10,7 @@ import numpy as np
 
 from koct.base.loglog import first_at
 from koct.bound.calibration import Calibration, calibrate, rate, two_factors
-from koct.bound.theorem import BoundLayer, BoundNetwork, structural_reference
+from koct.bound.theorem import BoundLayer, BoundNetwork, fully_connected, operator_aware, structural_reference
 from koct.forecast.crossing import overtaken
 from koct.report.measured import NotComputedError, norms
 from koct.report.printed import PRINTED
@@ -77,6 +77,13 @@ def calibrated(study, sweep, arch, key):
     return getattr(study.calibration(sweep, arch), key)
 
 
+def first_share(study, sweep, arch):
+    """The part of sigma that comes from the smallest N."""
+    N, error = study.curve(sweep, arch)
+    shares = rate(N) * (error - error.min())
+    return float(shares[0] / shares.sum())
+
+
 def floor_in(study, sweep, arch, column):
     """The floor that the curve has in a certain metric, squared."""
     return float(study.relative(sweep, arch, column)[1].min()) ** 2
@@ -112,15 +119,47 @@ def reference_ratio(study, sweep):
     return reference(study, sweep) / slope_ratio(study, sweep)
 
 
+def _printed_point(H):
+    return next(point for point in PRINTED["operating_points"] if point["H"] == H)
+
+
 def removed_term(study, sweep, H):
     """By how much of the bound it differs, after a layer became known, from the bound less its term: 12 decimals."""
-    point = next(point for point in PRINTED["operating_points"] if point["H"] == H)
+    point = _printed_point(H)
     (filter_norm, back_norm), p = norms(**point), point["V"] * point["B"]
     chain = {"W": (1.0, p), "K": (filter_norm, point["B"]), "At": (back_norm, H * H * p), "ReLU": (1.0, 1)}
     network = BoundNetwork(BoundLayer(name, norm, False, C=1.0, p=p) for name, (norm, p) in chain.items())
     whole = network.bound(SAMPLES)
     left = ((network.with_known(term.layer.name).bound(SAMPLES), term.total) for term in network.terms(SAMPLES))
     return round(max(abs(bound - (whole - term)) / whole for bound, term in left), 12)
+
+
+def layers_apart(study, sweep, H):
+    """How many layers more the bound of the known network has than that of the dense one."""
+    point = _printed_point(H)
+    p = point["V"] * point["B"]
+    return len(operator_aware(*norms(**point), p=p).layers) - len(fully_connected(p=H * H * p).layers)
+
+
+def pseudo_inverse(study, sweep, H):
+    """How far Aᵀ K W A with the best diagonal W is from A⁺ A, over the norm of the latter."""
+    from koct.study.norms import operators
+
+    K, At = operators(**_printed_point(H))
+    back, A = (At @ K).matrix(), At.T.matrix()
+    columns = np.einsum("ik,kj->ijk", back, A).reshape(-1, len(A))  # of Aᵀ K W A, one for every weight
+    inverted = (np.linalg.pinv(A) @ A).ravel()
+    weights = np.linalg.lstsq(columns, inverted)[0]
+    return float(np.linalg.norm(columns @ weights - inverted) / np.linalg.norm(inverted))
+
+
+def regression_rate(study, sweep, p, N):
+    """The risk of least squares at the last N over what that at the first says of it by p log N / N.
+
+    Beyond the noise, the risk with Gaussian inputs is the variance of the noise times p / (N − p − 1).
+    """
+    first, last = (p / (size - p - 1) / (p * float(rate(size))) for size in N)
+    return last / first
 
 
 # One network beside the other
@@ -159,6 +198,13 @@ def over_best(study, sweep, arch, N):
     """The relative error at an N over the smallest of the sweep."""
     sizes, errors = study.relative(sweep, arch, "rrmse_peak")
     return study.at(sizes, errors, N, sweep) / float(errors.min())
+
+
+def known_share(study, sweep):
+    """What the right constants take away of the error of the known chain, over what training takes away at best."""
+    trained = float(study.curve(sweep, study.known)[1].min())
+    chain, right = (study.without_samples(sweep, arch) for arch in ("untrained", "fbp"))
+    return (chain - right) / (chain - trained)
 
 
 def crossing(study, sweep):
@@ -208,10 +254,19 @@ def square_over_samples(study, sweep):
 
 
 def tighter(study, sweep):
-    """How far H² is from the measured sample ratio, over how far the slope ratio is, in logarithms."""
-    measured, ratios = _measured(study, sweep), (study.size(sweep, "H") ** 2, slope_ratio(study, sweep))
+    """How far H² is from the sample ratio at the smallest N, over how far the slope ratio of the others is, in logs."""
+    curves = [study.curve(sweep, arch) for arch in (study.known, study.dense)]
+    known, dense = (calibrate(N[1:], error[1:]).sigma for N, error in curves)
+    measured, ratios = _measured(study, sweep), (study.size(sweep, "H") ** 2, dense / known)
     far, near = (abs(math.log(ratio / measured)) for ratio in ratios)
     return far / near if near else math.inf
+
+
+def sample_power(study, sweep, others):
+    """The power of the ratio of parameters that the measured sample ratio is, by a line through all sweeps in logs."""
+    sweeps = [sweep, *others]
+    parameters_ratio = [ratio(study, of, "parameters") for of in sweeps]
+    return float(np.polyfit(np.log(parameters_ratio), np.log([_measured(study, of) for of in sweeps]), 1)[0])
 
 
 def largest_gap(study, sweep, others):
@@ -282,6 +337,11 @@ def pilot(study, sweep, arch):
 # Images
 
 
+def pictured(study, sweep):
+    """How many test images a study shows of a sweep: a picture has one, of one seed."""
+    return int(sweep in study.pictures)
+
+
 def detail(study, sweep, arch, N):
     """How much of the truth's amplitudes above a tenth of a cycle per pixel an image has; noise adds nothing to it."""
     truth, made = map(np.fft.fft2, study.images(sweep, arch, N))
@@ -308,10 +368,15 @@ def last_drop(study, sweep, arch):
     return float(1 - error[-1] / error[-2])
 
 
-def floor_place(study, sweep, arch):
-    """The N of the smallest error over the largest N."""
+def floor_size(study, sweep, arch):
+    """The N of the smallest error."""
     N, error = study.curve(sweep, arch)
-    return float(N[error.argmin()] / N[-1])
+    return float(N[error.argmin()])
+
+
+def floor_place(study, sweep, arch):
+    """That over the largest N."""
+    return floor_size(study, sweep, arch) / float(study.curve(sweep, arch)[0][-1])
 
 
 STATISTICS = {

@@ -15,13 +15,15 @@ from koct.report.measured import NotComputedError
 from koct.report.printed import PAIR, PRINTED
 from koct.report.text import words
 
-HOLDS, PART, FAILS, MISSING = "holds", "holds in part", "does not hold", "not computed in this study"
-VERDICTS = (HOLDS, PART, FAILS, MISSING)
+HOLDS, PART, FAILS, UNDECIDED = "holds", "holds in part", "does not hold", "not decided"
+MISSING = "not computed in this study"
+VERDICTS = (HOLDS, PART, FAILS, UNDECIDED, MISSING)
 DATA = json.loads(Path(__file__).with_name("claims.json").read_text(encoding="utf-8"))
 GROUPS = DATA["groups"]  # the twelve claims that a reader sees first
 PREFIXES = {"KiB": 1024**2, "MiB": 1024, "GiB": 1}  # how many of them a GiB has
 NOTATION = re.compile(r"([\d,]+)(?:\.(\d+))?(?:e(-?\d+))?(?: ([KMG]iB))?")
 PARTLY = "Without the rest: this study "  # begins the sentence on what it lacks
+MANY = 1000  # cases, where nobody knows how many a sweep that is not there would have
 SYMBOLS = {"floor": "floor", "sigma": "σ"}
 
 
@@ -78,6 +80,7 @@ class Value(NamedTuple):
     label: str
     of: Callable
     sweeps: list[str]
+    several: bool = False  # whether a sweep has several of them
 
 
 def row(claim, study):
@@ -91,36 +94,41 @@ def row(claim, study):
     try:
         return stated | (_digits if "items" in claim else _band)(claim, study)
     except NotComputedError as missing:
-        why = f"This study {missing}; snakemake --config study={claim['study']} decides it."
+        why = f"This study {missing}{_elsewhere(claim)}."
         return {**stated, **nothing, "verdict": MISSING, "why": why}
 
 
 def _band(claim, study):
     """Return whether numbers lie within limits."""
-    parts = [(part, *values(part, study)) for part in claim["parts"]]
-    judged = [(part, listed) for part, listed, _ in parts if listed]
+    parts = [(_limited(part), *values(part, study)) for part in claim["parts"]]
     lacking = [missing for *_, lacked in parts for missing in lacked]
-    if not judged:
+    first, points = next(((part, listed) for part, listed, _ in parts if listed), (None, None))
+    if points is None:
         raise lacking[0] if lacking else NotComputedError("has no point that this is about")
-    held = [
-        [part.get("low", -math.inf) <= one.number <= part.get("high", math.inf) for one in of] for part, of in judged
-    ]
-    first, points = judged[0]
+    held = [[_inside(one.number, part) for one in listed] for part, listed, _ in parts]
     decisive = min(points, key=lambda value: _margin(value.number, first))
     low, high = study.interval(decisive.of, decisive.sweeps) if claim.get("interval", True) else (None, None)
     fields = {f"values{i if i > 1 else ''}": _listed(listed) for i, (_, listed, _) in enumerate(parts, 1)}
-    fields |= {key: show(first[key]) for key in ("low", "high") if key in first}
+    fields |= {key: show(first[key]) for key in ("low", "high", "around") if key in first}
+    fields |= {"covered": _covered(study, points, first["around"])} if "around" in first else {}
     ends = {"least": min, "most": max}
     fields |= {name: _listed(points, end(points, key=attrgetter("number"))) for name, end in ends.items()}
     fields |= {name: _fact(fact, study) for name, fact in claim.get("facts", {}).items()}
     why = claim["why"].format(count=_count([*itertools.chain(*held)]), **fields)
     if low is not None and any(low < first[key] < high for key in ("low", "high") if key in first):
         why = why.removesuffix(".") + "; the interval over seeds includes the limit."
+    unknown = [len(lacked) * (MANY if any(one.several for one in listed) else 1) for _, listed, lacked in parts]
+    worst, best = (
+        judgement([(sum(part) + n * extra, len(part) + n) for part, n in zip(held, unknown, strict=True) if part or n])
+        for extra in (0, 1)
+    )
+    otherwise = _otherwise(claim, study)
+    verdict = best if best == worst and not otherwise else UNDECIDED
     return {
         "computed": " ".join(filter(None, (claim.get("what"), _listed(points, decisive), claim.get("unit")))),
         **_numbers(decisive.number, low, high),
-        "verdict": judgement([(sum(part), len(part)) for part in held]),
-        "why": why + _without(lacking),
+        "verdict": verdict,
+        "why": why + otherwise + _without(lacking, claim if best != worst and not otherwise else None),
     }
 
 
@@ -144,11 +152,15 @@ def _digits(claim, study):
     near = max(off) <= DATA["limits"]["digits"]["value"]
     fields = {"exact": ", ".join(exact), "count": _count(same), "differ": "; ".join(differ)}
     fields["difference"] = f"{100 * max(off):.2g} %" if max(off) < 1 else f"a factor of {show(1 + max(off))}"
+    best = PART if near and not all(same) else judgement([(sum(same) + len(lacking), len(same) + len(lacking))])
+    worst = judgement([(sum(same), len(same) + len(lacking))]) if lacking else best
+    verdict = best if best == worst else UNDECIDED
     return {
         "computed": "; ".join(exact) if few else f"{_count(same)} as printed",
         **_numbers(None, low, high),
-        "verdict": PART if near and not all(same) else judgement([(sum(same), len(same))]),
-        "why": claim["why"].format(**fields).replace("; .", ".") + _without(lacking),
+        "verdict": verdict,
+        "why": claim["why"].format(**fields).replace("; .", ".")
+        + _without(lacking, claim if verdict == UNDECIDED else None),
     }
 
 
@@ -174,14 +186,47 @@ def values(part, study):
             at = [study.names.arch(more["arch"])] if "arch" in more else []
             at += [sweep] if len(part.get("sweeps", [])) > 1 else []
             at += [f"N = {more['N']:,}"] if "N" in more else []
+            at += [f"within {100 * (more['factor'] - 1):.0f} %"] if "factor" in more else []
             sweeps = [] if sweep is None else [sweep, *options.get("others", [])]
             if not isinstance(number, dict):
                 listed.append(Value(number, ", ".join(at), of, sweeps))
                 continue
             for key, one in number.items():
                 label = ", ".join([*at, key])
-                listed.append(Value(one, label, lambda study, of=of, key=key: of(study).get(key, math.nan), sweeps))
+                of_key = functools.partial(_of_key, of, key)
+                listed.append(Value(one, label, of_key, sweeps, several=True))
     return listed, lacking
+
+
+def _of_key(of, key, study):
+    return of(study).get(key, math.nan)
+
+
+def _limited(part):
+    """Return a part with its limits: `around` a number is within a factor of two."""
+    if "around" not in part:
+        return part
+    factor = DATA["limits"]["close"]["value"]
+    return {**part, "low": part["around"] / factor, "high": part["around"] * factor}
+
+
+def _inside(number, part):
+    return part.get("low", -math.inf) <= number <= part.get("high", math.inf)
+
+
+def _otherwise(claim, study):
+    """Return a sentence on what a claim presumes and the study does not find; nothing if it does."""
+    premise = claim.get("presumes")
+    needed = values(premise, study)[0] if premise else []
+    if all(_inside(one.number, premise) for one in needed):
+        return ""
+    return " " + claim["otherwise"].format(values=_listed(needed))
+
+
+def _covered(study, points, number):
+    """Return in how many cases the interval over seeds includes a number."""
+    ends = [study.interval(point.of, point.sweeps) for point in points]
+    return _count([low is not None and low <= number <= high for low, high in ends])
 
 
 def in_print(number, printed):
@@ -197,11 +242,17 @@ def in_print(number, printed):
     return number, value, f"{mantissa}e{int(power)}", step
 
 
-def _without(lacking):
-    """Return a sentence: what of the statement this study cannot decide."""
-    first, *rest = dict.fromkeys(map(str, lacking)) if lacking else ("",)
+def _without(lacking, claim):
+    """Return a sentence: what of the statement this study lacks, and for a claim that it would decide, where it is."""
+    if not lacking:
+        return ""
+    first, *rest = dict.fromkeys(map(str, lacking))
     more = "".join(f", {text.removeprefix('has no sweep ')}" for text in rest)
-    return f" {PARTLY}{first}{more}." if lacking else ""
+    return f" {PARTLY}{first}{more}{_elsewhere(claim) if claim else ''}."
+
+
+def _elsewhere(claim):
+    return f"; snakemake --config study={claim['study']} decides it"
 
 
 def _count(held):
@@ -228,7 +279,11 @@ def _listed(values, only=None):
 
 
 def _fact(fact, study):
-    """Return a number or a text that goes into the sentence."""
+    """Return a number, several of them or a text that goes into the sentence."""
+    if "sweeps" in fact:
+        listed, _ = values(fact, study)
+        numbers = sorted(value.number for value in listed)
+        return f"{show(numbers[0])} to {show(numbers[-1])}" if numbers and fact.get("range") else _listed(listed)
     try:
         fact = STATISTICS[fact["statistic"]](study, fact["sweep"], **fact.get("options", {}))
     except NotComputedError:

@@ -1,6 +1,7 @@
 """Every statement of the paper that can be checked, and whether it holds: as Parquet, Markdown and HTML."""
 
 import html
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -24,7 +25,7 @@ PRODUCT = Product(
     files=("claims.parquet", "claims.md", "claims.html"),
     caption="""\
 Twelve statements of the paper, what this study computes, and whether they hold; then the others by section, the
-settings, and what this study cannot decide, with the command that does. Verdicts are computed from the Parquet files
+settings, and what this study does not compute, with the command that does. Verdicts are computed from the Parquet files
 and pictures of this study by one rule, which the page states. What follows: where a row does not hold, quote the
 computed number, not the printed one.""",
 )
@@ -67,21 +68,26 @@ def counts(rows):
 
 
 def sections(rows):
-    """Return [(title, [(heading, rows)])]: the twelve, the rest by place, settings, what the study cannot decide."""
+    """Return [(title, [(heading, rows)])]: the twelve, the rest by place, settings, what the study does not compute."""
     shown = {row["id"]: {**row, "computed": " ".join(filter(None, (row["computed"], interval(row))))} for row in rows}
     missing = [row for row in shown.values() if row["verdict"] == verdicts.MISSING]
     decided = {name: row for name, row in shown.items() if row["verdict"] != verdicts.MISSING}
     settings = [decided.pop(entry["id"]) for entry in verdicts.DATA["settings"] if entry["id"] in decided]
     first = [(name, [decided.pop(id) for id in ids if id in decided]) for name, ids in verdicts.GROUPS.items()]
-    rest = [{**row, "place": row["where"].partition(",")[0]} for row in decided.values()]
+    rest = [{**row, "place": row["where"].partition(",")[0]} for row in sorted(decided.values(), key=_line)]
     by_place = [(place, group) for (place,), group in grouped(rest, "place").items()]
     found = {
         "Twelve claims": [(name, group) for name, group in first if group],
         "Appendix: the other claims, by section": by_place,
         "Settings, and what holds by definition": [("", settings)] if settings else [],
-        "What this study cannot decide": [("", missing)] if missing else [],
+        "Not computed in this study": [("", missing)] if missing else [],
     }
     return [(name, places) for name, places in found.items() if places]
+
+
+def _line(row):
+    """Return the line of the paper that a row is about."""
+    return int(re.search(r"lines? (\d+)", row["where"])[1])
 
 
 def rendered(rows, template):
