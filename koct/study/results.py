@@ -161,7 +161,7 @@ def collect(spec, path, images_path):
                 found = curve_options(stamp.spec) if brought else checksum_of(of_curve)
                 if found != arch["options" if brought else "spec"]:
                     raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
-                rows.append(row)
+                rows.append({"tuned_on": "validation pairs", **row} if brought else row)  # unless it says otherwise
                 contents.append(stamp.content)
     origin, stamp = _origin(spec), Stamp(spec, combined(contents))
     write(rows, CELLS, path, origin, stamp)
