@@ -31,6 +31,8 @@ PREVIEW_WIDTH = 1400  # pixels at most
 PREVIEW_COLOURS = 64  # of a drawing; its lines and letters keep their edges, as they would not in a JPEG
 PREVIEW_QUALITY = 65  # of a JPEG, for what is more picture than drawing
 DASH = {"alpha": 0.6, "markersize": 5, "markeredgewidth": 0.7}  # of a single run
+HOLLOW = {"linestyle": "none", "markerfacecolor": "white", "markeredgewidth": 0.9}  # of a choice at an edge
+AT_EDGE = "strength at an end of what was tried"
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -154,6 +156,25 @@ def ends(curves, names):
     return " ".join(f"Fitted up to N = {N:,} only, by design: {', '.join(archs)}." for N, archs in notes.items())
 
 
+def mark_edges(axis, names, points, value=lambda row: row["error_mean"], **look):
+    """Draw hollow markers over those `points`, rows of one curve, whose choice was at an edge; `value` is the height."""
+    if edged := [row for row in points if row.get("edges")]:
+        arch = edged[0]["arch"]
+        style = {"color": names.colour(arch), "marker": names.marker(arch), "zorder": 2.5, **HOLLOW, **look}
+        axis.plot([row["N"] for row in edged], [value(row) for row in edged], **style)
+        explain_edges(axis)
+
+
+def explain_edges(axis):
+    """Give an axis an entry of the legend for hollow markers, and for the dagger of what needs no sample."""
+    axis.plot([], [], marker="o", color="0.35", label=f"or †: {AT_EDGE}", **HOLLOW)
+
+
+def label_line(names, row):
+    """Return the label of what needs no sample, with a dagger if its choice was at an edge."""
+    return names.arch(row["arch"]) + ("†" if row.get("edges") else "")
+
+
 def legend_below(figure, handles, gap=0.0):
     """Draw a legend with as many columns as the figure's width has room for; the figure grows by its height."""
     width = figure.get_size_inches()[0]
@@ -228,8 +249,10 @@ def share_limits(axes, rows=(), names=None):
         end = low * (low / high) ** (room / (1 - room))
         axis.set_ylim(end, high)
         for row in by_sweep[name]:
-            style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
+            style = {"label": label_line(names, row), **names.line(row["arch"])}
             axis.axhline(row["error_mean"], **style) if row["error_mean"] > end else axis.plot([], [], **style)
+        if any(row.get("edges") for row in by_sweep[name]):
+            explain_edges(axis)
         for i, row in enumerate(row for row in by_sweep[name] if row["error_mean"] <= end):
             words = f"$\\downarrow$ {names.arch(row['arch'])} {power_of_ten(row['error_mean'], 1)}"
             place = {"xy": (0, 0), "xytext": (3, 3 + LINE * i), "xycoords": "axes fraction"}
