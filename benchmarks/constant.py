@@ -6,6 +6,7 @@ Mean rRMSE²_peak; chain and factor on 200 pairs that no fit has seen, KO from r
 over halves: each is fitted to one half of the pairs and tested on the other.
 """
 
+import argparse
 import contextlib
 import io
 from pathlib import Path
@@ -25,6 +26,7 @@ PAIRS = 200
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["sweeps"]
     curves = pd.read_parquet(ROOT / "results/reference/curves.parquet").groupby(["sweep", "arch"])["error_mean"].last()
     print("| sweep | known chain | best factor | chain times factor | KO | of KO's gain |\n|---|---|---|---|---|---|")

@@ -47,7 +47,7 @@ def figure(cells_path, curves_path):
             _label(axis)
     drawing.label_once(axes)
     made.align_ylabels()
-    note = f"Hollow markers and † have their {drawing.AT_EDGE}." if any(edges.values()) else ""
+    note = f"Hollow: {drawing.AT_EDGE}." if any(edges.values()) else ""
     notes = (drawing.ends(curves, names), note, names.uncounted([*baselines, *curves]))
     drawing.note_below(made, " ".join(filter(None, notes)))
     return made
@@ -66,8 +66,8 @@ def _panel(axis, rows, lines, metric, names, edges):
     for (arch,), group in grouped(lines, "arch").items():
         look, height = names.line(arch), metric.mean(group)
         axis.axhline(height, **look)
-        label = drawing.label_line(names, {"arch": arch, "edges": edges.get((group[0]["sweep"], arch, 0))})
-        axis.ends.append((axis.get_xlim()[1], height, label, look["color"]))
+        drawing.mark_line(axis, height, edges.get((group[0]["sweep"], arch, 0)), look["color"])
+        axis.ends.append((axis.get_xlim()[1], height, names.arch(arch), look["color"]))
     for (arch,), group in grouped(rows, "arch").items():
         points = {N: metric.mean(same) for (N,), same in sorted(grouped(group, "N").items())}
         colour = names.colour(arch)

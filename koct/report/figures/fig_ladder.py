@@ -1,5 +1,6 @@
 """Error against N of networks between known and learned; below a panel, which layers each knows and learns."""
 
+import itertools
 import json
 import math
 import textwrap
@@ -48,7 +49,7 @@ def figure(ladder_path, curves_path):
     lines, panels = math.ceil(len(sweeps) / columns), {}
     shared = len({_networks(rows, chains.get(sweep, {}), free[sweep]) for (sweep,), rows in sweeps.items()}) == 1
     listed = max(len(grouped(rows, "arch")) + len(free[sweep]) for (sweep,), rows in sweeps.items())
-    marked = any(row.get("edges") for row in [*rows, *baselines])
+    marked = any(row.get("edges") for row in itertools.chain(rows, *free.values()))
     key = LINE * (3.2 + listed + marked)  # head, networks, what marks mean
     ties = GAP + STEP * max(len(stack) for rows in sweeps.values() for stack in _stacks(rows).values())
     above, below = 0.26, 0.41
@@ -81,8 +82,7 @@ def figure(ladder_path, curves_path):
 def _networks(rows, chains, free):
     """Return what the key of a panel says."""
     networks = {row["arch"]: row["p"] for row in rows}
-    lines = [[row["arch"], bool(row.get("edges"))] for row in free]
-    return json.dumps([networks, [chains.get(arch) for arch in networks], lines])
+    return json.dumps([networks, [chains.get(arch) for arch in networks], [row["arch"] for row in free]])
 
 
 def _axes(made, left, bottom, width, height):
@@ -167,7 +167,7 @@ def _key(axis, height, names, rows, chains, free):
     for row in free:
         y -= LINE
         axis.plot([0.1, 0.38], [y] * 2, **names.line(row["arch"]))
-        axis.text(0.44, y, drawing.label_line(names, row), **small)
+        axis.text(0.44, y, names.arch(row["arch"]), **small)
         axis.text(sum(boxes) / 2, y, "no sample", ha="center", **{**small, "color": "0.3"})
         axis.text(end, y, "0", ha="right", **small)
     y -= 1.3 * LINE
@@ -180,9 +180,9 @@ def _key(axis, height, names, rows, chains, free):
 
 
 def _edge_key(axis):
-    """Draw the last line of a key: what hollow markers and daggers mean."""
-    axis.plot(0.24, 0.7 * LINE, marker="o", color="0.35", markersize=3.6, **drawing.HOLLOW)
-    axis.text(0.35, 0.7 * LINE, f"or †: {drawing.AT_EDGE}", fontsize=6.5, va="center_baseline")
+    """Draw the last line of a key: what hollow markers mean."""
+    axis.plot(0.24, 0.7 * LINE, marker="o", color=drawing.MARK, markersize=3.6, **drawing.HOLLOW)
+    axis.text(0.35, 0.7 * LINE, drawing.AT_EDGE, fontsize=6.5, va="center_baseline")
 
 
 def _heads(chains):
