@@ -250,9 +250,8 @@ def share_limits(axes, rows=(), names=None):
         axis.set_ylim(end, high)
         for row in by_sweep[name]:
             style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
-            height = row["error_mean"] if row["error_mean"] > end else math.nan  # below the axis: nothing but a label
-            axis.axhline(height, **style)
-            mark_line(axis, height, row.get("edges"), style["color"])
+            axis.axhline(row["error_mean"], **style) if row["error_mean"] > end else axis.plot([], [], **style)
+            mark_line(axis, row["error_mean"], row.get("edges"), style["color"])  # clipped below the axis
         for i, row in enumerate(row for row in by_sweep[name] if row["error_mean"] <= end):
             hollow = r" $\circ$" if row.get("edges") else ""
             words = f"$\\downarrow$ {names.arch(row['arch'])} {power_of_ten(row['error_mean'], 1)}{hollow}"

@@ -40,13 +40,13 @@ def differ(row, other):
     return max(row["N_low"], other["N_low"]) > min(highest)
 
 
-def since(row, first, never="never"):
+def since(row, first, never="never", interval=" ({} to {})"):
     """Return the N of a crossing with its interval; `first`, the smallest N of the curve, stands for that or fewer."""
-    text = never if row["N"] is None else or_fewer(row["N"], first)
+    if row["N"] is None:
+        return never
     low, high = (None if row[key] is None else _end(row[key], first) for key in ("N_low", "N_high"))
-    if low is None or low == high:
-        return text
-    return f"{text} ({low} to {high})" if high else f"{text} ({low} or more)"
+    ends = "" if low is None or low == high else interval.format(low, high or "never")
+    return or_fewer(row["N"], first) + ends
 
 
 def or_fewer(N, first):

@@ -42,9 +42,12 @@ def table(crossings_path, curves_path):
             last, first = max(points, key=lambda row: row["N"]), min(row["N"] for row in points)
             for metric, asked in overtakes.lines(answers.get((sweep, arch), {}), own, others):
                 start, lacking = [INDENT + names.arch(arch) + dagger(points), power_of_ten(last["error_mean"])], "--"
-                if metric != own:
-                    start, lacking = [2 * INDENT + f"by {CurveMetric(metric).label}", ""], ""
-                body.append([*start, *(overtakes.since(row, first) if row else lacking for row in asked)])
+                interval = " [{}, {}]"
+                if metric != own:  # a short line, or the table is too wide
+                    start, lacking, interval = [2 * INDENT + f"by {CurveMetric(metric).label}", ""], "", ""
+                body.append(
+                    [*start, *(overtakes.since(row, first, interval=interval) if row else lacking for row in asked)]
+                )
     return Table(
         caption="The mean test error at the largest $N$ of the sweep, and the $N$ from which on a network's is smaller "
         "than another's, up to that $N$; between the $N$ of the sweep, errors are interpolated. "
