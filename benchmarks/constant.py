@@ -6,6 +6,7 @@ All three on the test images of a sweep, rRMSE_peak averaged over them and then 
 are those of results/reference, and the factor is the best one for the validation images. A few minutes on one core.
 """
 
+import argparse
 import contextlib
 import io
 from pathlib import Path
@@ -25,6 +26,7 @@ SWEEPS = ("H128-crossing", "H128-exact-crossing", "H256", "H256-exact")
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))["sweeps"]
     curves = pd.concat(pd.read_parquet(folder / "curves.parquet") for folder in (REFERENCE, REFERENCE / "crossing"))
     least = curves.groupby(["sweep", "arch"])["error_mean"].min()

@@ -5,6 +5,7 @@
 A photograph is denoised: the input is a 5 × 5 patch with noise, the output its centre without.
 """
 
+import argparse
 import warnings
 from multiprocessing import Pool
 from pathlib import Path
@@ -83,6 +84,7 @@ def runs(curve):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     warnings.simplefilter("ignore")  # networks that are not done after 200 epochs; a constant pixel
     with Pool() as pool:
         found = pool.imap_unordered(runs, [f"{name}-{learner}" for name in CLASSES | NUMBERS for learner in LEARNERS])

@@ -7,9 +7,9 @@ For every sweep of the study `mismatch`: the mean squared error of the known rec
 its measurements from those of the known one, relative to their size, the second by the norm of the difference.
 """
 
+import argparse
 import contextlib
 import io
-import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -56,6 +56,9 @@ def bound(right, wrong):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("figure", nargs="?", default=ROOT / "docs/fig_wrong.png", metavar="FIGURE")
+    path = parser.parse_args().figure
     config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
     study = study_file.read({**config, "study": "mismatch"})
     problems, known, found = {sweep.name: sweep.problem for sweep in study}, {}, {}
@@ -83,7 +86,7 @@ def main():
     for axis in axes[:, 0]:
         axis.set_ylabel("mean squared error", fontsize=7)
     axes.flat[-1].legend(*axes.flat[0].get_legend_handles_labels(), fontsize=8, loc="center", frameon=False)
-    figure.savefig(sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs/fig_wrong.png", dpi=200)
+    figure.savefig(path, dpi=200)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,11 @@ import pandas as pd
 import yaml
 
 from koct.base import stamps
-from koct.report import markup
+from koct.report import markup, overtakes
 from koct.report.claims.verdicts import GROUPS
 from koct.report.products import products
 from koct.report.tables import table_mismatch
+from koct.study import results
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "results/reference"
@@ -84,24 +85,23 @@ def no_sample():
 
 
 def crossings(study):
-    """From which N on each network is below what needs no sample, and FC below KO."""
-    rows = table(study, "crossings")
-    versus = [name for name in NAMES if name in set(rows["versus"])]
+    """From which N on each network is better than what needs no sample, and FC than KO, by metrics that differ."""
+    rows, _ = results.read(REFERENCE / study / "crossings.parquet")
+    curves = table(study, "curves").query("N > 0").groupby(["sweep", "arch"])
+    metrics, first = curves["metric"].first(), curves["N"].min()
+    versus = [name for name in NAMES if any(row["versus"] == name for row in rows)]
     yield "| sweep | network | " + " | ".join(f"below {NAMES[name]} from" for name in versus) + " |"
     yield "|---" * (len(versus) + 2) + "|"
-    for (sweep, arch), of in rows.groupby(["sweep", "arch"], sort=False):
-        of = of.set_index("versus")
-        cells = [since(of.loc[name]) if name in of.index else "" for name in versus]
-        yield f"| `{sweep}` | `{arch}` | {' | '.join(cells)} |"
+    for key, answers in overtakes.by_metric(rows).items():
+        for metric, asked in overtakes.lines(answers, metrics[key], versus):
+            by = "" if metric == metrics[key] else f" by `{metric}`"
+            cells = [since(row, first[key]) if row else "" for row in asked]
+            yield f"| `{key[0]}` | `{key[1]}`{by} | {' | '.join(cells)} |"
 
 
-def since(row):
-    """N with its interval, or never."""
-    if pd.isna(row["N"]):
-        return f"not up to {row['upto']:,}"
-    low, high = (None if pd.isna(row[key]) else f"{row[key]:,.0f}" for key in ("N_low", "N_high"))
-    interval = f" ({low} to {high})" if low and high else f" ({low} or more)" if low else ""
-    return f"{row['N']:,.0f}{interval if low != high else ''}"
+def since(row, first):
+    """N with its interval, or up to which N it is never reached."""
+    return markup.html(overtakes.since(row, first, never=f"not up to {row['upto']:,}"))
 
 
 def claims():

@@ -6,6 +6,8 @@ Four data sets of scikit-learn and a Gaussian one; from each, twelve times, pair
 other samples. Errors are those at the best ridge strength. The truth at an N is the mean over 25 training sets.
 """
 
+import argparse
+
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
@@ -75,6 +77,7 @@ def judge(x, y, pairs, seed):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     found = {name: [] for name in PILOTS}
     for place, (x, y, pairs) in enumerate(datasets().values()):
         for pool in range(POOLS):

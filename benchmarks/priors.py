@@ -13,6 +13,7 @@ of the true N lie below and 4 % above; the mean that first reaches a target has 
 Again, what judges a fifth of the data sets is chosen on the other four.
 """
 
+import argparse
 import json
 from dataclasses import asdict, replace
 from functools import partial
@@ -142,6 +143,7 @@ def ends(rows):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     tables = Tables()
     found = {name: tables.estimate(name) for name in (None, *sorted(set(tables.without)))}
     rows = {}

@@ -3,6 +3,7 @@
     python benchmarks/reference.py --profile profiles/gpu              # all of them
     python benchmarks/reference.py --profile profiles/gpu dose ladder
     python benchmarks/reference.py --redraw                            # figures and tables alone, from Parquet files
+    python benchmarks/reference.py --audit                             # what was chosen at an edge, or with labels
 
 The study `full` is results/reference itself, any other has a folder of its own in it. Every study runs in a clone of
 the last commit, so that its wall time is that of the whole study.
@@ -42,10 +43,13 @@ def main():
     parser.add_argument("studies", nargs="*", default=STUDIES, metavar="STUDY", help="default: all that are kept")
     parser.add_argument("--profile")
     parser.add_argument("--redraw", action="store_true", help="draw what the code has changed, and run nothing")
+    parser.add_argument("--audit", action="store_true", help="list doubtful choices of what is kept, and run nothing")
     arguments = parser.parse_args()
     for study in arguments.studies:
         folder = ROOT / "results/reference" / ("" if study == "full" else study)
-        if arguments.redraw:
+        if arguments.audit:
+            print("\n".join(f"{study}: {line}" for line in audit(folder)) or f"{study}: nothing", flush=True)
+        elif arguments.redraw:
             redraw(folder)
         else:
             run(study, arguments.profile, folder)
@@ -109,6 +113,25 @@ def redraw(folder):
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     about["figures and tables drawn by commit"] = git("rev-parse", "HEAD")
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def audit(folder, spared=()):
+    """Return lines on cells whose choice was at an edge and on baselines that validation pairs tuned, by curve.
+
+    A cell that does not say is a finding too. Edges of (sweep, arch) in `spared` are none, if the cells say so.
+    """
+    cells, lines = pd.read_parquet(folder / "cells.parquet"), []
+    if missing := {"tuned_on", "edge"} - set(cells.columns):
+        return [f"cells.parquet lacks {' and '.join(sorted(missing))}"]
+    for (sweep, arch), rows in cells.groupby(["sweep", "arch"], sort=False):
+        untold, edges = rows[rows["edge"].isna()], rows[rows["edge"].eq(True)]
+        lines += [f"{sweep} {arch}: {len(untold)} of {len(rows)} cells do not say"] if len(untold) else []
+        if len(edges) and (sweep, arch) not in spared:
+            sizes = ", ".join(map(str, sorted(set(edges["N"]))))
+            lines.append(f"{sweep} {arch}: {len(edges)} of {len(rows)} choices at an edge, N = {sizes}")
+        if rows[rows["N"].eq(0)]["tuned_on"].eq("validation pairs").any():
+            lines.append(f"{sweep} {arch}: needs no sample, and was tuned on validation pairs")
+    return lines
 
 
 def koct(*arguments):

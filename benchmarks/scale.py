@@ -6,6 +6,7 @@ Rows are copies of two real ones under the names of all cells, each with its own
 peak memory.
 """
 
+import argparse
 import json
 import os
 import subprocess
@@ -23,8 +24,11 @@ ARCHS = ["ko", "fc"]
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("cells", nargs="*", type=int, default=[1000, 10_000, 100_000], metavar="CELLS")
+    sizes = parser.parse_args().cells
     print("| cells | dry run | memory | collecting | memory | rows on disk |\n|---|---|---|---|---|---|")
-    for cells in [int(text) for text in sys.argv[1:]] or [1000, 10_000, 100_000]:
+    for cells in sizes:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             config = write_config(cells // (len(SIZES) * len(ARCHS)))

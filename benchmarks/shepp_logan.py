@@ -40,7 +40,7 @@ def pairs(problem):
     ellipses = PHANTOM.T.copy()
     ellipses[5] = np.radians(ellipses[5])
     fine = drawing(ellipses, FINER * problem.H)
-    clean = Projector(problem._geometry(FINER))(fine)
+    clean = Projector(problem.geometry(FINER))(fine)
     noise = np.random.default_rng(0).standard_normal((DRAWS, *clean.shape))
     x = clean + problem.noise * np.abs(clean).mean() * noise
     y = np.repeat(averages(fine[None], FINER), DRAWS, axis=0)

@@ -3,6 +3,7 @@
 .venv/bin/python benchmarks/speed.py
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -22,6 +23,7 @@ def seconds(*command, cwd):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         study = seconds(*SNAKEMAKE, cwd=folder)
         nothing = seconds(*SNAKEMAKE, cwd=folder)

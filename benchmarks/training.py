@@ -6,6 +6,7 @@ Both take the same steps of the networks that koct ships, on the fan beam at H =
 step as it is written; `plain` is a loop as a tutorial would have it: no moving average, torch's default AdamW.
 """
 
+import argparse
 import tempfile
 import time
 
@@ -62,6 +63,7 @@ def rate(step, training):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     scan = problem("fanbeam")(H=128, V=60, B=128, rays="analytic", photons=1e4)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, steps a second")
     print(f"{'network':10} {'parameters':>10} {'plain':>8} {'eager':>8} {'graph':>8} {'graph/plain':>12}")

@@ -7,6 +7,7 @@ problem `pairs` does it, each is cropped, averaged to H × H pixels and projecte
 is chosen on the N ellipses. Errors are ‖ŷ − y‖ / ‖y‖, their mean over images and seeds. Takes half a minute on a core.
 """
 
+import argparse
 import contextlib
 import io
 import os
@@ -69,6 +70,7 @@ def errors(N=N, seeds=SEEDS, sizes=SIZES):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     print("| network | N | ellipses | " + " | ".join(f"`{name}`" for name in FILES) + " | slices / ellipses |")
     print("|---|---|---|" + "---|" * len(FILES) + "---|")
     for (label, n), (own, real) in sorted(errors().items(), key=lambda item: (item[0][0] != "FBP", *item[0][::-1])):

@@ -31,6 +31,9 @@ PREVIEW_WIDTH = 1400  # pixels at most
 PREVIEW_COLOURS = 64  # of a drawing; its lines and letters keep their edges, as they would not in a JPEG
 PREVIEW_QUALITY = 65  # of a JPEG, for what is more picture than drawing
 DASH = {"alpha": 0.6, "markersize": 5, "markeredgewidth": 0.7}  # of a single run
+HOLLOW = {"linestyle": "none", "markerfacecolor": "white", "markeredgewidth": 0.9}  # of a choice at an edge
+AT_EDGE = "strength at an end of what was tried"
+MARK = "0.35"  # the colour of marks in a key
 STYLE = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -82,8 +85,9 @@ def by_sweep(panel, names, *tables, down=0.52, baselines=(), note=""):
 
 
 def handles(*axes):
-    """Return {label: line} of what axes show, as `legend_below` takes them."""
-    return {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    """Return {label: line} of what axes show, as `legend_below` takes them; what hollow markers mean comes last."""
+    found = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    return dict(sorted(found.items(), key=lambda item: item[0] == AT_EDGE))
 
 
 def label_once(axes, pad=None):
@@ -152,6 +156,23 @@ def ends(curves, names):
             if max(last.values()) > N:
                 notes.setdefault(N, {}).setdefault(names.arch(arch))
     return " ".join(f"Fitted up to N = {N:,} only, by design: {', '.join(archs)}." for N, archs in notes.items())
+
+
+def mark_edges(axis, names, points, value=lambda row: row["error_mean"], **look):
+    """Draw hollow markers over the `points` of one curve whose choice was at an edge; `value` gives the height."""
+    if edged := [row for row in points if row.get("edges")]:
+        arch = edged[0]["arch"]
+        style = {"color": names.colour(arch), "marker": names.marker(arch), "zorder": 2.5, **HOLLOW, **look}
+        axis.plot([row["N"] for row in edged], [value(row) for row in edged], **style)
+        axis.plot([], [], marker="o", color=MARK, label=AT_EDGE, **HOLLOW)
+
+
+def mark_line(axis, height, edges, colour):
+    """Draw a hollow marker at the left end of the line of what needs no sample, if its choice was at an edge."""
+    if edges:
+        place = {"transform": axis.get_yaxis_transform(), "zorder": 2.5}
+        axis.plot([0.025], [height], marker="o", color=colour, **place, **HOLLOW)
+        axis.plot([], [], marker="o", color=MARK, label=AT_EDGE, **HOLLOW)
 
 
 def legend_below(figure, handles, gap=0.0):
@@ -230,8 +251,10 @@ def share_limits(axes, rows=(), names=None):
         for row in by_sweep[name]:
             style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
             axis.axhline(row["error_mean"], **style) if row["error_mean"] > end else axis.plot([], [], **style)
+            mark_line(axis, row["error_mean"], row.get("edges"), style["color"])  # clipped below the axis
         for i, row in enumerate(row for row in by_sweep[name] if row["error_mean"] <= end):
-            words = f"$\\downarrow$ {names.arch(row['arch'])} {power_of_ten(row['error_mean'], 1)}"
+            hollow = r" $\circ$" if row.get("edges") else ""
+            words = f"$\\downarrow$ {names.arch(row['arch'])} {power_of_ten(row['error_mean'], 1)}{hollow}"
             place = {"xy": (0, 0), "xytext": (3, 3 + LINE * i), "xycoords": "axes fraction"}
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
             axis.annotate(words, textcoords="offset points", fontsize=6.5, bbox=box, **place)

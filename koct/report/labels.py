@@ -74,6 +74,13 @@ class Names:
         """Return what the N of a sweep counts: samples, or groups of them."""
         return self.sweeps.get(sweep, {}).get("counts", "samples")
 
+    def uncounted(self, rows):
+        """Return a sentence on validation pairs, which N does not count, if one of these cells or curves took them."""
+        took = (row["arch"] for row in rows if "validation pairs" in (row.get("tuned_on") or ""))
+        archs = [self.arch(arch) for arch in dict.fromkeys(took)]
+        listed = " and ".join(filter(None, [", ".join(archs[:-1]), *archs[-1:]]))
+        return listed and f"Validation pairs, which $N$ does not count, chose the strength or the weights of {listed}."
+
 
 def names_of(file):
     """Return the names in a `PilotFile`; those of a file that koct has not made are none."""

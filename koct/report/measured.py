@@ -24,6 +24,18 @@ class NotComputedError(Exception):
     """A study lacks what a claim is about; the message says what."""
 
 
+class Estimate(float):
+    """A number with a 90 % interval of its own, which may have no ends."""
+
+    low: float | None
+    high: float | None
+
+    def __new__(cls, number, low, high):
+        made = super().__new__(cls, number)
+        made.low, made.high = low, high
+        return made
+
+
 @dataclass
 class Study:
     """The results that claims are about.
@@ -35,6 +47,7 @@ class Study:
     fitted : {(sweep, arch): row of calibration.parquet}
     baselines : {(sweep, arch): rows of cells.parquet} of what needs no sample
     metrics : {sweep: the metric of its curves}
+    crossings : {(sweep, arch, versus): row of crossings.parquet} by the metric of the sweep
     pictures : {sweep: the file with its reconstructions}
     """
 
@@ -46,24 +59,30 @@ class Study:
     baselines: dict
     metrics: dict
     names: Names
+    crossings: dict = field(default_factory=dict)
     pictures: dict = field(default_factory=dict)
     _without: dict = field(default_factory=dict)
 
     @classmethod
-    def read(cls, cells_path, curves_path, calibration_path, pictures=()):
+    def read(cls, cells_path, curves_path, calibration_path, crossings_path=None, pictures=()):
         """Return the study in these files."""
         cells, baselines, names = inputs.split(cells_path, ("sweep", "arch", "N", "seed", "p", *error_names()))
         curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma", "H"))
         inputs.check_alike({cells_path: cells, curves_path: curves}, "sweep", "arch", "N")
         inputs.check_alike({curves_path: curves, calibration_path: fitted}, "sweep", "arch")
+        metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
+        asked = ("sweep", "arch", "versus", "metric", "N", "N_low", "N_high")
+        crossings, _ = inputs.rows(crossings_path, asked, empty=True) if crossings_path else ([], None)
+        own = [row for row in crossings if row["sweep"] in metrics and row["metric"] == metrics[row["sweep"]].name]
         return cls(
             grouped(cells, "sweep", "arch"),
             inputs.means(curves),
             {(row["sweep"], row["arch"]): row for row in fitted},
             grouped(baselines, "sweep", "arch"),
-            {row["sweep"]: CurveMetric(row["metric"]) for row in curves},
+            metrics,
             names,
+            {(row["sweep"], row["arch"], row["versus"]): row for row in own},
             {Path(path).stem.removeprefix("fig_recons_"): path for path in pictures},
         )
 
@@ -112,6 +131,15 @@ class Study:
     def pair(self, sweep):
         """Return the calibrations of the known and the dense network."""
         return self.calibration(sweep, self.known), self.calibration(sweep, self.dense)
+
+    def crossing(self, sweep):
+        """Return the N from which on the dense network is below the known one, infinite for never, as an `Estimate`."""
+        self.rows(sweep, self.known), self.rows(sweep, self.dense)
+        row = self.crossings.get((sweep, self.dense, self.known))
+        if row is None:
+            raise NotComputedError(f"has no comparison of the two networks in {sweep}")
+        N, low, high = (math.inf if row[key] is None else row[key] for key in ("N", "N_low", "N_high"))
+        return Estimate(N, *((None, None) if math.isinf(low) else (low, high)))
 
     def size(self, sweep, key):
         """Return H, V or B of a sweep."""
@@ -175,11 +203,15 @@ class Study:
     def interval(self, statistic, sweeps):
         """Return the 90 % interval of `statistic(study)` by the jackknife over the seeds of some sweeps, or two None.
 
-        It is that of logarithms where all values are positive; of a mean it is Student's, up to that.
+        It is that of logarithms where all values are positive; of a mean it is Student's, up to that. An `Estimate` has
+        its own.
         """
         from scipy.special import stdtrit
 
-        value, replicates = statistic(self), [self._replicates(statistic, sweep) for sweep in sweeps]
+        value = statistic(self)
+        if isinstance(value, Estimate):
+            return value.low, value.high
+        replicates = [self._replicates(statistic, sweep) for sweep in sweeps]
         numbers = np.array([value, *itertools.chain(*replicates)])
         if not (all(replicates) and np.isfinite(numbers).all() and any(map(np.ptp, replicates))):
             return None, None  # last: no seed makes a difference

@@ -14,6 +14,7 @@ BREAK = "break"  # the same, where the next page may begin
 LINES = 44  # of a page
 FAR = 100  # times the largest N of a curve: what a forecast says beyond that is no number of samples
 TEMPLATES = {".tex": "table.tex", ".html": "table.html"}
+DAGGER = r"$^\dagger$"  # of a choice at an edge
 FLOOR = r"their mean test error stands for $\mathrm{floor}$"  # the end of a caption
 KINDS = {"l": "", "r": "right", "c": "centre", "p": "wide"}  # alignment of a column: class in HTML
 MEANS = {  # what needs no sample
@@ -183,6 +184,20 @@ def defined(names, baselines=(), where=""):
     if grouped := [sweep for sweep in names.sweeps if names.counted(sweep) == "groups"]:
         text += f" $N$ counts groups, not single samples, in {_listed(grouped)}."
     return text
+
+
+def dagger(rows):
+    """Return a dagger if a choice of these rows, of cells or curves, was at an edge, and nothing otherwise."""
+    return DAGGER if any(row.get("edge") or row.get("edges") for row in rows) else ""
+
+
+def chosen(names, rows):
+    """Return what a caption says of how strengths were chosen: the dagger, and labels that N does not count."""
+    text, mark = "", dagger(rows)
+    if mark:
+        text += f" {mark}: a strength that it took is the first or the last that was tried; the next may be better."
+    labelled = names.uncounted(rows)
+    return f"{text} {labelled}" if labelled else text
 
 
 def _listed(words):

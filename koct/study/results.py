@@ -44,14 +44,15 @@ COLUMNS = {
     "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
     "tuned_on": (
         pa.string(),
-        "what chose lam or a checkpoint: training pairs, validation pairs or noise; null: none",
+        "what chose lam or a checkpoint: training pairs, validation pairs or noise; null: nothing, or unknown",
         "",
     ),
     "edge": (
         pa.bool_(),
-        "whether lam is the first or the last that was tried, and the next might have been better",
+        "whether lam is the first or the last that was tried, and the next might have been better; null: unknown",
         "",
     ),
+    "edges": (pa.int32(), "number of seeds whose choice was at an edge; null: unknown", "1"),
     "p": (pa.int64(), "learned parameters, counted", "1"),
     "val_mse": (
         pa.float64(),
@@ -108,7 +109,7 @@ COLUMNS |= {
     "best": (pa.bool_(), "whether its rank is 1", ""),
     "behind": (pa.float64(), "error_mean less that of the best", OF_METRIC),
     "beyond": (pa.bool_(), "whether the 90 % interval of its error over the best is above 1; null for one seed", ""),
-    "versus": (pa.string(), "the architecture whose error arch is below, from N on; null: never up to upto", ""),
+    "versus": (pa.string(), "the architecture that arch is better than, from N on; null: never up to upto", ""),
     "N_low": (pa.int32(), "lower end of the 90 % interval of N; null if that is never, or if there is one seed", "1"),
     "N_high": (pa.int32(), "upper end of that interval; null if that is never, or if there is one seed", "1"),
     "upto": (pa.int32(), "the largest N at which the two were compared", "1"),
@@ -118,18 +119,18 @@ COLUMNS |= {
     "printed": (pa.string(), "what is printed: numbers, or the words that stand for one", ""),
     "computed": (pa.string(), "what the study gives, the number that decides if there are several", ""),
     "value": (pa.float64(), "that number; null if it is none, or infinite", "as printed"),
-    "value_low": (pa.float64(), "lower end of its 90 % interval, by the jackknife over seeds", "as printed"),
-    "value_high": (pa.float64(), "upper end of that interval; null if it has none", "as printed"),
+    "value_low": (pa.float64(), "lower end of its 90 % interval; null if it has none", "as printed"),
+    "value_high": (pa.float64(), "upper end of that interval; null if it has none, or is infinite", "as printed"),
     "verdict": (pa.string(), "holds, holds in part, does not hold, or not computed in this study", ""),
     "why": (pa.string(), "the numbers behind the verdict, in a sentence", ""),
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "tuned_on", "edge", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
-UNKNOWN = ("tuned_on", "edge", "val_mse", "image_seconds")  # which a row may lack, and older files do
-OPTIONAL = (*UNKNOWN, *metrics.SCORES)
+UNTOLD = ("tuned_on", "edge", "edges", "val_mse", "image_seconds")  # which a row may lack, and older files do
+OPTIONAL = (*UNTOLD, *metrics.SCORES)
 KEY = ("sweep", "arch", "N", "seed")
 IMAGES = [*KEY, "image", "group", *METRICS]
-CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds"]
+CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds", "tuned_on", "edges"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
 BUDGET += ["probability", "at", "error", "error_low", "error_high", "extrapolation", "reason"]
@@ -186,7 +187,7 @@ def _check_row(path, row, stamp, cell):
     """Refuse the row of another cell, and one without proper errors."""
     wrong = [key for key, value in cell.items() if row.get(key) != value]
     wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
-    missing = [name for name in (*CELLS, "images") if name not in row and name not in UNKNOWN]
+    missing = [name for name in (*CELLS, "images") if name not in row and name not in UNTOLD]
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
@@ -218,7 +219,8 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
         metric, points = CurveMetric(spec["metrics"][sweep]), []
         for (N,), group in sorted(grouped(rows, "N").items()):
             spread = float(np.std([metric.of(row) for row in group], ddof=1)) if len(group) > 1 else None
-            points.append({"N": N, "error_mean": metric.mean(group), "error_std": spread, "seeds": len(group)})
+            point = {"N": N, "error_mean": metric.mean(group), "error_std": spread, "seeds": len(group)}
+            points.append({**point, **_chosen(group)})
         about = {**rows[0], "metric": metric.name}
         curves += [{**about, **point} for point in points]
         if trained(points):
@@ -227,6 +229,13 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
     stamp = Stamp(spec, made_from(cells_path))
     write(curves, CURVES, curves_path, origin, stamp)
     write(calibrations, CALIBRATION, calibration_path, origin, stamp)
+
+
+def _chosen(cells):
+    """Return what chose the strengths of some cells, and how many were at an edge; None where a cell does not tell."""
+    told = sorted({row.get("tuned_on") or "" for row in cells})
+    edges = [row.get("edge") for row in cells]
+    return {"tuned_on": " and ".join(filter(None, told)) or None, "edges": None if None in edges else sum(edges)}
 
 
 def budget(cells_path, theory_path, spec, path):

@@ -11,7 +11,6 @@ import numpy as np
 from koct.base.loglog import first_at
 from koct.bound.calibration import Calibration, calibrate, rate, two_factors
 from koct.bound.theorem import BoundLayer, BoundNetwork, fully_connected, operator_aware, structural_reference
-from koct.forecast.crossing import overtaken
 from koct.report.measured import NotComputedError, norms
 from koct.report.printed import PRINTED
 from koct.study.results import grouped
@@ -209,8 +208,7 @@ def known_share(study, sweep):
 
 def crossing(study, sweep):
     """The N from which on the dense network's error is the smaller one; infinite if it is not at the largest N."""
-    N = overtaken(*_both(study, sweep))
-    return math.inf if N is None else N
+    return study.crossing(sweep)
 
 
 def floor_crossing(study, sweep):

@@ -260,8 +260,8 @@ def _count(held):
 
 
 def _numbers(number, low, high):
-    finite = number is not None and math.isfinite(number)
-    return {"value": float(number) if finite else None, "value_low": low, "value_high": high}
+    values = {"value": number, "value_low": low, "value_high": high}
+    return {key: float(one) if one is not None and math.isfinite(one) else None for key, one in values.items()}
 
 
 def _margin(number, part):

@@ -25,9 +25,10 @@ APART = 7.5  # points between labels
 
 
 def figure(cells_path, curves_path):
-    curves, _, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
     cells, free, names = inputs.split(cells_path, ("sweep", "arch", "N", *errors, "H", "ssim"))
+    edges = {(row["sweep"], row["arch"], row["N"]): row.get("edges") for row in [*baselines, *curves]}
     metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
     sweeps = list(metrics)
     made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.24, below=0.42, down=0.26)
@@ -35,7 +36,7 @@ def figure(cells_path, curves_path):
         rows = [row for row in cells if row["sweep"] == sweep]
         lines = [row for row in free if row["sweep"] == sweep]
         for axis, metric in zip(axes[:, column], (metrics[sweep], CurveMetric("ssim")), strict=True):
-            _panel(axis, rows, lines, metric, names)
+            _panel(axis, rows, lines, metric, names, edges)
             axis.set_ylabel(f"test {metric.label}", labelpad=2)
         axes[0, column].set(yscale="log", title=names.problem(sweep, sweep))
         axes[0, column].tick_params(labelbottom=False)
@@ -46,12 +47,17 @@ def figure(cells_path, curves_path):
             _label(axis)
     drawing.label_once(axes)
     made.align_ylabels()
-    drawing.note_below(made, drawing.ends(curves, names))
+    note = f"Hollow: {drawing.AT_EDGE}." if any(edges.values()) else ""
+    notes = (drawing.ends(curves, names), note, names.uncounted([*baselines, *curves]))
+    drawing.note_below(made, " ".join(filter(None, notes)))
     return made
 
 
-def _panel(axis, rows, lines, metric, names):
-    """Draw the curves of a sweep, and remember where each ends: (N, value, label, colour)."""
+def _panel(axis, rows, lines, metric, names, edges):
+    """Draw the curves of a sweep, and remember where each ends: (N, value, label, colour).
+
+    `edges` has how many choices were at an edge: {(sweep, arch, N): count}.
+    """
     axis.ends = []
     sizes = sorted({row["N"] for row in rows})
     axis.set_xscale("log", base=2)
@@ -60,14 +66,17 @@ def _panel(axis, rows, lines, metric, names):
     for (arch,), group in grouped(lines, "arch").items():
         look, height = names.line(arch), metric.mean(group)
         axis.axhline(height, **look)
+        drawing.mark_line(axis, height, edges.get((group[0]["sweep"], arch, 0)), look["color"])
         axis.ends.append((axis.get_xlim()[1], height, names.arch(arch), look["color"]))
     for (arch,), group in grouped(rows, "arch").items():
-        points = [(N, metric.mean(same)) for (N,), same in sorted(grouped(group, "N").items())]
+        points = {N: metric.mean(same) for (N,), same in sorted(grouped(group, "N").items())}
         colour = names.colour(arch)
-        axis.plot(*zip(*points, strict=True), color=colour, marker=names.marker(arch))
+        axis.plot(points.keys(), points.values(), color=colour, marker=names.marker(arch))
+        told = [{"arch": arch, "N": N, "edges": edges.get((group[0]["sweep"], arch, N))} for N in points]
+        drawing.mark_edges(axis, names, told, lambda row, points=points: points[row["N"]])
         seeds = [(row["N"], metric.of(row)) for row in group]
         axis.plot(*zip(*seeds, strict=True), "_", color=colour, **drawing.DASH)
-        axis.ends.append((*points[-1], names.arch(arch), colour))
+        axis.ends.append((*list(points.items())[-1], names.arch(arch), colour))
     axis.set_xticks(sizes, [f"{N:,}" for N in sizes])
     axis.minorticks_off()
     axis.set_axisbelow(True)

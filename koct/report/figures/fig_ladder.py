@@ -1,5 +1,6 @@
 """Error against N of networks between known and learned; below a panel, which layers each knows and learns."""
 
+import itertools
 import json
 import math
 import textwrap
@@ -39,14 +40,17 @@ KNOWN, LEARNED = "white", "0.25"  # what boxes are filled with
 def figure(ladder_path, curves_path):
     """Return a figure with a panel per sweep; panels with the same networks share one key."""
     rows, names, chains = inputs.ladder(ladder_path)
-    sweeps, rows_of_all = grouped(rows, "sweep"), rows
-    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    edges = {(row["sweep"], row["arch"], row["N"]): row.get("edges") for row in curves}
+    rows = rows_of_all = [{**row, "edges": edges.get((row["sweep"], row["arch"], row["N"]))} for row in rows]
+    sweeps = grouped(rows, "sweep")
     free = {sweep: [row for row in baselines if row["sweep"] == sweep] for (sweep,) in sweeps}
     columns = min(len(sweeps), 2 if len(sweeps) <= 4 else 3)
     lines, panels = math.ceil(len(sweeps) / columns), {}
     shared = len({_networks(rows, chains.get(sweep, {}), free[sweep]) for (sweep,), rows in sweeps.items()}) == 1
     listed = max(len(grouped(rows, "arch")) + len(free[sweep]) for (sweep,), rows in sweeps.items())
-    key = LINE * (3.2 + listed)  # head, networks, what marks mean
+    marked = any(row.get("edges") for row in itertools.chain(rows, *free.values()))
+    key = LINE * (3.2 + listed + marked)  # head, networks, what marks mean
     ties = GAP + STEP * max(len(stack) for rows in sweeps.values() for stack in _stacks(rows).values())
     above, below = 0.26, 0.41
     height = above + ties + PANEL[1] + below + (0 if shared else key)
@@ -65,6 +69,8 @@ def figure(ladder_path, curves_path):
             axis.set(xlim=(0, WIDTH), ylim=(0, key))
             axis.set_axis_off()
             _key(axis, key, names, rows, chains.get(sweep, {}), free[sweep])
+            if marked:
+                _edge_key(axis)
     for group in grouped(rows_of_all, "metric").values():
         drawing.share_limits({row["sweep"]: panels[row["sweep"]] for row in group}, baselines, names)
     grid = np.full(lines * columns, None)
@@ -93,6 +99,7 @@ def _panel(axis, names, rows):
         size = 1 - 0.5 * i / len(archs)  # a curve that lies on another leaves some of it to be seen
         look = {"color": colour, "marker": names.marker(arch), "markersize": 5.2 * size, "linewidth": 2 * size}
         axis.plot(N, [row["error_mean"] for row in points], linestyle=_style(points), **look)
+        drawing.mark_edges(axis, names, points, markersize=5.2 * size)
         low = min(row["error_mean"] for row in rows) / 3  # few seeds leave intervals that reach down to zero
         for row in points:
             if row["mean_low"] is not None:
@@ -170,6 +177,12 @@ def _key(axis, height, names, rows, chains, free):
     for place, fill, text in ((2.26, KNOWN, "known"), (2.81, LEARNED, "learned")):
         axis.add_patch(_box(place, y, 0.14, fill))
         axis.text(place + 0.19, y, text, **small)
+
+
+def _edge_key(axis):
+    """Draw the last line of a key: what hollow markers mean."""
+    axis.plot(0.24, 0.7 * LINE, marker="o", color=drawing.MARK, markersize=3.6, **drawing.HOLLOW)
+    axis.text(0.35, 0.7 * LINE, drawing.AT_EDGE, fontsize=6.5, va="center_baseline")
 
 
 def _heads(chains):

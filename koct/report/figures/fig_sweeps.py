@@ -34,7 +34,8 @@ def figure(cells_path, curves_path, calibration_path, theory_path):
     calibrations, _ = inputs.rows(calibration_path, ("sweep", "arch", "floor", "sigma"))
     theory, _ = inputs.predictions(theory_path)
     inputs.check_alike({cells_path: cells, curves_path: curves, calibration_path: calibrations}, "sweep", "arch")
-    note = f"{drawing.ends(curves, names)} {drawing.unpredicted(curves, theory, names)}".strip()
+    notes = (drawing.ends(curves, names), drawing.unpredicted(curves, theory, names))
+    note = " ".join(filter(None, (*notes, names.uncounted([*baselines, *curves]))))
     return drawing.by_sweep(_panel, names, curves, cells, calibrations, theory, baselines=baselines, note=note)
 
 
@@ -47,6 +48,7 @@ def _panel(axis, names, curves, cells, calibrations, theory):
         mean = np.array([row["error_mean"] for row in points])
         colour = names.colour(arch)
         axis.plot(N, mean, color=colour, marker=names.marker(arch), label=names.arch(arch))
+        drawing.mark_edges(axis, names, points)
         seeds = [(row["N"], metric.of(row)) for row in cells if row["arch"] == arch]
         axis.plot(*zip(*seeds, strict=True), "_", color=colour, zorder=1.9, **drawing.DASH)
         fine = np.geomspace(N[0], N[-1], 200)

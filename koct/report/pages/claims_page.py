@@ -1,6 +1,7 @@
 """Every statement of the paper that can be checked, and whether it holds: as Parquet, Markdown and HTML."""
 
 import html
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,7 @@ PRODUCT = Product(
     title="what the paper states, and what holds",
     about="twelve statements of the paper, and in an appendix all others that can be checked, and whether they hold: "
     "[those of the reference](../results/reference/claims.md)",
-    reads=("cells.parquet", "curves.parquet", "calibration.parquet"),
+    reads=("cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet"),
     pictures=True,
     when="claimed",
     files=("claims.parquet", "claims.md", "claims.html"),
@@ -38,7 +39,8 @@ HEADS = ("The paper", "Computed", "Verdict", "Why")
 INTERVALS = (
     "Brackets are 90 % intervals by the jackknife over seeds: each seed of the sweep is left out in turn, with both "
     "networks, and everything is computed again from the cells. For a mean that is Student's interval; positive "
-    "numbers are taken as logarithms. Verdicts are about the value itself."
+    "numbers are taken as logarithms. Those of crossings are in crossings.parquet, by the bootstrap over seeds and "
+    "test images. Verdicts are about the value itself."
 )
 TEMPLATES = {".md": "claims.md", ".html": "claims.html"}
 
@@ -113,4 +115,5 @@ def interval(row):
     if row["value_low"] is None:
         return ""
     powers = 0.1 if "e-" in row["computed"] else 0.01  # as the value is written
-    return "[{}, {}]".format(*(verdicts.show(row[key], powers=powers) for key in ("value_low", "value_high")))
+    ends = (math.inf if row[key] is None else row[key] for key in ("value_low", "value_high"))
+    return "[{}, {}]".format(*(verdicts.show(end, powers=powers) for end in ends))

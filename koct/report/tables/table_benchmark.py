@@ -5,7 +5,7 @@ import statistics
 from koct.report import inputs
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
-from koct.report.table import BREAK, Span, Table, defined, needed
+from koct.report.table import BREAK, Span, Table, chosen, dagger, defined, needed
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -32,19 +32,24 @@ def table(cells_path, curves_path, budget_path):
         body += [BREAK, [Span(3, "@{}l", names.problem(sweep, sweep)), *map(power_of_ten, targets)]]
         for row in (row for row in baselines if row["sweep"] == sweep):
             met = ["$0$" if row["error_mean"] <= target else "never" for target in targets]
-            start = [INDENT + names.arch(row["arch"]), "$0$", power_of_ten(row["error_mean"])]
+            start = [INDENT + names.arch(row["arch"]) + dagger([row]), "$0$", power_of_ten(row["error_mean"])]
             body.append([*start, *met, *unused, *_times(fits[sweep, row["arch"], 0])])
         for (arch,), points in grouped(rows, "arch").items():
             last = max(points, key=lambda row: row["N"])
             same = fits[sweep, arch, last["N"]]
             samples = [_samples(answers.get((sweep, arch, target)), points) for target in targets]
-            start = [INDENT + names.arch(arch), count(same[0]["p"], 99_999), power_of_ten(last["error_mean"])]
+            start = [
+                INDENT + names.arch(arch) + dagger(points),
+                count(same[0]["p"], 99_999),
+                power_of_ten(last["error_mean"]),
+            ]
             body.append([*start, *samples, *unused, *_times(same)])
     return Table(
         caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; the $N$ that "
         r"reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of reach; the time "
         "of a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
-        + defined(names, baselines, "0: the target is reached"),
+        + defined(names, baselines, "0: the target is reached")
+        + chosen(names, [*baselines, *curves]),
         columns="lrr" + "r" * most + "rr",
         head=[
             ["", "", "", *([Span(most, "c", "$N$ for an error of")] if most else []), "training", "image"],

@@ -4,7 +4,7 @@ from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
-from koct.report.table import BREAK, Span, Table, Underline, defined, needed
+from koct.report.table import BREAK, Span, Table, Underline, chosen, dagger, defined, needed
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -30,20 +30,23 @@ def table(curves_path, budget_path):
         free = [row for row in baselines if row["sweep"] == sweep]
         body += [BREAK, [Span(7, "@{}l", f"{names.sweep(group[0])}, {CurveMetric(group[0]['metric']).label}")]]
         if free:
-            errors = ", ".join(f"{names.arch(row['arch'])} {power_of_ten(row['error_mean'])}" for row in free)
+            errors = ", ".join(
+                f"{names.arch(row['arch'])}{dagger([row])} {power_of_ten(row['error_mean'])}" for row in free
+            )
             body.append([Span(7, "@{}l", f"{INDENT}without samples: {errors}")])
         shown = None
         for row in group:
             curve = points.get((sweep, row["arch"]), [])
             largest = max((point["N"] for point in curve), default=0)
-            start = ["", ""] if row["arch"] == shown else [INDENT + names.arch(row["arch"]), row["law"]]
+            start = ["", ""] if row["arch"] == shown else [INDENT + names.arch(row["arch"]) + dagger(curve), row["law"]]
             body.append([*start, power_of_ten(row["target"]), *_by_forecast(row, largest), *_by_theory(row)])
             shown = row["arch"]
     return Table(
         caption=r"Samples that reach a target mean error: the most probable law, the median of the forecast, and its "
         r"$90\,\%$ interval, no further than $100$ times the largest $N$."
         + (" Right, the same from the curve that pairs predict before any fit." if predicted else "")
-        + defined(names, baselines, "a target at or above their error needs none either"),
+        + defined(names, baselines, "a target at or above their error needs none either")
+        + chosen(names, [*baselines, *curves]),
         columns="lllrrrr",
         head=[
             ["", "", "", Span(2, "c", "from the fits"), Span(2, "c", "from pairs")],

@@ -6,7 +6,7 @@ from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.markup import INDENT, latex, power_of_ten
 from koct.report.product import Product
-from koct.report.table import BREAK, FLOOR, LINES, RULE, Span, Table, Underline, defined
+from koct.report.table import BREAK, FLOOR, LINES, RULE, Span, Table, Underline, chosen, dagger, defined
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -30,41 +30,45 @@ CAPTION = (
 
 def table(curves_path, calibration_path):
     rows, names = inputs.rows(calibration_path, ("sweep", "arch", "metric", "floor", "sigma", "H"))
-    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
+    points = grouped([*baselines, *curves], "sweep", "arch")
+    marks, words = {key: dagger(of) for key, of in points.items()}, chosen(names, [*baselines, *curves])
     archs, free = (list(dict.fromkeys(row["arch"] for row in part)) for part in (rows, baselines))
     if len(archs) > 3 or 2 * len(grouped(rows, "sweep")) > LINES:
-        return _of_many(names, rows, grouped(baselines, "sweep"))
+        return _of_many(names, rows, grouped(baselines, "sweep"), marks, words)
     head, body = _head(names, archs), []
     for group in grouped(rows, "sweep").values():
         fitted, cells = {row["arch"]: row for row in group}, _start(names, group[0])
         for arch in archs:
-            cells += [power_of_ten(fitted[arch][key]) if arch in fitted else "--" for key in ("floor", "sigma")]
+            both = [power_of_ten(fitted[arch][key]) for key in ("floor", "sigma")] if arch in fitted else ["--"] * 2
+            cells += [both[0] + marks.get((group[0]["sweep"], arch), ""), both[1]]
         body.append(cells)
     if baselines:
         above = []
         for group in grouped(baselines, "sweep").values():
-            errors = {row["arch"]: power_of_ten(row["error_mean"]) for row in group}
+            errors = {row["arch"]: power_of_ten(row["error_mean"]) + dagger([row]) for row in group}
             above.append([*_start(names, group[0]), *(errors.get(arch, "--") for arch in free)])
         head, body = [["Sweep", "Error", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
     return Table(
-        caption=CAPTION + defined(names, baselines, "the first rows have their mean test errors"),
+        caption=CAPTION + defined(names, baselines, "the first rows have their mean test errors") + words,
         columns="ll" + "c" * max(2 * len(archs), len(free)),
         head=head,
         body=body,
     )
 
 
-def _of_many(names, rows, baselines):
+def _of_many(names, rows, baselines, marks, words):
     """Return the table with a row per network."""
     body = []
     for key, group in grouped(rows, "sweep").items():
         body += [BREAK, [Span(3, "@{}l", ", ".join(_start(names, group[0])))]]
         for row in baselines.get(key, []):
-            body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["error_mean"])])
+            body.append([INDENT + names.arch(row["arch"]) + dagger([row]), power_of_ten(row["error_mean"])])
         for row in group:
-            body.append([INDENT + names.arch(row["arch"]), power_of_ten(row["floor"]), power_of_ten(row["sigma"])])
+            label = names.arch(row["arch"]) + marks.get((*key, row["arch"]), "")
+            body.append([INDENT + label, power_of_ten(row["floor"]), power_of_ten(row["sigma"])])
     return Table(
-        caption=CAPTION + defined(names, [row for group in baselines.values() for row in group], FLOOR),
+        caption=CAPTION + defined(names, [row for group in baselines.values() for row in group], FLOOR) + words,
         columns="lcc",
         head=[["Network", r"$\mathrm{floor}$", r"$\sigma$"]],
         body=body,

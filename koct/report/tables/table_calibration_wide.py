@@ -8,7 +8,7 @@ from koct.bound.calibration import Calibration
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.measured import Study
 from koct.report.product import Product
-from koct.report.table import BREAK, FLOOR, Span, Table, defined
+from koct.report.table import BREAK, FLOOR, Span, Table, chosen, dagger, defined
 
 PRODUCT = Product(
     title="floor and σ with intervals",
@@ -31,7 +31,10 @@ def table(cells_path, curves_path, calibration_path):
         caption=r"The calibrated bound $\mathrm{floor} + \sigma \log N / N$ of every curve. In brackets, the $90\,\%$ "
         r"interval by the jackknife over seeds. $R^2$ is that of the bound on the mean errors. Ratio: the largest "
         r"mean error over the bound, and its $N$; above one, the curve is not bounded there."
-        + defined(study.names, [row for rows in study.baselines.values() for row in rows[:1]], FLOOR),
+        + defined(study.names, [row for rows in study.baselines.values() for row in rows[:1]], FLOOR)
+        + chosen(
+            study.names, [row for part in (study.baselines, study.cells) for rows in part.values() for row in rows]
+        ),
         columns="lllrrr",
         head=[["Network", r"$\mathrm{floor}$", r"$\sigma$", "$R^2$", "Ratio", "$N$"]],
         body=[row for sweep in dict.fromkeys(sweep for sweep, _ in study.fitted) for row in _rows(study, sweep)],
@@ -48,11 +51,15 @@ def _rows(study, sweep):
     yield [Span(6, "@{}l", ", ".join(about))]
     for arch in (arch for name, arch in study.baselines if name == sweep):
         error = _estimate(study, sweep, lambda of, arch=arch: of.metrics[sweep].mean(of.baselines[sweep, arch]))
-        yield [INDENT + study.names.arch(arch), error]
+        yield [INDENT + study.names.arch(arch) + dagger(study.baselines[sweep, arch]), error]
     for arch, row in fitted.items():
         keys = ("floor", "sigma")
         cells = [_estimate(study, sweep, lambda of, arch=arch, key=key: of.fitted[sweep, arch][key]) for key in keys]
-        yield [INDENT + study.names.arch(arch), *cells, *_fit(study.points[sweep, arch], row)]
+        yield [
+            INDENT + study.names.arch(arch) + dagger(study.cells[sweep, arch]),
+            *cells,
+            *_fit(study.points[sweep, arch], row),
+        ]
 
 
 def _estimate(study, sweep, statistic):

@@ -1,18 +1,18 @@
 """What the conditions of a measurement, such as dose and arc, do to the number of samples."""
 
 from koct.errors import KoctError
-from koct.forecast.crossing import overtaken
 from koct.report import inputs
 from koct.report.labels import SEPARATOR
 from koct.report.markup import INDENT, count, power_of_ten, short
+from koct.report.overtakes import by_metric, or_fewer
 from koct.report.product import Product
-from koct.report.table import BREAK, LINES, RULE, Span, Table, Underline, defined, needed
+from koct.report.table import BREAK, LINES, RULE, Span, Table, Underline, chosen, dagger, defined, needed
 from koct.study.results import grouped
 
 PRODUCT = Product(
     title="dose, arc and rays",
     about="with sweeps that differ in [dose, arc or rays](conditions.md): what that does to the number of samples",
-    reads=("curves.parquet", "calibration.parquet", "budget.parquet"),
+    reads=("curves.parquet", "calibration.parquet", "budget.parquet", "crossings.parquet"),
     when="compared",
     caption="""\
 **What dose, arc and rays do to the number of samples**, and from which N on the largest network is the best.
@@ -26,11 +26,12 @@ and not of the networks.""",
 )
 
 
-def table(curves_path, calibration_path, budget_path):
+def table(curves_path, calibration_path, budget_path, crossings_path):
     """Return a row per sweep: N of every network for every target, and from which N on the largest is the best."""
-    curves, baselines, names = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    curves, baselines, names = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "H", "V", "B"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n"), empty=True)
+    crossings, _ = inputs.rows(crossings_path, ("sweep", "arch", "versus", "metric", "N", "upto"), empty=True)
     families = compared(fitted, names)
     if not families:
         raise KoctError("no two sweeps of this study differ in the conditions of the measurement; take another study")
@@ -39,18 +40,19 @@ def table(curves_path, calibration_path, budget_path):
     largest, samples = max(p, key=p.get), {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
     targets = sorted({target for sweep, _, target in samples if sweep in shown}, reverse=True)
     others = [arch for arch in p if arch != largest]
-    errors = inputs.means(curves)
+    errors, points, overtakes = inputs.means(curves), grouped(curves, "sweep", "arch"), by_metric(crossings)
     baselines = [row for row in baselines if row["sweep"] in shown]
     free = list(dict.fromkeys(row["arch"] for row in baselines))
     width, label = 1 + max(len(targets) * len(p) + len(others), len(free)), names.arch(largest)
 
     def answer(sweep):
-        steep = errors.get((sweep, largest), {})
         asked = [(arch, samples.get((sweep, arch, target), "--")) for target in targets for arch in p]
-        cells = [needed(n, max(errors.get((sweep, arch), [0]))) for arch, n in asked]
-        return cells + [_overtaken(errors.get((sweep, arch), {}), steep) for arch in others]
+        marks = {arch: dagger(points.get((sweep, arch), [])) for arch in p}
+        cells = [needed(n, max(errors.get((sweep, arch), [0]))) + marks[arch] * (n != "--") for arch, n in asked]
+        overtaken = overtakes.get((sweep, largest), {})
+        return cells + [_overtaken(overtaken.get(arch, {}), points.get((sweep, largest), [])) for arch in others]
 
-    without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) for row in baselines}
+    without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) + dagger([row]) for row in baselines}
     head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)[1:]
     baselines = baselines if 2 * len(shown) <= LINES else []  # then table_calibration has them
     if baselines:
@@ -61,7 +63,8 @@ def table(curves_path, calibration_path, budget_path):
         "mean error by the forecast, never if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
         "Right, the $N$ from which on "
         f"{label} has a smaller error than another network; between the $N$ of the sweep, errors are interpolated."
-        + defined(names, baselines, "the first rows have their mean test errors"),
+        + defined(names, baselines, "the first rows have their mean test errors")
+        + chosen(names, [row for row in [*baselines, *curves] if row["sweep"] in shown]),
         columns="l" + "r" * (width - 1),
         head=head,
         body=body,
@@ -95,14 +98,12 @@ def compared(fitted, names):
     return families
 
 
-def _overtaken(errors, largest):
-    N = sorted(errors.keys() & largest.keys())
-    if not N:
+def _overtaken(answers, points):
+    """Return the N from which on the largest network, whose curve has these points, is below another."""
+    row = answers.get(points[0]["metric"]) if points else None
+    if row is None:
         return "--"
-    n = overtaken(N, [errors[n] for n in N], [largest[n] for n in N])
-    if n is None:
-        return f"$>$ {count(N[-1])}"
-    return rf"$\leq$ {count(N[0])}" if n == N[0] else count(round(n))
+    return f"$>$ {count(row['upto'])}" if row["N"] is None else or_fewer(row["N"], min(point["N"] for point in points))
 
 
 def _head(names, targets, archs, others, label):

@@ -5,7 +5,7 @@ import itertools
 from koct.report import inputs
 from koct.report.markup import INDENT, count, power_of_ten, short
 from koct.report.product import Product
-from koct.report.table import BREAK, FLOOR, Span, Table, defined, needed
+from koct.report.table import BREAK, FLOOR, Span, Table, chosen, dagger, defined, needed
 from koct.study.results import grouped
 
 PRODUCT = Product(
@@ -30,8 +30,9 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
     )
     fitted = {(row["sweep"], row["arch"]): row for row in fitted}
     samples = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
-    _, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
-    baselines = grouped(baselines, "sweep")
+    curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
+    curves = [row for row in [*baselines, *curves] if (row["sweep"],) in sweeps]
+    measured, baselines = grouped(curves, "sweep", "arch"), grouped(baselines, "sweep")
     wanted = {sweep: sorted({each[2] for each in samples if each[0] == sweep}, reverse=True) for (sweep,) in sweeps}
     most, body = max(map(len, wanted.values())), []
     for (sweep,), group in sweeps.items():
@@ -40,10 +41,16 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
         body += [BREAK, [Span(5, "@{}l", names.sweep(group[0])), *heads]]
         for row in baselines.get((sweep,), []):
             met = ["$0$" if row["error_mean"] <= target else "never" for target in targets]
-            start = [INDENT + names.arch(row["arch"]), "$0$", "none", power_of_ten(row["error_mean"]), ""]
+            start = [
+                INDENT + names.arch(row["arch"]) + dagger([row]),
+                "$0$",
+                "none",
+                power_of_ten(row["error_mean"]),
+                "",
+            ]
             body.append([*start, *met, *unused, ""])
         for (arch,), points in grouped(group, "arch").items():
-            cells = [INDENT + names.arch(arch), count(points[0]["p"], 99_999)]
+            cells = [INDENT + names.arch(arch) + dagger(measured.get((sweep, arch), [])), count(points[0]["p"], 99_999)]
             cells += [_learned(chains.get(sweep, {}).get(arch))]
             cells += [power_of_ten(fitted[sweep, arch][key]) for key in ("floor", "sigma")]
             largest = max(row["N"] for row in points)
@@ -54,7 +61,8 @@ def table(ladder_path, curves_path, calibration_path, budget_path):
         r"$\mathrm{floor}$ and $\sigma$ of the calibrated bound; the $N$ that reaches a target mean error by the "
         r"forecast, never if it is out of reach, the smallest $N$ of the sweep if that is enough; and the $N$ of the "
         r"sweep at which the network has the smallest error."
-        + defined(names, [row for key in sweeps for row in baselines.get(key, [])], FLOOR),
+        + defined(names, [row for key in sweeps for row in baselines.get(key, [])], FLOOR)
+        + chosen(names, curves),
         columns="lrlrr" + "r" * most + "l",
         head=[["Network", "$p$", "Learned", r"$\mathrm{floor}$", r"$\sigma$", *[""] * most, "best at $N$"]],
         body=body,

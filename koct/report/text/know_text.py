@@ -73,8 +73,8 @@ def _pays(crossing: Crossing) -> str:
             "Learning everything, by a dense matrix, is not predicted to be better than a weight per measurement up to "
             f"{crossing.upto:,} pairs."
         )
-    ends = f"{crossing.N_low or crossing.weights[0].N:,} to {crossing.N_high:,}" if crossing.N_high else None
-    interval = f"90 % interval: {ends}" if ends else f"{crossing.N_low:,} at least, or never"
-    return (
-        f"Learning everything, by a dense matrix, is predicted to pay from about {crossing.N:,} pairs on ({interval})."
-    )
+    first = crossing.weights[0].N  # a crossing there is one there, or with fewer pairs
+    low = f"≤ {first:,}" if (crossing.N_low or first) <= first else f"{crossing.N_low:,}"
+    interval = f"90 % interval: {low} to {crossing.N_high:,}" if crossing.N_high else f"{low} at least, or never"
+    about = f"{first:,} or fewer" if first >= crossing.N else f"about {crossing.N:,}"
+    return f"Learning everything, by a dense matrix, is predicted to pay from {about} pairs on ({interval})."

@@ -1,0 +1,89 @@
+"""Choices at an edge and labels that N does not count: carried to curves, and marked wherever a reader sees them."""
+
+import importlib
+import itertools
+
+import pytest
+from made_up import cell, save
+from test_benchmark_report import table
+
+from koct.base.stamps import Stamp
+from koct.report import drawing, products
+from koct.study import results
+
+LABELS = "Validation pairs, which $N$ does not count"
+CURVES = {"tv": {0: 0.03}, "ko": {4: 0.9, 64: 0.5, 1024: 0.4}, "fc": {4: 2.0, 64: 0.6, 1024: 0.2}}
+TABLES = ("table_benchmark", "table_crossings", "table_ladder", "table_budget", "table_calibration")
+FIGURES = ("fig_sweeps", "fig_ladder", "fig_benchmark")
+
+
+def study(folder, edges, tuned_on, told=True):
+    """Write results of a sweep; `edges` are (arch, N) whose first seed is at an edge, if the cells tell."""
+    folder.mkdir()
+    rows, answers = [], []
+    for arch, seed in itertools.product(CURVES, (1, 2)):
+        for N, error in CURVES[arch].items():
+            chosen = {"tuned_on": tuned_on, "edge": seed == 1 and (arch, N) in edges} if told else {}
+            about = {"p": 9 * bool(N), "image_seconds": 0.1, "ssim": 1 / (1 + error), **chosen}
+            rows.append(cell("A", arch, N, seed, error * (1 + 0.01 * seed), **about))
+    spec = save(folder, rows, {"A": "a sweep"}, CURVES)
+    results.budget(folder / "cells.parquet", None, {**spec, "targets": {"A": [0.3]}}, folder / "budget.parquet")
+    curves, origin = results.read(folder / "curves.parquet")
+    for row in (row for row in curves if row["N"]):
+        told = {"known": 1, "learned": 1, "rank": 1, "mean_low": None, "mean_high": None, "beyond": False}
+        answers.append({**row, **told, "p": 9, "best": row["arch"] == "fc", "behind": 0.0})
+    results.write(answers, results.LADDER, folder / "ladder.parquet", origin, Stamp({}))
+    results.write([], results.THEORY, folder / "theory.parquet", origin, Stamp({}))
+    crossing = {**answers[0], "arch": "fc", "versus": "ko", "N": 99, "N_low": 90, "N_high": 110, "upto": 1024}
+    results.write([crossing], results.CROSSINGS, folder / "crossings.parquet", origin, Stamp({}))
+    return folder
+
+
+@pytest.fixture
+def made(tmp_path):
+    return lambda name, *of, **told: study(tmp_path / name, *of, **told)
+
+
+def test_a_point_of_a_curve_counts_its_cells_at_an_edge_and_old_cells_leave_it_open(made):
+    for told in (True, False):
+        rows, _ = results.read(made(str(told), {("fc", 64), ("tv", 0)}, "noise", told=told) / "curves.parquet")
+        found = {(row["arch"], row["N"]): (row["edges"], row["tuned_on"]) for row in rows}
+        expected = {key: (int(key in {("fc", 64), ("tv", 0)}), "noise") for key in found}
+        assert found == (expected if told else dict.fromkeys(found, (None, None)))
+
+
+def drawn(name, folder):
+    with drawing.styled():
+        figure = importlib.import_module(products.product(name).module).figure(
+            *(folder / file for file in products.product(name).reads)
+        )
+    lines = [line for axis in figure.axes for line in axis.lines if str(line.get_markerfacecolor()) == "white"]
+    places = {tuple(line.get_xdata()) for line in lines if len(line.get_xdata())}
+    drawing.plt.close(figure)
+    return places
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_hollow_markers_are_where_the_edges_are_and_nowhere_else(made, name):
+    places = drawn(name, made("edges", {("fc", 64), ("fc", 4), ("ko", 1024)}, "training pairs"))
+    assert {(4, 64), (1024,)} <= places
+    assert len(places - {(4, 64), (1024,), (0.24,)}) == 0  # 0.24: in the key
+    assert len(drawn(name, made("line", {("tv", 0)}, "noise")) - {(0.24,)}) == 1
+    for nothing in (made("none", set(), "noise"), made("old", set(), None, told=False)):
+        assert drawn(name, nothing) == set()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_daggers_are_where_the_edges_are_and_a_caption_says_what_N_does_not_count(made, name):
+    mark = r"$^\dagger$"
+    for folder, edged, labels in (
+        (made("edges", {("fc", 64)}, "validation pairs"), 1, 1),
+        (made("line", {("tv", 0)}, "noise"), 1, 0),
+        (made("none", set(), "training pairs"), 0, 0),
+        (made("old", set(), None, told=False), 0, 0),
+    ):
+        rows = table(name, folder)
+        text = (folder / f"{name}.tex").read_text()
+        assert sum(mark in piece for row in rows for piece in row) == edged
+        assert text.count(mark) == 2 * edged  # and in the caption
+        assert text.count(LABELS) == labels
