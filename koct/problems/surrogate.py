@@ -53,6 +53,9 @@ class Surrogate(Problem):
             phantoms = np.stack([rasterise(draw(rng), self.H) for _ in range(count)])
             yield part, A(phantoms), phantoms
 
+    def noise_variance(self, x: Any) -> Any:
+        return 0.0
+
     def shared(self) -> Mapping[str, Any]:
         from koct.operators.parallel import projector, tikhonov_inverse
 
