@@ -1,11 +1,11 @@
 """Strengths of smoothing from measurements alone, of which no image is known.
 
-Where there is noise, Stein's unbiased estimate of the risk chooses (Ramani, Blu and Unser, 2008): in the mean over noise
-n of the variance of x, ‖A ŷ(x) − x‖² + 2 ⟨n, A ŷ(x + n) − A ŷ(x)⟩ is ‖A ŷ(x) − A y‖² and a constant. Morozov's
-discrepancy principle, ‖A ŷ − x‖² = E‖n‖², smooths more: it made the errors of TV 7 to 33 % larger on small images.
+Where there is noise, Stein's unbiased estimate of the risk chooses (Ramani, Blu and Unser, 2008): in the mean over
+noise n of the variance of x, ‖A ŷ(x) − x‖² + 2 ⟨n, A ŷ(x + n) − A ŷ(x)⟩ is ‖A ŷ(x) − A y‖² and a constant. Morozov's
+discrepancy principle, ‖A ŷ − x‖² = E‖n‖², smooths more, and small images lose by it.
 
-Without noise that principle chooses: images are as smooth as ‖A ŷ − x‖² allows if it is to be no larger than what A gets
-wrong, such as the lines that it draws through pixels. That is estimated from the least ‖A y − x‖² which images have.
+Without noise that principle chooses: images are as smooth as can be with ‖A ŷ − x‖² no larger than what A gets wrong,
+such as the lines that it draws through pixels. That is estimated from the least ‖A y − x‖² which images have.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ FIRST, MOST = 40, 1000  # iterations after which it may have
 ADDED = 0.5  # noise that is added to measurements, as a share of the residual
 ABSORBED = 2.0  # how much more images follow what A gets wrong than they follow noise, measured for analytic rays
 PRECISION = 0.1  # of the search for a strength, in powers of ten
+FALLEN = 1.5  # factor by which a power of ten has to lower the residual: else it has come to its end
 SLACK = 1.1  # residual that is as good as the least, where none is small enough
 
 
@@ -111,7 +112,7 @@ def strongest(residual: Callable[[float], float], limit: float, first: int, ends
         if weakest == ends[0]:
             return Search(weakest, True)
         at[weakest - 1] = residual(weakest - 1)
-        if at[weakest - 1] > at[weakest] / SLACK**2:
+        if at[weakest - 1] > at[weakest] / FALLEN**2:
             limit = max(limit, SLACK**2 * min(at.values()))
     while at[top := max(at)] <= limit:
         if top == ends[1]:

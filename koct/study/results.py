@@ -42,16 +42,8 @@ COLUMNS = {
     "N": (pa.int32(), "training samples: pairs, or groups of them if the problem has groups; 0: none are needed", "1"),
     "seed": (pa.int32(), "seed of the pool", ""),
     "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
-    "tuned_on": (
-        pa.string(),
-        "what chose lam or a checkpoint: training pairs, validation pairs or noise; null: none",
-        "",
-    ),
-    "edge": (
-        pa.bool_(),
-        "whether lam is the first or the last that was tried, and the next might have been better",
-        "",
-    ),
+    "tuned_on": (pa.string(), "what chose lam or a checkpoint: training pairs, validation pairs or noise; null: none", ""),
+    "edge": (pa.bool_(), "whether lam is the first or the last that was tried, and the next might have been better", ""),
     "p": (pa.int64(), "learned parameters, counted", "1"),
     "val_mse": (pa.float64(), "validation mean squared error", "intensity^2"),
     "fit_seconds": (pa.float64(), "wall time of the fit and the choice of lam", "s"),
@@ -181,9 +173,7 @@ def _check_row(path, row, stamp, cell):
     """Refuse the row of another cell, and one without proper errors."""
     wrong = [key for key, value in cell.items() if row.get(key) != value]
     wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
-    missing = [
-        name for name in (*CELLS, "images") if name not in row and name not in ("tuned_on", "edge", "image_seconds")
-    ]
+    missing = [name for name in (*CELLS, "images") if name not in row and name not in ("tuned_on", "edge", "image_seconds")]
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
