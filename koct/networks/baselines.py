@@ -13,7 +13,7 @@ from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network
 from koct.errors import KoctError
 
 Solver = Callable[[Array, Any], Array]
-FEW = 8  # scans that are enough to choose a strength by
+FEW, ENOUGH = 8, 2**15  # scans, and measurements in them, that are enough to choose a strength by
 
 
 class BaselineArchitecture(Architecture, ABC):
@@ -88,11 +88,22 @@ class TunedArchitecture(BaselineArchitecture, ABC):
 
     def scans(self, data: Training) -> Scans:
         """Return some validation measurements; their images are not read."""
-        x = data.device.put(data.read("x", "val", FEW))
+        x = some_measurements(data)
         variance = data.problem.noise_variance(x) if self.noise is None else self.noise**2
         if variance is None:
             raise KoctError(f"{self.name}.{self._unknown(data.problem)}")
         return Scans(x, variance + 0 * x)
+
+
+def some_measurements(data: Training) -> Array:
+    """Return the first validation measurements (n, size) on the device."""
+    x = data.read("x", "val")
+    return data.device.put(x[: scans_of(x.shape[1])])
+
+
+def scans_of(size: int) -> int:
+    """Return how many scans of so many measurements are enough to choose a strength by."""
+    return max(FEW, ENOUGH // size)
 
 
 class ChainBaselineArchitecture(BaselineArchitecture, ABC):

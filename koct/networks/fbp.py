@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from koct.contracts import Cost, Training, Workload
-from koct.networks.baselines import FEW, ChainBaselineArchitecture, Scans, Solver, TunedArchitecture, applied
+from koct.networks.baselines import ChainBaselineArchitecture, Scans, Solver, TunedArchitecture, applied, scans_of
 
 WINDOWS = 10  # about as many operators as a problem has
 DRAWS = 4  # of noise for every scan
@@ -34,12 +34,12 @@ class FBP(TunedArchitecture, ChainBaselineArchitecture):
 
     def cost(self, work: Workload) -> Cost:
         pairs = work.sizes.held_out * (work.x_size + work.y_size)
-        tried = WINDOWS * (work.sizes.val if self.validation == "labels" else (1 + DRAWS) * FEW)
+        tried = WINDOWS * (work.sizes.val if self.validation == "labels" else (1 + DRAWS) * scans_of(work.x_size))
         return Cost((tried + work.sizes.held_out) * work.layers.operations, 6 * pairs, 4 * pairs)
 
 
 def risks(inverses: Mapping[float | None, Any], scans: Scans) -> dict[float | None, float]:
-    """Return the estimated risk of every inverse, summed over pixels and scans, by strength; the weakest comes first."""
+    """Return the estimated risk of inverses by their strength, summed over pixels and scans; the weakest is first."""
     import numpy as np
 
     from koct.base.arrays import like

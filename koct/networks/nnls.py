@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from koct.contracts import Cost, Problem, Training, Workload, option
-from koct.networks.baselines import FEW, IterativeArchitecture, Scans, Solver, cost_of_solver
+from koct.networks.baselines import IterativeArchitecture, Scans, Solver, cost_of_solver, scans_of
 
 TRIED = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 400, 1000)
 AFTER = 3  # times as many iterations without a better one end the search
@@ -75,4 +75,4 @@ class NNLS(IterativeArchitecture):
         if self.validation == "labels":
             most = max(self.iterations or TRIED)
             return cost_of_solver(work, work.sizes.val, most, 0.4 * most)
-        return cost_of_solver(work, 6 * FEW, self.most_iterations, 0.4 * self.most_iterations)
+        return cost_of_solver(work, 6 * scans_of(work.x_size), self.most_iterations, 0.4 * self.most_iterations)

@@ -10,7 +10,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from koct.contracts import Array, Cost, Problem, Training, Workload, option
-from koct.networks.baselines import FEW, IterativeArchitecture, Scans, Solver, cost_of_solver
+from koct.networks.baselines import (
+    FEW,
+    IterativeArchitecture,
+    Scans,
+    Solver,
+    cost_of_solver,
+    scans_of,
+    some_measurements,
+)
 
 WEAKEST, STRONGEST = -8, 2  # powers of ten between which λ is searched, as shares of ‖A‖² times the values of images
 USUAL = -3  # where the search begins
@@ -52,7 +60,7 @@ class TV(IterativeArchitecture):
         if self.validation == "labels":
             images = data.read("y", "val")
         else:
-            images = to_numpy(EarlyStopping(A, nonnegative)(data.device.put(data.read("x", "val", FEW)), STEPS))
+            images = to_numpy(EarlyStopping(A, nonnegative)(some_measurements(data), STEPS))
         scale = float(abs(images).max(axis=1).mean()) or 1.0  # the mean of their largest values
         return TotalVariation(A, nonnegative, scale, self.iterations, self.tolerance)
 
@@ -96,7 +104,9 @@ class TV(IterativeArchitecture):
             errors[beside] = error(beside)
 
     def cost(self, work: Workload) -> Cost:
-        tried = 20 * FEW if self.validation == "none" else len(self.lambdas or range(7)) * work.sizes.val
+        tried = (
+            20 * scans_of(work.x_size) if self.validation == "none" else len(self.lambdas or range(7)) * work.sizes.val
+        )
         return cost_of_solver(work, tried, self.iterations, 1.2 * min(self.iterations, 150))
 
 

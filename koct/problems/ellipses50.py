@@ -78,7 +78,7 @@ class Ellipses50(ScanProblem):
 
     def noise_variance(self, x: Any) -> Any:
         """Images lie between 0 and 1: the mean of their measurements is that of the absolute ones, noise or not."""
-        return (self.noise * x.mean(axis=1, keepdims=True)) ** 2 + 0 * x
+        return (self.noise * x.sum(axis=1, keepdims=True) / self.x_size) ** 2 + 0 * x
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":
