@@ -63,10 +63,11 @@ class TunedArchitecture(BaselineArchitecture, ABC):
         """Return the strength that fits the noise of some scans, and whether others might have been tried beyond it."""
 
     def check(self, problem: Problem) -> Iterable[str]:
-        yield from super().check(problem)
+        wrong = list(super().check(problem))
+        yield from wrong
         if self.validation == "labels" and self.noise is not None:
             yield f"noise = {self.noise:g} chooses nothing with validation = 'labels'; remove one of them"
-        if self.validation == "none" and self.noise is None and not problem.has_noise_variance:
+        if not wrong and self.validation == "none" and self.noise is None and not problem.has_noise_variance:
             yield self._unknown(problem)
 
     def _unknown(self, problem: Problem) -> str:
