@@ -14,11 +14,13 @@ from koct import cli, metrics
 from koct.base.files import read_json
 from koct.base.stamps import Stamp
 from koct.config.study_file import build, read
-from koct.contracts import Sizes, registry
+from koct.contracts import Problem, Sizes, registry
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.forecast.pilot import PilotFile, read_pilots
 from koct.metrics.curve_metric import CurveMetric
+from koct.networks import baselines, fbp
+from koct.operators.algebra import Matrix
 from koct.problems import pools
 from koct.study import cells, crossings, evaluation, fitting, ladder, results
 from koct.study.results import Images
@@ -39,10 +41,10 @@ def cell_of(problem, arch, **options):
     return Cell("S", small(problem), registry.architecture(arch)(**options), 0, 1, ())
 
 
-def files_of(problem, folder):
+def files_of(problem, folder, sizes=SIZES):
     """The pool of a problem, and what it computes once per sweep."""
     inputs = {"pool": str(folder / "pool.npy")}
-    pools.make(problem, 1, SIZES, inputs["pool"])
+    pools.make(problem, 1, sizes, inputs["pool"])
     if problem.has_shared:
         inputs["shared"] = str(folder / "shared.npy")
         cells.write_shared(problem, inputs["shared"])
@@ -82,8 +84,8 @@ def test_measurements_without_noise_are_what_the_forward_operator_says(name):
 
 @pytest.mark.parametrize("arch", ["fbp", "nnls", "tv"])
 def test_the_validation_pairs_choose(arch, tmp_path):
-    """Of noisy measurements the best strength is not the weakest, and it is what the row says."""
-    cell = cell_of("deblur", arch)._replace(problem=small("deblur", noise=0.1))
+    """With labels: of noisy measurements the best strength is not the weakest, and it is what the row says."""
+    cell = cell_of("deblur", arch, validation="labels")._replace(problem=small("deblur", noise=0.1))
     data = cells.Data(cell, files_of(cell.problem, tmp_path))
     about, network = fitting.fit(data)
     strengths = cell.arch.strengths(data, cell.arch.solver(data))
@@ -93,6 +95,133 @@ def test_the_validation_pairs_choose(arch, tmp_path):
     y, error = data.read("y", "val"), metrics.load("mse").error
     scores = [error(data.predict(other, "val"), y) for _, other in cell.arch.fit(data)]
     assert strengths[int(np.argmin(scores))] == about["lam"]
+
+
+# Without labels
+
+
+NOISY = {
+    "fanbeam": {"photons": 300.0, "electronic": 3.0},
+    "parallelbeam": {"photons": 1e3},
+    "misaligned": {"photons": 1e4},
+    "ellipses50": {"noise": 0.05},
+    "mri": {"noise": 0.05},
+    "deblur": {"noise": 0.05},
+}
+QUIET = {"photons": None, "electronic": 0.0, "noise": 0.0}
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("name", NOISY)
+def test_the_noise_has_the_variance_that_its_problem_says(name, library):
+    clean = small(name, **{key: value for key, value in QUIET.items() if hasattr(small(name), key)})
+    x, without = (drawn(problem, train=200)["train"][0] for problem in (small(name, **NOISY[name]), clean))
+    flat = x.reshape(len(x), -1)
+    given = flat if library == "numpy" else pytest.importorskip("torch").as_tensor(flat)
+    variance = np.broadcast_to(np.asarray(small(name, **NOISY[name]).noise_variance(given)), flat.shape)
+    noise = (x - without).reshape(flat.shape)
+    assert (noise[variance == 0] == 0).all()
+    assert (noise**2).mean() == pytest.approx(variance.mean(), rel=0.05)
+    assert not np.any(np.asarray(clean.noise_variance(given)))
+
+
+class Unlabelled(cells.Data):
+    def read(self, name, part, *place):
+        assert (name, part) == ("x", "val")
+        return super().read(name, part, *place)
+
+
+def chosen(problem, arch, folder, **options):
+    """What a baseline chooses without labels, which it cannot read, and its data."""
+    folder.mkdir(exist_ok=True)
+    cell = cell_of("deblur", arch, **options)._replace(problem=problem)
+    data = Unlabelled(cell, files_of(problem, folder, Sizes(train=1, val=32, test=32)))
+    ((strength, network),) = cell.arch.fit(data)
+    assert network.tuned_on == "noise"
+    assert network.strength == strength
+    return network, data
+
+
+def error_of(data, solver, strength):
+    """The mean squared error on test pairs."""
+    return ((solver(data.pool.x("test", None, 0), strength) - data.pool.y("test", None, 0)) ** 2).mean()
+
+
+@pytest.mark.parametrize(("arch", "sign"), [("fbp", 1), ("nnls", -1), ("tv", 1)])
+def test_without_labels_more_noise_is_smoothed_more(arch, sign, tmp_path):
+    found = [chosen(small("deblur", noise=noise), arch, tmp_path / str(noise))[0] for noise in (0.003, 0.03, 0.3)]
+    weak, middle, strong = (sign * network.strength for network in found)
+    assert weak < middle < strong
+    stated, _ = chosen(small("deblur", noise=0.03), arch, tmp_path / "stated", noise=0.3)
+    assert middle < sign * stated.strength
+
+
+@pytest.mark.parametrize(("arch", "worse"), [("nnls", 1.2), ("tv", 1.1)])
+@pytest.mark.parametrize("photons", [1e4, 1e3])
+def test_the_choice_without_labels_is_near_the_best(arch, worse, photons, tmp_path):
+    problem = small("fanbeam", H=16, V=20, B=24, photons=photons)
+    network, data = chosen(problem, arch, tmp_path)
+    factors = np.geomspace(0.1, 10, 9) if arch == "tv" else np.geomspace(0.25, 4, 9)
+    best = min(error_of(data, network.solver, max(1, network.strength * factor)) for factor in factors)
+    assert error_of(data, network.solver, network.strength) < worse * best
+    assert not network.edge
+
+
+@pytest.mark.parametrize("arch", ["nnls", "tv"])
+def test_without_noise_images_are_nearly_exact_where_the_operator_is(arch, tmp_path):
+    problem = small("fanbeam", H=16, V=20, B=24)
+    network, data = chosen(problem, arch, tmp_path)
+    assert not network.edge
+    assert error_of(data, network.solver, network.strength) < 1e-3 * (data.pool.y("test", None, 0) ** 2).mean()
+    capped, _ = chosen(problem, "nnls", tmp_path, most_iterations=3)
+    assert (capped.strength, capped.edge) == (3, True)
+
+
+def test_without_noise_fbp_has_no_window(tmp_path):
+    for name in ("fanbeam", "surrogate", "mri"):
+        network, _ = chosen(small(name, **CLEAN[name]), "fbp", tmp_path / name)
+        assert (network.strength, network.edge) == (None, False)
+
+
+def test_the_estimated_risk_of_a_window_is_its_error():
+    """In the mean over noise, and but for the error that the inverse without a window has by itself."""
+    rng = np.random.default_rng(0)
+    inverses = {s: Matrix(np.linalg.inv(np.eye(8) + s * np.ones((8, 8))), (8,), (8,)) for s in (0.0, 0.1, 1.0)}
+    clean = rng.standard_normal((1, 8)) + 1
+    noise = np.geomspace(0.1, 1, 8) * rng.standard_normal((20000, 8))
+    variance = np.broadcast_to(np.geomspace(0.1, 1, 8) ** 2, noise.shape)
+    for strength, risk in fbp.risks(inverses, baselines.Scans(clean + noise, variance)).items():
+        error = ((inverses[strength].flat(clean + noise) - clean) ** 2).sum()
+        assert risk == pytest.approx(error, rel=0.03)
+
+
+class Silent(registry.problem("deblur")):
+    """It does not say how noisy it is."""
+
+    noise_variance = Problem.noise_variance
+
+
+@pytest.mark.parametrize(
+    ("arch", "options", "message"),
+    [
+        ("tv", {"lambdas": (0.1,)}, "lambdas are tried on labelled validation pairs"),
+        ("nnls", {"iterations": (5,)}, "iterations are tried on labelled validation pairs"),
+        ("fbp", {"noise": 0.1, "validation": "labels"}, "noise = 0.1 chooses nothing"),
+    ],
+)
+def test_what_chooses_has_to_be_said_once(arch, options, message):
+    (sentence,) = registry.architecture(arch)(**options).check(small("deblur"))
+    assert sentence.startswith(message)
+    assert not list(registry.architecture(arch)().check(small("deblur")))
+
+
+@pytest.mark.parametrize("arch", ["fbp", "nnls", "tv"])
+def test_noise_that_nobody_knows_has_to_be_stated(arch):
+    problem = Silent(H=16, blur=0.8)
+    (sentence,) = registry.architecture(arch)().check(problem)
+    assert sentence.startswith("noise is missing")
+    for options in ({"noise": 0.1}, {"validation": "labels"}):
+        assert not list(registry.architecture(arch)(**options).check(problem))
 
 
 # The grid

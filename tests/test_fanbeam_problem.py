@@ -19,6 +19,7 @@ from koct.operators.fanbeam import Backprojector, FanBeam, Projector, fbp, print
 from koct.operators.filters import RampFilter
 from koct.problems import pools
 from koct.problems.fanbeam import FanBeamProblem
+from koct.problems.known_chain import CUTOFFS
 from koct.problems.phantoms import Ellipse, rasterise
 
 PROBLEM = FanBeamProblem(H=32, V=10, B=32, rays="printed")
@@ -108,12 +109,13 @@ def test_inverses_are_exact_fbp_by_their_window(known):
     noise, spread = np.random.default_rng(0).standard_normal((40, 64)), []
     inverses = problem.inverses({})
     np.testing.assert_array_equal(inverses[None](noise), fbp(g)(noise))
-    for inverse in inverses.values():
-        assert inverse(integrals(g, disc))[inside].mean() == pytest.approx(1, abs=0.01)
+    for cutoff, inverse in inverses.items():
+        if (cutoff or 1) >= 0.3:  # smoother ones reach across the border of the disc
+            assert inverse(integrals(g, disc))[inside].mean() == pytest.approx(1, abs=0.01)
         spread.append(inverse(noise).std())
     assert spread == sorted(spread, reverse=True)
     assert spread[-1] < 0.3 * spread[0]
-    assert list(inverses) == [None, 1.0, 0.8, 0.6, 0.45, 0.3]
+    assert list(inverses) == [None, *CUTOFFS]
 
 
 # A small sweep, really run

@@ -5,7 +5,8 @@ import pytest
 from scipy.optimize import nnls
 
 from koct.networks import variational
-from koct.networks.variational import EarlyStopping, TotalVariation, divergence, gradient, lengths
+from koct.networks.unlabelled import ABSORBED, Risk, least, model_error, strongest
+from koct.networks.variational import EarlyStopping, LeastSquares, TotalVariation, divergence, gradient, lengths
 from koct.operators.algebra import Matrix
 
 SOLVERS = {
@@ -79,3 +80,38 @@ def test_an_image_depends_neither_on_its_batch_nor_on_its_library(name):
     tensors = solver(A)(torch.as_tensor(x), strength)
     assert tensors.dtype == torch.float32
     np.testing.assert_allclose(tensors[[0, 2, 3]], together[[0, 2, 3]], atol=1e-4)
+
+
+def test_the_estimated_risk_of_a_linear_reconstruction_is_its_error():
+    """But for the sum of the variances, in the mean over noise."""
+    rng = np.random.default_rng(0)
+    clean, deviation = rng.standard_normal((1, 12)), np.linspace(0.1, 1, 12)
+    x = clean + deviation * rng.standard_normal((20000, 12))
+    risk = Risk(x, np.broadcast_to(deviation**2, x.shape))
+    for kept in (0, 4, 12):
+        matrix = np.diag(np.arange(12) < kept) * 0.7
+        error = ((x @ matrix - clean) ** 2).sum() + len(x) * (deviation**2).sum()
+        assert risk(risk.both @ matrix) == pytest.approx(error, rel=0.02)
+
+
+def test_what_the_operator_gets_wrong_shows_in_the_residual():
+    A, x = random_problem(measurements=80, n=100, noise=0.0)
+    assert model_error(LeastSquares(A), x.astype(float), True, 0.0) == 0
+    noise = np.random.default_rng(1).standard_normal(x.shape)
+    known, unknown = (model_error(LeastSquares(A), x + noise, True, size) for size in (x.size, 0.0))
+    assert known < 0.1 * x.size
+    assert unknown == pytest.approx(ABSORBED * x.size, rel=0.1)
+
+
+@pytest.mark.parametrize("power", [-6.3, -3.0, -0.55, 1.2])
+def test_searches_for_a_power_of_ten_end_near_it(power):
+    ends = (-8, 2)
+    assert least(lambda each: (each - power) ** 2, -3, ends) == (pytest.approx(power, abs=0.1), False)
+    found = strongest(lambda each: 10 ** (2 * each), 10 ** (2 * power), -3, ends)
+    assert power - 0.1 <= found.power <= power
+    assert not found.edge
+    assert least(lambda each: each, -3, ends) == strongest(lambda each: 10.0**each, 0, -3, ends) == (-8, True)
+    assert least(lambda each: -each, -3, ends) == strongest(lambda each: 10.0**each, 1e9, -3, ends) == (2, True)
+    floor = strongest(lambda each: 10 ** (2 * each) + 1e-6, 1e-9, -3, ends)  # it never comes below
+    assert not floor.edge
+    assert 10 ** (2 * floor.power) < 0.3e-6

@@ -119,6 +119,13 @@ def _of_problem(sweep: Sweep, folder: Path) -> Iterator[str]:
     if problem.has_forward:
         yield "has a forward operator that is linear, with an exact adjoint, from y to x"
         _ = data.forward
+    if problem.has_noise_variance:
+        yield "has a variance of noise that is a number, or one for every measurement, and not negative"
+        x = pool.x("val")
+        variance = np.asarray(problem.noise_variance(x), float)
+        if variance.shape not in ((), x.shape) or not (np.isfinite(variance) & (variance >= 0)).all():
+            where = line_of(problem, "noise_variance")
+            raise KoctError(f"{where}: it gave {variance.shape}; give a number or an array {x.shape}, none below 0")
 
 
 def _of_network(sweep: Sweep, arch: Architecture, folder: Path) -> Iterator[str]:

@@ -156,12 +156,21 @@ class Problem(Configured, ABC):
     def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
         """Operators that reconstruct without samples, by strength of their smoothing; None is without.
 
-        The validation pairs choose one of them. By default the known layers one after the other, if there are any.
+        The weakest comes first. The noise or the validation pairs choose one of them. By default the known layers one
+        after the other, if there are any.
         """
         from koct.operators.algebra import product
 
         layers = self.layers(shared)
         return {None: product([layer.operator for layer in layers])} if layers else {}
+
+    def noise_variance(self, x: Array) -> Any:
+        """The variance of the noise of flat measurements x (n, size), estimated from x itself; None: unknown.
+
+        It is one number, 0 where there is no noise, or an array like x. What needs no training samples is smoothed by
+        it, without a look at any image.
+        """
+        return None
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         """RᵀR, dense, for the product R of all layers behind the weights; None: multiply R out, column by column.
@@ -189,6 +198,7 @@ class Problem(Configured, ABC):
 
     has_layers = _overridden("layers")
     has_forward = _overridden("forward")
+    has_noise_variance = _overridden("noise_variance")
     has_groups = _overridden("groups")
     has_shared = _overridden("shared")
 

@@ -1,18 +1,28 @@
 """Total variation with the known forward operator: min ½‖A y − x‖² + λ TV(y), y ≥ 0 where images cannot be negative.
 
-The validation pairs choose λ.
+λ has the least risk that can be estimated from measurements and their noise (`koct.networks.unlabelled`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from koct.contracts import Cost, Problem, Training, Workload, option
-from koct.networks.baselines import IterativeArchitecture, Solver, cost_of_solver
+from koct.contracts import Array, Cost, Problem, Training, Workload, option
+from koct.networks.baselines import (
+    FEW,
+    IterativeArchitecture,
+    Scans,
+    Solver,
+    cost_of_solver,
+    scans_of,
+    some_measurements,
+)
 
 WEAKEST, STRONGEST = -8, 2  # powers of ten between which λ is searched, as shares of ‖A‖² times the values of images
-FEW = 8  # validation images that are enough to find the power of ten
+USUAL = -3  # where the search begins
+STEPS = 20  # of FISTA for images whose values are near enough to the true ones
 
 
 class TV(IterativeArchitecture):
@@ -21,8 +31,8 @@ class TV(IterativeArchitecture):
     marker = "3"
 
     lambdas: tuple[float, ...] | None = option(
-        "strengths λ of the total variation to try; by default five, half a power of ten apart, around the best power "
-        "of ten for some validation images",
+        "with `validation: labels`, strengths λ of the total variation to try; by default five, half a power of ten "
+        "apart, around the best power of ten for some validation images",
         default=None,
         items=1,
         above=0,
@@ -39,12 +49,40 @@ class TV(IterativeArchitecture):
                 f"images of the problem {problem.name} have {len(problem.y_shape)} axes, and total variation is for "
                 f"(height, width) or (height, width, channels); remove {self.name} from archs"
             )
+        if self.lambdas and self.validation == "none":
+            yield "lambdas are tried on labelled validation pairs: set validation to labels, or leave them out"
 
     def solver(self, data: Training) -> Solver:
-        from koct.networks.variational import TotalVariation
+        from koct.base.arrays import to_numpy
+        from koct.networks.variational import EarlyStopping, TotalVariation
 
-        scale = float(abs(data.read("y", "val")).max(axis=1).mean()) or 1.0  # the mean of their largest values
-        return TotalVariation(data.forward, data.nonnegative_images, scale, self.iterations, self.tolerance)
+        A, nonnegative = data.forward, data.nonnegative_images
+        if self.validation == "labels":
+            images = data.read("y", "val")
+        else:
+            images = to_numpy(EarlyStopping(A, nonnegative)(some_measurements(data), STEPS))
+        scale = float(abs(images).max(axis=1).mean()) or 1.0  # the mean of their largest values
+        return TotalVariation(A, nonnegative, scale, self.iterations, self.tolerance)
+
+    def chosen(self, data: Training, solver: Any, scans: Scans) -> tuple[float | None, bool]:
+        from koct.networks import unlabelled
+        from koct.networks.variational import norm, working
+
+        x, A, ends = working(scans.x), solver.term, (WEAKEST, STRONGEST)
+        unit = A.prepare(x) * solver.scale
+        noise = float(scans.variance.sum())
+        wrong = unlabelled.model_error(A, x, solver.nonnegative, noise)
+
+        def projected(measured: Array, power: float) -> Array:
+            return A.A.flat(solver(measured, _rounded(unit * 10**power)))
+
+        if noise:
+            risk = unlabelled.Risk(x, scans.variance + wrong / math.prod(x.shape))
+            found = unlabelled.least(lambda power: risk(projected(risk.both, power)), USUAL, ends)
+        else:
+            limit = max(wrong, (unlabelled.EXACT * norm(x)) ** 2)
+            found = unlabelled.strongest(lambda power: norm(projected(x, power) - x) ** 2, limit, USUAL, ends)
+        return _rounded(unit * 10**found.power), found.edge
 
     def strengths(self, data: Training, solver: Any) -> Sequence[float | None]:
         if self.lambdas:
@@ -62,8 +100,15 @@ class TV(IterativeArchitecture):
             best = min(errors, key=errors.__getitem__)
             beside = best - 1 if best == min(errors) else best + 1
             if beside in errors or not WEAKEST <= beside <= STRONGEST:
-                return [float(f"{unit * 10 ** (best + half / 2):.3g}") for half in range(-2, 3)]
+                return [_rounded(unit * 10 ** (best + half / 2)) for half in range(-2, 3)]
             errors[beside] = error(beside)
 
     def cost(self, work: Workload) -> Cost:
-        return cost_of_solver(work, len(self.lambdas or range(7)), self.iterations, 1.2 * min(self.iterations, 150))
+        tried = (
+            20 * scans_of(work.x_size) if self.validation == "none" else len(self.lambdas or range(7)) * work.sizes.val
+        )
+        return cost_of_solver(work, tried, self.iterations, 1.2 * min(self.iterations, 150))
+
+
+def _rounded(lam: float) -> float:
+    return float(f"{lam:.3g}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from koct.contracts import Cost, Training, Workload
 from koct.networks.baselines import ChainBaselineArchitecture, Solver, applied
 
@@ -12,9 +10,6 @@ class Untrained(ChainBaselineArchitecture):
     label = "untrained"
     colour = "#595959"
     marker = "."
-
-    def strengths(self, data: Training, solver: Solver) -> Sequence[float | None]:
-        return [None]
 
     def solver(self, data: Training) -> Solver:
         from koct.operators.algebra import product

@@ -174,6 +174,19 @@ class CTProblem(ScanProblem, ABC):
             x[..., : self.truncated] = x[..., self.B - self.truncated :] = 0
         return x
 
+    def noise_variance(self, x: Any) -> Any:
+        """That of −log(counts / photons) / attenuation, with the counts that were measured for those expected."""
+        from koct.base.arrays import double, library
+        from koct.problems.noise import FLOOR
+
+        if self.photons is None:
+            return 0.0
+        counts = (self.photons * library(x).exp(-self.attenuation * double(x))).clip(min=FLOOR)
+        variance = ((counts + self.electronic**2) / (counts * self.attenuation) ** 2).reshape(-1, *self.x_shape)
+        if self.truncated:
+            variance[..., : self.truncated] = variance[..., self.B - self.truncated :] = 0
+        return variance.reshape(x.shape)
+
     def decode(self, stored: Any) -> Any:
         if self.analytic:
             from koct.problems.closed_form import area_averages

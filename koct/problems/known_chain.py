@@ -12,7 +12,7 @@ from koct.contracts import PARTS, Chunk, Cost, Layer, Problem, Sizes
 if TYPE_CHECKING:
     import numpy as np
 
-CUTOFFS = (1.0, 0.8, 0.6, 0.45, 0.3)  # of the Hann windows of FBP without samples, as shares of the Nyquist frequency
+CUTOFFS = (1.0, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1)  # of the Hann windows of FBP, as shares of the Nyquist frequency
 SOURCE, DETECTOR = 1000.0, 1500.0  # mm: from the source to the isocentre and to the detector, of a fan beam
 MOST_BINS = math.floor(math.sqrt(2) * DETECTOR)  # of 1 mm; of more, the corners of the image reach the source
 CHUNK = 64  # smooth images made together
@@ -88,6 +88,9 @@ class SmoothProblem(SquareProblem, ABC):
                 if self.noise:
                     x = x + self.noise * noise.standard_normal(x.shape)
                 yield part, x.astype(np.float32), y.astype(np.float32)
+
+    def noise_variance(self, x: Any) -> Any:
+        return float(self.noise) ** 2
 
 
 class ScanProblem(Problem, ABC):

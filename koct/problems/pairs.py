@@ -85,7 +85,7 @@ class PairsProblem(ScanProblem):
     def _is_folder(self) -> bool:
         return self.data is not None and os.path.isdir(self.data)
 
-    has_layers = has_forward = interpolates = _is_folder  # type: ignore[assignment]
+    has_layers = has_forward = has_noise_variance = interpolates = _is_folder  # type: ignore[assignment]
 
     @property
     def nonnegative_images(self) -> bool:  # type: ignore[override]
@@ -207,6 +207,10 @@ class PairsProblem(ScanProblem):
         if self.H is None or self.V is None or self.B is None:
             raise KoctError("of arrays no layers are known; give data, a folder of images, with H, V and B")
         return super().geometry()
+
+    def noise_variance(self, x: Any) -> Any:
+        """Images are projected without noise; of measurements from files nothing is known."""
+        return 0.0 if self._is_folder else None
 
     def cost(self, stage: Literal["pool", "shared", "normal", "layers"], sizes: Sizes) -> Cost:
         if stage != "pool":

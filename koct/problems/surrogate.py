@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from koct.problems.phantoms import Ellipse
 
 TIKHONOV = (1e-4, 1e-3, 1e-2, 0.1, 1.0)  # strengths of inverses to choose from
+SINGULAR = 1e-6  # share of the largest singular value: of smaller ones there is no inverse
 
 
 class Surrogate(Problem):
@@ -53,6 +54,9 @@ class Surrogate(Problem):
             phantoms = np.stack([rasterise(draw(rng), self.H) for _ in range(count)])
             yield part, A(phantoms), phantoms
 
+    def noise_variance(self, x: Any) -> Any:
+        return 0.0
+
     def shared(self) -> Mapping[str, Any]:
         from koct.operators.parallel import projector, tikhonov_inverse
 
@@ -73,12 +77,19 @@ class Surrogate(Problem):
         return projector(self.H, self.V)
 
     def inverses(self, shared: Mapping[str, Any]) -> Mapping[float | None, Any]:
-        """Tikhonov inverses, by their strength: that of the known chain is one, the others are powers of ten."""
+        """The pseudo-inverse, and Tikhonov inverses by their strength: that of the known chain, and powers of ten."""
+        import numpy as np
+
+        from koct.operators.algebra import Matrix
         from koct.operators.parallel import projector, tikhonov_inverse
 
         A, (_, known) = projector(self.H, self.V), self.layers(shared)
-        strengths = sorted({self.tikhonov, *TIKHONOV})
-        return {each: known.operator if each == self.tikhonov else tikhonov_inverse(A, each) for each in strengths}
+        found: dict[float | None, Any] = {
+            None: Matrix(np.linalg.pinv(A.matrix(), rcond=SINGULAR), self.x_shape, self.y_shape)
+        }
+        for each in sorted({self.tikhonov, *TIKHONOV}):
+            found[each] = known.operator if each == self.tikhonov else tikhonov_inverse(A, each)
+        return found
 
     def normal_matrix(self, shared: Mapping[str, Any]) -> Any:
         return shared["normal"]
