@@ -42,6 +42,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("studies", nargs="*", default=STUDIES, metavar="STUDY", help="default: all that are kept")
     parser.add_argument("--profile")
+    parser.add_argument("--work", metavar="FOLDER", help="run in a clone there, where an interrupted study goes on")
     parser.add_argument("--redraw", action="store_true", help="draw what the code has changed, and run nothing")
     parser.add_argument("--audit", action="store_true", help="list doubtful choices of what is kept, and run nothing")
     arguments = parser.parse_args()
@@ -52,18 +53,22 @@ def main():
         elif arguments.redraw:
             redraw(folder)
         else:
-            run(study, arguments.profile, folder)
+            run(study, arguments.profile, folder, arguments.work)
 
 
-def run(study, profile, folder):
+def run(study, profile, folder, work=None):
     """Run a study in a clone of the last commit and keep its results in a folder."""
     chosen = ["--configfile", CONFIGS[study]] if study in CONFIGS else ["--config", f"study={study}"]
     command = ["snakemake", *(["--profile", profile] if profile else []), *chosen]
     with tempfile.TemporaryDirectory() as place:
-        clone = Path(place) / "koct"
-        git("clone", "--quiet", str(ROOT), str(clone))
+        clone = Path(work or place).resolve() / study
+        goes_on = clone.exists()
+        if not goes_on:
+            git("clone", "--quiet", str(ROOT), str(clone))
         rows, results = folder / "rows.tar.xz", clone / "results"
-        if rows.exists():  # those of the last reference stand in for fits with the same options: docs/benchmark.md
+        if (
+            rows.exists() and not goes_on
+        ):  # those of the last reference stand in for fits with the same options: docs/benchmark.md
             with tarfile.open(rows) as archive:
                 archive.extractall(results, filter="data")
         started = time.perf_counter()
@@ -71,7 +76,7 @@ def run(study, profile, folder):
         wall = time.perf_counter() - started
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
-            if path.is_file():
+            if path.is_file() and path.name != "picture.npz":  # of benchmarks/picture.py
                 path.unlink()
         for name in KEPT:
             if (results / name).exists() and (name != "planner.html" or study == "full"):  # megabytes each
