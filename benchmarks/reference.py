@@ -123,13 +123,13 @@ def redraw(folder):
 def audit(folder, spared=()):
     """Return lines on cells whose choice was at an edge and on baselines that validation pairs tuned, by curve.
 
-    A cell that does not say is a finding too. Edges of (sweep, arch) in `spared` are none, if the cells say so.
+    A cell with a λ that does not say is a finding too. Edges of (sweep, arch) in `spared` are none, if the cells say so.
     """
     cells, lines = pd.read_parquet(folder / "cells.parquet"), []
     if missing := {"tuned_on", "edge"} - set(cells.columns):
         return [f"cells.parquet lacks {' and '.join(sorted(missing))}"]
     for (sweep, arch), rows in cells.groupby(["sweep", "arch"], sort=False):
-        untold, edges = rows[rows["edge"].isna()], rows[rows["edge"].eq(True)]
+        untold, edges = rows[rows["edge"].isna() & rows["lam"].notna()], rows[rows["edge"].eq(True)]
         lines += [f"{sweep} {arch}: {len(untold)} of {len(rows)} cells do not say"] if len(untold) else []
         if len(edges) and (sweep, arch) not in spared:
             sizes = ", ".join(map(str, sorted(set(edges["N"]))))

@@ -11,6 +11,7 @@ from conftest import ROOT, TINY
 from small_problems import drawn, small
 
 from koct import cli, metrics
+from koct.base.arrays import to_numpy
 from koct.base.files import read_json
 from koct.base.stamps import Stamp
 from koct.config.study_file import build, read
@@ -144,7 +145,8 @@ def chosen(problem, arch, folder, **options):
 
 def error_of(data, solver, strength):
     """The mean squared error on test pairs."""
-    return ((solver(data.pool.x("test", None, 0), strength) - data.pool.y("test", None, 0)) ** 2).mean()
+    images = to_numpy(solver(data.device.put(data.pool.x("test", None, 0)), strength))
+    return ((images - data.pool.y("test", None, 0)) ** 2).mean()
 
 
 @pytest.mark.parametrize(("arch", "sign"), [("fbp", 1), ("nnls", -1), ("tv", 1)])

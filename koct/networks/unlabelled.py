@@ -34,7 +34,7 @@ class Risk:
     """Stein's estimate for measurements x (n, size) whose errors have this variance, by one draw of noise."""
 
     def __init__(self, x: Array, variance: Array) -> None:
-        self.x, self.noise = x, _normal(x) * variance**0.5
+        self.x, self.noise = x, like(_normal(x) * variance**0.5, x)
         self.both = library(x).concatenate([x, x + self.noise])
 
     def __call__(self, projected: Array) -> float:
