@@ -123,7 +123,7 @@ def redraw(folder):
 def audit(folder, spared=()):
     """Return lines on cells whose choice was at an edge and on baselines that validation pairs tuned, by curve.
 
-    A cell with a λ that does not say is a finding too. Edges of (sweep, arch) in `spared` are none, if the cells say so.
+    A cell that has a λ and does not say is a finding too. Edges of (sweep, arch) in `spared` are none, if cells say so.
     """
     cells, lines = pd.read_parquet(folder / "cells.parquet"), []
     if missing := {"tuned_on", "edge"} - set(cells.columns):

@@ -135,7 +135,7 @@ def test_nothing_was_chosen_at_an_edge_and_no_baseline_read_a_label():
 
 def test_an_audit_finds_edges_labels_and_cells_that_do_not_tell(tmp_path):
     rows = [cell("A", "tv", 0, tuned_on="validation pairs", edge=False), cell("A", "ko", 4, edge=True, tuned_on=None)]
-    rows += [cell("B", "fc", 4), cell("B", "ko", 4, tuned_on="validation pairs", edge=False)]
+    rows += [cell("B", "fc", 4, lam=1.0), cell("B", "ko", 4, tuned_on="validation pairs", edge=False)]
     results.write(rows, results.CELLS, tmp_path / "cells.parquet", {}, Stamp({}))
     audit = script("reference").audit
     assert [line.partition(":")[0] for line in audit(tmp_path)] == ["A tv", "A ko", "B fc"]
