@@ -51,6 +51,7 @@ WRONG = {
     "two networks": (ROOT / "docs/pilot.csv", {}, 'has runs of fc, ko; choose one, like Forecast(…, arch="fc")'),
     "no such network": (ROOT / "docs/pilot.csv", {"arch": "cnn"}, "has no arch cnn; choose one of fc, ko"),
     "no table": ([0.5, 0.25], {}, "a pilot is a path, a DataFrame or {column: values}, and not of type list"),
+    "no columns": ({"N": 4, "error": 1.0}, {}, "a column is not a list of values"),
     "lengths": ({"N": [4, 8], "error": [1.0]}, {}, "the columns have different lengths"),
     "read already": (Pilot.from_table(PILOT), {"metric": "dice"}, "say how to read a table, and a Pilot is read; omit"),
 }

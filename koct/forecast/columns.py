@@ -77,7 +77,10 @@ class Columns:
             self.fail(f"a pilot is a path, a DataFrame or {{column: values}}, and not of type {type(table).__name__}")
         names = list(getattr(table, "columns", table))
         self._name(list(map(str, names)))
-        return {str(name): _objects(_python(table[name])) for name in names}
+        try:
+            return {str(name): _objects(_python(table[name])) for name in names}
+        except TypeError:
+            self.fail("a column is not a list of values; give every column one value per run")
 
     def _parquet(self, data: bytes) -> Values:
         try:

@@ -37,7 +37,7 @@ SYNONYMS = {
     "N": r"n|samples?|(training|train)?examples|(n|num|number|no|nr)(of)?(train|training)?(samples|examples)"
     r"|(n|num)(train|training)|(sample|train|training|dataset|data|trainset|trainingset)size|(train|training)samples",
     "error": rf"{OF}*(error|err|errorrate|loss|mse|rmse|nmse|nrmse|rrmse|rrmsepeak|rrmsenorm|mae){OF}?",
-    "arch": "arch|architecture|model|method|network|net|algorithm|estimator",
+    "arch": "(arch|architecture|model|method|network|net|algorithm|estimator)(name|type)?",
     "seed": "seed|run|fold|repeat|repetition|replicate|rep|trial|randomstate|(run|seed|fold|trial)(id|no|number)",
 }
 OTHER_FORMATS = {  # by the bytes that a file begins with
