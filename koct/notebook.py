@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    Table: TypeAlias = str | PathLike[str] | Mapping[str, Any] | pd.DataFrame
-
 BEYOND = (1, 2, 4, 8)  # times the largest N, in a table
 COLOUR = "#0b6e4f"
+Table: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | pd.DataFrame"
 Bound = theorem.BoundNetwork
 
 

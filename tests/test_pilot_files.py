@@ -88,7 +88,11 @@ BAD = {  # content, options of the reader, and what is said
     "no N": ("size,error\n4,1\n", {}, "N is missing; the columns are size, error; say which it is with --columns N=CO"),
     "an arch each": ("N,unet,fbp\n4,1,1\n", {}, "if each has the errors of one arch, --columns error=unet+fbp"),
     "two kinds": ("N,error,data\n4,1,a\n4,1,b\n8,1,a\n8,1,b\n", {}, "column data has several values at the same N"),
-    "two kinds of a seed": ("N,loss,run,lr\n4,1,1,1\n4,1,1,2\n", {}, "column lr differs: give --columns arch=lr for a"),
+    "two kinds of a seed": (
+        "N,loss,run,lr\n4,1,1,1\n8,1,1,1\n4,1,1,2\n",
+        {},
+        "column lr differs: give --columns arch=lr for a",
+    ),
     "no role": ("N,error\n4,1\n", {"columns": "loss=error"}, "--columns loss=error is not ROLE=COLUMN with one of"),
     "two metrics": ("N,a,b\n4,1,1\n", {"metric": "a", "columns": "error=b"}, "name two columns; give one of them"),
     "a squared score": ("N,psnr\n4,20\n8,25\n", {"metric": "psnr2"}, "is the square of a score, and no error; take"),

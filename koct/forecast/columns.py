@@ -159,13 +159,14 @@ class Columns:
         return self.select(keep)
 
     def joined(self, names: Sequence[str]) -> str:
-        """The name of a column; of several, that of a new one with all their values."""
+        """The name of a column; of several, that of a new one with all their values, empty where one is."""
         if "+".join(names) in self.values:
             return "+".join(names)
         for name in names:
             self.require(name)
-        parts = [self.texts(name) for name in names]
-        self.values = {**self.values, "+".join(names): _objects([" / ".join(row) for row in zip(*parts, strict=True)])}
+        rows = zip(*([text(cell) for cell in self.values[name]] for name in names), strict=True)
+        both = _objects([" / ".join(row) if all(row) else "" for row in rows])
+        self.values = {**self.values, "+".join(names): both}
         return "+".join(names)
 
     def melted(self, names: Sequence[str]) -> tuple["Columns", str]:
@@ -223,7 +224,7 @@ class Columns:
     def texts(self, name: str) -> NDArray[np.object_]:
         """A column of names, none of them empty; shape (n_rows,)."""
         self.require(name)
-        values = _objects(["" if value is None else str(value).strip() for value in self.values[name]])
+        values = _objects([text(value) for value in self.values[name]])
         self.refuse(values == "", name, "is empty; fill it in or remove the row")
         return values
 
@@ -246,9 +247,13 @@ def _numeric(cell: object) -> bool:
     return not isinstance(cell, bool) and hasattr(cell, "__float__")
 
 
+def text(cell: object) -> str:
+    return "" if cell is None else str(cell).strip()
+
+
 def missing(cell: object) -> bool:
     """Whether a cell has no number, and says no more than that."""
-    return cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING)
+    return cell is None or (isinstance(cell, str) and text(cell).lower() in MISSING)
 
 
 def _points(columns: Values) -> Values:

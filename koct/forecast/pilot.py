@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from koct.base.messages import counted, listed, printable
 from koct.errors import KoctError
 from koct.forecast import scores
-from koct.forecast.columns import HEADER, LARGEST_N, ROLES, Columns, fail, missing, shown
+from koct.forecast.columns import HEADER, LARGEST_N, ROLES, Columns, fail, missing, shown, text
 from koct.forecast.runs import MAX_ERROR, MIN_ERROR, FloatArray, Pilot
 from koct.forecast.scores import Score
 
@@ -237,13 +237,14 @@ class PilotFile:
 
     def _filled(self, table: Columns, roles: Mapping[str, str]) -> Columns:
         """The rows that have a cell in every column of a role; a note says how many have not."""
+        wide = HEADER in roles.values()
         for name in roles.values():
             number = name in (roles["N"], roles["error"])
-            empty = [missing(cell) if number else cell is None or not str(cell).strip() for cell in table.values[name]]
-            if 2 * sum(empty) > len(empty):
+            empty = [missing(cell) if number else not text(cell) for cell in table.values[name]]
+            if 2 * sum(empty) > len(empty) and not wide:
                 table.refuse(empty, name, "is empty, as in most rows; fill it in, or remove these rows")
             if any(empty):
-                rows = f"{sum(empty):,} of {counted(len(empty), 'cell' if HEADER in roles.values() else 'row')}"
+                rows = f"{sum(empty):,} of {counted(len(empty), 'cell' if wide else 'row')}"
                 self.notes.append(printable(f"{rows} left out, since {name} is empty there"))
                 table = table.select(~np.array(empty))
         return table
@@ -254,11 +255,11 @@ class PilotFile:
         if column is None:
             return None
         table, given = self._columns.of_sweep(sweep), named_columns(columns)
-        size, kind = _role(table, "N", given), _role(table, "arch", given)
-        for name in (size, column):
-            table.require(name or "N")
-            table = table.select(~np.array([missing(cell) for cell in table.values[name or "N"]], dtype=bool))
-        N, cost, arch = table.counts(size or "N"), table.numbers(column), _archs(table, kind)
+        size, kind = _role(table, "N", given) or "N", _role(table, "arch", given)
+        table.require(column)
+        cells = zip(table.values[size], table.values[column], strict=True)
+        table = table.select(np.array([not any(map(missing, row)) for row in cells]))
+        N, cost, arch = table.counts(size), table.numbers(column), _archs(table, kind)
         extreme = ~((cost >= MIN_ERROR) & (cost <= MAX_ERROR))
         table.refuse(extreme, column, "is not above 0, or too large to compute with; correct it or remove the column")
         return column, {str(name): np.stack([N[arch == name], cost[arch == name]]) for name in np.unique(arch)}
@@ -405,15 +406,16 @@ def _check_repeats(
 ) -> None:
     """Refuse runs that look alike and are not: of one seed twice, or of different kinds by a column that is not used.
 
-    A text with a value of its own in every row tells no kinds apart.
+    A column with a value of its own in every row tells no kinds apart.
     """
     first: dict[tuple[Any, ...], int] = {}
     before = np.array([first.setdefault(run, row) for row, run in enumerate(runs)])
     again = before != np.arange(len(runs))
     texts = {name: table.values[name].astype(str) for name in unused if name in table.values}
     differ = [name for name, cells in texts.items() if np.any(cells[again] != cells[before[again]])]
+    differ = [name for name in differ if len(set(texts[name])) < len(runs)]
     if "seed" not in roles:
-        differ = [name for name in differ if not table.numeric(name) and len(set(texts[name])) < len(runs)]
+        differ = [name for name in differ if not table.numeric(name)]
         if differ:
             name = differ[0]
             table.fail(
