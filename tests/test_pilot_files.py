@@ -76,6 +76,7 @@ BAD = {  # content, options of the reader, and what is said
     "huge numbers": ("N,error\n4,1e400\n8,0.1\n", {}, "row 1, column error: '1e400' is not a finite number"),
     "many archs": ("arch,N,error\n" + "".join(f"a{i},4,1\n" for i in range(65)), {}, "column arch has 65 different"),
     "many N": ("N,error\n" + "".join(f"{i},1\n" for i in range(2, 503)), {}, "N has 501 different values"),
+    "a nested square": ({"a": [[1]] * 3}, {"metric": "a2"}, "column a has type list<"),
     "nested": ({"N": [[4], [8], [16]]}, {}, "column N has type list<"),
     "per cent": (
         "N,auc\n4,0.9\n8,93\n",

@@ -239,6 +239,7 @@ class PilotFile:
         """The rows that have a cell in every column of a role; a note says how many have not."""
         wide = HEADER in roles.values()
         for name in roles.values():
+            table.require(name)
             number = name in (roles["N"], roles["error"])
             empty = [missing(cell) if number else not text(cell) for cell in table.values[name]]
             if 2 * sum(empty) > len(empty) and not wide:
@@ -256,7 +257,8 @@ class PilotFile:
             return None
         table, given = self._columns.of_sweep(sweep), named_columns(columns)
         size, kind = _role(table, "N", given) or "N", _role(table, "arch", given)
-        table.require(column)
+        for name in (size, column):
+            table.require(name)
         cells = zip(table.values[size], table.values[column], strict=True)
         table = table.select(np.array([not any(map(missing, row)) for row in cells]))
         N, cost, arch = table.counts(size), table.numbers(column), _archs(table, kind)
@@ -324,15 +326,14 @@ def _role(table: Columns, role: str, given: Mapping[str, Sequence[str]]) -> str 
     if role in given:
         return table.joined(given[role])
     if role in table.names:
-        table.require(role)
         return role
     taken = [name for names in given.values() for name in names]
     found = [name for name in table.names if re.fullmatch(SYNONYMS[role], plain(name)) and name not in taken]
     if len(found) > 1:
         both = "" if role == "N" else f", or {role}={'+'.join(found)} for all of them together"
         table.fail(f"columns {listed(found)} may each be the {role}; say which with --columns {role}={found[0]}{both}")
-    if found or role == "N":
-        table.require(found[0] if found else role)
+    if role == "N" and not found:
+        table.require(role)
     return found[0] if found else None
 
 
@@ -361,7 +362,6 @@ def _errors_in(table: Columns, metric: str | None, score: Score | None, given: S
         return list(given), 1
     name = metric or ("error" if score is None else "score")
     if name in table.names:
-        table.require(name)
         return [name], 1
     if name.endswith("2") and name[:-1] in table.names:
         if scores.plain(name[:-1]) in scores.KNOWN:
