@@ -89,6 +89,7 @@ BAD = {  # content, options of the reader, and what is said
     "no N": ("size,error\n4,1\n", {}, "N is missing; the columns are size, error; say which it is with --columns N=CO"),
     "an arch each": ("N,unet,fbp\n4,1,1\n", {}, "if each has the errors of one arch, --columns error=unet+fbp"),
     "two kinds": ("N,error,data\n4,1,a\n4,1,b\n8,1,a\n8,1,b\n", {}, "column data has several values at the same N"),
+    "two numbers": ("N,error,width\n4,1,16\n4,1,32\n8,1,16\n8,1,32\n", {}, "column width has several values at the"),
     "two kinds of a seed": (
         "N,loss,run,lr\n4,1,1,1\n8,1,1,1\n4,1,1,2\n",
         {},

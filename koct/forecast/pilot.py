@@ -325,9 +325,9 @@ def _role(table: Columns, role: str, given: Mapping[str, Sequence[str]]) -> str 
     """The column of a role: the one that is named, that of its own name, or the only one with a synonym of it."""
     if role in given:
         return table.joined(given[role])
-    if role in table.names:
-        return role
     taken = [name for names in given.values() for name in names]
+    if role in table.names and role not in taken:
+        return role
     found = [name for name in table.names if re.fullmatch(SYNONYMS[role], plain(name)) and name not in taken]
     if len(found) > 1:
         both = "" if role == "N" else f", or {role}={'+'.join(found)} for all of them together"
@@ -415,13 +415,13 @@ def _check_repeats(
     differ = [name for name, cells in texts.items() if np.any(cells[again] != cells[before[again]])]
     differ = [name for name in differ if len(set(texts[name])) < len(runs)]
     if "seed" not in roles:
-        differ = [name for name in differ if not table.numeric(name)]
+        differ = [name for name in differ if not table.numeric(name) or _crossed(runs, texts[name])]
         if differ:
             name = differ[0]
             table.fail(
                 f"column {name} has several values at the same N, and is not understood; give --columns "
-                f"arch={_plus(roles, 'arch', name)} for a curve of each value, --group {name} if runs with the same "
-                f"value are not independent, or --columns ignore={name}"
+                f"arch={_plus(roles, 'arch', name)} for a curve of each value, seed={name} if it numbers runs of one "
+                f"curve, group={name} if runs with the same value are not independent, or ignore={name}"
             )
         return
     fix = "keep one of the rows"
@@ -432,6 +432,14 @@ def _check_repeats(
             f"--columns seed={_plus(roles, 'seed', name)} if all are runs of one curve"
         )
     table.refuse(again, roles["seed"], f"repeats an earlier run at the same N; {fix}")
+
+
+def _crossed(runs: Sequence[tuple[Any, ...]], cells: NDArray[np.str_]) -> bool:
+    """Whether a column has the same values at every N, as a setting has, and a measurement has not."""
+    values: dict[tuple[Any, ...], set[str]] = {}
+    for run, cell in zip(runs, cells.tolist(), strict=True):
+        values.setdefault(run, set()).add(cell)
+    return len(set(map(frozenset, values.values()))) == 1
 
 
 def _plus(roles: Mapping[str, str], role: str, name: str) -> str:
