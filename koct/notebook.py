@@ -1,29 +1,39 @@
 """What a notebook uses: pilots from tables, plots, and tables where an object is shown.
 
 from koct import Forecast
-forecast = Forecast(frame)  # a DataFrame with the columns N and error, and seed where there is one
+forecast = Forecast("pilot.csv")  # or a DataFrame, or {column: values}
 forecast.plot(target=0.01)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from koct.base.messages import listed, printable
 from koct.bound import theorem
 from koct.errors import KoctError
-from koct.forecast import budget, runs
+from koct.forecast import budget, runs, scores
+from koct.forecast.laws import Priors
+from koct.forecast.pilot import PilotFile
+from koct.forecast.runs import FloatArray
+from koct.forecast.scores import Score
 from koct.prediction import curve
 from koct.prediction.spectral import Spectral
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 BEYOND = (1, 2, 4, 8)  # times the largest N, in a table
 COLOUR = "#0b6e4f"
+Table: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | pd.DataFrame"
 Bound = theorem.BoundNetwork
 
 
@@ -31,39 +41,155 @@ class Pilot(runs.Pilot):
     __doc__ = runs.Pilot.__doc__
 
     @classmethod
-    def from_table(cls, table: Any, error: str = "error", test_size: int | None = None) -> Pilot:
-        """From a DataFrame, or {column: values}: N, the column `error`, and where there are some, seed and group."""
-        missing = [name for name in ("N", error) if name not in table]
-        if missing:
-            raise KoctError(f"the table has no column {missing[0]}, but {', '.join(map(str, table))}; name it so")
-        if "arch" in table and len(archs := set(np.asarray(table["arch"]))) > 1:
-            raise KoctError(f"the table has runs of {', '.join(sorted(map(str, archs)))}; take those of one network")
-        given = {name: np.asarray(table[name]) for name in ("seed", "group") if name in table}
-        return cls.from_points(np.asarray(table["N"]), np.asarray(table[error]), **given, test_size=test_size)  # type: ignore[return-value]
+    def from_table(
+        cls,
+        table: Table,
+        error: str | None = None,
+        test_size: int | None = None,
+        *,
+        arch: str | None = None,
+        higher: float | None = None,
+        group: str | None = None,
+        sweep: str | None = None,
+        columns: str | Mapping[str, str] | None = None,
+    ) -> Pilot:
+        """Return the pilot of one architecture in a table; `error` is the metric, and the rest is as of `Forecast`."""
+        return cls._read(PilotFile(table), arch, error, sweep, higher, group, test_size, columns)
+
+    @classmethod
+    def _read(cls, file: PilotFile, arch: str | None, *reading: Any) -> Pilot:
+        pilots = file.pilots(*reading)
+        if arch is None and len(pilots) > 1:
+            example = f'Forecast(…, arch="{next(iter(pilots))}")'
+            raise KoctError(printable(f"{file.path} has runs of {listed(list(pilots))}; choose one, like {example}"))
+        if arch is not None and arch not in pilots:
+            raise KoctError(printable(f"{file.path} has no arch {arch}; choose one of {listed(list(pilots))}"))
+        pilot = pilots[next(iter(pilots)) if arch is None else arch]
+        return cls(pilot.N, pilot.errors, pilot.groups, pilot.test_size)
 
     def _repr_html_(self) -> str:
         return _html(("N", "runs", "mean error"), zip(self.N.astype(int), self.runs, self.mean, strict=True))
 
 
 class Forecast(budget.Forecast):
-    __doc__ = budget.Forecast.__doc__
+    """What a pilot and the learning curves of others tell about the errors at larger N.
 
-    def __init__(self, pilot: Any, *settings: Any, **named: Any) -> None:
-        super().__init__(pilot if isinstance(pilot, runs.Pilot) else Pilot.from_table(pilot), *settings, **named)
+    Every law is weighed by how well it explains the pilot; replicates are curves drawn from all that remains plausible.
+    The forecast is their median, and intervals are their quantiles.
+
+    Parameters
+    ----------
+    pilot : the pilot runs: the path of a CSV or Parquet file, a DataFrame, {column: values}, or a `Pilot`
+    law : "auto" for all laws together, one of `koct.forecast.laws.LAWS`, or "theory" for the curve that pairs predict
+    replicates : number of replicates
+    seed : seed of their random numbers
+    theory : the curve that pairs predict, if there are any
+    priors : what other learning curves look like; by default, those that koct has learned from
+    metric : the column of errors, or of a score such as "accuracy" or "psnr"; by default the only one there is. Of a
+        score, targets and predictions are scores.
+    higher : the metric is a score, where higher is better, and this is the best one
+    arch : the architecture, if the table has several
+    columns : what the columns are, where synonyms do not tell: {"N": "n_train", "arch": "model"}
+    group, test_size, sweep : as of `koct.forecast.pilot.PilotFile.pilots`
+
+    Attributes
+    ----------
+    law_ : name of the most probable law
+    weights_ : {name: probability} of all laws
+    formula_ : the laws for people to read
+    warnings_ : what is wrong with the pilot, one sentence each
+    notes_ : what was understood of the table, and what was not used, one sentence each
+    score_ : the score, if the metric is one
+    curves_ : the replicates
+    spreads_ : for each of them, the standard deviation of the log error of single runs, shape (replicates,)
+
+    Examples
+    --------
+    >>> from koct import Forecast
+    >>> table = {"n_train": [16, 32, 64, 128], "val_loss": [0.2, 0.14, 0.1, 0.07], "notes": ["", "", "", "slow"]}
+    >>> forecast = Forecast(table)
+    >>> forecast.notes_
+    ['N from n_train, error from val_loss; not used: notes']
+    >>> answer = forecast.required(0.05)
+    >>> answer.n_low < 256 < answer.n < 300
+    True
+    >>> error, low, high = forecast.predict([256, 512])
+    >>> error.shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        pilot: runs.Pilot | Table,
+        law: str = "auto",
+        replicates: int = budget.REPLICATES,
+        seed: int = 0,
+        theory: curve.Curve | None = None,
+        priors: Priors | None = None,
+        *,
+        metric: str | None = None,
+        higher: float | None = None,
+        arch: str | None = None,
+        columns: str | Mapping[str, str] | None = None,
+        group: str | None = None,
+        test_size: int | None = None,
+        sweep: str | None = None,
+    ) -> None:
+        reading = (metric, sweep, higher, group, test_size, columns)
+        self.notes_: list[str] = []
+        self.score_: Score | None = None
+        if not isinstance(pilot, runs.Pilot):
+            file = PilotFile(pilot)
+            self.score_, self.notes_ = scores.named(file.metric(metric, sweep, higher, columns), higher), file.notes
+            pilot = Pilot._read(file, arch, *reading)
+        elif any(each is not None for each in (*reading, arch)):
+            raise KoctError(
+                "metric, arch, columns and the like say how to read a table, and a Pilot is read; omit them"
+            )
+        super().__init__(pilot, law, replicates, seed, theory, priors)
+
+    def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return (error, low, high) at each N ≥ 2, each of shape (n,); of a score, scores."""
+        error, low, high = super().predict(N)
+        return (error, low, high) if self.score_ is None else tuple(map(self.score_.score, (error, high, low)))  # type: ignore[return-value]
+
+    def required(self, target: float, assurance: float | None = None) -> budget.Answer:
+        """Return the number of samples that brings the mean error down to `target`, or the score up to it.
+
+        With `assurance`, that share of single runs has to reach it. The errors of the answer are scores for a score.
+        """
+        answer = super().required(self._error(target), assurance)
+        if self.score_ is None:
+            return answer
+        error, low, high = (float(self.score_.score(e)) for e in (answer.error, answer.error_high, answer.error_low))
+        return replace(answer, target=target, error=error, error_low=low, error_high=high)
+
+    def chance(self, target: float, N: ArrayLike, assurance: float | None = None) -> FloatArray:
+        """Return the probability that each N reaches the target, shape (n,); `required` says what `assurance` is."""
+        return super().chance(self._error(target), N, assurance)
+
+    def _error(self, target: float) -> float:
+        return target if self.score_ is None else self.score_.target(target)
 
     def plot(self, target: float | None = None, axis: Axes | None = None) -> Axes:
         """Draw the runs and the forecast with its 90 % interval, and where it reaches a target; the axes."""
         n = None if target is None else self.required(target).n
         N = np.geomspace(self.pilot.N[0], max(4 * self.pilot.N[-1], 1.5 * (n or 0)), 200)
         axis = _draw(axis, N, *self.predict(N), label="forecast")
-        axis.plot(self.pilot.N, self.pilot.errors.T, "_", color=COLOUR, alpha=0.5)
-        axis.plot(self.pilot.N, self.pilot.mean, "o", color=COLOUR, label="pilot")
-        return _with_target(axis, target, n, "error")
+        errors, mean = self.pilot.errors, self.pilot.mean
+        if self.score_ is not None:
+            errors, mean = self.score_.score(errors), self.score_.score(mean)
+            axis.set_yscale("linear")
+        axis.plot(self.pilot.N, errors.T, "_", color=COLOUR, alpha=0.5)
+        axis.plot(self.pilot.N, mean, "o", color=COLOUR, label="pilot")
+        return _with_target(axis, target, n, "error" if self.score_ is None else self.score_.label)
 
     def _repr_html_(self) -> str:
         N = self.pilot.N[-1] * np.array(BEYOND)
         rows = zip(N.astype(int), *self.predict(N), strict=True)
-        return _html(("N", "error", "from", "to"), rows, f"{self.formula_}; 90 % intervals")
+        name = "error" if self.score_ is None else self.score_.name
+        caption = "; ".join([self.formula_, "90 % intervals", *self.notes_])
+        return _html(("N", name, "from", "to"), rows, caption)
 
 
 class Curve(curve.Curve):

@@ -1,5 +1,7 @@
 """Python as in a notebook: tables in, plots and tables out; and the notebooks of the docs."""
 
+import doctest
+import inspect
 import json
 import re
 
@@ -10,7 +12,7 @@ import pytest
 from conftest import ROOT
 
 import koct
-from koct import Curve, Forecast, Pilot
+from koct import Curve, Forecast, Pilot, notebook
 from koct.errors import KoctError
 
 PILOT = pd.read_csv(ROOT / "docs/pilot.csv").query("arch == 'ko'")
@@ -23,12 +25,50 @@ def test_a_pilot_comes_as_frame_lists_or_arrays():
         assert Forecast(table).required(0.002) == expected
 
 
-def test_a_table_that_is_no_pilot_is_refused_by_name():
-    with pytest.raises(KoctError, match="no column error, but N, loss; name it so"):
-        Pilot.from_table({"N": [4, 8], "loss": [1.0, 0.5]})
-    with pytest.raises(KoctError, match="runs of fc, ko; take those of one network"):
-        Forecast(pd.read_csv(ROOT / "docs/pilot.csv"))
-    assert len(Pilot.from_table({"N": [4, 8], "loss": [1.0, 0.5]}, error="loss").N) == 2
+def test_a_pilot_of_several_networks_is_a_path_or_a_frame_and_one_of_them():
+    expected, path = Forecast(PILOT).required(0.002), ROOT / "docs/pilot.csv"
+    for table in (path, str(path), pd.read_csv(path), pd.read_csv(path).rename(columns={"arch": "model"})):
+        assert Forecast(table, arch="ko").required(0.002) == expected
+    strange = pd.read_csv(path).rename(columns={"N": "size", "error": "y"})
+    assert Forecast(strange, arch="ko", columns={"N": "size", "error": "y"}).required(0.002) == expected
+
+
+def test_a_score_is_forecast_as_a_score():
+    errors = Forecast(PILOT)
+    dice = Forecast(PILOT.assign(dice=1 - PILOT["error"]).drop(columns="error"), metric="dice")
+    answer, expected = dice.required(0.998), errors.required(0.002)
+    assert (answer.n, answer.target) == (expected.n, 0.998)
+    np.testing.assert_allclose(dice.predict([64]), 1 - np.array(errors.predict([64]))[[0, 2, 1]])
+    assert dice.chance(0.998, [64]) == errors.chance(0.002, [64])
+    assert answer.error_low < answer.error < answer.error_high < 1
+    axis = dice.plot(target=0.998)
+    assert (axis.get_ylabel(), axis.get_yscale()) == ("dice", "linear")
+    matplotlib.pyplot.close("all")
+
+
+WRONG = {
+    "no error": ({"N": [4, 8], "y": [1.0, 0.5]}, {}, "say which it is with --columns error=COLUMN"),
+    "two networks": (ROOT / "docs/pilot.csv", {}, 'has runs of fc, ko; choose one, like Forecast(…, arch="fc")'),
+    "no such network": (ROOT / "docs/pilot.csv", {"arch": "cnn"}, "has no arch cnn; choose one of fc, ko"),
+    "no table": ([0.5, 0.25], {}, "a pilot is a path, a DataFrame or {column: values}, and not of type list"),
+    "no columns": ({"N": 4, "error": 1.0}, {}, "a column is not a list of values"),
+    "lengths": ({"N": [4, 8], "error": [1.0]}, {}, "the columns have different lengths"),
+    "read already": (Pilot.from_table(PILOT), {"metric": "dice"}, "say how to read a table, and a Pilot is read; omit"),
+}
+
+
+@pytest.mark.parametrize(("table", "options", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_no_pilot_is_refused_with_the_fix(table, options, message):
+    with pytest.raises(KoctError, match=re.escape(message)):
+        Forecast(table, **options)
+
+
+def test_the_examples_run_and_types_are_published():
+    assert doctest.testmod(notebook).attempted
+    assert not doctest.testmod(notebook).failed
+    kinds = {parameter.kind for parameter in inspect.signature(Forecast).parameters.values()}
+    assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    assert (ROOT / "koct/py.typed").exists()
 
 
 def cells(html):

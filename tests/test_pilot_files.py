@@ -1,6 +1,8 @@
 """Pilots: files and what is refused in them, scores as errors, and how well the means of runs are known."""
 
+import csv
 import decimal
+import io
 import re
 
 import numpy as np
@@ -28,7 +30,8 @@ def pilot(tmp_path):
     def write(content):
         path = tmp_path / "pilot"
         if isinstance(content, dict):
-            pq.write_table(pa.table({"N": [4, 8, 16], "error": [0.3, 0.2, 0.1], **content}), path)
+            columns = {"N": [4, 8, 16], "error": [0.3, 0.2, 0.1], **content}
+            pq.write_table(pa.table({name: column for name, column in columns.items() if column is not None}), path)
         else:
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
@@ -45,7 +48,7 @@ BAD = {  # content, options of the reader, and what is said
     "a column twice": ("N,N,error\n4,4,0.1\n8,8,0.2\n", {}, "column N appears twice"),
     "a huge N": ("N,error\n4,0.1\n1e19,0.2\n", {}, "row 2, column N: '1e19' is above 1e+15"),
     "one N": ('arch,N,error\n"a\x1b[31m\nb",4,0.2\n', {}, r"arch a\x1b[31m\nb: N = 4 in every run; a pilot needs"),
-    "no arch": ("arch,N,error\nko,4,0.1\n,8,0.2\n", {}, "row 2, column arch: '' is empty"),
+    "no arch": ("arch,N,error\nko,4,0.1\n,8,0.2\n,16,0.1\n", {}, "row 2, column arch: '' is empty, as in most rows"),
     "an empty file": ("", {}, "the file is empty"),
     "not UTF-8": (b"N,error\n4,0.1\n8,0.2\xff\n", {}, "line 3 is not UTF-8 text"),
     "NUL bytes": (
@@ -65,20 +68,35 @@ BAD = {  # content, options of the reader, and what is said
         {},
         "row 2: Expected 3 columns, got 2: 8,0.1; a cell is",
     ),
-    "decimal commas": ("N;error\n4;0,1\n8;0,05\n", {}, "row 1, column error: '0,1' has a comma; write decimals"),
+    "thousands or decimals": ("N;error\n4;1,250\n8;1,125\n", {}, "row 1, column error: '1,250' has a comma; write"),
+    "commas and points": ("N;error\n4;0.1\n8;0,05\n", {}, "row 2, column error: '0,05' has a comma; write decimals"),
     "commas as both": ("N,error\n4,0,1\n8,0,05\n", {}, "got 3: 4,0,1; write decimals with a point, like 0.05"),
     "spaces": ("N error\n4 0.1\n8 0.05\n", {}, "the header is 'N error': separate its columns by commas"),
     "an endless header": (b"x" * 300_000, {}, "the header cannot be read (field larger than field limit"),
     "huge numbers": ("N,error\n4,1e400\n8,0.1\n", {}, "row 1, column error: '1e400' is not a finite number"),
     "many archs": ("arch,N,error\n" + "".join(f"a{i},4,1\n" for i in range(65)), {}, "column arch has 65 different"),
     "many N": ("N,error\n" + "".join(f"{i},1\n" for i in range(2, 503)), {}, "N has 501 different values"),
+    "a nested square": ({"a": [[1]] * 3}, {"metric": "a2"}, "column a has type list<"),
     "nested": ({"N": [[4], [8], [16]]}, {}, "column N has type list<"),
     "per cent": (
         "N,auc\n4,0.9\n8,93\n",
         {"metric": "auc"},
         "row 2, column auc: '93' is above 1, the best auc; say",
     ),
-    "no error": ("N,Auc\n4,0.9\n8,0.93\n", {}, "column error is missing; choose another with --metric: Auc"),
+    "two scores": ("N,Auc,F1\n4,0.9,1\n8,0.93,1\n", {}, "error is missing; choose another with --metric: Auc, F1"),
+    "two errors": ("N,val_loss,mse\n4,1,1\n", {}, "error is missing; choose another with --metric: val_loss, mse"),
+    "two sizes": ("samples,n,error\n4,4,1\n", {}, "columns samples, n may each be the N; say which with --columns N="),
+    "no N": ("size,error\n4,1\n", {}, "N is missing; the columns are size, error; say which it is with --columns N=CO"),
+    "an arch each": ("N,unet,fbp\n4,1,1\n", {}, "if each has the errors of one arch, --columns error=unet+fbp"),
+    "two kinds": ("N,error,data\n4,1,a\n4,1,b\n8,1,a\n8,1,b\n", {}, "column data has several values at the same N"),
+    "two numbers": ("N,error,width\n4,1,16\n4,1,32\n8,1,16\n8,1,32\n", {}, "column width has several values at the"),
+    "two kinds of a seed": (
+        "N,loss,run,lr\n4,1,1,1\n8,1,1,1\n4,1,1,2\n",
+        {},
+        "column lr differs: give --columns arch=lr for a",
+    ),
+    "no role": ("N,error\n4,1\n", {"columns": "loss=error"}, "--columns loss=error is not ROLE=COLUMN with one of"),
+    "two metrics": ("N,a,b\n4,1,1\n", {"metric": "a", "columns": "error=b"}, "name two columns; give one of them"),
     "a squared score": ("N,psnr\n4,20\n8,25\n", {"metric": "psnr2"}, "is the square of a score, and no error; take"),
     "a low score": ("N,dice\n4,0\n8,-1\n", {"metric": "dice"}, "row 2, column dice: '-1' is below 0, and no dice is"),
     "another group": ("N,error,a\n4,1,a\n8,1,a\n", {"group": "A"}, "column A is missing; did you mean --group a?"),
@@ -120,6 +138,153 @@ def test_other_ways_to_write_the_same_are_read(pilot, content):
     found = read_pilots(pilot(content))["pilot"]
     assert found.N.tolist() == [4, 8, 16]
     np.testing.assert_allclose(found.mean, [0.3, 0.2, 0.1], rtol=1e-6)
+
+
+# Messy tables: content, options, what koct says of it, and {arch: errors by seed and N}
+
+TIMES = pa.array([0] * 4, pa.timestamp("s"))
+MESSY = {
+    "German Excel": (
+        "Samples;Val. Loss;Modell-Nr\r\n256;0,31;7\r\n512;0,2;8\r\n1.024;0,125;9\r\n",
+        {},
+        ["N from Samples, error from Val. Loss; not used: Modell-Nr"],
+        {"pilot": [[0.31, 0.2, 0.125]]},
+    ),
+    "tabs, a byte-order mark and capitals": (
+        "\ufeffN_TRAIN\tRUN\tTest Error\n4\t1\t.5\n8\t1\t.25\n4\t2\t.7\n8\t2\t.3\n",
+        {},
+        ["N from N_TRAIN, error from Test Error, seed from RUN"],
+        {"pilot": [[0.5, 0.25], [0.7, 0.3]]},
+    ),
+    "two methods without seeds": (
+        "method,num_samples,mse,notes\ntv,4,0.5,\ntv,8,0.4,\nunet,4,0.9,rerun\nunet,8,0.2,\n",
+        {},
+        ["N from num_samples, error from mse, arch from method; not used: notes"],
+        {"tv": [[0.5, 0.4]], "unet": [[0.9, 0.2]]},
+    ),
+    "empty cells": (
+        "N,seed,rmse\n4,1,0.5\n8,1,0.25\n4,2,\n8,2,NA\n16,,0.1\n16,1,0.2\n",
+        {},
+        [
+            "error from rmse",
+            "2 of 6 rows left out, since rmse is empty there",
+            "1 of 4 rows left out, since seed is empty there",
+        ],
+        {"pilot": [[0.5, 0.25, 0.2]]},
+    ),
+    "a column per seed": (
+        "n,seed1,seed2,seed3\n4,0.5,0.6,0.7\n8,0.25,,0.3\n",
+        {},
+        [
+            "N from n, error from seed1+seed2+seed3, seed from the header",
+            "1 of 6 cells left out, since seed1+seed2+seed3",
+        ],
+        {"pilot": [[0.5, 0.25], [0.6, np.nan], [0.7, 0.3]]},
+    ),
+    "a column per run of each network": (
+        "train size,network,run_1,run_2\n4,a,0.5,0.6\n8,a,0.25,0.2\n4,b,0.9,0.8\n8,b,0.7,0.6\n",
+        {},
+        ["N from train size, error from run_1+run_2, arch from network, seed from the header"],
+        {"a": [[0.5, 0.25], [0.6, 0.2]], "b": [[0.9, 0.7], [0.8, 0.6]]},
+    ),
+    "a column per network": (
+        "N,fold,unet,fbp\n4,1,0.5,0.9\n8,1,0.25,0.8\n4,2,0.6,0.9\n8,2,0.2,0.8\n",
+        {"columns": "error=unet+fbp"},
+        ["arch from the header, seed from fold"],
+        {"fbp": [[0.9, 0.8], [0.9, 0.8]], "unet": [[0.5, 0.25], [0.6, 0.2]]},
+    ),
+    "Parquet of somebody": (
+        {"N": None, "error": None, "n_samples": [4, 8, 4, 8], "loss": [0.5, 0.25, 0.6, 0.2], "model": list("aabb")}
+        | {"when": TIMES},
+        {},
+        ["N from n_samples, error from loss, arch from model; not used: when"],
+        {"a": [[0.5, 0.25]], "b": [[0.6, 0.2]]},
+    ),
+    "what spreadsheets leave behind": (
+        ",Train-Size,Mean Error,std,,\n0,4,0.5,0.1,,\n1,8,0.25,0.1,,\n,,,,,\n",
+        {},
+        ["N from Train-Size, error from Mean Error; not used: column 1, std"],
+        {"pilot": [[0.5, 0.25]]},
+    ),
+    "a score": (
+        "samples,PSNR,trial,epoch\n4,10,1,9\n8,20,1,7\n4,20,2,8\n8,30,2,7\n",
+        {},
+        ["N from samples, score from PSNR, seed from trial; not used: epoch"],
+        {"pilot": [[0.1, 0.01], [0.01, 0.001]]},
+    ),
+    "thousands in quotes": (
+        'Number of samples,error\n512,0.25\n"1,024",0.125\n',
+        {},
+        ["N from Number of samples"],
+        {"pilot": [[0.25, 0.125]]},
+    ),
+    "names that nobody knows": (
+        "Netz;Datensatz;Bilder;Fehler;Kommentar\nu;x;4;0,5;\nu;x;8;0,25;\nu;y;4;0,6;gut\nu;y;8;0,2;\n",
+        {"columns": "N=Bilder,error=Fehler,arch=Netz+Datensatz,ignore=Kommentar"},
+        [],
+        {"u / x": [[0.5, 0.25]], "u / y": [[0.6, 0.2]]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "options", "notes", "errors"), MESSY.values(), ids=MESSY)
+def test_a_messy_table_is_understood_and_what_was_understood_is_said(pilot, content, options, notes, errors):
+    file = PilotFile(pilot(content))
+    found = file.pilots(**options)
+    assert list(found) == list(errors)
+    for arch, expected in errors.items():
+        np.testing.assert_allclose(found[arch].errors, expected)
+    assert len(file.notes) == len(notes)
+    assert all(said.startswith(note) for said, note in zip(file.notes, notes, strict=True))
+
+
+NAMES = {
+    "N": ["N", "n_train", "Samples", "num samples", "trainSize", "sample-size"],
+    "error": ["error", "Loss", "val_loss", "test-MSE", "RMSE (test)", "mean error"],
+    "arch": ["arch", "Model", "method", "NETWORK", "architecture"],
+    "seed": ["seed", "Run", "fold", "repeat", "trial_id"],
+}
+RUNS = [
+    {"N": N, "error": round((0.9 if arch == "a" else 0.7) * N**-0.4 * (1 + 0.1 * seed), 4), "arch": arch, "seed": seed}
+    for arch in "ab"
+    for N in (4, 8, 16, 1024)
+    for seed in (1, 2)
+]
+
+
+def forecast(table):
+    return {arch: Forecast(each, replicates=50).required(0.05) for arch, each in read_pilots(table).items()}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A path to write to, and the forecast of what is to be understood there."""
+    return tmp_path_factory.mktemp("tables") / "pilot", forecast({role: [row[role] for row in RUNS] for role in NAMES})
+
+
+@given(
+    st.fixed_dictionaries({role: st.sampled_from(names) for role, names in NAMES.items()}),
+    st.permutations(list(NAMES)),
+    st.permutations(RUNS),
+    st.sampled_from([",", ";", "\t", "parquet", "memory"]),
+    st.booleans(),
+    st.sampled_from(["utf-8", "utf-8-sig"]),
+)
+def test_names_order_and_format_of_a_table_do_not_change_the_forecast(plain, names, order, rows, form, comma, encoding):
+    table, expected = plain
+    columns = {names[role]: [row[role] for row in rows] for role in order}
+    if form == "memory":
+        table = columns
+    elif form == "parquet":
+        pq.write_table(pa.table(columns), table)
+    else:
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter=form)
+        writer.writerow(columns)
+        cells = zip(*columns.values(), strict=True)
+        writer.writerows([str(cell).replace(".", "," if comma else ".") for cell in row] for row in cells)
+        table.write_text(text.getvalue(), encoding)
+    assert forecast(table) == expected
 
 
 def test_groups_are_read_from_their_column(pilot):

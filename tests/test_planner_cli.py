@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import ROOT
 
@@ -97,8 +98,9 @@ def test_a_mistake_is_one_line_with_the_fix(koct, files, recwarn, command, messa
     assert not recwarn
 
 
-def test_a_pilot_may_come_through_a_pipe(told):
-    command = [sys.executable, "-m", "koct", "budget", "/dev/stdin", "--target", "0.01", "--json"]
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_a_pilot_may_come_through_a_pipe(told, name):
+    command = [sys.executable, "-m", "koct", "budget", name, "--target", "0.01", "--json"]
     piped = subprocess.run(command, input=PILOT.read_text(), capture_output=True, text=True, check=True)
     assert json.loads(piped.stdout) == told("budget", PILOT, "--target", 0.01)
 
@@ -148,9 +150,25 @@ def test_scores_and_shares_in_per_cent_get_the_same_answer(koct, told, files):
     assert found["score_low"] <= found["score"] <= found["score_high"]
     assert found["metric"] == "accuracy"
     assert 32 < found["n"] < 128
-    (scaled,) = told("budget", "per_cent.csv", "--target", 90, "--metric", "share", "--higher", 100)
+    per_cent = ["per_cent.csv", "--target", 90, "--metric", "share", "--higher", 100]
+    scaled, at = told("budget", *per_cent, "--at", 256)
+    assert (scaled["target"], at["targets"], told("next", *per_cent)[0]["target"]) == (90, [90], 90)
     assert scaled["n"] == pytest.approx(found["n"], abs=1)
     assert scaled["score"] == pytest.approx(100 * found["score"], rel=1e-3)
+
+
+@pytest.mark.parametrize("verb", ["budget", "next", "planner"])
+def test_a_table_of_anybody_gets_the_answer_of_a_plain_one_and_a_note(koct, files, verb):
+    pilot = pd.read_csv(PILOT)
+    named = pilot.rename(columns={"N": "n_train", "error": "val_loss", "arch": "model", "seed": "run"})
+    named.assign(notes="x").to_parquet("own.parquet")
+    options = ["--out", "page.html"] if verb == "planner" else ["--target", 0.01]
+    status, out, err = koct(verb, "own.parquet", *options)
+    assert (status, out) == koct(verb, "pilot.csv", *options)[:2]
+    understood = "N from n_train, error from val_loss, arch from model, seed from run; not used: notes"
+    assert err == f"koct: note: {understood}\n"
+    columns = ["--columns", "N=n_train,error=val_loss,arch=model,seed=run,ignore=notes"]
+    assert koct(verb, "own.parquet", *options, *columns) == (0, out, "")
 
 
 def test_a_file_of_a_study_has_its_metric(koct, files):
@@ -169,10 +187,11 @@ def test_next_has_the_answer_of_budget_and_runs_that_add_up(told, files, argumen
     assert [each["arch"] for each in runs] == sorted(answer["arch"] for answer in answers)
     for each in runs:
         (answer,) = (answer for answer in answers if answer["arch"] == each["arch"])
-        for key in ("target", "n", "probability", "score_target"):
+        for key in ("target", "n", "probability", "error_target"):
             assert each.get(key) == answer.get(key)
         assert each["n_low"] <= answer["n_low"]  # the interval is wider: it has to hold after a choice of runs
         assert (each["n_high"] or np.inf) >= (answer["n_high"] or np.inf)
+        assert each["widened"] > 1
         assert each["cost"] == sum(run["cost"] for run in each["runs"])
         assert each["cost_law"] == {"scale": 1.0, "slope": 1.0, "column": None}
     assert told("next", *arguments, "--arch", runs[-1]["arch"]) == runs[-1:]
@@ -224,8 +243,9 @@ def test_an_answer_in_the_units_of_a_score():
     text = report.as_text([answered("fc", 24, 21, 26, target=0.001)], score=Decibels("psnr"))
     assert "17.0 (16.6 to 17.4) at N = 24" in text
     (row,) = json.loads(report.as_json([accuracy], Score("accuracy")))
-    assert (row["score"], row["score_low"], row["score_high"], row["score_target"]) == (0.9801, 0.978, 0.982, 0.93)
-    assert (row["error"], row["error_low"], row["target"], row["floor"]) == (0.0199, 0.018, 0.07, 0.001)
+    assert (row["score"], row["score_low"], row["score_high"], row["target"]) == (0.9801, 0.978, 0.982, 0.93)
+    assert (row["error"], row["error_low"], row["error_target"]) == (0.0199, 0.018, 0.07)
+    assert row["calibration"] == {"floor": 0.001, "sigma": 1.0}
     (bounded,) = json.loads(report.as_json([answered("a", 24, 21, 26, error_high=1.7)], Score("accuracy")))
     assert bounded["score_low"] == 0
 

@@ -92,11 +92,13 @@ def optional(name, help, metavar=None, **settings):
 SPEC = argument("--spec", "what the stage depends on, as the workflow passes it", "JSON", type=json_object)
 INPUTS = argument("--inputs", "what it reads", nargs="*", required=False, default=[])
 OUTPUTS = argument("--outputs", "what it writes", nargs="+")
-PILOT = argument("pilot", "CSV or Parquet with the columns N, error and, if there are several, seed, arch and group")
+PILOT = argument("pilot", "CSV or Parquet, or - for standard input: N, error and, if there are several, seed and arch")
 PAIRS = argument("pairs", ".npz with arrays x and y, or two .npy, x first", nargs="+")
-METRIC = "the column, of errors or of a score like psnr; a 2 at its end squares it (default: error, or that of a study)"
+METRIC = "the column, of errors or of a score like psnr; a 2 at its end squares it (default: the one there is)"
+COLUMNS = "what N, error, arch, seed or group is called in the pilot (default: by synonyms); docs/how-many-samples.md"
 HIGHER = "the metric is a score, where higher is better, and BEST is the best one (default: 1)"
 READING = [  # how a pilot is read
+    optional("--columns", COLUMNS, type=name_of, metavar="N=COLUMN,..."),
     optional("--metric", METRIC, type=name_of),
     optional("--higher", HIGHER, type=number, nargs="?", const=1.0, metavar="BEST"),
     optional("--group", "the column whose runs are not independent, like patient", type=name_of, metavar="COLUMN"),
@@ -173,11 +175,12 @@ def _pilot(path, reading=None):
     return file
 
 
-def _score(metric, higher, **_):
+def _score(file, reading):
     """(the score in the column of a metric or None, its name)."""
     from koct.forecast import scores
 
-    score = scores.named(metric, higher)
+    metric = file.metric(**reading)
+    score = scores.named(metric, reading["higher"])
     return score, metric or ("error" if score is None else score.name)
 
 
@@ -217,7 +220,7 @@ def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegativ
     if not (target or at):
         raise KoctError("--target is what to reach, and --at an N whose error to predict; give one of them, or both")
     file, curves = _pilot(pilot, reading), {}
-    score, name = _score(**reading)
+    score, name = _score(file, reading)
     targets = list(dict.fromkeys(target or [] if score is None else map(score.target, target or [])))
     pilots = file.pilots(**reading)
     if pairs:
@@ -271,10 +274,10 @@ def next_runs(pilot, target, arch, factor, budget, largest, json, **reading):
     from koct.report.text import next_text as report
 
     file = _pilot(pilot, reading)
-    (score, name), sweep = _score(**reading), reading["sweep"]
+    (score, name), sweep = _score(file, reading), reading["sweep"]
     aim = target if score is None else score.target(target)
     pilots = file.pilots(**reading)
-    column, runs = file.costs(sweep) or (None, {})
+    column, runs = file.costs(sweep, reading["columns"]) or (None, {})
     costs = {name: RunCost.fitted(N, cost, column) for name, (N, cost) in runs.items()}
     plans = report.designs(pilots, aim, costs, arch, factor, budget, largest)
     _note(*file.notes)

@@ -230,7 +230,7 @@ class Forecast:
         """By how much the forecast at the largest N of the pilot is larger than what the pairs predict."""
         assert self._theory is not None
         largest = self.pilot.N[-1:]
-        return float(self.predict(largest)[0][0] / np.exp(self._theory.log_error(largest)[0]))
+        return float(Forecast.predict(self, largest)[0][0] / np.exp(self._theory.log_error(largest)[0]))
 
     def remarks(self, n: int | None = None, n_high: int | None = None) -> list[str]:
         """What to know about an answer, one sentence each; those that depend on it come last."""

@@ -1,34 +1,45 @@
-"""Read a pilot study: a CSV or Parquet file with columns N and error and, optionally, seed, arch and group."""
+"""Read a pilot study: any table with one row per run, in CSV, Parquet or memory.
 
-import csv
-import io
+It needs a column with the number of samples N and one with the error, and may have a seed, an architecture and a group.
+Their names are recognised by synonyms, or given.
+"""
+
 import os
 import re
-from collections import Counter
+import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from os import PathLike
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from koct.base.messages import cut, listed, nearest, printable
+from koct.base.messages import counted, listed, printable
 from koct.errors import KoctError
 from koct.forecast import scores
+from koct.forecast.columns import HEADER, LARGEST_N, ROLES, Columns, fail, missing, shown, text
 from koct.forecast.runs import MAX_ERROR, MIN_ERROR, FloatArray, Pilot
+from koct.forecast.scores import Score
 
 LARGEST_FILE = 2**26  # bytes: far above any pilot
 MOST_ARCHS = 64
-LARGEST_N = 1e15  # integers are exact in float64 up to 9e15
 ONLY_ARCH = "pilot"  # the name where there is no column arch
 COSTS = ("seconds", "cost", "fit_seconds")  # columns with the cost of a run; the first of them counts
 RATES = ("error", "error_rate")  # metrics that are taken for error rates if there is a column test_size
+OWN = ("p", "sweep", "group", "test_size", *COSTS)  # further columns that have a meaning under these names only
 
-NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.A | re.I)
-BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-REFUSED = (pa.types.is_nested, pa.types.is_temporal, *BINARY)  # types of columns in Parquet files
+# What a role may be called, in small letters and without anything between the words
+OF = "(test|val|valid|validation|eval|mean|avg)"
+SYNONYMS = {
+    "N": r"n|samples?|(training|train)?examples|(n|num|number|no|nr)(of)?(train|training)?(samples|examples)"
+    r"|(n|num)(train|training)|(sample|train|training|dataset|data|trainset|trainingset)size|(train|training)samples",
+    "error": rf"{OF}*(error|err|errorrate|loss|mse|rmse|nmse|nrmse|rrmse|rrmsepeak|rrmsenorm|mae){OF}?",
+    "arch": "(arch|architecture|model|method|network|net|algorithm|estimator)(name|type)?",
+    "seed": "seed|run|fold|repeat|repetition|replicate|rep|trial|randomstate|(run|seed|fold|trial)(id|no|number)",
+}
 OTHER_FORMATS = {  # by the bytes that a file begins with
     b"PK\x03\x04": "is a spreadsheet (xlsx, ods) or a zip archive; save it as CSV",
     b"\x1f\x8b": "is compressed (gzip); unpack it first",
@@ -36,189 +47,75 @@ OTHER_FORMATS = {  # by the bytes that a file begins with
 }
 
 
-class Columns:
-    """The columns of a file, each checked when it is requested.
-
-    Parameters
-    ----------
-    path : the file, for messages
-    data : its bytes
-    wanted : the columns to read from a Parquet file; others may hold whatever they like
-    """
-
-    def __init__(self, path: str | PathLike[str], data: bytes, wanted: Sequence[str]) -> None:
-        self.path, self.names = path, list[str]()
-        self.values = self._parquet(data, wanted) if data.startswith(b"PAR1") else self._csv(data)
-        count = max(map(len, self.values.values()), default=0)
-        self.rows = np.arange(1, count + 1)
-        if not count:
-            self.fail("the file has a header but no rows; add one row per run")
-
-    def fail(self, problem: str) -> NoReturn:
-        _fail(self.path, problem)
-
-    def refuse(self, bad: ArrayLike, column: str, problem: str) -> None:
-        """Fail at the first row where `bad`, shape (n_rows,), is true, if there is one."""
-        for row in np.flatnonzero(bad).tolist():
-            self.fail(f"row {self.rows[row]}, column {column}: {shown(self.values[column][row])} {problem}")
-
-    def _name(self, names: Sequence[str]) -> None:
-        """Take the names of the columns, if each can be told from the others."""
-        for name, count in Counter(names).items():
-            if count > 1:
-                self.fail(f"column {name or shown(name)} appears twice; keep one of them")
-        self.names = list(names)
-
-    def _parquet(self, data: bytes, wanted: Sequence[str]) -> Mapping[str, NDArray[np.object_]]:
-        try:
-            file = pq.ParquetFile(pa.BufferReader(data))
-            self._name(file.schema_arrow.names)
-            table = file.read(columns=[name for name in self.names if name in wanted], use_threads=False)
-            table.validate(full=True)
-            for field in table.schema:
-                if any(is_one(field.type) for is_one in REFUSED):
-                    self.fail(f"column {field.name} has type {field.type}; it must hold numbers or text")
-            return {name: _objects(table[name].to_pylist()) for name in table.column_names}
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            first = (str(error).splitlines() or [type(error).__name__])[0]
-            self.fail(f"the file is not valid Parquet ({first[:200]}); write it again")
-
-    def _csv(self, data: bytes) -> Mapping[str, NDArray[np.object_]]:
-        try:
-            text = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = 1 + data.count(b"\n", 0, error.start)
-            self.fail(f"line {line} is not UTF-8 text; save the file as UTF-8")
-        separator = max(",;\t", key=re.split(r"[\r\n]", text, maxsplit=1)[0].count)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
-        rows: list[list[str]] = []
-        try:
-            self._name([name.strip() for name in next(reader)])
-            for row in reader:
-                if len(row) != len(self.names) and row:
-                    text, more = separator.join(row), len(row) > len(self.names)
-                    fix = "a cell is too many; remove it" if more else "a cell is missing; fill it in"
-                    if more and separator == "," and re.search(r"(^|,)\s*[+-]?0,\d+\s*(,|$)", text):
-                        fix = "write decimals with a point, like 0.05, or remove the extra cell"
-                    cells = f"Expected {len(self.names)} columns, got {len(row)}: {cut(text, 60)}"
-                    self.fail(f"row {len(rows) + 1}: {cells}; {fix}")
-                rows += [row] if row else []
-        except csv.Error as error:
-            where = f"row {len(rows) + 1}" if self.names else "the header"
-            self.fail(f"{where} cannot be read ({error}); a header must name the columns, like N,error")
-        return {name: _objects(values) for name, values in zip(self.names, zip(*rows, strict=True), strict=False)}
-
-    def keep(self, sweep: str | None) -> None:
-        """Keep the rows with this value in the column sweep; without one, there must be no choice.
-
-        The rows of what needs no sample, which the results of a study have, are left out: N and p are 0 there.
-        """
-        keep = np.ones(len(self.rows), dtype=bool)
-        if "sweep" in self.names:
-            values = self.texts("sweep")
-            known = sorted(set(values))
-            if sweep is None and len(known) > 1:
-                self.fail(f"column sweep has {len(known)} values; choose one with --sweep: {listed(known)}")
-            if sweep is not None and sweep not in known:
-                self.fail(f"column sweep has no value {sweep!r}; choose one of {listed(known)}")
-            keep = values == (sweep or known[0])
-        elif sweep is not None:
-            self.fail(f"column sweep is missing, so --sweep {sweep} selects nothing; omit --sweep")
-        if {"N", "p"} <= set(self.names):
-            keep &= np.any([self.values[name].astype(str) != "0" for name in ("N", "p")], axis=0)
-            if not np.any(keep):
-                self.fail("every row has N = 0, so nothing was trained; a pilot needs runs at two or more N")
-        self.values = {name: values[keep] for name, values in self.values.items()}
-        self.rows = self.rows[keep]
-
-    def require(self, name: str, option: str | None = None) -> None:
-        """Fail if there is no such column; `option` is the one that names it."""
-        if name in self.names:
-            return
-        small = {have.lower(): have for have in reversed(self.names)}
-        hint = f"the columns are {listed(self.names)}"
-        if near := nearest(name.lower(), small):
-            hint = f"did you mean {option} {small[near]}?" if option else f"rename column {small[near]!r}?"
-        elif len(self.names) == 1:
-            hint = f"the header is {shown(self.names[0])}: separate its columns by commas"
-        self.fail(f"column {name} is missing; {hint}")
-
-    def numbers(self, name: str) -> FloatArray:
-        """A column of finite numbers, shape (n_rows,)."""
-        self.require(name)
-        column = self.values[name]
-        wrong = [isinstance(v, bool) or (isinstance(v, str) and not NUMBER.fullmatch(v)) for v in column]
-        if any(wrong):
-            comma = re.fullmatch(r"\s*[+-]?[\d.]*\d,\d+([eE][+-]?\d+)?\s*", str(column[wrong.index(True)]))
-            fix = "has a comma; write decimals with a point, like 0.05, and a thousand as 1000"
-            self.refuse(wrong, name, fix if comma else "is not a plain number; write it like 1000 or 1e-3")
-        values = np.array([np.nan if value is None else value for value in column], dtype=float)
-        self.refuse(~np.isfinite(values), name, "is not a finite number; correct it or remove the row")
-        return values
-
-    def counts(self, name: str) -> NDArray[np.int64]:
-        """A column of sample sizes, shape (n_rows,)."""
-        values = self.numbers(name)
-        self.refuse(values != np.round(values), name, "is not an integer; give the number of samples")
-        self.refuse(values < 2, name, "is below 2, but the laws need log N > 0; remove the row")
-        self.refuse(values > LARGEST_N, name, f"is above {LARGEST_N:g}, the largest N allowed; remove the row")
-        return values.astype(np.int64)
-
-    def texts(self, name: str) -> NDArray[np.object_]:
-        """A column of names, none of them empty; shape (n_rows,)."""
-        self.require(name)
-        values = _objects(["" if value is None else str(value).strip() for value in self.values[name]])
-        self.refuse(values == "", name, "is empty; fill it in or remove the row")
-        return values
+def plain(name: str) -> str:
+    """`ntrain` for `n_train`, `N train` and `nTrain`."""
+    return re.sub(r"[\W_]", "", name).lower()
 
 
-def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+def named_columns(columns: str | Mapping[str, str] | None) -> dict[str, list[str]]:
+    """{role: its columns} of `N=n_train,arch=model+size`, or of a dictionary."""
+    if isinstance(columns, str):
+        parts = [part.partition("=")[::2] for part in columns.split(",")]
+    else:
+        parts = list((columns or {}).items())
+    found: dict[str, list[str]] = {}
+    for role, value in parts:
+        known = next((name for name in ROLES if name.lower() == role.strip().lower()), None)
+        if known is None or not value.strip():
+            problem = f"--columns {role}={value} is not ROLE=COLUMN with one of the roles {', '.join(ROLES)}"
+            raise KoctError(printable(f"{problem}; write it like --columns N=n_train,error=val_loss"))
+        found.setdefault(known, []).extend(name.strip() for name in value.split("+"))
+    return found
 
 
-def shown(value: object) -> str:
-    return repr(cut(value)) if isinstance(value, str) else cut(str(value))
-
-
-def _fail(path: str | PathLike[str], problem: str) -> NoReturn:
-    raise KoctError(printable(f"{path}: {problem}"))
-
-
-def read_pilots(path: str | PathLike[str], metric: str | None = None, *reading: Any, **named: Any) -> dict[str, Pilot]:
-    """{arch: Pilot} of a file; the arguments are those of `PilotFile.pilots`."""
+def read_pilots(path: Any, metric: str | None = None, *reading: Any, **named: Any) -> dict[str, Pilot]:
+    """{arch: Pilot} of a file or a table; the arguments are those of `PilotFile.pilots`."""
     return PilotFile(path).pilots(metric, *reading, **named)
 
 
 class PilotFile:
-    """A pilot study in a file; it is read once, so that it may be a pipe.
+    """A pilot study in a file, which is read once, so that it may be a pipe, or in memory.
+
+    Parameters
+    ----------
+    source : the path of a CSV or Parquet file, "-" for standard input, a DataFrame, or {column: values}
 
     Attributes
     ----------
     path : the file
-    data : its bytes
-    notes : what in it was not used, one sentence each
+    data : its bytes; none of a table in memory
+    notes : what was understood of it, and what was not used, one sentence each
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = path
+    def __init__(self, source: Any) -> None:
         self.notes: list[str] = []
+        self.data = b""
+        self.path: str | PathLike[str] = "the table"
+        self._source = source
+        if isinstance(source, str | PathLike):
+            self.path = source
+            self._source = self.data = self._read(source)
+
+    def _read(self, path: str | PathLike[str]) -> bytes:
         try:
-            with open(path, "rb") as file:
-                self.data = file.read(LARGEST_FILE + 1)
+            if path == "-":
+                data = sys.stdin.buffer.read(LARGEST_FILE + 1)
+            else:
+                with open(path, "rb") as file:
+                    data = file.read(LARGEST_FILE + 1)
         except OSError as error:
             cells = os.path.join(path, "cells.parquet")
             instead = f"take {cells}" if os.path.exists(cells) else "give the path of a pilot file"
             raise KoctError(f"{path} cannot be read: {error.strerror}; {instead}") from None
-        if len(self.data) > LARGEST_FILE:
-            _fail(path, f"the file has over {LARGEST_FILE >> 20} MiB; a pilot needs one row per run and four columns")
-        if problem := next((why for start, why in OTHER_FORMATS.items() if self.data.startswith(start)), None):
-            _fail(path, f"the file {problem}")
-        if not self.data.startswith(b"PAR1"):
-            self.data = self.data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
-        if not self.data.strip():
-            _fail(path, "the file is empty; it needs a header line and one row per run")
+        if len(data) > LARGEST_FILE:
+            fail(path, f"the file has over {LARGEST_FILE >> 20} MiB; a pilot needs one row per run and four columns")
+        if problem := next((why for start, why in OTHER_FORMATS.items() if data.startswith(start)), None):
+            fail(path, f"the file {problem}")
+        if not data.startswith(b"PAR1"):
+            data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+        if not data.strip():
+            fail(path, "the file is empty; it needs a header line and one row per run")
+        return data
 
     @property
     def origin(self) -> dict[str, str]:
@@ -232,10 +129,46 @@ class PilotFile:
         origin = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata.items()}
         return {key: value for key, value in origin.items() if key.startswith("koct.")}
 
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns(self.path, self._source)
+
     def sweeps(self) -> list[str | None]:
         """The values in the column sweep, in their order; None alone if there is no such column."""
-        columns = Columns(self.path, self.data, ["sweep"])
-        return list(dict.fromkeys(columns.texts("sweep"))) if "sweep" in columns.names else [None]
+        return list(dict.fromkeys(self._columns.texts("sweep"))) if "sweep" in self._columns.names else [None]
+
+    def metric(
+        self,
+        metric: str | None = None,
+        sweep: str | None = None,
+        higher: float | None = None,
+        columns: str | Mapping[str, str] | None = None,
+        **_: Any,
+    ) -> str | None:
+        """The metric to read: the one that is named, or else the only column that can be it.
+
+        None stands for the column error, or score with `higher`, or for a table with a column for every run or arch.
+        """
+        table, named = self._columns.of_sweep(sweep), named_columns(columns)
+        given = named.get("error", [])
+        if metric is not None and given not in ([], [metric]):
+            raise KoctError(
+                f"--metric {metric} and --columns error={'+'.join(given)} name two columns; give one of them"
+            )
+        if metric is not None or len(given) > 1:
+            return metric
+        if given:
+            return given[0]
+        called = "error" if higher is None else "score"
+        if called in table.names:
+            return None
+        names = [name for name in table.names if name not in named.get("ignore", [])]
+        found = [name for name in names if re.fullmatch(SYNONYMS["error"], plain(name))] if higher is None else []
+        found = found or [name for name in names if scores.plain(name) in scores.KNOWN]
+        if len(found) > 1 or (found and higher is not None):
+            table.fail(f"column {called} is missing; choose another with --metric: {listed(found)}")
+        stems = {stem for name in names if scores.plain(stem := _stem(name)) in scores.KNOWN and stem != name}
+        return found[0] if found else stems.pop() if len(stems) == 1 else None
 
     def pilots(
         self,
@@ -244,6 +177,7 @@ class PilotFile:
         higher: float | None = None,
         group: str | None = None,
         test_size: int | None = None,
+        columns: str | Mapping[str, str] | None = None,
     ) -> dict[str, Pilot]:
         """{arch: Pilot}.
 
@@ -251,57 +185,95 @@ class PilotFile:
         ----------
         metric : the column with the error; if there is no such column but its name ends in 2, it stands for the square
             of the column without the 2. If it is a score, such as an accuracy, the errors are those of
-            `koct.forecast.scores`.
+            `koct.forecast.scores`. By default the only column that can be it.
         sweep : take the rows with this value in the column sweep
         higher : the column is a score, where higher is better, and this is the best one
         group : the column with the groups; by default the column group, if there is one
         test_size : how many test samples an error rate was counted on; by default the smallest value in the column
             test_size, if there is one
+        columns : what the columns are, like "N=n_train,error=val_loss,arch=model"; by default, as far as synonyms tell.
+            `arch=model+size` takes both together, `error=unet+fbp` is a table with a column for every architecture, and
+            `ignore=notes` leaves out a column.
         """
-        score = scores.named(metric, higher)
-        wanted = ["N", "p", "error", "score", "seed", "arch", "sweep", "test_size", group or "group"]
-        columns = Columns(self.path, self.data, [*wanted, *((metric, metric[:-1]) if metric else ())])
-        columns.keep(sweep)
-        N = columns.counts("N")
-        error = _errors(columns, metric, score)
-        seed = columns.texts("seed") if "seed" in columns.names else None
+        understood = self.metric(metric, sweep, higher, columns)
+        score = scores.named(understood, higher)
+        given = named_columns(columns)
         if group is not None:
-            columns.require(group, "--group")
-        groups = columns.texts(group or "group") if group or "group" in columns.names else None
-        sizes = self._test_sizes(columns, metric, score, error, test_size)
-        names, arch = np.unique(_archs(columns), return_inverse=True)
-        if len(names) > MOST_ARCHS:
-            columns.fail(f"column arch has {len(names):,} different values; keep {MOST_ARCHS} of them, or fewer")
-        if seed is not None:
-            key = [arch, N, seed.astype(str), *([] if groups is None else [groups.astype(str)])]
-            runs, first = list(zip(*(column.tolist() for column in key), strict=True)), dict[tuple[Any, ...], int]()
-            repeated = [first.setdefault(run, row) != row for row, run in enumerate(runs)]
-            columns.refuse(repeated, "seed", "repeats an earlier run at the same N; keep one of the rows")
+            self._columns.require(group, "--group")
+            given["group"] = [group]
+        table, roles, power = _roles(self._columns.of_sweep(sweep), understood, score, given)
+        used = {*roles.values(), *OWN, *(name for names in given.values() for name in names)}
+        unused = [name for name in table.names if name not in used]
+        self._say(roles, {*given, *(["error"] if metric else [])}, unused, score)
+        table = self._filled(table, roles)
+        N, error = table.counts(roles["N"]), _errors(table, roles["error"], power, score)
+        seed, groups = (table.texts(roles[role]) if role in roles else None for role in ("seed", "group"))
+        sizes = self._test_sizes(table, understood, score, error, test_size, roles["error"])
+        archs, arch = np.unique(_archs(table, roles.get("arch")), return_inverse=True)
+        if len(archs) > MOST_ARCHS:
+            named = roles["arch"]
+            table.fail(f"column {named} has {len(archs):,} different values; keep {MOST_ARCHS} of them, or fewer")
+        key = [arch.tolist(), N.tolist(), *(column.tolist() for column in (seed, groups) if column is not None)]
+        _check_repeats(table, list(zip(*key, strict=True)), roles, unused)
         pilots = {}
-        for i, name in enumerate(names):
+        for i, name in enumerate(archs):
             rows = arch == i
             own_seed, own_group = (None if column is None else column[rows] for column in (seed, groups))
             own_size = None if sizes is None else int(sizes[rows].min())
             try:
                 pilots[str(name)] = Pilot.from_points(N[rows], error[rows], own_seed, own_group, own_size)
             except KoctError as reason:
-                columns.fail(f"arch {name}: {reason}")
+                table.fail(f"arch {name}: {reason}")
         return pilots
 
-    def costs(self, sweep: str | None = None) -> tuple[str, dict[str, FloatArray]] | None:
+    def _say(self, roles: Mapping[str, str], given: set[str], unused: Sequence[str], score: Score | None) -> None:
+        """Note what was understood without being told, and what is not used; nothing of a file that koct has made."""
+        called = {role: "score" if role == "error" and score else role for role in roles if role not in given}
+        guessed = [f"{word} from {roles[role]}" for role, word in called.items() if word != roles[role]]
+        parts = [", ".join(guessed)] if guessed else []
+        parts += [f"not used: {listed(unused)}"] if unused else []
+        if parts and not self.origin:
+            self.notes.append(printable("; ".join(parts)))
+
+    def _filled(self, table: Columns, roles: Mapping[str, str]) -> Columns:
+        """The rows that have a cell in every column of a role; a note says how many have not."""
+        wide = HEADER in roles.values()
+        for name in roles.values():
+            table.require(name)
+            number = name in (roles["N"], roles["error"])
+            empty = [missing(cell) if number else not text(cell) for cell in table.values[name]]
+            if 2 * sum(empty) > len(empty) and not wide:
+                table.refuse(empty, name, "is empty, as in most rows; fill it in, or remove these rows")
+            if any(empty):
+                rows = f"{sum(empty):,} of {counted(len(empty), 'cell' if wide else 'row')}"
+                self.notes.append(printable(f"{rows} left out, since {name} is empty there"))
+                table = table.select(~np.array(empty))
+        return table
+
+    def costs(self, sweep: str | None = None, columns: Any = None) -> tuple[str, dict[str, FloatArray]] | None:
         """(column, {arch: N and cost of every run, shape (2, n_runs)}); None if there is no column of costs."""
-        columns = Columns(self.path, self.data, ["N", "p", "arch", "sweep", *COSTS])
-        column = next((name for name in COSTS if name in columns.names), None)
+        column = next((name for name in COSTS if name in self._columns.names), None)
         if column is None:
             return None
-        columns.keep(sweep)
-        N, cost, arch = columns.counts("N"), columns.numbers(column), _archs(columns)
+        table, given = self._columns.of_sweep(sweep), named_columns(columns)
+        size, kind = _role(table, "N", given) or "N", _role(table, "arch", given)
+        for name in (size, column):
+            table.require(name)
+        cells = zip(table.values[size], table.values[column], strict=True)
+        table = table.select(np.array([not any(map(missing, row)) for row in cells]))
+        N, cost, arch = table.counts(size), table.numbers(column), _archs(table, kind)
         extreme = ~((cost >= MIN_ERROR) & (cost <= MAX_ERROR))
-        columns.refuse(extreme, column, "is not above 0, or too large to compute with; correct it or remove the column")
+        table.refuse(extreme, column, "is not above 0, or too large to compute with; correct it or remove the column")
         return column, {str(name): np.stack([N[arch == name], cost[arch == name]]) for name in np.unique(arch)}
 
     def _test_sizes(
-        self, columns: Columns, metric: str | None, score: scores.Score | None, error: FloatArray, test_size: int | None
+        self,
+        columns: Columns,
+        metric: str | None,
+        score: Score | None,
+        error: FloatArray,
+        test_size: int | None,
+        column: str,
     ) -> FloatArray | None:
         """How many test samples the error rate of every row was counted on, shape (n_rows,); None if it is no rate."""
         name = score.name if score is not None else metric or "error"
@@ -323,22 +295,96 @@ class PilotFile:
             bad = (sizes != np.round(sizes)) | (sizes < 1) | (sizes > LARGEST_N)
             columns.refuse(bad, "test_size", "is not a number of test samples; give an integer of at least 1")
         fix = "give rates between 0 and 1, or no test size"
-        problem = f"has an error above 1, but a test size is for rates; {fix}"
-        columns.refuse(error > 1, _metric(columns, metric, score)[0], problem)
+        columns.refuse(error > 1, column, f"has an error above 1, but a test size is for rates; {fix}")
         return sizes
 
 
-def _archs(columns: Columns) -> NDArray[np.str_]:
+def _roles(
+    table: Columns, metric: str | None, score: Score | None, given: Mapping[str, Sequence[str]]
+) -> tuple[Columns, dict[str, str], int]:
+    """(the table with a row for every run, {role: its column}, the power to take of the errors)."""
+    for ignored in given.get("ignore", []):
+        table.require(ignored)
+    roles = {role: _role(table, role, given) for role in ("N", "arch", "seed")}
+    if "group" in given or "group" in table.names:
+        roles["group"] = table.joined(given.get("group", ["group"]))
+    names, power = _errors_in(table, metric, score, given.get("error", []))
+    roles["error"] = names[0]
+    if len(names) > 1:
+        role = "seed" if _of_runs(names) else "arch"
+        if roles[role]:
+            fix = f"the columns {listed(names)} would be one each; keep one column of errors"
+            table.fail(f"column {roles[role]} says which {role} a row is of, and {fix}")
+        table, roles["error"] = table.melted(names)
+        roles[role] = HEADER
+    found = {role: name for role in ("N", "error", "arch", "seed", "group") if (name := roles.get(role))}
+    return table, found, power
+
+
+def _role(table: Columns, role: str, given: Mapping[str, Sequence[str]]) -> str | None:
+    """The column of a role: the one that is named, that of its own name, or the only one with a synonym of it."""
+    if role in given:
+        return table.joined(given[role])
+    taken = [name for names in given.values() for name in names]
+    if role in table.names and role not in taken:
+        return role
+    found = [name for name in table.names if re.fullmatch(SYNONYMS[role], plain(name)) and name not in taken]
+    if len(found) > 1:
+        both = "" if role == "N" else f", or {role}={'+'.join(found)} for all of them together"
+        table.fail(f"columns {listed(found)} may each be the {role}; say which with --columns {role}={found[0]}{both}")
+    if role == "N" and not found:
+        table.require(role)
+    return found[0] if found else None
+
+
+def _archs(columns: Columns, column: str | None) -> NDArray[np.str_]:
     """The architecture of every row, shape (n_rows,)."""
-    if "arch" in columns.names:
-        return columns.texts("arch").astype(str)
-    return np.full(len(columns.rows), ONLY_ARCH)
+    return np.full(len(columns.rows), ONLY_ARCH) if column is None else columns.texts(column).astype(str)
 
 
-def _errors(columns: Columns, metric: str | None, score: scores.Score | None) -> FloatArray:
-    """The errors in the column of the metric, shape (n_rows,); of a score, those of its values."""
-    name, power = _metric(columns, metric, score)
-    columns.require(name, None if metric is None else "--metric")
+def _stem(name: str) -> str:
+    """`run` for `run_1`."""
+    return re.sub(r"[\s_.-]*\d+$", "", name)
+
+
+def _of_runs(names: Sequence[str]) -> bool:
+    """Whether columns have a run each: their names are a word for a seed or a metric, or none, and a number."""
+    stems = {_stem(name) for name in names}
+    words = rf"({SYNONYMS['seed']}|{SYNONYMS['error']})?"
+    return len(stems) == 1 and any(re.fullmatch(words, plain(s)) or scores.plain(s) in scores.KNOWN for s in stems)
+
+
+def _errors_in(table: Columns, metric: str | None, score: Score | None, given: Sequence[str]) -> tuple[list[str], int]:
+    """(the columns with the errors, the power to take of them); there are several where each has one run or arch."""
+    if len(given) > 1:
+        for name in given:
+            table.require(name)
+        return list(given), 1
+    name = metric or ("error" if score is None else "score")
+    if name in table.names:
+        return [name], 1
+    if name.endswith("2") and name[:-1] in table.names:
+        if scores.plain(name[:-1]) in scores.KNOWN:
+            table.fail(f"--metric {name} is the square of a score, and no error; take --metric {name[:-1]}")
+        return [name[:-1]], 2
+    runs = [have for have in table.names if _stem(have) != have and _of_runs([have]) and table.numeric(have)]
+    runs = [have for have in runs if metric in (None, _stem(have))]
+    if len(runs) > 1 and _of_runs(runs):
+        return runs, 1
+    others = [have for have in table.names if table.numeric(have) and have not in OWN and not _known(have)]
+    if metric is None and len(others) > 1:
+        fix = f"say which it is with --columns error={others[0]}; if each has the errors of one arch, "
+        table.fail(f"column {name} is missing; {fix}--columns error={'+'.join(others)}")
+    table.require(name, None if metric is None else "--metric")
+    return [name], 1
+
+
+def _known(name: str) -> bool:
+    return any(re.fullmatch(words, plain(name)) for words in SYNONYMS.values())
+
+
+def _errors(columns: Columns, name: str, power: int, score: Score | None) -> FloatArray:
+    """The errors in a column, shape (n_rows,); of a score, those of its values."""
     values = columns.numbers(name)
     with np.errstate(over="ignore", under="ignore"):
         error = values**power if score is None else score.error(values**power)
@@ -355,19 +401,46 @@ def _errors(columns: Columns, metric: str | None, score: scores.Score | None) ->
     return error
 
 
-def _metric(columns: Columns, metric: str | None, score: scores.Score | None) -> tuple[str, int]:
-    """(column, power) of the metric."""
-    if metric is None:
-        name = "error" if score is None else "score"
-        if name not in columns.names:
-            usual = [have for have in ("mse", "rrmse_peak", "rrmse_norm") if have in columns.names]
-            offered = usual + [have for have in columns.names if scores.plain(have) in scores.KNOWN]
-            offered += ["score"] if score is None and "score" in columns.names else []
-            if offered:
-                columns.fail(f"column {name} is missing; choose another with --metric: {listed(offered)}")
-        return name, 1
-    if metric in columns.names or not (metric.endswith("2") and metric[:-1] in columns.names):
-        return metric, 1
-    if scores.plain(metric[:-1]) in scores.KNOWN:
-        columns.fail(f"--metric {metric} is the square of a score, and no error; take --metric {metric[:-1]}")
-    return metric[:-1], 2
+def _check_repeats(
+    table: Columns, runs: Sequence[tuple[Any, ...]], roles: Mapping[str, str], unused: Sequence[str]
+) -> None:
+    """Refuse runs that look alike and are not: of one seed twice, or of different kinds by a column that is not used.
+
+    A column with a value of its own in every row tells no kinds apart.
+    """
+    first: dict[tuple[Any, ...], int] = {}
+    before = np.array([first.setdefault(run, row) for row, run in enumerate(runs)])
+    again = before != np.arange(len(runs))
+    texts = {name: table.values[name].astype(str) for name in unused if name in table.values}
+    differ = [name for name, cells in texts.items() if np.any(cells[again] != cells[before[again]])]
+    differ = [name for name in differ if len(set(texts[name])) < len(runs)]
+    if "seed" not in roles:
+        differ = [name for name in differ if not table.numeric(name) or _crossed(runs, texts[name])]
+        if differ:
+            name = differ[0]
+            table.fail(
+                f"column {name} has several values at the same N, and is not understood; give --columns "
+                f"arch={_plus(roles, 'arch', name)} for a curve of each value, seed={name} if it numbers runs of one "
+                f"curve, group={name} if runs with the same value are not independent, or ignore={name}"
+            )
+        return
+    fix = "keep one of the rows"
+    if differ:
+        name = differ[0]
+        fix = (
+            f"column {name} differs: give --columns arch={_plus(roles, 'arch', name)} for a curve of each value, or "
+            f"--columns seed={_plus(roles, 'seed', name)} if all are runs of one curve"
+        )
+    table.refuse(again, roles["seed"], f"repeats an earlier run at the same N; {fix}")
+
+
+def _crossed(runs: Sequence[tuple[Any, ...]], cells: NDArray[np.str_]) -> bool:
+    """Whether a column has the same values at every N, as a setting has, and a measurement has not."""
+    values: dict[tuple[Any, ...], set[str]] = {}
+    for run, cell in zip(runs, cells.tolist(), strict=True):
+        values.setdefault(run, set()).add(cell)
+    return len(set(map(frozenset, values.values()))) == 1
+
+
+def _plus(roles: Mapping[str, str], role: str, name: str) -> str:
+    return f"{roles[role]}+{name}" if role in roles else name

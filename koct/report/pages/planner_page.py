@@ -81,7 +81,7 @@ def write_page(file: PilotFile, out: str, spec: Mapping[str, Any] | None = None,
     names = names_of(file)
     usual = {name: entry.get("metric") for name, entry in names.sweeps.items()} | dict((spec or {}).get("metrics", {}))
     source, sweeps, curves = printable(os.path.basename(os.fspath(file.path))), [], 0
-    sweep, metric, higher = (reading.get(key) for key in ("sweep", "metric", "higher"))
+    sweep, metric, higher, columns = (reading.get(key) for key in ("sweep", "metric", "higher", "columns"))
     for name in [sweep] if sweep is not None else file.sweeps():
         own = metric or (None if higher is not None else usual.get(name))
         given: dict[str, Any] = {"sweep": name, "metric": own}
@@ -91,6 +91,7 @@ def write_page(file: PilotFile, out: str, spec: Mapping[str, Any] | None = None,
         if curves > MOST_CURVES:
             problem = f"has more than {MOST_CURVES:,} curves, too many for a page; choose a sweep with --sweep"
             raise KoctError(printable(f"{file.path} {problem}"))
+        own = file.metric(own, name, higher, columns)
         score = scores.named(own, higher)
         quantity = own or ("error" if score is None else score.name)
         label = names.problem(name, None)
@@ -108,7 +109,7 @@ def write_page(file: PilotFile, out: str, spec: Mapping[str, Any] | None = None,
                 "noun": "error" if score is None else score.name,
                 "axis": score.label if score else symbol if symbol == quantity else f"test {symbol}",
                 "command": f"koct budget --target {TARGET} {shlex.join([source, *options])}",  # an assurance last
-                **_sweep(budget.forecasts(pilots), score, names, file.costs(name)),
+                **_sweep(budget.forecasts(pilots), score, names, file.costs(name, columns)),
             }
         )
     commit = file.origin.get("koct.commit", "unknown")

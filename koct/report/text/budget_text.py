@@ -95,8 +95,7 @@ def as_json(
             **asdict(plan.answer),
             "reachable": plan.answer.reachable,
             "weights": {law: float(weight) for law, weight in plan.forecast.weights_.items()},
-            "floor": plan.calibration.floor,
-            "sigma": plan.calibration.sigma,
+            "calibration": asdict(plan.calibration),
         }
         for plan in result
     ]
@@ -104,11 +103,12 @@ def as_json(
     return json.dumps(list(scored), indent=1, allow_nan=False)
 
 
-def _scored(answer: Mapping[str, Any], score: Score) -> dict[str, float | None]:
+def _scored(answer: Mapping[str, Any], score: Score) -> dict[str, object]:
     """An answer in a score's units; a low error is a high score."""
-    names = {"score": "error", "score_low": "error_high", "score_high": "error_low", "score_target": "target"}
-    values = {key: words.rounded(score, answer[name]) for key, name in names.items() if name in answer}
-    return {key: value if np.isfinite(value) else None for key, value in values.items()}
+    names = {"score": "error", "score_low": "error_high", "score_high": "error_low"}
+    values = {key: words.rounded(score, answer[name]) for key, name in names.items()}
+    scored = {key: value if np.isfinite(value) else None for key, value in values.items()}
+    return {**scored, **words.scored_targets(answer, score)}
 
 
 def as_text(

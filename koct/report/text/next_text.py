@@ -9,12 +9,16 @@ import numpy as np
 from koct.base.messages import listed, printable
 from koct.errors import KoctError
 from koct.forecast.budget import Forecast
-from koct.forecast.next_runs import FACTOR, MOST_SEEDS, RunCost, RunPlan, plan, sizes
+from koct.forecast.next_runs import FACTOR, MOST_SEEDS, STOP, RunCost, RunPlan, plan, sizes
 from koct.forecast.runs import Pilot
 from koct.forecast.scores import Score
 from koct.report.text import words
 
 MOST_COST = 1e200  # of a plan: far from the end of float64
+WIDER = (
+    f"These intervals are wider than those of `koct budget`, by a factor of {STOP:g} at either end: they are to hold "
+    "where one stops to add runs."
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ def _content(each: Next, score: Score | None) -> dict[str, object]:
         "arch": each.arch,
         **{key: getattr(answer, key) for key in ("target", "n", "n_low", "n_high", "probability")},
         "factor": design.wanted,
+        "widened": STOP,
         "present": _finite(design.present),
         "expected": _finite(design.expected),
         "expected_low": after[0],
@@ -86,7 +91,7 @@ def _content(each: Next, score: Score | None) -> dict[str, object]:
         "cost_law": asdict(each.cost),
         "runs": [asdict(step) for step in design.steps],
     }
-    return content if score is None else {**content, "score_target": words.rounded(score, answer.target)}
+    return content if score is None else {**content, **words.scored_targets(content, score)}
 
 
 def _finite(value: float | None) -> float | None:
@@ -103,6 +108,8 @@ def as_text(plans: Sequence[Next], score: Score | None = None) -> str:
     lines = [*words.table(rows), ""] if len(rows) > 1 else []
     lines += [_sentence(each, score) for each in plans]
     lines += [f"{remark}." for remark in dict.fromkeys(each.remark for each in plans) if remark]
+    if any(each.design.answer.n_low is not None for each in plans):
+        lines += [WIDER]
     if len(rows) > 1:
         lines += ["", *dict.fromkeys(_assumed(each, len(plans) > 1) for each in plans if each.design.steps)]
     return "\n".join(lines) + "\n"

@@ -1,6 +1,8 @@
 """Numbers, targets and tables as the planner's answers show them."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from koct.forecast.budget import Answer
 from koct.forecast.scores import Score
@@ -42,6 +44,13 @@ def target(error: float, score: Score | None) -> str:
 def rounded(score: Score, error: float) -> float:
     """The score of an error, without what rounding adds to it."""
     return float(f"{score.score(error):.15g}")
+
+
+def scored_targets(answer: Mapping[str, Any], score: Score) -> dict[str, object]:
+    """The target or targets of an answer as they were given, and their errors under a name of their own."""
+    if "target" in answer:
+        return {"target": rounded(score, answer["target"]), "error_target": answer["target"]}
+    return {"targets": [rounded(score, each) for each in answer["targets"]], "error_targets": answer["targets"]}
 
 
 def goal(shown: str, assurance: float | None, score: Score | None) -> str:
