@@ -103,3 +103,10 @@ def test_draws_without_a_crossing_leave_no_upper_end():
     assert bootstrap.crossing_interval(N, curve((9,) * 5, rng), others) == pytest.approx((4, 4))
     with pytest.raises(ValueError, match="shorter"):
         bootstrap.crossing_interval(N, others[:2], others)
+
+
+def test_no_curve_comes_below_an_error_of_zero():
+    N, falling = [4, 16, 64], [np.full((3, 5), 0.1**k) for k in range(3)]
+    exact = [np.zeros((3, 5))] * 3
+    assert bootstrap.crossing_interval(N, exact, falling) == (None, None)
+    assert bootstrap.crossing_interval(N, falling, exact) == (4, 4)

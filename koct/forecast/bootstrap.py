@@ -112,7 +112,9 @@ def ratio_interval(
 
 
 def _log_ratio(errors: Floats, others: Floats) -> Floats:
-    return np.asarray(np.log(errors / others))
+    """Return log(errors / others); an error of zero is the smallest number above it."""
+    least = np.finfo(float).tiny
+    return np.asarray(np.log(np.maximum(errors, least)) - np.log(np.maximum(others, least)))
 
 
 def crossing_interval(

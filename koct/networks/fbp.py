@@ -26,8 +26,8 @@ class FBP(TunedArchitecture, ChainBaselineArchitecture):
 
     def chosen(self, data: Training, solver: Any, scans: Scans) -> tuple[float | None, bool]:
         estimates = risks(data.inverses, scans)
-        best, tried = min(estimates, key=estimates.__getitem__), list(estimates)
-        return best, best is not None and best in (tried[0], tried[-1])
+        best = min(estimates, key=estimates.__getitem__)
+        return best, len(estimates) > 1 and best == list(estimates)[-1]  # none is weaker than what R_0 smooths
 
     def solver(self, data: Training) -> Solver:
         return lambda x, strength: applied(data.inverses[strength], x, data.nonnegative_images)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from koct.operators.filters import SpectralFilter
 
 EDGE = 1.0  # pixels over which objects fall off
-RATIOS = tuple(10 ** (k / 2) for k in range(-8, 5))  # of noise to signal, of Wiener filters to choose from
+RATIOS = tuple(10 ** (k / 2) for k in range(-8, 1))  # of noise to signal, of Wiener filters to choose from
 
 
 class Deblur(SmoothProblem):
