@@ -1,12 +1,17 @@
 """The metrics, and those of every test image."""
 
 import itertools
+import json
 import math
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from conftest import TINY, TINY_SWEEP
+from conftest import ROOT, TINY, TINY_SWEEP
 
 from koct import metrics
 from koct.base.stamps import Stamp
@@ -14,6 +19,7 @@ from koct.config import study_file
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
 from koct.study import results
+from koct.workflow.jobs import Jobs
 
 
 def pairs(shape):
@@ -145,3 +151,52 @@ def test_images_know_their_seed_and_their_group(tmp_path):
     assert set(found.columns["image"]) == set(range(8))
     errors = found.errors("A", "ko", 4, "mse")
     np.testing.assert_allclose(errors.values[:, 0], [np.mean(row["images"]["mse"]) for row in cells[:2]], rtol=1e-7)
+
+
+# Results that were made before there was a metric
+
+
+@pytest.fixture
+def newer(tmp_path):
+    """(status, stdout and stderr) of koct with one more metric than the reference has."""
+    tmp_path.joinpath("largest.py").write_text(OWN)
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "koct", *map(str, arguments)]
+        there = {**os.environ, "KOCT_METRICS": str(tmp_path / "largest.py"), "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=there)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_tables_without_a_new_metric_are_read_and_what_needs_it_says_so(newer, tmp_path):
+    folder = ROOT / "results/reference"
+    cells = folder / "cells.parquet"
+    assert newer("compare", cells, cells)[0] == 0
+    tables = [folder / f"{name}.parquet" for name in ("cells", "curves", "calibration", "crossings")]
+    assert newer("product", "claims", *tables, "--out", "claims.parquet")[0] == 0
+    found = {row["id"]: row["verdict"] for row in results.read(tmp_path / "claims.parquet")[0]}
+    known = {row["id"]: row["verdict"] for row in results.read(folder / "claims.parquet")[0]}
+    assert found.items() - known.items() <= {(name, "not computed in this study") for name in found}
+    for metric, fails in (("mse", 0), ("largest", 1)):
+        spec = {"metrics": dict.fromkeys(set(pq.read_table(cells)["sweep"].to_pylist()), metric)}
+        outputs = ("curves.parquet", "calibration.parquet")
+        status, text = newer("calibrate", "--spec", json.dumps(spec), "--inputs", cells, "--outputs", *outputs)
+        assert bool(status) == bool(fails), text
+    (sentence,) = (line for line in text.splitlines() if "error" in line)
+    assert "were made without largest" in sentence
+    assert "rm " not in sentence
+
+
+def test_a_new_metric_predicts_no_curve_again(study, folder):
+    (folder / "largest.py").write_text(OWN)
+
+    def code(files, metric):
+        """The hashes of the code of a predicted curve and of errors."""
+        jobs = Jobs({**TINY, "metrics": files, "sweeps": {"T4": {**TINY_SWEEP, "metric": metric}}})
+        return json.loads(jobs.theory_spec(SimpleNamespace(sweep="T4", arch="fc")))["code"], jobs.evaluation
+
+    before, after, own = code([], "mse"), code(["largest.py"], "mse"), code(["largest.py"], "largest")
+    assert before[0] == after[0] != own[0]
+    assert before[1] != after[1]

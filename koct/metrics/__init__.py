@@ -109,6 +109,14 @@ def errors(predicted: Any, y: Any, images: dict[str, Any]) -> dict[str, float | 
     return {name: found[name] for name in names()}
 
 
+def column(curve_metric: str) -> str:
+    """Return the metric that a curve shows: its name, without the 2 that stands for a square."""
+    name = curve_metric if curve_metric in names() else curve_metric.removesuffix("2")
+    if name not in names():
+        raise KoctError(f"there is no metric {curve_metric!r}; take one of {', '.join(names())}")
+    return name
+
+
 def is_proper(name: str, value: Any) -> bool:
     """Whether a metric may have this value: an error is finite and not negative, a score finite or None."""
     number = isinstance(value, int | float) and math.isfinite(value)

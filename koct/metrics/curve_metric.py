@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from koct.errors import KoctError
-from koct.metrics import load, names
+from koct.metrics import column, load
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,7 @@ class CurveMetric:
 
     @property
     def column(self) -> str:
-        column = self.name if self.name in names() else self.name.removesuffix("2")
-        if column not in names():
-            raise KoctError(f"there is no metric {self.name!r}; take one of {', '.join(names())}")
-        return column
+        return column(self.name)
 
     @property
     def squared(self) -> bool:
@@ -39,9 +36,13 @@ class CurveMetric:
 
     def of(self, row: dict[str, Any]) -> float:
         """Return the metric of one cell."""
-        return row[self.column] ** (2 if self.squared else 1)
+        return self.mean([row])
 
     def mean(self, rows: Sequence[dict[str, Any]]) -> float:
         """Return the mean over cells; a relative error is averaged first and squared then, as the paper does."""
-        mean = float(np.mean([row[self.column] for row in rows]))
+        values = [row.get(self.column) for row in rows]
+        if None in values:
+            of = " ".join(str(rows[0][key]) for key in ("sweep", "arch") if key in rows[0])
+            raise KoctError(f"cells of {of} were made without {self.column}; run their study again for this metric")
+        mean = float(np.mean(values))
         return mean**2 if self.squared else mean

@@ -51,8 +51,10 @@ def check_alike(tables, *keys):
 
 
 def _advice(path):
-    """Return what to do about a file: only what the workflow has made can be made again."""
-    return again(path) if "results" in os.path.normpath(path).split(os.sep) else "give a file that koct has made"
+    """Return what to do about a file: only what a rule makes can be made again, and no rule makes a reference."""
+    folders = os.path.normpath(path).split(os.sep)
+    made = "results" in folders and "reference" not in folders
+    return again(path) if made else "give a file that koct has made"
 
 
 def predictions(path):

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from koct.bound.calibration import Calibration, calibrate
-from koct.metrics import error_names
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names
@@ -66,7 +65,7 @@ class Study:
     @classmethod
     def read(cls, cells_path, curves_path, calibration_path, crossings_path=None, pictures=()):
         """Return the study in these files."""
-        cells, baselines, names = inputs.split(cells_path, ("sweep", "arch", "N", "seed", "p", *error_names()))
+        cells, baselines, names = inputs.split(cells_path, ("sweep", "arch", "N", "seed", "p"))
         curves, *_ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
         fitted, _ = inputs.rows(calibration_path, ("sweep", "problem", "arch", "p", "floor", "sigma", "H"))
         inputs.check_alike({cells_path: cells, curves_path: curves}, "sweep", "arch", "N")
@@ -108,6 +107,8 @@ class Study:
         """Return (N, mean over seeds of a metric) as arrays: not squared, as one sees it in an image."""
         N, _ = self.curve(sweep, arch)
         at = {size: rows for (size,), rows in grouped(self.rows(sweep, arch), "N").items()}
+        if any(row.get(column) is None for rows in at.values() for row in rows):
+            raise NotComputedError(f"has no {column} of {sweep}")
         means = np.array([np.mean([row[column] for row in at[size]]) for size in N])
         if not (means > 0).all():
             raise NotComputedError(f"has a {column} of zero in {sweep}")

@@ -127,7 +127,7 @@ COLUMNS |= {
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "tuned_on", "edge", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
 UNTOLD = ("tuned_on", "edge", "edges", "val_mse", "image_seconds")  # which a row may lack, and older files do
-OPTIONAL = (*UNTOLD, *metrics.SCORES)
+OPTIONAL = (*UNTOLD, *METRICS)  # null where a cell was made before there was the metric, or images have no such score
 KEY = ("sweep", "arch", "N", "seed")
 IMAGES = [*KEY, "image", "group", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds", "tuned_on", "edges"]
@@ -157,6 +157,7 @@ def collect(spec, path, images_path):
                 brought = not Path(place).exists() and Path(elsewhere).exists()
                 place = elsewhere if brought else place
                 row, stamp = read_json(place)
+                row = {**dict.fromkeys(METRICS), **row} if brought else row  # perhaps by a koct with fewer metrics
                 _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
                 of_curve = {key: value for key, value in stamp.spec.items() if key not in ("N", "seed")}
                 found = curve_options(stamp.spec) if brought else checksum_of(of_curve)
@@ -191,7 +192,8 @@ def _check_row(path, row, stamp, cell):
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
-    judged = {name: row[name] for name in METRICS} | {"val_mse": row.get("val_mse") or 0.0}
+    known = [name for name in METRICS if name in row["images"]]
+    judged = {name: row[name] for name in known} | {"val_mse": row.get("val_mse") or 0.0}
     for name, value in judged.items():
         if not metrics.is_proper(name, value):
             kind = "score" if name in metrics.SCORES else "error"
@@ -299,7 +301,7 @@ def write_images(rows, path, origin, stamp):
     An image of one number is the same in all rows of a sweep. Metrics are rounded to the digits of float32, which
     halves the file.
     """
-    counts = [len(row["images"][METRICS[0]]) for row in rows]
+    counts = [len(row["images"]["mse"]) for row in rows]
     keys = [{key: row[key] for key in KEY} for row in rows]
     table = _table_of(keys, _schema(KEY)).take(_column(np.repeat(np.arange(len(rows)), counts), pa.int64()))
     places, images, groups = {}, [np.zeros(0, int)], [np.zeros(0, int)]
@@ -311,7 +313,10 @@ def write_images(rows, path, origin, stamp):
     group = np.concatenate(groups)
     added = {"image": _column(np.concatenate(images), pa.int32()), "group": _column(group, pa.int32(), group >= 0)}
     for name in METRICS:
-        parts = [np.array(row["images"][name], dtype=float) for row in rows]  # None becomes NaN
+        parts = [
+            np.array(row["images"].get(name, [None] * count), dtype=float)  # None becomes NaN
+            for row, count in zip(rows, counts, strict=True)
+        ]
         added[name] = _column(np.concatenate([np.zeros(0), *parts]).astype(np.float32).astype(float), pa.float64())
     content = json.dumps([list(key.values()) for key in keys]).encode()
     for name, values in added.items():
@@ -393,7 +398,9 @@ def read_cells(path):
 
 
 def _read_cells(path):
+    """Return (rows, provenance) of a cells.parquet; metrics that it does not know are None."""
     rows, origin = read(path)
+    rows = [{**dict.fromkeys(METRICS), **row} for row in rows]
     for name in (name for name in CELLS if name not in ("H", "V", "B", "lam", *OPTIONAL)):
         if any(row.get(name) is None for row in rows):
             raise KoctError(f"{path} has a row without a proper {name}; give the cells.parquet of a run")

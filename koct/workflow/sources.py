@@ -227,13 +227,15 @@ def modules(stage: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
         return (products()[stage].module,)
     stage = OF_FITS.get(stage, stage)
     found = [module for module in imported("koct.commands.stages", stage.replace("-", "_")) if module != EVALUATION]
-    if stage in ("collect", "theory"):
+    if stage == "collect":
         found += metrics.modules()
+    if stage == "theory":
+        found.append(metrics.module_of(metrics.column(spec["metric"])))
     if "problem" in spec:
         problem = spec["problem"]["source"]
         archs = [spec["arch"]["source"]] if "arch" in spec else spec.get("archs", [])
         found += [registry.module_of(problem, Problem), *(registry.module_of(arch, Architecture) for arch in archs)]
-        if stage in ("fit", "figure-recons"):
+        if stage in ("fit", "theory", "figure-recons"):
             found.append(metrics.module_of(registry.problem(problem).validation_metric))
         if stage == "fit" and registry.architecture(archs[0]).launch == "torchrun":
             found.append("koct.study.distributed")

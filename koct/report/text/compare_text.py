@@ -46,12 +46,14 @@ def difference(value, reference):
 
 def _differences(pairs, sweeps, tolerance):
     """The table of largest relative differences as lines, and the curves that are further apart than `tolerance`."""
-    both = pairs[0].keys() & pairs[0]["reference"].keys()  # an older koct has fewer scores
-    columns = [*ERRORS, *(name for name in metrics.SCORES if name in both)]
+    both = pairs[0].keys() & pairs[0]["reference"].keys()  # an older koct has fewer metrics
+    columns = [name for name in (*ERRORS, *metrics.SCORES) if name in both]
     rows, apart = [["sweep", "arch", "cells", *columns, "curve"]], []
     for (sweep, arch), group in grouped(pairs, "sweep", "arch").items():
         largest = [max(difference(pair[name], pair["reference"][name]) for pair in group) for name in columns]
         metric = sweeps.get(sweep, {}).get("metric") or DEFAULT
+        if (column := CurveMetric(metric).column) not in both:
+            raise KoctError(f"curves of {sweep} show {column}, which one of the two files was made without")
         curve, N = max((_mean_difference(CurveMetric(metric), same), N) for (N,), same in grouped(group, "N").items())
         rows.append([sweep, arch, str(len(group)), *map(_short, largest), f"{_short(curve)} ({metric})"])
         if curve > tolerance:
