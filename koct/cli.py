@@ -12,7 +12,7 @@ from koct.base import failures, stamps
 from koct.base.device import failures_explained
 from koct.base.messages import nearest
 from koct.commands import VERBS
-from koct.commands.people import GROUPS
+from koct.commands.people import EXAMPLES, JOBS
 from koct.errors import KoctError
 from koct.workflow.planned import Guard
 
@@ -98,18 +98,19 @@ class _Parser(argparse.ArgumentParser):
 def _help(plumbing):
     """The verbs for people in groups with an example each, or those of the workflow's jobs."""
     if plumbing:
-        verbs = {verb: VERBS[verb][1] for verb in VERBS if not any(verb in group for group, _ in GROUPS.values())}
-        return "usage: koct job VERB ...\n\nWhat the rules of the workflow call:\n" + _listed(verbs)
+        return f"usage: koct job VERB ...\n\n{JOBS}:\n{_listed(JOBS)}"
     text = "usage: koct VERB ...\n\nHow many training samples does a network need?\n"
-    for title, (verbs, example) in GROUPS.items():
-        text += f"\n{title}:\n{_listed({verb: VERBS[verb][1] for verb in verbs})}    $ {example}\n"
+    for group, example in EXAMPLES.items():
+        text += f"\n{group}:\n{_listed(group)}    $ {example}\n"
     return text + "\n`koct VERB --help` has the arguments; `koct job --help` lists what the workflow calls.\n"
 
 
-def _listed(verbs):
+def _listed(group):
+    """The verbs of a group, with what they do."""
     return "".join(
         textwrap.fill(does, 80, initial_indent=f"  {verb:16}", subsequent_indent=" " * 18) + "\n"
-        for verb, does in verbs.items()
+        for verb, (_, does, _, of) in VERBS.items()
+        if of == group
     )
 
 
@@ -119,7 +120,7 @@ def _parser(only=None):
     parser.add_argument("--version", action="version", version=f"koct {__version__}")
     commands = parser.add_subparsers(metavar="VERB", required=True)
     for verb in [only] if only else VERBS:
-        _, does, arguments = VERBS[verb]
+        _, does, arguments, _ = VERBS[verb]
         command = commands.add_parser(verb, help=does, description=does)
         command.set_defaults(verb=verb)
         for name, settings in arguments:

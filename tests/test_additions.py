@@ -44,11 +44,9 @@ def table(cells_path, seeds):
 
 VERB = """
 
+@verb(PILOTS, "twice", "a number, doubled", argument("number", "a number", "X", type=float))
 def twice(number):
     print(2 * number)
-
-
-VERBS["twice"] = (twice, "a number, doubled", [("number", {"type": float, "metavar": "X", "help": "a number"})])
 """
 
 STAGE = '''
@@ -63,7 +61,7 @@ def count(spec, inputs, outputs):
     write_json(*outputs, {"cells": len(rows), "skipped": spec["skip"]}, Stamp(spec, made_from(*inputs)))
 
 
-VERBS["count"] = (count, count.__doc__, [SPEC, INPUTS, OUTPUTS])
+verb(JOBS, "count", count.__doc__, SPEC, INPUTS, OUTPUTS)(count)
 '''
 
 RULE = """
@@ -99,6 +97,11 @@ def key(run):
     run.replace("koct/config/sweep.py", f"{old}arch", f"{old}N not in self.skip if arch")
 
 
+def law(run):
+    new = '    Last(),\n    Slope("short", "the last slope fades at once", "the fall ends soon", 1.0),\n'
+    run.replace("koct/forecast/laws.py", "    Last(),\n", new)
+
+
 STAGES = [("koct/commands/stages.py", STAGE), ("rules/results.smk", RULE)]
 ADDITIONS = {  # as CONTRIBUTING.md calls them
     "a problem": append("koct/problems/lines.py", PLAIN),
@@ -107,6 +110,7 @@ ADDITIONS = {  # as CONTRIBUTING.md calls them
     "a product": append("koct/report/tables/table_sizes.py", PRODUCT),
     "an option": option,
     "a key of sweeps": key,
+    "a law": law,
     "a verb for people": append("koct/commands/people.py", VERB),
     "a verb of a job": lambda run: [append(*one)(run) for one in STAGES],
 }
@@ -156,6 +160,8 @@ def test_what_is_added_is_documented_and_verbs_are_there(extended):
     for text in ("## The problem `lines`", "## The architecture `mean`", "NAME.fc.extra`", "NAME.skip`", "`mae`"):
         assert text in page
     assert extended.koct("twice", "21").stdout == "42.0\n"
+    asked = ("budget", "results/cells.parquet", "--sweep", "T4", "--metric", "mse", "--target", "0.01")
+    assert "the last slope fades at once" in extended.koct(*asked, "--law", "short").stdout
     counted = json.loads(extended.path("results/count.json").read_text())
     assert counted["cells"] == len(extended.table("cells"))
     assert counted["skipped"] == counted["stamp"]["spec"]["skip"] == {"T4": [], "L4": [4]}

@@ -12,7 +12,8 @@ from conftest import ROOT
 
 from koct import cli
 from koct.commands import VERBS
-from koct.commands.people import GROUPS
+from koct.commands.people import EXAMPLES, PILOTS
+from koct.commands.people import verb as declared
 
 TABLE = ["product", "table_fullscale", "--out"]
 
@@ -143,10 +144,23 @@ def test_help_has_every_verb_once_in_a_group_or_among_the_jobs(koct):
     assert sorted([*listed[0], *listed[1]]) == sorted(VERBS)
     assert listed[0][0] == "budget"
     assert "fit" in listed[1]
-    assert pages[0].count("    $ koct ") == len(GROUPS)
-    for _, example in GROUPS.values():
+    assert pages[0].count("    $ koct ") == len(EXAMPLES)
+    for example in EXAMPLES.values():
         assert example.split()[1] in listed[0]
     assert koct("job", "fit", "--help")[1] == koct("fit", "--help")[1]
+
+
+def test_a_verb_is_listed_in_the_group_that_it_names_and_names_one(koct, monkeypatch):
+    monkeypatch.delitem(VERBS, "twice", raising=False)
+    arguments = ("twice", "a number, doubled", ("number", {"type": float, "help": "a number"}))
+    with pytest.raises(ValueError, match="names no group"):
+        declared(*arguments)
+    monkeypatch.setitem(VERBS, "twice", None)  # undone in the end
+    declared(PILOTS, *arguments)(lambda number: print(2 * number))
+    group, _, _ = koct("--help")[1].partition("    $ ")
+    assert "  twice " in group
+    assert "twice" not in koct("job", "--help")[1]
+    assert koct("twice", "21")[1] == "42.0\n"
 
 
 def test_a_study_of_ones_own_is_written_whole_and_keeps_its_promises(koct, tmp_path):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from koct.errors import KoctError
 from koct.forecast import ensemble
 from koct.forecast.budget import Forecast
 from koct.forecast.ensemble import Ensemble, falling
-from koct.forecast.laws import LAWS, Law, learned
+from koct.forecast.laws import LAWS, GridLaw, Law, learned
 from koct.forecast.runs import Pilot, Points
 
 N = np.array([4.0, 8, 16, 32, 64, 128])
@@ -234,3 +235,25 @@ def test_the_estimator_imports_neither_torch_nor_matplotlib_nor_snakemake():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_new_law_is_weighed_and_named_everywhere(monkeypatch, koct):
+    """Priors know nothing of it yet: it has the weight that it declares, and its shapes are as probable."""
+
+    def logarithm(N, largest, share, start):
+        return np.log(share + (1 - share) * np.log1p(largest**2 / N / start) / np.log1p(largest / start))
+
+    def one_bin(share, start):
+        return np.zeros(share.shape, int)
+
+    shares, starts = np.linspace(0, 0.9, 4), np.array([1.0, 10.0])
+    law = GridLaw("madeup", "a + b log(1/N)", "slower than any power", logarithm, one_bin, shares, starts)
+    monkeypatch.setitem(LAWS, "madeup", law)
+    law.weight = 1e3  # so that it is mentioned
+    assert np.exp(law.log_prior(learned())).sum() == pytest.approx(1)
+    Path("pilot.csv").write_text("N,error\n" + "".join(f"{n},{float(n) ** -0.2}\n" for n in (4, 8, 16, 32)))
+    assert "madeup" in koct("budget", "pilot.csv", "--target", "0.4")[1]
+    assert law.text in koct("budget", "pilot.csv", "--target", "0.4", "--law", "madeup")[1]
+    assert koct("planner", "pilot.csv", "--out", "page.html")[0] == 0
+    assert f"madeup: {law.words}" in Path("page.html").read_text()
+    assert "madeup" in koct("budget", "pilot.csv", "--target", "0.4", "--law", "none")[2]

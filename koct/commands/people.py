@@ -106,55 +106,27 @@ READING = [  # how a pilot is read
     optional("--sweep", "take the rows with this value in the column sweep", type=name_of),
 ]
 TARGET = "the error to reach, or the score if the metric is one; `budget` takes several"
-VERBS: dict[str, Any] = {}  # verb: (function, what it does, its arguments)
+PILOTS, BEFORE = "From a pilot to the number of samples", "Before any training"
+STUDIES, RESULTS, JOBS = "A study of your own", "Results", "What the rules of the workflow call"
+EXAMPLES = {  # of the groups that people see, in their order
+    PILOTS: "koct budget docs/pilot.csv --target 0.002",
+    BEFORE: "koct curve pairs.npz --target 0.01",
+    STUDIES: "koct init mystudy",
+    RESULTS: "koct compare results/cells.parquet results/reference/cells.parquet",
+}
+VERBS: dict[str, Any] = {}  # verb: (function, what it does, its arguments, its group)
 
 
-def verb(name, does, *arguments):
-    """A decorator: the function of a verb, which takes its arguments by name."""
+def verb(group, name, does, *arguments):
+    """Return a decorator for the function of a verb, which takes its arguments by name; help lists it in its group."""
+    if group not in (*EXAMPLES, JOBS):
+        raise ValueError(f"the verb {name!r} names no group: give one of koct.commands.people to @verb first")
 
     def declared(function):
-        VERBS[name] = function, does, list(arguments)
+        VERBS[name] = function, does, list(arguments), group
         return function
 
     return declared
-
-
-@verb(
-    "bound",
-    "the risk bound of a layered network, layer by layer",
-    argument("network", "its layers; docs/how-many-samples.md shows one", "NETWORK.yaml"),
-    optional("--arch", "a network of a sweep, where the file is results/chains/SWEEP.json", metavar="NAME"),
-    optional("--C", "with --arch, the Barron constant of its learned layers", type=number, metavar="C"),
-    optional("--n", "with --arch, their approximation width", type=number, metavar="n"),
-    optional("--kappa", "with --arch, their squared error per parameter", type=number, metavar="K"),
-    argument("--samples", "training samples", "N", type=whole),
-    optional("--trivial", "the error of always predicting zero, E‖y‖²; a bound above it is vacuous", "E", type=number),
-    optional(
-        "--mismatch",
-        "the distance of a known layer from the true one, in operator norm; may be given several times",
-        "LAYER=DISTANCE",
-        type=named_number,
-        action="append",
-    ),
-    optional("--input", "with --mismatch, the root of the mean ‖x‖²", type=positive, metavar="R"),
-)
-def bound(network, arch, C, n, kappa, samples, trivial, mismatch, input):
-    from koct.bound.theorem import BoundNetwork, read_network
-    from koct.report.text.bound_text import format_table
-
-    constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
-    if arch is not None:
-        from koct.study import chains
-
-        read = chains.network(network, arch, constants)
-    elif constants:
-        raise KoctError("--C, --n and --kappa go with --arch; in a YAML file write them behind each learned layer")
-    elif network.endswith(".json"):
-        raise KoctError(f"{network} has the layers of several networks; choose one with --arch")
-    else:
-        read = read_network(network)
-    read = read if trivial is None else BoundNetwork(read.layers, trivial)
-    print(format_table(read, samples, dict(mismatch or ()), input or 0.0), end="")
 
 
 def _pilot(path, reading=None):
@@ -185,17 +157,14 @@ def _score(file, reading):
 
 
 @verb(
+    PILOTS,
     "budget",
     "how many samples reach a target error, from pilot runs",
     PILOT,
     optional("--target", TARGET, type=targets, action="extend", metavar="E[,E...]"),
     optional("--at", "predict the error at these N, and the chances of the targets", type=sizes, metavar="N,N,..."),
     *READING,
-    optional(
-        "--law",
-        "auto (default), power, pow4, mmf4, broken, slope, fading, last or, with --pairs, theory",
-        default="auto",
-    ),
+    optional("--law", "auto (default), a law of docs/how-many-samples.md, or theory with --pairs", default="auto"),
     optional("--assurance", "reach the target in this share of runs, like 0.9", type=number, metavar="P"),
     optional("--pairs", ".npz with x and y, or two .npy: pairs of a dense network", nargs="+", metavar="FILE"),
     optional("--pairs-arch", "the arch of the pairs, if the pilot has several", type=name_of, metavar="ARCH"),
@@ -243,6 +212,7 @@ def budget(pilot, target, at, law, assurance, pairs, pairs_arch, lam, nonnegativ
 
 
 @verb(
+    PILOTS,
     "planner",
     "a page with answers for a grid of targets: the forecasts of a pilot in one HTML file, for a browser",
     PILOT,
@@ -258,6 +228,7 @@ def planner(pilot, out, **reading):
 
 
 @verb(
+    PILOTS,
     "next",
     "which runs to add to a pilot: those that narrow the interval most for their cost",
     argument("pilot", "what `budget` takes; a column seconds or cost says what a run costs"),
@@ -302,6 +273,7 @@ def _curve(pairs, lam, nonnegative):
 
 
 @verb(
+    BEFORE,
     "curve",
     "the learning curve that pairs predict for a linear network, before any training",
     PAIRS,
@@ -329,6 +301,7 @@ def curve(pairs, target, at, lam, nonnegative, plot, json):
 
 
 @verb(
+    BEFORE,
     "know",
     "what a known operator explains of pairs, what would repair it, and from which N on learning everything pays",
     PAIRS,
@@ -369,6 +342,45 @@ def know(pairs, layers, set, plot, json):
     print(show(len(x), float(np.mean(np.square(y, dtype=float))), repairs, crossing).rstrip())
 
 
+@verb(
+    BEFORE,
+    "bound",
+    "the risk bound of a layered network, layer by layer",
+    argument("network", "its layers; docs/how-many-samples.md shows one", "NETWORK.yaml"),
+    optional("--arch", "a network of a sweep, where the file is results/chains/SWEEP.json", metavar="NAME"),
+    optional("--C", "with --arch, the Barron constant of its learned layers", type=number, metavar="C"),
+    optional("--n", "with --arch, their approximation width", type=number, metavar="n"),
+    optional("--kappa", "with --arch, their squared error per parameter", type=number, metavar="K"),
+    argument("--samples", "training samples", "N", type=whole),
+    optional("--trivial", "the error of always predicting zero, E‖y‖²; a bound above it is vacuous", "E", type=number),
+    optional(
+        "--mismatch",
+        "the distance of a known layer from the true one, in operator norm; may be given several times",
+        "LAYER=DISTANCE",
+        type=named_number,
+        action="append",
+    ),
+    optional("--input", "with --mismatch, the root of the mean ‖x‖²", type=positive, metavar="R"),
+)
+def bound(network, arch, C, n, kappa, samples, trivial, mismatch, input):
+    from koct.bound.theorem import BoundNetwork, read_network
+    from koct.report.text.bound_text import format_table
+
+    constants = {name: value for name, value in (("C", C), ("n", n), ("kappa", kappa)) if value is not None}
+    if arch is not None:
+        from koct.study import chains
+
+        read = chains.network(network, arch, constants)
+    elif constants:
+        raise KoctError("--C, --n and --kappa go with --arch; in a YAML file write them behind each learned layer")
+    elif network.endswith(".json"):
+        raise KoctError(f"{network} has the layers of several networks; choose one with --arch")
+    else:
+        read = read_network(network)
+    read = read if trivial is None else BoundNetwork(read.layers, trivial)
+    print(format_table(read, samples, dict(mismatch or ()), input or 0.0), end="")
+
+
 def _settings(texts):
     """The keys of a sweep from `--set`; a point leads to the options of a network."""
     import yaml
@@ -382,44 +394,7 @@ def _settings(texts):
 
 
 @verb(
-    "compare",
-    "compare the cells of a run with those of a reference; exit status 1 if their curves differ",
-    argument("fresh", "cells.parquet of the run"),
-    argument("reference", "cells.parquet to compare with"),
-    optional("--tolerance", "largest relative difference of a curve (default: 0.005)", type=tolerance, default=0.005),
-)
-def compare(fresh, reference, tolerance):
-    from koct.report.text.compare_text import compare
-
-    text, agree = compare(fresh, reference, tolerance)
-    print(text, end="")
-    return 0 if agree else 1
-
-
-@verb(
-    "check",
-    "try problems and networks of your own on a small pool; exit status 1 if one breaks a promise of its contract",
-    argument("files", "a problem, networks, or both: docs/your-own.md", "FILE.py", nargs="+"),
-    optional("--set", "a key of the sweep, such as H=16 or cnn.channels=4", "KEY=VALUE", action="append"),
-)
-def check(files, set):
-    from koct.config import contract_suite
-
-    return 0 if contract_suite.run(files, _settings(set)) else 1
-
-
-@verb(
-    "config",
-    "print what every key of config.yaml means",
-    argument("file", "a problem or architecture of your own: its options", "FILE.py", nargs="?"),
-)
-def config(file):
-    from koct.config import study_file
-
-    print(study_file.document_file(file) if file else study_file.document(), end="")
-
-
-@verb(
+    STUDIES,
     "init",
     "write a small study of your own to a new folder: problem, network and config, with comments",
     argument("folder", "a new folder", "FOLDER"),
@@ -448,13 +423,42 @@ def init(folder):
     print(f"  koct budget {folder}/results/cells.parquet --target 0.005   # how many samples that takes")
 
 
-# What people type first: group: (verbs, an example)
-GROUPS = {
-    "From a pilot to the number of samples": (
-        ("budget", "planner", "next"),
-        "koct budget docs/pilot.csv --target 0.002",
-    ),
-    "Before any training": (("curve", "know", "bound"), "koct curve pairs.npz --target 0.01"),
-    "A study of your own": (("init", "check", "config"), "koct init mystudy"),
-    "Results": (("compare", "product"), "koct compare results/cells.parquet results/reference/cells.parquet"),
-}
+@verb(
+    STUDIES,
+    "check",
+    "try problems and networks of your own on a small pool; exit status 1 if one breaks a promise of its contract",
+    argument("files", "a problem, networks, or both: docs/your-own.md", "FILE.py", nargs="+"),
+    optional("--set", "a key of the sweep, such as H=16 or cnn.channels=4", "KEY=VALUE", action="append"),
+)
+def check(files, set):
+    from koct.config import contract_suite
+
+    return 0 if contract_suite.run(files, _settings(set)) else 1
+
+
+@verb(
+    STUDIES,
+    "config",
+    "print what every key of config.yaml means",
+    argument("file", "a problem or architecture of your own: its options", "FILE.py", nargs="?"),
+)
+def config(file):
+    from koct.config import study_file
+
+    print(study_file.document_file(file) if file else study_file.document(), end="")
+
+
+@verb(
+    RESULTS,
+    "compare",
+    "compare the cells of a run with those of a reference; exit status 1 if their curves differ",
+    argument("fresh", "cells.parquet of the run"),
+    argument("reference", "cells.parquet to compare with"),
+    optional("--tolerance", "largest relative difference of a curve (default: 0.005)", type=tolerance, default=0.005),
+)
+def compare(fresh, reference, tolerance):
+    from koct.report.text.compare_text import compare
+
+    text, agree = compare(fresh, reference, tolerance)
+    print(text, end="")
+    return 0 if agree else 1

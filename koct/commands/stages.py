@@ -6,7 +6,7 @@ of these imports (koct/workflow/sources.py).
 
 import os
 
-from koct.commands.people import INPUTS, OUTPUTS, SPEC, VERBS, argument, optional, positive, verb
+from koct.commands.people import INPUTS, JOBS, OUTPUTS, RESULTS, SPEC, VERBS, argument, optional, positive, verb
 from koct.errors import KoctError
 
 
@@ -173,6 +173,7 @@ def crate(spec, inputs, outputs):
 
 
 @verb(
+    RESULTS,
     "product",
     "a table, figure or page of results, like table_calibration or fig_sweeps",
     argument("name", "its name: that of its file in koct/report", "NAME"),
@@ -189,7 +190,7 @@ def product(name, files, spec, out):
 OF_CELLS = (pool, known, normal, gram, fit, fit_torchrun, evaluate, theory)
 OF_STUDIES = (collect, collect_theory, calibrate, budgets, crossings, chains, ladder, figure_recons, crate)
 for stage in OF_CELLS + OF_STUDIES:
-    verb(stage.__name__.replace("_", "-"), stage.__doc__, SPEC, INPUTS, OUTPUTS)(stage)
+    verb(JOBS, stage.__name__.replace("_", "-"), stage.__doc__, SPEC, INPUTS, OUTPUTS)(stage)
 VERBS["fit-torchrun"][2].append(
     optional("--checkpoint-minutes", "time between checkpoints (default: 5)", type=positive, default=5.0)
 )

@@ -137,10 +137,10 @@ class Forecast:
             return {law: (LAWS[law], 1.0)}
         if law != "auto":
             raise KoctError(f"law = {law!r} is unknown; choose one of auto, {', '.join(LAWS)}")
-        laws = {name: (each, self.priors.laws[name]) for name, each in LAWS.items()}
+        laws = {name: (each, self.priors.laws.get(name, each.weight)) for name, each in LAWS.items()}
         if self._theory is None or self._theory.flaw(self.pilot.N[-1]):
             return laws
-        weight = THEORY_PROBABILITY / (1 - THEORY_PROBABILITY) * sum(self.priors.laws.values())
+        weight = THEORY_PROBABILITY / (1 - THEORY_PROBABILITY) * sum(each for _, each in laws.values())
         return {**laws, "theory": (self._theory, weight)}
 
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:

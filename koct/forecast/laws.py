@@ -87,9 +87,20 @@ def from_json(text: str) -> Priors:
 
 
 class Law(ABC):
-    """A family of shapes; `text` is its formula for people to read."""
+    """A family of shapes.
 
+    Attributes
+    ----------
+    name : what `--law` and `Priors` call it
+    text : its formula for people to read
+    words : what it says of a curve, for people who read no formulas
+    weight : its probability among all laws, until `Priors` have one that is estimated
+    """
+
+    name: str
     text: str
+    words: str
+    weight = 0.1
     falls = True  # beyond the pilot: more samples then do no harm
     drifts = True  # beyond the pilot, in ways that only other curves can tell; otherwise `doubt` tells
 
@@ -126,18 +137,20 @@ class GridLaw(Law):
 
     `shape(N, largest, *parameters)` is the log of its shapes at N, relative to that at the largest N of the pilot.
     Priors tell bins of shapes apart: by how far they fall over the pilot's last octave, and by what they have ahead,
-    `ahead(first, second)` of the parameters. Within a bin all shapes are as probable.
+    `ahead(first, second)` of the parameters. Within a bin all shapes are as probable, and so are all bins of a law that
+    the priors do not know.
     """
 
     def __init__(
         self,
-        name: str,  # in `Priors.shapes`
+        name: str,
         text: str,
+        words: str,
         shape: Callable[..., FloatArray],
         ahead: Callable[[FloatArray, FloatArray], NDArray[np.intp]],
         *axes: ArrayLike,
     ) -> None:
-        self.text, self._name, self._shape = text, name, shape
+        self.name, self.text, self.words, self._shape = name, text, words, shape
         self._parameters = [values.reshape(-1, 1) for values in np.meshgrid(*axes, indexing="ij")]
         before, last = shape(np.array([0.5, 1.0]), 1.0, *self._parameters).T
         kind = (len(FALLS) + 1) * np.ravel(ahead(*self._parameters[:2]))
@@ -147,8 +160,9 @@ class GridLaw(Law):
         return self._shape(N, pilot.N[-1], *(values[which] for values in self._parameters))
 
     def log_prior(self, priors: Priors) -> FloatArray:
-        shares = np.array(priors.shapes[self._name])
-        return np.log(shares / shares.sum() / np.bincount(self.bins))[self.bins]
+        sizes = np.bincount(self.bins)
+        shares = np.array(priors.shapes.get(self.name, np.ones(len(sizes))))
+        return np.log(shares / shares.sum() / sizes)[self.bins]
 
 
 def _floor(share: FloatArray, exponent: FloatArray) -> NDArray[np.intp]:
@@ -191,7 +205,7 @@ def _above_floor(share: FloatArray, falling: FloatArray) -> FloatArray:
 class Last(Law):
     """No law: the error stays what it was, but for a random walk."""
 
-    text = "the last error"
+    name, text, words = "last", "the last error", "no further fall"
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return np.zeros((1, len(N)))
@@ -203,8 +217,8 @@ class Slope(Law):
     A pilot that is straight there tells the slope well, whatever the curve did before.
     """
 
-    def __init__(self, text: str, octaves: float = np.inf) -> None:
-        self.text, self._octaves = text, octaves  # over which the slope fades
+    def __init__(self, name: str, text: str, words: str, octaves: float = np.inf) -> None:
+        self.name, self.text, self.words, self._octaves = name, text, words, octaves  # over which the slope fades
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return -USUAL_SLOPE * self._fading(np.log2(N / pilot.N[-1]))[None, :]
@@ -221,15 +235,32 @@ class Slope(Law):
         return SLOPE_SPREAD**2 * np.outer(self._fading(one), self._fading(two)) + size**2 * walk
 
 
-LAWS: dict[str, Law] = {
-    "power": GridLaw("power", "floor + a N^(−b)", _power, _floor, FLOORS, EXPONENTS),
-    "pow4": GridLaw("pow4", "floor + a (N + d)^(−b)", _power, _floor, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS),
-    "mmf4": GridLaw("mmf4", "floor + a / (1 + (N/m)^q)", _sigmoid, _floor, COARSE_FLOORS, STEEPNESS, PLATEAUS),
-    "broken": GridLaw("broken", "a N^(−b), then another b", _broken, _bend, SLOPES, SLOPES, BREAKS),
-    "last": Last(),
-    "slope": Slope("the last slope goes on"),
-    "fading": Slope("the last slope fades", FADES),
-}
+# A new law is one more line here; benchmarks/priors.py then estimates its probability.
+_ALL: tuple[Law, ...] = (
+    GridLaw("power", "floor + a N^(−b)", "a power of N, down to a floor", _power, _floor, FLOORS, EXPONENTS),
+    GridLaw(
+        "pow4",
+        "floor + a (N + d)^(−b)",
+        "a power of N with a slow start, down to a floor",
+        *(_power, _floor, COARSE_FLOORS, COARSE_EXPONENTS, SHIFTS),
+    ),
+    GridLaw(
+        "mmf4",
+        "floor + a / (1 + (N/m)^q)",
+        "a plateau, a fall and a floor",
+        *(_sigmoid, _floor, COARSE_FLOORS, STEEPNESS, PLATEAUS),
+    ),
+    GridLaw(
+        "broken",
+        "a N^(−b), then another b",
+        "a power of N whose exponent changes once",
+        *(_broken, _bend, SLOPES, SLOPES, BREAKS),
+    ),
+    Last(),
+    Slope("slope", "the last slope goes on", "the fall of the last octave goes on"),
+    Slope("fading", "the last slope fades", "the fall of the last octave fades", FADES),
+)
+LAWS: dict[str, Law] = {law.name: law for law in _ALL}
 
 
 # The curve that pairs predict
@@ -238,7 +269,7 @@ LAWS: dict[str, Law] = {
 class Theory(Law):
     """scale · the predicted error. Between octaves, and beyond the last one, it is a line in log-log."""
 
-    text = "predicted from pairs"
+    name, text, words = "theory", "predicted from pairs", "the curve that pairs predict"
     falls = False  # it may have a peak
     drifts = False
 

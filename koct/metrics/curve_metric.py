@@ -40,7 +40,7 @@ class CurveMetric:
 
     def mean(self, rows: Sequence[dict[str, Any]]) -> float:
         """Return the mean over cells; a relative error is averaged first and squared then, as the paper does."""
-        values = [row.get(self.column) for row in rows]
+        values: list[Any] = [row.get(self.column) for row in rows]
         if None in values:
             of = " ".join(str(rows[0][key]) for key in ("sweep", "arch") if key in rows[0])
             raise KoctError(f"cells of {of} were made without {self.column}; run their study again for this metric")

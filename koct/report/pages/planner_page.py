@@ -22,6 +22,7 @@ from koct.base.stamps import Stamp
 from koct.errors import KoctError
 from koct.forecast import scores
 from koct.forecast.budget import LEVEL, REPLICATES, Forecast
+from koct.forecast.laws import LAWS, Law, Theory
 from koct.forecast.next_runs import RunCost
 from koct.forecast.pilot import PilotFile
 from koct.forecast.runs import MIN_ERROR, FloatArray
@@ -57,16 +58,6 @@ FAR = 30  # times below the smallest error of the pilot: the hardest target at t
 ASSURANCES = (None, 0.8, 0.95)  # None: the mean error
 TARGET = "{target}"  # stands for a target in texts that main.js completes
 UNTOLD = "?"  # stands for a ratio that the pilot cannot tell
-LAWS = {  # in words
-    "power": "a power of N, down to a floor",
-    "pow4": "a power of N with a slow start, down to a floor",
-    "mmf4": "a plateau, a fall and a floor",
-    "broken": "a power of N whose exponent changes once",
-    "last": "no further fall",
-    "slope": "the fall of the last octave goes on",
-    "fading": "the fall of the last octave fades",
-    "theory": "the curve that pairs predict",
-}
 
 
 def write(paths: Sequence[str], out: Sequence[str], spec: Mapping[str, Any]) -> None:
@@ -165,6 +156,7 @@ def _sweep(
     first = min(range(len(errors)), key=lambda i: (errors[i] < reached, abs(np.log(errors[i] / reached))))
     for plan in answers[None][first]:  # the next colour is for the fewest samples, as in `koct budget --plot`
         names.colour(plan.arch)
+    known: Mapping[str, Law | type[Law]] = {**LAWS, Theory.name: Theory}
     named = {name for forecast in forecasts.values() for name in re.findall(r"\w+", forecast.formula_)}
     reasons: dict[str, int] = {}
     column, runs = costs or (None, {})
@@ -175,7 +167,7 @@ def _sweep(
         "targets": [words.target(error, score) for error in errors],
         "first": first,
         "archs": [_arch(arch, forecast, score, names) for arch, forecast in forecasts.items()],
-        "laws": "; ".join(f"{name}: {text}" for name, text in LAWS.items() if name in named),
+        "laws": "; ".join(f"{name}: {law.words}" for name, law in known.items() if name in named),
         "questions": [
             {
                 "assurance": assurance,
