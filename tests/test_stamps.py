@@ -97,12 +97,14 @@ def test_other_readers_pass_over_it(tmp_path):
 
 def test_what_a_row_took_does_not_change_its_content(tmp_path):
     row = {"sweep": "H8", "mse": 0.5, "fit_seconds": 1.0, "device": "cpu"}
-    contents = set()
+    contents, timed = set(), set()
     for change in ({}, {"fit_seconds": 2.0}, {"device": "cuda"}, {"mse": 0.25}):
         write_json(tmp_path / "row.json", {**row, **change}, STAMP)
         assert read_json(tmp_path / "row.json")[0] == {**row, **change}
         contents.add(stamps.read(tmp_path / "row.json").content)
+        timed.add(stamps.made_from(tmp_path / "row.json", timed=True))
     assert len(contents) == 2
+    assert len(timed) == 4  # but what tells times knows
 
 
 def test_readers_refuse_what_is_no_result(tmp_path):

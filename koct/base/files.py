@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from koct.base import stamps
-from koct.base.stamps import Stamp, again, checksum_of
+from koct.base.stamps import Stamp, again, checksum_of, timings_of
 from koct.errors import KoctError
 
 Path = str | os.PathLike[str]
@@ -65,7 +65,7 @@ def write_text(path: Path, text: str, stamp: Stamp | None = None) -> None:
 def write_json(path: Path, content: Mapping[str, Any], stamp: Stamp) -> None:
     """Write a JSON object with its stamp under `stamp`."""
     text = json.dumps(content, indent=1)
-    stamp = stamp._replace(content=checksum_of(content))
+    stamp = stamp._replace(content=checksum_of(content), about={**stamp.about, **timings_of([content])})
     write_text(path, f'{text[:-2]},\n "stamp": {stamp.text()}\n}}\n', stamp)
 
 

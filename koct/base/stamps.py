@@ -7,6 +7,8 @@ a Parquet file, under the key `stamp` of a JSON file. It has
 - `spec`: what the job was asked for, with a hash of its code,
 - `content`: a digest of what the file holds, without the stamp and without what differs from run to run (times),
 - `inputs`: a digest of the contents of all stamped files that it was made from,
+- `about`: what else a reader may want to know; under `timings` a digest of the times that `content` leaves out, and
+  under `timed` whether `inputs` has these of the files that have some,
 - `checksum`: a digest of all bytes in front of the stamp, of their number, and of all bytes behind it,
 - `own`: a digest of the stamp itself.
 
@@ -101,17 +103,33 @@ def checksum_of(content: Any) -> str:
     return digest(json.dumps(content, sort_keys=True).encode())
 
 
+def timings_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what `about` says of rows that have times: a digest of these."""
+    timed = [{key: row[key] for key in VOLATILE if key in row} for row in rows]
+    return {"timings": digest(json.dumps(timed).encode())} if any(timed) else {}
+
+
+def as_input(stamp: Stamp, timed: bool) -> str:
+    """Return what a file is to one that is made from it; `timed` if that one tells its times."""
+    return stamp.content + (stamp.about.get("timings", "") if timed else "")
+
+
 def combined(contents: Iterable[str]) -> str:
     return digest(",".join(contents).encode())
 
 
-def made_from(*paths: str | os.PathLike[str]) -> str:
-    """The `inputs` of what is made from stamped files; files without a stamp do not count."""
+def made_from(*paths: str | os.PathLike[str], timed: bool = False) -> str:
+    """The `inputs` of what is made from stamped files, with their times if `timed`; others do not count."""
     contents = []
     for path in paths:
         with contextlib.suppress(Unstamped):
-            contents.append(read(path).content)
+            contents.append(as_input(read(path), timed))
     return combined(contents)
+
+
+def of_timed(spec: Mapping[str, Any], *paths: str | os.PathLike[str]) -> Stamp:
+    """Return the stamp of what tells the times in these files, so that it is made again when they change."""
+    return Stamp(spec, made_from(*paths, timed=True), {"timed": True})
 
 
 # Writing

@@ -27,6 +27,8 @@ class Product:
     when : the function of `koct.workflow.when` that says whether a study has it
     takes : what it has to know of the study, as keyword arguments: functions of `koct.workflow.when`, or keys of sweeps
     files : what it makes in results/; the last one is shown in the report. `{sweep}` stands for every sweep of `when`
+    timings : whether a table or figure tells times or devices of fits: it is made again when they alone change. The
+        stamp of a page says it (`koct.base.stamps.of_timed`)
     supplement : whether it stands behind the others in the report
     name, kind, module : those of its module, which is a dotted name
     """
@@ -39,6 +41,7 @@ class Product:
     when: str = "always"
     takes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    timings: bool = False
     supplement: bool = False
     name: str = ""
     kind: str = ""

@@ -69,27 +69,30 @@ class Stale:
                 what, command = ("a folder", "rm -r") if os.path.isdir(path) else (what, "rm")
                 fix = f"`{command} {path} && snakemake` makes it"
                 raise KoctError(f"{path} is {what}, and a result belongs there; {fix}")
-        inputs, wanted, outdated = self.inputs(job.input), json.loads(spec), []
+        wanted, outdated = json.loads(spec), []
         for path in present:
-            if reason := self.reason(path, wanted, inputs):
+            if reason := self.reason(path, wanted, job.input):
                 outdated.append(path)
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
                 if self.reasons[reason] == 1 and len(self.reasons) <= SHOWN:
                     self.logger.info(f"{path} is made again: {reason}.")
         return outdated
 
-    def inputs(self, paths: Iterable[str]) -> str | None:
-        """Return what a stamp says of these inputs; None if one is missing, or is to be made again itself."""
+    def inputs(self, paths: Iterable[str], timed: bool = False) -> str | None:
+        """Return what a stamp says of these inputs; None if one is missing, or is to be made again itself.
+
+        `timed` is for the stamp of a file that tells the times in its inputs.
+        """
         contents = []
         for path in paths:
             if path.startswith(RESULTS):
                 stamp = self.stamp(path)
                 if not isinstance(stamp, Stamp):
                     return None
-                contents.append(stamp.content)
+                contents.append(stamps.as_input(stamp, timed))
         return stamps.combined(contents)
 
-    def reason(self, path: str, spec: dict[str, Any], inputs: str | None) -> str:
+    def reason(self, path: str, spec: dict[str, Any], inputs: Iterable[str]) -> str:
         """Return why a file has to be made again; empty if it need not be."""
         stamp = self.stamp(path)
         if not isinstance(stamp, Stamp):
@@ -101,7 +104,8 @@ class Stale:
             others = [key.removeprefix("problem.options.") for key in keys if key not in IN_WORDS]
             words = [f"{', '.join(others)} changed"] if others else []
             return " and ".join([*words, *dict.fromkeys(IN_WORDS[key] for key in keys if key in IN_WORDS)])
-        if inputs is not None and stamp.inputs != inputs:
+        made_from = self.inputs(inputs, stamp.about.get("timed", False))
+        if made_from is not None and stamp.inputs != made_from:
             return "it was made from other inputs"
         return ""
 

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from koct.base.files import write_text
-from koct.base.stamps import Stamp, made_from
+from koct.base.stamps import of_timed
 from koct.errors import KoctError
 from koct.report import table
 from koct.report.claims import verdicts
@@ -53,7 +53,7 @@ def write(paths, out, spec):
     tables = len(PRODUCT.reads)
     study = Study.read(*paths[:tables], pictures=paths[tables:])
     rows = [verdicts.row(claim, study) for claim in verdicts.claims()]
-    stamp = Stamp(spec, made_from(*paths))
+    stamp = of_timed(spec, *paths)
     for path in out:
         if path.endswith(".parquet"):
             results.write(rows, results.CLAIMS, path, study.names.origin, stamp)

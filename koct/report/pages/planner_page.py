@@ -110,7 +110,7 @@ def write_page(file: PilotFile, out: str, spec: Mapping[str, Any] | None = None,
         "interval": f"{100 * LEVEL:.0f} % interval",
         "sweeps": sweeps,
     }
-    write_text(out, page(content), Stamp(spec or {}, _inputs(file)))
+    write_text(out, page(content), Stamp(spec or {}, _inputs(file), {"timed": True}))
     targets = counted(sum(len(each["targets"]) for each in sweeps), "target")
     return f"{out} answers for {targets} and {counted(curves, 'learning curve')}; open it in a browser."
 
@@ -129,7 +129,7 @@ def _inputs(file: PilotFile) -> str:
     """Return what a stamp says of the file; empty for what koct has not made."""
     with contextlib.suppress(stamps.Unstamped):
         if file.data.startswith(b"PAR1"):
-            return stamps.combined([stamps.check_bytes(file.path, file.data).content])
+            return stamps.combined([stamps.as_input(stamps.check_bytes(file.path, file.data), timed=True)])
     return stamps.BLANK
 
 

@@ -14,6 +14,7 @@ PRODUCT = Product(
     "of [the benchmark](benchmark.md)",
     reads=("cells.parquet", "curves.parquet", "budget.parquet"),
     when="benchmark",
+    timings=True,
     caption="""\
 **What a network needs:** learned parameters, the samples that reach each target error, with a 90 % interval, the
 time of a training and that of one image. What needs no sample comes first; 0 says that it reaches the target.""",
