@@ -93,8 +93,8 @@ def option(run):
 def key(run):
     skip = '    skip: tuple[int, ...] = option("training-set sizes to leave out", default=())\n'
     run.replace("koct/config/sweep.py", "\n\nclass Sweep(Grid):", f"{skip}\n\nclass Sweep(Grid):")
-    old = "return tuple(N for N in self.N if "
-    run.replace("koct/config/sweep.py", f"{old}arch", f"{old}N not in self.skip if arch")
+    new = "tuple(N for N in self.N if N not in self.skip)"
+    run.replace("koct/config/sweep.py", "return self.N if arch.N", f"return {new} if arch.N")
 
 
 def law(run):
