@@ -33,6 +33,7 @@ CONFIGS = {"anatomy": "docs/anatomy/config.yaml"}  # of studies that are not in 
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "ladder.parquet", "ladder.json"]
 KEPT += ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.png"]
+KEPT += ["fig_recons_H128.npy", "fig_recons_H256.npy"]  # which claims are about
 PRODUCTS = [product for product in products.products().values() if not product.per_sweep]
 KEPT += [Path(path).name for product in PRODUCTS for path in product.outputs if Path(path).parent.name == "results"]
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
@@ -111,7 +112,7 @@ def redraw(folder):
         outputs = [folder / Path(path).name for path in product.outputs if Path(path).parent.name == "results"]
         if outputs[0].exists():
             inputs = [folder / name for name in product.reads]
-            inputs += sorted(folder.glob("fig_recons_*.png")) if product.pictures else []
+            inputs += sorted(folder.glob("fig_recons_*.npy")) if product.pictures else []
             drawn = stamps.read(outputs[0]).spec
             spec = json.dumps({name: drawn[name] for name in product.takes if name in drawn})
             koct("product", product.name, *inputs, "--spec", spec, "--out", *outputs)

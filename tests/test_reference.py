@@ -64,6 +64,7 @@ def test_it_has_every_cell_of_the_config_says_what_made_it_and_is_small(study):
     assert re.fullmatch("[0-9a-f]{40}", about["commit"])
     sizes = {path.name: path.stat().st_size for path in FOLDERS[study].glob("*.*")}
     assert sizes.pop("planner.html", 0) < 5e6
+    assert sum(sizes.pop(name) for name in list(sizes) if name.endswith(".npy")) < 14e6  # 16 images of H128 and H256
     assert sum(sizes.values()) < {"full": 7e6, "benchmark": 5e6}.get(study, 4e6)
 
 

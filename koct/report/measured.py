@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from koct.base.files import read_record
 from koct.bound.calibration import Calibration, calibrate
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.labels import Names
 from koct.report.printed import PAIR, PRINTED
-from koct.report.sheet import Sheet, columns
 from koct.study.results import grouped
 
 LEVEL = 0.9  # of intervals over seeds
@@ -47,7 +47,7 @@ class Study:
     baselines : {(sweep, arch): rows of cells.parquet} of what needs no sample
     metrics : {sweep: the metric of its curves}
     crossings : {(sweep, arch, versus): row of crossings.parquet} by the metric of the sweep
-    pictures : {sweep: the file with its reconstructions}
+    pictures : {sweep: the file with arrays of its reconstructions}
     """
 
     known, dense = PAIR  # the operator-aware and the fully connected network of the paper
@@ -165,19 +165,17 @@ class Study:
                 return norms(**point)
         raise NotComputedError(f"has another geometry in {sweep} than the paper")
 
+    def arrays(self, sweep):
+        """Return {name: test images (n, H, W) over the peak of the truth} of a sweep; empty if none are kept."""
+        return read_record(self.pictures[sweep])[0] if sweep in self.pictures else {}
+
     def images(self, sweep, arch, N):
-        """Return (truth, reconstruction) of the test image in the picture of a sweep, each over the truth's peak."""
+        """Return (truth, reconstructions) of the test images that are kept of a sweep, (n, H, W) each."""
         self.rows(sweep, arch)
-        archs = [name for of, name in self.cells if of == sweep]
-        free = sum(of == sweep for of, _ in self.baselines)
-        shown = columns(sorted({row["N"] for name in archs for row in self.cells[sweep, name]}))
-        H = self.size(sweep, "H")
-        sheet = Sheet((H, H), len(shown), 1 + free + len(archs), free)
-        image = sheet.read(self.pictures[sweep]) if sweep in self.pictures else None
-        if image is None or N not in shown:
-            raise NotComputedError(f"has no picture of the reconstructions of {sweep} at N = {N:,}")
-        place = sheet.x(shown.index(N)), sheet.y(1 + free + archs.index(arch))
-        return image(sheet.x(len(shown) - 1), sheet.y(0)), image(*place)
+        arrays = self.arrays(sweep)
+        if (name := f"{arch} {N}") not in arrays:
+            raise NotComputedError(f"has no arrays of the reconstructions of {sweep} at N = {N:,}")
+        return arrays["truth"].astype(float), arrays[name].astype(float)
 
     # Over seeds
 

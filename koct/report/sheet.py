@@ -1,4 +1,4 @@
-"""The sheet of reconstructions: where its pictures stand, and the images that a sheet on disk has."""
+"""The sheet of reconstructions: where its pictures stand."""
 
 import math
 
@@ -58,14 +58,3 @@ class Sheet:
         x += pad if style["ha"] == "left" else 0
         y += {"top": pad, "bottom": -pad}.get(style["va"], 0)
         figure.text(x / self.width, 1 - y / self.height, text, **style)
-
-    def read(self, path):
-        """Return f(x, y), the image at a place of the sheet in a file, from 0 to 1; None if it is no such sheet."""
-        from PIL import Image
-
-        with Image.open(path) as opened:
-            if opened.size != (self.width, self.height):
-                return None
-            grey = np.asarray(opened.convert("L"), float) / 255
-        half, step = self.dots // 2, self.dots
-        return lambda x, y: grey[y + half : y + self.down : step, x + half : x + self.across : step]

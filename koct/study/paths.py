@@ -26,4 +26,4 @@ brought = _at(BROUGHT + "/{sweep}/{arch}/N{N}_seed{seed}.json")  # a row that wa
 fit = _at("results/fits/{sweep}/{arch}/N{N}_seed{seed}.npy")
 theory = _at("results/theory/{sweep}/{arch}.json")
 chains = _at("results/chains/{sweep}.json")
-picture = _at("results/fig_recons_{sweep}.png")
+picture = _at("results/fig_recons_{sweep}.npy")  # the arrays beside it

@@ -336,25 +336,27 @@ def pilot(study, sweep, arch):
 
 
 def pictured(study, sweep):
-    """How many test images a study shows of a sweep: a picture has one, of one seed."""
-    return int(sweep in study.pictures)
+    """How many test images a study keeps of a sweep, all of one seed."""
+    return len(study.arrays(sweep).get("truth", ()))
 
 
 def detail(study, sweep, arch, N):
-    """How much of the truth's amplitudes above a tenth of a cycle per pixel an image has; noise adds nothing to it."""
+    """How much of the truth's amplitudes above a tenth of a cycle per pixel images have; noise adds nothing to it."""
     truth, made = map(np.fft.fft2, study.images(sweep, arch, N))
-    fine = np.hypot(*np.meshgrid(*map(np.fft.fftfreq, truth.shape), indexing="ij")) >= FINE
-    return float(abs(np.vdot(truth[fine], made[fine])) / np.vdot(truth[fine], truth[fine]).real)
+    fine = np.hypot(*np.meshgrid(*map(np.fft.fftfreq, truth.shape[1:]), indexing="ij")) >= FINE
+    truth, made = truth[:, fine], made[:, fine]
+    return float(abs(np.vdot(truth, made)) / np.vdot(truth, truth).real)
 
 
 def spread(study, sweep, arch, N):
     """The root mean square around local means where the truth is constant, neither zero nor at its peak."""
     from scipy import ndimage
 
-    truth, image = study.images(sweep, arch, N)
-    flat = ndimage.maximum_filter(truth, FLAT) == ndimage.minimum_filter(truth, FLAT)
-    flat &= (truth > 0) & (truth < truth.max())
-    return float(np.sqrt(((image - ndimage.uniform_filter(image, LOCAL))[flat] ** 2).mean()))
+    truth, images = study.images(sweep, arch, N)
+    flat, local = (1, FLAT, FLAT), (1, LOCAL, LOCAL)
+    constant = ndimage.maximum_filter(truth, flat) == ndimage.minimum_filter(truth, flat)
+    constant &= (truth > 0) & (truth < truth.max(axis=(1, 2), keepdims=True))
+    return float(np.sqrt(((images - ndimage.uniform_filter(images, local))[constant] ** 2).mean()))
 
 
 # The shape of a curve

@@ -8,12 +8,14 @@ from matplotlib.patches import Rectangle
 
 from koct.base import stamps
 from koct.base.device import failures_explained
+from koct.base.files import write_record
 from koct.base.stamps import Stamp, made_from
 from koct.contracts.spec import Cell
 from koct.metrics import psnr, ssim
 from koct.problems.pools import Pool
 from koct.report import drawing
 from koct.report.labels import Names
+from koct.report.printed import PAIR
 from koct.report.product import Product
 from koct.report.sheet import Sheet, columns
 from koct.study.cells import about_fit
@@ -22,9 +24,15 @@ from koct.study.evaluation import load
 PRODUCT = Product(
     title="reconstructions, {sweep}",
     about="a test image as what needs no sample and every network reconstruct it, with a part enlarged and the errors, "
-    "per sweep of images; of signals, the curves",
+    "per sweep of images; of signals, the curves. The `.npy` has what the paper's two networks make of 16 test images "
+    "at the smallest and the largest N, over the peak of each",
     when="pictured",
-    files=("fig_recons_{sweep}.pdf", "fig_recons_{sweep}.png", "report/fig_recons_{sweep}.jpg"),
+    files=(
+        "fig_recons_{sweep}.pdf",
+        "fig_recons_{sweep}.png",
+        "fig_recons_{sweep}.npy",
+        "report/fig_recons_{sweep}.jpg",
+    ),
     caption="""\
 **A test image and its reconstructions** from the first seed, on one grey scale: what needs no sample, and below it
 every network at some N. Beside them the part in the box, enlarged, and the absolute error on one scale, at the
@@ -33,31 +41,41 @@ largest N of the network.
 Numbers below the images are PSNR and SSIM of that image. Errors show what a number hides: streaks, noise or blur.""",
 )
 ZOOM = 3  # of the part that is enlarged
+KEPT = 16  # test images of which arrays are kept, for numbers on how images look
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.8}
 
 
 @failures_explained()
 def recons(fits, inputs, out, spec=None):
-    """Draw the first test image and its reconstructions by the fits of one sweep and seed."""
-    first = Cell.decode(about_fit(fits[0], stamps.read(fits[0]))["cell"])
+    """Draw the first test image and its reconstructions by the fits of one sweep and seed; keep arrays of some."""
+    cells = [Cell.decode(about_fit(path, stamps.read(path))["cell"]) for path in fits]
+    first = cells[0]
     pool = Pool(inputs["pool"], first.problem, first.seed)
-    truth = pool.y("test", 1).reshape(first.problem.y_shape)
-    made, styles = {}, {}
-    for path in fits:
-        cell, images = _reconstruct(path, inputs)
+    truth = pool.y("test", min(KEPT, pool.count["test"])).reshape(-1, *first.problem.y_shape)
+    sizes = [cell.N for cell in cells if cell.arch.name in PAIR]
+    ends = {min(sizes), max(sizes)} if sizes else set()
+    made, arrays, styles = {}, {"truth": truth}, {}
+    for path, cell in zip(fits, cells, strict=True):
         arch, N = cell.arch, cell.N
-        made[arch.name, N] = images.reshape(truth.shape)
+        kept = arch.name in PAIR and N in ends
+        images = _reconstruct(path, inputs, len(truth) if kept else 1).reshape(-1, *truth.shape[1:])
+        made[arch.name, N] = images[0]
+        arrays |= {f"{arch.name} {N}": images} if kept else {}
         styles[arch.name] = {key: getattr(arch, key) for key in ("label", "colour", "marker")}
         print(f"{arch.name}, N = {N}: {path}", flush=True)
     stamp = Stamp(spec or {}, made_from(*fits, *inputs.values()))
     names, unit = Names({"koct.archs": json.dumps(styles)}), " groups" if pool.groups else ""
-    draw(truth, made, names, out, stamp, unit)
+    draw(truth[0], made, names, [path for path in out if not path.endswith(".npy")], stamp, unit)
+    peak = np.abs(truth).max(axis=tuple(range(1, truth.ndim)), keepdims=True)
+    relative = {name: (images / np.where(peak > 0, peak, 1)).astype("<f2") for name, images in arrays.items()}
+    for path in (path for path in out if path.endswith(".npy")):
+        write_record(path, stamp, **relative)
 
 
-def _reconstruct(path, inputs):
-    """Return the cell of a fit and its image; its network, which may hold its training set, is gone then."""
+def _reconstruct(path, inputs, count):
+    """Return what a fit makes of some test images; its network, which may hold its training set, is gone then."""
     _, network, data = load(path, inputs)
-    return data.cell, data.predict(network(), "test", 1)
+    return data.predict(network(), "test", count)
 
 
 def draw(truth, made, names, out, stamp=None, unit=""):
