@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import conftest
+import numpy as np
 import pytest
 from conftest import TINY, TINY_SWEEP
 
@@ -124,3 +125,21 @@ def test_a_failing_collect_keeps_the_tables_of_the_workflow(tmp_path_factory):
     module.write_text(text)
     finished.snakemake("results/table_scaling.tex")
     assert finished.path("results/table_scaling.tex").read_bytes() == before["table_scaling.tex"]
+
+
+def test_a_row_from_elsewhere_may_lack_a_metric_and_one_of_here_may_not(collect):
+    row, stamp = read_json(ROW)
+    row["images"].pop("rrmse_norm"), row.pop("rrmse_norm")
+    write_json(ROW, row, stamp)
+    with pytest.raises(KoctError, match=f"^{ROW} lacks rrmse_norm"):
+        collect()
+    place = Path(paths.brought("T4", "ko", 4, 1))
+    place.parent.mkdir(parents=True)
+    shutil.move(ROW, place)
+    (found,) = (row for row in collect() if (row["arch"], row["N"], row["seed"]) == ("ko", 4, 1))
+    assert found["rrmse_norm"] is None
+    assert found["mse"] == row["mse"]
+    images = results.Images("images.parquet").columns
+    of_cell = (images["arch"] == "ko") & (images["N"] == 4) & (images["seed"] == 1)
+    assert np.isnan(images["rrmse_norm"][of_cell]).all()
+    assert np.isfinite(images["mse"][of_cell]).all()

@@ -22,18 +22,7 @@ import koct
 from koct import metrics
 from koct.base import stamps
 from koct.base.files import atomic_write, read_json
-from koct.base.stamps import (
-    TABLE_KEY,
-    VOLATILE,
-    Stamp,
-    again,
-    as_input,
-    checksum_of,
-    combined,
-    digest,
-    made_from,
-    timings_of,
-)
+from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
 from koct.bound.calibration import calibrate
 from koct.contracts.spec import curve_options
 from koct.errors import KoctError
@@ -175,7 +164,7 @@ def collect(spec, path, images_path):
                 if found != arch["options" if brought else "spec"]:
                     raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
                 rows.append({"tuned_on": "validation pairs", **row} if brought else row)  # unless it says otherwise
-                contents.append(as_input(stamp, timed=True))
+                contents.append(stamps.as_input(stamp, timed=True))
     origin, stamp = _origin(spec), Stamp(spec, combined(contents), {"timed": True})
     write(rows, CELLS, path, origin, stamp)
     write_images(rows, images_path, origin, stamp)
@@ -303,7 +292,7 @@ def write(rows, columns, path, origin, stamp):
     rows = [{name: row.get(name) if name in OPTIONAL else row[name] for name in columns} for row in rows]
     lasting = [{name: value for name, value in row.items() if name not in VOLATILE} for row in rows]
     table = _table_of(rows, _schema(columns))
-    about = {**stamp.about, **timings_of(rows)}
+    about = {**stamp.about, **stamps.timings_of(rows)}
     _save(table, columns, path, origin, stamp._replace(content=checksum_of(lasting), about=about))
 
 
