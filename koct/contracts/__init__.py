@@ -26,7 +26,7 @@ Chunk = tuple[Part, Array, Array]
 # are not; the noise that the problem knows of, which needs no label.
 TUNED_ON = ("training pairs", "validation pairs", "noise")
 FOLDS = 4  # of cross-validation: a λ is judged by the samples of each fold, which a fit to the others has not seen;
-MOST_FOLDED = 64  # of more samples than these, one fold is enough
+MOST_FOLDED = 256  # of more samples than these, one fold is enough
 
 
 class Sizes(Configured):
