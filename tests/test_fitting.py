@@ -104,7 +104,7 @@ def test_the_training_pairs_choose_nearly_the_best_strength_and_no_other_label_i
 def test_a_choice_is_not_that_of_few_samples(tmp_path):
     """With λ near zero, measurements that few of the samples reach make a few large errors."""
     problem, path = small("surrogate"), str(tmp_path / "pool.npy")
-    pools.make(problem, 2, Sizes(train=128, val=1, test=500), path)
+    pools.make(problem, 1, Sizes(train=128, val=1, test=500), path)
     data = data_of(path, problem, "ko", 128)
     data.inputs["shared"] = str(tmp_path / "shared.npy")
     cells.write_shared(problem, data.inputs["shared"])
