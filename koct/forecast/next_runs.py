@@ -1,8 +1,5 @@
 """Which runs to add to a pilot: those that should narrow the interval of the answer at the least cost.
 
-from koct.forecast.next_runs import plan
-plan(forecast, target=0.01).steps
-
 The replicates of a forecast tell how the number of samples that reaches the target goes together with the error at
 every N. If both were Gaussian in the log, a measurement would narrow the answer by a known amount whatever it shows.
 Every plan of one or two N is judged that way, and none needs a new forecast.
@@ -36,7 +33,20 @@ NO_NOISE = 1e-12  # variance, for matrices that would be singular
 
 @dataclass(frozen=True)
 class RunCost:
-    """What a run costs: scale · N^slope, fitted to `column` of the pilot; by default, a sample costs 1."""
+    """What a run costs: scale · N^slope; by default, a sample costs 1.
+
+    Parameters
+    ----------
+    scale : cost at N = 1
+    slope : power of N
+    column : of the pilot, that both were fitted to
+
+    Examples
+    --------
+    >>> from koct.forecast.next_runs import RunCost
+    >>> RunCost(slope=2.0).of([1, 10])
+    array([  1., 100.])
+    """
 
     scale: float = 1.0
     slope: float = 1.0
@@ -44,13 +54,14 @@ class RunCost:
 
     @classmethod
     def fitted(cls, N: ArrayLike, cost: ArrayLike, column: str) -> "RunCost":
-        """A line in log-log through the costs of runs, each of shape (n_runs,); it never falls."""
+        """Return a line in log-log through the costs of runs, each of shape (n_runs,); it never falls."""
         x, y = np.log(np.asarray(N, dtype=float)), np.log(np.asarray(cost, dtype=float))
         centred = x - x.mean()
         slope = max(0.0, float(centred @ y / (centred @ centred))) if np.any(centred) else 1.0
         return cls(float(np.exp(y.mean() - slope * x.mean())), slope, column)
 
     def of(self, N: ArrayLike) -> FloatArray:
+        """Return the cost of a run at each N, in the shape of `N`."""
         return self.scale * np.asarray(N, dtype=float) ** self.slope
 
 
@@ -114,7 +125,7 @@ def plan(
     largest: int | None = None,
     candidates: Sequence[int] | None = None,
 ) -> RunPlan:
-    """The cheapest runs after which the ends of the answer's interval should be within `factor` of each other.
+    """Return the cheapest runs after which the ends of the answer's interval should be within `factor` of each other.
 
     If no runs within the budget achieve that, the plan is the cheapest one that comes near the best of them. Plan
     again when its runs are done.
@@ -128,6 +139,18 @@ def plan(
     budget : what all added runs may cost
     largest : of the N to consider; by default, four times the pilot's
     candidates : the N to consider; by default, those of the pilot, and more by factors of √2
+
+    Returns
+    -------
+    plan : its `steps` are the runs to add
+
+    Examples
+    --------
+    >>> from koct import Forecast, Pilot
+    >>> from koct.forecast.next_runs import plan
+    >>> pilot = Pilot.from_points(N=[16, 16, 32, 32, 64, 64], error=[0.4, 0.44, 0.3, 0.27, 0.2, 0.21])
+    >>> [(step.N, step.seeds) for step in plan(Forecast(pilot), target=0.05).steps]
+    [(256, 3)]
     """
     cost = cost or RunCost()
     if not 1 < factor < np.inf:
@@ -145,14 +168,14 @@ def plan(
 
 
 def widened(answer: Answer, smallest: float, by: float = STOP) -> Answer:
-    """An answer with the interval that holds where one stops; no N is below the pilot's smallest one."""
+    """Return an answer with the interval that holds where one stops; no N is below the pilot's smallest one."""
     low, high = answer.n_low, answer.n_high
     low = None if low is None else max(int(low / by), min(low, int(smallest)))
     return replace(answer, n_low=low, n_high=None if high is None else int(np.ceil(high * by)))
 
 
 def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
-    """The N that may get new runs: those of the pilot, and larger ones by factors of √2."""
+    """Return the N that may get new runs: those of the pilot, and larger ones by factors of √2."""
     last = int(pilot.N[-1])
     if largest is None:
         largest = AHEAD * last
