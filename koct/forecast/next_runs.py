@@ -23,7 +23,8 @@ from koct.forecast.runs import MIN_SPREAD, FloatArray, Pilot
 STOP = 1.4  # by which both ends of an interval are moved outward, since one stops where it is narrow
 FACTOR = 4.0  # upper over lower end of the interval, by default
 AHEAD = 4  # largest N of a plan over that of the pilot, by default
-LEAST_SEEDS, MOST_SEEDS = 3, 5  # new runs at an N; the pilot's own N may get fewer
+LEAST_SEEDS, MOST_SEEDS = 3, 5  # new runs at an N; the N of the pilot may get fewer
+SEEDS = np.arange(1, MOST_SEEDS + 1)
 NEVER_RATIO = 64  # times the pilot's largest N, or the interval's lower end: what is above, or never, counts as this
 PILOT_SIZES = 12  # of the pilot's N that may get more runs
 ENOUGH = 0.8  # of the narrowing that is possible, where the wanted factor is out of reach
@@ -193,54 +194,78 @@ def sizes(pilot: Pilot, largest: int | None = None) -> list[int]:
 def _steps(
     forecast: Forecast, now: RunPlan, samples: FloatArray, N: FloatArray, cost: RunCost, budget: float
 ) -> tuple[NewRuns, ...]:
-    """The steps of the best plan of runs at one or two of the N; none if no plan is worth it.
+    """Return the steps of the best plan of runs at one or two of the N; none if no plan is worth it."""
+    interval = _Interval(forecast, now, samples, N)
+    costs = cost.of(N)[:, None] * SEEDS  # of 1, 2, ... runs at each N
+    plans, total = _plans(forecast.pilot, N, costs, budget)
+    if not len(total) or interval.variance < NO_NOISE:  # too little money, or no replicate reaches the target
+        return ()
+    expected = interval.after(*plans)
+    narrowest = expected.min()
+    if narrowest > LITTLE * interval.width:
+        return ()
+    known = now.present <= NEVER_RATIO  # beyond that, its width is not known
+    wanted = np.log(now.wanted) if known else 0.0
+    if narrowest > wanted:
+        wanted = interval.width - ENOUGH * (interval.width - narrowest)
+    good = np.flatnonzero(expected <= wanted)
+    cheapest = good[np.lexsort([expected[good], total[good]])[0]]
+    i, j, m, n = plans[:, cheapest].tolist()
+    steps = [(i, m)] if i == j else [(i, m), (j, n)]
+    parts = np.array([(i, i, m, 0), (i, j, m, n)][: len(steps)])  # the plan up to each step
+    factors = np.exp(interval.after(*parts.T)).tolist()
+    return tuple(
+        NewRuns(int(N[k]), more + 1, float(costs[k, more]), factor if known else None)
+        for (k, more), factor in zip(steps, factors, strict=True)
+    )
 
-    A plan is (i, j, m, n): m + 1 runs at N[i] and n + 1 runs at N[j]; only the first if i = j.
+
+def _plans(pilot: Pilot, N: FloatArray, costs: FloatArray, budget: float) -> tuple[NDArray[np.intp], FloatArray]:
+    """Return all plans within the budget, shape (4, n_plans), and what each costs, shape (n_plans,).
+
+    A plan is (i, j, m, n): m + 1 runs at N[i] and n + 1 runs at a larger N[j]; only the first if i = j, where n = 0.
     """
-    pilot, largest = forecast.pilot, forecast.pilot.N[-1]
-    answer = np.log(np.minimum(samples, NEVER_RATIO * max(now.answer.n_low or largest, largest)))
-    low, _, high = np.quantile(answer, forecast.n_shares, method="inverted_cdf")
-    fixed = 2 * np.log(STOP)  # part of the width, whatever is measured
-    width = high - low + fixed
-    # `noise` is the variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS).
-    # A new run is of a new group: it counts as much as a group of the pilot does.
-    near = np.minimum(np.searchsorted(pilot.N, N), len(pilot.N) - 1)
-    of_one = (np.diag(pilot.covariance()) * pilot.counts)[near][:, None]
-    before = np.where(pilot.N[near] == N, pilot.counts[near], 0)[:, None]
-    told = np.minimum(before / of_one, MIN_SPREAD**-2)
-    after = np.minimum((before + np.arange(1, MOST_SEEDS + 1)) / of_one, MIN_SPREAD**-2)
-    noise = 1 / np.maximum(after - told, NO_NOISE)
-    joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)
-    variance, towards, paths = joint[0, 0], joint[0, 1:], joint[1:, 1:]
-
-    def widths(i: NDArray[np.intp], j: NDArray[np.intp], m: NDArray[np.intp], n: NDArray[np.intp]) -> FloatArray:
-        """The expected log factor after each plan, by Gaussian conditioning on one or two measurements."""
-        a, b = paths[i, i] + noise[i, m], paths[j, j] + noise[j, n]
-        c, p, q = paths[i, j], towards[i], towards[j]
-        one = p**2 / a
-        two = (p**2 * b - 2 * p * q * c + q**2 * a) / np.maximum(a * b - c**2, NO_NOISE * a * b)
-        rest = np.clip(variance - np.where(i == j, one, two), 0.0, variance)
-        return fixed + (width - fixed) * np.sqrt(rest / variance)
-
     plans = np.indices((len(N), len(N), MOST_SEEDS, MOST_SEEDS)).reshape(4, -1)
     i, j, m, n = plans
-    enough = np.isin(N, pilot.N)[:, None] | (np.arange(MOST_SEEDS) >= LEAST_SEEDS - 1)
-    each = cost.of(N)[:, None] * np.arange(1, MOST_SEEDS + 1)
-    costs = each[i, m] + np.where(i == j, 0.0, each[j, n])
-    keep = enough[i, m] & ((i == j) & (n == 0) | (i < j) & enough[j, n]) & (costs <= budget)
-    if not keep.any() or variance < NO_NOISE:  # too little money, or no replicate reaches the target
-        return ()
-    plans, costs = plans[:, keep], costs[keep]
-    expected = widths(*plans)
-    best, known = expected.min(), now.present <= NEVER_RATIO  # beyond that, its width is not known
-    if best > LITTLE * width:
-        return ()
-    wanted = np.log(now.wanted) if known else 0.0
-    good = np.flatnonzero(expected <= (wanted if best <= wanted else width - ENOUGH * (width - best)))
-    i, j, m, n = plans[:, good[np.lexsort([expected[good], costs[good]])[0]]].tolist()
-    parts = [(i, i, m, 0)] if i == j else [(i, i, m, 0), (i, j, m, n)]
-    factors = np.exp(widths(*np.array(parts).T)).tolist()
-    return tuple(
-        NewRuns(int(N[k]), more + 1, float(each[k, more]), factor if known else None)
-        for (k, more), factor in zip([(i, m), (j, n)], factors, strict=False)
-    )
+    total = costs[i, m] + np.where(i == j, 0.0, costs[j, n])
+    allowed = np.isin(N, pilot.N)[:, None] | (SEEDS >= LEAST_SEEDS)  # numbers of runs at each N
+    one_size, two_sizes = (i == j) & (n == 0), (i < j) & allowed[j, n]
+    keep = allowed[i, m] & (one_size | two_sizes) & (total <= budget)
+    return plans[:, keep], total[keep]
+
+
+class _Interval:
+    """How new runs narrow the interval of the answer, if it and the errors at all N are jointly Gaussian in the log."""
+
+    fixed = 2 * np.log(STOP)  # part of the width, whatever is measured
+
+    def __init__(self, forecast: Forecast, now: RunPlan, samples: FloatArray, N: FloatArray) -> None:
+        largest = forecast.pilot.N[-1]
+        answer = np.log(np.minimum(samples, NEVER_RATIO * max(now.answer.n_low or largest, largest)))
+        low, _, high = np.quantile(answer, forecast.n_shares, method="inverted_cdf")
+        self.width = high - low + self.fixed  # now
+        joint = np.cov(np.column_stack([answer, np.log(forecast.replicates(N))]), rowvar=False)
+        self.variance, self._cross, self._errors = joint[0, 0], joint[0, 1:], joint[1:, 1:]
+        self._noise = _noise(forecast.pilot, N)
+
+    def after(self, i: NDArray[np.intp], j: NDArray[np.intp], m: NDArray[np.intp], n: NDArray[np.intp]) -> FloatArray:
+        """Return the expected width after each plan, by conditioning on one or two measurements."""
+        a, b = self._errors[i, i] + self._noise[i, m], self._errors[j, j] + self._noise[j, n]
+        c, p, q = self._errors[i, j], self._cross[i], self._cross[j]
+        one = p**2 / a
+        two = (p**2 * b - 2 * p * q * c + q**2 * a) / np.maximum(a * b - c**2, NO_NOISE * a * b)
+        rest = np.clip(self.variance - np.where(i == j, one, two), 0.0, self.variance)
+        return self.fixed + (self.width - self.fixed) * np.sqrt(rest / self.variance)
+
+
+def _noise(pilot: Pilot, N: FloatArray) -> FloatArray:
+    """Return the variance of a measurement of the log error by 1, 2, ... new runs at each N, shape (n, MOST_SEEDS).
+
+    A new run is of a new group: it counts as much as a group of the pilot does.
+    """
+    near = np.minimum(np.searchsorted(pilot.N, N), len(pilot.N) - 1)
+    of_one_group = (np.diag(pilot.covariance()) * pilot.counts)[near][:, None]
+    groups = np.where(pilot.N[near] == N, pilot.counts[near], 0)[:, None]
+    precision_before = np.minimum(groups / of_one_group, MIN_SPREAD**-2)
+    precision_after = np.minimum((groups + SEEDS) / of_one_group, MIN_SPREAD**-2)
+    return 1 / np.maximum(precision_after - precision_before, NO_NOISE)
