@@ -106,20 +106,25 @@ class Spectral:
 
     def curve(self, sizes: Iterable[int], lambdas: Sequence[float], tests: int | None = None) -> list[Prediction]:
         """Return predictions for every N and λ, in that order."""
-        wanted = [(checked_size(N), checked_ridge(lam)) for N in sizes for lam in lambdas]
-        inside = [(min(N, self.M), lam) for N, lam in wanted]
-        last_octave = [(max(1, self.M // 2), lam) for N, lam in wanted if N > self.M]
-        asked = list(dict.fromkeys(inside + last_octave))
-        ridges = self._pool_ridges(*np.array(asked, float).T)[:, None] * np.array([1 - STEP, 1, 1 + STEP])
+        requested = [(checked_size(N), checked_ridge(lam)) for N in sizes for lam in lambdas]
+        within = [(min(N, self.M), lam) for N, lam in requested]
+        last_octave = [(max(1, self.M // 2), lam) for N, lam in requested if N > self.M]
+        points = self._equivalents(list(dict.fromkeys(within + last_octave)))
+        predictions = []
+        for N, lam in requested:
+            spread = self._draw_spread(min(N, self.M), lam, list(lambdas)) * np.sqrt(min(1, self.M / N))
+            predictions.append(self._prediction(N, lam, points, spread, tests))
+        return [self._in_units_of_y(prediction) for prediction in predictions]
+
+    def _equivalents(self, points: Sequence[tuple[int, float]]) -> dict[tuple[int, float], _Equivalent]:
+        """Return the deterministic equivalent at every (N, λ), N up to the size of the pool."""
+        ridges = self._pool_ridges(*np.array(points, float).T)[:, None] * np.array([1 - STEP, 1, 1 + STEP])
         h, a = (each.reshape(self.M, *ridges.shape) for each in self._leverages(ridges.ravel()))
-        points = {key: self._equivalent(*key, ridges[i], h[:, i], a[:, i]) for i, key in enumerate(asked)}
-        spreads = {
-            (N, lam): self._draw_spread(min(N, self.M), lam, list(lambdas)) * np.sqrt(min(1, self.M / N))
-            for N, lam in wanted
-        }
-        found = [self._prediction(N, lam, points, spreads[N, lam], tests) for N, lam in wanted]
-        scaled = ("error", "low", "high", "per_sample", "train_error")
-        return [each._replace(**{name: getattr(each, name) * self.unit**2 for name in scaled}) for each in found]
+        return {point: self._equivalent(*point, ridges[i], h[:, i], a[:, i]) for i, point in enumerate(points)}
+
+    def _in_units_of_y(self, prediction: Prediction) -> Prediction:
+        errors = ("error", "low", "high", "per_sample", "train_error")
+        return prediction._replace(**{name: getattr(prediction, name) * self.unit**2 for name in errors})
 
     def best(self, N: int, lambdas: Sequence[float], tests: int | None = None) -> Prediction:
         """Return the prediction with the λ of the smallest error; beyond the pool, with that of the whole pool."""
