@@ -266,7 +266,8 @@ def falling(curves: FloatArray, weights: FloatArray) -> FloatArray:
 
     By pooling adjacent violators. SciPy has it too, but importing `scipy.optimize` takes longer than a forecast.
     """
-    return np.array([_falling(curve, weights.tolist()) for curve in curves.tolist()]).reshape(curves.shape)
+    each = weights.tolist()
+    return np.array([_falling(curve, each) for curve in curves.tolist()]).reshape(curves.shape)
 
 
 def _falling(curve: list[float], weights: list[float]) -> list[float]:
