@@ -48,7 +48,7 @@ def draw(path):
         axis = figure.add_axes((0.635, 0.17, 0.28, 0.72))
         for arch in LEARNED:
             curve(axis, arch, cells.query("arch == @arch"), names)
-        axis.set(xscale="log", yscale="log", xlabel="training samples $N$", ylabel="test error")
+        axis.set(xscale="log", yscale="log", xlabel="training samples $N$", ylabel=r"test rRMSE$^2_{\mathrm{peak}}$")
         axis.set_xticks(sizes := sorted(set(cells["N"]) - {0}), [f"{N:,}" for N in sizes])
         axis.minorticks_off()
         axis.axvline(PILOT, color="0.6", linewidth=0.7)

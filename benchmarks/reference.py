@@ -36,6 +36,7 @@ KEPT += ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.pn
 KEPT += ["fig_recons_H128.npy", "fig_recons_H256.npy"]  # which claims are about
 PRODUCTS = [product for product in products.products().values() if not product.per_sweep]
 KEPT += [Path(path).name for product in PRODUCTS for path in product.outputs if Path(path).parent.name == "results"]
+LARGEST = 2e6  # bytes of a file that is kept, unless it is of the study `full`: pages, and figures of many sweeps
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 
 
@@ -80,12 +81,15 @@ def run(study, profile, folder, work=None):
             if path.is_file() and path.name != "picture.npz":  # of benchmarks/picture.py
                 path.unlink()
         for name in KEPT:
-            if (results / name).exists() and (name != "planner.html" or study == "full"):  # megabytes each
+            if (results / name).exists() and (study == "full" or (results / name).stat().st_size < LARGEST):
                 shutil.copy(results / name, folder / name)
         if study == "benchmark":  # for those who add a network: docs/benchmark.md
             with tarfile.open(folder / "rows.tar.xz", "w:xz") as archive:
-                for kept in ("brought", "cells"):  # of two rows of a cell, the later one is extracted
-                    archive.add(results / kept, "brought")
+                for row in sorted((results / "cells").rglob("*.json")):
+                    archive.add(row, Path("brought", row.relative_to(results / "cells")))
+                for row in sorted((results / "brought").rglob("*.json")):
+                    if not (results / "cells" / row.relative_to(results / "brought")).exists():
+                        archive.add(row, row.relative_to(results))
         about = {
             "command": " ".join(command),
             "commit": git("rev-parse", "HEAD"),

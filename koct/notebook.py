@@ -1,9 +1,4 @@
-"""What a notebook uses: pilots from tables, plots, and tables where an object is shown.
-
-from koct import Forecast
-forecast = Forecast("pilot.csv")  # or a DataFrame, or {column: values}
-forecast.plot(target=0.01)
-"""
+"""What a notebook uses: pilots from tables, plots, and tables where an object is shown."""
 
 from __future__ import annotations
 
@@ -53,7 +48,18 @@ class Pilot(runs.Pilot):
         sweep: str | None = None,
         columns: str | Mapping[str, str] | None = None,
     ) -> Pilot:
-        """Return the pilot of one architecture in a table; `error` is the metric, and the rest is as of `Forecast`."""
+        """Return the pilot of one architecture in a table.
+
+        Parameters
+        ----------
+        table : the path of a CSV or Parquet file, a DataFrame, or {column: values}
+        error : the metric
+        test_size, arch, higher, group, sweep, columns : as of `Forecast`
+
+        Returns
+        -------
+        pilot : its runs
+        """
         return cls._read(PilotFile(table), arch, error, sweep, higher, group, test_size, columns)
 
     @classmethod
@@ -149,14 +155,30 @@ class Forecast(budget.Forecast):
         super().__init__(pilot, law, replicates, seed, theory, priors)
 
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return (error, low, high) at each N ≥ 2, each of shape (n,); of a score, scores."""
+        """Return the error, or the score, at each N.
+
+        Parameters
+        ----------
+        N : numbers of samples from 2 on, shape (n,)
+
+        Returns
+        -------
+        error, low, high : the median and the ends of the 90 % interval, shape (n,) each
+        """
         error, low, high = super().predict(N)
         return (error, low, high) if self.score_ is None else tuple(map(self.score_.score, (error, high, low)))  # type: ignore[return-value]
 
     def required(self, target: float, assurance: float | None = None) -> budget.Answer:
         """Return the number of samples that brings the mean error down to `target`, or the score up to it.
 
-        With `assurance`, that share of single runs has to reach it. The errors of the answer are scores for a score.
+        Parameters
+        ----------
+        target : the error or score to reach
+        assurance : the share of single runs that has to reach it, for example 0.9; by default the mean over runs has to
+
+        Returns
+        -------
+        answer : `n` samples with the interval from `n_low` to `n_high`; errors of a score are scores
         """
         answer = super().required(self._error(target), assurance)
         if self.score_ is None:
@@ -172,7 +194,7 @@ class Forecast(budget.Forecast):
         return target if self.score_ is None else self.score_.target(target)
 
     def plot(self, target: float | None = None, axis: Axes | None = None) -> Axes:
-        """Draw the runs and the forecast with its 90 % interval, and where it reaches a target; the axes."""
+        """Draw the runs and the forecast with its 90 % interval, and where it reaches a target; return the axes."""
         n = None if target is None else self.required(target).n
         N = np.geomspace(self.pilot.N[0], max(4 * self.pilot.N[-1], 1.5 * (n or 0)), 200)
         axis = _draw(axis, N, *self.predict(N), label="forecast")
@@ -193,7 +215,23 @@ class Forecast(budget.Forecast):
 
 
 class Curve(curve.Curve):
-    """The curve that pairs predict before any training: of arrays x and y, or of a fitted `Spectral`."""
+    """The curve that pairs predict before any training.
+
+    Parameters
+    ----------
+    x : measurements of shape (samples, ...), or a fitted `Spectral`
+    y : images of shape (samples, ...); none of a `Spectral`
+    lam : ridge strength; by default the best of eleven decades at every N
+
+    Examples
+    --------
+    >>> from koct import Curve
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((64, 8))
+    >>> curve = Curve(x, x[:, :3] + 0.1 * rng.standard_normal((64, 3)))
+    >>> curve.required(target=0.02).n < 32
+    True
+    """
 
     def __init__(self, x: Any, y: Any = None, lam: float | None = None) -> None:
         theory = x if isinstance(x, Spectral) else Spectral().fit(np.asarray(x), np.asarray(y))

@@ -81,7 +81,8 @@ def test_parameters_are_those_of_the_config():
     sweeps = [config.build(name, entry) for name, entry in TINY["sweeps"].items()]
     values = {key: json.loads(value) for key, value in config.parameters(sweeps).items()}
     wanted = {f"T4.{key}": value for key, value in TINY["sweeps"]["T4"].items()}
-    assert values == {**wanted, "T4.theory": True, "T4.ko.solver": "ridge"}
+    chosen = {f"T4.{arch}.validation": "none" for arch in ("untrained", "ko", "fc")}
+    assert values == {**wanted, **chosen, "T4.theory": True, "T4.ko.solver": "ridge"}
 
 
 def test_the_crate_of_a_study_has_all_of_its_results(study):

@@ -101,6 +101,20 @@ def test_the_training_pairs_choose_nearly_the_best_strength_and_no_other_label_i
     assert error(data.predict(network, "test"), y) <= 1.1 * best
 
 
+def test_a_choice_is_not_that_of_few_samples(tmp_path):
+    """With λ near zero, measurements that few of the samples reach make a few large errors."""
+    problem, path = small("surrogate"), str(tmp_path / "pool.npy")
+    pools.make(problem, 1, Sizes(train=128, val=1, test=500), path)
+    data = data_of(path, problem, "ko", 128)
+    data.inputs["shared"] = str(tmp_path / "shared.npy")
+    cells.write_shared(problem, data.inputs["shared"])
+    _, network = fitting.fit(data)
+    error, y = metrics.load("mse").error, data.pool.y("test")
+    data.lambdas = tuple(10.0**power for power in range(-8, 3))
+    best = min(error(data.predict(other, "test"), y) for _, other in fitting.fits(data))
+    assert error(data.predict(network, "test"), y) <= 1.05 * best
+
+
 def test_the_last_weights_are_kept_without_a_look_at_other_labels(scan, monkeypatch):
     small_net = {"steps": 20, "channels": 2, "levels": 2, "averaging": 0.0}
     for validation, tuned_on in {"none": None, "split": "training pairs", "labels": "validation pairs"}.items():

@@ -21,7 +21,10 @@ from koct.study import results
 REFERENCE = ROOT / "results/reference"
 PRINTED = json.loads((ROOT / "koct/report/printed.json").read_text())["calibration"]
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
-STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark", "mismatch")
+ANATOMY = yaml.safe_load((ROOT / "docs/anatomy/config.yaml").read_text())
+CONFIG["studies"] |= ANATOMY["studies"]
+CONFIG["sweeps"] |= ANATOMY["sweeps"]
+STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark", "mismatch", "anatomy")
 FOLDERS = {"full": REFERENCE, **{study: REFERENCE / study for study in STUDIES}}
 
 
@@ -60,7 +63,8 @@ def test_it_has_every_cell_of_the_config_says_what_made_it_and_is_small(study):
         expected = {(cell["arch"], cell["N"], cell["seed"]) for cell in grid}
         assert set(zip(rows["arch"], rows["N"], rows["seed"], strict=True)) == expected, sweep
         assert rows[["mse", "rrmse_peak", "rrmse_norm"]].gt(0).all(axis=None)
-    assert about["command"] == f"snakemake --profile profiles/gpu --config study={study}"
+    assert about["command"].startswith("snakemake ")
+    assert about["command"].endswith((f" --config study={study}", f" --configfile docs/{study}/config.yaml"))
     assert re.fullmatch("[0-9a-f]{40}", about["commit"])
     sizes = {path.name: path.stat().st_size for path in FOLDERS[study].glob("*.*")}
     assert sizes.pop("planner.html", 0) < 5e6
@@ -82,10 +86,8 @@ def test_what_needs_no_sample_is_below_the_networks():
     full, dose, ladder = map(curves, ("full", "dose", "ladder"))
     for sweep, free, arch in itertools.product(CONFIG["studies"]["full"], ("nnls", "tv"), ("ko", "fc")):
         assert full[sweep, free][0] < full[sweep, arch].min(), (sweep, free, arch)
-    for sweep in CONFIG["studies"]["paper"]:
-        assert full[sweep, "fbp"][0] < full[sweep, "ko"].min()
-    for sweep in ("H8", "H16", "H32"):
-        assert full[sweep, "untrained"][0] < full[sweep, "ko"].min()
+    for sweep, free in itertools.product(("H8", "H16", "H32"), ("fbp", "untrained")):
+        assert full[sweep, free][0] < full[sweep, "ko"].min()
     for sweep, arch in itertools.product(CONFIG["studies"]["dose"], ("ko-ridge", "filters", "fc")):
         assert dose[sweep, "tv"][0] < dose[sweep, arch].min()
     for (sweep, arch), errors in ladder.items():
@@ -101,20 +103,20 @@ def test_the_projector_moves_the_crossing_and_does_not_cause_it():
     assert rows.loc[("H128-right-crossing", slice(None), "tv"), :]["N"].isna().all()
 
 
-def test_four_to_sixteen_images_are_worth_as_much_as_total_variation_behind_a_known_operator():
+def test_a_few_dozen_images_are_worth_as_much_as_total_variation_behind_a_known_operator():
     means, rows = curves("benchmark"), crossings("benchmark")
     for sweep in CONFIG["studies"]["benchmark"]:
         below = [rows.loc[(sweep, arch, "tv")] for arch in ("unrolled", "lpd", "unet")]
-        assert all(4 <= row["N_low"] < row["N_high"] < 16 for row in below)
+        assert all(4 <= row["N_low"] < row["N"] < 32 for row in below)
         assert means[sweep, "unet"].iloc[-1] < means[sweep, "tv"][0]
         assert rows.loc[(sweep, ["ko", "ko-ridge", "filters", "fc"], "tv"), "N"].isna().all()
 
 
 def test_a_wrong_operator_costs_what_samples_do_not_give_back():
     off, unet, dense = (curves("mismatch")["offset-1", arch] for arch in ("ko-ridge", "unet", "fc"))
-    assert round(off[1024] / unet[1024]) == 8
-    assert dense[1024] < unet[1024]
-    assert dense[64] > unet[64]
+    assert round(off[1024] / unet[1024]) == 19
+    assert dense[1024] == pytest.approx(unet[1024], rel=0.05)
+    assert dense[64] > 4 * unet[64]
 
 
 def test_the_rows_that_newcomers_take_are_those_of_the_benchmark():
@@ -125,13 +127,14 @@ def test_the_rows_that_newcomers_take_are_those_of_the_benchmark():
     assert {cell: kept[cell] for cell in cells.index} == cells.to_dict()
 
 
-@pytest.mark.xfail(reason="the references were made before cells told what chose their strengths", strict=True)
-def test_nothing_was_chosen_at_an_edge_and_no_baseline_read_a_label():
-    """The networks of `full` keep the grid of λ that the paper prints: their edges are told, and marked."""
-    audit = script("reference").audit
-    spared = set(itertools.product(CONFIG["studies"]["full"], ("ko", "fc")))
-    found = {study: audit(folder, spared if study == "full" else ()) for study, folder in FOLDERS.items()}
-    assert found == {study: [] for study in FOLDERS}
+OLD = pytest.mark.xfail(reason="made before cells said what chose their strengths; a rerun takes a GPU", strict=True)
+
+
+@pytest.mark.parametrize("study", [pytest.param(study, marks=OLD if study == "ladder" else ()) for study in FOLDERS])
+def test_nothing_was_chosen_at_an_edge_and_no_baseline_read_a_label(study):
+    """The networks of `full` keep the list of λ that the paper prints: their edges are told, and marked."""
+    spared = set(itertools.product(CONFIG["studies"]["full"], ("ko", "fc"))) if study == "full" else ()
+    assert script("reference").audit(FOLDERS[study], spared) == []
 
 
 def test_an_audit_finds_edges_labels_and_cells_that_do_not_tell(tmp_path):

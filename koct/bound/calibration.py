@@ -11,13 +11,13 @@ SMALLEST_N = 3  # log N / N decreases for N ≥ e
 
 
 def rate(N: ArrayLike) -> NDArray[np.float64]:
-    """log N / N (natural logarithm), in the shape of `N`."""
+    """Return log N / N (natural logarithm), in the shape of `N`."""
     N = np.asarray(N, dtype=float)
     return np.log(N) / N
 
 
 def solve_rate(c: ArrayLike) -> NDArray[np.float64]:
-    """The N ≥ e with N / log N = c, in closed form N = −c·W₋₁(−1/c); NaN where c < e, which has no solution."""
+    """Return the N ≥ e with N / log N = c, N = −c·W₋₁(−1/c), in the shape of `c`; NaN where c < e, which has none."""
     from scipy.special import lambertw
 
     c = np.asarray(c, dtype=float)
@@ -45,17 +45,32 @@ class BoundAnswer:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The two numbers that turn the theorem into a predictor, error ≈ floor + sigma · log N / N."""
+    """The two numbers that turn the theorem into a predictor, error ≈ floor + sigma · log N / N.
 
-    floor: float  # the error that remains however large N is
-    sigma: float  # the slope on log N / N
+    Parameters
+    ----------
+    floor : the error that remains however large N is
+    sigma : the slope on log N / N
+
+    Examples
+    --------
+    >>> from koct import Calibration
+    >>> calibration = Calibration(floor=0.01, sigma=0.5)
+    >>> calibration.predict([100, 1000]).round(4)
+    array([0.033 , 0.0135])
+    >>> calibration.required(0.02).samples
+    283
+    """
+
+    floor: float
+    sigma: float
 
     def predict(self, N: ArrayLike) -> NDArray[np.float64]:
-        """The calibrated bound, in the shape of `N`."""
+        """Return the calibrated bound, in the shape of `N`."""
         return self.floor + self.sigma * rate(N)
 
     def required(self, target: float) -> BoundAnswer:
-        """The number of samples that brings the calibrated bound down to `target`."""
+        """Return the number of samples that brings the calibrated bound down to `target`."""
         if not target > self.floor:
             reason = f"the target {target:g} is not above the floor {self.floor:g}: no N reaches it on this curve"
             return BoundAnswer(target, None, None, reason)
@@ -68,9 +83,24 @@ class Calibration:
 
 
 def calibrate(N: ArrayLike, error: ArrayLike) -> Calibration:
-    """Calibrate by the paper's rule from mean errors, shape (n_sizes,), at sample sizes `N` of the same shape.
+    """Return the calibration of a learning curve by the paper's rule.
 
     The floor is the smallest mean error; sigma is the no-intercept slope of the remainder on log N / N.
+
+    Parameters
+    ----------
+    N : sample sizes, shape (n_sizes,)
+    error : mean error at each of them, shape (n_sizes,)
+
+    Returns
+    -------
+    calibration : floor and sigma
+
+    Examples
+    --------
+    >>> from koct import calibrate
+    >>> calibrate([16, 64, 256], [0.3, 0.2, 0.15]).floor
+    0.15
     """
     t, error = rate(N), np.asarray(error, dtype=float)
     if len(t) < 2:
@@ -94,7 +124,25 @@ class Factors:
 def two_factors(
     known: Calibration, dense: Calibration, target: float, names: tuple[str, str] = ("operator-aware", "dense")
 ) -> Factors:
-    """The factors of the dense network relative to the operator-aware (`known`) one; `names` go into messages."""
+    """Return the two factors of Prop. 1, of the dense network relative to the operator-aware one.
+
+    Parameters
+    ----------
+    known : calibration of the operator-aware network
+    dense : calibration of the dense network
+    target : an error above both floors
+    names : what messages call the two networks
+
+    Returns
+    -------
+    factors : `structural`, `approximation` and their `product`
+
+    Examples
+    --------
+    >>> from koct import Calibration, two_factors
+    >>> two_factors(Calibration(0.01, 0.2), Calibration(0.02, 0.8), target=0.03).product
+    8.0
+    """
     for name, curve in zip(names, (known, dense), strict=True):
         if not target > curve.floor:
             raise KoctError(

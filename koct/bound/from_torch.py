@@ -81,7 +81,7 @@ def layers(
     lipschitz: Mapping[str, float],
     known: Collection[str],
 ) -> list[BoundLayer]:
-    """The layers of the module; `constants` are C, n and kappa as `BoundNetwork.from_torch` takes them."""
+    """Return the layers of the module; `constants` are C, n and kappa as `BoundNetwork.from_torch` takes them."""
     try:
         shape = tuple(operator.index(size) for size in input_shape)
     except TypeError:

@@ -1,10 +1,4 @@
-"""The deep risk estimator (Theorem 1) for a network of known and learned layers.
-
-from koct.bound.theorem import BoundLayer, BoundNetwork
-W, K = BoundLayer("W", lipschitz=1.0, known=False, C=0.1, n=64, p=80), BoundLayer("K", lipschitz=0.5, known=True)
-network = BoundNetwork([W, K])
-network.bound(N=1000), network.with_known("W").bound(N=1000)
-"""
+"""The deep risk estimator (Theorem 1) for a network of known and learned layers."""
 
 import math
 import sys
@@ -100,6 +94,15 @@ class BoundNetwork:
     layers : the layers u_1 … u_L; the first one is applied first
     trivial : the mean-square error of a prediction that needs no samples, if you know it: E‖y‖², a sum over the entries
         of y, of always predicting zero, or the variance of y of always predicting its mean
+
+    Examples
+    --------
+    >>> from koct.bound import BoundLayer, BoundNetwork
+    >>> W = BoundLayer("W", lipschitz=1.0, known=False, C=0.1, n=64, p=80)
+    >>> K = BoundLayer("K", lipschitz=0.5, known=True)
+    >>> network = BoundNetwork([W, K])
+    >>> round(network.bound(N=1000), 4), network.with_known("W").bound(N=1000)
+    (0.2764, 0.0)
     """
 
     layers: Sequence[BoundLayer]
@@ -129,21 +132,31 @@ class BoundNetwork:
         known: Collection[str] = (),
         trivial: float | None = None,
     ) -> "BoundNetwork":
-        """A torch module as a network of layers; `input_shape` is without the axis of the batch.
+        """Return a torch module as a network of layers; `koct.bound.from_torch` says which can be read, and how.
 
-        `koct.bound.from_torch` says which modules can be read and how. Lipschitz constants are those of the module's
-        own weights, which stand in for those of the true layers (`BoundLayer.stands_in`): training changes them, and
-        with them the bound. A layer with parameters is learned unless `known` names it, as the operator that is part of
-        the true map; p counts parameters that require a gradient. Each of C, n and kappa (see `BoundLayer`) is a number
-        for all learned layers, or a mapping from their names; they have no defaults. `lipschitz` gives the constants
-        of modules that koct does not know, by name.
+        Lipschitz constants are those of the module's own weights, which stand in for those of the true layers
+        (`BoundLayer.stands_in`): training changes them, and with them the bound.
+
+        Parameters
+        ----------
+        module : takes one tensor and returns one
+        input_shape : shape of its input without the axis of the batch
+        C, n, kappa : as of `BoundLayer`, but required: a number for all learned layers, or a mapping from their names
+        lipschitz : the constants of modules that koct does not know, by name
+        known : names of the layers that are operators of the true map; all others with parameters are learned, and p
+            counts those that require a gradient
+        trivial : as of `BoundNetwork`
+
+        Returns
+        -------
+        network : with the layers of the module
         """
         from koct.bound.from_torch import layers
 
         return cls(layers(module, input_shape, {"C": C, "n": n, "kappa": kappa}, lipschitz or {}, known), trivial)
 
     def amplifications(self) -> list[float]:
-        """A_l of every layer (Eq. Al): how much of a squared error made at layer l can reach the output."""
+        """Return A_l of every layer (Eq. Al): how much of a squared error made at layer l can reach the output."""
         backwards = []
         A_l = 2.0
         for layer in reversed(self.layers):
@@ -153,11 +166,11 @@ class BoundNetwork:
         return backwards[::-1]
 
     def lipschitz(self) -> float:
-        """An upper bound on the Lipschitz constant of the composition: the product over the layers (Lemma 1)."""
+        """Return an upper bound on the Lipschitz constant of the composition: the product over the layers (Lemma 1)."""
         return _finite(math.prod(float(layer.lipschitz) for layer in self.layers), "the network's Lipschitz constant")
 
     def bound_from_errors(self, errors: Mapping[str, float] | Collection[float]) -> float:
-        """Theorem 1 from measured layer errors: the sum of A_l · mean ‖e_l‖² over the learned layers.
+        """Return the bound of Theorem 1 from measured layer errors: the sum of A_l · mean ‖e_l‖² over learned layers.
 
         `errors` holds mean-square errors, either keyed by layer name or in the order of the layers. As in the proof,
         e_l is measured on the inputs that layer l receives inside the network. Known layers contribute zero.
@@ -173,16 +186,24 @@ class BoundNetwork:
         mismatch: Mapping[str, float] | None = None,
         input_rms: float = 0.0,
     ) -> float:
-        """The smallest bound that measured layer errors give: (√residual + Σ_l ∏_{j>l} ℓ_j √(mean ‖e_l‖²))².
+        """Return the smallest bound that measured layer errors give: (√residual + Σ_l ∏_{j>l} ℓ_j √(mean ‖e_l‖²))².
 
         Root mean squares add (Minkowski), where Theorem 1 squares a sum of two at every layer: it is this by the
         Cauchy–Schwarz inequality with weights 1/2, 1/4, …, and never smaller, without a residual or a mismatch, for
-        which it has no terms. `residual` is the mean ‖y − f(x)‖² of the true layers f themselves. Layer errors and
-        residual are measured on pairs that no layer was fitted to.
+        which it has no terms. Layer errors and residual are measured on pairs that no layer was fitted to.
 
-        A known layer that is not the true one has a `mismatch`: the Lipschitz constant of the difference, for matrices
-        its operator norm. It adds what it makes of its inputs, whose root mean square is `input_rms` in front of the
-        first layer; layers, true and known, map zero to zero (docs/theory.md).
+        Parameters
+        ----------
+        errors : as of `bound_from_errors`
+        residual : the mean ‖y − f(x)‖² of the true layers f themselves
+        mismatch : for known layers that are not the true ones, by name, the Lipschitz constant of the difference; for
+            matrices its operator norm. It adds what it makes of the layer's inputs.
+        input_rms : the root mean square of the inputs of the first layer; layers, true and known, map zero to zero
+            (docs/theory.md)
+
+        Returns
+        -------
+        bound : on the mean ‖y − f̂(x)‖² of the network f̂
         """
         _check("residual", residual, 0, "give the mean-square error of the true layers")
         _check("input_rms", input_rms, 0, "give the root of the mean ‖x‖²")
@@ -199,7 +220,7 @@ class BoundNetwork:
         return _finite((math.sqrt(residual) + error) ** 2, "the bound")
 
     def terms(self, N: float, rate: Literal["log N / N", "1 / N"] = "log N / N") -> list[Term]:
-        """The terms of the bound for N training samples, one per layer (Theorem 1, Barron form).
+        """Return the terms of the bound for N training samples, one per layer (Theorem 1, Barron form).
 
         The rate 1 / N is that of regression that is linear in p parameters, where log N / N is loose.
         """
@@ -216,11 +237,11 @@ class BoundNetwork:
         return terms
 
     def bound(self, N: float, rate: Literal["log N / N", "1 / N"] = "log N / N") -> float:
-        """The bound on the expected squared error after training on N samples (Theorem 1, Barron form)."""
+        """Return the bound on the expected squared error after training on N samples (Theorem 1, Barron form)."""
         return _finite(sum(term.total for term in self.terms(N, rate)), "the bound")
 
     def is_vacuous(self, N: float) -> bool | None:
-        """Whether the bound is no better than the `trivial` error, and so tells nothing.
+        """Return whether the bound is no better than the `trivial` error, and so tells nothing.
 
         None if nobody can tell: without that error, or where a bound below it rests on constants of learned layers.
         """
@@ -230,7 +251,7 @@ class BoundNetwork:
         return None if not vacuous and any(layer.stands_in for layer in self.layers) else vacuous
 
     def with_pilot(self, name: str, sigma: float, size: int = 1) -> "BoundNetwork":
-        """The same network with the kappa of a layer from the sigma of a pilot (`koct.calibrate`): sigma / (A_l p).
+        """Return the same network with the kappa of a layer from the sigma of a pilot (`calibrate`): sigma / (A_l p).
 
         `size` is the number of pixels that the errors of the pilot are means over: bound and `trivial` are sums.
         """
@@ -238,7 +259,7 @@ class BoundNetwork:
         return self._replaced(name, kappa=sigma * size / (self.amplifications()[place] * self.layers[place].p))
 
     def with_known(self, name: str) -> "BoundNetwork":
-        """The same network with that layer known, which removes exactly its term from the bound (Corollary 1)."""
+        """Return the same network with that layer known, which removes exactly its term (Corollary 1)."""
         return self._replaced(name, known=True)
 
     def _replaced(self, name: str, **changes: Any) -> "BoundNetwork":
@@ -293,12 +314,12 @@ def fully_connected(p: float, lipschitz: float = 1.0, **constants: Any) -> Bound
 
 
 def structural_reference(H: float, filter_norm: float, backprojection_norm: float) -> float:
-    """H² / (4 ‖K‖² ‖Aᵀ‖²): the structural-sparsity factor sigma_FC / sigma_KO at equal kappa (Eq. ct-structural)."""
+    """Return H² / (4 ‖K‖² ‖Aᵀ‖²): the structural factor sigma_FC / sigma_KO at equal kappa (Eq. ct-structural)."""
     return float(H / (2 * filter_norm * backprojection_norm)) ** 2
 
 
 def read_network(path: str | PathLike[str]) -> BoundNetwork:
-    """Read a network from a YAML file with the key `layers`, a list of mappings with the fields of `BoundLayer`.
+    """Return the network in a YAML file with the key `layers`, a list of mappings with the fields of `BoundLayer`.
 
     `known` defaults to false, and `p` is required for a learned layer. The key `trivial` is optional.
     """

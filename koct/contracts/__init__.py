@@ -26,7 +26,7 @@ Chunk = tuple[Part, Array, Array]
 # are not; the noise that the problem knows of, which needs no label.
 TUNED_ON = ("training pairs", "validation pairs", "noise")
 FOLDS = 4  # of cross-validation: a λ is judged by the samples of each fold, which a fit to the others has not seen;
-MOST_FOLDED = 64  # of more samples than these, one fold is enough
+MOST_FOLDED = 256  # of more samples than these, one fold is enough
 
 
 class Sizes(Configured):
@@ -81,7 +81,18 @@ def _overridden(method: str) -> Any:
 class Problem(Configured, ABC):
     """Where pairs (x, y) come from, and what is known of the way from x to y.
 
-    Options are class attributes: `H: int = option("image height and width in pixels", minimum=2)`.
+    Options are class attributes, and what an instance is made from.
+
+    Examples
+    --------
+    >>> from koct.contracts import Problem, option
+    >>> class Blur(Problem):
+    ...     H: int = option("image height and width in pixels", minimum=2)
+    ...     x_shape = y_shape = property(lambda self: (self.H, self.H))
+    ...
+    ...     def pairs(self, seed, sizes): ...
+    >>> Blur(H=8).x_size
+    64
     """
 
     name: ClassVar[str] = ""  # set when the file is loaded: its stem
@@ -287,6 +298,11 @@ class Architecture(Configured, ABC):
     """A kind of network and how it is fitted. Options are class attributes, as for a problem.
 
     In a sweep of config.yaml they stand under the architecture's name: `cnn: {channels: 8}`.
+
+    Parameters
+    ----------
+    N : its N, at least two of those of the sweep; all of them by default
+    validation : what chooses the strength: "none", the training pairs or the noise; "labels", the validation pairs
     """
 
     name: ClassVar[str] = ""  # set when the file is loaded: its stem

@@ -1,9 +1,4 @@
-"""From pilot runs to the number of samples that reaches a target error, with a 90 % interval.
-
-from koct import Forecast, Pilot
-forecast = Forecast(Pilot.from_points(N, error, seed))
-forecast.required(target=0.01)
-"""
+"""From pilot runs to the number of samples that reaches a target error, with a 90 % interval."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -144,13 +139,13 @@ class Forecast:
         return {**laws, "theory": (self._theory, weight)}
 
     def predict(self, N: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(error, low, high) at each N ≥ 2, each of shape (n,): the median, and the ends of the interval."""
+        """Return (error, low, high) at each N ≥ 2, each of shape (n,): the median, and the ends of the interval."""
         low, middle, high = quantiles(self.replicates(N), self._error_shares)
         return middle, low, high
 
     @np.errstate(all="ignore")
     def replicates(self, N: ArrayLike) -> FloatArray:
-        """The error of every replicate at each N ≥ 2, shape (replicates, n)."""
+        """Return the error of every replicate at each N ≥ 2, shape (replicates, n)."""
         N = np.atleast_1d(np.asarray(N, dtype=float))
         if not np.all(valid := N >= 2):
             raise KoctError(f"N = {N[~valid][0]:g} must be at least 2; choose a larger N")
@@ -163,7 +158,7 @@ class Forecast:
         return error if self.pilot.test_size is None else np.minimum(error, 1.0)
 
     def required(self, target: float, assurance: float | None = None) -> Answer:
-        """The number of samples that brings the error down to `target`.
+        """Return the number of samples that brings the error down to `target`.
 
         Without `assurance` this is the mean error; with it, that share of single runs has to reach the target.
         """
@@ -188,7 +183,7 @@ class Forecast:
 
     @np.errstate(all="ignore")
     def samples(self, target: ArrayLike, assurance: float | None = None) -> FloatArray:
-        """The real N that every replicate needs, shape (replicates,); inf if it never reaches the target.
+        """Return the real N that every replicate needs, shape (replicates,); inf if it never reaches the target.
 
         Of several targets, shape (replicates, n_targets).
         """
@@ -201,7 +196,7 @@ class Forecast:
         return self.curves_.reach(aims, self.pilot.N[0]).reshape(-1, *targets.shape)
 
     def chance(self, target: float, N: ArrayLike, assurance: float | None = None) -> FloatArray:
-        """The probability that each N reaches the target, shape (n,); `required` says what `assurance` is."""
+        """Return the probability that each N reaches the target, shape (n,); `required` says what `assurance` is."""
         return np.mean(self.samples(target, assurance)[:, None] <= np.atleast_1d(np.asarray(N, dtype=float)), axis=0)
 
     def _margins(self, assurance: float | None) -> FloatArray:
@@ -266,7 +261,7 @@ def _rise(points: Points) -> float | None:
 
 
 def quantiles(values: FloatArray, shares: Sequence[float]) -> FloatArray:
-    """Quantiles over the first axis; values of replicates, so that N and error agree."""
+    """Return quantiles over the first axis; values of replicates, so that N and error agree."""
     return np.sort(values, axis=0)[np.ceil(len(values) * np.array(shares)).astype(int) - 1]
 
 

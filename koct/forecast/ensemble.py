@@ -15,8 +15,10 @@ rise there.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from koct.forecast.laws import Law, Priors
 from koct.forecast.runs import FloatArray, Points
@@ -104,46 +106,94 @@ class Ensemble:
         return self._weights, np.concatenate(means), np.concatenate(variances)
 
     def draw(self, count: int, rng: "np.random.Generator") -> "Curves":
-        """Curves that the pilot leaves plausible."""
+        """Return curves that the pilot leaves plausible."""
         N = grid(self.pilot.N)
-        largest, at_pilot = self.pilot.N[-1], np.searchsorted(N, self.pilot.N)
-        octaves = np.log2(N / largest)
-        # Systematic sampling: of every shape as many curves as its probability asks for, rounded.
-        chosen = np.searchsorted(np.cumsum(self._weights), (np.arange(count) + rng.random()) / count)
-        chosen = np.minimum(chosen, len(self._weights) - 1)
-        starts = np.cumsum([0, *(len(member.log_weight) for member in self.members)])
-        place = np.searchsorted(starts, chosen, side="right") - 1
-        walks = rng.standard_normal((count, len(N)))
-        noise = rng.standard_normal((count, len(self.pilot.N))) @ np.linalg.cholesky(self.pilot.covariance).T
-        tails = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
-        scales, normals = rng.standard_normal((2, count, 1))
-        values, shares = (np.array(list(each)) for each in zip(*self.priors.drift.items(), strict=True))
-        beyond = np.maximum(0, octaves)
-        drift = rng.choice(values, size=(count, 1), p=shares / shares.sum()) * drift_growth(beyond)
-        wider = 1 + MORE_INSIDE * np.maximum(0, 1 - FADING * beyond)
+        members, shapes = self._sampled(count, rng)
+        randoms = self._randoms(count, len(N), rng)
         log_error, falls = np.empty((count, len(N))), np.empty(count, dtype=bool)
-        for i in np.unique(place):
-            member, rows = self.members[i], np.flatnonzero(place == i)
-            which, back = np.unique(chosen[rows] - starts[i], return_inverse=True)
-            # A curve from the prior is moved to what the pilot has measured (Matheron's rule).
-            curve = member.centre + member.law.shapes(N, self.pilot, which)[back]
-            kind = member.law, member.walk, member.spread
-            own = member.law.wander(octaves, octaves, self._octaves[0], member.walk)
-            root = np.linalg.cholesky(own + NO_NOISE * (1 + np.trace(own)) * np.eye(len(own)))
-            off = member.spread * scales[rows] + walks[rows] @ root.T
-            gain = np.linalg.solve(self._covariance(*kind), self._prior(*kind, self._octaves, octaves))
-            curve += (self.pilot.log_mean - curve[:, at_pilot]) @ gain
-            curve += wider * tails[rows] * (off - (off[:, at_pilot] + noise[rows]) @ gain)
-            curve += normals[rows] * (drift[rows] if member.law.drifts else member.law.doubt(N, self.pilot))
-            log_error[rows], falls[rows] = curve, member.law.falls
-        inside, outside = slice(None, at_pilot[-1] + 1), slice(at_pilot[-1], None)
-        reached = log_error.copy()
-        reached[falls, inside] = falling(log_error[falls, inside], np.ones(at_pilot[-1] + 1))
-        log_error[falls, outside] = falling(log_error[falls, outside], largest / N[outside])
-        reached[falls, outside] = np.minimum(reached[falls, at_pilot[-1], None], log_error[falls, outside])
-        reached[~falls] = np.minimum.accumulate(reached[~falls], axis=1)
+        for i in np.unique(members):
+            rows = np.flatnonzero(members == i)
+            log_error[rows] = self._curves(self.members[i], shapes[rows], N, randoms.of(rows))
+            falls[rows] = self.members[i].law.falls
+        log_error, reached = _without_rises(log_error, falls, N, int(np.searchsorted(N, self.pilot.N[-1])))
         order = rng.permutation(count)
         return Curves(N, rounded(log_error[order]), rounded(reached[order]))
+
+    def _sampled(self, count: int, rng: "np.random.Generator") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the member of every curve, and the shape within it, by their probabilities; shape (count,) each.
+
+        Systematic sampling: of every shape as many curves as its probability asks for, rounded.
+        """
+        places = np.searchsorted(np.cumsum(self._weights), (np.arange(count) + rng.random()) / count)
+        places = np.minimum(places, len(self._weights) - 1)
+        starts = np.cumsum([0, *(len(member.log_weight) for member in self.members)])
+        members = np.searchsorted(starts, places, side="right") - 1
+        return members, places - starts[members]
+
+    def _randoms(self, count: int, points: int, rng: "np.random.Generator") -> "Randoms":
+        walks = rng.standard_normal((count, points))
+        noise = rng.standard_normal((count, len(self.pilot.N))) @ np.linalg.cholesky(self.pilot.covariance).T
+        tails = np.sqrt(self.freedom / rng.chisquare(self.freedom, (count, 1)))
+        scales, beyond = rng.standard_normal((2, count, 1))
+        sizes, shares = (np.array(list(each)) for each in zip(*self.priors.drift.items(), strict=True))
+        drifts = rng.choice(sizes, size=(count, 1), p=shares / shares.sum())
+        return Randoms(walks, noise, tails, scales, beyond, drifts)
+
+    def _curves(self, member: Member, shapes: NDArray[np.intp], N: FloatArray, randoms: "Randoms") -> FloatArray:
+        """Return the log error of a curve for each of the shapes: their mean given the pilot, and a random deviation.
+
+        A deviation from the prior is conditioned on the pilot by Matheron's rule.
+        """
+        octaves, at_pilot = np.log2(N / self.pilot.N[-1]), np.searchsorted(N, self.pilot.N)
+        kind = member.law, member.walk, member.spread
+        gain = np.linalg.solve(self._covariance(*kind), self._prior(*kind, self._octaves, octaves))
+
+        different, index = np.unique(shapes, return_inverse=True)
+        prior_mean = member.centre + member.law.shapes(N, self.pilot, different)[index]
+        mean = prior_mean + (self.pilot.log_mean - prior_mean[:, at_pilot]) @ gain
+
+        walk = member.law.wander(octaves, octaves, self._octaves[0], member.walk)
+        root = np.linalg.cholesky(walk + NO_NOISE * (1 + np.trace(walk)) * np.eye(len(walk)))
+        deviation = member.spread * randoms.scales + randoms.walks @ root.T
+        residual = deviation - (deviation[:, at_pilot] + randoms.noise) @ gain
+
+        beyond = np.maximum(0, octaves)
+        wider = 1 + MORE_INSIDE * np.maximum(0, 1 - FADING * beyond)
+        drift = randoms.drifts * drift_growth(beyond) if member.law.drifts else member.law.doubt(N, self.pilot)
+        return mean + wider * randoms.tails * residual + randoms.beyond * drift
+
+
+class Randoms(NamedTuple):
+    """The random numbers of drawn curves, one row each; normal with variance one unless a comment says otherwise."""
+
+    walks: FloatArray  # shape (n_curves, n_grid)
+    noise: FloatArray  # with the covariance of the pilot, shape (n_curves, n_sizes)
+    tails: FloatArray  # factors of Student's distribution, shape (n_curves, 1), as those below
+    scales: FloatArray
+    beyond: FloatArray  # for what is uncertain beyond the pilot
+    drifts: FloatArray  # standard deviations, by their probabilities
+
+    def of(self, rows: NDArray[np.intp]) -> "Randoms":
+        """Return those of some curves."""
+        return Randoms(*(numbers[rows] for numbers in self))
+
+
+def _without_rises(
+    log_error: FloatArray, falls: NDArray[np.bool_], N: FloatArray, last: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return log errors that do not rise beyond the pilot where a law `falls`, and what each curve has reached by N.
+
+    `last` is the place of the pilot's largest N in the grid.
+    """
+    inside, outside = slice(None, last + 1), slice(last, None)
+    curves = log_error[falls]
+    reached_inside = falling(curves[:, inside], np.ones(last + 1))
+    curves[:, outside] = falling(curves[:, outside], N[last] / N[outside])
+    reached_outside = np.minimum(reached_inside[:, -1:], curves[:, outside])
+
+    without, reached = log_error.copy(), np.minimum.accumulate(log_error, axis=1)
+    without[falls], reached[falls] = curves, np.hstack([reached_inside[:, :-1], reached_outside])
+    return without, reached
 
 
 @dataclass(frozen=True)
@@ -212,27 +262,22 @@ def grid(sizes: FloatArray) -> FloatArray:
 
 
 def falling(curves: FloatArray, weights: FloatArray) -> FloatArray:
-    """The closest curves that never rise (isotonic regression); `curves` has shape (n_curves, n), `weights` (n,).
+    """Return the closest curves that never rise (isotonic regression), shape (n_curves, n); `weights` has shape (n,).
 
-    By pooling adjacent violators, for all curves at once: the last two blocks of a curve are merged while it rises.
+    By pooling adjacent violators. SciPy has it too, but importing `scipy.optimize` takes longer than a forecast.
     """
-    count, n = curves.shape
-    mean, weight, length = np.empty((count, n)), np.empty((count, n)), np.ones((count, n), dtype=int)
-    last = np.full(count, -1)  # block of each curve
-    for k in range(n):
-        rows = np.arange(count)
-        last += 1
-        mean[rows, last], weight[rows, last], length[rows, last] = curves[:, k], weights[k], 1
-        while True:
-            block = last[rows]
-            rising = (block > 0) & (mean[rows, block] > mean[rows, block - 1])
-            if not rising.any():
-                break
-            rows, block = rows[rising], block[rising]
-            one, two = weight[rows, block - 1], weight[rows, block]
-            mean[rows, block - 1] = (one * mean[rows, block - 1] + two * mean[rows, block]) / (one + two)
-            weight[rows, block - 1] = one + two
-            length[rows, block - 1] += length[rows, block]
-            last[rows] -= 1
-    blocks = np.arange(n) <= last[:, None]
-    return np.repeat(mean[blocks], length[blocks]).reshape(count, n)
+    each = weights.tolist()
+    return np.array([_falling(curve, each) for curve in curves.tolist()]).reshape(curves.shape)
+
+
+def _falling(curve: list[float], weights: list[float]) -> list[float]:
+    blocks: list[tuple[float, float, int]] = []  # mean, weight and length
+    for mean, weight in zip(curve, weights, strict=True):
+        length = 1
+        while blocks and mean > blocks[-1][0]:
+            mean_before, weight_before, length_before = blocks.pop()
+            mean = (weight_before * mean_before + weight * mean) / (weight_before + weight)
+            weight += weight_before
+            length += length_before
+        blocks.append((mean, weight, length))
+    return [mean for mean, _, length in blocks for _ in range(length)]

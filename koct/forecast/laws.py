@@ -152,9 +152,10 @@ class GridLaw(Law):
     ) -> None:
         self.name, self.text, self.words, self._shape = name, text, words, shape
         self._parameters = [values.reshape(-1, 1) for values in np.meshgrid(*axes, indexing="ij")]
-        before, last = shape(np.array([0.5, 1.0]), 1.0, *self._parameters).T
-        kind = (len(FALLS) + 1) * np.ravel(ahead(*self._parameters[:2]))
-        self.bins = np.unique(kind + np.searchsorted(FALLS, before - last, side="right"), return_inverse=True)[1]
+        octave_before, at_largest = shape(np.array([0.5, 1.0]), 1.0, *self._parameters).T
+        fall = np.searchsorted(FALLS, octave_before - at_largest, side="right")
+        future = np.ravel(ahead(*self._parameters[:2]))
+        _, self.bins = np.unique((len(FALLS) + 1) * future + fall, return_inverse=True)  # numbered without gaps
 
     def shapes(self, N: FloatArray, pilot: Points, which: Which = EVERY) -> FloatArray:
         return self._shape(N, pilot.N[-1], *(values[which] for values in self._parameters))
@@ -229,10 +230,13 @@ class Slope(Law):
         return np.where(octaves > 0, -self._octaves * np.expm1(-np.abs(octaves) / self._octaves), octaves)
 
     def wander(self, octaves: FloatArray, others: FloatArray, start: float, size: float) -> FloatArray:
-        one, two = (np.maximum(each, start) for each in (octaves, others))
-        short, long = (pick(np.abs(one[:, None]), np.abs(two)) for pick in (np.minimum, np.maximum))
-        walk = np.where(one[:, None] * two > 0, short**2 * (3 * long - short) / 6, 0.0)
-        return SLOPE_SPREAD**2 * np.outer(self._fading(one), self._fading(two)) + size**2 * walk
+        """Return the covariance of an uncertain slope, and of its integrated random walk to either side of octave 0."""
+        octaves, others = np.maximum(octaves, start)[:, None], np.maximum(others, start)
+        slope = SLOPE_SPREAD**2 * (self._fading(octaves) * self._fading(others))
+        near, far = np.minimum(abs(octaves), abs(others)), np.maximum(abs(octaves), abs(others))
+        same_side = octaves * others > 0
+        walk = np.where(same_side, near**2 * (3 * far - near) / 6, 0.0)
+        return slope + size**2 * walk
 
 
 # A new law is one more line here; benchmarks/priors.py then estimates its probability.

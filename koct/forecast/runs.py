@@ -46,6 +46,13 @@ class Pilot:
     groups : the group of every seed, shape (n_seeds,): runs of a group share data, such as a patient or a test set,
         and are not independent. By default every seed is a group of its own.
     test_size : how many test samples an error rate was counted on; None for other kinds of error
+
+    Examples
+    --------
+    >>> from koct import Pilot
+    >>> pilot = Pilot.from_points(N=[16, 16, 64, 64], error=[0.3, 0.34, 0.2, 0.22])
+    >>> pilot.N, pilot.runs, pilot.mean
+    (array([16., 64.]), array([2, 2]), array([0.32, 0.21]))
     """
 
     N: FloatArray
@@ -62,9 +69,19 @@ class Pilot:
         group: ArrayLike | None = None,
         test_size: int | None = None,
     ) -> "Pilot":
-        """From one entry per run, each argument of shape (n_runs,); without seeds, the i-th run at each N is seed i.
+        """Return the pilot with one entry per run.
 
-        Seeds of different groups are different ones.
+        Parameters
+        ----------
+        N : its number of samples, shape (n_runs,)
+        error : its error, shape (n_runs,)
+        seed : its seed, shape (n_runs,); by default the i-th run at each N is seed i. Seeds of different groups differ.
+        group : its group, shape (n_runs,)
+        test_size : as of `Pilot`
+
+        Returns
+        -------
+        pilot : with a column for every N
         """
         N, error = np.asarray(N, dtype=float), np.asarray(error, dtype=float)
         if N.shape != error.shape or N.ndim != 1:

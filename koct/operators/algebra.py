@@ -39,6 +39,24 @@ class Operator:
     Leading axes are a batch: `A(x)`, or `A @ x`, maps (..., *domain) to (..., *range). `A.T` is the exact adjoint.
     `A @ B`, `A + B`, `A - B`, `-A`, `2 * A` and `A / 2` are operators too.
     Subclasses define `_apply` on (batch, *domain) and `_adjoint` on (batch, *range).
+
+    Parameters
+    ----------
+    domain : shape of an input, without the batch
+    range : shape of an output, without the batch
+
+    Examples
+    --------
+    >>> from koct.operators.algebra import Operator
+    >>> class Total(Operator):
+    ...     def _apply(self, x):
+    ...         return x.sum(1, keepdims=True)
+    ...
+    ...     def _adjoint(self, y):
+    ...         return y * np.ones(self.domain)
+    >>> A = Total((3,), (1,))
+    >>> A(np.array([1.0, 2.0, 3.0])), A.T(np.array([2.0])), (2 * A).shape
+    (array([6.]), array([2., 2., 2.]), (1, 3))
     """
 
     __array_ufunc__ = None  # NumPy leaves `np.float64(2) * A` to the operator
@@ -80,7 +98,7 @@ class Operator:
         return out.reshape(shape)
 
     def flat(self, x: ArrayT) -> ArrayT:
-        """The same on flat arrays, (n, columns) to (n, rows)."""
+        """Return the same of flat arrays, (n, columns) to (n, rows)."""
         return self(x.reshape(-1, *self.domain)).reshape(len(x), -1)
 
     @property
@@ -128,14 +146,14 @@ class Operator:
         return Scaled(1 / _real(divisor), self)
 
     def matrix(self, kind: Any = None) -> Any:
-        """The dense matrix, column by column from basis vectors: in float64, or of the kind of the array `kind`."""
+        """Return the dense matrix, column by column from basis vectors: float64, or of the kind of the array `kind`."""
         basis: Any = np.eye(self.shape[1])
         if kind is not None:
             basis = like(basis, as_float(kind, self))
         return self(basis.reshape(-1, *self.domain)).reshape(self.shape[1], self.shape[0]).T
 
     def norm(self, tol: float = 1e-10, max_iterations: int = 10_000) -> float:
-        """The largest singular value, by power iteration on AᵀA, or by Lanczos' method where that takes too long.
+        """Return the largest singular value, by power iteration on AᵀA, or by Lanczos' method if that takes too long.
 
         Stops when the estimate grows by less than `tol` (relative); the estimate never exceeds the norm.
         """
@@ -326,9 +344,18 @@ class Constant:
 
 
 class Diagonal(Operator):
-    """Entrywise multiplication by `weights`; domain and range are the shape of the weights.
+    """Entrywise multiplication by weights; domain and range are the shape of the weights.
 
-    NumPy weights are copied. A torch tensor is used as it is, so that it can be trained: gradients flow back to it.
+    Parameters
+    ----------
+    weights : real array of any shape. A NumPy array is copied; a torch tensor is used as it is and can be trained.
+
+    Examples
+    --------
+    >>> from koct.operators.algebra import Diagonal
+    >>> Diagonal(np.array([1.0, 2.0]))(np.array([[1.0, 1.0], [3.0, 3.0]]))
+    array([[1., 2.],
+           [3., 6.]])
     """
 
     def __init__(self, weights: Array) -> None:
@@ -352,10 +379,20 @@ class Diagonal(Operator):
 
 
 class ComplexDiagonal(Diagonal):
-    """Multiplication of complex samples by one real weight each: on arrays of shape (*weights.shape, 2).
+    """Multiplication of complex samples by one real weight each.
 
     Complex numbers are real arrays with a last axis of length 2, (real part, imaginary part): operators are real linear
     maps, and ⟨a, b⟩ of such arrays is the real part of the complex inner product.
+
+    Parameters
+    ----------
+    weights : real array; domain and range are (*weights.shape, 2)
+
+    Examples
+    --------
+    >>> from koct.operators.algebra import ComplexDiagonal
+    >>> ComplexDiagonal(np.ones((4, 8)))
+    ComplexDiagonal((4, 8, 2) -> (4, 8, 2))
     """
 
     def __init__(self, weights: Any) -> None:
@@ -369,7 +406,18 @@ class ComplexDiagonal(Diagonal):
 
 
 class Identity(Operator):
-    """x to a copy of x, for arrays of this shape; `c * Identity(shape)` multiplies by c."""
+    """x to a copy of x; `c * Identity(shape)` multiplies by c.
+
+    Parameters
+    ----------
+    shape : domain and range
+
+    Examples
+    --------
+    >>> from koct.operators.algebra import Identity
+    >>> 0.5 * Identity((2, 3))
+    0.5 * Identity((2, 3) -> (2, 3))
+    """
 
     def __init__(self, shape: Iterable[int]) -> None:
         shape = tuple(shape)
@@ -408,10 +456,19 @@ class Compiled(Operator):
 
 
 class Matrix(Compiled):
-    """An operator given by its matrix (rows, columns): a NumPy array, a SciPy sparse matrix, or a dense torch tensor.
+    """An operator given by its matrix.
 
-    `domain` and `range` are shapes with as many entries as the matrix has columns and rows; without them they are
-    (columns,) and (rows,). The values must not change afterwards, except those of a torch tensor.
+    Parameters
+    ----------
+    values : (rows, columns), a NumPy array, a SciPy sparse matrix, or a dense torch tensor; others must not change
+    domain : shape of an input, with as many entries as the matrix has columns; (columns,) by default
+    range : shape of an output, with as many entries as the matrix has rows; (rows,) by default
+
+    Examples
+    --------
+    >>> from koct.operators.algebra import Matrix
+    >>> Matrix([[1, 2, 3, 4]], domain=(2, 2))(np.ones((2, 2)))
+    array([10.])
     """
 
     SMALL = 2**21  # entries, 16 MiB: up to here a dense product takes less time than importing SciPy
@@ -435,7 +492,7 @@ class Matrix(Compiled):
     def from_entries(
         cls, rows: np.ndarray, columns: np.ndarray, weights: np.ndarray, domain: Iterable[int], range: Iterable[int]
     ) -> Matrix:
-        """A matrix with `weights[k]` in row `rows[k]` and column `columns[k]`; entries at the same place add up.
+        """Return the matrix with `weights[k]` in row `rows[k]` and column `columns[k]`; entries at the same place add.
 
         Rows and columns count the entries of arrays of shape `range` and `domain` in C order. A small matrix is stored
         dense, a large one in compressed rows.
@@ -490,7 +547,7 @@ class Matrix(Compiled):
 
 
 def split(operators: Sequence[Operator]) -> tuple[Diagonal | None, Operator]:
-    """(weights, R): the first operator if it is diagonal and others follow, and the product of those behind it."""
+    """Return (weights, R): the first operator if it is diagonal and others follow, and the product of the others."""
     weights, *others = operators
     if isinstance(weights, Diagonal) and others:
         return weights, product(others)
@@ -498,12 +555,12 @@ def split(operators: Sequence[Operator]) -> tuple[Diagonal | None, Operator]:
 
 
 def product(operators: Sequence[Operator]) -> Operator:
-    """The operators one after the other, the first one first."""
+    """Return the operators one after the other, the first one first."""
     return reduce(lambda inner, outer: outer @ inner, operators)
 
 
 def normal_matrix(R: Operator, block: int = 64) -> Any:
-    """RᵀR, dense, from basis vectors a block at a time."""
+    """Return RᵀR, dense, (columns, columns), from basis vectors a block at a time."""
     size = R.shape[1]
     normal = np.empty((size, size))
     for first in range(0, size, block):

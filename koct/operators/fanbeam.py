@@ -49,9 +49,20 @@ class Kernel(Compiled, ABC):
 class Projector(Kernel):
     """A, the forward projection from (H, H) images to (V, B) sinograms: bilinear samples, summed along every ray.
 
-    A sinogram is in the unit of the image times mm. rays = "printed": 2H samples from the source to the detector, the
-    sampling behind the printed numbers, although neighbouring samples are several pixels apart; for the fan beam only.
-    rays = "exact": the line integral, in steps of half a pixel.
+    A sinogram is in the unit of the image times mm.
+
+    Parameters
+    ----------
+    geometry : the scan
+    rays : "exact" for line integrals, in steps of half a pixel; "printed" for 2H samples from source to detector, which
+        the printed numbers rest on although neighbours are several pixels apart, for the fan beam only
+
+    Examples
+    --------
+    >>> from koct import FanBeam, Projector
+    >>> A = Projector(FanBeam(H=8, V=6, B=12))
+    >>> A(np.ones((5, 8, 8))).shape, A.T(np.ones((6, 12))).shape
+    ((5, 6, 12), (8, 8))
     """
 
     def __init__(self, geometry: Scan, rays: str = "exact") -> None:
@@ -101,6 +112,16 @@ class Backprojector(Kernel):
     what it stands for, π/V radians if the views cover the half circle; for the fan beam also by (SI/U)²: SI and U are
     the distances from the source to the isocentre and to the pixel, along the central ray. It is not the adjoint of a
     forward projector; its own adjoint `.T` is exact.
+
+    Parameters
+    ----------
+    geometry : the scan
+
+    Examples
+    --------
+    >>> from koct.operators.fanbeam import Backprojector, ParallelBeam
+    >>> Backprojector(ParallelBeam(H=8, V=6, B=12))
+    Backprojector((6, 12) -> (8, 8))
     """
 
     def __init__(self, geometry: Scan) -> None:
@@ -186,7 +207,7 @@ class Backprojector(Kernel):
 
 
 def backprojection_normal(back: Backprojector, ramp: RampFilter) -> np.ndarray:
-    """RᵀR for R = `back` @ `ramp`: a (V·B, V·B) matrix in float64, computed for one pair of views after the other.
+    """Return RᵀR for R = `back` @ `ramp`: (V·B, V·B) in float64, computed for one pair of views after the other.
 
     A pixel touches two bins of each view, so one pass over the pixels gives all B² entries of a pair.
     """
@@ -208,23 +229,55 @@ def backprojection_normal(back: Backprojector, ramp: RampFilter) -> np.ndarray:
 
 
 def fbp(geometry: Scan, cutoff: float | None = None) -> Operator:
-    """Return filtered backprojection, from (V, B) line integrals to (H, H) images.
+    """Return filtered backprojection.
 
-    In theory it inverts the `Projector` with rays = "exact": sinograms are in the unit of the image times mm. `cutoff`
-    smooths by the Hann window of `RampFilter`.
+    In theory it inverts the `Projector` with rays = "exact": sinograms are in the unit of the image times mm.
+
+    Parameters
+    ----------
+    geometry : the scan
+    cutoff : smooths by the Hann window of `RampFilter`; by default nothing does
+
+    Returns
+    -------
+    operator : from (V, B) line integrals to (H, H) images
+
+    Examples
+    --------
+    >>> from koct.operators.fanbeam import ParallelBeam, Projector, fbp
+    >>> scan = ParallelBeam(H=16, V=64, B=24)
+    >>> disc = 1.0 * (np.hypot(*np.meshgrid(scan.pixels, scan.pixels)) < 6)
+    >>> image = fbp(scan)(Projector(scan)(disc))
+    >>> bool(abs(image[7:9, 7:9] - 1).max() < 0.05)
+    True
     """
     g = geometry
     return Backprojector(g) @ RampFilter(g.V, g.B, g.width, cutoff) @ Diagonal(analytic_weights(g))
 
 
 def analytic_weights(geometry: Scan) -> np.ndarray:
-    """Return the weights (V, B) of FBP: what a measurement stands for times the cosine of its fan angle.
+    """Return the weights of FBP: what a measurement stands for times the cosine of its fan angle.
 
     A view stands for an interval of angles, `Scan.intervals`. Where two views measure the same line from its two ends,
     they share it by Parker's weights; the full circle has one half. A fan beam over less than 180° plus the fan angle
     never measures some lines. The first and the last view are the nearest to them and stand for them as well: the
     image then has the right values, but not the details that only these lines show. That is so for arcs of 180° and
     more; below, what is stood for shrinks to nothing at 180° minus the fan angle.
+
+    Parameters
+    ----------
+    geometry : the scan
+
+    Returns
+    -------
+    weights : (V, B)
+
+    Examples
+    --------
+    >>> from koct.operators.fanbeam import ParallelBeam, analytic_weights
+    >>> analytic_weights(ParallelBeam(H=8, V=2, B=3))
+    array([[1., 1., 1.],
+           [1., 1., 1.]])
     """
     g = geometry
     first, last = g.intervals
@@ -257,10 +310,24 @@ def _parker_integral(beta: np.ndarray, gamma: np.ndarray, arc: float) -> np.ndar
 
 
 def printed_weights(geometry: Scan) -> np.ndarray:
-    """Return the weights (V, B) of the paper: Parker's at the angle of each view times the cosine of the fan angle.
+    """Return the weights of the paper: Parker's at the angle of each view times the cosine of the fan angle.
 
     At 180° they are zero on half of the first and of the last view, and every view counts the same: they sum to less
     than `analytic_weights`.
+
+    Parameters
+    ----------
+    geometry : the scan
+
+    Returns
+    -------
+    weights : (V, B)
+
+    Examples
+    --------
+    >>> from koct.operators.fanbeam import FanBeam, printed_weights
+    >>> printed_weights(FanBeam(H=8, V=3, B=4)).round(3)[0]
+    array([0., 0., 1., 1.])
     """
     g = geometry
     beta, gamma = (g.angles - g.angles.min())[:, None], g.fan_angles[None, :]

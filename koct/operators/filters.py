@@ -14,10 +14,21 @@ from koct.operators.algebra import Constant, Operator
 class RampFilter(Operator):
     """K, the ramp filter of every view of a (V, B) sinogram; self-adjoint.
 
-    Without a `width` it is the filter of the paper: the unpadded spectrum of a view times |frequency| in cycles per
-    bin, which is a circular convolution and removes the mean of the view. With the `width` of a bin at the isocentre
-    in mm it is the filter of FBP: a linear convolution, with the frequency in cycles per mm. `cutoff` then multiplies
-    it by a Hann window, which falls to zero at this share of the Nyquist frequency: the smaller, the smoother.
+    Parameters
+    ----------
+    V : number of views
+    B : number of bins
+    width : width of a bin at the isocentre, in mm, for the filter of FBP: a linear convolution, with the frequency in
+        cycles per mm. Without it, the filter of the paper: the unpadded spectrum of a view times |frequency| in cycles
+        per bin, which is a circular convolution and removes the mean of the view.
+    cutoff : share of the Nyquist frequency at which a Hann window falls to zero; the smaller, the smoother. It needs a
+        `width`.
+
+    Examples
+    --------
+    >>> from koct.operators.filters import RampFilter
+    >>> RampFilter(1, 4)(np.array([[0.0, 1.0, 0.0, 0.0]]))
+    array([[-0.125,  0.25 , -0.125,  0.   ]])
     """
 
     def __init__(self, V: int, B: int, width: float | None = None, cutoff: float | None = None) -> None:
@@ -86,10 +97,19 @@ def _band_ramp(at: np.ndarray, limit: float) -> np.ndarray:
 
 
 class SpectralFilter(Operator):
-    """A circular convolution of images: their discrete Fourier transform times `spectrum`, (height, width).
+    """A circular convolution of images: their discrete Fourier transform times a spectrum; self-adjoint.
 
-    The spectrum is real and even, in the order of `numpy.fft.fftfreq`, so the filter is self-adjoint. The image is
-    taken as periodic: what leaves it on one side comes in on the other.
+    The image is taken as periodic: what leaves it on one side comes in on the other.
+
+    Parameters
+    ----------
+    spectrum : real and even array (height, width), in the order of `numpy.fft.fftfreq`
+
+    Examples
+    --------
+    >>> from koct.operators.filters import SpectralFilter, gaussian_spectrum
+    >>> SpectralFilter(gaussian_spectrum(4, 1.0))(np.ones((4, 4)))[0]
+    array([1., 1., 1., 1.])
     """
 
     def __init__(self, spectrum: np.ndarray) -> None:
@@ -124,7 +144,7 @@ class SpectralFilter(Operator):
 
 
 def gaussian_spectrum(H: int, width: float) -> np.ndarray:
-    """(H, H): the spectrum of a Gaussian blur with a standard deviation of `width` pixels; one at frequency zero."""
+    """Return the spectrum (H, H) of a Gaussian blur with a standard deviation of `width` pixels; one at frequency 0."""
     frequency = np.fft.fftfreq(H)  # cycles per pixel
     one = np.exp(-2 * (np.pi * width * frequency) ** 2)
     return np.multiply.outer(one, one)

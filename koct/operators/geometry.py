@@ -213,6 +213,24 @@ class FanBeam(Scan):
 
     V views cover the half circle, or the `arc`, both ends included, except for the end of the full circle. The half
     width `radius` of the image is what the detector sees at the isocentre.
+
+    Parameters
+    ----------
+    H : height and width of the image, in pixels
+    V : number of views
+    B : number of bins
+    source_isocentre : distance from the source to the isocentre, in mm
+    source_detector : distance from the source to the detector, in mm
+    bin : width of a bin, in mm
+    arc : angular range of the views in degrees, from 0 on; the half circle by default
+    degrees : the angle of every view instead, shape (V,)
+
+    Examples
+    --------
+    >>> from koct import FanBeam
+    >>> scan = FanBeam(H=8, V=3, B=12)
+    >>> scan.radius, np.rad2deg(scan.angles)
+    (4.0, array([  0.,  90., 180.]))
     """
 
     source_isocentre: float = 1000.0
@@ -303,8 +321,23 @@ class ParallelBeam(Scan):
     """Parallel rays, one to every bin of a flat detector that turns around the isocentre.
 
     V views cover the half circle, or the `arc`, without its end: the view there would be the first one again, mirrored.
-    A ray runs as the central ray of a `FanBeam` at the same angle. The detector is as wide as the image, unless `image`
-    is another width, from the centre of the first pixel to that of the last.
+    A ray runs as the central ray of a `FanBeam` at the same angle.
+
+    Parameters
+    ----------
+    H : height and width of the image, in pixels
+    V : number of views
+    B : number of bins
+    bin : width of a bin, in mm
+    image : width of the image in mm, from the centre of the first pixel to that of the last; by default the detector's
+    arc : angular range of the views in degrees, from 0 on; the half circle by default
+    degrees : the angle of every view instead, shape (V,)
+
+    Examples
+    --------
+    >>> from koct.operators.geometry import ParallelBeam
+    >>> np.rad2deg(ParallelBeam(H=8, V=3, B=12).angles)
+    array([  0.,  60., 120.])
     """
 
     bin: float = 1.0

@@ -23,10 +23,21 @@ WIDTH = 12  # points of the oversampled grid under the kernel, on each axis: rel
 
 @dataclass(frozen=True)
 class RadialTrajectory:
-    """Radial k-space samples: `spokes` diameters, equally spaced over 180°, with `samples` points each.
+    """Radial k-space samples on diameters that are equally spaced over 180°.
 
-    A spoke covers k from −`radius` to `radius` in equal steps; its sample number samples//2 is the centre of k-space.
     k is in cycles per field of view, so H/2 is the Nyquist frequency of an image of H×H pixels.
+
+    Parameters
+    ----------
+    spokes : number of diameters
+    samples : points on each, in equal steps; number samples//2 is the centre of k-space
+    radius : a spoke covers k from −radius to radius
+
+    Examples
+    --------
+    >>> from koct.operators.nufft import RadialTrajectory
+    >>> RadialTrajectory(spokes=4, samples=8, radius=4.0).k.shape
+    (4, 8, 2)
     """
 
     spokes: int
@@ -64,12 +75,24 @@ class RadialTrajectory:
 class NonUniformFourier(Operator):
     """F, from images of H×H pixels to their samples at the points of a trajectory; `F.T` is the exact adjoint.
 
-    Images are real, (H, H), or with `complex_images` complex, (H, H, 2); samples are complex, (*shape, 2). `trajectory`
-    is a `RadialTrajectory` or an array (*shape, 2) of points (kx, ky) in cycles per field of view. The adjoint of the
-    transform of real images is the real part of the complex adjoint.
+    Images are real, (H, H), or complex, (H, H, 2); samples are complex, (*shape, 2). The adjoint of the transform of
+    real images is the real part of the complex adjoint.
 
     Gridding: the image divided by the transform of a Kaiser–Bessel kernel, an FFT with twice as many points on each
     axis, and a sparse interpolation with that kernel.
+
+    Parameters
+    ----------
+    H : height and width of the image, in pixels
+    trajectory : a `RadialTrajectory`, or an array (*shape, 2) of points (kx, ky) in cycles per field of view
+    complex_images : whether images are complex
+
+    Examples
+    --------
+    >>> from koct.operators.nufft import NonUniformFourier, RadialTrajectory
+    >>> F = NonUniformFourier(8, RadialTrajectory(spokes=4, samples=8, radius=4.0))
+    >>> F(np.ones((8, 8)))[0, 4].round(9) + 0.0  # k = 0: the sum of the image, divided by H
+    array([8., 0.])
     """
 
     def __init__(self, H: int, trajectory: RadialTrajectory | np.ndarray, complex_images: bool = False) -> None:
@@ -125,7 +148,7 @@ class NonUniformFourier(Operator):
 
 
 def points(trajectory: RadialTrajectory | np.ndarray) -> np.ndarray:
-    """The points (kx, ky) of a trajectory, in cycles per field of view."""
+    """Return the points (kx, ky) of a trajectory, (*shape, 2), in cycles per field of view."""
     k = trajectory.k if isinstance(trajectory, RadialTrajectory) else np.asarray(trajectory, float)
     if k.ndim < 2 or k.shape[-1] != 2:
         raise ValueError(f"a trajectory is an array (..., 2) of points (kx, ky), got the shape {k.shape}")
@@ -150,7 +173,10 @@ def kernel_transform(f: np.ndarray) -> np.ndarray:
 
 
 def normal_of_adjoint(H: int, trajectory: RadialTrajectory | np.ndarray, complex_images: bool = False) -> np.ndarray:
-    """F Fᵀ, dense, (2·points, 2·points): sums of waves over pixels are products of sums over rows and over columns."""
+    """Return F Fᵀ, dense, (2·points, 2·points).
+
+    Sums of waves over pixels are products of sums over rows and over columns.
+    """
     k, place = points(trajectory), (np.arange(H) - H // 2) / H
     # exp(2πi kx x) for every column and exp(2πi ky y) for every row, (points, H) each
     x, y = (np.exp(2j * np.pi * np.multiply.outer(k[..., axis].ravel(), place)) for axis in (0, 1))

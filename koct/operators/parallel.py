@@ -8,23 +8,39 @@ from koct.operators.algebra import Matrix, Operator
 
 
 def view_angles(V: int) -> np.ndarray:
-    """(V,): equally spaced angles over the half circle without its end, in degrees."""
+    """Return V equally spaced angles over the half circle without its end, in degrees: shape (V,)."""
     return np.linspace(0, 180, V, endpoint=False)
 
 
 def cosine_and_sine(degrees: float) -> tuple[float, float]:
-    """Cosine and sine, exact at multiples of 90°."""
+    """Return cosine and sine, exact at multiples of 90°."""
     quarters, remainder = divmod(degrees, 90)
     c, s = np.cos(np.deg2rad(remainder)), np.sin(np.deg2rad(remainder))
     return [(c, s), (-s, c), (-c, -s), (s, -c)][int(quarters) % 4]
 
 
 def projector(H: int, V: int) -> Matrix:
-    """The operator A from (H, H) images to (V, H) sinograms; lengths are in pixels.
+    """Return the operator A from images to parallel-beam sinograms; lengths are in pixels.
 
     A view is the image, rotated about its centre with bilinear interpolation and summed along its first axis; samples
     outside the centres of the border pixels are zero. Sine and cosine are exact at multiples of 90°, where a rounding
     error would push whole border rows out of the image.
+
+    Parameters
+    ----------
+    H : height and width of the image, in pixels
+    V : number of views, equally spaced over the half circle without its end
+
+    Returns
+    -------
+    A : from (H, H) to (V, H)
+
+    Examples
+    --------
+    >>> from koct.operators.parallel import projector
+    >>> projector(3, 2)(np.eye(3))
+    array([[1., 1., 1.],
+           [1., 1., 1.]])
     """
     i, j = np.divmod(np.arange(H * H), H)  # the pixels of the rotated image
     centre = np.full(2, (H - 1) / 2)
@@ -50,7 +66,25 @@ def projector(H: int, V: int) -> Matrix:
 
 
 def tikhonov_inverse(A: Operator, strength: float) -> Matrix:
-    """The regularised inverse (AᵀA + strength·I)⁻¹ Aᵀ of A as a dense matrix: from A's range to its domain."""
+    """Return the regularised inverse (AᵀA + strength·I)⁻¹ Aᵀ of A.
+
+    Parameters
+    ----------
+    A : operator
+    strength : of the regularisation, above 0
+
+    Returns
+    -------
+    inverse : dense matrix from the range of A to its domain
+
+    Examples
+    --------
+    >>> from koct.operators.algebra import Matrix
+    >>> from koct.operators.parallel import tikhonov_inverse
+    >>> tikhonov_inverse(Matrix(np.eye(2)), 1.0).values
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
     matrix = A.values if isinstance(A, Matrix) and A.dense else A.matrix()
     normal = matrix.T @ matrix
     normal[np.diag_indices_from(normal)] += strength

@@ -36,7 +36,17 @@ class SamplesForTarget(NamedTuple):
 
 
 class Curve:
-    """The predicted curve of a pool, with the best λ at every N, of those given if there are any."""
+    """The predicted curve of a pool, with the best λ at every N.
+
+    Parameters
+    ----------
+    theory : fitted to the pool
+    lambdas : ridge strengths to choose from; by default eleven decades around the mean of ‖x‖²
+
+    Attributes
+    ----------
+    octaves : predictions at powers of two, and up to eight times the pool
+    """
 
     def __init__(self, theory: Spectral, lambdas: Sequence[float] | None = None):
         self.theory = theory
@@ -50,10 +60,14 @@ class Curve:
             raise KoctError("x or y has numbers too large or too small to be squared; divide each by its largest")
 
     def at(self, sizes: Sequence[int]) -> list[Prediction]:
+        """Return predictions at every N, each with its best λ."""
         return self.theory.best_curve(sizes, self.lambdas)
 
     def required(self, target: float) -> SamplesForTarget:
-        """By interpolation between octaves; n_low ≤ n ≤ n_high are where the interval's ends get there."""
+        """Return how many samples a mean squared error takes, by interpolation between octaves.
+
+        n_low ≤ n ≤ n_high are where the ends of the interval get there.
+        """
         if not target > 0:
             raise KoctError(f"--target {target:g}: give an error above 0")
         N = [point.N for point in self.octaves]
@@ -73,7 +87,7 @@ def crossing(N: Sequence[int], errors: Sequence[float], target: float) -> int | 
 
 
 def read_pairs(paths: Sequence[str], memory: float | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """x and y from an .npz file, or from two .npy files, which are mapped and read in blocks.
+    """Return x and y from an .npz file, or from two .npy files, which are mapped and read in blocks.
 
     `memory`: bytes that there are; pairs whose matrices need more are refused before any is read. Values that cannot be
     squared are refused too.

@@ -9,9 +9,6 @@ One eigendecomposition of E[DᵀD] serves every N and λ. It takes the sum over 
 where a sample has little leverage: many samples, or weights that are pulled to good ones. R itself is not needed, only
 RᵀR and Rᵀy, since DᵀD = RᵀR ∘ x xᵀ.
 
-    theory = FixedPoint(normal, adjoint, toward=w0).fit(x, y)
-    theory.curve([4, 16, 64], [1e-2, 1], tests=128)
-
 Two terms are added: the optimism of v, which comes from the samples that judge it, to first order in N/M; and what
 measurements cost that are zero in all of N samples and keep their weight w₀, which no mean over samples knows of.
 A few fits on N samples give the interval, and tell where the equations do not hold.
@@ -40,9 +37,23 @@ OFF, ERRORS = 0.1, 2.5  # how far the fits may be from the fixed point: a share 
 class FixedPoint:
     """Predicts the learning curve of R diag(w) x with weights by ridge, on samples like those of a pool.
 
-    `normal` is RᵀR, `adjoint(y)` gives Rᵀ of flat images, (n, weights), and `toward` are the weights w₀, zero by
-    default. `reconstruct(x)` gives the network's flat images of weighted measurements, such as those cut off at zero:
-    the error then changes as it does for a few samples; without it nothing is cut.
+    Parameters
+    ----------
+    normal : RᵀR, (weights, weights)
+    adjoint : gives Rᵀ y, (n, weights), of flat images (n, outputs)
+    toward : the weights w₀, shape (weights,); zero by default
+    reconstruct : gives the network's flat images of weighted measurements, such as those cut off at zero: the error
+        then changes as it does for a few samples. Without it nothing is cut.
+    seed : of the random draws
+
+    Examples
+    --------
+    >>> from koct.prediction.fixed_point import FixedPoint
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((64, 8))
+    >>> theory = FixedPoint(np.eye(8), adjoint=lambda y: y).fit(x, 2 * x + 0.1 * rng.standard_normal(x.shape))
+    >>> 0.009 < theory.predict(32, lam=1e-3).error < 0.012
+    True
     """
 
     def __init__(
@@ -57,7 +68,7 @@ class FixedPoint:
         self.seed = seed
 
     def fit(self, x: Any, y: Any) -> FixedPoint:
-        """From flat pairs: (samples, weights) and (samples, outputs), NumPy's or torch's."""
+        """Fit to flat pairs, (samples, weights) and (samples, outputs), NumPy's or torch's; return self."""
         x, y = checked_pairs(x, y)
         if x.ndim != 2 or y.ndim != 2:
             raise KoctError(f"x has {x.ndim} dimensions and y has {y.ndim}; give flat pairs, (samples, numbers)")
@@ -87,11 +98,11 @@ class FixedPoint:
     # Predicting
 
     def predict(self, N: int, lam: float, tests: int | None = None) -> Prediction:
-        """The error after training on N samples; `tests`: the interval is for an error measured on so many others."""
+        """Return the error after N samples; with `tests`, the interval is for an error measured on so many others."""
         return self.curve([N], [lam], tests)[0]
 
     def curve(self, sizes: Iterable[int], lambdas: Sequence[float], tests: int | None = None) -> list[Prediction]:
-        """Predictions for every N and λ, in that order."""
+        """Return predictions for every N and λ, in that order."""
         wanted, ridges = [checked_size(N) for N in sizes], [checked_ridge(lam) for lam in lambdas]
         drawn = {N: min(N, self.M // 2, LARGEST_DRAW) for N in wanted}
         by_size = {size: self._draws(size, ridges) for size in dict.fromkeys(drawn.values())}

@@ -5,10 +5,6 @@ eigendecomposition of the Gram matrix of a pool of pairs. The pool's own leave-o
 imitates a smaller N, are split into what no sample size removes at that ridge and what the finite N adds; the second
 part is then scaled from the pool's size to N. Only x xᵀ enters, so any kernel matrix will do.
 
-    theory = Spectral().fit(x, y)
-    theory.predict(64, lam=1.0).error          # mean squared error on new samples, over outputs
-    theory.best(64, [1e-2, 1, 100]).lam        # the ridge that N = 64 wants
-
 docs/curve.md has the mathematics, the checks and the limits.
 """
 
@@ -39,8 +35,21 @@ FEWEST = 16  # pairs that may tell a spectrum
 class Spectral:
     """Predicts the learning curve of ridge regression on samples like those of a pool.
 
-    `nonnegative`: predictions are cut off at zero, as by a ReLU. `seed` is that of the random draws, which give the
-    interval and the effect of the cut.
+    Parameters
+    ----------
+    nonnegative : whether predictions are cut off at zero, as by a ReLU
+    seed : of the random draws, which give the interval and the effect of the cut
+
+    Examples
+    --------
+    >>> from koct import Spectral
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((64, 8))
+    >>> y = x[:, :3] + 0.1 * rng.standard_normal((64, 3))
+    >>> theory = Spectral().fit(x, y)
+    >>> point = theory.best(32, [1e-3, 1.0, 100.0])
+    >>> point.lam, 0.01 < point.error < 0.02
+    (0.001, True)
     """
 
     def __init__(self, nonnegative: bool = False, seed: int = 0):
@@ -49,12 +58,12 @@ class Spectral:
     # Fitting
 
     def fit(self, x: Any, y: Any) -> Spectral:
-        """From pairs: arrays of shape (samples, ...), NumPy's or torch's."""
+        """Fit to pairs, arrays of shape (samples, ...), NumPy's or torch's; return self."""
         x, y = checked_pairs(x, y)
         return self._fit(gram_matrix(flat(x)), flat(y))
 
     def fit_gram(self, gram: Any, y: Any) -> Spectral:
-        """From the Gram matrix x xᵀ, or a kernel matrix, of the samples and their targets y."""
+        """Fit to the Gram matrix x xᵀ, or a kernel matrix, of the samples and their targets y; return self."""
         gram, y = checked_pairs(gram, y)
         gram, y = double(gram), flat(y)
         if gram.shape != (len(y), len(y)):
@@ -92,31 +101,37 @@ class Spectral:
     # Predicting
 
     def predict(self, N: int, lam: float, tests: int | None = None) -> Prediction:
-        """The error after training on N samples; `tests`: the interval is for an error measured on so many others."""
+        """Return the error after N samples; with `tests`, the interval is for an error measured on so many others."""
         return self.curve([N], [lam], tests)[0]
 
     def curve(self, sizes: Iterable[int], lambdas: Sequence[float], tests: int | None = None) -> list[Prediction]:
-        """Predictions for every N and λ, in that order."""
-        wanted = [(checked_size(N), checked_ridge(lam)) for N in sizes for lam in lambdas]
-        inside = [(min(N, self.M), lam) for N, lam in wanted]
-        last_octave = [(max(1, self.M // 2), lam) for N, lam in wanted if N > self.M]
-        asked = list(dict.fromkeys(inside + last_octave))
-        ridges = self._pool_ridges(*np.array(asked, float).T)[:, None] * np.array([1 - STEP, 1, 1 + STEP])
+        """Return predictions for every N and λ, in that order."""
+        requested = [(checked_size(N), checked_ridge(lam)) for N in sizes for lam in lambdas]
+        within = [(min(N, self.M), lam) for N, lam in requested]
+        last_octave = [(max(1, self.M // 2), lam) for N, lam in requested if N > self.M]
+        points = self._equivalents(list(dict.fromkeys(within + last_octave)))
+        predictions = []
+        for N, lam in requested:
+            spread = self._draw_spread(min(N, self.M), lam, list(lambdas)) * np.sqrt(min(1, self.M / N))
+            predictions.append(self._prediction(N, lam, points, spread, tests))
+        return [self._in_units_of_y(prediction) for prediction in predictions]
+
+    def _equivalents(self, points: Sequence[tuple[int, float]]) -> dict[tuple[int, float], _Equivalent]:
+        """Return the deterministic equivalent at every (N, λ), N up to the size of the pool."""
+        ridges = self._pool_ridges(*np.array(points, float).T)[:, None] * np.array([1 - STEP, 1, 1 + STEP])
         h, a = (each.reshape(self.M, *ridges.shape) for each in self._leverages(ridges.ravel()))
-        points = {key: self._equivalent(*key, ridges[i], h[:, i], a[:, i]) for i, key in enumerate(asked)}
-        spreads = {
-            (N, lam): self._draw_spread(min(N, self.M), lam, list(lambdas)) * np.sqrt(min(1, self.M / N))
-            for N, lam in wanted
-        }
-        found = [self._prediction(N, lam, points, spreads[N, lam], tests) for N, lam in wanted]
-        scaled = ("error", "low", "high", "per_sample", "train_error")
-        return [each._replace(**{name: getattr(each, name) * self.unit**2 for name in scaled}) for each in found]
+        return {point: self._equivalent(*point, ridges[i], h[:, i], a[:, i]) for i, point in enumerate(points)}
+
+    def _in_units_of_y(self, prediction: Prediction) -> Prediction:
+        errors = ("error", "low", "high", "per_sample", "train_error")
+        return prediction._replace(**{name: getattr(prediction, name) * self.unit**2 for name in errors})
 
     def best(self, N: int, lambdas: Sequence[float], tests: int | None = None) -> Prediction:
-        """With the λ of the smallest predicted error; beyond the pool, with that of the whole pool."""
+        """Return the prediction with the λ of the smallest error; beyond the pool, with that of the whole pool."""
         return self.best_curve([N], lambdas, tests)[0]
 
     def best_curve(self, sizes: Iterable[int], lambdas: Sequence[float], tests: int | None = None) -> list[Prediction]:
+        """Return what `best` does for every N."""
         wanted = [checked_size(N) for N in sizes]
         inside = list(dict.fromkeys(min(N, self.M) for N in wanted))
         points = self.curve(inside, lambdas, tests)

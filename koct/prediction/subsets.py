@@ -4,10 +4,6 @@ Some networks have a theory (`spectral`, `fixed_point`). Those with a closed for
 this: a dozen fits on N samples each, tested on others, tell the error and how much it depends on the draw. Nothing is
 assumed of the network but that `fitting(x, y)` yields a pair (λ, predict) for every ridge.
 
-    subsets = Subsets(fitting).fit(x, y)
-    subsets.curve([4, 16, 64], tests=128)      # what a test on 128 other samples will give, for every N and λ
-    subsets.best_curve([4, 16, 64], tests=128)  # with λ chosen anew in every draw, as validation does
-
 A draw is N samples to fit and others to test: a third of the pool, or 128 if that is more. Training sets are disjoint
 as long as the pool lasts. The error of sample m after draw d is taken apart into a_d · b_m: the spread of log a_d is
 that of training sets, whatever samples tested them, and with b_m every sample of the pool counts once.
@@ -37,9 +33,23 @@ SWEEPS = 30  # over the table of errors, to take it apart
 class Subsets:
     """Predicts the learning curve of a network on samples like those of a pool, by fitting it to subsets.
 
-    `fitting(x, y)` yields (λ, predict) for every ridge strength, the same ones each time; λ may be None. `draws` is the
-    number of training sets for every N, so the cost is that of as many fits; few draws make the intervals wider, not
-    wrong. `seed` is that of the draws.
+    Parameters
+    ----------
+    fitting : `fitting(x, y)` yields (λ, predict) for every ridge strength, the same ones each time; λ may be None
+    draws : number of training sets, and so of fits, for every N; few make the intervals wider, not wrong
+    seed : of the draws
+
+    Examples
+    --------
+    >>> from koct.prediction.subsets import Subsets
+    >>> def fitting(x, y):
+    ...     M = np.linalg.lstsq(x, y)[0]
+    ...     yield None, lambda new: new @ M
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((64, 8))
+    >>> subsets = Subsets(fitting).fit(x, x[:, :3] + 0.1 * rng.standard_normal((64, 3)))
+    >>> [point.N for point in subsets.curve([16, 32]) if point.error < 0.03]
+    [16, 32]
     """
 
     def __init__(self, fitting: Fitting, draws: int = 16, seed: int = 0):
@@ -48,7 +58,7 @@ class Subsets:
         self.fitting, self.draws, self.seed = fitting, int(draws), seed
 
     def fit(self, x: Any, y: Any) -> Subsets:
-        """Keep the pairs: arrays of shape (samples, ...), NumPy's or torch's."""
+        """Keep the pairs, arrays of shape (samples, ...), NumPy's or torch's; return self."""
         self.x, self.y = checked_pairs(x, y)
         self.M = len(self.x)
         self.largest = int(LARGEST * self.M)
@@ -58,14 +68,14 @@ class Subsets:
         return self
 
     def curve(self, sizes: Iterable[int], tests: int | None = None) -> list[Prediction]:
-        """Predictions for every N and λ, in that order; λ = None becomes NaN.
+        """Return predictions for every N and λ, in that order; λ = None becomes NaN.
 
         The interval is that of one training set, and with `tests` of an error that is measured on so many others.
         """
         return [point for N in sizes for point in self._points(checked_size(N), tests, self._fits)]
 
     def best_curve(self, sizes: Iterable[int], tests: int | None = None, validation: int = 32) -> list[Prediction]:
-        """One prediction for every N: each draw takes the λ with the smallest error on so many of its test samples.
+        """Return one prediction for every N: each draw takes the λ that is best on so many of its test samples.
 
         The others test it. `lam` is the one taken most often.
         """

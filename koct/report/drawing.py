@@ -238,26 +238,44 @@ def share_limits(axes, rows=(), names=None):
     The errors of what needs no sample, in `rows`, become horizontal lines behind the curves. A line far below all
     curves is put in words at the lower edge.
     """
-    limits = np.array([axis.get_ylim() for axis in axes.values()])
+    baselines = {sweep: [row for row in rows if row["sweep"] == sweep] for sweep in axes}
+    low, high = _common_range(axes.values(), [row["error_mean"] for each in baselines.values() for row in each])
+    most_words = max(sum(row["error_mean"] <= low for row in each) for each in baselines.values())
+    for sweep, axis in axes.items():
+        height = axis.get_window_extent().height / axis.figure.dpi * 72  # points
+        room = LINE * most_words / height  # share of the panel
+        bottom = low * (low / high) ** (room / (1 - room))
+        axis.set_ylim(bottom, high)
+        for row in baselines[sweep]:
+            _draw_baseline(axis, row, bottom, names)
+        below = [row for row in baselines[sweep] if row["error_mean"] <= bottom]
+        for line, row in enumerate(below):
+            _put_in_words(axis, row, line, names)
+
+
+def _common_range(axes, errors):
+    """Return the range of all axes together, with room for errors that are not far below it."""
+    limits = np.array([axis.get_ylim() for axis in axes])
     low, high = limits[:, 0].min(), limits[:, 1].max()
-    by_sweep = {name: [row for row in rows if row["sweep"] == name] for name in axes}
-    near = [row["error_mean"] for group in by_sweep.values() for row in group if row["error_mean"] > low / REACH]
-    low, high = min([low, *(error / 1.3 for error in near)]), max([high, *(error * 1.3 for error in near)])
-    most = max(sum(row["error_mean"] <= low for row in group) for group in by_sweep.values())
-    for name, axis in axes.items():
-        room = LINE * most / (axis.get_window_extent().height / axis.figure.dpi * 72)  # share of the panel for words
-        end = low * (low / high) ** (room / (1 - room))
-        axis.set_ylim(end, high)
-        for row in by_sweep[name]:
-            style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
-            axis.axhline(row["error_mean"], **style) if row["error_mean"] > end else axis.plot([], [], **style)
-            mark_line(axis, row["error_mean"], row.get("edges"), style["color"])  # clipped below the axis
-        for i, row in enumerate(row for row in by_sweep[name] if row["error_mean"] <= end):
-            hollow = r" $\circ$" if row.get("edges") else ""
-            words = f"$\\downarrow$ {names.arch(row['arch'])} {power_of_ten(row['error_mean'], 1)}{hollow}"
-            place = {"xy": (0, 0), "xytext": (3, 3 + LINE * i), "xycoords": "axes fraction"}
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
-            axis.annotate(words, textcoords="offset points", fontsize=6.5, bbox=box, **place)
+    near = [error for error in errors if error > low / REACH]
+    return min([low, *(error / 1.3 for error in near)]), max([high, *(error * 1.3 for error in near)])
+
+
+def _draw_baseline(axis, row, bottom, names):
+    style = {"label": names.arch(row["arch"]), **names.line(row["arch"])}
+    if row["error_mean"] > bottom:
+        axis.axhline(row["error_mean"], **style)
+    else:
+        axis.plot([], [], **style)  # for the legend
+    mark_line(axis, row["error_mean"], row.get("edges"), style["color"])  # clipped below the axis
+
+
+def _put_in_words(axis, row, line, names):
+    """Write what is below the axis at its lower edge; lines are counted from there."""
+    hollow = r" $\circ$" if row.get("edges") else ""
+    words = f"$\\downarrow$ {names.arch(row['arch'])} {power_of_ten(row['error_mean'], 1)}{hollow}"
+    place = {"xy": (0, 0), "xytext": (3, 3 + LINE * line), "xycoords": "axes fraction", "textcoords": "offset points"}
+    axis.annotate(words, fontsize=6.5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3}, **place)
 
 
 def save(figure, paths, stamp=None, dpi=300):

@@ -55,20 +55,25 @@ class Names:
 
     def sweep(self, row):
         """Return `$H = 128$ (300 photons)`: what tells a sweep from the others of its study; without H, the words."""
-        name, labels = row["sweep"], {name: about.get("label") or "" for name, about in self.sweeps.items()}
-        label, size = labels.get(name, ""), f"H{row['H']}"
-        first, *_ = words = label.split(SEPARATOR)
-        family = {other for other in labels.values() if other.split(SEPARATOR)[0] == first}
-        own = [word for word in words if not all(word in other.split(SEPARATOR) for other in family)]
-        if not own and len(family) == 1 < len(set(labels.values())):
-            own = [first]
-        rest = {re.sub(r"^H\d+", "", other) for other in labels if labels[other] == label}
-        if len(rest) > 1 or not label or (not own and len(family) > 1):  # words do not tell it from the others
-            own = [*own, re.sub("[-_. ]+", " ", name.removeprefix(size)).strip()]
-        told = SEPARATOR.join(filter(None, own))
+        words = self._distinctive(row["sweep"], row["H"])
         if row["H"] is None:
-            return told or name
-        return f"$H = {row['H']}$" + (f" ({told})" if told else "")
+            return words or row["sweep"]
+        return f"$H = {row['H']}$" + (f" ({words})" if words else "")
+
+    def _distinctive(self, name, H):
+        """Return the words of a sweep's label that not all labels with the same first word have, or else its name."""
+        labels = {sweep: about.get("label") or "" for sweep, about in self.sweeps.items()}
+        label = labels.get(name, "")
+        words = label.split(SEPARATOR)
+        family = {other for other in labels.values() if other.split(SEPARATOR)[0] == words[0]}
+        distinctive = [word for word in words if not all(word in other.split(SEPARATOR) for other in family)]
+        alone = len(family) == 1
+        if alone and not distinctive and len(set(labels.values())) > 1:
+            distinctive = words[:1]
+        namesakes = {re.sub(r"^H\d+", "", sweep) for sweep in labels if labels[sweep] == label}
+        if not label or len(namesakes) > 1 or not (distinctive or alone):
+            distinctive.append(re.sub("[-_. ]+", " ", name.removeprefix(f"H{H}")).strip())
+        return SEPARATOR.join(filter(None, distinctive))
 
     def counted(self, sweep):
         """Return what the N of a sweep counts: samples, or groups of them."""

@@ -47,10 +47,10 @@ class Search:
         """Return the strengths on both sides of the best that have not been tried, if they may be better."""
         tried = sorted(self.errors)
         best = min(tried, key=self.errors.__getitem__)
-        if best in (tried[0], tried[-1]) and not self.at_edge(best):
-            return ()
         place = round(2 * math.log10(best))
         beside = [_strength(place + way) for way in (-step, step) if abs(place + way) <= FARTHEST]
+        if not self.at_edge(best):  # beyond what was tried the curve is level
+            beside = [lam for lam in beside if tried[0] < lam < tried[-1]]
         return tuple(lam for lam in beside if lam not in self.errors)
 
     def at_edge(self, lam: float | None) -> bool:

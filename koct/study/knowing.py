@@ -221,39 +221,37 @@ class Knowing:
 
         Where the theory of the dense matrix is not to be trusted, it is fitted to subsets of the pairs as well.
         """
-        data = self.data
-        theory = Curve(Spectral(data.nonnegative).fit(data.x, data.y), self.lambdas)
-        subsets = self._subsets(self.weights, self.lambdas or self._strengths()[2::2], self.draws)
-        drawn = self._subsets(FC(), theory.lambdas, DENSE_DRAWS)
-
-        def dense_at(points: Sequence[Prediction]) -> list[Prediction]:
-            doubtful = [point.N for point in points if not point.trusted and 4 <= point.N <= drawn.largest]
-            fitted = {point.N: point for point in drawn.best_curve(doubtful)}
-            found = (fitted.get(point.N, point) for point in points)
-            # so close to the rank of the data that no error can be told, there is no interval
-            return [point for point in found if 0 < point.low < point.high and point.error > 0]
-
-        dense = dense_at(theory.octaves)
-        inside = [point.N for point in dense if 4 <= point.N <= subsets.largest]
-        curve = {point.N: point for point in subsets.best_curve(inside)}
-        last = curve[inside[-1]]
-        whole = self._tried("weights", self._by(self.weights, self._strengths()))
-        fitted = data.N - data.N // FOLDS
-        for point in dense:
-            if point.N > last.N:  # floor and estimation error: what a line through the last octave does not know
-                error = whole.at(point.N / fitted)
-                curve[point.N] = last._replace(
-                    N=point.N, error=error, low=error * last.low / last.error, high=error * last.high / last.error
-                )
-        dense = [point for point in dense if point.N in curve]
-        rough = crossing([curve[point.N] for point in dense], dense)
+        theory = Curve(Spectral(self.data.nonnegative).fit(self.data.x, self.data.y), self.lambdas)
+        subsets = self._subsets(FC(), theory.lambdas, DENSE_DRAWS)
+        dense = _with_fits(theory.octaves, subsets)
+        weights = self._weights_curve([point.N for point in dense])
+        dense = [point for point in dense if point.N in weights]
+        rough = crossing([weights[point.N] for point in dense], dense)
         if rough.N is None or rough.N <= dense[0].N:
             return rough
         finer = [round(rough.N * 2 ** (k / FINER)) for k in range(-FINER, FINER + 1)]
-        known = {point.N: point for point in dense}
-        known |= {point.N: point for point in dense_at(theory.at([N for N in finer if dense[0].N < N < rough.upto]))}
-        sizes = sorted(known)
-        return crossing([_between(curve, N) for N in sizes], [known[N] for N in sizes])
+        finer = [N for N in finer if dense[0].N < N < rough.upto]
+        by_size = {point.N: point for point in [*dense, *_with_fits(theory.at(finer), subsets)]}
+        sizes = sorted(by_size)
+        return crossing([_between(weights, N) for N in sizes], [by_size[N] for N in sizes])
+
+    def _weights_curve(self, sizes: Sequence[int]) -> dict[int, Prediction]:
+        """Return the predicted curve of the weights by N, for the sizes of four samples and more.
+
+        Beyond what can be fitted it is floor and estimation error, of which a line through the last octave knows
+        nothing.
+        """
+        subsets = self._subsets(self.weights, self.lambdas or self._strengths()[2::2], self.draws)
+        curve = {point.N: point for point in subsets.best_curve([N for N in sizes if 4 <= N <= subsets.largest])}
+        last = curve[max(curve)]
+        repair = self._tried("weights", self._by(self.weights, self._strengths()))
+        fitted = self.data.N - self.data.N // FOLDS
+        for N in sizes:
+            if N > last.N:
+                error = repair.at(N / fitted)
+                low, high = error * last.low / last.error, error * last.high / last.error
+                curve[N] = last._replace(N=N, error=error, low=low, high=high)
+        return curve
 
     def _subsets(self, arch: Any, lambdas: Sequence[float], draws: int) -> Subsets:
         """Fits of an architecture to some of the pairs, for every λ."""
@@ -263,6 +261,17 @@ class Knowing:
             return ((lam, network.predict) for lam, network in arch.fit(data.of(x, y, lambdas)))
 
         return Subsets(fitting, draws).fit(data.x, data.y)
+
+
+def _with_fits(points: Sequence[Prediction], subsets: Subsets) -> list[Prediction]:
+    """Return the points, from fits to subsets where the theory is not to be trusted.
+
+    Points without an interval are left out: so close to the rank of the data, no error can be predicted.
+    """
+    doubtful = [point.N for point in points if not point.trusted and 4 <= point.N <= subsets.largest]
+    fits = {point.N: point for point in subsets.best_curve(doubtful)}
+    best = (fits.get(point.N, point) for point in points)
+    return [point for point in best if 0 < point.low < point.high and point.error > 0]
 
 
 def _between(curve: Mapping[int, Prediction], N: int) -> Prediction:

@@ -280,10 +280,11 @@ class Jobs:
         return self.cells
 
     def first_fits(self, wildcards: Wildcards) -> list[str]:
-        """The fits of a sweep's first seed, as far as they are made here."""
+        """The fits of a sweep's first seed, as far as they are made here; none if no network is among them."""
         sweep = self.sweeps[wildcards.sweep]
-        fits = [paths.fit(**cell) for cell in sweep.grid() if cell["seed"] == sweep.seeds[0]]
-        return [fit for fit in fits if fit not in self.brought]
+        sizes = {paths.fit(**cell): cell["N"] for cell in sweep.grid() if cell["seed"] == sweep.seeds[0]}
+        fits = [fit for fit in sizes if fit not in self.brought]
+        return fits if any(sizes[fit] for fit in fits) else []
 
     # What a large job asks for
 
