@@ -24,7 +24,7 @@ from koct.study.evaluation import load
 PRODUCT = Product(
     title="reconstructions, {sweep}",
     about="a test image as what needs no sample and every network reconstruct it, with a part enlarged and the errors, "
-    "per sweep of images; of signals, the curves. The `.npy` has what the paper's two networks make of 16 test images "
+    "per sweep of images; of signals, the curves. The `.npy` has what the paper's two networks make of some test images "
     "at the smallest and the largest N, over the peak of each",
     when="pictured",
     files=(
@@ -41,7 +41,7 @@ largest N of the network.
 Numbers below the images are PSNR and SSIM of that image. Errors show what a number hides: streaks, noise or blur.""",
 )
 ZOOM = 3  # of the part that is enlarged
-KEPT = 16  # test images of which arrays are kept, for numbers on how images look
+KEPT, PIXELS = 16, 2**18  # test images of which arrays are kept, for numbers on how images look, and their pixels
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.8}
 
 
@@ -51,7 +51,9 @@ def recons(fits, inputs, out, spec=None):
     cells = [Cell.decode(about_fit(path, stamps.read(path))["cell"]) for path in fits]
     first = cells[0]
     pool = Pool(inputs["pool"], first.problem, first.seed)
-    truth = pool.y("test", min(KEPT, pool.count["test"])).reshape(-1, *first.problem.y_shape)
+    truth = pool.y("test", min(KEPT, max(1, PIXELS // first.problem.y_size), pool.count["test"])).reshape(
+        -1, *first.problem.y_shape
+    )
     sizes = [cell.N for cell in cells if cell.arch.name in PAIR]
     ends = {min(sizes), max(sizes)} if sizes else set()
     made, arrays, styles = {}, {"truth": truth}, {}
