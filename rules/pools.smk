@@ -20,7 +20,7 @@ rule pool:
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
-        "python -m koct pool --spec {params.spec:q} --outputs {output} > {log} 2>&1"
+        "python -m koct pool --spec - --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 use rule pool as pool_large with:
@@ -51,7 +51,7 @@ rule known:
     message:
         "known operator of {wildcards.sweep}"
     shell:
-        "python -m koct known --spec {params.spec:q} --outputs {output} > {log} 2>&1"
+        "python -m koct known --spec - --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule normal:
@@ -73,7 +73,7 @@ rule normal:
     message:
         "normal matrix of {wildcards.sweep}"
     shell:
-        "python -m koct normal --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct normal --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule gram:
@@ -97,4 +97,4 @@ rule gram:
     message:
         "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
-        "python -m koct gram --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct gram --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
