@@ -45,7 +45,7 @@ rule known:
     conda:
         "../envs/koct.yaml"
     resources:
-        **jobs.asks("shared", gpu=False),
+        **jobs.asks("known", gpu=False),
     params:
         spec=jobs.problem_spec("known"),
     message:

@@ -46,7 +46,7 @@ rule figure_recons:
     conda:
         "../envs/koct.yaml"
     resources:
-        **jobs.asks("recons"),
+        **jobs.asks("figure-recons"),
     params:
         spec=jobs.recons_spec,
         caption=products.product("fig_recons").caption,
