@@ -4,7 +4,7 @@
 rule fit:
     input:
         pool=rules.pool.output,
-        extra=asked_often(jobs.extra_input),
+        extra=jobs.extra_input,
     output:
         row=paths.cell("{sweep}", "{arch}", "{N}", "{seed}"),
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
@@ -17,11 +17,10 @@ rule fit:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=asked_often(jobs.fit_spec),
+        spec=jobs.fit_spec,
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
-        # few fields: Snakemake formats this line three times for every job of a dry run
         "python -m koct fit --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 

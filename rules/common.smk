@@ -3,9 +3,6 @@
 
 import gc
 import glob
-import inspect
-
-from snakemake.common import overwrite_function_params
 
 gc.set_threshold(1_000_000)  # a DAG is many objects and no garbage: looking for it takes an eighth of a large dry run
 
@@ -23,32 +20,17 @@ from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs
 
-
-def deployed():
-    """Whether jobs run in environments of their own: those of conda."""
-    return bool(workflow.deployment_settings.deployment_method)
-
-
+deployed = bool(workflow.deployment_settings.deployment_method)  # jobs run in environments of conda
 cluster.complete(config, workflow.config_settings.overwrite_config)
 
 try:
     queue.check_folders()
     jobs = Jobs(config)
     if workflow.is_main_process:
-        resources.check(jobs.study, jobs.settings, workflow.resource_settings.nodes is None, deployed())
+        resources.check(jobs.study, jobs.settings, workflow.resource_settings.nodes is None, deployed)
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
-
-
-def asked_often(function):
-    """Snakemake looks up the signature of a cell's functions a dozen times: it need not find it out each time."""
-
-    def of(wildcards):
-        return function(wildcards)
-
-    overwrite_function_params(of, inspect.signature(of).parameters)  # 5 % of a large dry run
-    return of
 
 
 def announce():
@@ -65,7 +47,7 @@ def announce():
     if cluster.site():
         submissions = cluster.planned(workflow.dag)
         logger.info(cluster.in_words(submissions))
-        cluster.check(submissions, workflow.executor_settings, deployed())
+        cluster.check(submissions, workflow.executor_settings, deployed)
 
 
 def greet():

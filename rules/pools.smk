@@ -3,7 +3,7 @@
 
 rule pool:
     input:
-        asked_often(jobs.own_files),
+        jobs.own_files,
     output:
         paths.pool("{sweep}", "{seed}"),
     log:
@@ -16,7 +16,7 @@ rule pool:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=asked_often(jobs.pool_spec),
+        spec=jobs.pool_spec,
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:

@@ -114,17 +114,9 @@ def _in_turn(costs: Sequence[Cost]) -> Cost:
     return Cost(sum(cost.operations for cost in costs), *(max(cost[i] for cost in costs) for i in (1, 2)))
 
 
-COSTS: dict[str, Callable[..., Cost]] = {  # of a stage, by its verb
-    "pool": pool,
-    "known": shared,
-    "normal": normal,
-    "gram": gram,
-    "fit": fit,
-    "fit-torchrun": fit,
-    "evaluate": evaluate,
-    "theory": theory,
-    "figure-recons": recons,
-}
+# The costs of stages, by their verbs.
+COSTS: dict[str, Callable[..., Cost]] = {"pool": pool, "known": shared, "normal": normal, "gram": gram, "fit": fit}
+COSTS |= {"fit-torchrun": fit, "evaluate": evaluate, "theory": theory, "figure-recons": recons}
 
 
 def of_job(stage: str, sweep: Sweep, wildcards: Any) -> Cost:

@@ -27,8 +27,7 @@ from snakemake.executors.local import common_settings, run_wrapper
 
 __all__ = ["Executor", "common_settings"]
 
-# A command of koct's rules with nothing else for a shell: plain words, words in single quotes, and the spec that it reads,
-# as shlex.quote writes it.
+# A command of koct's rules with nothing else for a shell: plain and quoted words, and the spec that it reads.
 WORDS = r"""(?:'[^']*'|"'"|[\w\s./=:,+@%-])+"""
 COMMAND = re.compile(
     rf"""python -m koct (?P<before>{WORDS} --spec) -(?P<after> {WORDS})"""
