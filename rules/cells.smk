@@ -4,7 +4,7 @@
 rule fit:
     input:
         pool=rules.pool.output,
-        extra=asked_often(jobs.extra_input),
+        extra=jobs.extra_input,
     output:
         row=paths.cell("{sweep}", "{arch}", "{N}", "{seed}"),
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
@@ -17,12 +17,11 @@ rule fit:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=asked_often(jobs.fit_spec),
+        spec=jobs.fit_spec,
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
-        # few fields: Snakemake formats this line three times for every job of a dry run
-        "python -m koct fit --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct fit --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 use rule fit as fit_large with:
@@ -36,7 +35,8 @@ use rule fit as fit_large with:
         **jobs.asks("fit"),
 
 
-# Several processes, started by torchrun: one per GPU (or core), on one node or several.
+# Several processes, started by torchrun: one per GPU (or core), on one node or several. They would share a standard
+# input, so the spec, that of one fit, is an argument.
 rule fit_torchrun:
     input:
         pool=rules.pool.output,
@@ -101,7 +101,7 @@ rule evaluate:
     message:
         "evaluate {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
-        "python -m koct evaluate --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct evaluate --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 # On a cluster these ask for no GPU.
@@ -132,7 +132,7 @@ rule theory:
     message:
         "predicted curve of {wildcards.arch} of {wildcards.sweep}"
     shell:
-        "python -m koct theory --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct theory --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 use rule theory as theory_large with:

@@ -3,19 +3,16 @@
 
 import gc
 import glob
-import inspect
-
-from snakemake.common import overwrite_function_params
 
 gc.set_threshold(1_000_000)  # a DAG is many objects and no garbage: looking for it takes an eighth of a large dry run
 
 # Jobs run the package beside the Snakefile with the Python that runs Snakemake, and import nothing from the working
 # folder by accident.
 os.environ.update(
-    PYTHONPATH=os.pathsep.join(filter(None, [workflow.basedir, os.environ.get("PYTHONPATH")])),
+    PYTHONPATH=os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")])),
     PYTHONSAFEPATH="1",
     PATH=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]),
-    KOCT_TORCHRUN=os.path.join(workflow.basedir, "rules", "torchrun.sh"),
+    KOCT_TORCHRUN=os.path.join(ROOT, "rules", "torchrun.sh"),
 )
 
 from koct.workflow import cluster, planned, queue, resources, sources
@@ -23,26 +20,17 @@ from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs
 
+deployed = bool(workflow.deployment_settings.deployment_method)  # jobs run in environments of conda
 cluster.complete(config, workflow.config_settings.overwrite_config)
 
 try:
     queue.check_folders()
     jobs = Jobs(config)
     if workflow.is_main_process:
-        resources.check(jobs.study, jobs.settings, local=workflow.resource_settings.nodes is None)
+        resources.check(jobs.study, jobs.settings, workflow.resource_settings.nodes is None, deployed)
 except KoctError as error:
     raise WorkflowError(str(error))
 os.environ.update(jobs.environment())
-
-
-def asked_often(function):
-    """Snakemake looks up the signature of a cell's functions a dozen times: it need not find it out each time."""
-
-    def of(wildcards):
-        return function(wildcards)
-
-    overwrite_function_params(of, inspect.signature(of).parameters)  # 5 % of a large dry run
-    return of
 
 
 def announce():
@@ -59,7 +47,7 @@ def announce():
     if cluster.site():
         submissions = cluster.planned(workflow.dag)
         logger.info(cluster.in_words(submissions))
-        cluster.check(submissions, workflow.executor_settings)
+        cluster.check(submissions, workflow.executor_settings, deployed)
 
 
 def greet():

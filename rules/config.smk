@@ -5,7 +5,9 @@ import sys
 
 from snakemake.exceptions import WorkflowError
 
-sys.path.insert(0, workflow.basedir)
+# the folder of koct's Snakefile, which may be a module of another one
+ROOT = os.path.dirname(workflow.current_basedir.get_path_or_uri(secret_free=True))
+sys.path.insert(0, ROOT)
 
 from koct.base import strict_yaml
 from koct.errors import KoctError

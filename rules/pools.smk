@@ -3,7 +3,7 @@
 
 rule pool:
     input:
-        asked_often(jobs.own_files),
+        jobs.own_files,
     output:
         paths.pool("{sweep}", "{seed}"),
     log:
@@ -16,11 +16,11 @@ rule pool:
     conda:
         "../envs/koct.yaml"
     params:
-        spec=asked_often(jobs.pool_spec),
+        spec=jobs.pool_spec,
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
-        "python -m koct pool --spec {params.spec:q} --outputs {output} > {log} 2>&1"
+        "python -m koct pool --spec - --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 use rule pool as pool_large with:
@@ -45,13 +45,13 @@ rule known:
     conda:
         "../envs/koct.yaml"
     resources:
-        **jobs.asks("shared", gpu=False),
+        **jobs.asks("known", gpu=False),
     params:
         spec=jobs.problem_spec("known"),
     message:
         "known operator of {wildcards.sweep}"
     shell:
-        "python -m koct known --spec {params.spec:q} --outputs {output} > {log} 2>&1"
+        "python -m koct known --spec - --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule normal:
@@ -73,7 +73,7 @@ rule normal:
     message:
         "normal matrix of {wildcards.sweep}"
     shell:
-        "python -m koct normal --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct normal --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule gram:
@@ -97,4 +97,4 @@ rule gram:
     message:
         "Gram matrix of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
-        "python -m koct gram --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct gram --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"

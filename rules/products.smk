@@ -27,7 +27,7 @@ for product in products.products().values():
         message:
             f"{product.kind} {product.outputs[0]}"
         shell:
-            "python -m koct product {params.name} {input} --spec {params.spec:q} --out {output} > {log} 2>&1"
+            "python -m koct product {params.name} {input} --spec - --out {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule figure_recons:
@@ -46,14 +46,14 @@ rule figure_recons:
     conda:
         "../envs/koct.yaml"
     resources:
-        **jobs.asks("recons"),
+        **jobs.asks("figure-recons"),
     params:
         spec=jobs.recons_spec,
         caption=products.product("fig_recons").caption,
     message:
         "figure {output[0]}"
     shell:
-        "python -m koct figure-recons --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct figure-recons --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule crate:
@@ -74,4 +74,4 @@ rule crate:
     message:
         "RO-Crate {output}"
     shell:
-        "python -m koct crate --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct crate --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"

@@ -21,7 +21,7 @@ rule collect:
     message:
         "collect {output}"
     shell:
-        "python -m koct collect --spec {params.spec:q} --outputs {output} > {log} 2>&1"
+        "python -m koct collect --spec - --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule collect_theory:
@@ -42,7 +42,7 @@ rule collect_theory:
     message:
         "collect {output}"
     shell:
-        "python -m koct collect-theory --spec {params.spec:q} --outputs {output} > {log} 2>&1"
+        "python -m koct collect-theory --spec - --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule chains:
@@ -61,7 +61,7 @@ rule chains:
     message:
         "known and learned layers of {wildcards.sweep}"
     shell:
-        "python -m koct chains --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct chains --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 # What follows from Parquet files: its verb, what it reads and makes, and what it has to know of the study. The ladder is
@@ -95,4 +95,4 @@ for name, verb, reads, makes, takes in (
         message:
             f"{name} {{output}}"
         shell:
-            "python -m koct {params.verb} --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+            "python -m koct {params.verb} --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"

@@ -76,7 +76,7 @@ rule count:
     params:
         spec=jobs.report_spec("count", "skip"),
     shell:
-        "python -m koct count --spec {params.spec:q} --inputs {input} --outputs {output} > {log} 2>&1"
+        "python -m koct count --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 """
 
 

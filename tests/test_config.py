@@ -7,8 +7,9 @@ import yaml
 from conftest import CONFIG, ROOT
 
 from koct.base import strict_yaml
-from koct.config.study_file import document, read
+from koct.config.study_file import document, read, settings
 from koct.errors import KoctError
+from koct.workflow import resources
 
 BAD = [  # changes of the sweep H8: (entry, the key, its value or the fix)
     ({"lamdas": [1.0]}, "lamdas", "'lambdas'?"),
@@ -75,12 +76,17 @@ def test_all_mistakes_are_listed_at_once():
 
 def test_an_architecture_that_needs_torch_says_so_before_any_job(monkeypatch):
     fsdp = {"archs": ["fc", "fc-fsdp"], "fsdp": {"ranks": 2, "iterations": 9}}
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "torch" or None)
+
+    def check(sweep, **how):
+        resources.check(read(changed(sweep)), settings(CONFIG), local=False, **how)
+
+    monkeypatch.setattr(resources, "find_spec", lambda name: None)
     with pytest.raises(KoctError, match=r"sweeps\.H8\.fsdp: the architecture fc-fsdp needs torch, .*; install it"):
-        read(changed(fsdp))
-    read(changed({"fsdp": fsdp["fsdp"]}))  # which no cell uses
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
-    read(changed(fsdp))
+        check(fsdp)
+    check(fsdp, deployed=True)  # its jobs have packages of their own
+    check({"fsdp": fsdp["fsdp"]})  # which no cell uses
+    monkeypatch.setattr(resources, "find_spec", lambda name: True)
+    check(fsdp)
 
 
 def test_the_workflow_stops_before_any_job(checkout):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from conftest import ROOT, TINY, until
+from conftest import ROOT, TINY, TINY_SWEEP, until
 
+from koct.base import stamps
 from koct.commands import VERBS
 from koct.plugins import snakemake_executor_plugin_koct as plugin
 from koct.workflow import planned
+from koct.workflow.cluster import ask
 from tests.faults.lab import SNAKEMAKE, Study, processes_in
 
 SIZES = {"train": 8, "val": 4, "test": 4}
@@ -94,8 +97,8 @@ def background():
 
 
 def test_a_fork_leaves_what_the_process_of_the_job_would(server):
-    command = f"{sys.executable} -m koct pool --spec '{json.dumps(SPEC)}' --outputs alone.npy > alone.log 2>&1"
-    subprocess.run(command, shell=True, check=True)
+    command = f"{sys.executable} -m koct pool --spec - --outputs alone.npy > alone.log 2>&1"
+    subprocess.run(command, shell=True, check=True, input=json.dumps(SPEC), text=True)
     forks = server()
     used = pool(forks)
     assert (used["status"], used["kept"]) == (0, False)
@@ -177,11 +180,14 @@ def test_processes_with_a_gpu_are_kept_unless_a_job_fails_or_wants_its_own(serve
 
 def test_which_commands_are_forked_and_where(monkeypatch):
     assert set(plugin.COMPUTING) <= set(VERBS)
-    spec = '{"label": "a b; $c"}'
-    fit = f"python -m koct fit --spec '{spec}' --inputs a/b.npy c.npy --outputs d.json > logs/x.log 2>&1"
-    assert plugin.COMMAND.fullmatch(fit)["log"] == "logs/x.log"
-    words = ["python -m koct fit a && rm b", "python -m koct fit $A", "python -m koct fit *.npy", "sh run.sh"]
-    others = ["python -m koct fit a > x.log", *(f"{command} > x.log 2>&1" for command in words)]
+    spec = '{"label": "a \'b\'; $c"}'
+    reads = f"<<< {shlex.quote(spec)} > logs/x.log 2>&1"
+    fit = plugin.COMMAND.fullmatch(f"python -m koct fit --spec - --outputs d.json {reads}")
+    assert fit["log"] == "logs/x.log"
+    assert plugin.argv_of(fit) == ["fit", "--spec", spec, "--outputs", "d.json"]
+    words = ["a && rm b", "$A", "*.npy", "<<< 'a'"]
+    others = [f"python -m koct fit --spec - --outputs {word} {reads}" for word in words]
+    others += [f"sh run.sh --spec - a {reads}", f"python -m koct budget - {reads}"]
     assert not any(map(plugin.COMMAND.fullmatch, others))
 
     monkeypatch.setenv(plugin.GPU_PROBLEMS, "fanbeam")
@@ -211,6 +217,21 @@ def test_a_study_has_the_same_results_in_forks_and_by_itself(run):
     assert float(forked[12]) > 10  # the peak of its memory in MB
     run.snakemake("--forceall", *few, "--executor", "local")
     assert run.contents() == made
+
+
+@pytest.mark.slow
+def test_a_study_of_300_sweeps_is_collected_by_every_executor(checkout):
+    """Linux takes 131,072 bytes in an argument, and what is to be collected is more."""
+    fc = {**TINY_SWEEP, "archs": ["fc"], "seeds": [1], "theory": False, "lambdas": [1.0 / (3 + i) for i in range(9)]}
+    sweeps = {f"T{number}": fc for number in range(300)}
+    run = checkout({"study": "many", "studies": {"many": list(sweeps)}, "sweeps": sweeps})
+    file, made = run.path("results/cells.parquet"), set()
+    slurm = [["--profile", "slurm"]] if ask("sinfo", "--noheader") else []
+    for executor in (["--executor", "koct"], ["--executor", "local"], *slurm):
+        run.snakemake("--force", "results/cells.parquet", *executor)
+        made.add(file.read_bytes())
+    assert len(json.dumps(stamps.read(file).spec)) > 131072
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])

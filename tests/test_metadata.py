@@ -106,9 +106,11 @@ def test_every_requirement_is_pinned_and_conda_environments_have_these_versions(
     for path in ENVS:
         packages = dict(entry.split() for entry in yaml.safe_load(path.read_text())["dependencies"])
         assert packages.pop("python") == PROJECT["requires-python"]
-        versions = {name.replace("matplotlib-base", "matplotlib"): version for name, version in packages.items()}
+        other = {"matplotlib-base": "matplotlib", "pytorch": "torch"}
+        versions = {other.get(name, name): version for name, version in packages.items()}
         assert versions == {name: f"=={PINS[name]}" for name in versions}
-        assert names(PROJECT["dependencies"]) <= set(versions)
+        extras = [entry for name in ("torch", "files", "anatomy") for entry in EXTRAS[name]]
+        assert names([*PROJECT["dependencies"], *extras]) <= set(versions)
 
 
 def test_rules_and_the_container_name_what_exists():

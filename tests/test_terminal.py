@@ -73,7 +73,8 @@ def test_a_dry_run_is_snakemakes_own_without_endless_lists(checkout):
 def test_an_estimate_counts_the_files_of_a_study():
     """A pool has as many bytes as its pairs of float64; two cores take half the time of one."""
     sweeps = {sweep.name: sweep for sweep in study_file.read(CONFIG)}
-    pool = SimpleNamespace(rule=SimpleNamespace(name="pool"), wildcards=SimpleNamespace(sweep="H32", seed="1"))
+    rule = SimpleNamespace(name="drawn", shellcmd="python -m koct pool --spec - --outputs {output}")
+    pool = SimpleNamespace(rule=rule, wildcards=SimpleNamespace(sweep="H32", seed="1"))
     size = 6000 * 416 * (1280 + 1024) * 8 / 1e9
     one, two = (resources.in_words([pool] * 6000, sweeps, "cpu", cores) for cores in (1, 2))
     assert one.endswith(f"about {size:.1f} GB in results/")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from conftest import FREE, ROOT, TINY_SWEEP, changed_sweeps
+from conftest import FREE, ROOT, TINY, TINY_SWEEP, changed_sweeps
 
 import koct
 from koct.base import stamps
@@ -171,3 +171,33 @@ def test_a_failing_cell_says_why_once_and_leaves_the_others(checkout):
     assert not broken.path(table).exists()
     known.unlink()
     broken.snakemake(table)
+
+
+RULE = """
+rule fit_lines:
+    input:
+        lambda wildcards: f"results/cells/{wildcards.sweep}/fc/N4_seed1.json",
+    output:
+        "mine/{sweep}.txt",
+    shell:
+        "wc -l {input} > {output}"
+"""
+MODULE = """
+configfile: "config.yaml"
+module koct:
+    snakefile: "../Snakefile"
+    config: config
+use rule * from koct as koct_*
+"""
+
+
+@pytest.mark.parametrize(("prefix", "rules"), [("", 'include: "../Snakefile"\n'), ("koct_", MODULE)])
+def test_rules_of_others_run_beside_those_of_koct(checkout, prefix, rules):
+    run = checkout(TINY)
+    run.write("mine/Snakefile", rules + RULE)
+    arguments = ["--snakefile", "mine/Snakefile", "mine/T4.txt"]
+    made = {f"{prefix}pool": 1, f"{prefix}fit": 1, "fit_lines": 1}
+    assert run.plan(*arguments) == made
+    run.snakemake(*arguments)
+    assert run.path("mine/T4.txt").read_text().endswith("N4_seed1.json\n")
+    assert not run.plan(*arguments)

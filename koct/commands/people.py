@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+import sys
 from typing import Any
 
 from koct.errors import KoctError
@@ -19,7 +20,7 @@ class Spec(dict):
 
 def json_object(text):
     try:
-        found = json.loads(text, object_hook=Spec)
+        found = json.loads(sys.stdin.read() if text == "-" else text, object_hook=Spec)
     except (ValueError, RecursionError) as error:
         raise argparse.ArgumentTypeError(f"is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -89,7 +90,7 @@ def optional(name, help, metavar=None, **settings):
     return name, {"required": False, "help": help, **({"metavar": metavar} if metavar else {}), **settings}
 
 
-SPEC = argument("--spec", "what the stage depends on, as the workflow passes it", "JSON", type=json_object)
+SPEC = argument("--spec", "what the stage depends on; - reads it from standard input", "JSON", type=json_object)
 INPUTS = argument("--inputs", "what it reads", nargs="*", required=False, default=[])
 OUTPUTS = argument("--outputs", "what it writes", nargs="+")
 PILOT = argument("pilot", "CSV or Parquet, or - for standard input: N, error and, if there are several, seed and arch")

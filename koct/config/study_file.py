@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -240,9 +239,6 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
             yield f"{key} = {list(arch.N)}: {arch.name} needs no sample, and has no N; remove it"
         elif others := [N for N in arch.N or () if N not in sweep.N]:
             yield f"{key} has {others}, which the sweep's N lacks; add them there, or take some of {list(sweep.N)}"
-        if arch.needs_torch and importlib.util.find_spec("torch") is None:  # other studies may do without
-            where = f"{section(type(arch))}: the architecture {arch.name} needs torch, which is not installed"
-            yield f"{where}; install it (pip install torch), or remove {arch.source} from archs"
     if why := metrics.wrong_metric(sweep.metric):
         yield f"metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):

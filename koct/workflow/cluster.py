@@ -131,7 +131,7 @@ def planned(dag: Any) -> list[Submission]:
     from snakemake.jobs import ResourceList
 
     jobs = [(job, dag.get_job_group(job)) for job in dag.needrun_jobs()]
-    submitted = [job if group is None else group for job, group in jobs if group is not None or job.rule.name != "all"]
+    submitted = [job if group is None else group for job, group in jobs if group is not None or not job.is_local]
     requests = [_resources(job) for job in {id(job): job for job in submitted}.values()]
     return [Submission(request["_cores"], ResourceList(fromdict=request)) for request in requests]
 
@@ -193,13 +193,13 @@ def used(jobs: list[Any]) -> str:
 # Whether SLURM would take it
 
 
-def check(submissions: list[Submission], settings: Any) -> None:
+def check(submissions: list[Submission], settings: Any, deployed: bool = False) -> None:
     """Raise a KoctError if SLURM will never run one of them, with what it says and the site line to look at.
 
-    Also if they ask for GPUs that no job could use.
+    Also if they ask for GPUs that no job could use; `deployed` jobs have packages that are not seen here.
     """
     profile = site()
-    if profile and any(submission.get("gpu") for submission in submissions):
+    if profile and not deployed and any(submission.get("gpu") for submission in submissions):
         from koct.base.device import check_torch
 
         check_torch(profile.modules)

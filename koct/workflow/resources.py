@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from koct.base.device import total_memory
 from koct.base.messages import counted
-from koct.config.study_file import Settings, refuse
+from koct.config.study_file import Settings, refuse, section
 from koct.config.sweep import Sweep
 from koct.contracts import FOLDS, MOST_FOLDED, Architecture, Cost, TorchrunArchitecture
 from koct.contracts.blame import blamed
@@ -36,6 +38,7 @@ START = 0.2  # seconds to start a job that computes
 DRAWN = 1.5  # of a job that collects rows, or draws a table or a figure
 LITTLE = 1e5  # bytes of what that writes
 ERRORS = 2e4  # bytes of the errors of test images, in a fit and its row
+VERB = re.compile(r"(?:-m koct|KOCT_TORCHRUN\S* \S+ \S+) ([\w-]+)")  # in the command of a rule of koct
 DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/predictions.py
 
 
@@ -111,11 +114,14 @@ def _in_turn(costs: Sequence[Cost]) -> Cost:
     return Cost(sum(cost.operations for cost in costs), *(max(cost[i] for cost in costs) for i in (1, 2)))
 
 
+# The costs of stages, by their verbs.
+COSTS: dict[str, Callable[..., Cost]] = {"pool": pool, "known": shared, "normal": normal, "gram": gram, "fit": fit}
+COSTS |= {"fit-torchrun": fit, "evaluate": evaluate, "theory": theory, "figure-recons": recons}
+
+
 def of_job(stage: str, sweep: Sweep, wildcards: Any) -> Cost:
-    """The cost of a job of the stage that a function here is named after."""
     given = [sweep.arch(wildcards.arch)] if hasattr(wildcards, "arch") else []
-    found: Cost = globals()[stage](sweep, *given, *([int(wildcards.N)] if hasattr(wildcards, "N") else []))
-    return found
+    return COSTS[stage](sweep, *given, *([int(wildcards.N)] if hasattr(wildcards, "N") else []))
 
 
 # What runs where
@@ -205,11 +211,22 @@ class Largest(NamedTuple):
     base: float = 0  # bytes of its cost, per process, that are no arrays
 
 
-def check(study: Sequence[Sweep], settings: Settings, local: bool) -> None:
-    """Raise a KoctError for a study with a job that is too large; `local`: its jobs run on this machine."""
+def check(study: Sequence[Sweep], settings: Settings, local: bool, deployed: bool = False) -> None:
+    """Raise a KoctError for a study with a job that is too large, or without the torch that it needs.
+
+    `local`: its jobs run on this machine; `deployed`: in environments of their own, whose packages are not seen here.
+    """
+    if not deployed and find_spec("torch") is None:
+        archs = [(sweep, arch) for sweep in study for arch in sweep.archs + sweep.required if arch.needs_torch]
+        refuse([_without_torch(sweep, arch) for sweep, arch in archs])
     own = total_memory() if local else None
     memory = own if settings.memory_gb is None else 1e9 * settings.memory_gb
     refuse(too_large(study, settings.device, memory, settings.longest_days, gpu=not local or has_gpu()))
+
+
+def _without_torch(sweep: Sweep, arch: Architecture) -> str:
+    where = f"sweeps.{sweep.name}.{section(type(arch))}: the architecture {arch.name} needs torch"
+    return f"{where}, which is not installed; install it (pip install torch), or remove {arch.source} from archs"
 
 
 def too_large(
@@ -313,25 +330,25 @@ def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, core
 
 def _of_sweep(job: Any, sweep: Sweep) -> tuple[Cost | None, float]:
     """The cost of a job, None if it computes little, and the bytes that it writes."""
-    stage = job.rule.name.partition("_")[0]
-    stage = {"known": "shared", "figure": "recons"}.get(stage, stage)
-    if stage == "chains":
+    verb = VERB.search(job.rule.shellcmd or "")  # rules may have any name, and there may be others than koct's
+    stage = verb[1] if verb else ""
+    if stage not in COSTS:
         return None, LITTLE
     cost, x_size, y_size = of_job(stage, sweep, job.wildcards), sweep.problem.x_size, sweep.problem.y_size
     match stage:
-        case "fit":
+        case "fit" | "fit-torchrun":
             arch, N = sweep.arch(job.wildcards.arch), int(job.wildcards.N)
             written = 8.0 * (min(sweep.pairs_of(N), x_size) ** 2 if "gram" in arch.needs() else x_size)
             return cost, ERRORS + (4.0 * x_size * y_size if isinstance(arch, TorchrunArchitecture) else written)
         case "pool":
             return cost, 8.0 * sweep.sizes_in_pairs.total * (x_size + y_size)
-        case "shared":
+        case "known":
             return cost, 0.4 * cost.host_bytes
         case "normal":
             return cost, 8.0 * x_size**2
         case "gram":
             return cost, 8.0 * min(sweep.sizes_in_pairs.train, x_size) ** 2
-    return cost, 10 * LITTLE if stage == "recons" else ERRORS
+    return cost, 10 * LITTLE if stage == "figure-recons" else ERRORS
 
 
 def _time(seconds: float) -> str:

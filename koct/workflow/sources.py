@@ -263,7 +263,7 @@ def checksums(problem: Problem) -> dict[str, Any]:
     for folder in filter(os.path.isdir, problem.files()):
         below = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
         found[folder] = checksum_of(_digests(below))
-    if len(found) > MOST_FILES:  # the spec is an argument of a command
+    if len(found) > MOST_FILES:  # which every stamp would repeat
         found = {f"{len(found)} files": checksum_of(found)}
     return {"files": found} if found else {}
 

@@ -27,9 +27,12 @@ from snakemake.executors.local import common_settings, run_wrapper
 
 __all__ = ["Executor", "common_settings"]
 
-# A command without anything that only a shell understands: words of plain letters, and words in single quotes.
+# A command of koct's rules with nothing else for a shell: plain and quoted words, and the spec that it reads.
+WORDS = r"""(?:'[^']*'|"'"|[\w\s./=:,+@%-])+"""
 COMMAND = re.compile(
-    r"""python -m koct (?P<words>(?:'[^']*'|"'"|[\w\s./=:,+@%-])+) > (?P<log>[\w./=:,+@%-]+) 2>&1""", re.ASCII
+    rf"""python -m koct (?P<before>{WORDS} --spec) -(?P<after> {WORDS})"""
+    r""" <<< '(?P<spec>[^']*(?:'"'"'[^']*)*)' > (?P<log>[\w./=:,+@%-]+) 2>&1""",
+    re.ASCII,
 )
 COMPUTING = ("pool", "known", "normal", "gram", "fit", "evaluate", "theory")  # others make tables and figures
 THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
@@ -40,7 +43,7 @@ IDLE = 5.0  # seconds after which a process ends that nobody uses: it holds memo
 
 
 class Executor(LocalExecutor):
-    """Runs `python -m koct … > log 2>&1` in forks of servers, one server for each kind of job."""
+    """Runs `python -m koct … <<< spec > log 2>&1` in forks of servers, one server for each kind of job."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,7 +72,7 @@ class Executor(LocalExecutor):
 
     def fork(self, job: Any, command: re.Match[str], arguments: tuple[Any, ...]) -> None:
         """Run a job that has been prepared; an exception if it fails, as from a shell."""
-        argv = shlex.split(command["words"])
+        argv = argv_of(command)
         kind, keep = kind_of(argv)
         with self.starting:
             if kind not in self.servers:
@@ -107,6 +110,12 @@ class Executor(LocalExecutor):
     def close(self) -> None:
         for server in self.servers.values():
             server.close()
+
+
+def argv_of(command: re.Match[str]) -> list[str]:
+    """Return the arguments of a command, with the spec for what it would read: in a fork these have no limit."""
+    spec = command["spec"].replace("'\"'\"'", "'")
+    return [*shlex.split(command["before"]), spec, *shlex.split(command["after"])]
 
 
 def kind_of(argv: list[str]) -> tuple[str, bool]:
