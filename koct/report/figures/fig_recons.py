@@ -24,8 +24,8 @@ from koct.study.evaluation import load
 PRODUCT = Product(
     title="reconstructions, {sweep}",
     about="a test image as what needs no sample and every network reconstruct it, with a part enlarged and the errors, "
-    "per sweep of images; of signals, the curves. The `.npy` has what the paper's two networks make of some test images "
-    "at the smallest and the largest N, over the peak of each",
+    "per sweep of images; of signals, the curves. The `.npy` has what the paper's two networks make of some images at "
+    "the smallest and the largest N, over the peak of each",
     when="pictured",
     files=(
         "fig_recons_{sweep}.pdf",
@@ -51,9 +51,8 @@ def recons(fits, inputs, out, spec=None):
     cells = [Cell.decode(about_fit(path, stamps.read(path))["cell"]) for path in fits]
     first = cells[0]
     pool = Pool(inputs["pool"], first.problem, first.seed)
-    truth = pool.y("test", min(KEPT, max(1, PIXELS // first.problem.y_size), pool.count["test"])).reshape(
-        -1, *first.problem.y_shape
-    )
+    count = min(KEPT, max(1, PIXELS // first.problem.y_size), pool.count["test"])
+    truth = pool.y("test", count).reshape(-1, *first.problem.y_shape)
     sizes = [cell.N for cell in cells if cell.arch.name in PAIR]
     ends = {min(sizes), max(sizes)} if sizes else set()
     made, arrays, styles = {}, {"truth": truth}, {}
