@@ -61,15 +61,17 @@ def make(name: str, paths: Sequence[str], out: Sequence[str], spec: Mapping[str,
         return
     from koct.base.stamps import Stamp, made_from, of_timed
 
-    stamp = of_timed(spec, *paths) if about.timings else Stamp(spec, made_from(*paths))
+    def stamp() -> Stamp:  # once the files have been read, which tells better what is wrong with one
+        return of_timed(spec, *paths) if about.timings else Stamp(spec, made_from(*paths))
+
     settings = {key: spec.get(key) for key in about.takes}
     if about.kind == "figure":
         from koct.report import drawing
 
         with drawing.styled():
-            drawing.save(module.figure(*paths, **settings), out, stamp)
+            drawing.save(module.figure(*paths, **settings), out, stamp())
     else:
         from koct.report import table
 
         label = name.removeprefix("table_").replace("_", "-")
-        table.save(module.table(*paths, **settings), out, stamp, label)
+        table.save(module.table(*paths, **settings), out, stamp(), label)
