@@ -185,9 +185,9 @@ def test_targets_are_scores_where_the_metric_is_one_and_an_n_is_read_off_the_cur
     (before,) = agrees(page, "accuracy").values()
     slide(page, ["ArrowRight"] * 3)
     (after,) = agrees(page, "accuracy").values()
-    assert before["score_target"] < after["score_target"] < 1
+    assert before["target"] < after["target"] < 1
     assert page.input_value("#target") == page.get_attribute("#target-range", "aria-valuetext")
-    assert float(page.input_value("#target")) == after["score_target"]
+    assert float(page.input_value("#target")) == after["target"]
     assert float(table(page)["pilot"]["Cost of a run"].replace(",", "")) == pytest.approx(0.1 * after["n"], rel=0.01)
     page.fill("#at", "300")
     cli.main(["budget", str(files[1]["accuracy"]), "--metric", "accuracy", "--at", "300", "--json"])

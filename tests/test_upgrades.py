@@ -11,11 +11,12 @@ from test_cli import refused
 
 NO_STAMP = "is not a file of this version of koct: it has no stamp"
 OLD = Path(__file__).with_name("old_results")
+NEW = "    theory: false\n    ko: {validation: labels}\n    fc: {validation: labels}\n"
 
 
 def test_old_results_are_named_and_made_again_with_the_same_numbers(checkout, koct):
     run, old = checkout(), OLD / "results"
-    run.write("config.yaml", (OLD / "config.yaml").read_text() + "    theory: false\n")  # which there was not
+    run.write("config.yaml", (OLD / "config.yaml").read_text() + NEW)  # which there was not
     shutil.copytree(old, run.path("results"))
     assert "is made again: it is not of this version of koct." in run.snakemake().stderr
     assert run.plan() == {}

@@ -23,7 +23,7 @@ SEED = "F32_seed1"  # the group of a seed's jobs
 KO = [f"results/fits/F32/ko/N{N}_seed1.npy" for N in (4, 16)]
 FSDP_ROW = "results/cells/F32/fc-fsdp/N16_seed1.json"
 FSDP_LOG = "results/logs/fits/F32/fc-fsdp/N16_seed1.log"
-ERRORS = ("mse", "rrmse_peak", "rrmse_norm", "val_mse")
+ERRORS = ("mse", "rrmse_peak", "rrmse_norm")
 FSDP_JOB = "fit_torchrun_wildcards_F32_fc-fsdp_16_1"
 
 
