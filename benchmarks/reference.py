@@ -81,7 +81,8 @@ def run(study, profile, folder, work=None):
             if path.is_file() and path.name != "picture.npz":  # of benchmarks/picture.py
                 path.unlink()
         for name in KEPT:
-            if (results / name).exists() and (study == "full" or (results / name).stat().st_size < LARGEST):
+            large = name == "planner.html" or ((results / name).exists() and (results / name).stat().st_size > LARGEST)
+            if (results / name).exists() and (study == "full" or not large):
                 shutil.copy(results / name, folder / name)
         if study == "benchmark":  # for those who add a network: docs/benchmark.md
             with tarfile.open(folder / "rows.tar.xz", "w:xz") as archive:
