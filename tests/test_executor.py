@@ -226,7 +226,7 @@ def test_a_study_of_300_sweeps_is_collected_by_every_executor(checkout):
     sweeps = {f"T{number}": fc for number in range(300)}
     run = checkout({"study": "many", "studies": {"many": list(sweeps)}, "sweeps": sweeps})
     file, made = run.path("results/cells.parquet"), set()
-    slurm = [["--profile", "slurm"]] if ask("sinfo", "--noheader") else []
+    slurm = [["--profile", "slurm", "--config", "study=many"]] if ask("sinfo", "--noheader") else []
     for executor in (["--executor", "koct"], ["--executor", "local"], *slurm):
         run.snakemake("--force", "results/cells.parquet", *executor)
         made.add(file.read_bytes())
