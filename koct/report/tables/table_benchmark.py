@@ -22,29 +22,28 @@ time of a training and that of one image. What needs no sample comes first; 0 sa
 
 
 def table(cells_path, curves_path, budget_path):
+    """Return a block per sweep: the targets, what needs no sample, and the networks."""
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     cells, free, names = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds", "image_seconds"))
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n", "n_low", "n_high"), empty=True)
-    answers, sweeps = {(row["sweep"], row["arch"], row["target"]): row for row in answers}, grouped(curves, "sweep")
-    wanted = {sweep: sorted({each[2] for each in answers if each[0] == sweep}, reverse=True) for (sweep,) in sweeps}
-    fits, most, body = grouped([*cells, *free], "sweep", "arch", "N"), max(map(len, wanted.values())), []
-    for (sweep,), rows in sweeps.items():
-        targets, unused = wanted[sweep], [""] * (most - len(wanted[sweep]))
-        body += [BREAK, [Span(3, "@{}l", names.problem(sweep, sweep)), *map(power_of_ten, targets)]]
+    fits, answers = grouped([*cells, *free], "sweep", "arch", "N"), grouped(answers, "sweep")
+    targets = {sweep: sorted({row["target"] for row in rows}, reverse=True) for (sweep,), rows in answers.items()}
+    most = max(map(len, targets.values()), default=0)
+    body = []
+    for (sweep,), rows in grouped(curves, "sweep").items():
+        own, unused = targets.get(sweep, []), [""] * (most - len(targets.get(sweep, [])))
+        body += [BREAK, [Span(3, "@{}l", names.problem(sweep, sweep)), *map(power_of_ten, own)]]
         for row in (row for row in baselines if row["sweep"] == sweep):
-            met = ["$0$" if row["error_mean"] <= target else "never" for target in targets]
-            start = [INDENT + names.arch(row["arch"]) + dagger([row]), "$0$", power_of_ten(row["error_mean"])]
-            body.append([*start, *met, *unused, *_times(fits[sweep, row["arch"], 0])])
+            met = ["$0$" if row["error_mean"] <= target else "never" for target in own]
+            first = _first(names, [row], "$0$", row)
+            body.append([*first, *met, *unused, *_times(fits[sweep, row["arch"], 0])])
+        answered = {(row["arch"], row["target"]): row for row in answers.get((sweep,), [])}
         for (arch,), points in grouped(rows, "arch").items():
             last = max(points, key=lambda row: row["N"])
             same = fits[sweep, arch, last["N"]]
-            samples = [_samples(answers.get((sweep, arch, target)), points) for target in targets]
-            start = [
-                INDENT + names.arch(arch) + dagger(points),
-                count(same[0]["p"], 99_999),
-                power_of_ten(last["error_mean"]),
-            ]
-            body.append([*start, *samples, *unused, *_times(same)])
+            samples = [_samples(answered.get((arch, target)), points) for target in own]
+            first = _first(names, points, count(same[0]["p"], 99_999), last)
+            body.append([*first, *samples, *unused, *_times(same)])
     return Table(
         caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; the $N$ that "
         r"reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of reach; the time "
@@ -58,6 +57,11 @@ def table(cells_path, curves_path, budget_path):
         ],
         body=body,
     )
+
+
+def _first(names, points, parameters, shown):
+    """Return the first cells of a network: its name, the number of its parameters and the error that is shown."""
+    return [INDENT + names.arch(shown["arch"]) + dagger(points), parameters, power_of_ten(shown["error_mean"])]
 
 
 def _samples(row, points):

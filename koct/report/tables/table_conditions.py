@@ -35,40 +35,62 @@ def table(curves_path, calibration_path, budget_path, crossings_path):
     families = compared(fitted, names)
     if not families:
         raise KoctError("no two sweeps of this study differ in the conditions of the measurement; take another study")
-    shown = [sweep for family in families.values() for sweep, _ in family]
-    p = {row["arch"]: row["p"] for row in fitted if row["sweep"] in shown}
-    largest, samples = max(p, key=p.get), {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
-    targets = sorted({target for sweep, _, target in samples if sweep in shown}, reverse=True)
-    others = [arch for arch in p if arch != largest]
-    errors, points, overtakes = inputs.means(curves), grouped(curves, "sweep", "arch"), by_metric(crossings)
-    baselines = [row for row in baselines if row["sweep"] in shown]
+    shown = {sweep for family in families.values() for sweep, _ in family}
+    curves, baselines, fitted, answers = (
+        [row for row in rows if row["sweep"] in shown] for rows in (curves, baselines, fitted, answers)
+    )
+    parameters = {row["arch"]: row["p"] for row in fitted}
+    archs, largest = list(parameters), max(parameters, key=parameters.get)
+    others, targets = [arch for arch in archs if arch != largest], sorted({row["target"] for row in answers})[::-1]
     free = list(dict.fromkeys(row["arch"] for row in baselines))
-    width, label = 1 + max(len(targets) * len(p) + len(others), len(free)), names.arch(largest)
+    width = 1 + max(len(targets) * len(archs) + len(others), len(free))
 
-    def answer(sweep):
-        asked = [(arch, samples.get((sweep, arch, target), "--")) for target in targets for arch in p]
-        marks = {arch: dagger(points.get((sweep, arch), [])) for arch in p}
-        cells = [needed(n, max(errors.get((sweep, arch), [0]))) + marks[arch] * (n != "--") for arch, n in asked]
-        overtaken = overtakes.get((sweep, largest), {})
-        return cells + [_overtaken(overtaken.get(arch, {}), points.get((sweep, largest), [])) for arch in others]
-
-    without = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) + dagger([row]) for row in baselines}
-    head, body = _head(names, targets, list(p), others, label), _rows(families, width, answer, ruled=True)[1:]
+    needs = _needs(curves, answers, archs, targets)
+    overtakes = _overtakes(curves, crossings, largest, others)
+    head = _head(names, targets, archs, others, names.arch(largest))
+    body = _rows(families, width, lambda sweep: needs(sweep) + overtakes(sweep), ruled=True)[1:]
     baselines = baselines if 2 * len(shown) <= LINES else []  # then table_calibration has them
     if baselines:
-        above = _rows(families, width, lambda sweep: [without.get((sweep, arch), "--") for arch in free])
+        errors = {(row["sweep"], row["arch"]): power_of_ten(row["error_mean"]) + dagger([row]) for row in baselines}
+        above = _rows(families, width, lambda sweep: [errors.get((sweep, arch), "--") for arch in free])
         head, body = [["Error without samples", *map(names.arch, free)]], [*above, RULE, *head, RULE, *body]
     return Table(
         caption="What the conditions of the measurement do to the number of samples: the $N$ that reaches a target "
         "mean error by the forecast, never if it is out of reach, and the smallest $N$ of the sweep if that is enough. "
-        "Right, the $N$ from which on "
-        f"{label} has a smaller error than another network; between the $N$ of the sweep, errors are interpolated."
+        f"Right, the $N$ from which on {names.arch(largest)} has a smaller error than another network; between the $N$ "
+        "of the sweep, errors are interpolated."
         + defined(names, baselines, "the first rows have their mean test errors")
-        + chosen(names, [row for row in [*baselines, *curves] if row["sweep"] in shown]),
+        + chosen(names, [*baselines, *curves]),
         columns="l" + "r" * (width - 1),
         head=head,
         body=body,
     )
+
+
+def _needs(curves, answers, archs, targets):
+    """Return a function of a sweep: its cells with the N of every network for every target."""
+    points = grouped(curves, "sweep", "arch")
+    samples = {(row["sweep"], row["arch"], row["target"]): row["n"] for row in answers}
+
+    def cell(sweep, arch, target):
+        if (sweep, arch, target) not in samples:
+            return "--"
+        curve = points.get((sweep, arch), [])
+        largest = max((point["N"] for point in curve), default=0)
+        return needed(samples[sweep, arch, target], largest) + dagger(curve)
+
+    return lambda sweep: [cell(sweep, arch, target) for target in targets for arch in archs]
+
+
+def _overtakes(curves, crossings, largest, others):
+    """Return a function of a sweep: its cells with the N from which on the largest network is below each other."""
+    points, overtakes = grouped(curves, "sweep", "arch"), by_metric(crossings)
+
+    def cells(sweep):
+        answers, curve = overtakes.get((sweep, largest), {}), points.get((sweep, largest), [])
+        return [_overtaken(answers.get(arch, {}), curve) for arch in others]
+
+    return cells
 
 
 def _rows(families, width, cells, ruled=False):
