@@ -25,16 +25,7 @@ from koct.errors import KoctError
 LONGEST_NAME = 64  # characters: names become folders
 STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
 TAKEN = {"sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p", "val_mse", "fit_seconds", "device"}
-TAKEN |= {
-    "tuned_on",
-    "edge",
-    "image_seconds",
-    "images",
-    "image",
-    "group",
-    "groups",
-    "same",
-}  # columns of the results, no metrics
+TAKEN |= {"tuned_on", "edge", "image_seconds", "images", "image", "group", "groups", "same"}  # columns, no metrics
 PREDICTED = ("spectral", "subsets", "fixed point")
 
 StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
@@ -147,32 +138,32 @@ def refuse(wrong: Sequence[str]) -> None:
 def build(name: str, entry: Mapping[str, Any]) -> Sweep:
     """Return the sweep of an entry of `sweeps`; a KoctError lists its keys of a wrong type or beyond their limits."""
     wrong: list[str] = []
-    path, sources = ["sweeps", name], entry.get("archs")
-    sources = sources if isinstance(sources, list | tuple) else []
+    path = ["sweeps", name]
+    sources = entry["archs"] if isinstance(entry.get("archs"), list | tuple) else []
     problem = _loaded(registry.problem, entry.get("problem"), [*path, "problem"], wrong)
     archs = [_loaded(registry.architecture, source, [*path, "archs", i], wrong) for i, source in enumerate(sources)]
-    loaded = list(dict.fromkeys(arch for arch in archs if arch))
+    loaded = list(dict.fromkeys(filter(None, archs)))
     required = [registry.architecture(arch.requires_cell) for arch in loaded if arch.requires_cell]
     required = [arch for arch in dict.fromkeys(required) if arch not in loaded]
+
     names = [arch.name for arch in archs if arch]
     wrong += [f"{dotted(path)}.archs has the name {twice!r} twice" for twice in names if names.count(twice) > 1]
-    keys = {key: problem.source for key in options(problem)} if problem else {}
+    of_problem = options(problem) if problem else {}
     sections = {section(arch): arch for arch in (*loaded, *required)}
-    for key, source in (*keys.items(), *((key, arch.source) for key, arch in sections.items())):
-        if key in options(Entry) or (key in keys and key in sections):
-            wrong.append(f"{source}: the option {key!r} is a key of every sweep already; rename it")
-    others = [key for key in entry if key not in (*options(Entry), *keys, *sections)]
-    if problem and all(archs) and others:  # the grid may leave out an architecture whose options are there
-        spare = {section(arch): arch for arch in map(registry.architecture, registry.shipped(Architecture))}
-        known = [*options(Entry), *keys, *sections]
-        wrong += [unknown([*path, str(key)], known) for key in others if key not in spare]
-        sections |= {key: spare[key] for key in others if key in spare}
+    wrong += _taken_keys(problem, of_problem, sections)
+    others = [key for key in entry if key not in {**options(Entry), **of_problem, **sections}]
+    unused = {}
+    if others and problem and all(archs):  # a sweep may keep the options of an architecture that it leaves out
+        shipped = {section(arch): arch for arch in map(registry.architecture, registry.shipped(Architecture))}
+        unused = {key: shipped[key] for key in others if key in shipped}
+        known = [*options(Entry), *of_problem, *sections]
+        wrong += [unknown([*path, str(key)], known) for key in others if key not in unused]
+
     grid = check(Entry, {key: value for key, value in entry.items() if key in options(Entry)}, path, wrong)
-    made = {
-        arch: check(arch, entry.get(section(arch)), [*path, section(arch)], wrong)
-        for arch in dict.fromkeys((*loaded, *required, *sections.values()))
-    }
-    values = {key: value for key, value in entry.items() if key in keys}
+    networks: dict[Any, Any] = {}
+    for arch in (*loaded, *required, *unused.values()):
+        networks[arch] = check(arch, entry.get(section(arch)), [*path, section(arch)], wrong)
+    values = {key: value for key, value in entry.items() if key in of_problem}
     made_problem = check(problem, values, path, wrong) if problem else None
     refuse(wrong)
     assert grid is not None
@@ -180,10 +171,20 @@ def build(name: str, entry: Mapping[str, Any]) -> Sweep:
     return Sweep(
         name=name,
         problem=made_problem,
-        archs=tuple(filter(None, map(made.get, loaded))),
-        required=tuple(filter(None, map(made.get, required))),
+        archs=tuple(networks[arch] for arch in loaded),
+        required=tuple(networks[arch] for arch in required),
         **{key: getattr(grid, key) for key in options(Grid)},
     )
+
+
+def _taken_keys(problem: Any, of_problem: Mapping[str, Any], sections: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for every option or section whose name is a key of every sweep, or of the other kind."""
+    keys = [(key, problem.source) for key in of_problem] + [(key, arch.source) for key, arch in sections.items()]
+    return [
+        f"{source}: the option {key!r} is a key of every sweep already; rename it"
+        for key, source in keys
+        if key in options(Entry) or (key in of_problem and key in sections)
+    ]
 
 
 def _loaded(load: Any, source: Any, path: Sequence[str | int], wrong: list[str]) -> Any:

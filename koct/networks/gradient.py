@@ -24,9 +24,11 @@ class Optimiser:
     """
 
     def __init__(self, solver, w, lr):
-        self.solver, self.lr, count = solver, lr, SOLVERS.index(solver)
-        self.eps, self.betas = (0.0, 1e-10, 1e-8)[count], (0.9, 0.999) if solver == "adam" else (0.0, 0.0)
-        self.kept = [zeros_like(w) for _ in range(count)]
+        self.solver, self.lr = solver, lr
+        self.eps = {"sgd": 0.0, "adagrad": 1e-10, "adam": 1e-8}[solver]
+        self.betas = (0.9, 0.999) if solver == "adam" else (0.0, 0.0)
+        moments = {"sgd": 0, "adagrad": 1, "adam": 2}[solver]
+        self.kept = [zeros_like(w) for _ in range(moments)]
         # β₁ᵗ and β₂ᵗ, kept beside the weights so that a CUDA graph can replay the step
         self.powers = [zeros_like(w[:1]) + 1 for _ in self.betas]
 

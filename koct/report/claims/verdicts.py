@@ -99,37 +99,44 @@ def row(claim, study):
 
 
 def _band(claim, study):
-    """Return whether numbers lie within limits."""
+    """Return whether numbers lie within limits. The first part of the claim with numbers is what the row shows."""
     parts = [(_limited(part), *values(part, study)) for part in claim["parts"]]
     lacking = [missing for *_, lacked in parts for missing in lacked]
     first, points = next(((part, listed) for part, listed, _ in parts if listed), (None, None))
     if points is None:
         raise lacking[0] if lacking else NotComputedError("has no point that this is about")
-    held = [[_inside(one.number, part) for one in listed] for part, listed, _ in parts]
+    inside = [[_inside(one.number, part) for one in listed] for part, listed, _ in parts]
     decisive = min(points, key=lambda value: _margin(value.number, first))
     low, high = study.interval(decisive.of, decisive.sweeps) if claim.get("interval", True) else (None, None)
-    fields = {f"values{i if i > 1 else ''}": _listed(listed) for i, (_, listed, _) in enumerate(parts, 1)}
-    fields |= {key: show(first[key]) for key in ("low", "high", "around") if key in first}
-    fields |= {"covered": _covered(study, points, first["around"])} if "around" in first else {}
-    ends = {"least": min, "most": max}
-    fields |= {name: _listed(points, end(points, key=attrgetter("number"))) for name, end in ends.items()}
-    fields |= {name: _fact(fact, study) for name, fact in claim.get("facts", {}).items()}
-    why = claim["why"].format(count=_count([*itertools.chain(*held)]), **fields)
+
+    # What is lacking could hold or not: the verdict stands if it is the same either way
+    unknown = [len(lacked) * (MANY if any(one.several for one in listed) else 1) for _, listed, lacked in parts]
+    counts = [(sum(held), len(held), n) for held, n in zip(inside, unknown, strict=True) if held or n]
+    worst = judgement([(held, count + n) for held, count, n in counts])
+    best = judgement([(held + n, count + n) for held, count, n in counts])
+    otherwise = _otherwise(claim, study)
+    decided = best == worst and not otherwise
+
+    fields = _band_fields(claim, study, [listed for _, listed, _ in parts], first, points)
+    why = claim["why"].format(count=_count([*itertools.chain(*inside)]), **fields)
     if low is not None and any(low < first[key] < high for key in ("low", "high") if key in first):
         why = why.removesuffix(".") + "; the interval over seeds includes the limit."
-    unknown = [len(lacked) * (MANY if any(one.several for one in listed) else 1) for _, listed, lacked in parts]
-    worst, best = (
-        judgement([(sum(part) + n * extra, len(part) + n) for part, n in zip(held, unknown, strict=True) if part or n])
-        for extra in (0, 1)
-    )
-    otherwise = _otherwise(claim, study)
-    verdict = best if best == worst and not otherwise else UNDECIDED
     return {
         "computed": " ".join(filter(None, (claim.get("what"), _listed(points, decisive), claim.get("unit")))),
         **_numbers(decisive.number, low, high),
-        "verdict": verdict,
+        "verdict": best if decided else UNDECIDED,
         "why": why + otherwise + _without(lacking, claim if best != worst and not otherwise else None),
     }
+
+
+def _band_fields(claim, study, listed, first, points):
+    """Return what the sentence of a claim may name: all values, limits, the least and the largest, further facts."""
+    fields = {f"values{i if i > 1 else ''}": _listed(values) for i, values in enumerate(listed, 1)}
+    fields |= {key: show(first[key]) for key in ("low", "high", "around") if key in first}
+    fields |= {"covered": _covered(study, points, first["around"])} if "around" in first else {}
+    for name, end in (("least", min), ("most", max)):
+        fields[name] = _listed(points, end(points, key=attrgetter("number")))
+    return fields | {name: _fact(fact, study) for name, fact in claim.get("facts", {}).items()}
 
 
 def _digits(claim, study):
