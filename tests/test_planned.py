@@ -50,6 +50,8 @@ def test_a_job_runs_the_code_that_was_planned(checkout, monkeypatch):
 
 def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypatch, tmp_path):
     """Even if it is as it was again, with its old time: nobody knows which of the two was loaded."""
+    tmp_path = tmp_path / "12:30"
+    tmp_path.mkdir()
     own, helper = tmp_path / "own.py", tmp_path / "helper.py"
     shutil.copy(ROOT / "koct/problems/surrogate.py", own)
     helper.write_text("x = 1\n")
@@ -120,7 +122,7 @@ def test_a_file_in_place_of_a_folder_is_one_sentence(folder, name):
 def test_an_edit_that_is_undone_within_a_second_is_not_run(tmp_path):
     """Python tells compiled files by size and whole seconds, unless they say what they were compiled from."""
     module = tmp_path / "mine.py"
-    told = {planned.OWN: str(module)}
+    told = planned.environment([str(module)])
     compiling = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
     def value(text):
@@ -219,7 +221,7 @@ def digests(*paths):
 @pytest.fixture
 def large(folder, monkeypatch):
     """A file whose digest is kept, and another of the same size and times."""
-    monkeypatch.setattr(sources, "LARGE", 1000)
+    monkeypatch.setattr(sources, "SETTLED", -1)
     for name, letter in (("x.npy", b"a"), ("other.npy", b"b")):
         (folder / name).write_bytes(letter * 5000)
         os.utime(folder / name, (10**9, 10**9))
@@ -247,12 +249,17 @@ def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch)
     assert digests(large) == {large: before[large]}
 
 
-def test_of_a_folder_every_file_counts_and_a_pipe_is_refused(folder):
+def test_of_a_folder_every_file_counts_also_behind_links_and_a_pipe_is_refused(folder):
     os.makedirs("data/deep")
-    (folder / "data/deep/a").write_text("1")
-    before = digests("data")
-    (folder / "data/deep/a").write_text("2")
-    assert digests("data") != before
+    os.makedirs("elsewhere/deeper")
+    os.symlink("../elsewhere", "data/link")
+    os.symlink("../..", "elsewhere/deeper/circle")
+    os.symlink("nowhere", "data/dead")
+    for file in ("data/deep/a", "elsewhere/deeper/a"):
+        (folder / file).write_text("1")
+        before = digests("data")
+        (folder / file).write_text("2")
+        assert digests("data") != before
     os.mkfifo("pipe")
     with pytest.raises(KoctError, match="pipe is a pipe or a device; put a file there"):
         digests("pipe")

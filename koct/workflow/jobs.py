@@ -87,9 +87,9 @@ class Jobs:
         return {
             "KOCT_DEVICE": self.device,
             "KOCT_GPU_SWEEPS": " ".join(sweep.name for sweep in on_gpu),
-            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted(modules | {sweep.problem.source for sweep in on_gpu})),
+            "KOCT_GPU_PROBLEMS": json.dumps(sorted(modules | {sweep.problem.source for sweep in on_gpu})),
             "KOCT_EVALUATION": self.evaluation,
-            metrics.OWN: os.pathsep.join(self.settings.metrics),
+            metrics.OWN: json.dumps(self.settings.metrics),
             **self.sources,
         }
 
@@ -97,8 +97,8 @@ class Jobs:
         """The users' Python files that jobs import, what they import from their own folders included."""
         used = {module_of(sweep.problem.source, Problem) for sweep in self.study}
         used |= {module_of(arch.source, Architecture) for sweep in self.study for arch in sweep.archs + sweep.required}
-        own = {source for source in used if source.endswith(".py")} | set(self.settings.metrics)
-        return {source for source in sources.reached(own) if source.endswith(".py")} if own else set()
+        own = set(filter(sources.is_own, used)) | set(self.settings.metrics)
+        return set(filter(sources.is_own, sources.reached(own)))
 
     # Which rule makes a file follows from its cost: patterns of wildcards
 

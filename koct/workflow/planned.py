@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,18 +17,18 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
 DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
 CHECKED = b"\3\0\0\0"  # flags of a compiled file with the hash of its source, which Python is to check: PEP 552
-OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
+OWN = "KOCT_OWN_SOURCES"  # and the users' files among them, as JSON
 
 
 def environment(own: Iterable[str]) -> dict[str, str]:
     """What the jobs of a run are told."""
-    listed = os.pathsep.join(sorted(own))
+    listed = json.dumps(sorted(own))
     return {OWN: listed, STATE: _summed(_files(listed))}
 
 
 def unchanged() -> bool:
     """Return whether all source files are as they were when this run was planned."""
-    return _summed(_files(os.environ.get(OWN, ""))) == os.environ.get(STATE)
+    return _summed(_files(os.environ.get(OWN) or "[]")) == os.environ.get(STATE)
 
 
 def compile_checked(told: Mapping[str, str]) -> None:
@@ -36,7 +37,7 @@ def compile_checked(told: Mapping[str, str]) -> None:
     `told` is what `environment` returned. Python by itself tells them by size and whole seconds, and runs the code of
     an edit that was undone at once.
     """
-    for path in (path for path in (*_package(), *told[OWN].split(os.pathsep)) if path.endswith(".py")):
+    for path in (path for path in (*_package(), *json.loads(told[OWN])) if path.endswith(".py")):
         compiled = cache_from_source(path)
         with contextlib.suppress(OSError):
             checked = os.path.exists(compiled) and Path(compiled).read_bytes()[4:8] == CHECKED
@@ -61,7 +62,7 @@ class Guard:
     def __call__(self) -> None:
         if self.planned is None or "code" not in self.spec:
             return
-        files, before = _files(os.environ.get(OWN, "")), self.files
+        files, before = _files(os.environ.get(OWN) or "[]"), self.files
         self.files = files if before is None else before
         if files == before or (before is None and _summed(files) == self.planned):
             return
@@ -79,7 +80,7 @@ class Guard:
 def _files(own: str) -> dict[str, str]:
     """The size and the times of every source file; the time of its last change cannot be set back."""
     found = {}
-    for path in [*_package(), *map(os.path.abspath, filter(None, own.split(os.pathsep)))]:
+    for path in [*_package(), *map(os.path.abspath, json.loads(own))]:
         with contextlib.suppress(OSError):
             about = os.stat(path)
             found[path] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"
