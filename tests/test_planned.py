@@ -16,6 +16,7 @@ from test_executor import SPEC as WANTED
 
 from koct.base.files import write_json, write_text
 from koct.base.stamps import Stamp, made_from
+from koct.contracts import registry
 from koct.errors import KoctError
 from koct.workflow import planned, queue, sources, stale
 
@@ -216,6 +217,44 @@ def test_what_the_targets_do_not_need_is_left_alone(checkout):
 def digests(*paths):
     """Of the files of a problem that reads these."""
     return sources.checksums(SimpleNamespace(files=lambda: paths)).get("files")
+
+
+OWN = """
+from koct.contracts import Problem, option
+
+class Own(Problem):
+    x_shape = y_shape = (1,)
+    layer: str = option("a file of the known layers", pairs=False)
+
+    def pairs(self, seed, sizes): ...
+    def files(self): return ["x.npy", self.layer]
+"""
+
+
+@pytest.mark.parametrize("most", [sources.MOST_FILES, 1])
+@pytest.mark.parametrize("stage", ["pool", "fit", "collect"])
+def test_data_that_change_after_planning_are_noticed_before_a_job_starts_and_before_it_writes(
+    folder, monkeypatch, stage, most
+):
+    """Even if they are as they were again at the end; what a spec has of the problem itself is what its pairs need."""
+    monkeypatch.setattr(sources, "MOST_FILES", most)
+    for name, text in (("own.py", OWN), ("x.npy", "1"), ("layer.npy", "1")):
+        (folder / name).write_text(text)
+    files = sources.checksums(registry.problem("own.py")(layer="layer.npy"))
+    spec = {"sweeps": [{"name": "one"}, files]} if stage == "collect" else files
+    for name in ("x.npy", "layer.npy"):
+        guard = planned.Guard(stage, spec)
+        guard()
+        guard()
+        (folder / name).write_text("2")
+        with pytest.raises(KoctError, match=f"{name} was changed while this job ran; run snakemake again"):
+            guard()
+        with pytest.raises(KoctError, match=r"(npy|2 files) was changed after this run was planned"):
+            planned.Guard(stage, spec)()
+        (folder / name).write_text("1")
+        with pytest.raises(KoctError, match=f"{name} was changed while this job ran"):
+            guard()
+        planned.Guard(stage, spec)()
 
 
 @pytest.fixture

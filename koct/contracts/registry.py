@@ -27,7 +27,7 @@ from koct.errors import KoctError
 
 SUFFIXES = tuple(machinery.all_suffixes())  # of files that Python imports: source, compiled, extensions
 FOLDERS: dict[type, str] = {Problem: "problems", Architecture: "networks"}
-RESERVED = {"name", "source", "section", "launch"}  # what koct itself sets or reads of a class
+RESERVED = {"name", "source", "numbers", "section", "launch"}  # what koct itself sets or reads of a class
 _HELPERS: dict[str, Path] = {}  # the folder of every module that a user's file imports from its own
 
 Contract = typing.TypeVar("Contract", Problem, Architecture)

@@ -1,4 +1,4 @@
-"""A job runs the code that was planned: compared when it starts, and again before it writes."""
+"""A job runs the code, and reads the data, that were planned: compared when it starts, and again before it writes."""
 
 from __future__ import annotations
 
@@ -48,18 +48,22 @@ def compile_checked(told: Mapping[str, str]) -> None:
 
 
 class Guard:
-    """Call it when a job starts, and again before it writes: is its code what its spec says?
+    """Call it when a job starts, and again before it writes: are its code and its data what its spec says?
 
     Hashes of syntax trees are compared only if a file was touched: a look at sizes and times takes a millisecond. A
     file that changed while the job ran may have been loaded as it was in between: the planned code is not enough then.
+    Nor are the planned data.
     """
 
     def __init__(self, stage: str, spec: Mapping[str, Any]):
         self.stage, self.spec = stage, spec
         self.planned = os.environ.get(STATE)
         self.files: dict[str, str] | None = None  # as they were when the job started
+        self.data: dict[str, Any] | None = None  # likewise; what users' problems read
+        self.read: list[str] = []
 
     def __call__(self) -> None:
+        self._check_data()
         if self.planned is None or "code" not in self.spec:
             return
         files, before = _files(os.environ.get(OWN) or "[]"), self.files
@@ -75,6 +79,32 @@ class Guard:
         changed = {path for path, _ in files.items() ^ before.items()}
         if used := sorted(changed & sources.files_of(self.stage, self.spec)):
             raise KoctError(f"{os.path.relpath(used[0])} was changed while this job ran; run snakemake again")
+
+    def _check_data(self) -> None:
+        """Compare what problems read. A crate only repeats the digests of others."""
+        sweeps = self.spec["sweeps"] if self.stage in ("collect", "collect-theory") else ()
+        told = [one for one in (self.spec, *sweeps) if "files" in one and self.stage != "crate"]
+        if not told:
+            return
+        from koct.contracts.spec import decode_problem
+        from koct.workflow import sources
+
+        if self.data is None:
+            named = [decode_problem(one["reader"]).files() if "reader" in one else list(one["files"]) for one in told]
+            self.read = [path for paths in named for path in paths]
+            self.data = sources.states(self.read)
+            for one, paths in zip(told, named, strict=True):
+                found = sources.contents(paths)
+                self._compare(
+                    sources.summed(found) if "reader" in one else found, one["files"], "after this run was planned"
+                )
+        self._compare(sources.states(self.read), self.data, "while this job ran")
+
+    @staticmethod
+    def _compare(found: Mapping[str, Any], before: Mapping[str, Any], when: str) -> None:
+        for path in sorted({*found, *before}):
+            if found.get(path) != before.get(path):
+                raise KoctError(f"{path} was changed {when}; run snakemake again")
 
 
 def _files(own: str) -> dict[str, str]:

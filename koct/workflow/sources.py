@@ -23,6 +23,7 @@ from koct import PUBLIC, metrics
 from koct.base.failures import say
 from koct.base.stamps import checksum_of, digest_of_file
 from koct.contracts import Architecture, Problem, registry
+from koct.contracts.spec import encode_problem
 from koct.report.products import products
 from koct.workflow.planned import DATA
 
@@ -276,19 +277,26 @@ def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
 # What jobs know of the files that a problem reads: digests of their contents, kept until a file changes
 
 
-def checksums(problem: Problem, most: int = MOST_FILES) -> dict[str, Any]:
-    """Return the digests of the files that a problem reads, under `files`; of a folder, of all files below it.
+def checksums(problem: Problem) -> dict[str, Any]:
+    """Return the digests of what a problem reads, under `files`: one, with its `reader`, if there are many files."""
+    found = contents(problem.files())
+    if len(found) > MOST_FILES:  # which every stamp would repeat
+        return {"files": summed(found), "reader": encode_problem(problem, layers=is_own(problem.source))}
+    return {"files": found} if found else {}
 
-    More than `most` have one digest: every stamp would repeat them.
-    """
-    named = problem.files()
-    found: dict[str, str] = _digests([path for path in named if not os.path.isdir(path)])
+
+def contents(named: Iterable[str]) -> dict[str, str]:
+    """Return the digests of files; of a folder, of all files below it."""
+    named = list(named)
+    found = _digests([path for path in named if not os.path.isdir(path)])
     for folder in filter(os.path.isdir, named):
         files, links = _below(folder)
         found[folder] = checksum_of(_digests(files) | links)
-    if len(found) > most:
-        found = {f"{len(found)} files": checksum_of(found)}
-    return {"files": found} if found else {}
+    return found
+
+
+def summed(found: Mapping[str, str]) -> dict[str, str]:
+    return {f"{len(found)} files": checksum_of(found)}
 
 
 def states(named: Iterable[str]) -> dict[str, Any]:
