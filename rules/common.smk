@@ -54,7 +54,7 @@ def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     try:
         announce()
-        locked = queue.take_lock()
+        locked = queue.take_locks()
     except KoctError as error:
         raise WorkflowError(str(error))
     if not locked:

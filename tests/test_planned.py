@@ -76,16 +76,22 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
 
 
 def test_one_lock_for_all_which_ends_with_its_process(tmp_path):
-    hold = "from koct.workflow import queue; lock = queue.take_lock(); print('held', flush=True); input()"
+    """For the folder, and for others that have its results by a link."""
+    hold = "from koct.workflow import queue; queue.take_locks(); print('held', flush=True); input()"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "results").symlink_to("../results")
     holder = subprocess.Popen(
         [sys.executable, "-c", hold], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(KoctError, match=rf"another snakemake \(process {holder.pid} on .*\) runs in this folder"):
-        queue.take_lock(tmp_path)
+        queue.take_locks(tmp_path)
+    with pytest.raises(KoctError, match=rf"another snakemake \(process {holder.pid} on .*\) runs with these results"):
+        queue.take_locks(other)
     holder.kill()
     holder.wait()
-    assert queue.take_lock(tmp_path)
+    assert queue.take_locks(tmp_path)
 
 
 def test_temporary_files_of_dead_processes_are_removed(tmp_path):

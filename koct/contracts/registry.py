@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from koct.contracts import Architecture, Problem
-from koct.contracts.blame import PACKAGE, blamed
+from koct.contracts.blame import PACKAGE, blamed, lasting
 from koct.contracts.options import kind_of
 from koct.errors import KoctError
 
@@ -131,7 +131,7 @@ def import_file(source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look for it there
     try:
-        with blamed(source):
+        with blamed(source), lasting(source):
             spec.loader.exec_module(module)
     except SystemExit as end:
         del sys.modules[spec.name]
