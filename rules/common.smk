@@ -38,9 +38,9 @@ def announce():
     sweeps = "1 sweep" if len(jobs.study) == 1 else f"{len(jobs.study)} sweeps"
     logger.info(f"Study {config['study']}: {sweeps}, {len(jobs.cells)} cells, device {jobs.device}.")
     if os.path.isdir(paths.BROUGHT):
-        other = list(jobs.brought.values()).count(False)
-        code = f"{other} of these were made by other code" if other else "made by the same code"
-        logger.info(f"{len(jobs.brought)} of their rows are in {paths.BROUGHT}, with the same options; {code}.")
+        reasons = ", ".join(f"{count} of {reason}" for reason, count in jobs.refused.items())
+        others = f"; {jobs.refused.total()} there do not: {reasons}" if reasons else ""
+        logger.info(f"{len(jobs.brought)} rows in {paths.BROUGHT} stand in for fits{others}.")
     for sweep in jobs.study:
         if sweep.theory and sweep.no_theory_pool:
             logger.info(f"No curve of {sweep.name} is predicted, for want of a pool: {sweep.no_theory_pool}.")
@@ -54,7 +54,7 @@ def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     try:
         announce()
-        locked = queue.take_lock()
+        locked = queue.take_locks()
     except KoctError as error:
         raise WorkflowError(str(error))
     if not locked:

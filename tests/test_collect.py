@@ -69,6 +69,15 @@ def test_rows_as_they_were_made_are_collected(collect):
         assert errors.values[errors.seeds.index(row["seed"]), 0] == pytest.approx(row["mse"], rel=1e-6)
 
 
+def test_a_fit_refuses_a_pool_that_was_drawn_for_another_study(made, monkeypatch, capsys):
+    """As it is where two folders share their results, or parts of these, by a link."""
+    monkeypatch.chdir(made)
+    cell, other = SimpleNamespace(sweep="T4", arch="fc", N=4, seed=1), {**TINY_SWEEP["pool"], "val": 3}
+    spec = Jobs({**TINY, "sweeps": {"T4": {**TINY_SWEEP, "pool": other}}}).fit_spec(cell)
+    assert cli.main(["fit", "--spec", spec, "--inputs", paths.pool("T4", 1), "--outputs", "row.json", "fit.npy"]) == 2
+    assert f"{paths.pool('T4', 1)} was drawn for another study" in capsys.readouterr().err
+
+
 def resealed(**changes):
     """Change a row and stamp it again, as a program would that means well."""
     row, stamp = read_json(ROW)

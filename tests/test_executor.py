@@ -190,7 +190,7 @@ def test_which_commands_are_forked_and_where(monkeypatch):
     others += [f"sh run.sh --spec - a {reads}", f"python -m koct budget - {reads}"]
     assert not any(map(plugin.COMMAND.fullmatch, others))
 
-    monkeypatch.setenv(plugin.GPU_PROBLEMS, "fanbeam")
+    monkeypatch.setenv(plugin.GPU_PROBLEMS, '["fanbeam"]')
     here, there = '{"source": "fanbeam"}', '{"source": "surrogate"}'
     monkeypatch.setattr(plugin, "NVIDIA", ("/",))
     assert plugin.kind_of(["fit", "--spec", here]) == ("gpu", True)

@@ -1,4 +1,4 @@
-"""Histories of a study: edits, kills, damage and copies between two clones, in any order.
+"""Histories of a study: edits, kills, damage, copies and rows between two clones, in any order.
 
 After a run that raised no error, the table equals that of a clean run of the same data and config in an empty folder.
 What Snakemake does with the answers of `koct.workflow.stale` is written out once more, so that a history takes
@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from koct.base import stamps
 from koct.base.files import temporary_name
 from koct.base.stamps import VOLATILE
 from koct.commands import stages
@@ -27,6 +28,7 @@ from koct.errors import KoctError
 from koct.study import paths, results
 from koct.workflow import queue, resources, stale
 from koct.workflow.jobs import Jobs
+from koct.workflow.planned import STATE, Guard
 
 HISTORIES = int(os.environ.get("KOCT_HISTORIES", "25"))
 FAST = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a file system in memory
@@ -54,6 +56,7 @@ def planned(chosen):
     """The jobs of a study, each behind those whose outputs it reads."""
     jobs = Jobs(config(chosen))
     os.environ.update(jobs.environment())
+    del os.environ[STATE]  # the code stays as it is: nobody has to look
     (sweep,) = jobs.study
     pools, grams, fits = [], [], []
     for seed in sweep.seeds:
@@ -63,7 +66,8 @@ def planned(chosen):
         for N in sweep.N:
             cell = {"sweep": "own", "arch": "fc", "N": N, "seed": seed}
             made = [paths.cell(**cell), paths.fit(**cell)]
-            fits.append(job("fit", jobs.fit_spec(SimpleNamespace(**cell)), [pool, gram], made))
+            if made[1] not in jobs.brought:
+                fits.append(job("fit", jobs.fit_spec(SimpleNamespace(**cell)), [pool, gram], made))
     return [*pools, *grams, *fits, job("collect", jobs.study_spec(), jobs.cells, [TABLE, IMAGES])]
 
 
@@ -86,10 +90,12 @@ def needed(jobs):
         found += more
 
 
-def run(jobs, stop=None):
-    """Run what is needed, or as many jobs; whether all of it was run."""
+def run(jobs, stop=None, events=None):
+    """Run what is needed, or as many jobs; whether all of it was run. Events happen before the job of a number."""
     queue.remove_temporaries()
     for number, one in enumerate(needed(jobs)):
+        if events and number in events:
+            events[number]()
         for path in one.output if TABLE not in one.output else ():
             Path(path).unlink(missing_ok=True)
         if number == stop:
@@ -97,7 +103,10 @@ def run(jobs, stop=None):
             left.parent.mkdir(parents=True, exist_ok=True)
             left.with_name(temporary_name(left.name)).write_bytes(b"half")
             return False
-        stages.VERBS[one.verb][0](json.loads(one.params["spec"]), one.input, one.output)
+        spec = json.loads(one.params["spec"])
+        with mock.patch.object(stamps, "guard", Guard(one.verb, spec)) as guard:
+            guard()
+            stages.VERBS[one.verb][0](spec, one.input, one.output)
     return True
 
 
@@ -130,6 +139,7 @@ class Histories(RuleBasedStateMachine):
             self.stack.enter_context(context)
         self.stack.enter_context(mock.patch.object(stale, "SMALL", 0))  # the jobs that read arrays notice damage
         self.states = [[0, 0, 0, 0], [1, 0, 0, 0]]  # of each clone: its data, and what was chosen of the config
+        self.shared = False  # whether both have the same results
         for clone in (0, 1):
             for path, content in clean(*self.states[clone])[1].items():
                 place = self.folder / str(clone) / path
@@ -195,6 +205,8 @@ class Histories(RuleBasedStateMachine):
     @rule(clone=clones, what=some | st.sampled_from([*FOLDERS, "."]))
     def copy(self, clone, what):
         """Copy a file or a folder of the other clone, with its times."""
+        if self.shared:
+            return
         path = Path("results", what) if isinstance(what, str) else self.file(1 - clone, what)
         self.enter(clone)
         here, there = path, self.folder / str(1 - clone) / path
@@ -204,17 +216,46 @@ class Histories(RuleBasedStateMachine):
         elif there.exists() and isinstance(what, str):
             shutil.copytree(there, here, dirs_exist_ok=True)
 
+    @rule(clone=clones, own=st.booleans())
+    def borrow(self, clone, own):
+        """Bring the rows of the other clone, and remove its own if they are not wanted."""
+        self.enter(clone)
+        if (there := self.folder / str(1 - clone) / "results/cells").is_dir():
+            shutil.copytree(there, paths.BROUGHT, dirs_exist_ok=True)
+        if not own:
+            shutil.rmtree("results/cells", ignore_errors=True)
+
+    @rule()
+    def share(self):
+        """Let one clone have the results of the other, by a link."""
+        if not self.shared:
+            self.enter(1)
+            shutil.rmtree("results", ignore_errors=True)
+            os.symlink("../0/results", "results")
+        self.shared = True
+
     @rule(clone=clones, number=some, seconds=st.integers(0, 2 * 10**9))
     def set_the_clock(self, clone, number, seconds):
         os.utime(self.file(clone, number), (seconds, seconds))
 
+    @rule(clone=clones, first=st.integers(0, 9), then=st.integers(1, 9), data=st.sampled_from(DATA))
+    def edit_data_while_it_runs(self, clone, first, then, data):
+        """Other data before a job, and these or the old ones before a later one."""
+
+        def write(data):
+            write_data(data)
+            self.states[clone][0] = data
+
+        other = 1 - self.states[clone][0]
+        self.run_it(clone, None, {first: lambda: write(other), first + then: lambda: write(data)})
+
     @rule(clone=clones, stop=st.none() | st.integers(0, 8))
-    def run_it(self, clone, stop):
+    def run_it(self, clone, stop, events=None):
         """To the end, or until it is killed."""
         self.enter(clone)
         jobs, ended = planned(self.states[clone][1:]), False
         with contextlib.suppress(KoctError):
-            ended = run(jobs, stop)
+            ended = run(jobs, stop, events)
         assert not ended or rows() == clean(*self.states[clone])[0]
 
 

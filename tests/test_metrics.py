@@ -163,7 +163,7 @@ def newer(tmp_path):
 
     def run(*arguments):
         command = [sys.executable, "-m", "koct", *map(str, arguments)]
-        there = {**os.environ, "KOCT_METRICS": str(tmp_path / "largest.py"), "PYTHONPATH": str(ROOT)}
+        there = {**os.environ, "KOCT_METRICS": json.dumps([str(tmp_path / "largest.py")]), "PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=there)
         return done.returncode, done.stdout + done.stderr
 

@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,15 @@ def test_correct_files_keep_their_promises(koct, tmp_path):
     status, out, _ = koct("check", network)
     assert status == 0
     assert f"ok      {network} is fitted to samples of deblur" in out
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", 'os.execv("/bin/true", ["true"])'])
+def test_a_file_that_ends_the_process_when_it_is_imported_is_named(tmp_path, end):
+    """In a process of its own, which would end well; what the file forks may end as it likes."""
+    path = written(tmp_path, "own.py", f"import os\nif os.fork() == 0:\n    {end}\nos.wait()\n{end}\n")
+    done = subprocess.run([sys.executable, "-m", "koct", "check", path], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"{path} ends the program with {end.partition('(')[0]} when it is imported; remove that" in done.stdout
 
 
 DESCRIBED = 'option("samples of a signal", minimum=8)'

@@ -16,6 +16,7 @@ from test_executor import SPEC as WANTED
 
 from koct.base.files import write_json, write_text
 from koct.base.stamps import Stamp, made_from
+from koct.contracts import registry
 from koct.errors import KoctError
 from koct.workflow import planned, queue, sources, stale
 
@@ -50,6 +51,8 @@ def test_a_job_runs_the_code_that_was_planned(checkout, monkeypatch):
 
 def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypatch, tmp_path):
     """Even if it is as it was again, with its old time: nobody knows which of the two was loaded."""
+    tmp_path = tmp_path / "12:30"
+    tmp_path.mkdir()
     own, helper = tmp_path / "own.py", tmp_path / "helper.py"
     shutil.copy(ROOT / "koct/problems/surrogate.py", own)
     helper.write_text("x = 1\n")
@@ -73,16 +76,22 @@ def test_code_that_changes_while_a_job_runs_is_noticed_before_it_writes(monkeypa
 
 
 def test_one_lock_for_all_which_ends_with_its_process(tmp_path):
-    hold = "from koct.workflow import queue; lock = queue.take_lock(); print('held', flush=True); input()"
+    """For the folder, and for others that have its results by a link."""
+    hold = "from koct.workflow import queue; queue.take_locks(); print('held', flush=True); input()"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "results").symlink_to("../results")
     holder = subprocess.Popen(
         [sys.executable, "-c", hold], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(KoctError, match=rf"another snakemake \(process {holder.pid} on .*\) runs in this folder"):
-        queue.take_lock(tmp_path)
+        queue.take_locks(tmp_path)
+    with pytest.raises(KoctError, match=rf"another snakemake \(process {holder.pid} on .*\) runs with these results"):
+        queue.take_locks(other)
     holder.kill()
     holder.wait()
-    assert queue.take_lock(tmp_path)
+    assert queue.take_locks(tmp_path)
 
 
 def test_temporary_files_of_dead_processes_are_removed(tmp_path):
@@ -120,7 +129,7 @@ def test_a_file_in_place_of_a_folder_is_one_sentence(folder, name):
 def test_an_edit_that_is_undone_within_a_second_is_not_run(tmp_path):
     """Python tells compiled files by size and whole seconds, unless they say what they were compiled from."""
     module = tmp_path / "mine.py"
-    told = {planned.OWN: str(module)}
+    told = planned.environment([str(module)])
     compiling = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
     def value(text):
@@ -216,10 +225,48 @@ def digests(*paths):
     return sources.checksums(SimpleNamespace(files=lambda: paths)).get("files")
 
 
+OWN = """
+from koct.contracts import Problem, option
+
+class Own(Problem):
+    x_shape = y_shape = (1,)
+    layer: str = option("a file of the known layers", pairs=False)
+
+    def pairs(self, seed, sizes): ...
+    def files(self): return ["x.npy", self.layer]
+"""
+
+
+@pytest.mark.parametrize("most", [sources.MOST_FILES, 1])
+@pytest.mark.parametrize("stage", ["pool", "fit", "collect"])
+def test_data_that_change_after_planning_are_noticed_before_a_job_starts_and_before_it_writes(
+    folder, monkeypatch, stage, most
+):
+    """Even if they are as they were again at the end; what a spec has of the problem itself is what its pairs need."""
+    monkeypatch.setattr(sources, "MOST_FILES", most)
+    for name, text in (("own.py", OWN), ("x.npy", "1"), ("layer.npy", "1")):
+        (folder / name).write_text(text)
+    files = sources.checksums(registry.problem("own.py")(layer="layer.npy"))
+    spec = {"sweeps": [{"name": "one"}, files]} if stage == "collect" else files
+    for name in ("x.npy", "layer.npy"):
+        guard = planned.Guard(stage, spec)
+        guard()
+        guard()
+        (folder / name).write_text("2")
+        with pytest.raises(KoctError, match=f"{name} was changed while this job ran; run snakemake again"):
+            guard()
+        with pytest.raises(KoctError, match=r"(npy|2 files) was changed after this run was planned"):
+            planned.Guard(stage, spec)()
+        (folder / name).write_text("1")
+        with pytest.raises(KoctError, match=f"{name} was changed while this job ran"):
+            guard()
+        planned.Guard(stage, spec)()
+
+
 @pytest.fixture
 def large(folder, monkeypatch):
     """A file whose digest is kept, and another of the same size and times."""
-    monkeypatch.setattr(sources, "LARGE", 1000)
+    monkeypatch.setattr(sources, "SETTLED", -1)
     for name, letter in (("x.npy", b"a"), ("other.npy", b"b")):
         (folder / name).write_bytes(letter * 5000)
         os.utime(folder / name, (10**9, 10**9))
@@ -247,12 +294,17 @@ def test_a_large_file_is_read_once_and_again_when_it_changes(large, monkeypatch)
     assert digests(large) == {large: before[large]}
 
 
-def test_of_a_folder_every_file_counts_and_a_pipe_is_refused(folder):
+def test_of_a_folder_every_file_counts_also_behind_links_and_a_pipe_is_refused(folder):
     os.makedirs("data/deep")
-    (folder / "data/deep/a").write_text("1")
-    before = digests("data")
-    (folder / "data/deep/a").write_text("2")
-    assert digests("data") != before
+    os.makedirs("elsewhere/deeper")
+    os.symlink("../elsewhere", "data/link")
+    os.symlink("../..", "elsewhere/deeper/circle")
+    os.symlink("nowhere", "data/dead")
+    for file in ("data/deep/a", "elsewhere/deeper/a"):
+        (folder / file).write_text("1")
+        before = digests("data")
+        (folder / file).write_text("2")
+        assert digests("data") != before
     os.mkfifo("pipe")
     with pytest.raises(KoctError, match="pipe is a pipe or a device; put a file there"):
         digests("pipe")

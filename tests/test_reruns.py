@@ -172,9 +172,12 @@ def test_rows_from_elsewhere_are_used_if_they_fit_and_a_new_network_stands_besid
     assert run.plan("results/cells.parquet") == {}
     code = run.path("koct/networks/ko.py").read_text()
     run.write("koct/networks/ko.py", code + "\nOTHER = 1\n")
-    assert run.plan("results/cells.parquet")["fit_large"] == 1  # its own; rows that were brought stay, a line says so
+    assert run.plan("results/cells.parquet")["fit_large"] == 1  # its own: the numbers of others are said to be the same
+    numbers = code.replace('    marker = "o"', "    numbers = 2")
+    assert numbers != code
+    run.write("koct/networks/ko.py", numbers)
     dry_run = run.snakemake("-n", "results/cells.parquet")
-    assert re.search(r"[1-9]\d* of these were made by other code", dry_run.stdout + dry_run.stderr)
+    assert re.search(r" there do not: [1-9]\d* of a koct with other numbers", dry_run.stdout + dry_run.stderr)
     run.write("koct/networks/ko.py", code)
     config["sweeps"]["F32"]["lambdas"] = [1e-4, 1.0]
     run.configure(config)

@@ -103,6 +103,41 @@ def test_digests_change_with_what_can_change_a_number(tmp_path, monkeypatch):
     forget()
 
 
+HIDDEN = {  # what own.py imports or uses, with what it is at first: no part of a user's file is inert
+    "nt.py": "x = 1",  # the standard library of another system has one of this name
+    "helper.so": "machine code of 1",
+    "helper.pyc": "byte code of 1",
+    "base.py": "class Mine(Problem):\n    label = 1\n",
+    "own.py": "import nt, helper, base\nclass Own(Problem):\n    marker = 1\n    def chain(self): return 1\n",
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_whatever_a_users_file_imports_counts_whole(folder, name):
+    for path, text in HIDDEN.items():
+        (folder / path).write_text(text)
+    before = fresh("own.py")
+    for count in range(HIDDEN[name].count("1")):
+        words = HIDDEN[name].split("1")
+        (folder / name).write_text("1".join(words[: count + 1]) + "2" + "1".join(words[count + 1 :]))
+        assert fresh("own.py") != before
+
+
+def test_the_contents_of_two_modules_of_one_name_are_not_exchanged_unnoticed(folder):
+    def made(first, second):
+        for place, text in (("a", first), ("b", second)):
+            for path in (folder / place / "net.py", folder / "pack" / place / "part.py"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+        (folder / "own.py").write_text("from pack.a import part\nfrom pack.b import part as other\n")
+        forget()
+        return digest("own.py"), digest("a/net.py", "b/net.py")
+
+    one, two = made("x = 1", "x = 2"), made("x = 2", "x = 1")
+    assert one[0] != two[0]
+    assert one[1] != two[1]
+
+
 PART = {"helper/__init__.py": "", "helper/part.py": "x = 1"}
 LAYOUTS = [  # files in which own.py uses one with x = 1
     {"own.py": "import helper", "helper.py": "x = 1"},

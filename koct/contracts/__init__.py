@@ -97,6 +97,7 @@ class Problem(Configured, ABC):
 
     name: ClassVar[str] = ""  # set when the file is loaded: its stem
     source: ClassVar[str] = ""  # set when the file is loaded: what config.yaml says
+    numbers: ClassVar[int] = 1  # of koct's own: raised when its pairs or layers change (CONTRIBUTING.md)
 
     device: ClassVar[Literal["cpu", "auto"]] = "cpu"  # auto: its jobs take the GPU if there is one
     nonnegative: ClassVar[bool] = False  # networks then end in a ReLU
@@ -307,6 +308,7 @@ class Architecture(Configured, ABC):
 
     name: ClassVar[str] = ""  # set when the file is loaded: its stem
     source: ClassVar[str] = ""  # set when the file is loaded: what config.yaml says
+    numbers: ClassVar[int] = 1  # of koct's own: raised when its fits change (CONTRIBUTING.md)
     section: ClassVar[str] = ""  # the key of its options in a sweep, if not its name
     label: ClassVar[str] = ""  # what figures and tables call it, if not its name in capitals
     colour: ClassVar[str] = ""  # of its curve; the next of a palette if empty

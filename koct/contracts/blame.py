@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from koct.contracts import Architecture, Problem
 from koct.errors import KoctError
 
 PACKAGE = Path(__file__).parents[1]
+ENDS = (os._exit, os.execv, os.execve)  # of a process, behind which nothing of Python runs
 
 
 @contextlib.contextmanager
@@ -34,6 +36,26 @@ def blamed(*sources: str) -> Iterator[None]:
             where = f"koct cannot use what {' or '.join(own)} gave"
         what = str(error).strip().partition("\n")[0]
         raise KoctError(f"{where}: {type(error).__name__}: {what} (KOCT_TRACEBACK=1 shows the traceback)") from None
+
+
+@contextlib.contextmanager
+def lasting(source: str) -> Iterator[None]:
+    """Refuse a user's file that would end this process without a word: nobody would know that nothing was made.
+
+    Python tells a profiler of every call before it is made. Processes that the file forks may end.
+    """
+    here, profiler = os.getpid(), sys.getprofile()
+
+    def look(frame: Any, event: str, function: Any) -> None:
+        if event == "c_call" and any(function is end for end in ENDS) and os.getpid() == here:
+            end = f"os.{function.__name__}"
+            raise KoctError(f"{source} ends the program with {end} when it is imported; remove that")
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(profiler)
 
 
 def line_of(component: Problem | Architecture, method: str) -> str:

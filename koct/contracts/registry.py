@@ -16,16 +16,18 @@ import typing
 import zlib
 from abc import ABC
 from functools import cache
+from importlib import machinery
 from pathlib import Path
 from types import ModuleType
 
 from koct.contracts import Architecture, Problem
-from koct.contracts.blame import PACKAGE, blamed
+from koct.contracts.blame import PACKAGE, blamed, lasting
 from koct.contracts.options import kind_of
 from koct.errors import KoctError
 
+SUFFIXES = tuple(machinery.all_suffixes())  # of files that Python imports: source, compiled, extensions
 FOLDERS: dict[type, str] = {Problem: "problems", Architecture: "networks"}
-RESERVED = {"name", "source", "section", "launch"}  # what koct itself sets or reads of a class
+RESERVED = {"name", "source", "numbers", "section", "launch"}  # what koct itself sets or reads of a class
 _HELPERS: dict[str, Path] = {}  # the folder of every module that a user's file imports from its own
 
 Contract = typing.TypeVar("Contract", Problem, Architecture)
@@ -129,7 +131,7 @@ def import_file(source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look for it there
     try:
-        with blamed(source):
+        with blamed(source), lasting(source):
             spec.loader.exec_module(module)
     except SystemExit as end:
         del sys.modules[spec.name]
@@ -149,13 +151,25 @@ def _claim(source: str, path: Path) -> None:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
         for name in (name.partition(".")[0] for name in names):
-            beside = (path.parent / f"{name}.py").is_file() or (path.parent / name).is_dir()
-            if beside and name not in sys.stdlib_module_names | {"koct"}:
+            beside = any((path.parent / f"{name}{end}").is_file() for end in SUFFIXES) or (path.parent / name).is_dir()
+            if beside and not not_theirs(name):
                 folder = _HELPERS.setdefault(name, path.parent)
                 if folder != path.parent:
                     raise KoctError(
                         f"{source} imports {name}, and another file has one from {folder}: rename one of them"
                     )
+
+
+@cache
+def not_theirs(name: str) -> bool:
+    """Whether `import NAME` finds koct or what Python has here, and no file of a user's folder.
+
+    Some names of the standard library are those of other systems.
+    """
+    places = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+    places |= {os.path.join(place, "lib-dynload") for place in places}
+    there = name in sys.stdlib_module_names and machinery.PathFinder.find_spec(name, sorted(places))
+    return name == "koct" or name in sys.builtin_module_names or bool(there)
 
 
 def check_class(cls: type, source: str) -> None:

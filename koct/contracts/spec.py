@@ -58,15 +58,6 @@ def encode_curve(sweep: str, problem: Problem, arch: Architecture, lambdas: tupl
     }
 
 
-def curve_options(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of the spec of a cell its curve shares and a person chose: no hash of code or of a pool.
-
-    Cells from before there was `validation` were chosen on labels.
-    """
-    arch = {**spec["arch"], "options": {"validation": "labels", **spec["arch"]["options"]}}
-    return {"sweep": spec["sweep"], "problem": spec["problem"], "arch": arch, "lambdas": spec["lambdas"]}
-
-
 def result_options(arch: Architecture) -> dict[str, Any]:
     """Return the options that results depend on, by name."""
     declared = options(type(arch))

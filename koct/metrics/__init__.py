@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import json
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -28,20 +29,23 @@ from koct.errors import KoctError
 
 HELPERS = {"__init__", "curve_metric"}
 SCORES = ("psnr", "ssim")  # higher is better; null where no image has one
-OWN = "KOCT_METRICS"  # variable of the environment: the paths of the user's own metrics
+OWN = "KOCT_METRICS"  # variable of the environment: the paths of the user's own metrics, as JSON
 GIVEN = ("error", "SYMBOL", "UNIT", "DESCRIPTION")  # what a metric has
 
 
 def use(paths: Iterable[str]) -> None:
     """Let these files be metrics too, here and in all processes that are started from here."""
-    os.environ[OWN] = os.pathsep.join(paths)
+    os.environ[OWN] = json.dumps(list(paths))
     names.cache_clear()
     load.cache_clear()
 
 
 def own() -> dict[str, str]:
     """The paths of the user's own metrics, by name."""
-    paths = filter(None, os.environ.get(OWN, "").split(os.pathsep))
+    try:
+        paths = json.loads(os.environ.get(OWN) or "[]")
+    except ValueError:
+        raise KoctError(f"{OWN} must be a list of paths in JSON, like '[\"largest.py\"]'") from None
     return {os.path.basename(path).removesuffix(".py"): path for path in paths}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from koct.base import device
 from koct.base.arrays import gram_matrix, to_numpy
 from koct.base.files import Blocks, read_array, read_record, record_writer, write_array, write_record
-from koct.base.stamps import Stamp, again, combined, made_from
+from koct.base.stamps import Stamp, again, checksum_of, combined, made_from
 from koct.contracts import Array, Layer, Network, Part, Problem, Training
 from koct.contracts.blame import blamed, line_of, line_of_operator
 from koct.contracts.registry import architecture
@@ -46,7 +46,11 @@ class Data(Training):
 
     @cached_property
     def pool(self) -> Pool:
-        return Pool(self.inputs["pool"], self.problem, self.cell.seed)
+        pool = Pool(self.inputs["pool"], self.problem, self.cell.seed)
+        drawn = checksum_of({key: value for key, value in pool.stamp.spec.items() if key != "seed"})
+        if self.spec.get("pool", drawn) != drawn:
+            raise KoctError(f"{pool.path} was drawn for another study while this run was on; run snakemake again")
+        return pool
 
     @property
     def identity(self) -> str:  # type: ignore[override]

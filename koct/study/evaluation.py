@@ -72,7 +72,8 @@ def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], mea
 def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapping[str, Any]) -> None:
     """Write the row of a fit on disk, which must be that of the cell in `spec`, if it has one."""
     about, network, data = load(fit_path, inputs)
-    if spec and not same_values({**about["cell"], "evaluation": None}, {**spec, "evaluation": None}):
+    evaluated = dict.fromkeys(("evaluation", "metrics"))
+    if spec and not same_values({**about["cell"], **evaluated}, {**spec, **evaluated}):
         raise KoctError(f"{fit_path} is not the fit of the cell that was asked for; give that fit")
     measured, code = about.get("errors"), spec.get("evaluation") or os.environ.get(CODE)
     if not measured or code is None or about.get("evaluation") != code:

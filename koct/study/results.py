@@ -24,10 +24,9 @@ from koct.base import stamps
 from koct.base.files import atomic_write, read_json
 from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
 from koct.bound.calibration import calibrate
-from koct.contracts.spec import curve_options
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import paths
+from koct.study import brought, paths
 
 OTHERWISE = "was made with other options or other code than those of this study"
 
@@ -154,16 +153,20 @@ def collect(spec, path, images_path):
             for N, seed in itertools.product(arch["N"], arch["seeds"]):
                 place = paths.cell(sweep["name"], arch["name"], N, seed)
                 elsewhere = paths.brought(sweep["name"], arch["name"], N, seed)
-                brought = not Path(place).exists() and Path(elsewhere).exists()
-                place = elsewhere if brought else place
+                cell = {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed}
+                from_elsewhere = not Path(place).exists() and Path(elsewhere).exists()
+                place = elsewhere if from_elsewhere else place
                 row, stamp = read_json(place)
-                row = {**dict.fromkeys(METRICS), **row} if brought else row  # perhaps by a koct with fewer metrics
-                _check_row(place, row, stamp, {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed})
-                of_curve = {key: value for key, value in stamp.spec.items() if key not in ("N", "seed")}
-                found = curve_options(stamp.spec) if brought else checksum_of(of_curve)
-                if found != arch["options" if brought else "spec"]:
+                if from_elsewhere:  # perhaps by a koct with fewer metrics, which did not tell what chose a strength
+                    row = {**dict.fromkeys(METRICS), "tuned_on": "validation pairs", **row}
+                    other = brought.refused(row, stamp.spec, cell, arch["brought"])
+                else:
+                    of_curve = {key: value for key, value in stamp.spec.items() if key not in ("N", "seed")}
+                    other = checksum_of(of_curve) != arch["spec"]
+                _check_row(place, row, stamp, cell)
+                if other:
                     raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
-                rows.append({"tuned_on": "validation pairs", **row} if brought else row)  # unless it says otherwise
+                rows.append(row)
                 contents.append(stamps.as_input(stamp, timed=True))
     origin, stamp = _origin(spec), Stamp(spec, combined(contents), {"timed": True})
     write(rows, CELLS, path, origin, stamp)

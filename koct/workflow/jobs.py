@@ -6,11 +6,11 @@ of the stamp of its outputs, so a change to either reruns the job, and a change 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import cache, partial
@@ -18,15 +18,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from koct import metrics
-from koct.base.stamps import checksum_of, difference
+from koct.base.stamps import checksum_of
 from koct.config import study_file as config
 from koct.config.sweep import Sweep
 from koct.contracts import Architecture, Cost, Problem
 from koct.contracts.registry import module_of
-from koct.contracts.spec import curve_options, encode_curve, encode_problem
+from koct.contracts.spec import encode_curve, encode_problem
 from koct.errors import KoctError
 from koct.report.products import product
-from koct.study import paths
+from koct.study import brought, paths
 from koct.workflow import planned, resources, sources, when
 
 NONE = "(?!)"  # a pattern that matches nothing
@@ -48,11 +48,16 @@ class Jobs:
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
         self.evaluation = sources.digest(*sources.evaluation())
+        self._evaluated: dict[str, Any] = {"evaluation": self.evaluation}
+        if own := metrics.own():
+            self._evaluated["metrics"] = {name: sources.own_digest(path) for name, path in own.items()}
         self._files = cache(sources.checksums)
         self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
         self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
         self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
-        self.brought: dict[str, bool] = {}  # fits that nobody needs: rows made elsewhere; whether by the same code
+        self._wanted = cache(self._wanted)  # type: ignore[method-assign]
+        self.brought: set[str] = set()  # fits that nobody needs, since there are rows that were made elsewhere
+        self.refused: Counter[str] = Counter()  # such rows that cannot stand in for a fit, by what they are of
         row = self._row if os.path.isdir(paths.BROUGHT) else paths.cell
         self.cells = [row(**cell) for sweep in self.study for cell in sweep.grid()]
         bare = [name for name in self.sweeps if not self.first_fits(SimpleNamespace(sweep=name))]
@@ -61,19 +66,27 @@ class Jobs:
         self.pictures = [path for path in map(paths.picture, self.sweeps) if path in self.products]
 
     def _row(self, **cell: Any) -> str:
-        """Where the row of a cell is, or will be: elsewhere if one is there with the same options and test images."""
+        """Where the row of a cell is, or will be: elsewhere if one is there that was made from the same."""
         from koct.base.files import read_json  # which imports NumPy
 
         own, place = paths.cell(**cell), paths.brought(**cell)
-        if os.path.isfile(place) and not os.path.exists(own):
-            with contextlib.suppress(ValueError, KoctError):  # damaged, or not of this version
-                row, stamp = read_json(place)
-                wanted = json.loads(self.row_spec(SimpleNamespace(**cell)))
-                same = curve_options(stamp.spec) == curve_options(wanted)
-                if same and len(row["images"]["mse"]) == self.sweeps[cell["sweep"]].pool.test:
-                    self.brought[paths.fit(**cell)] = not difference(stamp.spec, wanted)
-                    return place
-        return own
+        if not os.path.isfile(place) or os.path.exists(own):
+            return own
+        try:
+            row, stamp = read_json(place)
+            reason = brought.refused(row, stamp.spec, cell, self._wanted(cell["sweep"], cell["arch"]))
+        except (ValueError, KoctError):
+            reason = "another format"
+        if reason:
+            self.refused[reason] += 1
+            return own
+        self.brought.add(paths.fit(**cell))
+        return place
+
+    def _wanted(self, name: str, arch_name: str) -> dict[str, Any]:
+        """What rows from elsewhere have to be."""
+        curve, pool = (json.loads("{" + spec) for spec in (self._curve_spec(name, arch_name), self._pool_spec(name)))
+        return brought.wanted(curve, pool, self._evaluated.get("metrics", {}))
 
     def environment(self) -> dict[str, str]:
         """What jobs are told beside their parameters, since it changes no result.
@@ -87,9 +100,9 @@ class Jobs:
         return {
             "KOCT_DEVICE": self.device,
             "KOCT_GPU_SWEEPS": " ".join(sweep.name for sweep in on_gpu),
-            "KOCT_GPU_PROBLEMS": os.pathsep.join(sorted(modules | {sweep.problem.source for sweep in on_gpu})),
+            "KOCT_GPU_PROBLEMS": json.dumps(sorted(modules | {sweep.problem.source for sweep in on_gpu})),
             "KOCT_EVALUATION": self.evaluation,
-            metrics.OWN: os.pathsep.join(self.settings.metrics),
+            metrics.OWN: json.dumps(self.settings.metrics),
             **self.sources,
         }
 
@@ -97,8 +110,8 @@ class Jobs:
         """The users' Python files that jobs import, what they import from their own folders included."""
         used = {module_of(sweep.problem.source, Problem) for sweep in self.study}
         used |= {module_of(arch.source, Architecture) for sweep in self.study for arch in sweep.archs + sweep.required}
-        own = {source for source in used if source.endswith(".py")} | set(self.settings.metrics)
-        return {source for source in sources.reached(own) if source.endswith(".py")} if own else set()
+        own = set(filter(sources.is_own, used)) | set(self.settings.metrics)
+        return set(filter(sources.is_own, sources.reached(own)))
 
     # Which rule makes a file follows from its cost: patterns of wildcards
 
@@ -135,9 +148,10 @@ class Jobs:
         wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": asdict(sweep.pool)}
         return _spec("pool", {**wanted, **self._files(sweep.problem)})[1:]
 
-    def _pairs(self, name: str) -> dict[str, str]:
+    def _pairs(self, name: str) -> dict[str, Any]:
         """A hash of what the pools of a sweep are: a result is outdated with its pool, also where that was removed."""
-        return {"pool": checksum_of(json.loads("{" + self._pool_spec(name)))}
+        pool, problem = checksum_of(json.loads("{" + self._pool_spec(name))), self.sweeps[name].problem
+        return {"pool": pool, **(self._files(problem) if sources.is_own(problem.source) else {})}  # its layers read too
 
     def problem_spec(self, stage: str) -> Callable[[Wildcards], str]:
         """Of a stage that knows the problem alone, and the seed if it has one."""
@@ -155,16 +169,21 @@ class Jobs:
 
     def row_spec(self, wildcards: Wildcards) -> str:
         """Of a row: that of its fit, and what evaluates it."""
-        return json.dumps({**json.loads(self.fit_spec(wildcards)), "evaluation": self.evaluation}, sort_keys=True)
+        return json.dumps({**json.loads(self.fit_spec(wildcards)), **self._evaluated}, sort_keys=True)
 
     def _curve_spec(self, name: str, arch_name: str) -> str:
         """What the fits of one curve share: JSON without its opening brace."""
         sweep = self.sweeps[name]
         arch = sweep.arch(arch_name)
         inputs = list(self._fit_inputs(sweep, arch))
+        archs = [arch, *([sweep.arch(arch.requires_cell)] if arch.requires_cell else [])]
+        own = filter(sources.is_own, [sweep.problem.source, *(one.source for one in archs)])
         wanted = {**encode_curve(name, sweep.problem, arch, sweep.lambdas), **self._pairs(name), "inputs": inputs}
+        wanted["origin"] = brought.origin(
+            sweep.problem, archs, json.loads("{" + self._pool_spec(name)), map(sources.own_digest, own)
+        )
         if resources.fit_class(sweep, arch) == "cheap":
-            wanted["evaluation"] = self.evaluation  # the same job evaluates
+            wanted |= self._evaluated  # the same job evaluates
         return _spec("fit", wanted)[1:]
 
     def theory_spec(self, wildcards: Wildcards) -> str:
@@ -188,6 +207,7 @@ class Jobs:
             "problem": encode_problem(sweep.problem, layers=True),
             "archs": [arch.source for arch in sweep.archs],
             "inputs": ["pool", *(["shared"] if sweep.problem.has_shared else [])],  # behind the fits
+            **self._files(sweep.problem),
         }
         return _spec("figure-recons", wanted)
 
@@ -208,6 +228,7 @@ class Jobs:
         for sweep in self.study:
             about = {"name": sweep.name, "label": sweep.problem.label, "metric": sweep.metric}
             about |= {"counts": "groups"} if sweep.groups else {}
+            about |= self._files(sweep.problem)  # whose contents are compared again
             made, archs = (self._cells, sweep.archs) if of_cells else (self._prediction, sweep.predicted)
             sweeps.append({**about, "archs": [{**config.style(arch), **made(sweep, arch)} for arch in archs]})
         hashed = hashlib.sha256(config.canonical(self.study).encode()).hexdigest()
@@ -215,7 +236,7 @@ class Jobs:
 
     def _cells(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
         curve = json.loads("{" + self._curve_spec(sweep.name, arch.name))
-        made = {"spec": checksum_of({**curve, "evaluation": self.evaluation}), "options": curve_options(curve)}
+        made = {"spec": checksum_of({**curve, **self._evaluated}), "brought": self._wanted(sweep.name, arch.name)}
         return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **made}
 
     def _prediction(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""A job runs the code that was planned: compared when it starts, and again before it writes."""
+"""A job runs the code, and reads the data, that were planned: compared when it starts, and again before it writes."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,18 +17,18 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
 DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
 CHECKED = b"\3\0\0\0"  # flags of a compiled file with the hash of its source, which Python is to check: PEP 552
-OWN = "KOCT_OWN_SOURCES"  # and the users' files among them
+OWN = "KOCT_OWN_SOURCES"  # and the users' files among them, as JSON
 
 
 def environment(own: Iterable[str]) -> dict[str, str]:
     """What the jobs of a run are told."""
-    listed = os.pathsep.join(sorted(own))
+    listed = json.dumps(sorted(own))
     return {OWN: listed, STATE: _summed(_files(listed))}
 
 
 def unchanged() -> bool:
     """Return whether all source files are as they were when this run was planned."""
-    return _summed(_files(os.environ.get(OWN, ""))) == os.environ.get(STATE)
+    return _summed(_files(os.environ.get(OWN) or "[]")) == os.environ.get(STATE)
 
 
 def compile_checked(told: Mapping[str, str]) -> None:
@@ -36,7 +37,7 @@ def compile_checked(told: Mapping[str, str]) -> None:
     `told` is what `environment` returned. Python by itself tells them by size and whole seconds, and runs the code of
     an edit that was undone at once.
     """
-    for path in (path for path in (*_package(), *told[OWN].split(os.pathsep)) if path.endswith(".py")):
+    for path in (path for path in (*_package(), *json.loads(told[OWN])) if path.endswith(".py")):
         compiled = cache_from_source(path)
         with contextlib.suppress(OSError):
             checked = os.path.exists(compiled) and Path(compiled).read_bytes()[4:8] == CHECKED
@@ -47,21 +48,25 @@ def compile_checked(told: Mapping[str, str]) -> None:
 
 
 class Guard:
-    """Call it when a job starts, and again before it writes: is its code what its spec says?
+    """Call it when a job starts, and again before it writes: are its code and its data what its spec says?
 
     Hashes of syntax trees are compared only if a file was touched: a look at sizes and times takes a millisecond. A
     file that changed while the job ran may have been loaded as it was in between: the planned code is not enough then.
+    Nor are the planned data.
     """
 
     def __init__(self, stage: str, spec: Mapping[str, Any]):
         self.stage, self.spec = stage, spec
         self.planned = os.environ.get(STATE)
         self.files: dict[str, str] | None = None  # as they were when the job started
+        self.data: dict[str, Any] | None = None  # likewise; what users' problems read
+        self.read: list[str] = []
 
     def __call__(self) -> None:
+        self._check_data()
         if self.planned is None or "code" not in self.spec:
             return
-        files, before = _files(os.environ.get(OWN, "")), self.files
+        files, before = _files(os.environ.get(OWN) or "[]"), self.files
         self.files = files if before is None else before
         if files == before or (before is None and _summed(files) == self.planned):
             return
@@ -75,11 +80,37 @@ class Guard:
         if used := sorted(changed & sources.files_of(self.stage, self.spec)):
             raise KoctError(f"{os.path.relpath(used[0])} was changed while this job ran; run snakemake again")
 
+    def _check_data(self) -> None:
+        """Compare what problems read. A crate only repeats the digests of others."""
+        sweeps = self.spec["sweeps"] if self.stage in ("collect", "collect-theory") else ()
+        told = [one for one in (self.spec, *sweeps) if "files" in one and self.stage != "crate"]
+        if not told:
+            return
+        from koct.contracts.spec import decode_problem
+        from koct.workflow import sources
+
+        if self.data is None:
+            named = [decode_problem(one["reader"]).files() if "reader" in one else list(one["files"]) for one in told]
+            self.read = [path for paths in named for path in paths]
+            self.data = sources.states(self.read)
+            for one, paths in zip(told, named, strict=True):
+                found = sources.contents(paths)
+                self._compare(
+                    sources.summed(found) if "reader" in one else found, one["files"], "after this run was planned"
+                )
+        self._compare(sources.states(self.read), self.data, "while this job ran")
+
+    @staticmethod
+    def _compare(found: Mapping[str, Any], before: Mapping[str, Any], when: str) -> None:
+        for path in sorted({*found, *before}):
+            if found.get(path) != before.get(path):
+                raise KoctError(f"{path} was changed {when}; run snakemake again")
+
 
 def _files(own: str) -> dict[str, str]:
     """The size and the times of every source file; the time of its last change cannot be set back."""
     found = {}
-    for path in [*_package(), *map(os.path.abspath, filter(None, own.split(os.pathsep)))]:
+    for path in [*_package(), *map(os.path.abspath, json.loads(own))]:
         with contextlib.suppress(OSError):
             about = os.stat(path)
             found[path] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"

@@ -20,7 +20,7 @@ from koct.errors import KoctError
 from koct.workflow import stale
 from koct.workflow.cluster import ask
 
-LOCK = ".snakemake/koct.lock"
+LOCKS = {".snakemake/koct.lock": "in this folder", "results/.snakemake-koct.lock": "with these results"}
 NAME = re.compile(r"\S+\.koct ")  # of a job, as the executor koct-slurm gives it
 # as koct.base.files.temporary_name makes them
 TEMPORARY = re.compile(r"\.koct-temporary\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")
@@ -28,7 +28,7 @@ DAY = 86400
 OWN_JOB = os.environ.get("SLURM_JOB_ID")  # if snakemake is a job itself; the SLURM plugin removes this variable
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"
 LIMIT = (100, 1)  # jobs in so many seconds: Snakemake's default
-_held: list[IO[str]] = []  # the lock of this process
+_held: list[IO[str]] = []  # the locks of this process
 
 
 def check_folders() -> None:
@@ -38,9 +38,15 @@ def check_folders() -> None:
             raise KoctError(f"{name} is not a folder, and a run writes to a folder of this name; move it away")
 
 
-def take_lock(folder: str | os.PathLike[str] = ".") -> IO[str] | None:
-    """An open file that keeps other runs out until its process ends, however it ends; None where files cannot lock."""
-    path = os.path.join(folder, LOCK)
+def take_locks(folder: str | os.PathLike[str] = ".") -> bool:
+    """Keep other runs out until this process ends, however it ends; False where files cannot lock.
+
+    Others may have a link to the results, and the results may be removed while a run is on.
+    """
+    return all([_lock(os.path.join(folder, path), where) for path, where in LOCKS.items()])
+
+
+def _lock(path: str, where: str) -> bool:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     file = open(path, "a+")  # noqa: SIM115 (open for as long as the run)
     try:
@@ -48,14 +54,14 @@ def take_lock(folder: str | os.PathLike[str] = ".") -> IO[str] | None:
     except BlockingIOError:
         file.seek(0)
         owner = file.read().strip() or "unknown"
-        raise KoctError(f"another snakemake ({owner}) runs in this folder: wait for it or end it") from None
+        raise KoctError(f"another snakemake ({owner}) runs {where}: wait for it or end it") from None
     except OSError:  # a file system without locks
-        return None
+        return False
     file.truncate(0)
     file.write(f"process {os.getpid()} on {os.uname().nodename}")
     file.flush()
     _held.append(file)
-    return file
+    return True
 
 
 def remove_temporaries(folder: str | os.PathLike[str] = "results") -> list[str]:

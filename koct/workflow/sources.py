@@ -1,7 +1,8 @@
 """Which code a stage of the workflow runs and which files of users it reads, as hashes: a change reruns what uses it.
 
 A module is a dotted name of this package or the path of a user's own file. What counts is its syntax tree: comments,
-docstrings and layout rerun nothing. A data file beside a module of this package counts if the module names it.
+docstrings and layout rerun nothing; of compiled files, all bytes do. A data file beside a module of this package counts
+if the module names it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -22,6 +23,7 @@ from koct import PUBLIC, metrics
 from koct.base.failures import say
 from koct.base.stamps import checksum_of, digest_of_file
 from koct.contracts import Architecture, Problem, registry
+from koct.contracts.spec import encode_problem
 from koct.report.products import products
 from koct.workflow.planned import DATA
 
@@ -29,7 +31,7 @@ PACKAGE = Path(__file__).parents[1]
 KEPT = ".snakemake/koct.sources.json"
 DIGESTS = ".snakemake/koct.digests.json"
 MOST_FILES = 100  # that a spec lists one by one
-LARGE = 10**7  # bytes of a file whose digest is kept
+SETTLED = 60  # seconds after its last change that the digest of a file is kept: clocks differ, and are not exact
 SLOW = 10**9  # bytes whose reading is announced
 Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree, its imports, names of data files
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
@@ -37,16 +39,31 @@ INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.pa
 INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "registry", "spec")}
 EVALUATION = "koct.study.evaluation"
 OF_FITS = {"evaluate": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
-# And neither can these parts of a problem or an architecture.
+# And neither can these parts of a problem or an architecture of koct; a user's may use them for anything.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
 
 
 @cache
 def digest(*modules: str) -> str:
     """A short hash of the code of `modules` and of every module of koct, or of their own folder, that they import."""
-    used = reached(modules) - INERT  # a user's file goes by its name alone: a moved folder reruns nothing
-    found = sorted(f"{Path(one).name if one.endswith('.py') else one} {_read(one).hash}" for one in used)
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+    of_koct = sorted(f"{one} {_read(one).hash}" for one in reached(modules) - INERT if not is_own(one))
+    return _short([*of_koct, *(own_digest(module) for module in modules if is_own(module))])
+
+
+@cache
+def own_digest(module: str) -> str:
+    """A short hash of a user's file and all that it imports from its folder; where that folder is does not count."""
+    used = filter(is_own, reached([module]))
+    return _short(sorted(f"{os.path.relpath(one, os.path.dirname(module))} {_read(one).hash}" for one in used))
+
+
+def _short(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def is_own(module: str) -> bool:
+    """Whether a module is the path of a user's file, and not a dotted name."""
+    return module.endswith(registry.SUFFIXES)
 
 
 def reached(modules: Iterable[str]) -> set[str]:
@@ -92,10 +109,13 @@ class Module(NamedTuple):
 def _read(module: str) -> Module:
     path = _path(module)
     assert path is not None
-    text = path.read_bytes()
+    text, own = path.read_bytes(), is_own(module)
     key = hashlib.sha256(text).hexdigest()
-    tree, imports, names = _USED[key] = _kept().get(key) or _parsed(text, str(path))
-    beside = [] if module.endswith(".py") else [path.with_name(name) for name in names]
+    if own and path.suffix != ".py":
+        return Module(key, [], [path])
+    key += " own" * own
+    tree, imports, names = _USED[key] = _kept().get(key) or _parsed(text, str(path), own)
+    beside = [] if own else [path.with_name(name) for name in names]
     data = [file for file in beside if file.is_file()]
     if data:
         words = [tree, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in data)]
@@ -103,8 +123,8 @@ def _read(module: str) -> Module:
     return Module(tree, imports, [path, *data])
 
 
-def _parsed(text: bytes, name: str) -> Parsed:
-    """Hash a file without comments, docstrings, layout and what cannot change a number; also what it imports."""
+def _parsed(text: bytes, name: str, own: bool) -> Parsed:
+    """Hash a file without comments, docstrings and layout, and one of koct without what cannot change a number."""
     tree, imports, words = ast.parse(text, name), set[tuple[int, str]](), set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -117,7 +137,7 @@ def _parsed(text: bytes, name: str) -> Parsed:
             words.add(node.value)
         elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             bases = [base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)]
-            contract = any(base.endswith(("Problem", "Architecture")) for base in bases)
+            contract = not own and any(base.endswith(("Problem", "Architecture")) for base in bases)
             docstring = node.body[:1] if ast.get_docstring(node, clean=False) is not None else []
             node.body = [one for one in node.body if one not in docstring and not (contract and _is_inert(one))]
     code = " ".join(_words(tree)).encode("utf-8", "surrogatepass")
@@ -181,7 +201,7 @@ def _imports(module: str, folder: str) -> list[str]:
     names = _read(module).imports
     absolute = [PUBLIC.get(name.removeprefix("koct."), name) for level, name in names if not level]
     found = [name for name in absolute if name.startswith("koct.") and _path(name)]
-    if module.endswith(".py"):
+    if is_own(module):
         for level, name in names:
             start = Path(module).parents[level - 1] if level else Path(folder)
             found += map(str, _beside(start, name, level))
@@ -191,18 +211,18 @@ def _imports(module: str, folder: str) -> list[str]:
 def _beside(folder: Path, name: str, level: int) -> Iterator[Path]:
     """The files of a user's folder that an import of `name` runs; a package runs its __init__ files too."""
     parts = name.split(".") if name else []
-    if not level and (parts[0] in sys.stdlib_module_names or parts[0] == "koct"):
+    if not level and registry.not_theirs(parts[0]):
         return
     for depth in range(0 if level else 1, len(parts) + 1):
         stem = folder.joinpath(*parts[:depth])
-        files = (stem.with_suffix(".py"), stem / "__init__.py") if depth else (stem / "__init__.py",)
-        yield from (path for path in files if path.is_file())
+        for one in (stem, stem / "__init__") if depth else (stem / "__init__",):
+            yield from (path for end in registry.SUFFIXES if (path := Path(f"{one}{end}")).is_file())
 
 
 @cache
 def _path(module: str) -> Path | None:
     """The file of a module or package; None if `module` is a name inside one."""
-    if module.endswith(".py"):
+    if is_own(module):
         return Path(module)
     stem = PACKAGE.joinpath(*module.split(".")[1:])
     return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)
@@ -258,27 +278,73 @@ def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
 
 
 def checksums(problem: Problem) -> dict[str, Any]:
-    """Return the digests of the files that a problem reads, under `files`; of a folder, of all files below it."""
-    found = _digests([path for path in problem.files() if not os.path.isdir(path)])
-    for folder in filter(os.path.isdir, problem.files()):
-        below = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
-        found[folder] = checksum_of(_digests(below))
+    """Return the digests of what a problem reads, under `files`: one, with its `reader`, if there are many files."""
+    found = contents(problem.files())
     if len(found) > MOST_FILES:  # which every stamp would repeat
-        found = {f"{len(found)} files": checksum_of(found)}
+        return {"files": summed(found), "reader": encode_problem(problem, layers=is_own(problem.source))}
     return {"files": found} if found else {}
 
 
-def _digests(paths: list[str]) -> dict[str, str]:
-    """Return the digest of every file. Those of large ones are kept, and computed again when anything of them differs.
+def contents(named: Iterable[str]) -> dict[str, str]:
+    """Return the digests of files; of a folder, of all files below it."""
+    named = list(named)
+    found = _digests([path for path in named if not os.path.isdir(path)])
+    for folder in filter(os.path.isdir, named):
+        files, links = _below(folder)
+        found[folder] = checksum_of(_digests(files) | links)
+    return found
 
-    The time of a file's last change (ctime) is set by the system alone, whatever `cp -p`, `rsync -t` or `touch` say.
+
+def summed(found: Mapping[str, str]) -> dict[str, str]:
+    return {f"{len(found)} files": checksum_of(found)}
+
+
+def states(named: Iterable[str]) -> dict[str, Any]:
+    """Return what the system says of files and of all below folders: another content has another state."""
+    found: dict[str, Any] = {}
+    for path in named:
+        files, links = _below(path) if os.path.isdir(path) else ([path], {})
+        found |= links
+        for file in files:
+            with contextlib.suppress(OSError):
+                found[file] = _state(os.stat(file))
+    return found
+
+
+def _below(folder: str) -> tuple[list[str], dict[str, str]]:
+    """Return all files below a folder, and the links that lead nowhere or to a folder that was seen: where they lead.
+
+    Other links are followed.
     """
+    files: list[str] = []
+    links: dict[str, str] = {}
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders.sort()
+        real = os.path.realpath(place)
+        if real in seen:
+            links[place] = os.path.relpath(real, os.path.realpath(folder))
+            folders.clear()
+            continue
+        seen.add(real)
+        for path in (os.path.join(place, name) for name in sorted(names)):
+            if os.path.exists(path):
+                files.append(path)
+            else:
+                links[path] = os.readlink(path)
+    return files, links
+
+
+def _state(about: os.stat_result) -> list[int]:
+    """Of a file; the time of its last change (ctime) is set by the system alone, whatever `cp -p` or `touch` say."""
+    return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino]
+
+
+def _digests(paths: list[str]) -> dict[str, str]:
+    """Return the digest of every file. They are kept, and computed again when anything of a file differs."""
     about = {path: os.stat(path) for path in paths}
-    states = {
-        path: [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
-        for path, found in about.items()
-        if found.st_size > LARGE
-    }
+    settled = time.time() - SETTLED
+    states = {path: _state(found) for path, found in about.items() if found.st_ctime < settled}
     kept = _kept_digests() if states else {}
     found = {path: kept[path][1] for path, state in states.items() if kept.get(path, [None])[0] == state}
     missing = [path for path in paths if path not in found]

@@ -100,6 +100,7 @@ class Stale:
         keys = stamps.difference(stamp.spec, spec)
         if {"N", "seed", "sweep", "seeds"} & set(keys):
             return "it is another cell's"
+        keys = [key for key in keys if not key.startswith("origin")] or ["code"] * bool(keys)  # the rest tells it
         if keys:
             others = [key.removeprefix("problem.options.") for key in keys if key not in IN_WORDS]
             words = [f"{', '.join(others)} changed"] if others else []

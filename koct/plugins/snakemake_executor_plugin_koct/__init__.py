@@ -7,6 +7,7 @@ could not run. `--executor local` runs all jobs so, with the same results.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -37,7 +38,7 @@ COMMAND = re.compile(
 COMPUTING = ("pool", "known", "normal", "gram", "fit", "evaluate", "theory")  # others make tables and figures
 THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS} | {"VECLIB_MAXIMUM_THREADS": "1"}
-GPU_PROBLEMS = "KOCT_GPU_PROBLEMS"  # variable of the environment: problems and modules of the study that can use a GPU
+GPU_PROBLEMS = "KOCT_GPU_PROBLEMS"  # variable of the environment: problems and modules that can use a GPU, as JSON
 NVIDIA = ("/dev/nvidiactl", "/dev/dxg")  # one of which is there with a driver, natively or on Windows
 IDLE = 5.0  # seconds after which a process ends that nobody uses: it holds memory of the GPU
 
@@ -125,8 +126,8 @@ def kind_of(argv: list[str]) -> tuple[str, bool]:
     draws: both may change what is global.
     """
     text = " ".join(argv)
-    problems = filter(None, os.environ.get(GPU_PROBLEMS, "").split(os.pathsep))
-    if any(map(os.path.exists, NVIDIA)) and any(f'"source": "{problem}"' in text for problem in problems):
+    problems = json.loads(os.environ.get(GPU_PROBLEMS) or "[]")
+    if any(map(os.path.exists, NVIDIA)) and any(f'"source": {json.dumps(problem)}' in text for problem in problems):
         return "gpu", argv[0] in COMPUTING and '.py"' not in text
     return "cpu" if argv[0] in COMPUTING else "report", False
 
