@@ -51,6 +51,11 @@ def draw(path):
         axis.set(xscale="log", yscale="log", xlabel="training samples $N$", ylabel=r"test rRMSE$^2_{\mathrm{peak}}$")
         axis.set_xticks(sizes := sorted(set(cells["N"]) - {0}), [f"{N:,}" for N in sizes])
         axis.minorticks_off()
+        for arch in FREE:
+            error = cells.query("arch == @arch")["rrmse_peak"].mean() ** 2
+            axis.axhline(error, **names.line(arch))
+            look = {"color": names.line(arch)["color"], "va": "bottom", "fontsize": 7}
+            axis.text(9, error, f"{names.arch(arch)}, without samples", **look)
         axis.axvline(PILOT, color="0.6", linewidth=0.7)
         axis.text(PILOT, 1.02, "pilot | forecast", ha="center", transform=axis.get_xaxis_transform())
         drawing.save(figure, [path])

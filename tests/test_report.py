@@ -175,17 +175,17 @@ def test_the_figure_shows_the_phantom_and_what_the_networks_of_the_first_seed_ma
     problem = registry.problem("fanbeam")(H=32, V=20, B=32, rays="exact")
     pool = Pool(small_fanbeam.path("results/pools/F32-exact/seed1.npy"), problem)
     grey = imread(small_fanbeam.path("results/fig_recons_F32-exact.png"))[:, :, 0]
-    sheet = recons.Sheet((32, 32), 3, 4, 1)  # shape, number of N, of rows, of rows without samples
+    sheet = recons.Sheet((32, 32), 3, 1, 2, len("KO"))  # numbers of N, of what needs no sample, of networks
     assert grey.shape == (sheet.height, sheet.width)
     x, (y,), g = pool.x("test", 1), pool.y("test", 1), FanBeam(32, 20, 32)
     fbp = Backprojector(g) @ RampFilter(20, 32, g.width)
-    images = {(1, 2): (fbp @ Diagonal(analytic_weights(g)))(x.reshape(-1, 20, 32))}  # by row and column
+    images = {sheet.place(1, 0): (fbp @ Diagonal(analytic_weights(g)))(x.reshape(-1, 20, 32))}  # by row and column
     for j, N in enumerate((4, 16, 64)):
         w = read_record(small_fanbeam.path(f"results/fits/F32-exact/ko/N{N}_seed1.npy"))[0]["w"]
         lam = json.loads(small_fanbeam.path(f"results/cells/F32-exact/fc/N{N}_seed1.json").read_text())["lam"]
         X, Y = pool.x("train", N).astype(float), pool.y("train", N).astype(float)
-        images[2, j] = fbp((w * x).reshape(-1, 20, 32))
-        images[3, j] = x @ X.T @ np.linalg.solve(X @ X.T + lam * np.eye(N), Y)
+        images[sheet.first, j] = fbp((w * x).reshape(-1, 20, 32))
+        images[sheet.first + 1, j] = x @ X.T @ np.linalg.solve(X @ X.T + lam * np.eye(N), Y)
     for (i, j), image in images.items():
         shown = grey[sheet.y(i) :, sheet.x(j) :][: sheet.down, : sheet.across]
         expected = np.kron((image / y.max()).clip(0, 1).reshape(32, 32), np.ones((sheet.dots, sheet.dots)))
@@ -194,7 +194,7 @@ def test_the_figure_shows_the_phantom_and_what_the_networks_of_the_first_seed_ma
     arrays, _ = read_record(small_fanbeam.path("results/fig_recons_F32-exact.npy"))
     assert set(arrays) == {"truth", "ko 4", "ko 64", "fc 4", "fc 64"}
     assert {of.shape for of in arrays.values()} == {(min(16, pool.count["test"]), 32, 32)}
-    for name, of in {"truth": y, "ko 64": images[2, 2].clip(0), "fc 64": images[3, 2].clip(0)}.items():
+    for name, of in {"truth": y, "ko 64": images[3, 2].clip(0), "fc 64": images[4, 2].clip(0)}.items():
         np.testing.assert_allclose(arrays[name][0], of.reshape(32, 32) / y.max(), atol=1e-3)
 
 
@@ -208,7 +208,7 @@ def test_the_numbers_under_the_pictures_are_psnr_and_ssim_as_scikit_image_has_th
     shown = ["$N = 4$", "$N = 64$", "$N = 1{,}024$", "$N = 16{,}384$"]  # four of seven
     assert [text for text in texts if text.startswith("$N = ")] == shown
     expected = [
-        f"{peak_signal_noise_ratio(phantom, image, data_range=phantom.max()):.1f} dB, "
+        f"{peak_signal_noise_ratio(phantom, image, data_range=phantom.max()):.1f} dB, SSIM "
         f"{structural_similarity(phantom, image, data_range=np.ptp(phantom)):.2f}"
         for image in (made[arch, N] for arch, N in cells if N in (0, 4, 64, 1024, 16384))
     ]
@@ -228,9 +228,11 @@ def test_signals_are_drawn_as_curves(tmp_path):
     recons.draw(truth, made, Names(), [tmp_path / "out.pdf"])
 
 
-@pytest.mark.parametrize(("shape", "rows"), [((8, 8), 4), ((300, 300), 4), ((16, 48), 4), ((128, 128), 12)])
-def test_a_pixel_takes_whole_dots_and_square_pictures_fit_a_page(shape, rows):
-    sheet = recons.Sheet(shape, 4, rows, 2)
+@pytest.mark.parametrize(
+    ("shape", "free", "networks"), [((8, 8), 4, 2), ((300, 300), 0, 4), ((16, 48), 2, 3), ((128, 128), 7, 8)]
+)
+def test_a_pixel_takes_whole_dots_and_pictures_fit_a_page(shape, free, networks):
+    sheet = recons.Sheet(shape, 4, free, networks)
     assert sheet.down % shape[0] == 0
     assert sheet.down // shape[0] == sheet.across // shape[1]
     assert sheet.across % shape[1] == 0

@@ -103,7 +103,7 @@ def compiles(tables, folder):
     """Put LaTeX tables into a document and compile it: all fit its pages, in width and height."""
     if not shutil.which("pdflatex"):
         pytest.skip("pdflatex is not installed: the tables were read but not compiled")
-    body = r"\documentclass{article}\usepackage{booktabs}\usepackage[margin=1in]{geometry}\begin{document}"
+    body = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
     (folder / "tables.tex").write_text(body + "\\clearpage\n".join(tables) + r"\end{document}")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -106,6 +106,9 @@ class Problem(Configured, ABC):
     validation_metric: ClassVar[str] = "mse"  # the error on the validation pairs that chooses λ: a file of koct/metrics
     interpolates: ClassVar[bool] = False  # whether the last known layer is a `Backprojector`, with two taps per view
     complex_samples: ClassVar[bool] = False  # whether the last axis of x is real and imaginary part of a measurement
+    hounsfield: ClassVar[bool] = (
+        False  # whether images are relative to water, 1 + HU / 1000, and drawn in a window of HU
+    )
     pictured: ClassVar[bool] = True  # whether a study draws its reconstructions, where y is a two-dimensional image
 
     @property

@@ -92,6 +92,10 @@ class PairsProblem(ScanProblem):
         return self._is_folder or self.nonnegative
 
     @property
+    def hounsfield(self) -> bool:  # type: ignore[override]
+        return self._is_folder and self._content().slices[0].kind == "CT"
+
+    @property
     def label(self) -> str:
         return "images from files" if self._is_folder else "pairs from files"
 

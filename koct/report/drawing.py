@@ -14,7 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from koct.base.files import atomic_write
 from koct.errors import KoctError
@@ -206,11 +206,33 @@ def finish_panel(axis, N, row, names):
     labels, size = _tick_labels(N, axis)
     axis.set_xticks(N, labels, fontsize=size)
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.tick_params(axis="y", which="minor", labelsize=6)  # has labels only where powers of ten are too few
+    label_powers(axis.yaxis)
     axis.set_axisbelow(True)
     axis.grid(True, which="major", axis="y", color="0.9", linewidth=0.5)
     axis.set(title=names.sweep(row), xlabel=f"training {names.counted(row['sweep'])} $N$")
     axis.set_ylabel(f"test {CurveMetric(row['metric']).label}", labelpad=2)
+
+
+class _Steps(LogLocator):
+    """Powers of ten; over less than two decades, 1, 2 and 5 of each."""
+
+    def tick_values(self, low, high):
+        self.set_params(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0))
+        return super().tick_values(low, high)
+
+
+def label_powers(side):
+    """Label a logarithmic x- or y-axis by powers of ten, or where it has few of them by plain numbers."""
+
+    def text(value, _):
+        low, high = sorted(side.get_view_interval())
+        if high > 100 * low:
+            return f"$10^{{{round(math.log10(value))}}}$"
+        return f"{value:g}" if low > 1e-4 else power_of_ten(value, 0)
+
+    side.set_major_locator(_Steps())
+    side.set_major_formatter(FuncFormatter(text))
+    side.set_minor_formatter(NullFormatter())
 
 
 def _tick_labels(N, axis):

@@ -6,6 +6,7 @@ import re
 
 from koct.base.messages import printable
 from koct.errors import KoctError
+from koct.report.markup import listed
 
 PALETTE = ("#0b6e4f", "#c8553d", "#5b4b8a", "#d79b00", "#2f6db3", "#8a5a44")
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -83,8 +84,8 @@ class Names:
         """Return a sentence on validation pairs, which N does not count, if one of these cells or curves took them."""
         took = (row["arch"] for row in rows if "validation pairs" in (row.get("tuned_on") or ""))
         archs = [self.arch(arch) for arch in dict.fromkeys(took)]
-        listed = " and ".join(filter(None, [", ".join(archs[:-1]), *archs[-1:]]))
-        return listed and f"Validation pairs, which $N$ does not count, chose the strength or the weights of {listed}."
+        words = "Validation pairs, which $N$ does not count, chose the strength or the weights of {}."
+        return words.format(listed(archs)) if archs else ""
 
 
 def names_of(file):

@@ -34,6 +34,12 @@ def html(text):
     return "".join(parts)
 
 
+def plain(text):
+    """Return text without any markup: `rRMSE²_peak`."""
+    text = html(text).replace("<sup>2</sup>", "²").replace("<sub>", "_").replace("<sup>", "^")
+    return entities.unescape(re.sub("<[^>]*>", "", text))
+
+
 def _mathematics(text):
     text, changed = PIECE.sub(_piece, text), True
     while changed:  # from the inside out
@@ -54,6 +60,11 @@ def _script(match):
     inside = match[2] if match[2] is not None else match[3]
     tag = "sub" if match[1] == "_" else "sup"
     return inside if inside == "°" else f"<{tag}>{inside}</{tag}>"
+
+
+def listed(words):
+    """Return words as a list in a sentence: `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 # Numbers

@@ -40,13 +40,13 @@ def differ(row, other):
     return max(row["N_low"], other["N_low"]) > min(highest)
 
 
-def since(row, first, never="never", interval=" ({} to {})"):
+def since(row, first, never="never", interval=" ({} to {})", unit=""):
     """Return the N of a crossing with its interval; `first`, the smallest N of the curve, stands for that or fewer."""
     if row["N"] is None:
         return never
     low, high = (None if row[key] is None else _end(row[key], first) for key in ("N_low", "N_high"))
     ends = "" if low is None or low == high else interval.format(low, high or "never")
-    return or_fewer(row["N"], first) + ends
+    return or_fewer(row["N"], first) + unit + ends
 
 
 def or_fewer(N, first):

@@ -10,7 +10,7 @@ FILES = {  # below results/, unless a product names its own
     "figure": ("{name}.pdf", "{name}.png", "report/{name}.png"),
 }
 SUPPLEMENT = "4 Supplement"
-CATEGORIES = {"page": "1 Claims and planner", "figure": "2 Figures", "table": "3 Tables"}  # of the report
+CATEGORIES = {"page": "1 Answer, planner, claims", "figure": "2 Figures", "table": "3 Tables"}  # of the report
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Product:
     reads : the files of results/ that it is made from
     pictures : whether it also reads the reconstructions of every sweep that has some
     when : the function of `koct.workflow.when` that says whether a study has it
-    takes : what it has to know of the study, as keyword arguments: functions of `koct.workflow.when`, or keys of sweeps
+    takes : what it has to know of the study, as keyword arguments: functions of `koct.workflow.when`, keys of sweeps,
+        or what `about` of `koct.workflow.jobs` has
     files : what it makes in results/; the last one is shown in the report. `{sweep}` stands for every sweep of `when`
     timings : whether a table or figure tells times or devices of fits: it is made again when they alone change. The
         stamp of a page says it (`koct.base.stamps.of_timed`)

@@ -8,7 +8,9 @@ COLUMNS = 4  # of N
 SIZE = 0.92  # width of a picture in inches, at most
 HIGH = 9.3  # inches of a page
 RESOLUTION = 300  # dots per inch, at least
-NAME = 1.2  # inches for the name of a network
+MARGIN, LINE, GAP = 0.1, 0.17, 0.05  # inches: around all, for a line of text, between pictures
+LETTER = 0.055  # inches of a name
+KINDS = 3  # of pictures of what needs no sample: the image, a part enlarged, the error
 
 
 def columns(samples):
@@ -19,28 +21,48 @@ def columns(samples):
 class Sheet:
     """Places in dots, from the upper left: an image pixel takes a whole number of dots, or it would look uneven.
 
-    Columns are N, enlarged and error, rows truth and architectures; above row `free` + 1 there is room for N.
+    First the truth and the `free` images that need no sample, side by side in bands of `KINDS` rows; a truth alone is
+    one row. Below them a row for each of some `networks`, with columns for N, the part enlarged, and the error,
+    and its name of so many `letters` behind them.
     """
 
-    def __init__(self, shape, columns, rows, free):
-        size = min(SIZE, HIGH / rows - 0.2)
-        self.font = min(7, 10 * size)  # points, so that numbers are no wider than their picture
+    def __init__(self, shape, columns, free, networks, letters=18):
+        self.columns = max(columns + 2, min(1 + free, COLUMNS + 2))
+        self.alone = not free
+        bands = math.ceil((1 + free) / self.columns)
+        self.first = bands * (1 if self.alone else KINDS)  # row of a network
+        band = [(1, 1), *[(0, 0)] * (KINDS - 1)] if free else [(1, 1)]  # lines above and below each row
+        lines = band * bands + [(0 if i else 1.4, 1) for i in range(networks)]
+        room = HIGH - LINE * sum(map(sum, lines))
+        size = min(SIZE, (room / len(lines) - GAP) * min(1, shape[1] / shape[0]))
+        self.font = min(6.5, 7 * size)  # points, so that numbers are no wider than their picture
         self.dots = math.ceil(RESOLUTION * size / shape[1])  # of a pixel
         self.down, self.across = shape[0] * self.dots, shape[1] * self.dots
         self.dpi = self.across / size
-        self.top, self.line, self.gap, self.name = (round(inches * self.dpi) for inches in (0.2, 0.17, 0.05, NAME))
-        self.free = free
-        self.width = self.x(columns + 2) + self.name
-        self.height = self.y(rows)
+        self.margin, self.line, self.gap = (round(inches * self.dpi) for inches in (MARGIN, LINE, GAP))
+        self.tops, y = [], self.margin
+        for above, below in lines:
+            self.tops.append(y + round(above * self.line))
+            y = self.tops[-1] + self.down + self.gap + below * self.line
+        self.width, self.height = (
+            self.x(self.columns) + round(LETTER * letters * self.dpi) + self.margin,
+            y + self.margin,
+        )
 
     def x(self, column):
-        return column * (self.across + self.gap)
+        return self.margin + column * (self.across + self.gap)
 
     def middle(self, column):
         return self.x(column) + self.across // 2
 
     def y(self, row):
-        return self.top + row * (self.down + self.line) + (self.top if row > self.free else 0)
+        return self.tops[row]
+
+    def place(self, number, kind):
+        """Return (row, column) of a picture of what needs no sample; the truth is number 0."""
+        if self.alone:
+            return 0, kind
+        return KINDS * (number // self.columns) + kind, number % self.columns
 
     def picture(self, figure, x, y, image, limits, scale=1, cmap="gray", height=None):
         """Draw an image `scale` times as large as others; `height` is that of one which is not as high as wide."""

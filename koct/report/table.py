@@ -11,7 +11,7 @@ from koct.report import markup
 
 RULE = "rule"  # in place of a row: a line across
 BREAK = "break"  # the same, where the next page may begin
-LINES = 44  # of a page
+LINES = 37  # of a page of the class article
 FAR = 100  # times the largest N of a curve: what a forecast says beyond that is no number of samples
 TEMPLATES = {".tex": "table.tex", ".html": "table.html"}
 DAGGER = r"$^\dagger$"  # of a choice at an edge
@@ -180,9 +180,11 @@ def defined(names, baselines=(), where=""):
     text, archs = "", dict.fromkeys(row["arch"] for row in baselines)
     if archs:
         needless = [names.arch(arch) + (f" ({MEANS[arch]})" if arch in MEANS else "") for arch in archs]
-        text = rf" No training sample ($N = 0$, $p = 0$) is needed by {_listed(needless)}{where and f'; {where}'}."
+        text = (
+            rf" No training sample ($N = 0$, $p = 0$) is needed by {markup.listed(needless)}{where and f'; {where}'}."
+        )
     if grouped := [sweep for sweep in names.sweeps if names.counted(sweep) == "groups"]:
-        text += f" $N$ counts groups, not single samples, in {_listed(grouped)}."
+        text += f" $N$ counts groups, not single samples, in {markup.listed(grouped)}."
     return text
 
 
@@ -198,10 +200,6 @@ def chosen(names, rows):
         text += f" {mark}: a strength that it took is the first or the last that was tried; the next may be better."
     labelled = names.uncounted(rows)
     return f"{text} {labelled}" if labelled else text
-
-
-def _listed(words):
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def needed(n, largest):

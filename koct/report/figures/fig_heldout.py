@@ -57,7 +57,7 @@ def figure(cells_path, curves_path):
 
 def draw(held, names):
     """Return the figure of {arch: points that were held out}."""
-    left, right = 0.62, 0.12
+    left, right = 0.74, 0.12
     figure, axes = drawing.panels(2, 1, (WIDTH - left - right, 1.9), left, right, above=0.3, below=0.42, down=0.5)
     above, below = axes[:, 0]
     for arch, points in held.items():
@@ -72,8 +72,9 @@ def draw(held, names):
         band = {"color": "0.92", "linewidth": 0, "label": "factor of two"}
         axis.fill_between(ends, ends / FACTOR, ends * FACTOR, zorder=0, **band)
         axis.plot(ends, ends, color="0.4", linewidth=0.8, zorder=1, label="predicted = measured")
-        axis.tick_params(which="minor", labelsize=6)  # with labels where powers of ten are too few
         axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=title)
+        drawing.label_powers(axis.xaxis)
+        drawing.label_powers(axis.yaxis)
         axis.set(xlabel="measured error", ylabel="predicted error")
     drawing.label_once(axes)
     drawing.legend_below(figure, drawing.handles(above), GAP)

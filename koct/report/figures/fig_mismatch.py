@@ -81,5 +81,5 @@ def _floors(axis, found, kind, archs, names):
     axis.set(xscale="log", yscale="log")
     axis.set_xticks(levels, [f"{strength:g}" for strength in levels])
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.tick_params(axis="y", which="minor", labelsize=6)
+    drawing.label_powers(axis.yaxis)
     return handles

@@ -17,7 +17,7 @@ from koct.report import drawing
 from koct.report.labels import Names
 from koct.report.printed import PAIR
 from koct.report.product import Product
-from koct.report.sheet import Sheet, columns
+from koct.report.sheet import KINDS, Sheet, columns
 from koct.study.cells import about_fit
 from koct.study.evaluation import load
 
@@ -34,14 +34,16 @@ PRODUCT = Product(
         "report/fig_recons_{sweep}.jpg",
     ),
     caption="""\
-**A test image and its reconstructions** from the first seed, on one grey scale: what needs no sample, and below it
-every network at some N. Beside them the part in the box, enlarged, and the absolute error on one scale, at the
-largest N of the network.
+**A test image and its reconstructions** from the first seed, on one grey scale: above what needs no sample, below
+every network at some N. The part in the box is enlarged, and the absolute error is on one scale; of a network, both are
+at its largest N.
 
 Numbers below the images are PSNR and SSIM of that image. Errors show what a number hides: streaks, noise or blur.""",
 )
 ZOOM = 3  # of the part that is enlarged
 KEPT, PIXELS = 16, 2**18  # test images of which arrays are kept, for numbers on how images look, and their pixels
+WINDOW = (-160, 240)  # HU, of soft tissue, where images are relative to water
+ROWS = ("without samples", "enlarged", "error")
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.8}
 
 
@@ -66,7 +68,15 @@ def recons(fits, inputs, out, spec=None):
         print(f"{arch.name}, N = {N}: {path}", flush=True)
     stamp = Stamp(spec or {}, made_from(*fits, *inputs.values()))
     names, unit = Names({"koct.archs": json.dumps(styles)}), " groups" if pool.groups else ""
-    draw(truth[0], made, names, [path for path in out if not path.endswith(".npy")], stamp, unit)
+    draw(
+        truth[0],
+        made,
+        names,
+        [path for path in out if not path.endswith(".npy")],
+        stamp,
+        unit,
+        first.problem.hounsfield,
+    )
     peak = np.abs(truth).max(axis=tuple(range(1, truth.ndim)), keepdims=True)
     relative = {name: (images / np.where(peak > 0, peak, 1)).astype("<f2") for name, images in arrays.items()}
     for path in (path for path in out if path.endswith(".npy")):
@@ -79,62 +89,84 @@ def _reconstruct(path, inputs, count):
     return data.predict(network(), "test", count)
 
 
-def draw(truth, made, names, out, stamp=None, unit=""):
-    """Draw an image or a signal and what `made[arch, N]` makes of it; N = 0 needs no sample. `unit` follows every N."""
+def draw(truth, made, names, out, stamp=None, unit="", hounsfield=False):
+    """Draw an image or a signal and what `made[arch, N]` makes of it; N = 0 needs no sample. `unit` follows every N.
+
+    With `hounsfield`, images are relative to water: they are drawn in a window of HU.
+    """
     samples = columns(sorted({N for _, N in made if N}))
     with drawing.styled():
         if truth.ndim == 1:
             drawing.save(_signals(truth, made, samples, names, unit), out, stamp)
         else:
-            sheet = Sheet(truth.shape, len(samples), 1 + len(_rows(made)), _free(made))
-            drawing.save(_images(sheet, truth, made, samples, names, unit), out, stamp, dpi=sheet.dpi)
+            free = sum(not N for _, N in made)
+            networks = {arch for arch, N in made if N}
+            beside = ROWS if free > len(samples) else ()  # behind as many pictures
+            letters = max(map(len, (*beside, *map(names.arch, networks))), default=0)
+            sheet = Sheet(truth.shape, len(samples), free, len(networks), letters)
+            drawing.save(_images(sheet, truth, made, samples, names, unit, hounsfield), out, stamp, dpi=sheet.dpi)
 
 
-def _rows(made):
-    """Return the architectures: first those without samples."""
-    return sorted(dict.fromkeys(arch for arch, _ in made), key=lambda arch: (arch, 0) not in made)
-
-
-def _free(made):
-    return sum(not N for _, N in made)
-
-
-def _images(sheet, truth, made, samples, names, unit):
+def _images(sheet, truth, made, samples, names, unit, hounsfield):
     figure = drawing.plt.figure(figsize=(sheet.width / sheet.dpi, sheet.height / sheet.dpi))
-    last = len(samples) - 1
-    grey = min(0.0, float(truth.min())), float(np.abs(truth).max())  # black and white
-    part, archs, free = _busiest(truth), _rows(made), _free(made)
-    best = {arch: max(N for other, N in made if other == arch) for arch in archs}
+    black, white = (1 + value / 1000 for value in WINDOW) if hounsfield else (min(0, truth.min()), np.abs(truth).max())
+    part, best = _busiest(truth), {arch: max(N for other, N in made if other == arch) for arch, _ in made}
     errors = {arch: np.abs(made[arch, N] - truth) for arch, N in best.items()}
     largest = _round(np.median([np.quantile(error, 0.97) for error in errors.values()]) or 1.0)
-    if (scale := min(free + 1, last)) > 1:  # room beside what needs no sample
-        _mark(sheet.picture(figure, 0, sheet.y(0), truth, grey, scale), part)
-    small = sheet.picture(figure, sheet.x(last), sheet.y(0), truth, grey)
-    if scale <= 1:
-        _mark(small, part)
-    sheet.picture(figure, sheet.x(last + 1), sheet.y(0), truth[part], grey)
-    bar = np.tile(np.linspace(0, 1, 64), (8, 1))
-    sheet.picture(figure, sheet.x(last + 2), sheet.y(0) + sheet.down // 2, bar, (0, 1), cmap="magma", height=8 / 64)
-    for column, text in ((last + 1, "enlarged"), (last + 2, f"error, 0 to {largest:g}")):
-        sheet.text(figure, sheet.middle(column), sheet.y(0), text, va="bottom")
-    sheet.text(figure, sheet.x(last + 3), sheet.y(0) + sheet.down // 2, "truth", va="center", ha="left")
-    low = f"{grey[0]:.2g}" if grey[0] else "0"
-    sheet.text(figure, sheet.middle(last), sheet.y(0) + sheet.down, f"grey: {low} to {grey[1]:.2g}", va="top")
-    for i, arch in enumerate(archs, 1):
-        y, end = sheet.y(i), sheet.y(i) + sheet.down
-        for j, N in enumerate(samples) if best[arch] else [(last, 0)]:
+
+    def show(place, image, kind=0):
+        """Draw an image, its part or its error at a (row, column)."""
+        look = {"limits": (0, largest), "cmap": "magma"} if kind == 2 else {"limits": (float(black), float(white))}
+        return sheet.picture(figure, sheet.x(place[1]), sheet.y(place[0]), image[part] if kind == 1 else image, **look)
+
+    def write(place, text, below=False, **style):
+        """Write above or below the picture at a (row, column)."""
+        y = sheet.y(place[0]) + below * sheet.down
+        sheet.text(figure, sheet.middle(place[1]), y, text, va="top" if below else "bottom", **style)
+
+    def name(row, column, text, **style):
+        """Write to the right of the last picture of a row."""
+        sheet.text(figure, sheet.x(column), sheet.y(row) + sheet.down // 2, text, va="center", ha="left", **style)
+
+    free = [arch for arch, N in best.items() if not N]
+    _mark(show(sheet.place(0, 0), truth), part)
+    show(sheet.place(0, 1), truth, 1)
+    write(sheet.place(0, 0), "truth")
+    row, column = sheet.place(0, 2)
+    bar, middle = np.tile(np.linspace(0, 1, 64), (8, 1)), sheet.y(row) + sheet.down // 2
+    sheet.picture(figure, sheet.x(column), middle, bar, (0, 1), cmap="magma", height=8 / 64)
+    sheet.text(figure, sheet.middle(column), middle, _scale("error", 0, largest, 1000 * hounsfield), va="bottom")
+    write(sheet.place(0, 0), _scale("grey", *(WINDOW if hounsfield else (black, white)), hounsfield), below=True)
+    for number, arch in enumerate(free, 1):
+        for kind, image in enumerate((made[arch, 0], made[arch, 0], errors[arch])):
+            show(sheet.place(number, kind), image, kind)
+        write(sheet.place(number, 0), names.arch(arch))
+        write(sheet.place(number, 0), _quality(made[arch, 0], truth), below=True)
+    for row in range(0, sheet.first, KINDS) if free else ():
+        for kind, text in enumerate(ROWS):
+            name(row + kind, min(1 + len(free), sheet.columns), text)
+    last = len(samples)
+    for row, arch in enumerate((arch for arch in best if best[arch]), sheet.first):
+        for column, N in enumerate(samples):
             if (arch, N) in made:
-                sheet.picture(figure, sheet.x(j), y, made[arch, N], grey)
-                sheet.text(figure, sheet.middle(j), end, _quality(made[arch, N], truth), va="top")
-        sheet.picture(figure, sheet.x(last + 1), y, made[arch, best[arch]][part], grey)
-        sheet.picture(figure, sheet.x(last + 2), y, errors[arch], (0, largest), cmap="magma")
-        if best[arch] not in (0, samples[-1]):
-            sheet.text(figure, sheet.middle(last + 1), end, f"$N$ = {best[arch]:,}{unit}", va="top")
-        style = {"va": "center", "ha": "left", "color": names.colour(arch) if best[arch] else "black"}
-        sheet.text(figure, sheet.x(last + 3), y + sheet.down // 2, names.arch(arch), **style)
-    for j, N in enumerate(samples):
-        sheet.text(figure, sheet.middle(j), sheet.y(1 + free), f"$N = {N:,}$".replace(",", "{,}") + unit, va="bottom")
+                show((row, column), made[arch, N])
+                write((row, column), _quality(made[arch, N], truth), below=True)
+        show((row, last), made[arch, best[arch]], 1)
+        show((row, last + 1), errors[arch], 2)
+        if best[arch] != samples[-1]:
+            write((row, last), f"$N$ = {best[arch]:,}{unit}", below=True)
+        name(row, last + 2, names.arch(arch), color=names.colour(arch))
+    heads = [*(f"$N = {N:,}$".replace(",", "{,}") + unit for N in samples), "enlarged", "error"]
+    for column, text in enumerate(heads if samples else ()):
+        write((sheet.first, column), text)
     return figure
+
+
+def _scale(what, low, high, hounsfield=0):
+    """Return the ends of a scale in words, in HU if the images have them; `hounsfield` is how many HU a unit has."""
+    low, high = ((end * hounsfield if hounsfield else end) for end in (low, high))
+    scale = f"{low or 0:.3g} to {high:.3g}".replace("-", "\u2212")
+    return f"{scale} HU" if hounsfield else f"{what}: {scale}"
 
 
 def _signals(truth, made, samples, names, unit):
@@ -188,4 +220,4 @@ def _decibels(made, truth):
 def _quality(made, truth):
     """Return PSNR and, where the image is large enough for one, SSIM."""
     similarity = ssim.each(made.reshape(1, -1), truth.reshape(1, -1), truth.shape)[0]
-    return _decibels(made, truth) + ("" if np.isnan(similarity) else f", {similarity:.2f}")
+    return _decibels(made, truth) + ("" if np.isnan(similarity) else f", SSIM {similarity:.2f}")

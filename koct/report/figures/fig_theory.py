@@ -39,7 +39,7 @@ def _panel(axis, names, rows):
         trusted = np.array([row["trusted"] for row in points])
         axis.fill_between(N, low, high, where=trusted | (pairs < N), color=colour, alpha=0.18, linewidth=0)
         known = int(np.sum(pairs >= N))
-        axis.plot(N[:known], error[:known], color=colour, label=names.arch(arch))
+        axis.plot(N, np.where(trusted, error, np.nan), color=colour, label=names.arch(arch))
         axis.plot(N[max(known - 1, 0) :], error[max(known - 1, 0) :], ":", color=colour)
         axis.plot(N[trusted], error[trusted], names.marker(arch), color=colour)
         axis.plot(N[~trusted], error[~trusted], names.marker(arch), color=colour, markerfacecolor="white")
