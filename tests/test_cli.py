@@ -1,6 +1,7 @@
 """How commands end: a sentence and status 2 for mistakes, 3 for bugs, 130 when interrupted, and never a traceback."""
 
 import errno
+import filecmp
 import os
 import re
 import subprocess
@@ -166,11 +167,18 @@ def test_a_verb_is_listed_in_the_group_that_it_names_and_names_one(koct, monkeyp
 def test_a_study_of_ones_own_is_written_whole_and_keeps_its_promises(koct, tmp_path):
     status, out, _ = koct("init", "mine")
     assert status == 0
-    assert f"snakemake --snakefile {ROOT}/Snakefile --directory mine" in out
-    assert sorted(os.listdir("mine")) == ["config.yaml", "network.py", "problem.py"]
+    assert "cd mine && snakemake " in out
+    assert sorted(os.listdir("mine")) == ["Snakefile", "config.yaml", "network.py", "problem.py", "profiles"]
+    assert not os.path.islink("mine/profiles")  # which a site changes
     status, out, _ = koct("check", "mine/problem.py", "mine/network.py", "--set", "length=64", "--set", "blur=1.5")
     assert (status, out.count("\nok"), "broken" in out) == (0, out.count("\n") - 1, False)
     refused(koct("init", "mine"), "exists and is not an empty folder")
+
+
+def test_the_studies_of_the_paper_are_written_without_a_clone(koct):
+    assert koct("init", "--paper", "paper")[0] == 0
+    assert filecmp.cmp("paper/config.yaml", ROOT / "config.yaml", shallow=False)
+    assert sorted(os.listdir("paper")) == ["Snakefile", "config.yaml", "profiles"]
 
 
 OWN = {

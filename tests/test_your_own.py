@@ -9,8 +9,6 @@ import yaml
 from conftest import ROOT
 from test_own_files import PROBLEM
 
-from koct import cli
-
 pytest.importorskip("torch", reason="torch is not installed: the example's CNN needs it")
 
 PLAIN = PROBLEM.replace("length", "size").replace("minimum=8", "minimum=1").replace("above=0)", "default=1.5, above=0)")
@@ -68,13 +66,3 @@ def test_what_runs_again(own):
     assert planned("photo.jpg", b"\0", b"") == {"fit": 2, "chains": 1}
     all_of_them = {"pool": 2, "fit": 6, "theory": 2, "chains": 1}
     assert planned("deconvolution.py", b"rng([seed, number])", b"rng([number, seed])") == all_of_them
-
-
-@pytest.mark.slow
-def test_a_study_of_init_runs(checkout):
-    run = checkout()
-    assert cli.main(["init", str(run.path("mine"))]) == 0
-    run.snakemake("--directory", "mine")
-    cells = pd.read_parquet(run.path("mine/results/cells.parquet"))
-    assert set(cells["arch"]) == {"untrained", "ko", "fc", "network"}
-    assert run.path("mine/results/fig_recons_pulses.pdf").stat().st_size > 1000

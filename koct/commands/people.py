@@ -399,28 +399,31 @@ def _settings(texts):
     "init",
     "write a small study of your own to a new folder: problem, network and config, with comments",
     argument("folder", "a new folder", "FOLDER"),
+    optional("--paper", "the studies of koct's own config.yaml instead, with the paper's", action="store_true"),
 )
-def init(folder):
+def init(folder, paper):
     import os
     import shutil
     import tempfile
     from pathlib import Path
-
-    import koct
 
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise KoctError(f"{folder} exists and is not an empty folder; give the name of a new one")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as place:
-        skip = shutil.ignore_patterns("__pycache__")
+        skip = shutil.ignore_patterns("__pycache__", *(["*.py"] if paper else []))
         made = shutil.copytree(Path(__file__).with_name("study"), Path(place) / "study", ignore=skip)
+        if paper:
+            shutil.copy(Path(__file__).parents[1] / "_workflow/config.yaml", made)
         os.rename(made, target)  # whole, or not at all
-    snakefile = Path(koct.__file__).resolve().parents[1] / "Snakefile"
-    where = f"--snakefile {snakefile} " if snakefile.exists() else "--snakefile CLONE/Snakefile "
+    if paper:
+        print(f"Written to {folder}: config.yaml has the studies; profiles/ says how to run them.\n")
+        print(f"  cd {folder} && snakemake -n --config study=paper   # what it would run, and for how long")
+        return
     print(f"Written to {folder}: problem.py draws pairs, network.py learns them, config.yaml puts both on a grid.\n")
     print(f"  koct check {folder}/problem.py {folder}/network.py --set length=64 --set blur=1.5   # seconds")
-    print(f"  snakemake {where}--directory {folder}   # a minute or two; then see {folder}/results")
+    print(f"  cd {folder} && snakemake   # a minute or two; then see {folder}/results")
     print(f"  koct budget {folder}/results/cells.parquet --target 0.005   # how many samples that takes")
 
 
