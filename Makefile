@@ -4,7 +4,9 @@
 # make test-all  set up and run all tests, also on a SLURM if one answers, in a browser and with several ranks
 # make test-newest  the quick tests with the newest release of everything, in .venv-newest
 # make report run the default study and put it into one page, report.html
-# make setup  only set up
+# make setup  only set up: koct and Snakemake. Tools of developers, and torch, come with check, lint, test and site
+# make dist   build a wheel, with the workflow in it, in dist/
+# make site   build the pages of docs/ as a site in site/: open site/index.html
 # make slurm  set up for a SLURM cluster (docs/cluster.md)
 # make faults set up, cause 162 faults (kills, damaged files, full disks), feed every reader with 10,000 damaged
 #             inputs, and run what else is long, on a SLURM if one answers; takes an hour on two cores
@@ -14,7 +16,7 @@ VENV := .venv
 NEWEST := .venv-newest
 PYTEST := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: study report check test test-all test-newest setup slurm lint faults
+.PHONY: study report check test test-all test-newest setup slurm lint faults dist site
 study: setup
 	$(VENV)/bin/snakemake
 
@@ -24,20 +26,19 @@ report: study
 check: lint $(VENV)/torch
 	$(VENV)/bin/$(PYTEST) -m 'not slow and not long and not workflow and not thorough'
 
-test: setup $(VENV)/torch
+test: $(VENV)/developer $(VENV)/torch
 	$(VENV)/bin/$(PYTEST)
 
-test-all: setup $(VENV)/torch
+test-all: $(VENV)/developer $(VENV)/torch
 	$(VENV)/bin/$(PYTEST) -m 'not long'
 
 test-newest:
 	$(PYTHON) -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/python -m pip install --quiet --editable '.[workflow,slurm,dev]' $(TORCH)
-	$(call add_plugins,$(NEWEST))
 	$(NEWEST)/bin/python -m pip list
 	$(NEWEST)/bin/$(PYTEST)
 
-faults: setup slurm
+faults: $(VENV)/developer slurm
 	KOCT_FUZZ=10000 $(VENV)/bin/$(PYTEST) -v -m '' tests/faults
 	$(VENV)/bin/$(PYTEST) -m long --ignore tests/faults
 
@@ -45,7 +46,7 @@ setup: $(VENV)/installed
 
 slurm: $(VENV)/slurm-plugin
 
-lint: setup
+lint: $(VENV)/developer
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -63,17 +64,28 @@ $(VENV)/slurm-plugin: $(VENV)/installed
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[slurm]'
 	touch $@
 
-# Snakemake looks for plugins in the folders of the path alone, hence the .pth file; no finder of setuptools is asked.
-define add_plugins
-echo "$(CURDIR)/koct/plugins" > "$$($(1)/bin/python -c 'import site; print(site.getsitepackages()[0])')/koct-plugins.pth"
-endef
+$(VENV)/developer: $(VENV)/installed
+	@echo "Installing the tools of developers into $(VENV): tests, linters, types, about 500 MB."
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,dev]'
+	touch $@
+
+dist: setup
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+site: $(VENV)/site
+	$(VENV)/bin/mkdocs build --quiet --strict --config-file docs/mkdocs.yml
+
+$(VENV)/site: $(VENV)/installed
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[site]'
+	touch $@
 
 # The last two lines do once what the first jobs would wait for: compiled modules and Matplotlib's list of fonts.
 $(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,dev]'
-	$(call add_plugins,$(VENV))
+	@echo "Installing koct, Snakemake and what they need into $(VENV): about 830 MB, a minute or more. It happens once."
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow]'
 	$(VENV)/bin/python -m compileall -q --invalidation-mode checked-hash koct
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'
+	@du -sh $(VENV) | sed 's/\t.*/ installed in $(VENV)./'
 	touch $@

@@ -8,7 +8,7 @@ forecast.required(target=0.01)
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 NUMBERS = 1  # raised when what all networks share gives other numbers: CONTRIBUTING.md
 
 # What a notebook needs, imported when it is asked for: hundreds of short jobs import this package.

@@ -18,7 +18,7 @@ from koct.errors import KoctError
 try:
     import numba
 except ImportError:
-    raise KoctError("projecting on the CPU needs numba: pip install 'koct[fanbeam]'") from None
+    raise KoctError("projecting on the CPU needs numba: pip install numba") from None
 
 # Numba reads its settings from the environment, again whenever it compiles.
 os.environ.setdefault("NUMBA_SLP_VECTORIZE", "1")
