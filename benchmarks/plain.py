@@ -3,6 +3,7 @@
 What most people would write first. It shares no code with koct, so the tests also use it as an independent answer.
 """
 
+import argparse
 import sys
 import time
 
@@ -77,6 +78,7 @@ def curve(A, H, arch, Ns=(4, 8, 16, 32, 64), seeds=(1, 2, 3, 4, 5), **pool):
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     started = time.perf_counter()
     for H in (8, 16, 32):
         A = forward_matrix(H, H * 5 // 4)

@@ -150,6 +150,8 @@ def test_a_training_that_diverges_is_one_sentence(data):
 def test_an_operator_is_a_layer_also_under_autocast():
     g = FanBeam(8, 5, 9)
     A = Projector(g)
+    with pytest.raises(TypeError, match=r"\.module\(\)"):
+        torch.nn.Sequential(A)
     layers = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 3, padding=1), A.module(), fbp(g).module())
     assert len(list(layers.parameters())) == 2
     image = torch.rand(3, 1, 8, 8, requires_grad=True)

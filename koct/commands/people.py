@@ -423,8 +423,8 @@ def init(folder, paper):
         return
     print(f"Written to {folder}: problem.py draws pairs, network.py learns them, config.yaml puts both on a grid.\n")
     print(f"  koct check {folder}/problem.py {folder}/network.py --set length=64 --set blur=1.5   # seconds")
-    print(f"  cd {folder} && snakemake   # a minute or two; then see {folder}/results")
-    print(f"  koct budget {folder}/results/cells.parquet --target 0.005   # how many samples that takes")
+    print(f"  cd {folder} && snakemake   # a minute or two; then see results/ there")
+    print("  koct budget results/cells.parquet --target 0.005   # how many samples that takes")
 
 
 @verb(
