@@ -73,7 +73,7 @@ dist: setup
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 site: $(VENV)/site
-	$(VENV)/bin/mkdocs build --quiet --strict --config-file docs/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 
 $(VENV)/site: $(VENV)/installed
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[site]'

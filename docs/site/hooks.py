@@ -21,13 +21,14 @@ def on_files(files, config):
     head, _, rest = readme.partition("## Two commands")
     findings = rest.partition("## What came out")[2].partition("## Your own problem")[0]
     start = "Begin with [five minutes](tutorial.md). The menu has guides, reference, findings, and how it works.\n"
+    public = [getattr(koct, name) for name in koct.PUBLIC]
     pages = {
         "index.md": relative(head) + start,
         "findings.md": "# What came out\n" + relative(findings),
         "changes.md": relative((ROOT / "CHANGELOG.md").read_text()),
         "contributing.md": relative((ROOT / "CONTRIBUTING.md").read_text()),
         "gallery.md": gallery(),
-        "api.md": "# Python\n\n" + "\n\n".join(f"::: {module}.{name}" for name, module in sorted(koct.PUBLIC.items())),
+        "api.md": "\n\n".join(["# Python", *(f"::: {which.__module__}.{which.__qualname__}" for which in public)]),
     }
     for path in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
         pages[f"notebooks/{path.stem}.md"] = notebook(json.loads(path.read_text()))
