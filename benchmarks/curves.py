@@ -44,7 +44,6 @@ OWN = HERE.parent / "results" / "reference"
 METRICS = ("error", "logloss")
 TABLES = {"classes": "error", "numbers": "mse"}  # the metric in sklearn.parquet
 SETS = (*METRICS, *TABLES, "networks", "studies", "reference")
-BEFORE = HERE / "curves" / "before.json"  # koct's numbers with the forecast of commit 395b853, and its own priors
 LEFT_OUT = HERE / "curves" / "left_out.json"  # priors without some curves; benchmarks/priors.py writes it
 FACTORS = (4, 16)  # the curve's largest N over the largest N that its pilot may have
 RESOLUTION = 1e-4  # of the data; smaller errors are taken for this one
@@ -453,27 +452,24 @@ def show(title, table):
     print(flush=True)
 
 
-def summary(numbers, before):
-    """Lines of a Markdown table: koct before and now, the best law, and the line through a pilot's last two N."""
+def summary(numbers):
+    """Lines of a Markdown table: koct, the best law, and the line through a pilot's last two N."""
 
-    def pair(title, key, style):
-        return told(" → ", (before[title][key], numbers[title]["koct"][key]), style)
+    def koct(title, key, style):
+        return format(numbers[title]["koct"][key], style).replace("%", " %")
 
     def others(title, key, style):
         laws = [own[key] for name, own in numbers[title].items() if name not in ("koct", "line")]
-        return told(", ", (min(laws), numbers[title]["line"][key]), style)
-
-    def told(between, values, style):
-        one, two = (format(value, style).replace("%", " %") for value in values)
-        return one.removesuffix(" %") + between + two
+        one, two = (format(value, style).replace("%", " %") for value in (min(laws), numbers[title]["line"][key]))
+        return f"{one.removesuffix(' %')}, {two}"
 
     columns = [("log_miss", ".3f"), ("mean_off", ".0%"), ("score", ".2f"), ("crps", ".3f")]
     heads = "curves", "log miss", "law, line", "mean off", "law, line", "score", "law, line", "CRPS", "law, line"
     yield "| " + " | ".join((*heads, "error in", "N in", "upper end")) + " |"
     yield "|---" * 12 + "|"
     for title in numbers:
-        cells = [each(title, key, style) for key, style in columns for each in (pair, others)]
-        cells += [pair(title, key, ".0%") for key in ("error_in", "n_in", "upper_end")]
+        cells = [each(title, key, style) for key, style in columns for each in (koct, others)]
+        cells += [koct(title, key, ".0%") for key in ("error_in", "n_in", "upper_end")]
         yield "| " + " | ".join((title, *cells)) + " |"
 
 
@@ -526,7 +522,7 @@ def main():
                 numbers[title] = {kind: measures(rows) for kind, rows in table.items()}
                 show(title, numbers[title])
             lines.setdefault(name, []).extend(own)
-    print("\n".join(summary(numbers, json.loads(BEFORE.read_text()))))
+    print("\n".join(summary(numbers)))
     lines = {name: calibration(rows) for name, rows in lines.items()}
     for name, points in lines.items():
         told = ", ".join(f"{chance:.0%} {true:.0%} ({count})" for chance, true, count in points)

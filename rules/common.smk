@@ -24,6 +24,8 @@ deployed = bool(workflow.deployment_settings.deployment_method)  # jobs run in e
 cluster.complete(config, workflow.config_settings.overwrite_config)
 
 try:
+    if deployed and not os.path.isdir(os.path.join(ROOT, "koct")):
+        raise KoctError("--sdm conda needs a clone of koct, whose package its environments import; leave it out")
     queue.check_folders()
     jobs = Jobs(config)
     if workflow.is_main_process:
