@@ -131,6 +131,19 @@ def test_numbers_that_make_no_sense(koct, option):
         refused(koct(*arguments, f"{option}={value}"), *words, *([] if option == "--samples" else [option.strip("-")]))
 
 
+@pytest.mark.parametrize(
+    "settings", [["H=["], ["ko=1", "ko.lr=2"], ["H=!!python/name:os.system"], ["H=2024-13-45"], ["H=*a"], ["H=0x_"]]
+)
+@pytest.mark.parametrize("verb", [["know", "pairs.npz", "--layers", "fanbeam"], ["check", "problem.py"]])
+def test_what_set_says_is_read_or_refused(koct, folder, verb, settings):
+    for name in ("pairs.npz", "problem.py"):
+        (folder / name).touch()
+    status, _, error = koct(*verb, *(part for text in settings for part in ("--set", text)))
+    assert status == 2
+    assert error.startswith(f"koct: error: --set {settings[0].partition('=')[0]} ")
+    assert error.count("\n") == 1
+
+
 def test_a_wrong_command_is_one_sentence(koct):
     for arguments in ([], ["frobnicate"], ["budget"], ["config", "--x"], ["--", "config", "a", "b"]):
         refused(koct(*arguments), "--help` shows what to write")
