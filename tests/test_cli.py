@@ -14,6 +14,7 @@ from koct import cli
 from koct.commands import VERBS
 from koct.commands.people import EXAMPLES, PILOTS
 from koct.commands.people import verb as declared
+from koct.workflow import planned
 
 TABLE = ["product", "table_fullscale", "--out"]
 
@@ -142,6 +143,13 @@ def test_what_set_says_is_read_or_refused(koct, folder, verb, settings):
     assert status == 2
     assert error.startswith(f"koct: error: --set {settings[0].partition('=')[0]} ")
     assert error.count("\n") == 1
+
+
+def test_a_job_that_another_version_planned_says_so(koct, monkeypatch):
+    monkeypatch.setenv(planned.STATE, planned.environment([])[planned.STATE])
+    refused(koct("fit", "--other"), "--other")
+    monkeypatch.setenv(planned.STATE, "of another version")
+    refused(koct("fit", "--other"), "the code has changed since this run was planned; run snakemake again")
 
 
 def test_a_wrong_command_is_one_sentence(koct):

@@ -126,9 +126,7 @@ def test_the_documentation_is_made_from_the_code():
 
 # Traps of YAML itself
 
-BOMBS = [
-    "".join(f"a{i}: &a{i} {{{key}: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 30)) for key in ("<<", "x")
-]
+BOMBS = ["".join(f"a{i}: &a{i} {{{key}: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 30)) for key in ("<<", "x")]
 TRAPS = [  # (text, the line, words of the sentence)
     ("a: 1\nb: {c: 2}\na: 3", 3, "a is there twice, first in line 1; remove"),
     ("s:\n  N: 1\n  'N': 2", 3, "N is there twice, first in line 2"),

@@ -30,6 +30,8 @@ def atomic_write(path: Path, stamp: Stamp | None = None) -> Iterator[str]:
     temporary = path if direct else os.path.join(folder, temporary_name(name))
     try:
         os.makedirs(folder, exist_ok=True)
+        if not direct:
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
         yield temporary
         if not direct:
             if stamp is not None:
@@ -46,8 +48,11 @@ def atomic_write(path: Path, stamp: Stamp | None = None) -> Iterator[str]:
 
 
 def temporary_name(name: str) -> str:
-    """It names koct and the process, so that the files of a dead one can be told from those of others."""
-    return f".koct-temporary.{os.uname().nodename}.{os.getpid()}.{name[-128:]}"
+    """It names koct and the process, so that the files of a dead one can be told from those of others.
+
+    Nobody can guess the rest, and put a link there.
+    """
+    return f".koct-temporary.{os.uname().nodename}.{os.getpid()}.{os.urandom(8).hex()}.{name[-128:]}"
 
 
 def _is_special(path: str) -> bool:

@@ -7,6 +7,7 @@ behind the Snakefile, and reads them when a run has started. They are plain data
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
+from koct.base.locks import open_lock
 from koct.errors import KoctError
 from koct.workflow import stale
 from koct.workflow.cluster import ask
@@ -47,12 +49,15 @@ def take_locks(folder: str | os.PathLike[str] = ".") -> bool:
 
 
 def _lock(path: str, where: str) -> bool:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    file = open(path, "a+")  # noqa: SIM115 (open for as long as the run)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        file = open_lock(path)
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise KoctError(f"{path}, which a run locks, cannot be written: {why}; remove it, or allow it") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.seek(0)
         owner = file.read().strip() or "unknown"
         raise KoctError(f"another snakemake ({owner}) runs {where}: wait for it or end it") from None
     except OSError:  # a file system without locks
