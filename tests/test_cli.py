@@ -147,7 +147,7 @@ def test_what_set_says_is_read_or_refused(koct, folder, verb, settings):
 
 def test_a_job_that_another_version_planned_says_so(koct, monkeypatch):
     monkeypatch.setenv(planned.STATE, planned.environment([])[planned.STATE])
-    refused(koct("fit", "--other"), "--other")
+    refused(koct("fit", "--other"), "arguments are required")
     monkeypatch.setenv(planned.STATE, "of another version")
     refused(koct("fit", "--other"), "the code has changed since this run was planned; run snakemake again")
 

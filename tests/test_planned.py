@@ -1,6 +1,7 @@
 """What a run may rely on: the planned code, one run at a time, results by their stamps, and other data are noticed."""
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -123,6 +124,19 @@ def test_a_file_in_place_of_a_folder_is_one_sentence(folder, name):
     queue.check_folders()
     (folder / name).touch()
     with pytest.raises(KoctError, match=f"{name} is not a folder, and a run writes to a folder of this name"):
+        queue.check_folders()
+
+
+def test_a_folder_without_space_or_permission_is_one_sentence(folder, monkeypatch):
+    monkeypatch.setattr(logging, "raiseExceptions", True)  # undone in the end
+    with monkeypatch.context() as full:
+        full.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=150, f_bavail=75, f_frsize=4096))
+        with pytest.raises(KoctError, match=r"no space is left for \.snakemake \(300 KB\); make room"):
+            queue.check_folders()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(
+        KoctError, match=f"nothing can be written to {folder}, where a dry run writes too; allow it, or"
+    ):
         queue.check_folders()
 
 

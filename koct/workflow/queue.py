@@ -27,6 +27,7 @@ NAME = re.compile(r"\S+\.koct ")  # of a job, as the executor koct-slurm gives i
 # as koct.base.files.temporary_name makes them
 TEMPORARY = re.compile(r"\.koct-temporary\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")
 DAY = 86400
+LEAST_SPACE = 2**20  # bytes that Snakemake needs for its own records
 OWN_JOB = os.environ.get("SLURM_JOB_ID")  # if snakemake is a job itself; the SLURM plugin removes this variable
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"
 LIMIT = (100, 1)  # jobs in so many seconds: Snakemake's default
@@ -34,10 +35,18 @@ _held: list[IO[str]] = []  # the locks of this process
 
 
 def check_folders() -> None:
-    """Refuse a working folder where something else is in place of the folders that a run writes to."""
+    """Refuse a working folder that cannot be written to, or with something else in place of the folders of a run."""
     for name in (".snakemake", "results"):
         if os.path.lexists(name) and not os.path.isdir(name):
             raise KoctError(f"{name} is not a folder, and a run writes to a folder of this name; move it away")
+    place = ".snakemake" if os.path.isdir(".snakemake") else "."
+    if not os.access(place, os.W_OK | os.X_OK):
+        fix = "allow it, or give another folder with --directory"
+        raise KoctError(f"nothing can be written to {os.path.realpath(place)}, where a dry run writes too; {fix}")
+    about = os.statvfs(place)
+    if about.f_blocks and about.f_bavail * about.f_frsize < LEAST_SPACE:
+        logging.raiseExceptions = False  # Snakemake's log cannot be written either
+        raise KoctError(f"no space is left for .snakemake ({about.f_bavail * about.f_frsize >> 10} KB); make room")
 
 
 def take_locks(folder: str | os.PathLike[str] = ".") -> bool:
@@ -62,10 +71,11 @@ def _lock(path: str, where: str) -> bool:
         raise KoctError(f"another snakemake ({owner}) runs {where}: wait for it or end it") from None
     except OSError:  # a file system without locks
         return False
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {os.uname().nodename}")
-    file.flush()
     _held.append(file)
+    with contextlib.suppress(OSError):  # a full disk
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {os.uname().nodename}")
+        file.flush()
     return True
 
 
