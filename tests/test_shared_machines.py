@@ -22,6 +22,19 @@ def test_a_temporary_file_cannot_be_guessed_and_follows_no_link(folder, monkeypa
     assert (folder / "victim").read_text() == "kept"
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a link to another user")
+def test_another_users_link_in_a_folder_of_all_is_not_followed(folder):
+    (folder / "victim").write_text("kept")
+    (folder / "page.html").symlink_to("victim")
+    os.chmod(folder, 0o1777)
+    os.chown("page.html", 12345, -1, follow_symlinks=False)
+    with pytest.raises(PermissionError, match="a link of another user's"):
+        write_text("page.html", "new")
+    os.chown("page.html", 0, -1, follow_symlinks=False)
+    write_text("page.html", "new")
+    assert (folder / "victim").read_text() == "new"
+
+
 @pytest.mark.parametrize("plant", [lambda path: os.symlink("../victim", path), os.mkfifo], ids=["link", "pipe"])
 @pytest.mark.parametrize("lock", queue.LOCKS)
 def test_the_lock_of_a_folder_is_a_file_of_its_own(folder, plant, lock):

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,6 +25,7 @@ def atomic_write(path: Path, stamp: Stamp | None = None) -> Iterator[str]:
 
     A link stays, and what it points to is replaced; a device or a pipe is written to directly.
     """
+    _check_link(path)
     path = os.path.realpath(path)
     folder, name = os.path.split(path)
     direct = _is_special(path)
@@ -45,6 +47,14 @@ def atomic_write(path: Path, stamp: Stamp | None = None) -> Iterator[str]:
         if not direct:
             with contextlib.suppress(OSError):
                 os.remove(temporary)
+
+
+def _check_link(path: Path) -> None:
+    """Refuse a link that another user has put into a folder where all may write, as Linux does where it is set so."""
+    if os.path.islink(path):
+        link, folder = os.lstat(path), os.stat(os.path.dirname(os.path.abspath(path)))
+        if folder.st_mode & stat.S_IWOTH and link.st_uid not in (os.getuid(), folder.st_uid):
+            raise PermissionError(errno.EACCES, "It is a link of another user's", str(path))
 
 
 def temporary_name(name: str) -> str:

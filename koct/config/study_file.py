@@ -247,7 +247,8 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
         if wrong := list(_check_problem(sweep.problem)):
             yield from wrong
             return  # nothing else can be checked
-        for key, each in (("problem", sweep.problem), *(("archs", arch) for arch in sweep.archs)):
+        named: list[tuple[str, Any]] = [("problem", sweep.problem), *(("archs", arch) for arch in sweep.archs)]
+        for key, each in named:
             if not isinstance(each.label, str) or len(each.label) > LONGEST_LABEL:
                 yield f"{key}: the label of {each.source} must be a text of at most {LONGEST_LABEL} letters; shorten it"
         yield from list(sweep.problem.check(sweep.seeds, sweep.pool)) or _check_files(sweep.problem)

@@ -37,9 +37,8 @@ def errors(network: Network, data: cells.Data) -> dict[str, Any]:
     else:
         data.predict(network, "val", 1)  # warms up
     x, started = data.device.put(data.pool.x("test")), time.perf_counter()
-    predicted = data.images(network, x).view()
+    predicted = data.images(network, x)
     seconds, y = time.perf_counter() - started, data.pool.y("test")
-    predicted.flags.writeable = y.flags.writeable = False  # by a metric, which others come behind
     with blamed(*metrics.own().values()):
         images = metrics.each(predicted, y, data.y_shape)
         errors = metrics.errors(predicted, y, images)

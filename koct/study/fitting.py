@@ -178,7 +178,7 @@ def _is_own(data: Data) -> bool:
 
 
 def _error(data: Data) -> Any:
-    return metrics.load(data.problem.validation_metric).error
+    return metrics.error_of(data.problem.validation_metric)
 
 
 def _judged(data: Data, search: Search, lam: float | None, score: float) -> float:
