@@ -70,7 +70,7 @@ def test_a_training_does_not_wait_for_what_others_put_in_place_of_its_lock(folde
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     about = SimpleNamespace(uuid="GPU")
     monkeypatch.setattr(training.torch.cuda, "get_device_properties", lambda device: about)
-    file = plant(folder / "koct-12345-GPU.lock")
+    planted = [plant(folder / name) for name in ("koct-12345-GPU.lock", "koct-GPU.lock")]
     with training.alone(SimpleNamespace(type="cuda")):
         pass
-    del file
+    del planted

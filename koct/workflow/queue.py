@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
+from koct.base.failures import say
 from koct.base.locks import open_lock
 from koct.errors import KoctError
 from koct.workflow import stale
@@ -45,8 +46,8 @@ def check_folders() -> None:
         raise KoctError(f"nothing can be written to {os.path.realpath(place)}, where a dry run writes too; {fix}")
     about = os.statvfs(place)
     if about.f_blocks and about.f_bavail * about.f_frsize < LEAST_SPACE:
-        logging.raiseExceptions = False  # Snakemake's log cannot be written either
-        raise KoctError(f"no space is left for .snakemake ({about.f_bavail * about.f_frsize >> 10} KB); make room")
+        say(f"no space is left for .snakemake ({about.f_bavail * about.f_frsize >> 10} KB); make room")
+        raise SystemExit(1)  # Snakemake would try to write the sentence to a log there
 
 
 def take_locks(folder: str | os.PathLike[str] = ".") -> bool:
