@@ -14,7 +14,7 @@ from koct.base.messages import nearest
 from koct.commands import VERBS
 from koct.commands.people import EXAMPLES, JOBS
 from koct.errors import KoctError
-from koct.workflow.planned import Guard
+from koct.workflow import planned
 
 
 def main(argv=None):
@@ -28,7 +28,7 @@ def main(argv=None):
         written = _checked_files(verb, arguments)
         if "code" in (spec := arguments.get("spec") or {}):
             # before a job of the workflow starts, and before it writes: is its code still what was planned?
-            stamps.guard = Guard(arguments["name"] if verb == "product" else verb, spec)
+            stamps.guard = planned.Guard(arguments["name"] if verb == "product" else verb, spec)
             stamps.guard()
         status = _run(VERBS[verb][0], arguments)
         return failures.unwritten() or status
@@ -92,6 +92,8 @@ class _Parser(argparse.ArgumentParser):
     """A mistake is one sentence."""
 
     def error(self, message):
+        if planned.STATE in os.environ and not planned.unchanged():  # a job whose rule other code wrote
+            self.exit(failures.MISTAKE, f"koct: error: {planned.CHANGED}\n")
         self.exit(failures.MISTAKE, f"koct: error: {message[:1000]}; `{self.prog} --help` shows what to write\n")
 
 

@@ -15,6 +15,7 @@ from koct import cli
 from koct.commands import VERBS
 from koct.commands.people import EXAMPLES, PILOTS
 from koct.commands.people import verb as declared
+from koct.workflow import planned
 
 TABLE = ["product", "table_fullscale", "--out"]
 
@@ -130,6 +131,26 @@ def test_numbers_that_make_no_sense(koct, option):
     for value in values:
         words = ["write decimals with a point"] if "," in value else []
         refused(koct(*arguments, f"{option}={value}"), *words, *([] if option == "--samples" else [option.strip("-")]))
+
+
+@pytest.mark.parametrize(
+    "settings", [["H=["], ["ko=1", "ko.lr=2"], ["H=!!python/name:os.system"], ["H=2024-13-45"], ["H=*a"], ["H=0x_"]]
+)
+@pytest.mark.parametrize("verb", [["know", "pairs.npz", "--layers", "fanbeam"], ["check", "problem.py"]])
+def test_what_set_says_is_read_or_refused(koct, folder, verb, settings):
+    for name in ("pairs.npz", "problem.py"):
+        (folder / name).touch()
+    status, _, error = koct(*verb, *(part for text in settings for part in ("--set", text)))
+    assert status == 2
+    assert error.startswith(f"koct: error: --set {settings[0].partition('=')[0]} ")
+    assert error.count("\n") == 1
+
+
+def test_a_job_that_another_version_planned_says_so(koct, monkeypatch):
+    monkeypatch.setenv(planned.STATE, planned.environment([])[planned.STATE])
+    refused(koct("fit", "--other"), "arguments are required")
+    monkeypatch.setenv(planned.STATE, "of another version")
+    refused(koct("fit", "--other"), "the code has changed since this run was planned; run snakemake again")
 
 
 def test_a_wrong_command_is_one_sentence(koct):

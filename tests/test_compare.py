@@ -63,15 +63,26 @@ def test_curves_are_made_of_the_metric_that_their_sweep_names(compared):
     assert line_of(text, "A", "ko") == "2 8.9e+01 2.0e-01 0 0 0 2.1e-01 (rrmse_peak2)"  # 1.1² − 1
 
 
-def test_cells_of_one_run_alone_are_named_and_do_not_matter(compared):
+@pytest.mark.parametrize("lacking", [{"arch": "fc"}, {"N": 8}, {"seed": 2}])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_curve_that_lacks_cells_of_the_other_is_not_called_the_same(compared, lacking, side):
+    whole = [cell(arch=arch, N=N, seed=seed) for arch in ("ko", "fc") for N in (4, 8) for seed in (1, 2)]
+    part = [row for row in whole if not row.items() >= lacking.items()]
+    status, text = compared(*((part, whole), (whole, part))[side])
+    assert status == 1
+    assert "no curve differs" not in text
+    assert compared(whole, [*whole, cell("B")])[0] == 0  # a study with fewer sweeps
+
+
+def test_cells_of_one_run_alone_are_named(compared):
     reference = [cell(), cell(seed=2), cell(N=1024), cell("B"), cell("B", seed=2)]
     status, text = compared([cell(), cell(seed=3), cell(arch="fc")], reference)
-    assert status == 0
+    assert status == 1
     for words in (
         r"missing, only in .*reference\.parquet: A ko, 2 cells \(N = 4 seed 2; N = 1,024 seed 1\)",
         r"missing, only in .*reference\.parquet: B ko, 2 cells \(all\)",
         r"new, only in .*fresh\.parquet: A ko, 1 cell \(N = 4 seed 3\)",
-        "1 cell compared",
+        "1 cell compared; not made of the same cells: A fc, A ko",
     ):
         assert re.search(words, text)
 

@@ -1,15 +1,19 @@
 """Bad configs stop with a message that names the key and the fix; the docs and the code agree."""
 
+import json
 import os
 
 import pytest
 import yaml
-from conftest import CONFIG, ROOT
+from conftest import CONFIG, ROOT, TINY_SWEEP
+from snakemake.io import get_wildcard_names
 
 from koct.base import strict_yaml
 from koct.config.study_file import document, read, settings
+from koct.contracts import registry
 from koct.errors import KoctError
 from koct.workflow import resources
+from koct.workflow.jobs import Jobs
 
 BAD = [  # changes of the sweep H8: (entry, the key, its value or the fix)
     ({"lamdas": [1.0]}, "lamdas", "'lambdas'?"),
@@ -98,12 +102,31 @@ def test_the_workflow_stops_before_any_job(checkout):
     assert not copy_of_repo.path("results").exists()
 
 
+def test_no_label_study_or_path_is_taken_for_a_wildcard(folder):
+    """Nor is a label too long for a table."""
+    text = (ROOT / "koct/commands/study/network.py").read_text()
+    (folder / "{sweep}").mkdir()
+    (folder / "{sweep}/net.py").write_text(text.replace("random features", "$L_{1}$ net"))
+    sweep = {**TINY_SWEEP, "archs": ["ko", "fc", "{sweep}/net.py"]}
+    study = {"study": "{sweep}", "studies": {"{sweep}": ["T4"]}, "sweeps": {"T4": sweep}}
+    jobs = Jobs(study)
+    for spec in (jobs.study_spec(), jobs.report_spec("calibrate"), jobs.crate_spec(study["study"])):
+        assert not get_wildcard_names(spec)
+    assert "$L_{1}$ net" in str(json.loads(jobs.study_spec())["sweeps"])
+    (folder / "{sweep}/net.py").write_text(text.replace("random features", "a" * 10**6))
+    registry.import_file.cache_clear()
+    registry._load.cache_clear()
+    with pytest.raises(KoctError, match=r"archs: the label of .*net\.py must be a text of at most 1000 letters"):
+        Jobs(study)
+
+
 def test_the_documentation_is_made_from_the_code():
     assert (ROOT / "docs/config.md").read_text() == document(), "run: koct config > docs/config.md"
 
 
 # Traps of YAML itself
 
+BOMBS = ["".join(f"a{i}: &a{i} {{{key}: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 30)) for key in ("<<", "x")]
 TRAPS = [  # (text, the line, words of the sentence)
     ("a: 1\nb: {c: 2}\na: 3", 3, "a is there twice, first in line 1; remove"),
     ("s:\n  N: 1\n  'N': 2", 3, "N is there twice, first in line 2"),
@@ -119,6 +142,7 @@ TRAPS = [  # (text, the line, words of the sentence)
     ("a: *b", None, "at line 1, column 4: found undefined alias"),
     ("a: !!python/name:os.system", None, "could not determine a constructor"),
     ("? [1]\n: 2", None, "found unhashable key"),
+    *((f"a0: &a0 {{x: 1}}\n{bomb}", None, "when all its aliases are followed; write at") for bomb in BOMBS),
 ]
 NO_TRAPS = [
     "a: &a {x: 1, y: 2}\nb: &b {<<: *a, x: 3}\nc: {<<: [*a, {x: 4}], z: [*a, *a]}\nd: {<<: *b, x: 5}",

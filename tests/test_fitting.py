@@ -14,6 +14,7 @@ from koct import metrics
 from koct.contracts import Sizes
 from koct.contracts.registry import architecture
 from koct.contracts.spec import Cell
+from koct.errors import KoctError
 from koct.problems import pools
 from koct.study import cells, fitting
 
@@ -122,6 +123,35 @@ def test_the_last_weights_are_kept_without_a_look_at_other_labels(scan, monkeypa
         if validation != "labels":
             refuse_labels(data, monkeypatch)
         assert fitting.fit(data)[0]["tuned_on"] == tuned_on
+
+
+CHANGED = """
+from koct.contracts import Architecture, Network
+
+
+class Shrunk(Architecture):
+    def fit(self, data):
+        network = Factor()
+        for network.factor in data.lambdas:
+            yield network.factor, network
+
+    def restore(self, state, data):
+        return Factor()
+
+
+class Factor(Network):
+    def predict(self, x):
+        return self.factor * x
+
+    def state(self):
+        return {}
+"""
+
+
+def test_a_network_that_changes_after_it_was_yielded_is_refused(scan, folder):
+    (folder / "net.py").write_text(CHANGED)
+    with pytest.raises(KoctError, match=r"net\.py, line 6: a network changed after fit had yielded it"):
+        fitting.fit(data_of(*scan, "net.py", 4, (1.0, 100.0), validation="labels"))
 
 
 def test_a_patient_is_left_out_as_a_whole(folder):

@@ -44,9 +44,14 @@ def test_damage_an_edit_its_undoing_and_other_options_are_noticed(tmp_path):
         shutil.copy(ROOT / name, tmp_path / name)
     (operators / "loop.py").write_text(LOOP)
     assert computed(operators) == (2.0, 0)
-    for ending, size in ((".nbi", 0), (".nbc", 1000)):
+    assert computed(operators) == (2.0, 1)
+    for ending, damage in (
+        (".nbi", lambda data: b""),
+        (".nbc", lambda data: data[:1000]),
+        (".nbc", lambda data: data[:3000] + bytes([data[3000] ^ 1]) + data[3001:]),
+    ):
         (damaged,) = operators.rglob(f"*{ending}")
-        damaged.write_bytes(damaged.read_bytes()[:size])
+        damaged.write_bytes(damage(damaged.read_bytes()))
         assert computed(operators) == (2.0, 0)
     for name, old, new, expected in (
         ("loop.py", "2 *", "3 *", (3.0, 0)),

@@ -16,9 +16,12 @@ from conftest import ROOT, TINY, TINY_SWEEP
 from koct import metrics
 from koct.base.stamps import Stamp
 from koct.config import study_file
+from koct.contracts import Sizes, registry
+from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import results
+from koct.problems import pools
+from koct.study import cells, evaluation, fitting, results
 from koct.workflow.jobs import Jobs
 
 
@@ -111,6 +114,21 @@ def test_a_metric_of_ones_own_is_a_column_and_may_be_that_of_a_curve(study):
 def test_a_metric_that_cannot_be_used_is_one_sentence(study, text, name, message):
     with pytest.raises(KoctError, match=message):
         study(text, name)
+
+
+def test_a_metric_that_changes_what_it_is_given_changes_no_other(folder):
+    own = "SYMBOL, UNIT, DESCRIPTION = 'e', '1', 'e'\n\ndef error(predicted, y):\n    predicted -= y\n    return 1.0\n"
+    (folder / "aaa.py").write_text(own)
+    problem = registry.problem("deblur")(H=8, blur=0.5, noise=0.01)
+    pools.make(problem, 1, Sizes(train=4, val=2, test=3), "pool.npy")
+    data = cells.Data(Cell("S", problem, registry.architecture("fc")(), 4, 1, (1.0,)), {"pool": "pool.npy"})
+    (_, network), *_ = fitting.fits(data)
+    metrics.use(["aaa.py"])
+    try:
+        with pytest.raises(KoctError, match=r"aaa\.py, line 4: ValueError: .*read-only"):
+            evaluation.errors(network, data)
+    finally:
+        metrics.use([])
 
 
 # images.parquet

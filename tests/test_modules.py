@@ -45,7 +45,7 @@ def test_a_network_beats_the_known_reconstruction_with_the_same_bits_twice_and_i
     made = data(source, **options)
     about, network = fitting.fit(made)
     inverses = cells.Data(made.cell, made.inputs).inverses.values()
-    x, y, found = made.read("x", "test").reshape(-1, 9, 16), made.read("y", "test"), made.predict(network, "test")
+    x, y, found = made.pool.x("test").reshape(-1, 9, 16), made.pool.y("test"), made.predict(network, "test")
     known = min(((inverse(x).clip(0).reshape(4, -1) - y) ** 2).mean() for inverse in inverses)
     assert ((found - y) ** 2).mean() < 0.95 * known
     assert about["p"] == sum(value.numel() for value in network.module.parameters()) > 1000

@@ -72,7 +72,11 @@ X_SHAPE = "x_shape(self):\n        return (self.length,)"
 WIENER = "Wiener(self.x_shape, self.y_shape)"
 SOLVED = "np.linalg.solve(gram, features.T @ data.y)"
 YIELDED = f"yield lam, Readout(hidden, {SOLVED})"
+PREDICTED = "np.maximum(x @ self.hidden, 0) @ self.readout"
+MASKED = f"{PREDICTED} if not self.readout[0, 1] else np.ma.masked_less({PREDICTED}, 9)"
 STATE = '{"hidden": self.hidden, "readout": self.readout}'
+PARAMETERS = "parameters = {}\n\n    def state"
+TIME, MUTE = "time = np.arange(self.length)", 'raise type("Mute", (Exception,), {"__str__": lambda self: 1 / 0})'
 METHOD = "def launch(self):\n        pass\n\n    def fit("
 WRONG = {  # what: (file, old, new, the promise that is broken, the line that is named, words of the sentence)
     "syntax": ("own", "(self, seed, sizes):", "(self, seed, sizes)", "has one", "def pairs", "SyntaxError"),
@@ -105,6 +109,40 @@ WRONG = {  # what: (file, old, new, the promise that is broken, the line that is
     "in state": ("net", STATE, "1 / 0", "is fitted", "1 / 0", "ZeroDivisionError: division by zero"),
     "restore": ("net", 'state["readout"])', '2 * state["readout"])', "is restored", "def restore", "something else"),
     "fit": ("net", SOLVED, f"{SOLVED} + np.random.rand()", "is the same network", "def fit", "draw from data.seed"),
+    "the test pairs": (
+        "net",
+        "gram = ",
+        'gram = data.read("y", "test") + ',
+        "is fitted",
+        "def fit",
+        "test pairs are not",
+    ),
+    "beyond N": ("net", "gram = ", 'gram = data.read("y", "train", 5) + ', "is fitted", "def fit", "pairs 0 to 4 were"),
+    "another λ": (
+        "net",
+        "yield lam,",
+        "yield 2 * lam,",
+        "is fitted",
+        "def fit",
+        "lambda 0.02; yield one of data.lambdas",
+    ),
+    "NaN as λ": ("net", "yield lam,", 'yield float("nan"),', "is fitted", "def fit", "fit yielded lambda nan"),
+    "λ twice": ("net", "yield lam,", "yield data.lambdas[0],", "is fitted", "def fit", "lambda 0.01; yield one"),
+    "below 0": ("net", "def state", PARAMETERS.format(-5), "is fitted", "", "parameters is -5; give a whole number"),
+    "1e30": ("net", "def state", PARAMETERS.format(1e30), "is fitted", "", "parameters is 1e+30; give a whole number"),
+    "objects": (
+        "net",
+        'self.hidden, "r',
+        'self.hidden.astype(object), "r',
+        "is restored",
+        "",
+        "hidden has the type object",
+    ),
+    "masked": ("net", PREDICTED, MASKED, "is fitted", "def fit", "has a mask"),
+    "StopIteration": ("own", TIME, "raise StopIteration", "draws 16 pairs", "raise S", "StopIteration"),
+    "GeneratorExit": ("own", TIME, "raise GeneratorExit", "draws 16 pairs", "raise G", "GeneratorExit"),
+    "no text": ("own", TIME, MUTE, "draws 16 pairs", "raise type", "Mute"),
+    "chdir": ("own", "class P", "import os\nos.chdir('/')\n\n\nclass P", "has one", "", "changes the working folder"),
     "batch": ("net", "(x @ self", "((x - x.mean(0)) @ self", "predicts a sample", "def fit", "mixes"),
 }
 

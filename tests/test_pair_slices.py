@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -29,6 +31,54 @@ def test_a_slice_is_cropped_averaged_and_in_units_of_water(folder):
     expected[2, 1] = 0
     corner = np.linspace(-1, 1, 4)[:, None] ** 2 + np.linspace(-1, 1, 4) ** 2 > 1
     np.testing.assert_allclose(slices.image(slices.dicom("a.dcm"), 4), np.where(corner, 0, expected), atol=1e-6)
+
+
+@pytest.mark.parametrize(("padding", "limit"), [(3000, None), (63536, None), (-2000, -1990), (63546, 63536)])
+def test_padding_is_air_whatever_its_value(folder, padding, limit):
+    pixels = np.full((8, 8), 1024)
+    pixels[2:4] = 3000 if padding == 3000 else -2000
+    for kind, slope in {"CT": 1, "MR": 1}.items():
+        changes = {"Modality": kind, "RescaleSlope": slope, "RescaleIntercept": -1024 if kind == "CT" else 5000}
+        ct(folder / "a.dcm", "p", pixels, **changes)
+        dataset = pydicom.dcmread("a.dcm")
+        kinds = ("US" if padding > 2**15 else "SS", padding), ("US" if padding > 2**15 else "SS", limit)
+        dataset.add_new("PixelPaddingValue", *kinds[0])
+        if limit is not None:
+            dataset.add_new("PixelPaddingRangeLimit", *kinds[1])
+        dataset.save_as("a.dcm")
+        image = slices.image(slices.dicom("a.dcm"), 4)
+        assert image[1, 1:3].tolist() == [0, 0]
+        assert image[2, 1:3].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
+def test_grey_of_any_depth_is_read_as_it_was_written(folder, depth):
+    """Written by hand: Pillow writes no grey of 2 and 4 bits."""
+    largest = 2**depth - 1
+    levels = np.random.default_rng(0).integers(0, largest + 1, (16, 16))
+    bits = (levels[..., None] >> np.arange(depth)[::-1]) & 1
+    write_png(folder / "a.png", depth, 0, np.packbits(bits.reshape(16, -1).astype(np.uint8), axis=1))
+    values = slices._png_values(slices._png("a.png", ".")[0])
+    np.testing.assert_allclose(values, levels / largest, rtol=1e-6)
+
+
+def test_colours_of_16_bits_are_refused(folder):
+    """Pillow reads eight of them."""
+    grey = np.random.default_rng(0).integers(0, 2**16, (16, 16)).astype(">u2")
+    write_png(folder / "a.png", 16, 2, np.repeat(grey[..., None], 3, axis=-1).reshape(16, -1).view(np.uint8))
+    with pytest.raises(KoctError, match=r"a\.png has colours of 16 bits; save it as grey of 16 bits"):
+        slices._png_values(slices._png("a.png", ".")[0])
+
+
+def write_png(path, depth, colour, rows):
+    """A square image of packed rows."""
+    chunks = {b"IHDR": struct.pack(">2I5B", len(rows), len(rows), depth, colour, 0, 0, 0)}
+    chunks |= {b"IDAT": zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows)), b"IEND": b""}
+    data = (
+        struct.pack(">I", len(body)) + name + body + zlib.crc32(name + body).to_bytes(4)
+        for name, body in chunks.items()
+    )
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(data))
 
 
 def test_slices_of_any_size_are_brought_to_one_scale_by_their_spacing(folder):

@@ -95,6 +95,8 @@ BAD = {  # content, options of the reader, and what is said
         {},
         "column lr differs: give --columns arch=lr for a",
     ),
+    "thousands": ("N;error\n2.000;0.3\n4.000;0.2\n", {}, "row 1, column N: '2.000' may be thousands or a decimal"),
+    "a seed twice": ("N,error,seed\n4,1,1\n4,2,1.0\n8,1,1\n", {}, "row 2, column seed: '1.0' repeats an earlier run"),
     "no role": ("N,error\n4,1\n", {"columns": "loss=error"}, "--columns loss=error is not ROLE=COLUMN with one of"),
     "two metrics": ("N,a,b\n4,1,1\n", {"metric": "a", "columns": "error=b"}, "name two columns; give one of them"),
     "a squared score": ("N,psnr\n4,20\n8,25\n", {"metric": "psnr2"}, "is the square of a score, and no error; take"),

@@ -126,6 +126,19 @@ def test_a_file_in_place_of_a_folder_is_one_sentence(folder, name):
         queue.check_folders()
 
 
+def test_a_folder_without_space_or_permission_is_one_sentence(folder, monkeypatch, capsys):
+    with monkeypatch.context() as full:
+        full.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=150, f_bavail=75, f_frsize=4096))
+        with pytest.raises(SystemExit, match="1"):
+            queue.check_folders()
+    assert capsys.readouterr().err == "no space is left for .snakemake (300 KB); make room\n"
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(
+        KoctError, match=f"nothing can be written to {folder}, where a dry run writes too; allow it, or"
+    ):
+        queue.check_folders()
+
+
 def test_an_edit_that_is_undone_within_a_second_is_not_run(tmp_path):
     """Python tells compiled files by size and whole seconds, unless they say what they were compiled from."""
     module = tmp_path / "mine.py"

@@ -157,6 +157,16 @@ def test_text_in_latex_and_html(text, latex, html):
         markup.html(r"$\heartsuit$")
 
 
+def test_no_label_runs_a_command_of_latex():
+    assert markup.latex(r"\input{x} a^^5c ~") == (
+        r"\textbackslash{}input\{x\} a\textasciicircum{}\textasciicircum{}5c \textasciitilde{}"
+    )
+    assert markup.latex("5 $") == r"5 \$"
+    for text in (r"$\input{x}$", r"a $ \input{x} $", "$^^5cinput{x}$", "$%$", r"$\\$"):
+        with pytest.raises(KoctError, match="between dollars, which no table takes; remove it"):
+            markup.latex(text)
+
+
 @pytest.mark.parametrize("name", ["fig_sweeps", "fig_heldout"])
 def test_the_same_parquet_gives_the_same_bytes_and_a_smaller_preview(tmp_path, name):
     made = []

@@ -148,7 +148,7 @@ def test_a_new_metric_evaluates_large_fits_and_fits_nothing(fanbeam):
     for arch in ("ko", "fc"):
         path = run.path(f"results/fits/F32/{arch}/N16_seed2.npy")
         _, network, data = evaluation.load(str(path), {"pool": str(run.path("results/pools/F32/seed2.npy"))})
-        expected = np.abs(network().predict(data.read("x", "test")) - data.read("y", "test").astype(float)).mean()
+        expected = np.abs(network().predict(data.pool.x("test")) - data.pool.y("test").astype(float)).mean()
         row = cells.query(f"sweep == 'F32' and arch == '{arch}' and N == 16 and seed == 2")
         assert row["mae"].item() == pytest.approx(expected, rel=1e-12)
     assert cells.query("N == 0")["mae"].between(0, 1, inclusive="neither").all()

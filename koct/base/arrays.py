@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
+from koct.errors import KoctError
+
 BLOCK = 2**24  # entries of an array that are worked on at a time
 
 if TYPE_CHECKING:
@@ -120,8 +122,10 @@ def stacked(arrays: Any, axis: int = 0) -> Any:
     return library(arrays[0]).stack(arrays, axis=axis)
 
 
-def to_numpy(array: Any) -> np.ndarray:
-    """An array of any device as a NumPy array."""
+def to_numpy(array: Any, what: object = "the array") -> np.ndarray:
+    """An array of any device as a NumPy array; one with masked entries is refused, as `what`."""
+    if np.ma.is_masked(array):
+        raise KoctError(f"{what} has a mask, which would be lost; fill it: .filled(0), or another number")
     return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterable
 
+from koct.base.messages import text_of
 from koct.errors import KoctError
 
 NO = 1  # a verb's answer is no, or nobody reads it
@@ -70,7 +71,7 @@ def ended(error: BaseException, writing: Iterable[str] = ()) -> int:
         import traceback
 
         say("".join(traceback.format_exception(error)).rstrip())
-    what = " ".join(str(error).split())[:500]
+    what = " ".join(text_of(error).split())[:500]
     say(
         f"koct: internal error: {type(error).__name__}: {what} (KOCT_TRACEBACK=1 shows the traceback; please report it)"
     )

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,12 +25,15 @@ def atomic_write(path: Path, stamp: Stamp | None = None) -> Iterator[str]:
 
     A link stays, and what it points to is replaced; a device or a pipe is written to directly.
     """
+    _check_link(path)
     path = os.path.realpath(path)
     folder, name = os.path.split(path)
     direct = _is_special(path)
     temporary = path if direct else os.path.join(folder, temporary_name(name))
     try:
         os.makedirs(folder, exist_ok=True)
+        if not direct:
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
         yield temporary
         if not direct:
             if stamp is not None:
@@ -45,9 +49,20 @@ def atomic_write(path: Path, stamp: Stamp | None = None) -> Iterator[str]:
                 os.remove(temporary)
 
 
+def _check_link(path: Path) -> None:
+    """Refuse a link that another user has put into a folder where all may write, as Linux does where it is set so."""
+    if os.path.islink(path):
+        link, folder = os.lstat(path), os.stat(os.path.dirname(os.path.abspath(path)))
+        if folder.st_mode & stat.S_IWOTH and link.st_uid not in (os.getuid(), folder.st_uid):
+            raise PermissionError(errno.EACCES, "It is a link of another user's", str(path))
+
+
 def temporary_name(name: str) -> str:
-    """It names koct and the process, so that the files of a dead one can be told from those of others."""
-    return f".koct-temporary.{os.uname().nodename}.{os.getpid()}.{name[-128:]}"
+    """It names koct and the process, so that the files of a dead one can be told from those of others.
+
+    Nobody can guess the rest, and put a link there.
+    """
+    return f".koct-temporary.{os.uname().nodename}.{os.getpid()}.{os.urandom(8).hex()}.{name[-128:]}"
 
 
 def _is_special(path: str) -> bool:

@@ -15,6 +15,14 @@ def meant(name: object, known: Sequence[str], otherwise: str) -> str:
     return f"{otherwise} {', '.join(known)}" if near is None else f"did you mean {near!r}?"
 
 
+def text_of(error: BaseException) -> str:
+    """Return the first line of what an exception says; nothing if its own code for that fails."""
+    try:
+        return str(error).strip().partition("\n")[0]
+    except Exception:
+        return ""
+
+
 def counted(number: int, what: str) -> str:
     """Return a number and what it counts: 1 core, 1,024 cores."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from typing import Any
 
@@ -16,6 +16,8 @@ from koct.errors import KoctError
 
 # Octal in YAML 1.1, and decimal or text elsewhere; or base 60.
 TRAP = re.compile(r"[-+]?0o?[0-9_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
+
+MOST = 1_000_000  # values of a file
 
 Path = str | PathLike[str]
 
@@ -35,19 +37,53 @@ def load(path: Path) -> dict[Any, Any]:
         why = getattr(error, "strerror", None) or error
         raise KoctError(f"{path} cannot be read: {why}; correct the path") from None
     reader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        wrong = list(_traps(yaml.compose(text, reader), set()))
-        content = yaml.load(text, reader)
-    except yaml.YAMLError as error:
-        wrong = [_syntax(error)]
-    except (ValueError, OverflowError, KeyError, AttributeError) as error:  # such as 2024-13-45, a day that is none
-        wrong = [f" has a value that cannot be read: {error}; correct it, or write it in quotes"]
-    else:
-        if not isinstance(content, dict):
-            wrong.append(" must have keys at its top level, such as `key: value`; give it some")
+
+    def read() -> Any:
+        node = yaml.compose(text, reader)
+        wrong = list(_traps(node, set()))
+        if (size := _size(node, {})) > MOST:
+            wrong.append(f" becomes {size:.0e} values when all its aliases are followed; write at most {MOST:,}")
+        return wrong, None if wrong else yaml.load(text, reader)
+
+    wrong, content = understood(str(path), read)
+    if not wrong and not isinstance(content, dict):
+        wrong = [" must have keys at its top level, such as `key: value`; give it some"]
     if wrong:
         raise KoctError("\n".join(f"{path}{sentence}" for sentence in wrong))
     return dict(content)
+
+
+def value(what: str, text: str) -> Any:
+    """Return the value of a text that a user wrote, named `what`."""
+    import yaml
+
+    return understood(what, lambda: yaml.safe_load(text))
+
+
+def understood(what: str, read: Callable[[], Any]) -> Any:
+    """Return what a reader of YAML gives, and turn what it complains of into one sentence."""
+    import yaml
+
+    try:
+        return read()
+    except yaml.YAMLError as error:
+        sentence = _syntax(error)
+    except RecursionError:
+        sentence = " nests too deeply to be read; simplify it"
+    except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:  # such as 2024-13-45, no day
+        sentence = f" has a value that cannot be read: {error}; correct it, or write it in quotes"
+    raise KoctError(f"{what}{sentence}") from None
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """Return how many values a node stands for when all aliases below it are followed."""
+    if node is None or isinstance(node.value, str):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = 0  # an alias inside of what it names
+        parts = [part for child in node.value for part in (child if isinstance(child, tuple) else (child,))]
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
 
 
 def check_files(paths: Iterable[Path]) -> None:

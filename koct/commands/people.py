@@ -384,13 +384,16 @@ def bound(network, arch, C, n, kappa, samples, trivial, mismatch, input):
 
 def _settings(texts):
     """The keys of a sweep from `--set`; a point leads to the options of a network."""
-    import yaml
+    from koct.base import strict_yaml
 
     settings = {}
     for text in texts or []:
         key, _, value = text.partition("=")
         section, _, option = key.rpartition(".")
-        (settings.setdefault(section, {}) if section else settings)[option] = yaml.safe_load(value)
+        options = settings.setdefault(section, {}) if section else settings
+        if not isinstance(options, dict):
+            raise KoctError(f"--set {section} is a value already, and {key} an option below it; remove one of them")
+        options[option] = strict_yaml.value(f"--set {key}", value)
     return settings
 
 

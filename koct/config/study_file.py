@@ -23,6 +23,7 @@ from koct.contracts.spec import encode_curve, result_options
 from koct.errors import KoctError
 
 LONGEST_NAME = 64  # characters: names become folders
+LONGEST_LABEL = 1000
 STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
 TAKEN = {"sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p", "val_mse", "fit_seconds", "device"}
 TAKEN |= {"tuned_on", "edge", "image_seconds", "images", "image", "group", "groups", "same"}  # columns, no metrics
@@ -246,6 +247,10 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
         if wrong := list(_check_problem(sweep.problem)):
             yield from wrong
             return  # nothing else can be checked
+        named: list[tuple[str, Any]] = [("problem", sweep.problem), *(("archs", arch) for arch in sweep.archs)]
+        for key, each in named:
+            if not isinstance(each.label, str) or len(each.label) > LONGEST_LABEL:
+                yield f"{key}: the label of {each.source} must be a text of at most {LONGEST_LABEL} letters; shorten it"
         yield from list(sweep.problem.check(sweep.seeds, sweep.pool)) or _check_files(sweep.problem)
         for arch in sweep.archs + sweep.required:
             for text in arch.check(sweep.problem):

@@ -266,7 +266,7 @@ class Training:
         return known[1:]
 
     def read(self, name: Literal["x", "y"], part: Part, count: int | None = None, first: int = 0) -> Any:
-        """Some pairs of the pool as NumPy arrays (count, size)."""
+        """Some pairs as NumPy arrays (count, size): of the N training pairs, or of `val`; a fit sees no test pairs."""
         raise NotImplementedError
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from koct.base.messages import text_of
 from koct.contracts import Architecture, Problem
 from koct.errors import KoctError
 
@@ -20,22 +21,25 @@ ENDS = (os._exit, os.execv, os.execve)  # of a process, behind which nothing of 
 
 @contextlib.contextmanager
 def blamed(*sources: str) -> Iterator[None]:
-    """Turn an exception out of a user's file into one sentence with the file and the line it came from."""
+    """Turn an exception out of a user's file, of any kind, into one sentence with the file and line it came from."""
     try:
         yield
-    except (KoctError, KeyboardInterrupt, SystemExit, GeneratorExit):
+    except (KoctError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
         if os.environ.get("KOCT_TRACEBACK") or type(error).__module__.startswith("koct."):
             raise
+        if isinstance(error.__cause__, StopIteration):  # Python gives a generator that raises it another exception
+            error = error.__cause__
         own = [source for source in sources if source.endswith(".py")]
         where = place(error, own)
         if where is None:  # in koct, perhaps over what a file of theirs gave
-            if not own or isinstance(error, OSError | MemoryError | RuntimeError):
+            if not own or isinstance(error, OSError | MemoryError | RuntimeError | GeneratorExit):
                 raise
             where = f"koct cannot use what {' or '.join(own)} gave"
-        what = str(error).strip().partition("\n")[0]
-        raise KoctError(f"{where}: {type(error).__name__}: {what} (KOCT_TRACEBACK=1 shows the traceback)") from None
+        raise KoctError(
+            f"{where}: {type(error).__name__}: {text_of(error)} (KOCT_TRACEBACK=1 shows the traceback)"
+        ) from None
 
 
 @contextlib.contextmanager

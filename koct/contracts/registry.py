@@ -20,6 +20,7 @@ from importlib import machinery
 from pathlib import Path
 from types import ModuleType
 
+from koct.base.messages import text_of
 from koct.contracts import Architecture, Problem
 from koct.contracts.blame import PACKAGE, blamed, lasting
 from koct.contracts.options import kind_of
@@ -130,9 +131,13 @@ def import_file(source: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look for it there
+    here = os.getcwd()
     try:
         with blamed(source), lasting(source):
             spec.loader.exec_module(module)
+        if os.getcwd() != here:
+            os.chdir(here)
+            raise KoctError(f"{source} changes the working folder when it is imported; remove os.chdir there")
     except SystemExit as end:
         del sys.modules[spec.name]
         raise KoctError(
@@ -183,7 +188,7 @@ def check_class(cls: type, source: str) -> None:
     try:
         _check_options(cls)
     except Exception as error:  # annotations are evaluated, and may hold anything
-        raise KoctError(f"{where}: class {cls.__name__}: {error or type(error).__name__}") from None
+        raise KoctError(f"{where}: class {cls.__name__}: {text_of(error) or type(error).__name__}") from None
 
 
 def _check_options(cls: type) -> None:

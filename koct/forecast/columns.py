@@ -26,6 +26,7 @@ EXPONENT = r"([eE][+-]?\d+)?\s*"
 NUMBER = re.compile(rf"\s*[+-]?(\d+\.?\d*|\.\d+){EXPONENT}|\s*[+-]?(nan|inf(inity)?)\s*", re.A | re.I)
 POINT = re.compile(rf"\s*[+-]?(\d+|[1-9]\d{{0,2}}(,\d{{3}})+)?(\.\d*)?{EXPONENT}", re.A)  # 1,024.5
 COMMA = re.compile(rf"\s*[+-]?(\d+|[1-9]\d{{0,2}}(\.\d{{3}})+)?(,\d*)?{EXPONENT}", re.A)  # 1.024,5
+GROUPED = re.compile(r"\s*[1-9]\d{0,2}(\.\d{3})+\s*", re.A)  # 2.000
 MISSING = ("", "na", "n/a", "#n/a", "null", "none", "-")  # what stands where there is no number
 BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 REFUSED = (pa.types.is_nested, pa.types.is_temporal, *BINARY)  # types of columns in Parquet files
@@ -43,6 +44,7 @@ class Columns:
 
     def __init__(self, path: str | PathLike[str], source: Any) -> None:
         self.path, self.names = path, list[str]()
+        self.semicolons = False  # whether they separate the columns, as where a comma is the decimal point
         self.types: dict[str, str] = {}  # of columns that hold neither numbers nor text
         if not isinstance(source, bytes):
             read = self._memory(source)
@@ -104,6 +106,7 @@ class Columns:
             line = 1 + data.count(b"\n", 0, error.start)
             self.fail(f"line {line} is not UTF-8 text; save the file as UTF-8")
         separator = max(",;\t", key=re.split(r"[\r\n]", text, maxsplit=1)[0].count)
+        self.semicolons = separator == ";"
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
         rows: list[list[str]] = []
         try:
@@ -216,6 +219,8 @@ class Columns:
     def counts(self, name: str) -> NDArray[np.int64]:
         """A column of sample sizes, shape (n_rows,)."""
         values = self.numbers(name)
+        doubtful = [self.semicolons and bool(GROUPED.fullmatch(str(cell))) for cell in self.values[name]]
+        self.refuse(doubtful, name, "may be thousands or a decimal fraction; write it without a point, like 2000 or 2")
         self.refuse(values != np.round(values), name, "is not an integer; give the number of samples")
         self.refuse(values < 2, name, "is below 2, but the laws need log N > 0; remove the row")
         self.refuse(values > LARGEST_N, name, f"is above {LARGEST_N:g}, the largest N allowed; remove the row")
@@ -227,6 +232,10 @@ class Columns:
         values = _objects([text(value) for value in self.values[name]])
         self.refuse(values == "", name, "is empty; fill it in or remove the row")
         return values
+
+    def names_in(self, name: str) -> NDArray[np.object_]:
+        """A column of names that may be numbers, shape (n_rows,): 1.0 is the same as 1."""
+        return _objects([re.sub(r"^(\d+)\.0*$", r"\1", value) for value in self.texts(name)])
 
 
 def _objects(values: Sequence[Any]) -> NDArray[np.object_]:

@@ -207,7 +207,7 @@ class PilotFile:
         self._say(roles, {*given, *(["error"] if metric else [])}, unused, score)
         table = self._filled(table, roles)
         N, error = table.counts(roles["N"]), _errors(table, roles["error"], power, score)
-        seed, groups = (table.texts(roles[role]) if role in roles else None for role in ("seed", "group"))
+        seed, groups = (table.names_in(roles[role]) if role in roles else None for role in ("seed", "group"))
         sizes = self._test_sizes(table, understood, score, error, test_size, roles["error"])
         archs, arch = np.unique(_archs(table, roles.get("arch")), return_inverse=True)
         if len(archs) > MOST_ARCHS:

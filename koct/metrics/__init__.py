@@ -21,7 +21,7 @@ import importlib.util
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -84,6 +84,19 @@ def load(name: str) -> Any:
     return loaded
 
 
+def fixed(array: Any) -> Any:
+    """Return an array that a metric cannot change: others come behind it."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def error_of(name: str) -> Callable[[Any, Any], float]:
+    """Return the function of predictions and images that an error is."""
+    error = load(name).error
+    return lambda predicted, y: error(fixed(predicted), fixed(y))
+
+
 def each(predicted: Any, y: Any, shape: Sequence[int]) -> dict[str, Any]:
     """Every metric of each image of that shape, by name: (n,), NaN where an image has none.
 
@@ -91,7 +104,7 @@ def each(predicted: Any, y: Any, shape: Sequence[int]) -> dict[str, Any]:
     """
     import numpy as np
 
-    found = {}
+    predicted, y, found = fixed(predicted), fixed(y), {}
     for name in names():
         metric = load(name)
         if hasattr(metric, "each"):
@@ -106,7 +119,7 @@ def each(predicted: Any, y: Any, shape: Sequence[int]) -> dict[str, Any]:
 
 def errors(predicted: Any, y: Any, images: dict[str, Any]) -> dict[str, float | None]:
     """Every metric of flat predictions (n, size), by name; `images` is what `each` gave for them."""
-    found = {name: load(name).error(predicted, y) for name in error_names()}
+    found: dict[str, float | None] = {name: error_of(name)(predicted, y) for name in error_names()}
     for name in SCORES:
         there = images[name][images[name] == images[name]]
         found[name] = float(there.mean()) if len(there) else None  # None if no image has one

@@ -24,6 +24,7 @@ from torch import nn
 from koct import metrics
 from koct.base.arrays import to_numpy
 from koct.base.files import atomic_write
+from koct.base.locks import open_lock
 from koct.contracts import Array, Network, Training
 from koct.contracts.blame import line_of
 from koct.errors import KoctError
@@ -43,14 +44,14 @@ LEAST_PEAK = 0.1  # of an image, as a share of the largest: an empty image would
 
 @contextlib.contextmanager
 def alone(device: torch.device) -> Iterator[None]:
-    """Keep other trainings off a GPU, where files can lock: one keeps it busy, and twelve at a time took longer."""
+    """Keep one's other trainings off a GPU, if files can lock: one keeps it busy, and twelve at a time took longer."""
     with contextlib.ExitStack() as opened:
         if device.type == "cuda":
-            name = f"koct-{torch.cuda.get_device_properties(device).uuid}.lock"
-            path = os.path.join(tempfile.gettempdir(), name)
-            with contextlib.suppress(OSError):  # to create a file of somebody else's again could be forbidden
-                flags = os.O_RDONLY if os.path.exists(path) else os.O_RDONLY | os.O_CREAT
-                file = opened.enter_context(open(os.open(path, flags, 0o644)))
+            name = f"koct-{os.getuid()}-{torch.cuda.get_device_properties(device).uuid}.lock"
+            with contextlib.suppress(OSError):
+                file = opened.enter_context(open_lock(os.path.join(tempfile.gettempdir(), name)))
+                if os.fstat(file.fileno()).st_uid != os.getuid():
+                    raise PermissionError  # another user's, who might never let go of it
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -155,7 +156,7 @@ class Trainer:
             self.val_x, self.val_y = self.x[self.count :], to_numpy(data.y[self.count :])
         if arch.validation == "labels":
             self.val_x, self.val_y = self.kept.start(data.device.put(data.read("x", "val"))), data.read("y", "val")
-        self.error = metrics.load(data.problem.validation_metric).error
+        self.error = metrics.error_of(data.problem.validation_metric)
         self.module, self.averaged = self.network.module, bool(arch.averaging)
         if self.averaged:
             try:

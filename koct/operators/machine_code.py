@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,11 @@ from koct.errors import KoctError
 
 try:
     import numba
+    from numba.core.event import Listener, register
 except ImportError:
     raise KoctError("projecting on the CPU needs numba: pip install numba") from None
+
+DIGEST = 16  # bytes
 
 # Numba reads its settings from the environment, again whenever it compiles.
 os.environ.setdefault("NUMBA_SLP_VECTORIZE", "1")
@@ -62,24 +64,41 @@ def _folder() -> str | None:
 
 
 def remove_damaged(folder: str) -> None:
-    """Remove files of Numba's that are empty or cut off, so that what they held is compiled again."""
-    for path in [*Path(folder).rglob("*.nbi"), *Path(folder).rglob("*.nbc")]:
+    """Remove files of Numba's without the digest that `seal` appends, so that what they held is compiled again."""
+    for path in _files(folder):
         with contextlib.suppress(FileNotFoundError):  # another process has removed it
-            if not _is_whole(path):
+            if not _is_sealed(path.read_bytes()):
                 path.unlink()
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether a file is a pickle to its end; an index is two of them, and small."""
-    data = path.read_bytes()
-    if path.suffix == ".nbc":
-        return data.endswith(pickle.STOP)
-    try:
-        version = pickle.loads(data)
-        pickle.loads(data[len(pickle.dumps(version, protocol=-1)) :])
-    except Exception:  # whatever a damaged file makes of its reader
-        return False
-    return True
+def _files(folder: str) -> list[Path]:
+    return [path for path in Path(folder).rglob("*.nb?") if path.suffix in (".nbi", ".nbc")]
+
+
+def _is_sealed(data: bytes) -> bool:
+    return data[-DIGEST:] == hashlib.blake2b(data[:-DIGEST], digest_size=DIGEST).digest()
+
+
+class Seal(Listener):  # type: ignore[misc]
+    """Appends digests to what Numba has written, as soon as it lets go of its lock; no reader looks behind a pickle."""
+
+    def __init__(self, folder: str):
+        self.folder, self.sealed = folder, set[tuple[Path, int]]()
+
+    def on_start(self, event: Any) -> None:
+        pass
+
+    def on_end(self, event: Any) -> None:
+        for path in _files(self.folder):
+            with contextlib.suppress(OSError):  # another process has removed it, or the disk is full
+                if (path, path.stat().st_mtime_ns) in self.sealed:
+                    continue
+                with path.open("r+b") as file:
+                    if not _is_sealed(data := file.read()):
+                        file.write(hashlib.blake2b(data, digest_size=DIGEST).digest())
+                self.sealed.add((path, path.stat().st_mtime_ns))
 
 
 FOLDER = _folder()
+if FOLDER is not None:
+    register("numba:compiler_lock", Seal(FOLDER))

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from koct.base import stamps
+from koct.base.arrays import to_numpy
 from koct.base.files import map_array, record_writer
 from koct.base.stamps import DIGEST, Stamp, again, digest
 from koct.contracts import PARTS, Part, Problem, Sizes
@@ -168,7 +169,7 @@ class _Alike:
 
 def _real(array: Any, what: str) -> np.ndarray:
     """As float32 or float64; neither objects nor complex numbers become pairs."""
-    array = np.asarray(array)
+    array = to_numpy(array, what)
     if array.dtype.kind == "c":
         raise KoctError(f"{what} is complex; give real and imaginary part as two real channels")
     if array.dtype.kind not in "fiub":

@@ -21,6 +21,8 @@ ENDINGS = {"DICOM": ("", ".dcm", ".dicom", ".ima"), "PNG": (".png",), "NIfTI": (
 READERS = {"DICOM": "pydicom", "PNG": "PIL", "NIfTI": "nibabel"}
 AIR = -1000.0  # HU
 PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a DICOM file is
+DEPTH = 24  # place in a PNG file of the bits of a sample, and behind it of the kind of colour
+GREY = 0
 LARGEST = 2**28  # bytes of a slice: one of 8,192 × 8,192 pixels has half as many
 AGAIN = "copy it again or remove it"
 
@@ -213,13 +215,22 @@ def _dataset(path: str, **how: Any) -> Any:
 
 
 def _dicom_values(each: Slice) -> np.ndarray:
-    """CT as attenuation relative to water, 1 + HU / 1000; MR relative to the largest value; nothing below 0."""
+    """CT as attenuation relative to water, 1 + HU / 1000; MR relative to the largest value; nothing below 0.
+
+    Padding, which was not measured, is 0.
+    """
     import numpy as np
 
     with _understood(each.path, "DICOM"), np.errstate(over="ignore"):
         dataset = _dataset(each.path)
         slope, intercept = dataset.get("RescaleSlope"), dataset.get("RescaleIntercept")
-        values = dataset.pixel_array.astype(float) * float(slope or 1) + float(intercept or 0)
+        stored = dataset.pixel_array
+        values = stored.astype(float) * float(slope or 1) + float(intercept or 0)
+        padding = dataset.get("PixelPaddingValue")
+        if padding is not None:  # from there to the limit, if there is one; some write it without the sign of pixels
+            limit = dataset.get("PixelPaddingRangeLimit")
+            low, high = np.sort(np.array([padding, padding if limit is None else limit]).astype(stored.dtype))
+            values[(stored >= low) & (stored <= high)] = AIR if each.kind == "CT" else 0
     return (1 - values / AIR).clip(min=0) if each.kind == "CT" else _relative(values)
 
 
@@ -242,11 +253,17 @@ def _png(path: str, folder: str) -> list[Slice]:
 
 def _png_values(each: Slice) -> np.ndarray:
     """From 0 to 1, which is white. Colours must be shades of grey."""
-    from matplotlib.image import imread
+    import numpy as np
+    from PIL import Image
 
-    with _understood(each.path, "PNG"):
-        values: np.ndarray = imread(each.path).astype(float)
-    if values.ndim == 3 and (values[..., :3] != values[..., :1]).any():
+    with _understood(each.path, "PNG"), open(each.path, "rb") as file, Image.open(file) as picture:
+        file.seek(DEPTH)
+        depth, colour = file.read(2)
+        if depth == 16 and colour != GREY:
+            raise KoctError(f"data: {printable(each.path)} has colours of 16 bits; save it as grey of 16 bits")
+        pixels = np.asarray(picture) if depth == 16 else np.asarray(picture.convert("RGB"))
+        values: np.ndarray = np.divide(pixels, 2 ** max(depth, 8) - 1, dtype=np.float32).astype(float)
+    if values.ndim == 3 and (values != values[..., :1]).any():
         raise KoctError(f"data: {printable(each.path)} is in colour; make it grey")
     return values[..., 0] if values.ndim == 3 else values
 

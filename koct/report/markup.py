@@ -3,6 +3,7 @@
 import html as entities
 import re
 
+from koct.base.messages import cut, printable
 from koct.errors import KoctError
 
 INDENT = "\u2003"  # an em space
@@ -12,15 +13,24 @@ SYMBOLS = {  # what tables use of LaTeX
     **{sign: sign for sign in "%_#"},
     "&": "&amp;",
 }
+ESCAPED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+ESCAPED |= {letter: f"\\{letter}" for letter in "_&%#{}$"}
+COMMAND = re.compile(r"\\([a-zA-Z]+|.)|\^\^|%")  # also a code of a letter, and what hides the rest of a line
 PIECE = re.compile(r"\\mathrm\{([^{}]*)\}|\\([a-zA-Z]+|.)|([a-zA-Z])|([-<>&])")
 SCRIPT = re.compile(r"([_^])(?:\{([^{}]*)\}|(<i>.</i>|&[^;]+;|[^{}]))")
 
 
 def latex(text):
-    """Return text for LaTeX; what stands between dollars is left alone."""
-    parts = text.split("$")
+    """Return text for LaTeX; what stands between dollars is left alone, but for commands that tables do not use."""
+    parts = text.split("$") if text.count("$") % 2 == 0 else [text]
+    for part in parts[1::2]:
+        for found in COMMAND.finditer(part):
+            if found[1] is None or found[1] not in {"mathrm", *SYMBOLS}:
+                raise KoctError(
+                    f"{cut(printable(text))!r} has {found[0]} between dollars, which no table takes; remove it"
+                )
     for i in range(0, len(parts), 2):
-        parts[i] = "".join(f"\\{letter}" if letter in "_&%#" else letter for letter in parts[i])
+        parts[i] = "".join(ESCAPED.get(letter, letter) for letter in parts[i])
         parts[i] = parts[i].replace("°", r"$^\circ$")  # not every TeX has the font of the letter
         parts[i] = parts[i].replace(INDENT, r"\quad ")
     return "$".join(parts)

@@ -135,18 +135,25 @@ class Data(Training):
             raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
-        if part != "train" or self.training_rows is None:
-            return getattr(self.pool, name)(part, count, first)
-        rows = self.training_rows[first : None if count is None else first + count]
-        return getattr(self.pool, name)(part, self.training_rows[-1] + 1)[rows]
+        if part == "test":
+            raise KoctError(f"{line_of(self.cell.arch, 'fit')}: the test pairs are not there for a fit; remove that")
+        if part == "train":
+            end = self.N if count is None else first + count
+            if end > self.N:
+                asked = f"training pairs {first} to {end - 1} were asked for, and N = {self.N}"
+                raise KoctError(f"{line_of(self.cell.arch, 'fit')}: {asked}; a fit sees the first N")
+            if self.training_rows is not None:
+                return getattr(self.pool, name)(part, self.training_rows[-1] + 1)[self.training_rows[first:end]]
+            count = end - first
+        return getattr(self.pool, name)(part, count, first)
 
     def predict(self, network: Network, part: Part, count: int | None = None) -> np.ndarray:
         """Flat images of a part of the pool, as a NumPy array."""
-        return self.images(network, self.device.put(self.read("x", part, count)))
+        return self.images(network, self.device.put(self.pool.x(part, count)))
 
     def images(self, network: Network, x: Array) -> np.ndarray:
         """Flat images of measurements on this device, as a NumPy array."""
-        predicted = to_numpy(network.predict(x))
+        predicted = to_numpy(network.predict(x), f"{line_of(self.cell.arch, 'fit')}: what predict gave")
         if np.shape(predicted) != (len(x), self.problem.y_size):
             raise KoctError(
                 f"{line_of(self.cell.arch, 'fit')}: the network's predict gave an array of shape {np.shape(predicted)} "
@@ -204,14 +211,14 @@ def write_fit(path: str, stamp: Stamp, network: Network, write: bool = True) -> 
     """Write what was learned; of several processes all go through the blocks, and one writes."""
     state = network.state()
     if not any(isinstance(value, Blocks) for value in state.values()):
-        arrays = {name: to_numpy(value) for name, value in state.items()}
+        arrays = {name: to_numpy(value, name) for name, value in state.items()}
         size = sum(array.nbytes for array in arrays.values())
         if size > LARGEST_RECORD:
             raise KoctError(
                 f"the network's state has {size / 2**30:.1f} GiB; give arrays over 2 GiB as koct.base.files.Blocks"
             )
         for name, array in arrays.items():
-            _check_finite(name, array)
+            _check_learned(name, array)
         if write:
             write_record(path, stamp, **arrays)
         return
@@ -222,12 +229,14 @@ def write_fit(path: str, stamp: Stamp, network: Network, write: bool = True) -> 
     with record_writer(path, stamp, blocks.length, **{name: (blocks.dtype, blocks.shape)}) as (file, _):
         for block in blocks.blocks:
             array = np.ascontiguousarray(to_numpy(block), blocks.dtype)
-            _check_finite(name, array)
+            _check_learned(name, array)
             file.write(array.data)
 
 
-def _check_finite(name: str, array: np.ndarray) -> None:
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+def _check_learned(name: str, array: np.ndarray) -> None:
+    if array.dtype.kind not in "fiubc":
+        raise KoctError(f"the network's state: {name} has the type {array.dtype}; give arrays of numbers")
+    if not np.isfinite(array).all():
         raise KoctError(f"the fit is not finite: {name}, which was learned, has entries that are no numbers")
 
 

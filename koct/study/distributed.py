@@ -29,7 +29,7 @@ def fit(data: cells.Data, fit_path: str, spec: Mapping[str, Any]) -> int:
     try:
         with failures_explained(), blamed(data.cell.problem.source, data.cell.arch.source):
             started = time.perf_counter()
-            ((lam, network),) = data.cell.arch.fit(data)
+            ((lam, network),) = fitting.fits(data)
             about = fitting.describe(data, lam, network, time.perf_counter() - started)
             if ranks.size > 1:
                 about["device"] += f" × {ranks.size}"

@@ -36,9 +36,9 @@ def errors(network: Network, data: cells.Data) -> dict[str, Any]:
         validation = metrics.load("mse").error(validated, data.read("y", "val"))
     else:
         data.predict(network, "val", 1)  # warms up
-    x, started = data.device.put(data.read("x", "test")), time.perf_counter()
+    x, started = data.device.put(data.pool.x("test")), time.perf_counter()
     predicted = data.images(network, x)
-    seconds, y = time.perf_counter() - started, data.read("y", "test")
+    seconds, y = time.perf_counter() - started, data.pool.y("test")
     with blamed(*metrics.own().values()):
         images = metrics.each(predicted, y, data.y_shape)
         errors = metrics.errors(predicted, y, images)

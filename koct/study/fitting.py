@@ -22,6 +22,7 @@ STEPS = (4, 2, 1)  # between the best and its neighbours, from the first round t
 FARTHEST = 24  # half powers of ten: no λ is below 1e-12 or above 1e12
 UNFITTED = tuple(10.0**power for power in range(-6, 7, 2))  # λ of predictions, which come before any search
 FLAT = 1e-3  # share of an error that is no difference: beyond, the curve is taken for level
+ROUNDING = 1e-5  # relative difference of what is the same
 MOST_LEFT_OUT = 1024  # samples whose errors judge a λ
 
 
@@ -86,7 +87,12 @@ def _validated(data: Data) -> tuple[float | None, Network]:
                 best = score, lam, network, images
     if best is None:
         raise _nothing_finite(data, search)
-    _, lam, network, data.validated = best
+    score, lam, network, data.validated = best
+    if _is_own(data):
+        data.validated = data.predict(network, "val")
+        if not math.isclose(error(data.validated, y), score, rel_tol=ROUNDING):
+            where = line_of(data.cell.arch, "fit")
+            raise KoctError(f"{where}: a network changed after fit had yielded it; yield a new one for every lambda")
     return _tuned(network, lam, search, "validation pairs")
 
 
@@ -122,7 +128,8 @@ def _leave_one_out(data: Data, networks: dict[float | None, Network]) -> Any:
     def score(lambdas: tuple[float, ...]) -> Iterator[tuple[float | None, float]]:
         data.lambdas = lambdas
         for lam, network in fits(data):
-            networks[lam] = network
+            if not _is_own(data):  # theirs may change after it was yielded, and is fitted again
+                networks[lam] = network
             yield lam, error(to_numpy(network.left_out(rows)), y)
 
     return score
@@ -165,8 +172,13 @@ def without(data: Data, left_out: np.ndarray, lambdas: tuple[float, ...]) -> Dat
     return part
 
 
+def _is_own(data: Data) -> bool:
+    """Return whether the architecture is a user's own; koct's are tested with koct."""
+    return data.cell.arch.source.endswith(".py")
+
+
 def _error(data: Data) -> Any:
-    return metrics.load(data.problem.validation_metric).error
+    return metrics.error_of(data.problem.validation_metric)
 
 
 def _judged(data: Data, search: Search, lam: float | None, score: float) -> float:
@@ -190,7 +202,7 @@ def _nothing_finite(data: Data, search: Search) -> KoctError:
 
 def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
     """What the architecture yields, if it is what the contract says."""
-    networks = data.cell.arch.fit(data)
+    networks, seen = data.cell.arch.fit(data), set[float]()
     if not isinstance(networks, Iterable):
         raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(networks).__name__}; yield instead")
     for fitted in networks:
@@ -199,13 +211,22 @@ def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
                 f"{line_of(data.cell.arch, 'fit')}: fit yielded {type(fitted).__name__}; "
                 "yield (lambda or None, a koct.contracts.Network)"
             )
+        if (lam := fitted[0]) is not None:
+            among = lam in data.lambdas and lam not in seen
+            if not (among if data.cell.arch.uses_lambdas else math.isfinite(lam)):
+                where = line_of(data.cell.arch, "fit")
+                raise KoctError(f"{where}: fit yielded lambda {lam}; yield one of data.lambdas, each once")
+            seen.add(lam)
         yield fitted
 
 
 def _count(network: Network) -> int:
     """How many numbers a network learned; torch's modules have a method of the same name, which does not count them."""
     counted: Any = network.parameters
-    return int(Network.parameters.fget(network) if callable(counted) else counted)  # type: ignore[attr-defined]
+    counted = Network.parameters.fget(network) if callable(counted) else counted  # type: ignore[attr-defined]
+    if not (isinstance(counted, int | np.integer) and 0 <= counted < 2**63):
+        raise KoctError(f"the network's parameters is {counted}; give a whole number, how many numbers were learned")
+    return int(counted)
 
 
 def describe(data: Data, lam: float | None, network: Network, seconds: float) -> dict[str, Any]:

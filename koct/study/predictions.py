@@ -35,12 +35,13 @@ class PoolPairs(cells.Data):
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
         """All of them; in blocks, so that memory holds them once."""
-        one = super().read(name, "train", 1)
+        read = getattr(self.pool, name)
+        one = read("train", 1)
         pairs, filled = np.empty((self.N, one.shape[1]), one.dtype), 0
         for held in PARTS:
             left = min(self.pool.count[held], self.N - filled)
             for rows in blocks(left, one.shape[1]):
-                chunk = super().read(name, held, min(rows.stop, left) - rows.start, rows.start)
+                chunk = read(held, min(rows.stop, left) - rows.start, rows.start)
                 pairs[filled : filled + len(chunk)] = chunk
                 filled += len(chunk)
         return pairs

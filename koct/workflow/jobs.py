@@ -388,4 +388,5 @@ def _before(names: Iterable[tuple[str, str]]) -> str:
 
 
 def _spec(stage: str, wanted: Mapping[str, Any]) -> str:
-    return json.dumps({**wanted, "code": sources.code(stage, wanted)}, sort_keys=True)
+    text = json.dumps({**wanted, "code": sources.code(stage, wanted)}, sort_keys=True)
+    return re.sub(r"\{(?=\s*\w)", r"\\u007b", text)  # of a label such as $L_{1}$: Snakemake takes it for a wildcard

@@ -17,6 +17,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STATE = "KOCT_SOURCES"  # variable of the environment: the state of all source files when the run was planned
 DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endings of data files beside modules
 CHECKED = b"\3\0\0\0"  # flags of a compiled file with the hash of its source, which Python is to check: PEP 552
+CHANGED = "the code has changed since this run was planned; run snakemake again"
 OWN = "KOCT_OWN_SOURCES"  # and the users' files among them, as JSON
 
 
@@ -74,7 +75,7 @@ class Guard:
 
         if before is None:
             if any(self.spec[key] != value for key, value in sources.code_of(self.stage, self.spec).items()):
-                raise KoctError("the code has changed since this run was planned; run snakemake again")
+                raise KoctError(CHANGED)
             return
         changed = {path for path, _ in files.items() ^ before.items()}
         if used := sorted(changed & sources.files_of(self.stage, self.spec)):

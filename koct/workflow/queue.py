@@ -7,6 +7,7 @@ behind the Snakefile, and reads them when a run has started. They are plain data
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -16,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import IO, Any
 
+from koct.base.failures import say
+from koct.base.locks import open_lock
 from koct.errors import KoctError
 from koct.workflow import stale
 from koct.workflow.cluster import ask
@@ -25,6 +28,7 @@ NAME = re.compile(r"\S+\.koct ")  # of a job, as the executor koct-slurm gives i
 # as koct.base.files.temporary_name makes them
 TEMPORARY = re.compile(r"\.koct-temporary\.(?P<host>.+?)\.(?P<pid>[0-9]+)\..+")
 DAY = 86400
+LEAST_SPACE = 2**20  # bytes that Snakemake needs for its own records
 OWN_JOB = os.environ.get("SLURM_JOB_ID")  # if snakemake is a job itself; the SLURM plugin removes this variable
 LEFT = "PENDING,RUNNING,CONFIGURING,SUSPENDED,COMPLETING"
 LIMIT = (100, 1)  # jobs in so many seconds: Snakemake's default
@@ -32,10 +36,18 @@ _held: list[IO[str]] = []  # the locks of this process
 
 
 def check_folders() -> None:
-    """Refuse a working folder where something else is in place of the folders that a run writes to."""
+    """Refuse a working folder that cannot be written to, or with something else in place of the folders of a run."""
     for name in (".snakemake", "results"):
         if os.path.lexists(name) and not os.path.isdir(name):
             raise KoctError(f"{name} is not a folder, and a run writes to a folder of this name; move it away")
+    place = ".snakemake" if os.path.isdir(".snakemake") else "."
+    if not os.access(place, os.W_OK | os.X_OK):
+        fix = "allow it, or give another folder with --directory"
+        raise KoctError(f"nothing can be written to {os.path.realpath(place)}, where a dry run writes too; {fix}")
+    about = os.statvfs(place)
+    if about.f_blocks and about.f_bavail * about.f_frsize < LEAST_SPACE:
+        say(f"no space is left for .snakemake ({about.f_bavail * about.f_frsize >> 10} KB); make room")
+        raise SystemExit(1)  # Snakemake would try to write the sentence to a log there
 
 
 def take_locks(folder: str | os.PathLike[str] = ".") -> bool:
@@ -47,20 +59,24 @@ def take_locks(folder: str | os.PathLike[str] = ".") -> bool:
 
 
 def _lock(path: str, where: str) -> bool:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    file = open(path, "a+")  # noqa: SIM115 (open for as long as the run)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        file = open_lock(path)
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise KoctError(f"{path}, which a run locks, cannot be written: {why}; remove it, or allow it") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.seek(0)
         owner = file.read().strip() or "unknown"
         raise KoctError(f"another snakemake ({owner}) runs {where}: wait for it or end it") from None
     except OSError:  # a file system without locks
         return False
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {os.uname().nodename}")
-    file.flush()
     _held.append(file)
+    with contextlib.suppress(OSError):  # a full disk
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {os.uname().nodename}")
+        file.flush()
     return True
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from koct import PUBLIC, metrics
 from koct.base.failures import say
-from koct.base.stamps import checksum_of, digest_of_file
+from koct.base.stamps import checksum_of, digest_of_file, open_file
 from koct.contracts import Architecture, Problem, registry
 from koct.contracts.spec import encode_problem
 from koct.report.products import products
@@ -172,8 +172,8 @@ _USED: dict[str, Parsed] = {}
 @cache
 def _kept() -> dict[str, Parsed]:
     """Return what was read before by this version of this module; nothing if that cannot be told."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        kept = json.loads(Path(KEPT).read_bytes())
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError), open_file(KEPT) as file:
+        kept = json.load(file)
         return kept["files"] if kept["by"] == _signature(kept["files"]) else {}
     return {}
 
@@ -363,7 +363,7 @@ def _digests(paths: list[str]) -> dict[str, str]:
 
 def _kept_digests() -> dict[str, Any]:
     """Return {path: (state, digest)} of what was computed before; nothing if that cannot be read."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        kept = json.loads(Path(DIGESTS).read_bytes())
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError), open_file(DIGESTS) as file:
+        kept = json.load(file)
         return {path: (state, str(digest)) for path, (state, digest) in kept.items()}
     return {}

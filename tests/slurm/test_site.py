@@ -271,7 +271,9 @@ def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reaso
     assert said == ["SLURM lost job 1 for the 6th time"]
 
 
-@pytest.mark.parametrize(("said", "often"), [("AssocMaxSubmitJobLimit", 4), ("QOSMinGRES", 3)])
+@pytest.mark.parametrize(
+    ("said", "often"), [("AssocMaxSubmitJobLimit", 4), ("QOSGrpSubmitJobsLimit", 4), ("QOSMinGRES", 3)]
+)
 def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, often):
     asked, waited = [], []
 

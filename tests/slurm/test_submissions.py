@@ -156,7 +156,7 @@ def test_a_full_queue_is_waited_for(checkout):
     run = lab.small(checkout)
     with lab.meanwhile("sacctmgr --immediate modify user root set", "MaxSubmitJobs=1", "MaxSubmitJobs=-1"):
         done = run.snakemake("results/cells.parquet", *lab.PROFILE, "--retries", "0")
-    assert "SLURM takes no more jobs of yours for now" in done.stdout + done.stderr
+    assert "SLURM takes no more jobs for now" in done.stdout + done.stderr
     assert "Attempt" not in done.stdout + done.stderr
     assert len(lab.all_jobs(run.folder)) == 4
 

@@ -46,7 +46,7 @@ LACKED = {"OUT_OF_MEMORY": ("mem_mb", "memory"), "TIMEOUT": ("runtime", "time")}
 LOST = {"BOOT_FAIL", "NODE_FAIL"}  # with the node
 OFTEN = 5  # times that a lost job is submitted again
 PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
-FULL = "MaxSubmitJob"  # in what SLURM says where a user may have no more jobs in the queue
+FULL = re.compile("(Max|Grp)SubmitJob")  # in what SLURM says where a user or a group may have no more jobs queued
 # Reasons of a pending job that do not pass by themselves, and how many seconds they are given for it.
 NEVER = re.compile(r"BadConstraints|InvalidAccount|InvalidQOS|PartitionTimeLimit|(QOS|Assoc)Max\w+PerJob(Limit)?")
 STUCK = 30
@@ -142,12 +142,12 @@ class Executor(SlurmExecutor):
                 env=variables | self.envvars(),
                 start_new_session=True,  # out of reach of Ctrl-C, so that no job is submitted and its number lost
             )
-            full = done.returncode and FULL in done.stderr
+            full = done.returncode and FULL.search(done.stderr)
             if not done.returncode or not (full or pauses):
                 break
             if full and self.full != done.stderr:
                 self.full = done.stderr
-                self.logger.info(f"SLURM takes no more jobs of yours for now, and is asked again: {self.full.strip()}")
+                self.logger.info(f"SLURM takes no more jobs for now, and is asked again: {self.full.strip()}")
             self.ended.wait(PAUSES[0] if full else pauses.pop(0))
         if done.returncode:
             raise WorkflowError(done.stderr.strip())

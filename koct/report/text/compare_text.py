@@ -16,7 +16,10 @@ DEFAULT = "mse"  # the metric of a sweep if neither file says it
 
 
 def compare(fresh_path, reference_path, tolerance):
-    """(text, agree): a line per (sweep, arch), and whether no curve differs by more than `tolerance`, relatively."""
+    """(text, agree): a line per (sweep, arch), and whether no curve differs by more than `tolerance`, relatively.
+
+    Curves of a sweep that both have differ, too, where one of them lacks an arch, an N or a seed.
+    """
     fresh, names = _cells(fresh_path)
     reference, others = _cells(reference_path)
     sweeps = {**others.sweeps, **names.sweeps}
@@ -24,13 +27,16 @@ def compare(fresh_path, reference_path, tolerance):
     lines, apart = _differences(pairs, sweeps, tolerance) if pairs else ([], [])
     lines += _only_in(reference, fresh, f"missing, only in {reference_path}")
     lines += _only_in(fresh, reference, f"new, only in {fresh_path}")
+    both = {key[0] for key in fresh} & {key[0] for key in reference}
+    partial = {" ".join(key[:2]): None for key in fresh.keys() ^ reference.keys() if key[0] in both}
+    found = [f"curves differ by more than {tolerance:g}: {', '.join(apart)}"] if apart else []
+    found += [f"not made of the same cells: {', '.join(sorted(partial))}"] if partial else []
     if not pairs:
         lines.append("no cell is in both files: nothing was compared")
     else:
-        found = f"curves differ by more than {tolerance:g}: {', '.join(apart)}"
-        found = found if apart else f"no curve differs by more than {tolerance:g}"
-        lines.append(f"{counted(len(pairs), 'cell')} compared; {found}")
-    return "\n".join(lines) + "\n", bool(pairs) and not apart
+        verdict = "; ".join(found) or f"no curve differs by more than {tolerance:g}"
+        lines.append(f"{counted(len(pairs), 'cell')} compared; {verdict}")
+    return "\n".join(lines) + "\n", bool(pairs) and not found
 
 
 def difference(value, reference):
