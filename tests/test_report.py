@@ -194,7 +194,11 @@ def test_the_figure_shows_the_phantom_and_what_the_networks_of_the_first_seed_ma
     arrays, _ = read_record(small_fanbeam.path("results/fig_recons_F32-exact.npy"))
     assert set(arrays) == {"truth", "ko 4", "ko 64", "fc 4", "fc 64"}
     assert {of.shape for of in arrays.values()} == {(min(16, pool.count["test"]), 32, 32)}
-    for name, of in {"truth": y, "ko 64": images[3, 2].clip(0), "fc 64": images[4, 2].clip(0)}.items():
+    for name, of in {
+        "truth": y,
+        "ko 64": images[sheet.first, 2].clip(0),
+        "fc 64": images[sheet.first + 1, 2].clip(0),
+    }.items():
         np.testing.assert_allclose(arrays[name][0], of.reshape(32, 32) / y.max(), atol=1e-3)
 
 
@@ -224,7 +228,7 @@ def test_signals_are_drawn_as_curves(tmp_path):
     assert first.get_ylim() == second.get_ylim()
     np.testing.assert_allclose(first.lines[2].get_ydata(), truth + 0.1)
     np.testing.assert_allclose(below[1].lines[1].get_ydata(), -0.01)
-    assert [text.get_text() for text in below[1].texts] == ["FBP 313.1 dB", "FC 40.0 dB"]
+    assert [text.get_text() for text in below[1].texts] == ["fbp 313.1 dB", "fc 40.0 dB"]
     recons.draw(truth, made, Names(), [tmp_path / "out.pdf"])
 
 

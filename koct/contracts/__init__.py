@@ -311,7 +311,7 @@ class Architecture(Configured, ABC):
     name: ClassVar[str] = ""  # set when the file is loaded: its stem
     source: ClassVar[str] = ""  # set when the file is loaded: what config.yaml says
     section: ClassVar[str] = ""  # the key of its options in a sweep, if not its name
-    label: ClassVar[str] = ""  # what figures and tables call it, if not its name in capitals
+    label: ClassVar[str] = ""  # what figures and tables call it; its name if empty
     colour: ClassVar[str] = ""  # of its curve; the next of a palette if empty
     marker: ClassVar[str] = ""
 
