@@ -228,7 +228,7 @@ def test_signals_are_drawn_as_curves(tmp_path):
     assert first.get_ylim() == second.get_ylim()
     np.testing.assert_allclose(first.lines[2].get_ydata(), truth + 0.1)
     np.testing.assert_allclose(below[1].lines[1].get_ydata(), -0.01)
-    assert [text.get_text() for text in below[1].texts] == ["fbp 313.1 dB", "fc 40.0 dB"]
+    assert [text.get_text() for text in below[1].texts] == ["FBP 313.1 dB", "FC 40.0 dB"]
     recons.draw(truth, made, Names(), [tmp_path / "out.pdf"])
 
 

@@ -28,7 +28,7 @@ class Names:
         self._styles, self._lines = {}, {}
 
     def arch(self, name):
-        return self.archs.get(name, {}).get("label") or name
+        return self.archs.get(name, {}).get("label") or name.upper()
 
     def colour(self, name):
         return self._style(name)[0]
