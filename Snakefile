@@ -27,7 +27,6 @@ onstart:
 
 
 onsuccess:
-    tell_leftovers()
     queue.remove_temporaries()  # of jobs that an earlier run left dying when this one began
 
 

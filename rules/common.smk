@@ -2,7 +2,6 @@
 # Snakemake copies every name that is global here several times for each job of a dry run: there are few.
 
 import gc
-import glob
 
 gc.set_threshold(1_000_000)  # a DAG is many objects and no garbage: looking for it takes an eighth of a large dry run
 
@@ -66,12 +65,9 @@ def greet():
             count = "1 job" if len(left) == 1 else f"{len(left)} jobs"
             logger.info(f"Cancelled {count} that an earlier run left in the queue.")
     queue.remove_temporaries()
-
-
-def tell_leftovers():
-    """Name figures that another study left here: nobody should take them for this one's."""
-    if left := sorted(set(glob.glob(paths.picture("*"))) - set(jobs.pictures)):
-        logger.info(f"Of another study, and not made again: {', '.join(left)}.")
+    own = {*jobs.products, *(path for job in workflow.dag.jobs for path in job.output)}
+    if moved := products.set_aside(own, rules.ladder.output):  # nobody should take them for this study's
+        logger.info(f"Of another study, now in {os.path.commonpath(moved)}: {len(moved)} files.")
 
 
 def plan():

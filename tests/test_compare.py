@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -102,7 +103,6 @@ def test_wrong_files_are_named_with_a_fix(koct, tmp_path):
     (tmp_path / "text").write_text("sweep,arch\n")
     for name, why in {
         "none": "does not exist",
-        "": "is not a Parquet file",
         "text": "is not a Parquet file",
         "curves.parquet": "lacks the column seed, mse, rrmse_peak, rrmse_norm",
         "twice.parquet": "holds a cell (sweep, arch, N, seed) twice",
@@ -121,3 +121,14 @@ def test_scores_that_one_run_lacks_are_not_compared(koct):
     for fresh, reference, there in (("newer", "older", False), ("older", "newer", False), ("newer", "newer", True)):
         status, text, _ = koct("compare", f"{fresh}.parquet", f"{reference}.parquet", "--tolerance", "0")
         assert (status, "psnr" in text) == (0, there)
+
+
+def test_curves_of_two_studies_are_drawn_over_one_another(koct):
+    """Of folders; a panel is a sweep of both, or where there is none a problem of both."""
+    folders = [ROOT / "results/reference", ROOT / "results/reference/crossing"]
+    status, text, _ = koct("compare", *folders, "--plot", "both.svg")
+    assert (status, "no cell is in both files" in text) == (1, True)
+    drawn = Path("both.svg").read_text()
+    assert "stroke-dasharray" in drawn
+    assert drawn.count("<!-- KO -->") == drawn.count("<!-- FC -->") == 1  # in one legend
+    assert drawn.count("<!-- surrogate, $H = 8$ -->") == 1

@@ -10,6 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
+import yaml
 from conftest import ROOT
 
 from koct import cli
@@ -195,16 +196,56 @@ def test_targets_are_scores_where_the_metric_is_one_and_an_n_is_read_off_the_cur
     found = re.fullmatch(r"pilot: accuracy (\S+) \((\S+) to (\S+)\); chance of .* %", page.inner_text("#readout"))
     expected = [row[key] for key in ("score", "score_low", "score_high")]
     assert [float(value) for value in found.groups()] == pytest.approx(expected, rel=3e-3)
-    page.hover("#plot", position={"x": 700, "y": 100})
+    page.click("#plot", position={"x": 700, "y": 100})
     assert float(page.input_value("#at")) > 300
     assert page.inner_text("#readout") != found[0]
+
+
+def test_a_target_can_be_typed_an_n_stays_and_the_address_keeps_both(opened, agrees):
+    page = opened("study")
+    low, high = (float(page.locator("#targets option").nth(place).get_attribute("value")) for place in (0, -1))
+    for text, sentence in (
+        (f"{1.001 * low:.8f}", "The nearest to"),
+        (f"{2 * high}", "from"),
+        ("abc", "from"),
+        ("", "from"),
+    ):
+        page.fill("#target", text)
+        page.press("#target", "Enter")
+        assert low <= float(page.input_value("#target")) <= high
+        assert sentence in page.inner_text("#target-note")
+    page.fill("#at", "32")
+    page.locator(".grip").scroll_into_view_if_needed()
+    box = page.locator(".grip").bounding_box()
+    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] - 60)
+    page.mouse.up()
+    target = page.input_value("#target")
+    assert float(target) > low
+    assert (page.input_value("#at"), page.evaluate("getSelection().toString()")) == ("32", "")
+    page.goto("about:blank")
+    page.go_back()
+    assert (page.input_value("#target"), page.input_value("#at")) == (target, "32")
+    agrees(page, "study")
+
+
+@pytest.mark.parametrize(
+    ("N", "sentence"),
+    [("2.5", "whole number"), ("0", "1 or more"), ("-5", "1 or more"), ("2", "smallest N"), ("100000000", "can tell")],
+)
+def test_an_n_without_an_answer_gets_a_sentence_and_no_number(opened, N, sentence):
+    page = opened("study")
+    page.fill("#at", N)
+    assert sentence in page.inner_text("#readout")
+    assert "chance" not in page.inner_text("#readout")
 
 
 def test_what_the_pilot_cannot_tell_is_said_in_words(opened):
     page = opened("noisy")
     texts = ""
     slide(page, ["Home"])
-    for _ in range(page.locator("#target option").count()):
+    for _ in range(page.locator("#targets option").count()):
         texts += page.inner_text("#body") + page.inner_text("#summary")
         slide(page, ["ArrowRight"])
     assert "the pilot cannot tell" in texts
@@ -294,15 +335,17 @@ def report(study, tmp_path_factory):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_figures_are_on_the_first_screen_and_planner_and_claims_one_click_away(report, opened, width):
+def test_the_answer_is_on_the_first_screen_and_planner_and_claims_one_click_away(report, opened, width):
     for name, text in (("the planner", "How many samples?"), ("what the paper states, and what holds", "The theorem")):
         page = opened(report, width)
-        figure = page.get_by_alt_text("error against N")
         page.wait_for_function("document.querySelector('.figures img').naturalWidth > 0")
-        box = figure.bounding_box()
+        answer = page.get_by_text("no network is better than").first.bounding_box()
+        assert answer["y"] + answer["height"] <= 800
+        shown = page.locator(".figures img").evaluate_all("images => images.map((image) => image.alt)")
+        assert (shown[0].split(",")[0], shown[1]) == ("reconstructions", "error against N")
+        box = page.get_by_alt_text("error against N").bounding_box()
         assert box["width"] > 0.5 * width
         assert box["x"] + box["width"] <= width
-        assert box["y"] + box["height"] <= 800
         assert page.evaluate("document.documentElement.scrollWidth") == width
         page.get_by_role("link", name=name, exact=True).click()
         page.frame_locator("iframe").get_by_text(text).first.wait_for()
@@ -312,10 +355,12 @@ def test_the_menu_of_the_report_has_all_products(report, opened):
     page = opened(report)
     categories = page.get_by_text(re.compile(r"^\d \w+"))
     categories.first.wait_for()
-    assert categories.all_inner_texts() == ["1 Claims and planner", "2 Figures", "3 Tables", "4 Supplement"]
+    assert categories.all_inner_texts() == ["1 Answer, planner, claims", "2 Figures", "3 Tables", "4 Supplement"]
     text = page.inner_text("body")
     assert "snakemake --config study=surrogate" in text  # how to make it again
-    assert "seeds = [1, 2, 3]" in text  # the configuration
+    page.get_by_text("The configuration").click()
+    settings = yaml.safe_load(page.locator("pre").inner_text())
+    assert settings["H8"]["seeds"] == [1, 2, 3]
     page.get_by_text("3 Tables").click()
     for entry in ("floor and σ of every curve", "who is below whom", "samples for the targets"):
         page.get_by_text(entry, exact=True).wait_for()

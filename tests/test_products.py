@@ -15,6 +15,7 @@ from scipy.stats import t as student
 from test_workflow import compiles
 
 from koct.base import stamps
+from koct.base.files import write_text
 from koct.base.stamps import Stamp
 from koct.bound.calibration import Calibration, calibrate
 from koct.config import study_file as config
@@ -92,6 +93,22 @@ def test_the_workflow_makes_what_a_study_has(study):
     sweeps = config.read({**CONFIG, "study": study, "sweeps": {**CONFIG["sweeps"], **changed}})
     published = " ".join(when.published(sweeps))
     assert {name for name in ALL if re.search(rf"results/(table|fig)_{name}\.", published)} == has
+
+
+def test_what_another_study_left_is_kept_apart_and_not_lost(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    left = ["claims.html", "fig_recons_H8.png", "report/table_norms.html", "ladder.json"]
+    kept = ["fig_sweeps.png", "fig_recons_H16.png", "cells.parquet", "pools/H8/seed1.npy"]
+    for name in (*left, *kept):
+        (tmp_path / "results" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "results" / name).write_text(name)
+    write_text("results/README.md", "# The study old", Stamp({"study": "old"}))
+    own = ["results/README.md", *(f"results/{name}" for name in kept[:2])]
+    moved = products.set_aside(own, ["results/ladder.json"])
+    assert sorted(moved) == sorted(f"results/previous/old/{name}" for name in left)
+    assert all((tmp_path / "results/previous/old" / name).read_text() == name for name in left)
+    assert all((tmp_path / "results" / name).read_text() == name for name in kept)
+    assert not products.set_aside(own)
 
 
 # The committed references

@@ -194,7 +194,11 @@ def test_the_figure_shows_the_phantom_and_what_the_networks_of_the_first_seed_ma
     arrays, _ = read_record(small_fanbeam.path("results/fig_recons_F32-exact.npy"))
     assert set(arrays) == {"truth", "ko 4", "ko 64", "fc 4", "fc 64"}
     assert {of.shape for of in arrays.values()} == {(min(16, pool.count["test"]), 32, 32)}
-    for name, of in {"truth": y, "ko 64": images[3, 2].clip(0), "fc 64": images[4, 2].clip(0)}.items():
+    for name, of in {
+        "truth": y,
+        "ko 64": images[sheet.first, 2].clip(0),
+        "fc 64": images[sheet.first + 1, 2].clip(0),
+    }.items():
         np.testing.assert_allclose(arrays[name][0], of.reshape(32, 32) / y.max(), atol=1e-3)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import re
 import sys
 from typing import Any
@@ -459,13 +460,21 @@ def config(file):
     RESULTS,
     "compare",
     "compare the cells of a run with those of a reference; exit status 1 if their curves differ",
-    argument("fresh", "cells.parquet of the run"),
-    argument("reference", "cells.parquet to compare with"),
+    argument("fresh", "cells.parquet of the run, or the folder that has it"),
+    argument("reference", "cells.parquet to compare with, or its folder; also that of another study, to plot both"),
+    optional("--plot", "draw the curves of both over one another (.pdf, .png, .svg)", metavar="FILE"),
     optional("--tolerance", "largest relative difference of a curve (default: 0.005)", type=tolerance, default=0.005),
 )
-def compare(fresh, reference, tolerance):
+def compare(fresh, reference, plot, tolerance):
     from koct.report.text.compare_text import compare
 
+    fresh, reference = (
+        os.path.join(path, "cells.parquet") if os.path.isdir(path) else path for path in (fresh, reference)
+    )
+    if plot:
+        from koct.report.text.plots import plot_compared
+
+        plot_compared([fresh, reference], plot)
     text, agree = compare(fresh, reference, tolerance)
     print(text, end="")
     return 0 if agree else 1

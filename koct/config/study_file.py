@@ -223,7 +223,7 @@ def canonical(sweeps: Sequence[Sweep]) -> str:
 
 def style(arch: Architecture) -> dict[str, str]:
     """What reports call an architecture, and how they draw it."""
-    return {"name": arch.name, "label": arch.label or arch.name.upper(), "colour": arch.colour, "marker": arch.marker}
+    return {"name": arch.name, "label": arch.label or arch.name, "colour": arch.colour, "marker": arch.marker}
 
 
 # What is wrong beyond types and limits

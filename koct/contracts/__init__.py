@@ -313,7 +313,7 @@ class Architecture(Configured, ABC):
     source: ClassVar[str] = ""  # set when the file is loaded: what config.yaml says
     numbers: ClassVar[int] = 1  # of koct's own: raised when its fits change (CONTRIBUTING.md)
     section: ClassVar[str] = ""  # the key of its options in a sweep, if not its name
-    label: ClassVar[str] = ""  # what figures and tables call it, if not its name in capitals
+    label: ClassVar[str] = ""  # what figures and tables call it; its name if empty
     colour: ClassVar[str] = ""  # of its curve; the next of a palette if empty
     marker: ClassVar[str] = ""
 

@@ -20,13 +20,16 @@ SINGULAR = 1e-6  # share of the largest singular value: of smaller ones there is
 
 
 class Surrogate(Problem):
-    pictured = False  # a few pixels are no picture
     nonnegative_images = True
 
     H: int = option("image height and width in pixels", minimum=2)
     V: int = option("number of views, equally spaced over 180°", minimum=1)
     B: int = option("number of detector bins, equal to `H`", minimum=2)
     tikhonov: float = option("strength t of the known operator (AᵀA + tI)⁻¹Aᵀ, such as 0.1", above=0, pairs=False)
+
+    @property
+    def pictured(self) -> bool:  # type: ignore[override]
+        return self.H >= 32  # fewer pixels are no picture
 
     @property
     def x_shape(self) -> tuple[int, int]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import glob
 import importlib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +42,25 @@ def _declared(path: Path) -> Product | None:
                     f"{path}: {DECLARATION} must be Product(...) with literals for fields: see koct/report/product.py"
                 ) from None
     return None
+
+
+def set_aside(own: Iterable[str], others: Iterable[str] = ()) -> list[str]:
+    """Move products, and files of `others`, that are in results/ and not a study's `own` ones below results/previous.
+
+    There they are in a folder of the study that results/README.md is of. Return where they are now.
+    """
+    from koct.base import stamps
+
+    patterns = [path.replace("{sweep}", "*") for each in products().values() for path in each.outputs] + list(others)
+    left = sorted({path for pattern in patterns for path in glob.glob(pattern)} - set(own))
+    study = "unknown"
+    with contextlib.suppress(KoctError, OSError):
+        study = stamps.read("results/README.md").spec.get("study", study)
+    places = [f"results/previous/{study}/{path.removeprefix('results/')}" for path in left]
+    for path, place in zip(left, places, strict=True):
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        os.replace(path, place)
+    return places
 
 
 def product(name: str) -> Product:

@@ -21,17 +21,17 @@ def columns(samples):
 class Sheet:
     """Places in dots, from the upper left: an image pixel takes a whole number of dots, or it would look uneven.
 
-    First the truth and the `free` images that need no sample, side by side in bands of `KINDS` rows; a truth alone is
-    one row. Below them a row for each of some `networks`, with columns for N, the part enlarged, and the error,
-    and its name of so many `letters` behind them.
+    First the truth and the `free` images that need no sample, side by side in bands of `KINDS` rows; where there are
+    few, all in one row. Below them a row for each of some `networks`, with columns for N, the part enlarged, the error,
+    and a name of so many `letters`.
     """
 
     def __init__(self, shape, columns, free, networks, letters=18):
-        self.columns = max(columns + 2, min(1 + free, COLUMNS + 2))
-        self.alone = not free
+        self.flat = KINDS * (1 + free) <= COLUMNS + 2
+        self.columns = max(columns + 2, KINDS * (1 + free) if self.flat else min(1 + free, COLUMNS + 2))
         bands = math.ceil((1 + free) / self.columns)
-        self.first = bands * (1 if self.alone else KINDS)  # row of a network
-        band = [(1, 1), *[(0, 0)] * (KINDS - 1)] if free else [(1, 1)]  # lines above and below each row
+        self.first = bands * (1 if self.flat else KINDS)  # row of a network
+        band = [(1, 1)] if self.flat else [(1, 1), *[(0, 0)] * (KINDS - 1)]  # lines above and below each row
         lines = band * bands + [(0 if i else 1.4, 1) for i in range(networks)]
         room = HIGH - LINE * sum(map(sum, lines))
         size = min(SIZE, (room / len(lines) - GAP) * min(1, shape[1] / shape[0]))
@@ -60,8 +60,8 @@ class Sheet:
 
     def place(self, number, kind):
         """Return (row, column) of a picture of what needs no sample; the truth is number 0."""
-        if self.alone:
-            return 0, kind
+        if self.flat:
+            return 0, KINDS * number + kind
         return KINDS * (number // self.columns) + kind, number % self.columns
 
     def picture(self, figure, x, y, image, limits, scale=1, cmap="gray", height=None):

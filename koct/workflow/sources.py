@@ -40,7 +40,7 @@ INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "registry", 
 EVALUATION = "koct.study.evaluation"
 OF_FITS = {"evaluate": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
 # And neither can these parts of a problem or an architecture of koct; a user's may use them for anything.
-INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "section"}
+INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "hounsfield", "section"}
 
 
 @cache

@@ -1,5 +1,6 @@
 """A test image and what every network of a sweep makes of it: reconstructions, a part enlarged, errors; or signals."""
 
+import itertools
 import json
 import math
 
@@ -142,9 +143,12 @@ def _images(sheet, truth, made, samples, names, unit, hounsfield):
             show(sheet.place(number, kind), image, kind)
         write(sheet.place(number, 0), names.arch(arch))
         write(sheet.place(number, 0), _quality(made[arch, 0], truth), below=True)
-    for row in range(0, sheet.first, KINDS) if free else ():
+    for row in () if sheet.flat else range(0, sheet.first, KINDS):
         for kind, text in enumerate(ROWS):
             name(row + kind, min(1 + len(free), sheet.columns), text)
+    for number, kind in itertools.product(range(1 + len(free)), (1, 2)) if sheet.flat else ():
+        if (number, kind) != (0, 2):  # where the scale of errors is
+            write(sheet.place(number, kind), ROWS[kind])
     last = len(samples)
     for row, arch in enumerate((arch for arch in best if best[arch]), sheet.first):
         for column, N in enumerate(samples):

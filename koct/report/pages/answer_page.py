@@ -35,8 +35,8 @@ HOW = (
     f"decided*: the interval has no upper end, or one above {FAR} times the largest N that was measured."
 )
 HERE = (
-    "All of this folder is produced by `snakemake` and can be deleted, except for `reference` and `brought`. Pools, fits "
-    "and cells are shared by all studies; tables, figures and pages of another study are moved to `previous`."
+    "All of this folder is produced by `snakemake` and can be deleted, except for `reference` and `brought`. Pools, "
+    "fits and cells are shared by all studies; tables, figures and pages of another study are moved to `previous`."
 )
 
 

@@ -11,6 +11,7 @@ const DATA = JSON.parse($("data").textContent);
 const chosen = DATA.sweeps.map(({ first }) => first); // the target of each sweep, by its place
 let shown = null; // what is on the page
 let speaking = 0;
+let dragged = false; // the line of the target, so that no click follows
 
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
@@ -65,7 +66,8 @@ function sentence({ sweep, question, target, rows }) {
 function update() {
   shown = choose();
   const { sweep, place, question, rows } = shown;
-  $("target").selectedIndex = place;
+  $("target").value = shown.target;
+  $("target-note").textContent = "";
   $("target-range").value = place;
   $("target-range").setAttribute("aria-valuetext", shown.target);
   $("answers-title").textContent = `Samples needed${sweep.title === null ? "" : `: ${sweep.title}`}`;
@@ -159,22 +161,43 @@ function interpolated(N, values, n, logarithmic) {
   return logarithmic ? a ** (1 - part) * b ** part : a + part * (b - a);
 }
 
+/** Three digits, with an exponent where a number would be long. */
+function short(value) {
+  if (value === null) return "–";
+  const size = Math.abs(value);
+  const plainly = size === 0 || (size >= 1e-4 && size < 1e6);
+  return plainly ? value.toLocaleString("en-US", { maximumSignificantDigits: 3 }) : value.toExponential(2);
+}
+
 /** What is predicted at the N of its box, and the chance that this N suffices. */
 function readOut() {
-  const { sweep, rows, target, x } = shown;
   const n = Number($("at").value);
-  $("readout").replaceChildren();
-  for (const side of ["x1", "x2"]) $("plot").querySelector(".at").setAttribute(side, n >= 1 ? x(n) : -9);
-  if (!(n >= 1)) return;
-  const text = (value) => (value === null ? "–" : value.toLocaleString("en-US", { maximumSignificantDigits: 3 }));
-  for (const { arch, chances } of rows) {
-    const [low, middle, high] = arch.band.map((values) => text(interpolated(arch.N, values, n, !sweep.score)));
-    const ends = sweep.score ? `${high} to ${low}` : `${low} to ${high}`;
-    const chance = Math.round(interpolated(arch.octaves, chances, n, false));
-    const odds = chance < 1 ? "below 1 %" : chance > 99 ? "above 99 %" : `${chance} %`;
-    const line = `${arch.label}: ${sweep.noun} ${middle} (${ends}); chance of ${target}: ${odds}`;
-    $("readout").append(element("li", line, { "data-arch": arch.name }));
+  const whole = Number.isInteger(n) && n >= 1;
+  for (const side of ["x1", "x2"]) {
+    $("plot").querySelector(".at").setAttribute(side, whole ? clipped(shown.x(n), -9, 1e4) : -9);
   }
+  const counted = `N counts training ${shown.sweep.counts}: a whole number, 1 or more.`;
+  const lines = whole ? shown.rows.map((row) => readAt(n, row)) : [element("li", counted)];
+  $("readout").replaceChildren(...lines);
+  remember();
+}
+
+/** What a network does with N; beyond what its runs tell, only that. */
+function readAt(n, { arch, chances }) {
+  const { sweep, target } = shown;
+  const sizes = arch.pilot[0];
+  const [first, last] = [sizes[0], sizes.at(-1)];
+  const line = (text) => element("li", `${arch.label}: ${text}`, { "data-arch": arch.name });
+  if (n < first) return line(`not known; the smallest N of its runs is ${grouped(first)}`);
+  if (n > arch.far) {
+    return line(`nobody can tell; ${grouped(n)} is ${grouped(Math.round(n / last))} times the largest N of its runs`);
+  }
+  const [low, middle, high] = arch.band.map((values) => short(interpolated(arch.N, values, n, !sweep.score)));
+  const ends = sweep.score ? `${high} to ${low}` : `${low} to ${high}`;
+  const chance = Math.round(interpolated(arch.octaves, chances, n, false));
+  const odds = chance < 1 ? "below 1 %" : chance > 99 ? "above 99 %" : `${chance} %`;
+  const far = n > last ? `; extrapolated to ${short(n / last)} times the largest N of its runs` : "";
+  return line(`${sweep.noun} ${middle} (${ends}); chance of ${target}: ${odds}${far}`);
 }
 
 function csv() {
@@ -216,31 +239,79 @@ function setTarget(place) {
   update();
 }
 
-/** Drag the line of the target, or read off the curves; the container keeps the pointer, since the line is drawn anew at every step. */
+/** The place of the target nearest to a value, as its distance is measured. */
+function nearest(distance) {
+  const away = shown.sweep.targets.map((target) => distance(Number(plain(target))));
+  return away.indexOf(Math.min(...away));
+}
+
+/** The page has answers for some targets: of one that is typed, the nearest is shown, and that is said. */
+function typeTarget(text) {
+  const { score, targets } = shown.sweep;
+  const value = text.trim() === "" ? NaN : Number(plain(text));
+  const [low, high] = [targets[0], targets.at(-1)];
+  if (!(value >= Number(plain(low)) && value <= Number(plain(high)))) {
+    $("target").value = shown.target;
+    $("target-note").textContent = `Targets of this page are numbers from ${low} to ${high}.`;
+    return;
+  }
+  setTarget(nearest((target) => (score ? Math.abs(target - value) : Math.abs(Math.log(target / value)))));
+  if (shown.value === value) return;
+  $("target-note").textContent = `The nearest to ${text.trim()} that this page answers; koct budget answers for any.`;
+}
+
+/** Drag the line of the target, or click at an N; the container keeps the pointer, since the line is drawn anew at every step. */
 function watchPointer(plot) {
   plot.addEventListener("pointerdown", (event) => {
-    if (event.target.classList.contains("grip")) plot.setPointerCapture(event.pointerId);
+    dragged = event.target.classList.contains("grip");
+    if (!dragged) return;
+    event.preventDefault();
+    plot.setPointerCapture(event.pointerId);
   });
   plot.addEventListener("pointermove", (event) => {
-    const { left, top } = plot.getBoundingClientRect();
-    if (!plot.hasPointerCapture(event.pointerId)) {
-      const n = Math.round(shown.x.inverse(event.clientX - left));
-      if (n < shown.x.inverse(shown.x.start) || n > shown.x.inverse(shown.x.end)) return;
-      $("at").value = Math.max(1, n);
-      readOut();
-      return;
-    }
-    const height = event.clientY - top;
-    const away = shown.sweep.targets.map((target) => Math.abs(shown.y(Number(plain(target))) - height));
-    setTarget(away.indexOf(Math.min(...away)));
+    if (!plot.hasPointerCapture(event.pointerId)) return;
+    const height = event.clientY - plot.getBoundingClientRect().top;
+    setTarget(nearest((target) => Math.abs(shown.y(target) - height)));
   });
+  plot.addEventListener("click", (event) => {
+    const n = Math.round(shown.x.inverse(event.clientX - plot.getBoundingClientRect().left));
+    if (dragged || n < shown.x.inverse(shown.x.start) || n > shown.x.inverse(shown.x.end)) return;
+    $("at").value = Math.max(1, n);
+    readOut();
+  });
+}
+
+// The address of the page keeps what was chosen
+
+function remember() {
+  const { sweep, target, question } = shown;
+  const state = { sweep: sweep.name ?? "", target: plain(target), assurance: question.assurance ?? "", N: $("at").value };
+  try {
+    history.replaceState(null, "", `#${new URLSearchParams(state)}`);
+  } catch {
+    // a page inside of another has no address of its own
+  }
+}
+
+function recall(address) {
+  const state = new URLSearchParams(address.slice(1));
+  const sweep = DATA.sweeps.findIndex(({ name }) => (name ?? "") === state.get("sweep"));
+  if (sweep < 0) return;
+  $("sweep").selectedIndex = sweep;
+  chooseSweep();
+  const { questions, targets } = DATA.sweeps[sweep];
+  const asked = questions.findIndex(({ assurance }) => `${assurance ?? ""}` === state.get("assurance"));
+  $("question").selectedIndex = Math.max(asked, 0);
+  if (state.get("N")) $("at").value = state.get("N");
+  const place = targets.findIndex((target) => plain(target) === state.get("target"));
+  setTarget(place < 0 ? chosen[sweep] : place);
 }
 
 function chooseSweep() {
   const { archs, control, laws, targets, questions } = DATA.sweeps[$("sweep").selectedIndex];
   const kept = Math.min(Math.max($("question").selectedIndex, 0), questions.length - 1);
   $("target-name").textContent = control;
-  $("target").replaceChildren(...targets.map((target) => element("option", target)));
+  $("targets").replaceChildren(...targets.map((target) => element("option", "", { value: target })));
   $("target-range").max = targets.length - 1;
   $("question").replaceChildren(...questions.map(({ choice }) => element("option", choice)));
   $("question").selectedIndex = kept;
@@ -256,14 +327,23 @@ function start() {
   $("sweep-field").hidden = DATA.sweeps.length === 1;
   $("sweep").selectedIndex = 0;
   $("sweep").addEventListener("change", chooseSweep);
-  $("target").addEventListener("change", () => setTarget($("target").selectedIndex));
+  $("target").addEventListener("change", () => typeTarget($("target").value));
+  $("target").addEventListener("keydown", (event) => {
+    const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    setTarget(clipped(shown.place + step, 0, shown.sweep.targets.length - 1));
+  });
   $("target-range").addEventListener("input", () => setTarget(Number($("target-range").value)));
   $("question").addEventListener("change", update);
   $("controls").addEventListener("submit", (event) => event.preventDefault());
   $("copy").addEventListener("click", copy);
   $("at").addEventListener("input", readOut);
   watchPointer($("plot"));
+  const address = location.hash; // which the first choice overwrites
   chooseSweep();
+  recall(address);
+  addEventListener("hashchange", () => recall(location.hash));
   new ResizeObserver(draw).observe($("plot"));
 }
 

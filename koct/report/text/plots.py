@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,15 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from koct.base.messages import counted, cut, printable
 from koct.forecast.scores import Score
+from koct.metrics.curve_metric import CurveMetric
 from koct.prediction.curve import Curve
 from koct.prediction.prediction import Prediction
-from koct.report import drawing
+from koct.report import drawing, inputs
 from koct.report.labels import Names
 from koct.report.printed import PAIR
 from koct.report.text import words
 from koct.report.text.budget_text import Plan, by_target
 from koct.study.knowing import Crossing
+from koct.study.results import grouped, trained
 
+OTHER = {"linestyle": "--", "markerfacecolor": "white"}  # curves of the second of two files
 LETTER = 0.075  # width of a letter, in inches
 MOST_RUNS = 100  # marks at each N
 BLUE, VERMILION = "#0072B2", "#D55E00"  # told apart by the colour-blind too (Okabe and Ito)
@@ -69,6 +73,49 @@ def plot_budget(
         _label_axes(axis, _literal(metric if score is None else score.label), unit)
         drawing.legend_below(figure, handles)
         drawing.save(figure, [path])
+
+
+def plot_compared(paths: Sequence[str], out: str) -> None:
+    """Plot the curves of two cells.parquet over one another: lines of the first, dashes of the second.
+
+    A panel is a sweep that both have; if there is none, it is a problem with its conditions and its size.
+    """
+    tables = [inputs.rows(path, ("sweep", "problem", "H", "arch", "N", "seed")) for path in paths]
+    both = set.intersection(*({row["sweep"] for row in rows} for rows, _ in tables))
+    first, places = {row["arch"] for row in tables[0][0]}, dict[tuple[str, int | None, str], list[Any]]()
+    for number, (rows, names) in enumerate(tables):
+        for (sweep, arch), cells in grouped(trained(rows), "sweep", "arch").items():
+            metric = names.sweeps.get(sweep, {}).get("metric") or "mse"
+            if sweep in both or not both:
+                label, H = names.problem(sweep, cells[0]["problem"]), cells[0]["H"]
+                place = (sweep, None, metric) if both else (label, H, metric)
+                places.setdefault(place, []).append((number, arch, {**cells[0], "metric": metric}, cells))
+    with drawing.styled():
+        columns = min(len(places), drawing.MOST_PANELS)
+        figure, axes = drawing.panels(-(-len(places) // columns), columns)
+        for axis in axes.ravel()[len(places) :]:
+            axis.set_axis_off()
+        for axis, ((title, H, _), curves) in zip(axes.ravel(), places.items(), strict=False):
+            for number, arch, about, cells in curves:
+                names, metric = tables[number][1], CurveMetric(about["metric"])
+                points = {N: metric.mean(same) for (N,), same in sorted(grouped(cells, "N").items())}
+                look = {"color": names.colour(arch), "marker": names.marker(arch)}
+                look |= {} if number and arch in first else {"label": _literal(names.arch(arch))}
+                axis.plot(list(points), list(points.values()), **look | (OTHER if number else {}))
+            sizes = sorted({row["N"] for *_, cells in curves for row in cells})
+            drawing.finish_panel(axis, sizes, curves[0][2], tables[curves[0][0]][1])
+            axis.set_title(_literal(title) + (f", $H = {H}$" if H else ""))
+        drawing.label_once(axes)
+        shown = drawing.handles(*axes.ravel()[: len(places)])
+        for path, look in zip(paths, ({}, OTHER), strict=True):
+            shown[_literal(_folder(path))] = axis.plot([], [], **{"color": "0.4", "marker": "o"} | look)[0]
+        drawing.legend_below(figure, shown, 0.08)
+        drawing.save(figure, [out])
+
+
+def _folder(path: str) -> str:
+    """Return what tells a results file from another: its folder, or else its name."""
+    return os.path.dirname(path) or os.path.basename(path)
 
 
 def plot_curve(curve: Curve, target: float | None, path: str) -> None:
