@@ -71,8 +71,8 @@ class Filtered:
         self.views = math.prod(weights.shape[:-1])
         self.period = self.bins if ramp is None else ramp.period
         self.spectrum = np.ones(self.period // 2 + 1) if ramp is None else ramp.spectrum
-        self.basis = Constant(fourier_basis(self.period)[: self.bins], type(self).__name__)
-        self.tied = Constant(tied(self.period), type(self).__name__)
+        self.basis = Constant(fourier_basis(self.period)[: self.bins], self)
+        self.tied = Constant(tied(self.period), self)
 
     def coefficients(self, weighted: Array) -> Array:
         """Fourier coefficients (n, V, P) of flat, weighted measurements."""

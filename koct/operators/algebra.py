@@ -312,16 +312,17 @@ class Constant:
     them. A torch tensor may be trained: it is converted at every use, and gradients flow back to it.
     """
 
-    def __init__(self, values: Array, user: str) -> None:
+    def __init__(self, values: Array, user: object) -> None:
         self.values: Any = values
+        name = type(user).__name__
         self._trainable = is_torch(values)
         if is_torch(values) and "sparse" in str(values.layout):
-            raise TypeError(f"{user} needs a dense tensor, got {values.layout}; use values.to_dense()")
+            raise TypeError(f"{name} needs a dense tensor, got {values.layout}; use values.to_dense()")
         if not self._trainable:
             self.values = np.asarray(values).view()
             self.values.flags.writeable = False
         if self.values.dtype.is_complex if self._trainable else self.values.dtype.kind not in "biuf":
-            raise TypeError(f"{user} needs real values, got {self.values.dtype}")
+            raise TypeError(f"{name} needs real values, got {self.values.dtype}")
         self._converted: dict[object, Any] = {}
 
     def like(self, x: ArrayT) -> ArrayT:
@@ -366,7 +367,7 @@ class Diagonal(Operator):
     def __init__(self, weights: Array) -> None:
         weights = weights if is_torch(weights) else np.array(weights)
         super().__init__(weights.shape, weights.shape)
-        self._constant = Constant(weights, type(self).__name__)
+        self._constant = Constant(weights, self)
 
     @property
     def weights(self) -> Any:
@@ -489,7 +490,7 @@ class Matrix(Compiled):
         sparse = hasattr(values, "tocsr")
         if sparse and values.dtype.kind not in "biuf":
             raise TypeError(f"{type(self).__name__} needs real values, got {values.dtype}")
-        self._constant = None if sparse else Constant(values, type(self).__name__)
+        self._constant = None if sparse else Constant(values, self)
         self.values: Any = values if self._constant is None else self._constant.values
         self._converted: dict[object, Any] = {}  # of a sparse matrix
 

@@ -70,7 +70,7 @@ class RampFilter(Operator):
     def _constant(self) -> Constant:
         """The matrix of a view: for a few hundred bins the product with it is as fast as FFTs."""
         distance = np.abs(np.subtract.outer(np.arange(self.domain[1]), np.arange(self.domain[1])))
-        return Constant(self._impulse_response()[distance], type(self).__name__)
+        return Constant(self._impulse_response()[distance], self)
 
     def _impulse_response(self) -> np.ndarray:
         """(B,): the filtered unit impulse, 0, 1, 2, ... bins away from the impulse."""
@@ -121,7 +121,7 @@ class SpectralFilter(Operator):
         if not np.allclose(spectrum, mirrored, rtol=1e-12, atol=0):
             raise ValueError("the spectrum of a filter of real images must be even: spectrum[-i, -j] = spectrum[i, j]")
         self.spectrum = spectrum
-        self._half = Constant(spectrum[:, : spectrum.shape[1] // 2 + 1].copy(), type(self).__name__)
+        self._half = Constant(spectrum[:, : spectrum.shape[1] // 2 + 1].copy(), self)
 
     def _apply(self, x: ArrayT) -> ArrayT:
         if not len(x):

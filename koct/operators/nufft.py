@@ -101,7 +101,7 @@ class NonUniformFourier(Operator):
         self.H, self.k, self.complex_images = H, k, complex_images
         self.grid = OVERSAMPLING * H
         one = 1 / kernel_transform((np.arange(H) - H // 2) / self.grid)
-        self._roll_off = Constant(np.multiply.outer(one, one) / H, type(self).__name__)
+        self._roll_off = Constant(np.multiply.outer(one, one) / H, self)
 
     @cached_property
     def interpolation(self) -> Matrix:
