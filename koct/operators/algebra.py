@@ -188,10 +188,12 @@ class Operator:
 
         return OperatorModule(self)
 
-    @property
-    def __name__(self) -> str:
-        """What torch calls an operator that it refuses, as in `nn.Sequential(A)`."""
-        return f"{type(self).__name__}, whose .module() is one,"
+    if not TYPE_CHECKING:  # which takes it for the name of the class
+
+        @property
+        def __name__(self) -> str:
+            """What torch calls an operator that it refuses, as in `nn.Sequential(A)`."""
+            return f"{type(self).__name__}, whose .module() is one,"
 
     def _apply(self, x: ArrayT) -> ArrayT:
         raise NotImplementedError(f"{type(self).__name__} must define _apply")
