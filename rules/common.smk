@@ -54,7 +54,8 @@ def announce():
 def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     try:
-        announce()
+        if words := plan():
+            logger.info(f"To do: {words}.")
         locked = queue.take_locks()
     except KoctError as error:
         raise WorkflowError(str(error))
