@@ -54,7 +54,8 @@ def announce():
 def greet():
     """Say what is about to run, and see to it that nothing else runs here."""
     try:
-        announce()
+        if words := plan():
+            logger.info(f"To do: {words}.")
         locked = queue.take_locks()
     except KoctError as error:
         raise WorkflowError(str(error))
@@ -74,7 +75,9 @@ def plan():
     """Say what would run, and return how long that would take here; what a cluster is asked for has been said."""
     announce()
     cores = workflow.resource_settings.cores
-    return None if cluster.site() else resources.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
+    if cluster.site() or not cores:
+        return None
+    return resources.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
 
 
 queue.listen(workflow, logger, plan)

@@ -342,7 +342,7 @@ def test_the_answer_is_on_the_first_screen_and_planner_and_claims_one_click_away
         answer = page.get_by_text("no network is better than").first.bounding_box()
         assert answer["y"] + answer["height"] <= 800
         shown = page.locator(".figures img").evaluate_all("images => images.map((image) => image.alt)")
-        assert (shown[0].split(",")[0], shown[1]) == ("reconstructions", "error against N")
+        assert shown[0] == "error against N"  # behind reconstructions, if the images are large enough for some
         box = page.get_by_alt_text("error against N").bounding_box()
         assert box["width"] > 0.5 * width
         assert box["x"] + box["width"] <= width

@@ -67,7 +67,7 @@ def test_a_dry_run_is_snakemakes_own_without_endless_lists(checkout):
     assert max(map(len, told.splitlines())) < 600
     assert not COUNT.search(told)
     last = told.splitlines()[-1]
-    assert re.fullmatch(rf"{total} jobs, about \d+ (s|min) on \d+ cores?, about \d+ MB in results/", last)
+    assert re.fullmatch(rf"\d+ cells in {total} jobs, about \d+ (s|min) on \d+ cores?, about \d+ MB in results/", last)
 
 
 def test_an_estimate_counts_the_files_of_a_study():

@@ -36,9 +36,11 @@ RANK = 2.5e9  # bytes that the cost of a process of torchrun may count for torch
 DAY = 86400
 START = 0.2  # seconds to start a job that computes
 DRAWN = 1.5  # of a job that collects rows, or draws a table or a figure
+EARLY = 0.4  # share of their most iterations that baselines take: 0.07 to 0.95 in results/reference
 LITTLE = 1e5  # bytes of what that writes
 ERRORS = 2e4  # bytes of the errors of test images, in a fit and its row
 VERB = re.compile(r"(?:-m koct|KOCT_TORCHRUN\S* \S+ \S+) ([\w-]+)")  # in the command of a rule of koct
+FITS = re.compile(r"(?:-m koct|KOCT_TORCHRUN\S* \S+ \S+) fit")
 DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/predictions.py
 
 
@@ -307,9 +309,10 @@ def has_gpu() -> bool:
 
 def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, cores: int) -> str:
     """Return a line about jobs of Snakemake; those whose cost is unknown are counted apart."""
-    jobs, unknown, seconds, written, gpu = 0, 0, 0.0, 0.0, False
+    jobs, cells, unknown, seconds, written, gpu = 0, 0, 0, 0.0, 0.0, False
     for job in planned:
         jobs += 1
+        cells += bool(FITS.search(job.rule.shellcmd or ""))
         sweep = sweeps.get(getattr(job.wildcards, "sweep", ""))
         cost, size = _of_sweep(job, sweep) if sweep else (None, LITTLE)
         written += size
@@ -320,10 +323,12 @@ def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, core
         else:
             faster = on_gpu(sweep, device) and has_gpu()
             gpu |= faster
-            seconds += START + cost.operations / (USUAL_GPU if faster else SPEED)
+            share = EARLY if getattr(job.wildcards, "N", "") == "0" else 1
+            seconds += START + share * cost.operations / (USUAL_GPU if faster else SPEED)
     where = counted(cores, "core") + " and a GPU" * gpu
     disk = f"{written / 1e9:.1f} GB" if written > 9.5e8 else f"{max(1, written / 1e6):.0f} MB"
-    told = f"{counted(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {disk} "
+    fitted = f"{counted(cells, 'cell')} in " if cells else ""
+    told = f"{fitted}{counted(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {disk} "
     rest = f"; {unknown} of them do not say how long they take, and are not in this time" if unknown else ""
     return f"{told}in results/{rest}"
 
@@ -348,7 +353,12 @@ def _of_sweep(job: Any, sweep: Sweep) -> tuple[Cost | None, float]:
             return cost, 8.0 * x_size**2
         case "gram":
             return cost, 8.0 * min(sweep.sizes_in_pairs.train, x_size) ** 2
-    return cost, 10 * LITTLE if stage == "figure-recons" else ERRORS
+    if stage == "theory":
+        return cost, ERRORS
+    return (
+        None,
+        10 * LITTLE if stage == "figure-recons" else ERRORS,
+    )  # a fit keeps its errors: there is little to compute
 
 
 def _time(seconds: float) -> str:
