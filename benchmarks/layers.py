@@ -42,7 +42,7 @@ def measured(arch, N, path, true_path, inputs):
     """Return the errors of a network and of its learned layer, and what three bounds make of the latter."""
     _, network, data = load(path, inputs)
     learned, true = network(), load(true_path, inputs)[1]()
-    x, y = (data.read(kind, "test", data.pool.count["test"]).astype(float) for kind in "xy")
+    x, y = (getattr(data.pool, kind)("test").astype(float) for kind in "xy")
     chain = norms.network(data.cell.arch.chain(data.problem, data.layers))
     (layer,) = (layer for layer in chain.layers if not layer.known)
     wrong, image = layer_error(learned, true, x)

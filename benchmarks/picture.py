@@ -31,7 +31,7 @@ def keep(results):
     for arch in (*FREE, *LEARNED):
         path = results / f"fits/{SWEEP}/{arch}/N{0 if arch in FREE else N}_seed1.npy"
         _, network, data = evaluation.load(str(path), {"pool": str(pool)})
-        images["truth"] = data.read("y", "test", IMAGE + 1)[IMAGE].reshape(data.y_shape)
+        images["truth"] = data.pool.y("test", IMAGE + 1)[IMAGE].reshape(data.y_shape)
         images[arch] = data.predict(network(), "test", IMAGE + 1)[IMAGE].reshape(data.y_shape)
     np.savez_compressed(IMAGES, **{name: np.asarray(image, np.float32) for name, image in images.items()})
 

@@ -58,7 +58,7 @@ def errors(N=N, seeds=SEEDS, sizes=SIZES):
                 for n in N:
                     data = cells.Data(Cell("transfer", problem, arch, n, seed, ()), {"pool": pool})
                     _, network = fitting.fit(data)
-                    own = relative(data.predict(network, "test"), data.read("y", "test"))
+                    own = relative(data.predict(network, "test"), data.pool.y("test"))
                     found.setdefault((label, n), []).append([own, *each(network.predict(x))])
         known, tests = fbp(problem.geometry()), pools.Pool(pool, problem)
         shape = problem.x_shape

@@ -52,7 +52,7 @@ def error(scan, arch, N, seed, place):
     data = cells.Data(Cell("validation", scan, arch, N, seed, ()), {"pool": place})
     with contextlib.redirect_stdout(io.StringIO()):
         _, network = fitting.fit(data)
-    return metrics.load("rrmse_peak").error(data.predict(network, "test"), data.read("y", "test")) ** 2
+    return metrics.load("rrmse_peak").error(data.predict(network, "test"), data.pool.y("test")) ** 2
 
 
 if __name__ == "__main__":

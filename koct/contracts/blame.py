@@ -29,8 +29,8 @@ def blamed(*sources: str) -> Iterator[None]:
     except BaseException as error:
         if os.environ.get("KOCT_TRACEBACK") or type(error).__module__.startswith("koct."):
             raise
-        if isinstance(error.__cause__, StopIteration):  # Python gives a generator that raises it another exception
-            error = error.__cause__
+        if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+            error = error.__cause__  # which Python turns into the other where a generator raises it
         own = [source for source in sources if source.endswith(".py")]
         where = place(error, own)
         if where is None:  # in koct, perhaps over what a file of theirs gave
