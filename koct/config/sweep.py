@@ -88,6 +88,8 @@ class Sweep(Grid):
         """Why the problem draws no pool that curves could be predicted from; empty if it does."""
         if self.groups:
             return "N counts groups, and predictions are about single pairs"
+        if self.problem.field_of_view() is not None:
+            return "images are compared in the field of view, and predictions are about whole images"
         return "; ".join(self.problem.check((self.theory_seed,), self.pool))
 
     @property

@@ -155,6 +155,10 @@ class Problem(Configured, ABC):
         """Files that `pairs`, `shared` or `layers` read; when one changes, what depends on it runs again."""
         return ()
 
+    def understood(self) -> str:
+        """What was made of files, such as their units, in words; it is printed before a run. Empty: nothing to say."""
+        return ""
+
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         """What is wrong with the options, beyond their types: sentences that begin with the key and end in a fix."""
         return ()

@@ -42,7 +42,7 @@ def each(
             parts = (np.moveaxis(part[:, stripe] / unit, -1, 1) for part in (a, b))
             flat = (part.reshape(len(chosen) * channels, -1, *sides[1:]) for part in parts)
             here = None if counted is None else counted[top : top + rows]
-            total += _similarity(*flat, here).reshape(len(chosen), channels).sum(axis=1)
+            total += _similarity(here, *flat).reshape(len(chosen), channels).sum(axis=1)
         windows = math.prod(side - WINDOW + 1 for side in sides) if counted is None else counted.sum()
         values[chosen] = total / (channels * windows) if windows else np.nan
     return values
@@ -54,10 +54,10 @@ def _windows_inside(inside: np.ndarray | slice, sides: tuple[int, ...], channels
         return None
     seen = inside.reshape(*sides, channels).all(axis=-1)
     windows = np.lib.stride_tricks.sliding_window_view(seen, (WINDOW,) * len(sides))
-    return windows.all(axis=tuple(range(len(sides), 2 * len(sides))))
+    return np.asarray(windows.all(axis=tuple(range(len(sides), 2 * len(sides)))))
 
 
-def _similarity(a: np.ndarray, b: np.ndarray, counted: np.ndarray | None) -> np.ndarray:
+def _similarity(counted: np.ndarray | None, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The similarity of images (n, *sides) in float64, whose values have a range of 1, summed over windows: (n,).
 
     In terms of a + b and a − b: 2 cov(a, b) is half the difference of their variances, var(a) + var(b) half the sum.
