@@ -115,13 +115,14 @@ class ScannedImages(CTProblem):
             if self.data == ELLIPSES:
                 return
             slices = self._slices()
-            kinds, smallest = {each.kind for each in slices}, min(slices, key=lambda each: min(each.shape))
+            kinds, smallest = {each.kind for each in slices}, min(slices, key=lambda each: each.side)
             if "array" in kinds and self.units is None:
                 yield "units is missing: an array does not say what its values are; give HU or relative (to water)"
             if self.units == "HU" and kinds & {"PNG", "MR"}:
                 yield f"units = 'HU': {kinds.pop()} images have none; remove it"
-            if slices[0].spacing is not None and side > min(each.side for each in slices):
-                yield f"field = {side:g} mm is more than {printable(smallest.path)} has; take less, or leave it out"
+            if smallest.spacing is not None and side > smallest.side:
+                most_mm = f"the {smallest.side:.4g} mm of {printable(smallest.path)}"
+                yield f"field = {side:g} is more than {most_mm}; take less, or leave it out"
             if (most := min(int(min(each.pixels(_part(each, side)))) for each in slices)) < self.H:
                 yield f"H = {self.H} is more than the {most} pixels of {printable(smallest.path)}; take at most {most}"
             self._drawn(seeds[0], sizes)

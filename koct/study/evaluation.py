@@ -92,7 +92,7 @@ def transfer(fit_path: str, inputs: Mapping[str, str], tests: str, row_path: str
     pool = Pool(tests, decode_problem(spec["tested"]), spec["tested_seed"])
     with blamed(data.cell.problem.source, data.cell.arch.source, pool.problem.source):
         measured = errors(network(), data, pool)
-    stamp = Stamp(spec, made_from(fit_path, *inputs.values(), tests))
+    stamp = Stamp(spec, made_from(fit_path, tests, *inputs.values()))
     write_row(row_path, stamp, data.cell, about, {**measured, "tested_on": spec["tested_on"]})
 
 
