@@ -205,8 +205,8 @@ def product(name, files, spec, out):
 
 
 OF_CELLS = (pool, known, normal, gram, fit, fit_torchrun, evaluate, transfer, theory)
-OF_STUDIES = (collect, collect_theory, collect_transfer, calibrate, budgets, crossings, chains, ladder, figure_recons)
-OF_STUDIES += (crate,)
+COLLECTING = (collect, collect_theory, collect_transfer)
+OF_STUDIES = (*COLLECTING, calibrate, budgets, crossings, chains, ladder, figure_recons, crate)
 for stage in OF_CELLS + OF_STUDIES:
     verb(JOBS, stage.__name__.replace("_", "-"), stage.__doc__, SPEC, INPUTS, OUTPUTS)(stage)
 VERBS["fit-torchrun"][2].append(
