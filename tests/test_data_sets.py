@@ -134,7 +134,9 @@ def detect_folder(tmp_path):
     problem = DETECT(data=str(tmp_path / "scans"), truth=str(tmp_path / "truth"), H=16, V=30, B=24, views=30, width=16)
     A = Projector(problem.geometry())
     for number in (*range(1, 7), *range(3001, 7 + 3000)):
-        image = 0.05 * disc(16, number % 3000) * (np.hypot(*np.mgrid[-7.5:8, -7.5:8]) < 4.5)  # the last bins see air
+        image = (
+            (0.05 + 1e-6 * number) * disc(16, number % 3000) * (np.hypot(*np.mgrid[-7.5:8, -7.5:8]) < 4.5)
+        )  # the last bins see air
         scan = np.exp(-A(image) / (problem._side / 16))
         scan = np.concatenate([scan, scan[:1]])
         if number < 3000:

@@ -123,7 +123,7 @@ class ScannedImages(CTProblem):
             if smallest.spacing is not None and side > smallest.side:
                 most_mm = f"the {smallest.side:.4g} mm of {printable(smallest.path)}"
                 yield f"field = {side:g} is more than {most_mm}; take less, or leave it out"
-            if (most := min(int(min(each.pixels(_part(each, side)))) for each in slices)) < self.H:
+            if (most := min(round(min(each.pixels(_part(each, side)))) for each in slices)) < self.H:
                 yield f"H = {self.H} is more than the {most} pixels of {printable(smallest.path)}; take at most {most}"
             self._drawn(seeds[0], sizes)
         except KoctError as error:
