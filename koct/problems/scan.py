@@ -60,7 +60,7 @@ class ScannedImages(CTProblem):
         default=2,
         minimum=1,
     )
-    slabs: int = option("of fewer than three patients: slabs of test slices", default=4, minimum=1)
+    slabs: int = option("of fewer than three patients: slabs of test slices", default=2, minimum=1)
     gap: int = option("of fewer than three patients: slices left out between slabs", default=2, minimum=0)
     split: int = option(
         "of three patients or more: seed that chooses those for validation and test, for all `seeds`",
@@ -143,7 +143,7 @@ class ScannedImages(CTProblem):
                 where = "in their slabs" if labels.max() + 1 < len(PARTS) else "of their patients"
                 raise KoctError(
                     f"pool.{part} asks for {getattr(sizes, part)} of {len(labels)} slices, and {len(found)} {where} "
-                    "are left; ask for less"
+                    "are left; ask for less, or lower slabs or gap"
                 )
         orders = {part: np.random.default_rng([HELD_OUT.get(part, seed), 2]) for part in PARTS}
         return {part: orders[part].permutation(parts[part])[: getattr(sizes, part)] for part in PARTS}
