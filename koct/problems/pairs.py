@@ -95,7 +95,9 @@ class PairsProblem(ScanProblem):
 
     @property
     def hounsfield(self) -> bool:  # type: ignore[override]
-        return self._is_folder and self._content().slices[0].kind == "CT"
+        from koct.problems.slices import in_hu
+
+        return self._is_folder and in_hu(self._content().slices[0], self.units)
 
     @property
     def label(self) -> str:

@@ -73,6 +73,12 @@ class ScannedImages(CTProblem):
     def label(self) -> str:
         return f"scan of {os.path.basename(os.path.normpath(self.data))}, {self.beam} beam{self.conditions}"
 
+    @property
+    def hounsfield(self) -> bool:  # type: ignore[override]
+        from koct.problems.slices import in_hu
+
+        return self.data != ELLIPSES and in_hu(self._slices()[0], self.units)
+
     def files(self) -> Sequence[str]:
         from koct.problems.slices import find
 

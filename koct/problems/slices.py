@@ -258,8 +258,10 @@ def _water(values: np.ndarray) -> np.ndarray:
     return (1 - values / AIR).clip(min=0)
 
 
-def _in_hu(each: Slice, units: str | None) -> bool:
-    """Return whether a volume is in Hounsfield units: as asked for, or as its values say."""
+def in_hu(each: Slice, units: str | None) -> bool:
+    """Return whether an image is in Hounsfield units: as the file says, as asked for, or as its values say."""
+    if each.kind in ("CT", "MR", "PNG"):
+        return each.kind == "CT"
     return units == "HU" if units else each.kind == "InVesalius" or _smallest(each) < SURELY_HU
 
 
@@ -272,7 +274,7 @@ def understood(each: Slice, units: str | None) -> str:
     words = {"MR": "MR, relative to the largest value of each slice", "PNG": "PNG, from black, 0, to white, 1"}
     if each.kind in words:
         return words[each.kind]
-    hu = each.kind == "CT" or _in_hu(each, units)
+    hu = in_hu(each, units)
     why = "" if units or each.kind in ("CT", "InVesalius") else f" (its smallest value is {_smallest(each):g})"
     other = "attenuation relative to water" if each.kind == "array" else "relative to the largest value of the volume"
     return f"{each.kind} in Hounsfield units{why}, 1 is water" if hu else f"{each.kind}, {other}{why}"
@@ -357,7 +359,7 @@ def _volume_values(each: Slice, units: str | None) -> np.ndarray:
         values = _stored(each.array, each.path, os.path.getmtime(each.path)).read([each.number])[0].astype(float)
         return _water(values) if units == "HU" else values.clip(min=0)
     volume = _volume(each.path, each.kind, os.path.getmtime(each.path))
-    if _in_hu(each, units):
+    if in_hu(each, units):
         return _water(volume[each.number].astype(float))
     relative: np.ndarray = volume[each.number].clip(min=0) / (volume.max().clip(min=0) or 1)
     return relative.astype(float)
