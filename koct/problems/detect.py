@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from koct.base.messages import printable
 from koct.contracts import PARTS, Chunk, Cost, Sizes, option
 from koct.errors import KoctError
-from koct.problems.arrayfiles import opened
 from koct.problems.known_chain import ScanProblem
 
 if TYPE_CHECKING:
@@ -147,17 +146,16 @@ def _read(path: str, shape: tuple[int, int], header: bool = False) -> np.ndarray
     import numpy as np
     from PIL import Image
 
+    from koct.problems.arrayfiles import opened
+
     what = f"data: {printable(path)}"
     opened(what, path)
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # a scan is larger than a photograph
     try:
         with Image.open(path, formats=["TIFF"]) as file:
             size = file.size[::-1]
             values = np.zeros(0) if header or size != shape else np.array(file, np.float64)
     except Exception:  # whatever a damaged file makes of its reader
         raise KoctError(f"{what} is not a complete TIFF file; {AGAIN}") from None
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
     if size != shape:
         raise KoctError(f"{what} has {size[0]} × {size[1]} pixels, and 2DeteCT {shape[0]} × {shape[1]}; {AGAIN}")
     return values

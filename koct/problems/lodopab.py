@@ -11,13 +11,15 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from koct.base.messages import printable
 from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
-from koct.problems.arrayfiles import Stored, find, opened, require, rows
 from koct.problems.known_chain import ScanProblem
+
+if TYPE_CHECKING:
+    from koct.problems.arrayfiles import Stored
 
 NAMES: dict[Part, str] = {"train": "train", "val": "validation", "test": "test"}
 PHOTONS, UNIT = 4096.0, 81.35858e-3  # photons of a ray, and 1/mm of the image value 1
@@ -57,6 +59,8 @@ class LoDoPaBProblem(ScanProblem):
         return "; ".join(f"{name}: {len(ids)} slices of {len(set(ids))} patients" for name, ids in found.items())
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
+        from koct.problems.arrayfiles import require
+
         if self.views % self.V:
             yield f"V = {self.V} is no divisor of {self.views}; take one, such as {self.views // 10}"
         try:
@@ -77,6 +81,8 @@ class LoDoPaBProblem(ScanProblem):
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
         """Validation and test pairs are the same for all seeds; a seed draws the training pairs."""
         import numpy as np
+
+        from koct.problems.arrayfiles import rows
 
         for part in PARTS:
             files, wanted = _part(self.data, part), getattr(sizes, part)
@@ -162,6 +168,8 @@ def _part(data: str, part: Part) -> Files:
 
 @lru_cache(maxsize=8)
 def _patients(path: str, changed: float) -> list[int]:
+    from koct.problems.arrayfiles import opened
+
     opened(f"data: {printable(path)}", path)
     with open(path, encoding="utf-8", errors="replace") as file:
         try:
@@ -177,6 +185,8 @@ def _array(path: str, shape: tuple[int, ...]) -> Stored:
 
 @lru_cache(maxsize=2048)
 def _looked_up(path: str, shape: tuple[int, ...], changed: float) -> Stored:
+    from koct.problems.arrayfiles import find
+
     array = find("data", "data", path)
     if array.shape[1:] != shape:
         raise KoctError(

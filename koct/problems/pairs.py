@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from koct.base.messages import cut, printable
 from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
-from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, ScanProblem
-from koct.problems.slices import UNITS
+from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, UNITS, ScanProblem
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from koct.base.messages import printable
 from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
-from koct.problems.arrayfiles import HDF5
 from koct.problems.ct import CHUNK, HELD_OUT, NOISE, CTProblem
-from koct.problems.known_chain import DETECTOR, SAMPLE, SOURCE
-from koct.problems.slices import UNITS
+from koct.problems.known_chain import DETECTOR, SAMPLE, SOURCE, UNITS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from koct.problems.slices import Slice
 
 ELLIPSES = "ellipses"
-ARRAYS = (".npy", ".npz", *HDF5)
+ARRAYS = (".npy", ".npz", ".h5", ".hdf5", ".hdf")
 
 
 class ScannedImages(CTProblem):

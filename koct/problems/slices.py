@@ -27,11 +27,6 @@ ENDINGS = {  # capitals too
 READERS = {"DICOM": "pydicom", "PNG": "PIL", "NIfTI": "nibabel", "InVesalius": "tarfile"}
 AIR = -1000.0  # HU
 SURELY_HU = -500.0  # a volume with values below is in Hounsfield units: air is far below zero in nothing else
-UNITS = (
-    "what values of NIfTI volumes and of arrays are: `HU`, or `relative`: to the largest of a volume, and of an array "
-    "attenuation relative to water. A NIfTI volume with values below −500 is taken for HU, and others for relative; "
-    "DICOM says it itself, and PNG is from black, 0, to white, 1"
-)
 PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a DICOM file is
 DEPTH = 24  # place in a PNG file of the bits of a sample, and behind it of the kind of colour
 GREY = 0
