@@ -112,6 +112,31 @@ use rule evaluate as evaluate_torchrun with:
         **jobs.asks("evaluate", gpu=False),
 
 
+# Networks on the test pairs of another sweep. They belong to no group: two sweeps may be tested on each other.
+rule transfer:
+    input:
+        fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
+        tests=jobs.tested_pool,
+        pool=rules.pool.output,
+        shared=jobs.shared_input,
+    output:
+        paths.transfer("{sweep}", "{other}", "{arch}", "{N}", "{seed}"),
+    log:
+        "results/logs/transfer/{sweep}/{other}/{arch}/N{N}_seed{seed}.log",
+    benchmark:
+        "results/benchmarks/transfer/{sweep}/{other}/{arch}/N{N}_seed{seed}.tsv"
+    conda:
+        "../envs/koct.yaml"
+    resources:
+        **jobs.asks("transfer", gpu=False),
+    params:
+        spec=jobs.transfer_spec,
+    message:
+        "test {wildcards.arch} of {wildcards.sweep} on {wildcards.other}, N = {wildcards.N}, seed {wildcards.seed}"
+    shell:
+        "python -m koct transfer --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
+
+
 # The curve of a network before any of its fits, from a pool of a seed that no fit uses.
 rule theory:
     input:

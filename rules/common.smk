@@ -43,6 +43,8 @@ def announce():
         others = f"; {jobs.refused.total()} there do not: {reasons}" if reasons else ""
         logger.info(f"{len(jobs.brought)} rows in {paths.BROUGHT} stand in for fits{others}.")
     for sweep in jobs.study:
+        if words := sweep.problem.understood():
+            logger.info(f"{sweep.name}: {words}.")
         if sweep.theory and sweep.no_theory_pool:
             logger.info(f"No curve of {sweep.name} is predicted, for want of a pool: {sweep.no_theory_pool}.")
     if cluster.site():

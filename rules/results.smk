@@ -45,6 +45,28 @@ rule collect_theory:
         "python -m koct collect-theory --spec - --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
+rule collect_transfer:
+    input:
+        rules.collect.output.cells,
+        jobs.transfers,
+    output:
+        update("results/transfer.parquet"),
+    log:
+        "results/logs/collect_transfer.log",
+    benchmark:
+        "results/benchmarks/collect_transfer.tsv"
+    group:
+        "summary"
+    conda:
+        "../envs/koct.yaml"
+    params:
+        spec=jobs.collect_transfer_spec(),
+    message:
+        "collect {output}"
+    shell:
+        "python -m koct collect-transfer --spec - --inputs {input[0]} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
+
+
 rule chains:
     input:
         jobs.shared_input,

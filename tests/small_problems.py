@@ -1,4 +1,4 @@
-"""Every shipped problem but `pairs`, small, and the pairs that it draws."""
+"""Every shipped problem but those that read files, small, and the pairs that it draws."""
 
 import numpy as np
 
@@ -9,6 +9,7 @@ OPTIONS = {
     "parallelbeam": {"H": 12, "V": 10, "B": 16, "photons": 1e4, "electronic": 3.0, "truncation": 0.25},
     "misaligned": {"H": 8, "V": 6, "B": 8, "gain": 10.0},
     "ellipses50": {"H": 8, "V": 6, "B": 12},
+    "scan": {"data": "ellipses", "field": 200.0, "H": 8, "V": 6, "B": 12, "photons": 1e4},
     "anatomy": {"H": 8, "V": 6, "B": 8, "learned": "ellipses", "tested": "ellipses"},  # which needs no package
     "surrogate": {"H": 8, "V": 10, "B": 8, "tikhonov": 0.1},
     "mri": {"H": 8, "spokes": 5, "samples": 8, "noise": 0.01},

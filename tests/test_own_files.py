@@ -164,7 +164,7 @@ def test_a_file_has_one_class_and_exists(tmp_path):
     for path, message in (
         (two, f"{two} must define one subclass of Problem, and defines 2"),
         (f"{tmp_path}/no.py", f"{tmp_path}/no.py does not exist (looked in {os.getcwd()}); correct the path"),
-        ("fan-beam", "must be one of anatomy, deblur, ellipses50, fanbeam, misaligned, mri, pairs, "),
+        ("fan-beam", "must be one of anatomy, deblur, detect, ellipses50, fanbeam, lodopab, misaligned, "),
     ):
         with pytest.raises(KoctError, match="^" + re.escape(message)):
             registry.problem(path)

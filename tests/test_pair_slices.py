@@ -149,7 +149,7 @@ def test_volumes_in_nifti_files_are_groups_of_axial_slices(folder):
     assert problem.groups(1, SIZES)["val"] == [4, 4]
     (same,) = slices._nifti("turned.nii", ".")[:1]
     np.testing.assert_array_equal(slices.image(same, 8), slices.image(found[0], 8))
-    shown = slices._nifti_values(found[0])
+    shown = slices._volume_values(found[0], None)
     np.testing.assert_allclose(shown[0], volume[:, -1, 2] / volume.max(), rtol=1e-6)  # the front is at the top
     nibabel.Nifti1Image(np.zeros((4, 4, 4, 2)), np.eye(4)).to_filename("nii/four.nii")
     assert "nii/four.nii has the shape (4, 4, 4, 2); give volumes of three axes" in said(data="nii", **SCAN)

@@ -97,6 +97,16 @@ def evaluate(spec, inputs, outputs):
     evaluation.evaluate(fitted, dict(zip(("pool", "shared"), others, strict=False)), *outputs, spec)
 
 
+def transfer(spec, inputs, outputs):
+    """write the row of a fit on the test pairs of another sweep: from the fit, those, and what `evaluate` reads"""
+    from koct.study import evaluation
+
+    if os.environ.get("KOCT_DEVICE") == "cuda":  # as above
+        os.environ["KOCT_DEVICE"] = "auto"
+    fitted, tests, *others = inputs
+    evaluation.transfer(fitted, dict(zip(("pool", "shared"), others, strict=False)), tests, *outputs, spec)
+
+
 def collect(spec, inputs, outputs):
     """gather the rows of a study into Parquet: cells, and the errors of every test image"""
     from koct.study import results
@@ -118,6 +128,13 @@ def collect_theory(spec, inputs, outputs):
     from koct.study import results
 
     results.collect_theory(spec, *outputs)
+
+
+def collect_transfer(spec, inputs, outputs):
+    """gather the rows of networks on the test pairs of other sweeps, and on their own, into Parquet"""
+    from koct.study import results
+
+    results.collect_transfer(spec, inputs[0], *outputs)
 
 
 def calibrate(spec, inputs, outputs):
@@ -187,8 +204,9 @@ def product(name, files, spec, out):
     products.make(name, files, out, spec)
 
 
-OF_CELLS = (pool, known, normal, gram, fit, fit_torchrun, evaluate, theory)
-OF_STUDIES = (collect, collect_theory, calibrate, budgets, crossings, chains, ladder, figure_recons, crate)
+OF_CELLS = (pool, known, normal, gram, fit, fit_torchrun, evaluate, transfer, theory)
+COLLECTING = (collect, collect_theory, collect_transfer)
+OF_STUDIES = (*COLLECTING, calibrate, budgets, crossings, chains, ladder, figure_recons, crate)
 for stage in OF_CELLS + OF_STUDIES:
     verb(JOBS, stage.__name__.replace("_", "-"), stage.__doc__, SPEC, INPUTS, OUTPUTS)(stage)
 VERBS["fit-torchrun"][2].append(

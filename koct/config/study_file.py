@@ -109,7 +109,23 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
         except Mistakes as error:
             wrong += error.wrong
     refuse(wrong)
+    refuse([f"sweeps.{sweep.name}.tested_on has {text}" for sweep in study for text in _check_tested(sweep, study)])
     return study
+
+
+def _check_tested(sweep: Sweep, study: Sequence[Sweep]) -> Iterator[str]:
+    """Yield what is wrong with the sweeps that a sweep's networks are tested on."""
+    sweeps = {other.name: other for other in study if other is not sweep}
+    for name in sweep.tested_on:
+        if name not in sweeps:
+            yield f"{name!r}, which is no other sweep of this study; take some of {', '.join(sweeps)}"
+            continue
+        own, others = ((each.problem.x_shape, each.problem.y_shape) for each in (sweep, sweeps[name]))
+        if own != others:
+            yield (
+                f"{name!r}, whose measurements and images have the shapes {others[0]} and {others[1]}, and its own "
+                f"{own[0]} and {own[1]}; take one with the same shapes"
+            )
 
 
 def _wrong_metric_file(path: str) -> str:

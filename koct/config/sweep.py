@@ -37,6 +37,11 @@ class Grid(Configured):
     targets: tuple[float, ...] = option(
         "errors for which `budget.parquet` says how many samples reach them", default=(), above=0
     )
+    tested_on: tuple[str, ...] = option(
+        "other sweeps of the study on whose test pairs the networks of this one are tested too, without a fit: "
+        "`transfer.parquet`, `table_transfer` and `fig_transfer`",
+        default=(),
+    )
     theory: bool = option(
         "predict the curves of the networks that allow it, before any fit, from a pool of a seed of its own",
         default=True,
@@ -88,6 +93,8 @@ class Sweep(Grid):
         """Why the problem draws no pool that curves could be predicted from; empty if it does."""
         if self.groups:
             return "N counts groups, and predictions are about single pairs"
+        if self.problem.field_of_view() is not None:
+            return "images are compared in the field of view, and predictions are about whole images"
         return "; ".join(self.problem.check((self.theory_seed,), self.pool))
 
     @property
@@ -137,6 +144,16 @@ class Sweep(Grid):
         for arch in self.archs:
             for N, seed in itertools.product(self.sizes_of(arch), self.seeds_of(arch)):
                 yield {"sweep": self.name, "arch": arch.name, "N": N, "seed": seed}
+
+    def test_seed(self, seed: int) -> int:
+        """Return the seed of its pool that tests a network of another sweep and this seed."""
+        return seed if seed in self.seeds and not self.problem.same_held_out else self.seeds[0]
+
+    def transfers(self) -> Iterator[dict[str, Any]]:
+        """The wildcard values of `grid`, and the sweep whose test pairs are taken, of every trained network."""
+        for other, cell in itertools.product(self.tested_on, self.grid()):
+            if cell["N"]:
+                yield {**cell, "other": other}
 
     def workload(self, arch: Architecture, N: int) -> Workload:
         problem, count = self.problem, (len(self.lambdas) or SEARCHED) if arch.uses_lambdas else 1

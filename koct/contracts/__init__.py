@@ -141,9 +141,23 @@ class Problem(Configured, ABC):
         """Images (n, *y_shape) from what `pairs` gave as y and the pool holds; override to store something smaller."""
         return stored
 
+    def field_of_view(self) -> Array | None:
+        """Which pixels of an image are compared with the truth, by every metric: (*y_shape), boolean; None: all."""
+        return None
+
+    @property
+    def inside(self) -> Any:
+        """Return the index of the pixels in the field of view, for flat images."""
+        seen = self.field_of_view()
+        return slice(None) if seen is None else seen.ravel()
+
     def files(self) -> Sequence[str]:
         """Files that `pairs`, `shared` or `layers` read; when one changes, what depends on it runs again."""
         return ()
+
+    def understood(self) -> str:
+        """What was made of files, such as their units, in words; it is printed before a run. Empty: nothing to say."""
+        return ""
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
         """What is wrong with the options, beyond their types: sentences that begin with the key and end in a fix."""

@@ -45,9 +45,11 @@ def architecture(source: str) -> type[Architecture]:
 
 
 def either(source: str) -> type[Problem] | type[Architecture]:
-    """What a user's own file defines."""
+    """What a user's own file defines, or the problem of koct that has this name."""
+    if source in shipped(Problem):
+        return problem(source)
     if not is_file(source):
-        raise KoctError(f"{source} is not a Python file of your own: its name must end in .py")
+        raise KoctError(f"{source} is neither a problem of koct nor a Python file of your own, whose name ends in .py")
     module = import_file(source)
     if not _classes(module, Problem) and not _classes(module, Architecture):
         raise KoctError(f"{source} must define one subclass of Problem or of Architecture: see docs/your-own.md")

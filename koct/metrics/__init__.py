@@ -6,7 +6,9 @@ NAME or, for the square of its mean over seeds, NAME2. Cells that are expensive 
 metric is a mean of RMSE / scale over images, `scale(y)` lets its curves be predicted from mean squared errors.
 
 `each(predicted, y, shape)` gives the metric of every image (n,), NaN where it has none, for images of that shape;
-without it, `error` is called for one image after the other. Where higher is better, the metric is named in SCORES and
+without it, `error` is called for one image after the other. Of a problem with a field of view, both are given the
+pixels in it, and `shape` is how many they are; a metric with `NEIGHBOURS`, such as `ssim`, has whole images and the
+pixels as a fourth argument. Where higher is better, the metric is named in SCORES and
 has `each` alone: its mean over images is a column of the results, and no curve shows it.
 
 A metric of a user's own is such a file anywhere, which `metrics` of config.yaml names; it is an error. Jobs know of it
@@ -91,24 +93,28 @@ def fixed(array: Any) -> Any:
     return view
 
 
-def error_of(name: str) -> Callable[[Any, Any], float]:
-    """Return the function of predictions and images that an error is."""
+def error_of(name: str, inside: Any = slice(None)) -> Callable[[Any, Any], float]:
+    """Return the function of predictions and images that an error is, where they are `inside`, an index."""
     error = load(name).error
-    return lambda predicted, y: error(fixed(predicted), fixed(y))
+    return lambda predicted, y: error(fixed(predicted[:, inside]), fixed(y[:, inside]))
 
 
-def each(predicted: Any, y: Any, shape: Sequence[int]) -> dict[str, Any]:
+def each(predicted: Any, y: Any, shape: Sequence[int], inside: Any = slice(None)) -> dict[str, Any]:
     """Every metric of each image of that shape, by name: (n,), NaN where an image has none.
 
-    `predicted` and `y` are flat, (n, size).
+    `predicted` and `y` are flat, (n, size), and compared where they are `inside`, an index.
     """
     import numpy as np
 
-    predicted, y, found = fixed(predicted), fixed(y), {}
+    found, whole = {}, (fixed(predicted), fixed(y))
+    predicted, y = (fixed(images[:, inside]) for images in whole)
     for name in names():
         metric = load(name)
+        if hasattr(metric, "NEIGHBOURS"):
+            found[name] = metric.each(*whole, shape, inside)
+            continue
         if hasattr(metric, "each"):
-            found[name] = metric.each(predicted, y, shape)
+            found[name] = metric.each(predicted, y, shape if isinstance(inside, slice) else y.shape[1:])
             continue
         found[name] = np.full(len(y), np.nan)
         for i in range(len(y)):

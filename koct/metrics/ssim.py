@@ -2,7 +2,8 @@
 
 Means, variances and covariance are those of all windows of seven pixels along each axis that lie within the image,
 K1 = 0.01, K2 = 0.03, and the range of values is that of the true image. A last axis of fewer than seven entries are
-channels, over which the similarity is averaged. An image that is smaller or constant has none.
+channels, over which the similarity is averaged. An image that is smaller or constant has none. Of an image with a
+field of view, the windows and values inside count.
 """
 
 import math
@@ -13,18 +14,22 @@ import numpy as np
 SYMBOL = "SSIM"
 UNIT = "1"
 DESCRIPTION = "structural similarity (7 x 7 windows), averaged over images; null if they are smaller or constant"
+NEIGHBOURS = True  # it compares windows, so it is given whole images
 WINDOW = 7
 K1, K2 = 0.01, 0.03
 BLOCK = 2**14  # pixels compared at once, so that they stay in the cache
 
 
-def each(predicted: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+def each(
+    predicted: np.ndarray, y: np.ndarray, shape: Sequence[int], inside: np.ndarray | slice = slice(None)
+) -> np.ndarray:
     channels = shape[-1] if len(shape) > 1 and shape[-1] < WINDOW else 1
     sides = tuple(shape) if channels == 1 else tuple(shape[:-1])
     values = np.full(len(y), np.nan)
     if min(sides) < WINDOW:
         return values
-    spread = (y.max(axis=1) - y.min(axis=1)).astype(float)
+    counted = _windows_inside(inside, sides, channels)
+    spread = (y[:, inside].max(axis=1) - y[:, inside].min(axis=1)).astype(float)
     seen = np.flatnonzero(spread > 0)
     images, rows = max(1, BLOCK // y.shape[1]), max(1, BLOCK * sides[0] // y.shape[1])
     for first in range(0, len(seen), images):
@@ -36,12 +41,23 @@ def each(predicted: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> np.ndarr
             stripe = slice(top, top + rows + WINDOW - 1)
             parts = (np.moveaxis(part[:, stripe] / unit, -1, 1) for part in (a, b))
             flat = (part.reshape(len(chosen) * channels, -1, *sides[1:]) for part in parts)
-            total += _similarity(*flat).reshape(len(chosen), channels).sum(axis=1)
-        values[chosen] = total / (channels * math.prod(side - WINDOW + 1 for side in sides))
+            here = None if counted is None else counted[top : top + rows]
+            total += _similarity(here, *flat).reshape(len(chosen), channels).sum(axis=1)
+        windows = math.prod(side - WINDOW + 1 for side in sides) if counted is None else counted.sum()
+        values[chosen] = total / (channels * windows) if windows else np.nan
     return values
 
 
-def _similarity(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _windows_inside(inside: np.ndarray | slice, sides: tuple[int, ...], channels: int) -> np.ndarray | None:
+    """Return which windows lie in the field of view as a whole, by their first pixel; None: all."""
+    if isinstance(inside, slice):
+        return None
+    seen = inside.reshape(*sides, channels).all(axis=-1)
+    windows = np.lib.stride_tricks.sliding_window_view(seen, (WINDOW,) * len(sides))
+    return np.asarray(windows.all(axis=tuple(range(len(sides), 2 * len(sides)))))
+
+
+def _similarity(counted: np.ndarray | None, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The similarity of images (n, *sides) in float64, whose values have a range of 1, summed over windows: (n,).
 
     In terms of a + b and a − b: 2 cov(a, b) is half the difference of their variances, var(a) + var(b) half the sum.
@@ -66,7 +82,8 @@ def _similarity(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         first += second
         windows /= first
     inside = tuple(slice(side - WINDOW + 1) for side in a.shape[1:])
-    return similarity.reshape(a.shape)[:, *inside].reshape(len(a), -1).sum(axis=1)
+    found = similarity.reshape(a.shape)[:, *inside].reshape(len(a), -1)
+    return (found if counted is None else found[:, counted.ravel()]).sum(axis=1)
 
 
 def _window_sums(values: np.ndarray, sides: Sequence[int]) -> np.ndarray:

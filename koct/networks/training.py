@@ -156,7 +156,7 @@ class Trainer:
             self.val_x, self.val_y = self.x[self.count :], to_numpy(data.y[self.count :])
         if arch.validation == "labels":
             self.val_x, self.val_y = self.kept.start(data.device.put(data.read("x", "val"))), data.read("y", "val")
-        self.error = metrics.error_of(data.problem.validation_metric)
+        self.error = metrics.error_of(data.problem.validation_metric, data.problem.inside)
         self.module, self.averaged = self.network.module, bool(arch.averaging)
         if self.averaged:
             try:

@@ -48,8 +48,9 @@ class Scan(ABC):
             if not max(self.degrees) - min(self.degrees) < 360 or len(set(self.degrees)) < self.V:
                 raise KoctError("degrees must be angles that differ, by less than 360; give others")
 
-    if TYPE_CHECKING:
-        bin: float  # the width of a bin, a field of subclasses
+    if TYPE_CHECKING:  # fields of subclasses
+        bin: float  # the width of a bin
+        image: float | None
 
     def _check_lengths(self, *keys: str) -> None:
         for key in keys:
@@ -57,9 +58,19 @@ class Scan(ABC):
                 raise KoctError(f"{key} = {getattr(self, key)!r} must be a length above 0; give it in mm")
 
     @property
-    @abstractmethod
     def radius(self) -> float:
         """Half the width of the image, from the centre of the first pixel to that of the last, in mm."""
+        return 0.5 * (self.B * self.bin if self.image is None else self.image)
+
+    @property
+    def reach(self) -> float:
+        """How far from the isocentre lines are that the detector measures in every view, in mm."""
+        return 0.5 * self.B * self.bin
+
+    @property
+    def field_of_view(self) -> np.ndarray:
+        """(H, H): which pixels every view sees, by their centres."""
+        return np.hypot(self.pixels[:, None], self.pixels) <= self.reach * (1 + SAME)
 
     @property
     def width(self) -> float:
@@ -211,8 +222,7 @@ class Scan(ABC):
 class FanBeam(Scan):
     """A source and a flat detector that turn around the isocentre.
 
-    V views cover the half circle, or the `arc`, both ends included, except for the end of the full circle. The half
-    width `radius` of the image is what the detector sees at the isocentre.
+    V views cover the half circle, or the `arc`, both ends included, except for the end of the full circle.
 
     Parameters
     ----------
@@ -222,6 +232,8 @@ class FanBeam(Scan):
     source_isocentre : distance from the source to the isocentre, in mm
     source_detector : distance from the source to the detector, in mm
     bin : width of a bin, in mm
+    image : width of the image in mm, from the centre of the first pixel to that of the last; by default what the
+        detector sees at the isocentre
     arc : angular range of the views in degrees, from 0 on; the half circle by default
     degrees : the angle of every view instead, shape (V,)
 
@@ -236,10 +248,11 @@ class FanBeam(Scan):
     source_isocentre: float = 1000.0
     source_detector: float = 1500.0
     bin: float = 1.0
+    image: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_lengths("source_isocentre", "source_detector", "bin")
+        self._check_lengths("source_isocentre", "source_detector", "bin", *([] if self.image is None else ["image"]))
         if math.sqrt(2) * self.radius >= self.source_isocentre:
             raise KoctError(
                 f"source_isocentre = {self.source_isocentre!r} puts the source inside the image, whose corners are "
@@ -248,7 +261,13 @@ class FanBeam(Scan):
 
     @property
     def radius(self) -> float:
+        if self.image is not None:
+            return 0.5 * self.image
         return 0.5 * self.B * self.bin * self.source_isocentre / self.source_detector
+
+    @property
+    def reach(self) -> float:
+        return self.source_isocentre * math.sin(math.atan2(0.5 * self.B * self.bin, self.source_detector))
 
     @property
     def width(self) -> float:
@@ -346,10 +365,6 @@ class ParallelBeam(Scan):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_lengths("bin", *([] if self.image is None else ["image"]))
-
-    @property
-    def radius(self) -> float:
-        return 0.5 * (self.B * self.bin if self.image is None else self.image)
 
     def lines(self, per_bin: int = 1) -> tuple[np.ndarray, np.ndarray]:
         distances = self._parts(per_bin)

@@ -24,6 +24,11 @@ KNOWN = (
     "the paper, whose ramp has neither padding nor the width of a bin, and whose weights count half of the first and "
     "the last view as zero"
 )
+UNITS = (
+    "what values of NIfTI volumes and of arrays are: `HU`, or `relative`: to the largest of a volume, and of an array "
+    "attenuation relative to water. A NIfTI volume with values below −500 is taken for HU, and others for relative; "
+    "DICOM says it itself, and PNG is from black, 0, to white, 1"
+)
 
 
 class SquareProblem(Problem, ABC):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from koct.base.messages import cut, printable
 from koct.contracts import PARTS, Chunk, Cost, Part, Sizes, option
 from koct.errors import KoctError
-from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, ScanProblem
+from koct.problems.known_chain import KNOWN, MOST_BINS, SAMPLE, UNITS, ScanProblem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,6 +66,7 @@ class PairsProblem(ScanProblem):
         minimum=1,
     )
     B: int | None = option("of images: number of detector bins", default=None, minimum=2)
+    units: Literal["HU", "relative"] | None = option(f"of images: {UNITS}", default=None)
     known: Literal["exact", "printed"] = option(f"of images: {KNOWN}", default="exact", pairs=False)
 
     @property
@@ -93,7 +94,9 @@ class PairsProblem(ScanProblem):
 
     @property
     def hounsfield(self) -> bool:  # type: ignore[override]
-        return self._is_folder and self._content().slices[0].kind == "CT"
+        from koct.problems.slices import in_hu
+
+        return self._is_folder and in_hu(self._content().slices[0], self.units)
 
     @property
     def label(self) -> str:
@@ -113,7 +116,8 @@ class PairsProblem(ScanProblem):
         return _look(self, tuple((path, os.path.getmtime(path), os.path.getsize(path)) for path in there))
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
-        defaults = {"x": "x", "y": "y"} if self._is_folder else {**dict.fromkeys(GEOMETRY), "known": "exact"}
+        of_images = {**dict.fromkeys((*GEOMETRY, "units")), "known": "exact"}
+        defaults = {"x": "x", "y": "y"} if self._is_folder else of_images
         for key, default in defaults.items():
             if (value := getattr(self, key)) == default:
                 continue
@@ -202,7 +206,7 @@ class PairsProblem(ScanProblem):
         A, side = self.forward({}), min(each.side for each in slices)
 
         def projected(places: np.ndarray) -> tuple[Any, Any]:
-            images = np.stack([image(slices[i], self.y_shape[0], side) for i in places])
+            images = np.stack([image(slices[i], self.y_shape[0], side, self.units) for i in places])
             return to_numpy(A(place.put(images))), images
 
         return projected
@@ -211,6 +215,15 @@ class PairsProblem(ScanProblem):
         if self.H is None or self.V is None or self.B is None:
             raise KoctError("of arrays no layers are known; give data, a folder of images, with H, V and B")
         return super().geometry()
+
+    def field_of_view(self) -> Any:
+        """Of images: what every view sees."""
+        return self.geometry().field_of_view if self._is_folder else None
+
+    def understood(self) -> str:
+        from koct.problems.slices import understood
+
+        return understood(self._content().slices[0], self.units) if self._is_folder else ""
 
     def noise_variance(self, x: Any) -> Any:
         """Images are projected without noise; of measurements from files nothing is known."""

@@ -1,4 +1,4 @@
-"""Images in a folder of a user's own, as small squares: DICOM slices, PNG images, or volumes in NIfTI files."""
+"""Images in files of a user's own, as small squares: DICOM slices, PNG images, volumes (NIfTI, InVesalius), arrays."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koct.base.messages import printable
 from koct.errors import KoctError
-from koct.problems.arrayfiles import HDF5, opened, require
+from koct.problems.arrayfiles import HDF5, Stored, opened, require
+from koct.problems.arrayfiles import find as find_array
 
 if TYPE_CHECKING:
     import numpy as np
 
-ENDINGS = {"DICOM": ("", ".dcm", ".dicom", ".ima"), "PNG": (".png",), "NIfTI": (".nii", ".nii.gz")}  # capitals too
-READERS = {"DICOM": "pydicom", "PNG": "PIL", "NIfTI": "nibabel"}
+ENDINGS = {  # capitals too
+    "DICOM": ("", ".dcm", ".dicom", ".ima"),
+    "PNG": (".png",),
+    "NIfTI": (".nii", ".nii.gz"),
+    "InVesalius": (".inv3",),
+}
+READERS = {"DICOM": "pydicom", "PNG": "PIL", "NIfTI": "nibabel", "InVesalius": "tarfile"}
 AIR = -1000.0  # HU
+SURELY_HU = -500.0  # a volume with values below is in Hounsfield units: air is far below zero in nothing else
 PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a DICOM file is
 DEPTH = 24  # place in a PNG file of the bits of a sample, and behind it of the kind of colour
 GREY = 0
@@ -31,11 +38,12 @@ class Slice(NamedTuple):
     """What a file says of an image before its pixels are read."""
 
     path: str
-    kind: str  # CT, MR, PNG or NIfTI
+    kind: str  # CT, MR, PNG, NIfTI, InVesalius or array
     shape: tuple[int, int]
     spacing: tuple[float, float] | None  # mm from row to row and from column to column; None: unknown
     group: str
     number: int = 0  # of the slice in a volume
+    array: str = ""  # the name of an array in the file
 
     @property
     def side(self) -> float:
@@ -50,13 +58,15 @@ class Slice(NamedTuple):
 
 def find(folder: str) -> list[str]:
     """The files with images below a folder, in order. One without an ending is DICOM if there is nothing else."""
+    if os.path.isfile(folder):
+        return [folder]
     paths = [path for path in _files(folder) if kind_of(path)]
     named = [path for path in paths if os.path.splitext(path)[1]]
     return named if {kind_of(path) for path in named} - {"DICOM"} else paths
 
 
 def kind_of(path: str) -> str | None:
-    """DICOM, PNG or NIfTI, by the ending of a name; None: none of them."""
+    """DICOM, PNG, NIfTI or InVesalius, by the ending of a name; None: none of them."""
     stem, ending = os.path.splitext(path.lower())
     ending = ".nii.gz" if ending == ".gz" and stem.endswith(".nii") else ending
     return next((kind for kind, endings in ENDINGS.items() if ending in endings), None)
@@ -95,7 +105,8 @@ def slices(folder: str, group: str | None) -> list[Slice]:
     require(READERS[kinds[0]], f"data = {folder!r}")
     if kinds != ["DICOM"] and group is not None:
         raise KoctError(f"group = {group!r} is a DICOM keyword, and data = {folder!r} has {kinds[0]}; remove group")
-    read = {"PNG": _png, "NIfTI": _nifti}.get(kinds[0], lambda path, _: [dicom(path, group or "PatientID")])
+    readers = {"PNG": _png, "NIfTI": _nifti, "InVesalius": _inv3}
+    read = readers.get(kinds[0], lambda path, _: [dicom(path, group or "PatientID")])
     found = [each for path in paths for each in read(path, folder)]
     first, spaced = found[0], all(each.spacing for each in found)  # none has a spacing if not all have one
     for other in found:
@@ -125,14 +136,15 @@ def _understood(path: str, kind: str) -> Iterator[None]:
             raise KoctError(f"data: {printable(path)} is no {kind} file that can be read: {why}; {AGAIN}") from None
 
 
-def image(each: Slice, H: int, side: float | None = None) -> Any:
+def image(each: Slice, H: int, side: float | None = None, units: str | None = None) -> Any:
     """(H, H), float32: the central square of a slice with this side, by default the largest, averaged over areas.
 
     What lies outside the inscribed circle, which not every view sees, is 0.
     """
     import numpy as np
 
-    values = {"PNG": _png_values, "NIfTI": _nifti_values}.get(each.kind, _dicom_values)(each)
+    readers = {"PNG": _png_values, "CT": _dicom_values, "MR": _dicom_values}
+    values = readers[each.kind](each) if each.kind in readers else _volume_values(each, units)
     if not np.isfinite(values).all():
         raise KoctError(f"data: {printable(each.path)} has values that are not finite; correct it or remove it")
     down, right = (
@@ -171,7 +183,9 @@ def dicom(path: str, group: str = "PatientID") -> Slice:
             raise KoctError(f"group = {group!r} is not in {printable(path)}; give a DICOM keyword that all have")
         steps = tuple(float(step) for step in spacing)
         known = len(steps) == 2 and min(steps) > 0
-        return Slice(path, dataset.Modality, (dataset.Rows, dataset.Columns), steps if known else None, str(label))  # type: ignore[arg-type]
+        number = int(dataset.get("InstanceNumber") or 0)
+        size: Any = dataset.Rows, dataset.Columns
+        return Slice(path, dataset.Modality, size, (steps[0], steps[1]) if known else None, str(label), number)
 
 
 def _check_inflated(path: str) -> None:
@@ -231,16 +245,37 @@ def _dicom_values(each: Slice) -> np.ndarray:
             limit = dataset.get("PixelPaddingRangeLimit")
             low, high = np.sort(np.array([padding, padding if limit is None else limit]).astype(stored.dtype))
             values[(stored >= low) & (stored <= high)] = AIR if each.kind == "CT" else 0
-    return (1 - values / AIR).clip(min=0) if each.kind == "CT" else _relative(values)
+    return _water(values) if each.kind == "CT" else values.clip(min=0) / (values.max(initial=0) or 1)
 
 
-def _relative(values: np.ndarray) -> np.ndarray:
-    """Values from 0 to 1: in units of the largest, and nothing below 0."""
-    values = values.clip(min=0)
-    return values / (values.max() or 1)
+def _water(values: np.ndarray) -> np.ndarray:
+    """Attenuation relative to water, of Hounsfield units; nothing below 0."""
+    return (1 - values / AIR).clip(min=0)
 
 
-# PNG and NIfTI
+def in_hu(each: Slice, units: str | None) -> bool:
+    """Return whether an image is in Hounsfield units: as the file says, as asked for, or as its values say."""
+    if each.kind in ("CT", "MR", "PNG"):
+        return each.kind == "CT"
+    return units == "HU" if units else each.kind == "InVesalius" or _smallest(each) < SURELY_HU
+
+
+def _smallest(each: Slice) -> float:
+    return float(_volume(each.path, each.kind, os.path.getmtime(each.path)).min())
+
+
+def understood(each: Slice, units: str | None) -> str:
+    """Return what the values of an image were taken for, in words."""
+    words = {"MR": "MR, relative to the largest value of each slice", "PNG": "PNG, from black, 0, to white, 1"}
+    if each.kind in words:
+        return words[each.kind]
+    hu = in_hu(each, units)
+    why = "" if units or each.kind in ("CT", "InVesalius") else f" (its smallest value is {_smallest(each):g})"
+    other = "attenuation relative to water" if each.kind == "array" else "relative to the largest value of the volume"
+    return f"{each.kind} in Hounsfield units{why}, 1 is water" if hu else f"{each.kind}, {other}{why}"
+
+
+# PNG, volumes and arrays
 
 
 def _png(path: str, folder: str) -> list[Slice]:
@@ -283,18 +318,63 @@ def _nifti(path: str, folder: str) -> list[Slice]:
         return [Slice(path, "NIfTI", (rows, columns), (down, across), label, number) for number in chosen]
 
 
+def _inv3(path: str, folder: str) -> list[Slice]:
+    """All slices of a project of InVesalius: a compressed tar archive with main.plist and a matrix of numbers."""
+    about, spacing = _project(path)
+    label, (count, rows, columns) = os.path.relpath(path, folder), about["shape"]
+    steps = float(spacing[1]), float(spacing[0])
+    return [Slice(path, "InVesalius", (rows, columns), steps, label, number) for number in range(count)]
+
+
+def _project(path: str) -> tuple[dict[str, Any], list[float]]:
+    """Return what main.plist of a project says of its matrix, and the spacing along x, y and z in mm."""
+    import plistlib
+
+    with _understood(path, "InVesalius"):
+        about = plistlib.loads(_member(path, "main.plist"))
+        if about.get("modality") != "CT" or len(about["matrix"]["shape"]) != 3:
+            raise KoctError(f"data: {printable(path)} is no CT volume; remove it")
+        return about["matrix"], about["spacing"]
+
+
+def _member(path: str, name: str) -> bytes:
+    """Return a file of an archive, whatever folder it is in."""
+    import tarfile
+
+    with tarfile.open(path) as archive:
+        members = (each for each in archive if each.isfile() and os.path.basename(each.name) == name)
+        file = archive.extractfile(next(members))
+        assert file is not None
+        return file.read()
+
+
+def _volume_values(each: Slice, units: str | None) -> np.ndarray:
+    """A slice of a volume relative to water or to its largest value; a slice of an array relative to water."""
+    if each.kind == "array":
+        values = _stored(each.array, each.path, os.path.getmtime(each.path)).read([each.number])[0].astype(float)
+        return _water(values) if units == "HU" else values.clip(min=0)
+    volume = _volume(each.path, each.kind, os.path.getmtime(each.path))
+    if in_hu(each, units):
+        return _water(volume[each.number].astype(float))
+    relative: np.ndarray = volume[each.number].clip(min=0) / (volume.max().clip(min=0) or 1)
+    return relative.astype(float)
+
+
+@lru_cache(maxsize=1)
+def _stored(name: str, path: str, changed: float) -> Stored:
+    return find_array("array", name, path)
+
+
 @lru_cache(maxsize=1)  # the slices of a volume come one after the other
-def _volume(path: str) -> np.ndarray:
-    """From left to right, from back to front, and up."""
-    import nibabel
+def _volume(path: str, kind: str, changed: float) -> np.ndarray:
+    """Return all slices of a volume, the front of the body at the top."""
     import numpy as np
 
-    with _understood(path, "NIfTI"):
-        volume: Any = nibabel.as_closest_canonical(nibabel.load(path))
-        return _relative(np.asarray(volume.dataobj, np.float32))
+    with _understood(path, kind):
+        if kind == "InVesalius":
+            about, _ = _project(path)
+            return np.frombuffer(_member(path, about["filename"]), about["dtype"]).reshape(about["shape"])
+        import nibabel
 
-
-def _nifti_values(each: Slice) -> np.ndarray:
-    """From 0 to 1, the largest value of the volume; the front of the body is at the top."""
-    values: np.ndarray = _volume(each.path)[:, ::-1, each.number].T.astype(float)
-    return values
+        volume: Any = nibabel.as_closest_canonical(nibabel.load(path))  # from left to right, from back to front, and up
+        return np.asarray(volume.dataobj, np.float32)[:, ::-1].T

@@ -14,8 +14,9 @@ from koct.base.files import write_json
 from koct.base.stamps import Stamp, made_from
 from koct.contracts import Network
 from koct.contracts.blame import blamed
-from koct.contracts.spec import Cell, same_values
+from koct.contracts.spec import Cell, decode_problem, same_values
 from koct.errors import KoctError
+from koct.problems.pools import Pool
 from koct.study import cells
 
 # The hash of this module and of the metrics, which the workflow puts into the environment of its jobs. A fit evaluates
@@ -25,29 +26,31 @@ CODE = "KOCT_EVALUATION"
 LARGEST = 2**19  # characters of what a fit keeps of its errors: half of where a stamp is looked for
 
 
-def errors(network: Network, data: cells.Data) -> dict[str, Any]:
+def errors(network: Network, data: cells.Data, tests: Pool | None = None) -> dict[str, Any]:
     """Every metric on the test pairs, `val_mse`, the time of a test image, and under `images` every metric of each.
 
-    `val_mse` is null unless the validation pairs have chosen something.
+    `val_mse` is null unless the validation pairs have chosen something. The test pairs are those of the fit's own
+    pool, or of another with `tests`.
     """
+    tests = tests or data.pool
     validation = None
     if data.cell.arch.validation == "labels":
         validated = data.predict(network, "val") if data.validated is None else data.validated
-        validation = metrics.load("mse").error(validated, data.read("y", "val"))
+        validation = metrics.error_of("mse", data.problem.inside)(validated, data.read("y", "val"))
     else:
         data.predict(network, "val", 1)  # warms up
-    x, started = data.device.put(data.pool.x("test")), time.perf_counter()
+    x, started = data.device.put(tests.x("test")), time.perf_counter()
     predicted = data.images(network, x)
-    seconds, y = time.perf_counter() - started, data.pool.y("test")
+    seconds, y, inside = time.perf_counter() - started, tests.y("test"), tests.problem.inside
     with blamed(*metrics.own().values()):
-        images = metrics.each(predicted, y, data.y_shape)
-        errors = metrics.errors(predicted, y, images)
+        images = metrics.each(predicted, y, data.y_shape, inside)
+        errors = metrics.errors(predicted[:, inside], y[:, inside], images)
     for name, value in (("val_mse", validation), *errors.items()):
         if value is not None and not metrics.is_proper(name, value):
             raise KoctError(f"the network's {name} is {value}, which is no error; look at its fit")
     kept = {  # to eight digits, null for NaN; `same`: whether every seed has these images; how many each group has
-        "same": data.cell.problem.same_held_out,
-        "groups": data.pool.groups["test"] if data.pool.groups else None,
+        "same": tests.problem.same_held_out,
+        "groups": tests.groups["test"] if tests.groups else None,
         **{name: [None if each != each else float(f"{each:.8g}") for each in images[name].tolist()] for name in images},
     }
     return {"val_mse": validation, **errors, "images": kept, "image_seconds": seconds / len(y)}
@@ -81,6 +84,16 @@ def evaluate(fit_path: str, inputs: Mapping[str, str], row_path: str, spec: Mapp
             measured = errors(network(), data)
     stamp = Stamp(spec or about["cell"], made_from(fit_path, *inputs.values()))
     write_row(row_path, stamp, data.cell, about, measured)
+
+
+def transfer(fit_path: str, inputs: Mapping[str, str], tests: str, row_path: str, spec: Mapping[str, Any]) -> None:
+    """Write the row of a fit on the test pairs of another sweep, whose pool is `tests`; nothing is fitted."""
+    about, network, data = load(fit_path, inputs)
+    pool = Pool(tests, decode_problem(spec["tested"]), spec["tested_seed"])
+    with blamed(data.cell.problem.source, data.cell.arch.source, pool.problem.source):
+        measured = errors(network(), data, pool)
+    stamp = Stamp(spec, made_from(fit_path, tests, *inputs.values()))
+    write_row(row_path, stamp, data.cell, about, {**measured, "tested_on": spec["tested_on"]})
 
 
 def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[[], Network], cells.Data]:

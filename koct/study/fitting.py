@@ -178,7 +178,7 @@ def _is_own(data: Data) -> bool:
 
 
 def _error(data: Data) -> Any:
-    return metrics.error_of(data.problem.validation_metric)
+    return metrics.error_of(data.problem.validation_metric, data.problem.inside)
 
 
 def _judged(data: Data, search: Search, lam: float | None, score: float) -> float:

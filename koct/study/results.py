@@ -33,6 +33,7 @@ OTHERWISE = "was made with other options or other code than those of this study"
 OF_METRIC = "that of the metric"  # a unit
 COLUMNS = {
     "sweep": (pa.string(), "name of the sweep in config.yaml", ""),
+    "tested_on": (pa.string(), "sweep whose test pairs the errors are of; null: those of the sweep itself", ""),
     "problem": (pa.string(), "where pairs and the known operator come from", ""),
     "H": (pa.int32(), "image height and width; null if the problem has no such option", "pixel"),
     "V": (pa.int32(), "views; null if the problem has no such option", "1"),
@@ -125,9 +126,17 @@ COLUMNS |= {
 }
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "tuned_on", "edge", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
-UNTOLD = ("tuned_on", "edge", "edges", "val_mse", "image_seconds")  # which a row may lack, and older files do
+UNTOLD = (
+    "tested_on",
+    "tuned_on",
+    "edge",
+    "edges",
+    "val_mse",
+    "image_seconds",
+)  # which a row may lack, and older files do
 OPTIONAL = (*UNTOLD, *METRICS)  # null where a cell was made before there was the metric, or images have no such score
 KEY = ("sweep", "arch", "N", "seed")
+TRANSFER = ["sweep", "tested_on", *CELLS[1:]]
 IMAGES = [*KEY, "image", "group", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds", "tuned_on", "edges"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
@@ -185,6 +194,23 @@ def collect_theory(spec, path):
             rows += curve["rows"]
             contents.append(stamp.content)
     write(rows, THEORY, path, _origin(spec), Stamp(spec, combined(contents)))
+
+
+def collect_transfer(spec, cells_path, path):
+    """Gather rows on the test pairs of other sweeps into transfer.parquet, beside those of the sweeps on their own.
+
+    `spec` has the `rows`, {path: hash of the spec}, and by sweep those that it is `tested_on`.
+    """
+    cells, origin = _read_cells(cells_path)
+    involved = {name for sweep, others in spec["tested_on"].items() if others for name in (sweep, *others)}
+    rows = [row for row in cells if row["sweep"] in involved]
+    for place, wanted in spec["rows"].items():
+        row, stamp = read_json(place)
+        if checksum_of(stamp.spec) != wanted:
+            raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
+        rows.append(row)
+    stamp = Stamp(spec, made_from(cells_path, *spec["rows"], timed=True), {"timed": True})
+    write(rows, TRANSFER, path, origin, stamp)
 
 
 def _check_row(path, row, stamp, cell):

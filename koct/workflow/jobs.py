@@ -45,6 +45,7 @@ class Jobs:
         self.names = _either(self.sweeps)
         self.archs = _either({arch.name for sweep in self.study for arch in sweep.archs + sweep.required})
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
+        self.transfers = sorted(paths.transfer(**cell) for sweep in self.study for cell in sweep.transfers())
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
         self.evaluation = sources.digest(*sources.evaluation())
@@ -173,6 +174,23 @@ class Jobs:
         """Of a row: that of its fit, and what evaluates it."""
         return json.dumps({**json.loads(self.fit_spec(wildcards)), **self._evaluated}, sort_keys=True)
 
+    def transfer_spec(self, wildcards: Wildcards) -> str:
+        """Of a row on the test pairs of another sweep: that of its own row, and which pairs they are."""
+        other = self.sweeps[wildcards.other]
+        tested = {
+            "tested_on": other.name,
+            "tested": encode_problem(other.problem, layers=False),
+            "tested_seed": other.test_seed(int(wildcards.seed)),
+            "tested_pool": self._pairs(other.name)["pool"],
+        }
+        return json.dumps({**json.loads(self.row_spec(wildcards)), **tested}, sort_keys=True)
+
+    def collect_transfer_spec(self) -> str:
+        """Of the rows on test pairs of other sweeps: what each has to be, as a hash."""
+        cells = [SimpleNamespace(**cell) for sweep in self.study for cell in sweep.transfers()]
+        rows = {paths.transfer(**vars(cell)): checksum_of(json.loads(self.transfer_spec(cell))) for cell in cells}
+        return _spec("collect-transfer", {"rows": rows, "tested_on": when.answer("tested_on", self.study)})
+
     def _curve_spec(self, name: str, arch_name: str) -> str:
         """What the fits of one curve share: JSON without its opening brace."""
         sweep = self.sweeps[name]
@@ -293,6 +311,10 @@ class Jobs:
     def theory_input(self, wildcards: Wildcards) -> list[str]:
         sweep = self.sweeps[wildcards.sweep]
         return list(self._theory_inputs(sweep, sweep.arch(wildcards.arch)).values())
+
+    def tested_pool(self, wildcards: Wildcards) -> str:
+        """The pool whose test pairs another sweep's networks are tested on."""
+        return paths.pool(wildcards.other, self.sweeps[wildcards.other].test_seed(int(wildcards.seed)))
 
     def shared_input(self, wildcards: Wildcards) -> str | list[str]:
         """What a problem computes once per sweep, if it does."""

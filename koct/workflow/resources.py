@@ -118,7 +118,7 @@ def _in_turn(costs: Sequence[Cost]) -> Cost:
 
 # The costs of stages, by their verbs.
 COSTS: dict[str, Callable[..., Cost]] = {"pool": pool, "known": shared, "normal": normal, "gram": gram, "fit": fit}
-COSTS |= {"fit-torchrun": fit, "evaluate": evaluate, "theory": theory, "figure-recons": recons}
+COSTS |= {"fit-torchrun": fit, "evaluate": evaluate, "transfer": evaluate, "theory": theory, "figure-recons": recons}
 
 
 def of_job(stage: str, sweep: Sweep, wildcards: Any) -> Cost:

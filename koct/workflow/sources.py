@@ -38,7 +38,7 @@ Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree
 INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.paths"}
 INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "registry", "spec")}
 EVALUATION = "koct.study.evaluation"
-OF_FITS = {"evaluate": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
+OF_FITS = {"evaluate": "fit", "transfer": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
 # And neither can these parts of a problem or an architecture of koct; a user's may use them for anything.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "hounsfield", "section"}
 

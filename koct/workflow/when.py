@@ -52,6 +52,11 @@ def predicted(study: Iterable[Sweep]) -> bool:
     return any(sweep.predicted for sweep in study)
 
 
+def transferred(study: Iterable[Sweep]) -> bool:
+    """Return whether networks are tested on pairs of another sweep."""
+    return any(sweep.tested_on for sweep in study)
+
+
 def pictured(study: Iterable[Sweep]) -> list[str]:
     """Return the sweeps whose reconstructions are images to look at."""
     return [sweep.name for sweep in study if sweep.pictured]

@@ -69,15 +69,8 @@ def recons(fits, inputs, out, spec=None):
         print(f"{arch.name}, N = {N}: {path}", flush=True)
     stamp = Stamp(spec or {}, made_from(*fits, *inputs.values()))
     names, unit = Names({"koct.archs": json.dumps(styles)}), " groups" if pool.groups else ""
-    draw(
-        truth[0],
-        made,
-        names,
-        [path for path in out if not path.endswith(".npy")],
-        stamp,
-        unit,
-        first.problem.hounsfield,
-    )
+    drawn, problem = [path for path in out if not path.endswith(".npy")], first.problem
+    draw(truth[0], made, names, drawn, stamp, unit, problem.hounsfield, problem.inside)
     peak = np.abs(truth).max(axis=tuple(range(1, truth.ndim)), keepdims=True)
     relative = {name: (images / np.where(peak > 0, peak, 1)).astype("<f2") for name, images in arrays.items()}
     for path in (path for path in out if path.endswith(".npy")):
@@ -90,10 +83,11 @@ def _reconstruct(path, inputs, count):
     return data.predict(network(), "test", count)
 
 
-def draw(truth, made, names, out, stamp=None, unit="", hounsfield=False):
+def draw(truth, made, names, out, stamp=None, unit="", hounsfield=False, inside=slice(None)):
     """Draw an image or a signal and what `made[arch, N]` makes of it; N = 0 needs no sample. `unit` follows every N.
 
-    With `hounsfield`, images are relative to water: they are drawn in a window of HU.
+    With `hounsfield`, images are relative to water: they are drawn in a window of HU. Numbers are those of the pixels
+    `inside` the field of view.
     """
     samples = columns(sorted({N for _, N in made if N}))
     with drawing.styled():
@@ -105,10 +99,12 @@ def draw(truth, made, names, out, stamp=None, unit="", hounsfield=False):
             beside = ROWS if free > len(samples) else ()  # behind as many pictures
             letters = max(map(len, (*beside, *map(names.arch, networks))), default=0)
             sheet = Sheet(truth.shape, len(samples), free, len(networks), letters)
-            drawing.save(_images(sheet, truth, made, samples, names, unit, hounsfield), out, stamp, dpi=sheet.dpi)
+            drawing.save(
+                _images(sheet, truth, made, samples, names, unit, hounsfield, inside), out, stamp, dpi=sheet.dpi
+            )
 
 
-def _images(sheet, truth, made, samples, names, unit, hounsfield):
+def _images(sheet, truth, made, samples, names, unit, hounsfield, inside):
     figure = drawing.plt.figure(figsize=(sheet.width / sheet.dpi, sheet.height / sheet.dpi))
     black, white = (1 + value / 1000 for value in WINDOW) if hounsfield else (min(0, truth.min()), np.abs(truth).max())
     part, best = _busiest(truth), {arch: max(N for other, N in made if other == arch) for arch, _ in made}
@@ -142,7 +138,7 @@ def _images(sheet, truth, made, samples, names, unit, hounsfield):
         for kind, image in enumerate((made[arch, 0], made[arch, 0], errors[arch])):
             show(sheet.place(number, kind), image, kind)
         write(sheet.place(number, 0), names.arch(arch))
-        write(sheet.place(number, 0), _quality(made[arch, 0], truth), below=True)
+        write(sheet.place(number, 0), _quality(made[arch, 0], truth, inside), below=True)
     for row in () if sheet.flat else range(0, sheet.first, KINDS):
         for kind, text in enumerate(ROWS):
             name(row + kind, min(1 + len(free), sheet.columns), text)
@@ -154,7 +150,7 @@ def _images(sheet, truth, made, samples, names, unit, hounsfield):
         for column, N in enumerate(samples):
             if (arch, N) in made:
                 show((row, column), made[arch, N])
-                write((row, column), _quality(made[arch, N], truth), below=True)
+                write((row, column), _quality(made[arch, N], truth, inside), below=True)
         show((row, last), made[arch, best[arch]], 1)
         show((row, last + 1), errors[arch], 2)
         if best[arch] != samples[-1]:
@@ -217,11 +213,11 @@ def _round(value):
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
 
 
-def _decibels(made, truth):
-    return f"{psnr.each(made.reshape(1, -1), truth.reshape(1, -1), truth.shape)[0]:.1f} dB"
+def _decibels(made, truth, inside=slice(None)):
+    return f"{psnr.each(made.reshape(1, -1)[:, inside], truth.reshape(1, -1)[:, inside], truth.shape)[0]:.1f} dB"
 
 
-def _quality(made, truth):
+def _quality(made, truth, inside):
     """Return PSNR and, where the image is large enough for one, SSIM."""
-    similarity = ssim.each(made.reshape(1, -1), truth.reshape(1, -1), truth.shape)[0]
-    return _decibels(made, truth) + ("" if np.isnan(similarity) else f", SSIM {similarity:.2f}")
+    similarity = ssim.each(made.reshape(1, -1), truth.reshape(1, -1), truth.shape, inside)[0]
+    return _decibels(made, truth, inside) + ("" if np.isnan(similarity) else f", SSIM {similarity:.2f}")
