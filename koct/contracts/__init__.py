@@ -247,6 +247,7 @@ class Training:
     inverses: Mapping[float | None, Any]  # the problem's own reconstructions, by strength; likewise
     normal: Array  # RᵀR of the layers behind the weights
     gram: Array | None  # the Gram matrix of x (N, N), float64; None where it is cheap to compute
+    fresh: bool = False  # whether training pairs should never repeat; x and y are then all those of the pool
     required: Mapping[str, Any]  # what the fit that `requires_cell` names says of itself: lam, p, fit_seconds, device
     device: Any  # `device.name` is "cpu" or "cuda", `device.put(array)` moves a NumPy array there
     identity: str  # what the fit depends on, for a checkpoint to say what it belongs to
@@ -265,6 +266,10 @@ class Training:
             known = self._spectrum = self.x, *eigh(matrix)
         return known[1:]
 
+    def fresh_pairs(self, number: int, count: int) -> tuple[Any, Any]:
+        """Return flat pairs (count, size) as NumPy arrays that no pool has, and no other number."""
+        raise NotImplementedError
+
     def read(self, name: Literal["x", "y"], part: Part, count: int | None = None, first: int = 0) -> Any:
         """Some pairs as NumPy arrays (count, size): of the N training pairs, or of `val`; a fit sees no test pairs."""
         raise NotImplementedError
@@ -275,7 +280,11 @@ class Network(ABC):
 
     fit_seconds: float | None = None  # time of the fit, if it knows better than the clock: one that was resumed
     tuned_on: str | None = None  # what chose its strength, if its fit has chosen it: see `TUNED_ON`
-    edge: bool = False  # whether that took the first or the last strength it tried, and might have gone on
+    edge: bool = False  # whether that took the first or the last strength it tried, and might have gone on;
+    steps: int | None = None  # of a network that is trained by steps: how many of them,
+    losses: Sequence[float] | None = None  # the validation losses of ever twice as many, if it was tried, up to these,
+    gain: float | None = None  # what share the last doubling gained; `edge`: it should have gone on
+    pairs: int | None = None  # that it was trained on, where the N of its cell is fresh
 
     @abstractmethod
     def predict(self, x: Array) -> Array:
