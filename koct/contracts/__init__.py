@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from koct.base import FRESH
 from koct.contracts.options import Configured
 from koct.contracts.options import option as option
 
@@ -102,6 +103,7 @@ class Problem(Configured, ABC):
     device: ClassVar[Literal["cpu", "auto"]] = "cpu"  # auto: its jobs take the GPU if there is one
     nonnegative: ClassVar[bool] = False  # networks then end in a ReLU
     nonnegative_images: ClassVar[bool] = False  # no image has a negative pixel, whatever networks end in
+    endless: ClassVar[bool] = False  # whether every seed gives other training pairs, so that N may be fresh
     same_held_out: ClassVar[bool] = False  # validation and test pairs are the same for every seed
     validation_metric: ClassVar[str] = "mse"  # the error on the validation pairs that chooses λ: a file of koct/metrics
     interpolates: ClassVar[bool] = False  # whether the last known layer is a `Backprojector`, with two taps per view
@@ -331,6 +333,7 @@ class Architecture(Configured, ABC):
         default=None,
         items=2,
         minimum=2,
+        words={"fresh": FRESH},
         result=False,
     )
 

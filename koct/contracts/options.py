@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, dataclass_transform
 
 SCALARS = (int, float, str, bool)
@@ -21,7 +23,8 @@ class Option(NamedTuple):
     """What is declared of an option beside its name and its type.
 
     `minimum` and `maximum` are inclusive, `above` is not; for a list they hold for every item, and `items` is its
-    least length. `pairs` and `result` say whether another value gives other training pairs and other results at all.
+    least length. `words` stand for whole numbers, beyond the limits. `pairs` and `result` say whether another value
+    gives other training pairs and other results at all.
     """
 
     description: str
@@ -30,6 +33,7 @@ class Option(NamedTuple):
     above: float | None = None
     maximum: float | None = None
     items: int = 0
+    words: Mapping[str, int] = MappingProxyType({})
     pairs: bool = True
     result: bool = True
 

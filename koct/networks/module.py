@@ -77,8 +77,8 @@ class ModuleArchitecture(Architecture, ABC):
     lr: float = option("largest learning rate", default=2e-3, above=0)
     schedule: Literal["one-cycle", "cosine", "constant", "warmup-stable-decay"] = option(
         "learning rate over the steps: `one-cycle` rises for 30 % of them and falls to zero, `cosine` falls from the "
-        "start; `warmup-stable-decay` is constant, and trainings of `first`, twice, four times as many steps branch off, "
-        "in the last fifth of which it falls to zero: training ends when twice the steps gain less than `gain`",
+        "start; `warmup-stable-decay` is constant, and trainings of `first`, twice, four times as many steps branch "
+        "off, in the last fifth of which it falls to zero: it ends when twice the steps gain less than `gain`",
         default="one-cycle",
     )
     first: int = option("steps of the first training of `warmup-stable-decay`", default=1000, minimum=2)

@@ -341,6 +341,8 @@ class Trainer:
         if self.plan.lengths:
             kept.losses, kept.gain, kept.edge = tuple(self.losses), self.gain, not self.ended
         kept.pairs = kept.steps * arch.batch if self.fresh else None
+        if self.fresh:
+            self.fresh.threads.shutdown(wait=False, cancel_futures=True)
         kept.fit_seconds = self.seconds + time.perf_counter() - self.began
         if self.data.checkpoints and os.path.exists(self.data.checkpoints):
             os.remove(self.data.checkpoints)
@@ -509,7 +511,9 @@ def train_together(trainers: Sequence[Trainer]) -> list[ModuleNetwork]:
     cuda, alone = trainers[0].cuda, len(trainers) == 1
     flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
     with torch.random.fork_rng(devices=["cuda"] if cuda else []), flags if cuda else contextlib.nullcontext():
-        running = [(trainer, trainer.turns(), torch.cuda.Stream() if cuda and not alone else None) for trainer in trainers]
+        running = [
+            (trainer, trainer.turns(), torch.cuda.Stream() if cuda and not alone else None) for trainer in trainers
+        ]
         states = [trainer._random.get_rng_state() for trainer in trainers]
         left = set(range(len(trainers)))
         while left:

@@ -25,6 +25,7 @@ DRAWN = 1e7  # operations of one drawing at H = 128
 
 class Ellipses50(ScanProblem):
     device = "auto"
+    endless = True
 
     H: int = option("image height and width in pixels", default=128, minimum=4)
     V: int = option("number of views, equally spaced over 180°", default=30, minimum=1)
