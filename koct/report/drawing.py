@@ -216,12 +216,13 @@ def panels(lines, columns, size=(2.0, 1.65), left=0.64, right=0.12, above=0.3, b
     return figure, axes
 
 
-def finish_panel(axis, N, row, names):
-    """Set scales, ticks and labels of the panel of a sweep; `row` is any of its rows."""
+def finish_panel(axis, N, row, names, fresh=False):
+    """Set scales, ticks and labels of the panel of a sweep; `row` is any of its rows, `fresh` asks for a last tick."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     labels, size = _tick_labels(N, axis)
-    axis.set_xticks(N, labels, fontsize=size)
+    end = {FRESH_AWAY * N[-1]: "fresh"} if fresh else {}
+    axis.set_xticks([*N, *end], [*labels, *end.values()], fontsize=size)
     axis.xaxis.set_minor_locator(NullLocator())
     label_powers(axis.yaxis)
     axis.set_axisbelow(True)
