@@ -24,7 +24,8 @@ class Option(NamedTuple):
 
     `minimum` and `maximum` are inclusive, `above` is not; for a list they hold for every item, and `items` is its
     least length. `words` stand for whole numbers, beyond the limits. `pairs` and `result` say whether another value
-    gives other training pairs and other results at all.
+    gives other training pairs and other results at all. Specs leave out one that was declared `later` while it has its
+    default: results from before it stand.
     """
 
     description: str
@@ -36,10 +37,15 @@ class Option(NamedTuple):
     words: Mapping[str, int] = MappingProxyType({})
     pairs: bool = True
     result: bool = True
+    later: bool = False
 
     @property
     def required(self) -> bool:
         return self.default is MISSING
+
+    def told(self, value: Any) -> bool:
+        """Return whether a spec has to tell this value."""
+        return not (self.later and value == self.default)
 
 
 def option(description: str, *, default: Any = MISSING, **limits: Any) -> Any:

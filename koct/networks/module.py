@@ -73,7 +73,9 @@ class ModuleArchitecture(Architecture, ABC):
     steps: int = option(STEPS, default=3000, minimum=1)
     batch: int = option("training pairs per step, at most N", default=8, minimum=1)
     optimiser: Literal["adamw", "adam"] = option("optimiser", default="adamw")
-    beta2: float = option("decay of the optimiser's mean of squared gradients", default=0.999, above=0, maximum=1)
+    beta2: float = option(
+        "decay of the optimiser's mean of squared gradients", default=0.999, above=0, maximum=1, later=True
+    )
     lr: float = option("largest learning rate", default=2e-3, above=0)
     schedule: Literal["one-cycle", "cosine", "constant", "warmup-stable-decay"] = option(
         "learning rate over the steps: `one-cycle` rises for 30 % of them and falls to zero, `cosine` falls from the "
@@ -81,15 +83,18 @@ class ModuleArchitecture(Architecture, ABC):
         "off, in the last fifth of which it falls to zero: it ends when twice the steps gain less than `gain`",
         default="one-cycle",
     )
-    first: int = option("steps of the first training of `warmup-stable-decay`", default=1000, minimum=2)
+    first: int = option("steps of the first training of `warmup-stable-decay`", default=1000, minimum=2, later=True)
     gain: float = option(
         "share of the validation loss that twice the steps have to gain for `warmup-stable-decay` to go on",
         default=0.02,
         above=0,
         maximum=1,
+        later=True,
     )
     loss: Literal["relative", "squared"] = option(
-        "mean squared error of an image: `relative` divides it by the squared peak of the image", default="relative"
+        "mean squared error of an image: `relative` divides it by the squared peak of the image",
+        default="relative",
+        later=True,
     )
     weight_decay: float = option("weight decay of the optimiser", default=0.01, minimum=0)
     clip: float | None = option("largest norm of the gradient; without it there is no limit", default=1.0, above=0)

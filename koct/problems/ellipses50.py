@@ -54,10 +54,12 @@ class Ellipses50(ScanProblem):
         "`scaled`: 50 ellipses, shifted and scaled to [0, 1], drawn and projected on finer pixels; `printed`: as Adler "
         "and Öktem (2018) have them, Poisson(50) of them, not scaled, on the pixels of the image",
         default="scaled",
+        later=True,
     )
     held_out: Literal["ellipses", "shepp-logan"] = option(
         "validation and test images: such ellipses, or the modified Shepp–Logan phantom with another noise each",
         default="ellipses",
+        later=True,
     )
 
     @property
