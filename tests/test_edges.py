@@ -9,6 +9,7 @@ from test_benchmark_report import table
 
 from koct.base.stamps import Stamp
 from koct.report import drawing, products
+from koct.report.figures import fig_training
 from koct.study import results
 
 LABELS = "Validation pairs, which $N$ does not count"
@@ -91,6 +92,17 @@ def test_daggers_are_where_the_edges_are_and_a_caption_says_what_N_does_not_coun
         assert sum(mark in piece for row in rows for piece in row) == edged
         assert text.count(mark) == 2 * edged  # and in the caption
         assert text.count(LABELS) == labels
+
+
+def test_trainings_are_drawn_up_to_their_steps_and_hollow_where_they_were_not_finished(tmp_path):
+    rows = [cell("A", "net", N, 1, losses=[3.0, 2.0, 1.5], steps=400, gain=0.25, edge=N < 0) for N in (16, 128, -1)]
+    save(tmp_path, rows)
+    with drawing.styled():
+        figure = fig_training.figure(tmp_path / "cells.parquet")
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata())]
+    assert [list(line.get_xdata()) for line in lines] == [[100, 200, 400]] * 3 + [[400]]
+    assert list(lines[-1].get_ydata()) == [1.5]
+    drawing.plt.close(figure)
 
 
 def test_a_training_that_was_not_finished_has_words_of_its_own(made):

@@ -75,6 +75,11 @@ def benchmark(study: Sequence[Sweep]) -> list[str]:
     return [name for name in found if name not in mismatch(study)]
 
 
+def doubled(study: Iterable[Sweep]) -> bool:
+    """Return whether a network is trained until twice the steps gain little."""
+    return any(getattr(arch, "schedule", "") == "warmup-stable-decay" for sweep in study for arch in sweep.archs)
+
+
 def printed(study: Iterable[Sweep]) -> list[str]:
     """Return the sweeps that are tested on the Shepp–Logan phantom, as in print."""
     return [sweep.name for sweep in study if getattr(sweep.problem, "held_out", "") == "shepp-logan"]
