@@ -34,7 +34,7 @@ wildcard_constraints:
     sweep=jobs.names,
     other=jobs.names,
     arch=jobs.archs,
-    N="[0-9]+",
+    N="[0-9]+|fresh",
     seed="[0-9]+",
 
 

@@ -129,6 +129,7 @@ def redraw(folder):
 def audit(folder, spared=()):
     """Return lines on cells whose choice was at an edge and on baselines that validation pairs tuned, by curve.
 
+    Trainings that were not finished, which have a gain, are marked as well, and are no choice.
     A cell that has a λ and does not say is a finding too. Edges of (sweep, arch) in `spared` are none, if cells say so.
     """
     cells, lines = pd.read_parquet(folder / "cells.parquet"), []
@@ -136,6 +137,7 @@ def audit(folder, spared=()):
         return [f"cells.parquet lacks {' and '.join(sorted(missing))}"]
     for (sweep, arch), rows in cells.groupby(["sweep", "arch"], sort=False):
         untold, edges = rows[rows["edge"].isna() & rows["lam"].notna()], rows[rows["edge"].eq(True)]
+        edges = edges[edges["gain"].isna()] if "gain" in edges else edges
         lines += [f"{sweep} {arch}: {len(untold)} of {len(rows)} cells do not say"] if len(untold) else []
         if len(edges) and (sweep, arch) not in spared:
             sizes = ", ".join(map(str, sorted(set(edges["N"]))))

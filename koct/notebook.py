@@ -71,7 +71,7 @@ class Pilot(runs.Pilot):
         if arch is not None and arch not in pilots:
             raise KoctError(printable(f"{file.path} has no arch {arch}; choose one of {listed(list(pilots))}"))
         pilot = pilots[next(iter(pilots)) if arch is None else arch]
-        return cls(pilot.N, pilot.errors, pilot.groups, pilot.test_size)
+        return cls(pilot.N, pilot.errors, pilot.groups, pilot.test_size, pilot.floor)
 
     def _repr_html_(self) -> str:
         return _html(("N", "runs", "mean error"), zip(self.N.astype(int), self.runs, self.mean, strict=True))

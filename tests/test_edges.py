@@ -9,6 +9,7 @@ from test_benchmark_report import table
 
 from koct.base.stamps import Stamp
 from koct.report import drawing, products
+from koct.report.figures import fig_training
 from koct.study import results
 
 LABELS = "Validation pairs, which $N$ does not count"
@@ -17,13 +18,17 @@ TABLES = ("table_benchmark", "table_crossings", "table_ladder", "table_budget", 
 FIGURES = ("fig_sweeps", "fig_ladder", "fig_benchmark")
 
 
-def study(folder, edges, tuned_on, told=True):
-    """Write results of a sweep; `edges` are (arch, N) whose first seed is at an edge, if the cells tell."""
+def study(folder, edges, tuned_on, told=True, gain=None):
+    """Write results of a sweep; `edges` are (arch, N) whose first seed is at an edge, if the cells tell.
+
+    With a `gain` they are trainings.
+    """
     folder.mkdir()
     rows, answers = [], []
     for arch, seed in itertools.product(CURVES, (1, 2)):
         for N, error in CURVES[arch].items():
             chosen = {"tuned_on": tuned_on, "edge": seed == 1 and (arch, N) in edges} if told else {}
+            chosen |= {"gain": gain, "steps": 1000} if gain is not None else {}
             about = {"p": 9 * bool(N), "image_seconds": 0.1, "ssim": 1 / (1 + error), **chosen}
             rows.append(cell("A", arch, N, seed, error * (1 + 0.01 * seed), **about))
     spec = save(folder, rows, {"A": "a sweep"}, CURVES)
@@ -87,3 +92,33 @@ def test_daggers_are_where_the_edges_are_and_a_caption_says_what_N_does_not_coun
         assert sum(mark in piece for row in rows for piece in row) == edged
         assert text.count(mark) == 2 * edged  # and in the caption
         assert text.count(LABELS) == labels
+
+
+def test_trainings_are_drawn_up_to_their_steps_and_hollow_where_they_were_not_finished(tmp_path):
+    rows = [cell("A", "net", N, 1, losses=[3.0, 2.0, 1.5], steps=400, gain=0.25, edge=N < 0) for N in (16, 128, -1)]
+    save(tmp_path, rows)
+    with drawing.styled():
+        figure = fig_training.figure(tmp_path / "cells.parquet")
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata())]
+    assert [list(line.get_xdata()) for line in lines] == [[100, 200, 400]] * 3 + [[400]]
+    assert list(lines[-1].get_ydata()) == [1.5]
+    drawing.plt.close(figure)
+
+
+def test_a_training_that_was_not_finished_has_words_of_its_own(made):
+    folder = made("unfinished", {("fc", 64)}, "training pairs", gain=0.05)
+    curves, _ = results.read(folder / "curves.parquet")
+    assert {(row["steps"], row["gain"]) for row in curves} == {(1000, 0.05)}
+    for name in FIGURES:
+        with drawing.styled():
+            figure = importlib.import_module(products.product(name).module).figure(
+                *(folder / file for file in products.product(name).reads)
+            )
+        words = [text.get_text() for text in figure.findobj(drawing.plt.Text)]
+        assert any(drawing.UNFINISHED in text for text in words), name
+        assert not any(drawing.AT_EDGE in text for text in words), name
+        drawing.plt.close(figure)
+    for name in TABLES:
+        table(name, folder)
+        text = (folder / f"{name}.tex").read_text()
+        assert ("a training was not finished" in text, "a strength that it took" in text) == (True, False), name

@@ -6,6 +6,7 @@ from conftest import Pairs
 from small_problems import OPTIONS, drawn, small
 from test_networks import stacked_ridge
 
+from koct import metrics
 from koct.base.files import read_json
 from koct.contracts import Sizes
 from koct.contracts.registry import architecture, problem
@@ -177,6 +178,18 @@ def test_ellipses_are_drawn_as_the_literature_draws_them():
 
 
 # Slices of a brain
+
+
+def test_ellipses_as_printed_are_a_poisson_number_and_fbp_has_the_printed_psnr_on_shepp_logan():
+    """Adler and Öktem (2018), Table I: 19.75 dB, with a Hann window."""
+    counts = [ellipses50.printed_ellipses(7, number).shape[1] for number in range(2000)]
+    assert np.mean(counts) == pytest.approx(50, abs=1)
+    assert np.var(counts) == pytest.approx(50, rel=0.15)
+    scan = problem("ellipses50")(images="printed", held_out="shepp-logan")
+    x, y = next((x, y) for part, x, y in scan.pairs(1, Sizes(train=1, val=1, test=4)) if part == "test")
+    images = scan.inverses({})[1.0](x).reshape(4, -1)
+    psnr = metrics.load("psnr").each(images, y.reshape(4, -1), y.shape[1:])
+    assert np.mean(psnr) == pytest.approx(19.75, abs=0.5)
 
 
 def test_ellipses_are_those_of_the_fan_beam_and_need_no_package(monkeypatch):

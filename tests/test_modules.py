@@ -32,7 +32,8 @@ def data(request, pool, tmp_path, monkeypatch):
 
     def make(source, **options):
         scan, path = pool
-        made = cells.Data(Cell("F14", scan, architecture(source)(**options), 12, 1, ()), {"pool": path})
+        N, seed = options.pop("N", 12), options.pop("seed", 1)
+        made = cells.Data(Cell("F14", scan, architecture(source)(**options), N, seed, ()), {"pool": path})
         made.checkpoints = str(tmp_path / "fit.checkpoint")
         return made
 
@@ -57,22 +58,45 @@ def test_a_network_beats_the_known_reconstruction_with_the_same_bits_twice_and_i
     assert made.cell.arch.cost(Workload(9 * 16, 14 * 14, 12, SIZES, 0, Cost(1e5))).operations > 2e10
 
 
-@pytest.mark.parametrize("averaging", [0.9, 0.0])
-def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(data, monkeypatch, capsys, averaging):
-    """Dropout and batch norm: random numbers and buffers go on as well."""
+@pytest.fixture
+def random_module(monkeypatch):
+    """Let a U-Net be a module with dropout and batch norm: random numbers and buffers."""
 
     def module(self, problem, layers):
         nn = torch.nn
         return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Dropout(0.2), nn.Conv2d(4, 1, 1))
 
+    monkeypatch.setattr(architecture("unet"), "module", module)
+
+
+# trainings of 10, 20 and 40 steps: branches from 8 to 10, 18 to 22 and 38 to 46
+DOUBLING = {"schedule": "warmup-stable-decay", "validation": "split", "first": 10, "steps": 40, "gain": 1e-9}
+
+
+@pytest.mark.parametrize(
+    ("options", "last"),
+    [
+        ({"steps": 30, "evaluations": 10, "averaging": 0.9}, 17),
+        ({"steps": 30, "evaluations": 10, "averaging": 0.0}, 17),
+        ({**DOUBLING}, 17),
+        ({**DOUBLING, "averaging": 0.0}, 20),
+        ({**DOUBLING, "N": -1, "batch": 2}, 43),
+    ],
+)
+def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(
+    data, monkeypatch, capsys, random_module, options, last
+):
+    """Between branches, and within one."""
+
     def fit():
-        monkeypatch.setattr(architecture("unet"), "module", module)
-        return fitting.fit(data("unet", steps=30, channels=4, levels=2, evaluations=10, averaging=averaging))[1].state()
+        return fitting.fit(data("unet", channels=4, levels=2, **options))[1].state()
 
     def killed(self, done):
         say(self, done)
-        if done == 17:
+        if done == last:
             raise KeyboardInterrupt
+
+    monkeypatch.setattr(training.Trainer, "ended", False)
 
     whole, say = fit(), training.Trainer._say
     monkeypatch.setattr(training, "SAVED", 0.0)
@@ -81,10 +105,63 @@ def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(data, mo
         with pytest.raises(KeyboardInterrupt):
             fit()
     resumed = fit()
-    assert "resumed after step 16" in capsys.readouterr().out
+    assert f"resumed after step {last - 1}" in capsys.readouterr().out
     assert whole.keys() == resumed.keys()
     for name, value in whole.items():
         assert torch.equal(value, resumed[name]), name
+
+
+def test_a_length_of_a_doubling_run_has_the_bits_of_a_run_of_that_length_alone(data, monkeypatch, random_module):
+    options = {"channels": 4, "levels": 2, **DOUBLING}
+    monkeypatch.setattr(training.Trainer, "ended", False)
+    together = training.Trainer((made := data("unet", **options)).cell.arch, made)
+    network = together.run()
+    monkeypatch.setattr(architecture("unet"), "lengths", lambda self: (40,))
+    alone = training.Trainer(made.cell.arch, data("unet", **options))
+    alone.run()
+    assert (network.steps, len(network.losses), network.losses[-1]) == (40, 3, alone.losses[0])
+    for one, other in zip(together._tensors(), alone._tensors(), strict=True):
+        assert torch.equal(one, other) or one is together.number
+
+
+@pytest.mark.parametrize(
+    ("losses", "steps", "gain", "edge"),
+    [([1, 0.9, 0.89], 40, 0.011, False), ([1, 1.2], 20, -0.2, False), ([1, 0.8, 0.6], 40, 0.25, True)],
+)
+def test_training_ends_where_twice_the_steps_gain_little_and_else_says_so(data, monkeypatch, losses, steps, gain, edge):
+    told = iter(losses)
+
+    def evaluate(self):
+        self.losses.append(next(told))
+        if self.losses[-1] < self.best:
+            self.best, self.best_state = self.losses[-1], self._copy(self.kept)
+
+    monkeypatch.setattr(training.Trainer, "_evaluate", evaluate)
+    about, _ = fitting.fit(data("unet", channels=2, levels=2, **{**DOUBLING, "gain": 0.02}))
+    assert (about["steps"], about["edge"], about["losses"]) == (steps, edge, losses)
+    assert about["gain"] == pytest.approx(gain, abs=1e-3)
+
+
+def test_trainings_that_take_turns_have_the_bits_of_one_after_the_other(data, random_module):
+    options = {"channels": 4, "levels": 2, "steps": 12, "validation": "labels", "evaluations": 3}
+    each = [data("unet", seed=seed, **options) for seed in (1, 1, 1)]
+    for place, made in enumerate(each):
+        made.seed, made.checkpoints = place + 1, None
+    alone = [training.Trainer(made.cell.arch, made).run().state() for made in each]
+    together = training.train_together([training.Trainer(made.cell.arch, made) for made in each])
+    for one, other in zip(alone, together, strict=True):
+        for name, value in other.state().items():
+            assert torch.equal(one[name], value), name
+    assert not torch.equal(alone[0]["module.0.weight"], alone[1]["module.0.weight"])
+
+
+def test_fresh_pairs_never_repeat_and_are_the_same_twice(data):
+    made = data("unet", N=-1)
+    x = np.concatenate([made.read("x", "train"), *(made.fresh_pairs(number, 6)[0] for number in range(4))])
+    assert len(np.unique(x, axis=0)) == len(x) == 12 + 4 * 6
+    for one, other in zip(made.fresh_pairs(3, 6), data("unet", N=-1).fresh_pairs(3, 6), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert made.N == 12  # what is not trained by steps gets all of the pool
 
 
 def test_what_is_mirrored_is_mirrored_back_and_only_in_training():

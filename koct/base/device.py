@@ -11,6 +11,7 @@ import ctypes
 import importlib.util
 import os
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -62,7 +63,8 @@ def choose() -> Device:
         raise KoctError(f"this job holds a GPU that it cannot use: {missing}; {INSTEAD}")
     device = CPU if wanted == "cpu" or missing else Device("cuda")
     about = "; ".join(filter(None, [missing, visible and f"CUDA_VISIBLE_DEVICES={visible}"]))
-    print(f"device: {device.label}" + (f" ({about})" if about else ""), flush=True)
+    if threading.current_thread() is threading.main_thread():  # others draw pairs ahead, again and again
+        print(f"device: {device.label}" + (f" ({about})" if about else ""), flush=True)
     return device
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from koct import metrics
+from koct.base import FRESH
 from koct.config.sweep import Grid, Sweep
 from koct.config.validation import check, dotted, shown, table, unique, unknown
 from koct.contracts import Architecture, Problem, registry
@@ -26,7 +27,8 @@ LONGEST_NAME = 64  # characters: names become folders
 LONGEST_LABEL = 1000
 STEM = re.compile(r"\w[\w.-]*")  # of a user's own file
 TAKEN = {"sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "p", "val_mse", "fit_seconds", "device"}
-TAKEN |= {"tuned_on", "edge", "image_seconds", "images", "image", "group", "groups", "same"}  # columns, no metrics
+TAKEN |= {"tuned_on", "edge", "steps", "gain", "losses", "drawn"}
+TAKEN |= {"image_seconds", "images", "image", "group", "groups", "same"}  # columns, no metrics
 PREDICTED = ("spectral", "subsets", "fixed point")
 
 StudyName = Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
@@ -249,10 +251,14 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
     """Yield what no key shows by itself."""
     for N in (N for N in sweep.N if sweep.pool.train < N):
         yield f"N = {N} is above pool.train = {sweep.pool.train}; make the pool larger or remove this N"
+    if FRESH in sweep.N and not sweep.problem.endless:
+        yield f"N has fresh, and the problem {sweep.problem.name} draws no pairs without end; remove it"
     if not sweep.networks:
         yield "archs has nothing that is trained on samples; add a network that is"
     for arch in sweep.archs + sweep.required:
         key = f"{section(type(arch))}.N"
+        if arch.trained and len(set(sweep.sizes_of(arch)) - {FRESH}) < 2:
+            yield f"{'N' if arch.N is None else key} has fewer than two sizes beside fresh; add some, such as 16, 128"
         if arch.N is not None and not arch.trained:
             yield f"{key} = {list(arch.N)}: {arch.name} needs no sample, and has no N; remove it"
         elif others := [N for N in arch.N or () if N not in sweep.N]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from koct.base import FRESH
 from koct.contracts import Architecture, Cost, Part, Problem, Sizes, Workload, option
 from koct.contracts.options import Configured
 
@@ -22,7 +23,11 @@ class Grid(Configured):
 
     pool: Sizes = option("pairs drawn per seed")
     N: tuple[int, ...] = option(
-        "training-set sizes, at least two of them and none above `pool.train`", items=2, minimum=2
+        "training-set sizes, at least two of them and none above `pool.train`, and `fresh`: pairs that never repeat. "
+        "What is trained by steps gets new ones in every step, everything else all of the pool",
+        items=2,
+        minimum=2,
+        words={"fresh": FRESH},
     )
     seeds: tuple[int, ...] = option(
         "seeds of the pools; errors are averaged over them", items=1, minimum=0, maximum=2**31 - 1
@@ -105,7 +110,8 @@ class Sweep(Grid):
     def predicted_at(self, arch: Architecture) -> tuple[int, ...]:
         """The N of predictions: those of the grid and, where that needs no fits, octaves up to the pairs at hand."""
         more = [max(self.sizes_of(arch)) * factor for factor in (2, 4, 8)] if arch.predicted != "subsets" else []
-        return (*self.sizes_of(arch), *(N for N in more if self.theory_pairs >= N))
+        sizes = [N for N in self.sizes_of(arch) if N != FRESH]
+        return (*sizes, *(N for N in more if self.theory_pairs >= N))
 
     @cached_property
     def groups(self) -> list[Mapping[Part, Sequence[int]]]:
@@ -114,7 +120,12 @@ class Sweep(Grid):
         return [groups for groups in each if groups is not None]
 
     def pairs_of(self, N: int) -> int:
-        """The pairs of N training samples: N, or as many as the first N groups of a seed have at most."""
+        """The pairs of N training samples: N, or as many as the first N groups of a seed have at most.
+
+        Where they are fresh, those of the pool, which linear networks get.
+        """
+        if N == FRESH:
+            return self.sizes_in_pairs.train
         return max((sum(groups["train"][:N]) for groups in self.groups), default=N)
 
     @cached_property

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict  # that of Python 3.12, which pydantic needs
 
@@ -69,6 +69,11 @@ def _kind(hint: Any, option: Option) -> Any:
         kind: Any = _mapping(scalar)
     elif scalar is int:
         kind = Annotated[int, Field(strict=True, **{**limits, "le": LARGEST if limits["le"] is None else limits["le"]})]
+        if words := option.words:
+            known = WrapValidator(
+                lambda value, read: words[value] if isinstance(value, str) and value in words else read(value)
+            )
+            kind = Annotated[kind, known]
     elif scalar is float:
         kind = Annotated[float, Field(strict=True, allow_inf_nan=False, **limits)]
     elif scalar is str:
@@ -170,5 +175,5 @@ def _in_words(hint: Any, option: Option) -> str:
         text = " or ".join(f"`{value}`" for value in typing.get_args(scalar))
     else:
         signs = [f"{sign} {limit}" for sign, limit in limits.items() if limit is not None]
-        text = " ".join([names.get(scalar, "mapping"), *signs])
+        text = " ".join([names.get(scalar, "mapping"), *signs]) + "".join(f" or `{word}`" for word in option.words)
     return f"list of: {text}" if is_list else text

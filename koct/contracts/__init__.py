@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from koct.base import FRESH
 from koct.contracts.options import Configured
 from koct.contracts.options import option as option
 
@@ -102,6 +103,7 @@ class Problem(Configured, ABC):
     device: ClassVar[Literal["cpu", "auto"]] = "cpu"  # auto: its jobs take the GPU if there is one
     nonnegative: ClassVar[bool] = False  # networks then end in a ReLU
     nonnegative_images: ClassVar[bool] = False  # no image has a negative pixel, whatever networks end in
+    endless: ClassVar[bool] = False  # whether every seed gives other training pairs, so that N may be fresh
     same_held_out: ClassVar[bool] = False  # validation and test pairs are the same for every seed
     validation_metric: ClassVar[str] = "mse"  # the error on the validation pairs that chooses λ: a file of koct/metrics
     interpolates: ClassVar[bool] = False  # whether the last known layer is a `Backprojector`, with two taps per view
@@ -261,6 +263,7 @@ class Training:
     inverses: Mapping[float | None, Any]  # the problem's own reconstructions, by strength; likewise
     normal: Array  # RᵀR of the layers behind the weights
     gram: Array | None  # the Gram matrix of x (N, N), float64; None where it is cheap to compute
+    fresh: bool = False  # whether training pairs should never repeat; x and y are then all those of the pool
     required: Mapping[str, Any]  # what the fit that `requires_cell` names says of itself: lam, p, fit_seconds, device
     device: Any  # `device.name` is "cpu" or "cuda", `device.put(array)` moves a NumPy array there
     identity: str  # what the fit depends on, for a checkpoint to say what it belongs to
@@ -279,6 +282,10 @@ class Training:
             known = self._spectrum = self.x, *eigh(matrix)
         return known[1:]
 
+    def fresh_pairs(self, number: int, count: int) -> tuple[Any, Any]:
+        """Return flat pairs (count, size) as NumPy arrays that no pool has, and no other number."""
+        raise NotImplementedError
+
     def read(self, name: Literal["x", "y"], part: Part, count: int | None = None, first: int = 0) -> Any:
         """Some pairs as NumPy arrays (count, size): of the N training pairs, or of `val`; a fit sees no test pairs."""
         raise NotImplementedError
@@ -289,7 +296,11 @@ class Network(ABC):
 
     fit_seconds: float | None = None  # time of the fit, if it knows better than the clock: one that was resumed
     tuned_on: str | None = None  # what chose its strength, if its fit has chosen it: see `TUNED_ON`
-    edge: bool = False  # whether that took the first or the last strength it tried, and might have gone on
+    edge: bool = False  # whether that took the first or the last strength it tried, and might have gone on;
+    steps: int | None = None  # of a network that is trained by steps: how many of them,
+    losses: Sequence[float] | None = None  # the validation losses of ever twice as many, if it was tried, up to these,
+    gain: float | None = None  # what share the last doubling gained; `edge`: it should have gone on
+    pairs: int | None = None  # that it was trained on, where the N of its cell is fresh
 
     @abstractmethod
     def predict(self, x: Array) -> Array:
@@ -336,6 +347,7 @@ class Architecture(Configured, ABC):
         default=None,
         items=2,
         minimum=2,
+        words={"fresh": FRESH},
         result=False,
     )
 

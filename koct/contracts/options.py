@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, dataclass_transform
 
 SCALARS = (int, float, str, bool)
@@ -21,7 +23,9 @@ class Option(NamedTuple):
     """What is declared of an option beside its name and its type.
 
     `minimum` and `maximum` are inclusive, `above` is not; for a list they hold for every item, and `items` is its
-    least length. `pairs` and `result` say whether another value gives other training pairs and other results at all.
+    least length. `words` stand for whole numbers, beyond the limits. `pairs` and `result` say whether another value
+    gives other training pairs and other results at all. Specs leave out one that was declared `later` while it has its
+    default: results from before it stand.
     """
 
     description: str
@@ -30,12 +34,18 @@ class Option(NamedTuple):
     above: float | None = None
     maximum: float | None = None
     items: int = 0
+    words: Mapping[str, int] = MappingProxyType({})
     pairs: bool = True
     result: bool = True
+    later: bool = False
 
     @property
     def required(self) -> bool:
         return self.default is MISSING
+
+    def told(self, value: Any) -> bool:
+        """Return whether a spec has to tell this value."""
+        return not (self.later and value == self.default)
 
 
 def option(description: str, *, default: Any = MISSING, **limits: Any) -> Any:

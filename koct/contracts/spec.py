@@ -61,14 +61,17 @@ def encode_curve(sweep: str, problem: Problem, arch: Architecture, lambdas: tupl
 def result_options(arch: Architecture) -> dict[str, Any]:
     """Return the options that results depend on, by name."""
     declared = options(type(arch))
-    return {name: value for name, value in asdict(arch).items() if declared[name].result}
+    return {name: value for name, value in asdict(arch).items() if declared[name].result and declared[name].told(value)}
 
 
 def encode_problem(problem: Problem, layers: bool) -> dict[str, Any]:
     """Return a problem as JSON can hold it; without `layers`, only what its pairs depend on."""
     declared = options(type(problem))
     chosen = {name: value for name, value in asdict(problem).items() if layers or declared[name].pairs}
-    return {"source": problem.source, "options": chosen}
+    return {
+        "source": problem.source,
+        "options": {name: chosen[name] for name in chosen if declared[name].told(chosen[name])},
+    }
 
 
 def decode_arch(spec: Mapping[str, Any]) -> Architecture:

@@ -100,6 +100,8 @@ class Forecast:
         ensemble = Ensemble(self._points, self._laws(law), self.priors, pilot.freedom)
         rng = np.random.default_rng(seed)
         self.curves_ = ensemble.draw(replicates, rng)
+        if pilot.floor is not None:
+            self.curves_ = self.curves_.above(np.log(max(pilot.floor, MIN_ERROR)))
         freedom = max(1, pilot.degrees_of_freedom)
         spread = pilot.spread()[-1] * np.sqrt(freedom / rng.chisquare(freedom, replicates))  # which is an estimate
         self.spreads_ = rounded(np.sqrt(np.log1p(spread**2)))
@@ -241,6 +243,8 @@ class Forecast:
             remarks.append(f"no N has repeated runs, so {100 * ASSUMED_SPREAD:.0f} % noise is assumed")
         elif not self.pilot.replicated:
             remarks.append("no N has runs of two groups, so groups are assumed to differ as single runs do")
+        if self.pilot.floor is not None:
+            remarks.append(f"with fresh samples in every step the error is {self.pilot.floor:.3g}: no N goes below it")
         if np.any(self.pilot.mean == 0):
             remarks.append("where every run has an error of zero, half of the smallest error that could be seen counts")
         if n is None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
+from koct.base import FRESH
 from koct.base.messages import cut, listed, nearest, printable
 from koct.errors import KoctError
 from koct.forecast.runs import FloatArray
@@ -217,12 +218,16 @@ class Columns:
         return values
 
     def counts(self, name: str) -> NDArray[np.int64]:
-        """A column of sample sizes, shape (n_rows,)."""
+        """A column of sample sizes, shape (n_rows,); in the results of a study, fresh samples are one of them."""
         values = self.numbers(name)
         doubtful = [self.semicolons and bool(GROUPED.fullmatch(str(cell))) for cell in self.values[name]]
         self.refuse(doubtful, name, "may be thousands or a decimal fraction; write it without a point, like 2000 or 2")
         self.refuse(values != np.round(values), name, "is not an integer; give the number of samples")
-        self.refuse(values < 2, name, "is below 2, but the laws need log N > 0; remove the row")
+        self.refuse(
+            (values < 2) & ((values != FRESH) | ("p" not in self.values)),
+            name,
+            "is below 2, but the laws need log N > 0; remove the row",
+        )
         self.refuse(values > LARGEST_N, name, f"is above {LARGEST_N:g}, the largest N allowed; remove the row")
         return values.astype(np.int64)
 

@@ -209,6 +209,11 @@ class Curves:
     log_error: FloatArray  # of every curve, shape (n_curves, n_grid)
     reached: FloatArray  # the same shape
 
+    def above(self, log_floor: float) -> "Curves":
+        """The same curves where they are above a floor, and the floor elsewhere."""
+        least = rounded(np.array(log_floor))
+        return Curves(self.N, np.maximum(self.log_error, least), np.maximum(self.reached, least))
+
     def at(self, N: FloatArray) -> FloatArray:
         """The log error of every curve at each N, shape (n_curves, n)."""
         return self._between(self.log_error, N)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from koct.base import FRESH
 from koct.base.messages import counted, listed, printable
 from koct.errors import KoctError
 from koct.forecast import scores
@@ -260,7 +261,7 @@ class PilotFile:
         for name in (size, column):
             table.require(name)
         cells = zip(table.values[size], table.values[column], strict=True)
-        table = table.select(np.array([not any(map(missing, row)) for row in cells]))
+        table = table.select(np.array([not any(map(missing, row)) and row[0] != FRESH for row in cells]))
         N, cost, arch = table.counts(size), table.numbers(column), _archs(table, kind)
         extreme = ~((cost >= MIN_ERROR) & (cost <= MAX_ERROR))
         table.refuse(extreme, column, "is not above 0, or too large to compute with; correct it or remove the column")

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from koct.base import FRESH
 from koct.errors import KoctError
 
 FloatArray = NDArray[np.float64]
@@ -46,6 +47,7 @@ class Pilot:
     groups : the group of every seed, shape (n_seeds,): runs of a group share data, such as a patient or a test set,
         and are not independent. By default every seed is a group of its own.
     test_size : how many test samples an error rate was counted on; None for other kinds of error
+    floor : the mean error with fresh samples in every step, which no number of samples goes below; None: unknown
 
     Examples
     --------
@@ -59,6 +61,7 @@ class Pilot:
     errors: FloatArray
     groups: NDArray[np.intp] | None = None
     test_size: int | None = None
+    floor: float | None = None
 
     @classmethod
     def from_points(
@@ -73,7 +76,7 @@ class Pilot:
 
         Parameters
         ----------
-        N : its number of samples, shape (n_runs,)
+        N : its number of samples, shape (n_runs,); -1: fresh ones in every step, which give the floor
         error : its error, shape (n_runs,)
         seed : its seed, shape (n_runs,); by default the i-th run at each N is seed i. Seeds of different groups differ.
         group : its group, shape (n_runs,)
@@ -86,6 +89,10 @@ class Pilot:
         N, error = np.asarray(N, dtype=float), np.asarray(error, dtype=float)
         if N.shape != error.shape or N.ndim != 1:
             raise KoctError(f"N and error must be 1-D and of equal length; the shapes are {N.shape} and {error.shape}")
+        if np.any(fresh := N == FRESH):
+            own, whose = (None if each is None else np.asarray(each)[~fresh] for each in (seed, group))
+            pilot = cls.from_points(N[~fresh], error[~fresh], own, whose, test_size)
+            return replace(pilot, floor=float(error[fresh].mean()))
         if not len(N):
             raise KoctError("N is empty; a pilot needs runs at two or more N")
         if not np.all(valid := (N >= 2) & (np.round(N) == N)):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from koct.operators.algebra import Operator
 
 
+STEPS = "steps of the optimiser, the same for every N; with `warmup-stable-decay` the most of them"
 FEW = 8  # training pairs that choose among known reconstructions
 
 
@@ -61,22 +62,39 @@ class ModuleArchitecture(Architecture, ABC):
     number, the mean peak of the training images, so that linear operators between them stay right.
 
     The loss is the squared error of an image over its squared peak. Training takes the same number of steps for every
-    N. The last weights are kept or, if there are pairs to judge them, those with the smallest error of all evaluations.
-    On a GPU a step is a recorded CUDA graph.
+    N, or with `schedule: warmup-stable-decay` as many as it needs. The last weights are kept or, if there are pairs to
+    judge them, those with the smallest error of all evaluations. On a GPU a step is a recorded CUDA graph.
     """
 
     needs_torch = True
     uses_lambdas = False
     takes: ClassVar[str] = "measurements"  # or "reconstruction"
 
-    steps: int = option("steps of the optimiser, the same for every N", default=3000, minimum=1)
+    steps: int = option(STEPS, default=3000, minimum=1)
     batch: int = option("training pairs per step, at most N", default=8, minimum=1)
     optimiser: Literal["adamw", "adam"] = option("optimiser", default="adamw")
+    beta2: float = option(
+        "decay of the optimiser's mean of squared gradients", default=0.999, above=0, maximum=1, later=True
+    )
     lr: float = option("largest learning rate", default=2e-3, above=0)
-    schedule: Literal["one-cycle", "cosine", "constant"] = option(
+    schedule: Literal["one-cycle", "cosine", "constant", "warmup-stable-decay"] = option(
         "learning rate over the steps: `one-cycle` rises for 30 % of them and falls to zero, `cosine` falls from the "
-        "start",
+        "start; `warmup-stable-decay` is constant, and trainings of `first`, twice, four times as many steps branch "
+        "off, in the last fifth of which it falls to zero: it ends when twice the steps gain less than `gain`",
         default="one-cycle",
+    )
+    first: int = option("steps of the first training of `warmup-stable-decay`", default=1000, minimum=2, later=True)
+    gain: float = option(
+        "share of the validation loss that twice the steps have to gain for `warmup-stable-decay` to go on",
+        default=0.02,
+        above=0,
+        maximum=1,
+        later=True,
+    )
+    loss: Literal["relative", "squared"] = option(
+        "mean squared error of an image: `relative` divides it by the squared peak of the image",
+        default="relative",
+        later=True,
     )
     weight_decay: float = option("weight decay of the optimiser", default=0.01, minimum=0)
     clip: float | None = option("largest norm of the gradient; without it there is no limit", default=1.0, above=0)
@@ -97,7 +115,11 @@ class ModuleArchitecture(Architecture, ABC):
         "count",
         default="none",
     )
-    evaluations: int = option("how often weights are judged, unless the last are kept", default=20, minimum=1)
+    evaluations: int = option(
+        "how often weights are judged, unless the last are kept, or those of each length of `warmup-stable-decay`",
+        default=20,
+        minimum=1,
+    )
     patience: int | None = option(
         "evaluations without a smaller error after which training ends; without it all steps are taken",
         default=None,
@@ -112,12 +134,23 @@ class ModuleArchitecture(Architecture, ABC):
         known way from x to y: each a `koct.operators` Operator, or a module by its method `module()`.
         """
 
+    def lengths(self) -> tuple[int, ...]:
+        """Return the lengths of trainings of `warmup-stable-decay`: first, and ever twice as many steps."""
+        return tuple(self.first << k for k in range((self.steps // self.first).bit_length()))
+
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
         return frozenset({"layers"})
 
     def check(self, problem: Problem) -> Iterable[str]:
         if self.patience is not None and self.validation == "none":
             yield f"patience = {self.patience} needs pairs that judge the weights; set validation, or remove it"
+        if self.schedule == "warmup-stable-decay":
+            if self.validation == "none":
+                yield "schedule = 'warmup-stable-decay' needs pairs that say when it ends; set validation to split"
+            if self.patience is not None:
+                yield f"patience = {self.patience} has no use with schedule = 'warmup-stable-decay'; remove it"
+            if len(self.lengths()) < 2:
+                yield f"steps = {self.steps} is less than twice first = {self.first}; raise it, or lower first"
         if self.takes == "reconstruction" and not problem.has_layers:
             yield f"the problem {problem.name} has no known layers to reconstruct with; take another architecture"
 
@@ -143,7 +176,8 @@ class ModuleArchitecture(Architecture, ABC):
         each = self.multiplications(work)
         if each is None:
             return None
-        images = 3 * self.steps * self.batch + (self.evaluations + 1) * work.sizes.held_out
+        branches = 1.2 if self.schedule == "warmup-stable-decay" else 1  # their steps, and those of the constant rate
+        images = 3 * branches * self.steps * self.batch + (self.evaluations + 1) * work.sizes.held_out
         pairs = 8.0 * work.N * (work.x_size + 2 * work.y_size)
         return Cost(2e10 + images * (each + work.layers.operations), pairs, pairs + 0.1 * self.batch * each)
 
@@ -151,7 +185,7 @@ class ModuleArchitecture(Architecture, ABC):
 class UnrolledArchitecture(ModuleArchitecture, ABC):
     """Some iterations of a method with the known forward operator, between which something is learned."""
 
-    steps: int = option("steps of the optimiser, the same for every N", default=2000, minimum=1)
+    steps: int = option(STEPS, default=2000, minimum=1)
     batch: int = option("training pairs per step, at most N", default=4, minimum=1)
     lr: float = option("largest learning rate", default=1e-3, above=0)
     iterations: int = option("iterations, each with weights of its own", default=8, minimum=1)

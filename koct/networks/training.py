@@ -2,6 +2,10 @@
 
 A step reads everything that changes from tensors (its number, its rows, its learning rate), so that a GPU can repeat
 it as a recorded graph: the host launches one thing per step instead of hundreds.
+
+With the schedule `warmup-stable-decay` one run tells what trainings of T, 2T, 4T, ... steps give. The learning rate is
+constant; for each length the last fifth of its steps is taken on a branch, along which the rate falls to zero, and the
+constant rate goes on from where the branch began (Hu et al., 2024; Hägele et al., 2024).
 """
 
 from __future__ import annotations
@@ -14,8 +18,9 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +45,10 @@ WAITED = 20  # steps that a GPU may lag behind
 WARM = 3  # steps before a graph is recorded: libraries allocate what they need
 SPLIT = 5  # of so many training pairs one judges the weights, if training pairs do
 LEAST_PEAK = 0.1  # of an image, as a share of the largest: an empty image would count for all others
+DECAY = 5  # one of so many steps of a length is taken while the rate falls
+WARM_UP = 10  # one of so many steps of the first length is taken while the rate rises
+DRAWN = 32  # steps whose fresh pairs are drawn together
+JUDGES = 128  # fresh pairs that judge the weights
 
 
 @contextlib.contextmanager
@@ -70,11 +79,58 @@ def rates(schedule: str, lr: float, steps: int) -> np.ndarray:
     return lr * np.where(done < rise, (1 - np.cos(np.pi * done / 0.3)) / 2, falling)
 
 
+class Plan(NamedTuple):
+    """The steps of a run. A branch repeats steps that the constant rate takes as well, behind it."""
+
+    step: np.ndarray  # which step of a training each one is: that chooses its pairs
+    rate: np.ndarray
+    branches: Mapping[int, int]  # where each branch begins and ends
+    lengths: tuple[int, ...]  # of the trainings whose ends they are
+
+
+def plan(arch: ModuleArchitecture) -> Plan:
+    """Return the steps that an architecture's schedule asks for, all of them."""
+    if arch.schedule != "warmup-stable-decay":
+        return Plan(np.arange(arch.steps), rates(arch.schedule, arch.lr, arch.steps), {}, ())
+    lengths, steps, rising, branches = arch.lengths(), [np.zeros(0, int)], max(1, arch.first // WARM_UP), {}
+    shares, last = [np.zeros(0)], 0
+    for length in lengths:
+        decay = math.ceil(length / DECAY)
+        constant, falling = np.arange(last, length - decay), np.arange(length - decay, length)
+        last = length - decay
+        steps += [constant, falling]
+        shares += [np.minimum((constant + 1) / rising, 1), 1 - np.sqrt((np.arange(decay) + 0.5) / decay)]
+        end = sum(map(len, steps))
+        branches[end - decay] = end
+    return Plan(np.concatenate(steps), arch.lr * np.concatenate(shares), branches, lengths)
+
+
 def batches(seed: int, N: int, batch: int, steps: int) -> np.ndarray:
     """Return the rows (steps, batch) of every step: each passage through all N pairs has an order of its own."""
     rng, batch = np.random.default_rng([seed, 2]), min(batch, N)
     passages = math.ceil(steps * batch / N)
     return np.concatenate([rng.permutation(N) for _ in range(passages)])[: steps * batch].reshape(steps, batch)
+
+
+class Fresh:
+    """Pairs that never repeat, drawn ahead by threads; `part(k)` is always the same `count` pairs."""
+
+    def __init__(self, data: Training, count: int) -> None:
+        self.data, self.count = data, count
+        self.ahead = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        self.threads = ThreadPoolExecutor(self.ahead)
+        self.drawn: dict[int, Future[Any]] = {}
+
+    def part(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        wanted = range(number, number + 1 + self.ahead)
+        self.drawn = {
+            k: self.drawn.get(k) or self.threads.submit(self.data.fresh_pairs, k + 1, self.count) for k in wanted
+        }
+        x, y = self.drawn.pop(number).result()
+        return x, y
+
+
+KEPT = ("best", "best_state", "worse", "losses", "before")  # of a trainer, in a checkpoint
 
 
 class ModuleNetwork(Network):
@@ -142,18 +198,22 @@ class Trainer:
         self.kept = copy.copy(self.network)
         device = self.device = self.network.device
         self.cuda = device.type == "cuda"
-        images = torch.as_tensor(data.y, dtype=torch.float32, device=device).reshape(-1, *data.y_shape)
-        peaks = images.flatten(1).abs().amax(1)
-        scale = float(peaks.double().mean()) or 1.0
+        self.plan, self.fresh = plan(arch), Fresh(data, DRAWN * arch.batch) if data.fresh else None
+        x, y = data.fresh_pairs(1, DRAWN * arch.batch) if self.fresh else (data.x, data.y)
+        images = torch.as_tensor(y, dtype=torch.float32, device=device).reshape(-1, *data.y_shape)
+        scale = float(images.flatten(1).abs().amax(1).double().mean()) or 1.0
         self.network.scale = self.kept.scale = scale
-        self.y = images[:, None] / scale
+        self.y, self.weights = images[:, None] / scale, self._weights(images)
         # Pairs that judge the weights: none, some of the training pairs, or the validation pairs
-        judging = max(1, data.N // SPLIT) if arch.validation == "split" else 0
+        judging = max(1, data.N // SPLIT) if arch.validation == "split" and not data.fresh else 0
         self.count = data.N - judging  # training pairs
-        self.weights = (peaks / scale).clip(min=LEAST_PEAK * float(peaks.max()) / scale or 1.0) ** -2
-        self.x = self.network.start(data.x)
+        self.x = self.network.start(data.device.put(x) if self.fresh else x)
         if arch.validation == "split":
-            self.val_x, self.val_y = self.x[self.count :], to_numpy(data.y[self.count :])
+            if self.fresh:
+                x, y = data.fresh_pairs(0, JUDGES)
+                self.val_x, self.val_y = self.kept.start(data.device.put(x)), y
+            else:
+                self.val_x, self.val_y = self.x[self.count :], to_numpy(data.y[self.count :])
         if arch.validation == "labels":
             self.val_x, self.val_y = self.kept.start(data.device.put(data.read("x", "val"))), data.read("y", "val")
         self.error = metrics.error_of(data.problem.validation_metric, data.problem.inside)
@@ -172,13 +232,25 @@ class Trainer:
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[arch.optimiser]
         self.rate = torch.zeros((), device=device)
         how = {"lr": self.rate if self.cuda else arch.lr, "capturable": self.cuda, "fused": self.cuda}
-        self.optimiser = kind(self.trained, weight_decay=arch.weight_decay, **how)
-        share = 1 - np.minimum(arch.averaging, (1 + np.arange(arch.steps)) / (10 + np.arange(arch.steps)))
-        self.rows = torch.as_tensor(batches(self.data.seed, self.count, arch.batch, arch.steps), device=device)
-        self.rates = torch.as_tensor(rates(arch.schedule, arch.lr, arch.steps), dtype=torch.float32, device=device)
+        self.optimiser = kind(self.trained, weight_decay=arch.weight_decay, betas=(0.9, arch.beta2), **how)
+        step = self.plan.step
+        share = 1 - np.minimum(arch.averaging, (1 + step) / (10 + step))
+        if self.fresh:
+            rows = step[:, None] % DRAWN * arch.batch + np.arange(arch.batch)
+        else:
+            rows = batches(self.data.seed, self.count, arch.batch, int(step.max()) + 1)[step]
+        self.rows = torch.as_tensor(rows, device=device)
+        self.rates = torch.as_tensor(self.plan.rate, dtype=torch.float32, device=device)
         self.shares = torch.as_tensor(share, dtype=torch.float32, device=device)
         self.number = torch.zeros(1, dtype=torch.int64, device=device)  # of the step
         self.loss = torch.zeros((), device=device)
+
+    def _weights(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the weight of every image (n, *shape) in the loss: one over its squared peak, or one."""
+        if self.arch.loss == "squared":
+            return torch.ones(len(images), device=images.device)
+        peaks, scale = images.flatten(1).abs().amax(1), self.network.scale
+        return (peaks / scale).clip(min=LEAST_PEAK * float(peaks.max()) / scale or 1.0) ** -2
 
     def step(self) -> None:
         """Take one step; nothing here may depend on a value that the host would have to wait for."""
@@ -207,40 +279,104 @@ class Trainer:
 
     def run(self) -> ModuleNetwork:
         """Return the network with its last weights or, if they are judged, with the best of all evaluations."""
-        arch, cuda = self.arch, self.cuda
-        judged = arch.validation != "none"
-        flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
-        with torch.random.fork_rng(devices=["cuda"] if cuda else []), flags if cuda else contextlib.nullcontext():
-            torch.manual_seed(1000 * self.data.seed + 8)
-            self.module.train()
-            self._check_output()
-            take = self._recorded() if cuda else self.step
-            self.best, self.best_state, self.worse, self.seconds = math.inf, self._copy(self.kept), 0, 0.0
-            done = self._resume()
-            self.began, self.said, self.saved = time.perf_counter(), 0.0, time.perf_counter()
-            self.first = done
-            count = arch.evaluations if judged else 0
-            ends = {math.ceil(arch.steps * (k + 1) / count) for k in range(count)}
-            while done < arch.steps and not (arch.patience and self.worse >= arch.patience):
-                take()
-                done += 1
-                if cuda and done % WAITED == 0:
-                    torch.cuda.synchronize()
-                if done in ends:
-                    self._evaluate()
-                self._say(done)
-                self._save()
+        return train_together([self])[0]
+
+    def turns(self) -> Iterator[None]:
+        """Train, and pause after every step."""
+        arch, steps = self.arch, len(self.plan.step)
+        torch.manual_seed(1000 * self.data.seed + 8)
+        self.module.train()
+        self._check_output()
+        take = self._recorded() if self.cuda else self.step
+        self.best, self.best_state, self.worse, self.seconds = math.inf, self._copy(self.kept), 0, 0.0
+        self.losses: list[float] = []  # of trainings of each length
+        self.before: tuple[list[torch.Tensor], torch.Tensor] | None = None  # what a branch began with
+        self.part = 0  # of the fresh pairs
+        done = self.first = self._resume()
+        self.began, self.said, self.saved = time.perf_counter(), 0.0, time.perf_counter()
+        yield
+        count = arch.evaluations if arch.validation != "none" and not self.plan.lengths else 0
+        evaluated = {math.ceil(steps * (k + 1) / count) for k in range(count)}
+        ends = dict(zip(self.plan.branches.values(), self.plan.lengths, strict=True))
+        while done < steps and not self.ended:
+            if done in self.plan.branches:
+                self.before = [value.clone() for value in self._tensors()], self._random.get_rng_state()
+            if self.fresh:
+                self._draw(int(self.plan.step[done]) // DRAWN)
+            take()
+            done += 1
+            if self.cuda and done % WAITED == 0:
+                torch.cuda.synchronize()
+            if done in evaluated:
+                self._evaluate()
+            if done in ends:
+                self._end_branch(ends[done], done)
+            self._say(done)
+            self._save()
+            yield
+
+    @property
+    def ended(self) -> bool:
+        """Whether more steps would not help, as far as the schedule knows."""
+        if self.arch.patience and self.worse >= self.arch.patience:
+            return True
+        return self.gain is not None and self.gain < self.arch.gain
+
+    @property
+    def gain(self) -> float | None:
+        """The share of the validation loss that the last doubling of the length has taken away."""
+        return 1 - self.losses[-1] / self.losses[-2] if len(self.losses) > 1 else None
+
+    def finish(self) -> ModuleNetwork:
+        """Return the network, when all turns have been taken."""
+        arch, kept, judged = self.arch, self.kept, self.arch.validation != "none"
         if judged:
-            self.kept.module.load_state_dict(self.best_state)
-            self.kept.tuned_on = "validation pairs" if arch.validation == "labels" else "training pairs"
+            kept.module.load_state_dict(self.best_state)
+            kept.tuned_on = "validation pairs" if arch.validation == "labels" else "training pairs"
         else:
             self._copy_buffers()
         if not (math.isfinite(self.best) if judged else math.isfinite(float(self.loss))):
             raise KoctError(f"the training of {arch.name} gave no finite error; lower lr = {arch.lr:g}")
-        self.kept.fit_seconds = self.seconds + time.perf_counter() - self.began
+        kept.steps = int(self.plan.step[int(self.number) - 1]) + 1
+        if self.plan.lengths:
+            kept.losses, kept.gain, kept.edge = tuple(self.losses), self.gain, not self.ended
+        kept.pairs = kept.steps * arch.batch if self.fresh else None
+        if self.fresh:
+            self.fresh.threads.shutdown(wait=False, cancel_futures=True)
+        kept.fit_seconds = self.seconds + time.perf_counter() - self.began
         if self.data.checkpoints and os.path.exists(self.data.checkpoints):
             os.remove(self.data.checkpoints)
-        return self.kept
+        return kept
+
+    @property
+    def _random(self) -> Any:
+        return torch.cuda if self.cuda else torch
+
+    def _draw(self, part: int) -> None:
+        """Put the fresh pairs of some steps where a step looks for them."""
+        if part == self.part or self.fresh is None:
+            return
+        x, y = self.fresh.part(part)
+        images = torch.as_tensor(y, dtype=torch.float32, device=self.device).reshape(-1, *self.data.y_shape)
+        self.x.copy_(self.network.start(self.data.device.put(x)))
+        self.y.copy_(images[:, None] / self.network.scale)
+        self.weights.copy_(self._weights(images))
+        self.part = part
+
+    def _end_branch(self, length: int, done: int) -> None:
+        """Judge a training of this length, and go back to where its rate began to fall."""
+        self._evaluate()
+        about = "" if self.gain is None else f", {100 * self.gain:.2g} % less than half of them"
+        print(f"{length:,} steps: validation loss {self.losses[-1]:.6g}{about}", flush=True)
+        assert self.before is not None
+        tensors, random = self.before
+        if self.ended or done == len(self.plan.step):
+            return
+        for value, saved in zip(self._tensors(), tensors, strict=True):
+            value.copy_(saved)
+        self._random.set_rng_state(random)
+        self.number.fill_(done)
+        self.before = None
 
     def _check_output(self) -> None:
         with torch.no_grad(), torch.random.fork_rng(devices=["cuda"] if self.cuda else []):
@@ -271,7 +407,7 @@ class Trainer:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(min(WARM, self.arch.steps)):
+            for _ in range(min(WARM, len(self.plan.step))):
                 self.step()
             graph = torch.cuda.CUDAGraph()
             self.number.zero_()
@@ -293,7 +429,14 @@ class Trainer:
 
     def _evaluate(self) -> None:
         self._copy_buffers()
-        score = self.error(to_numpy(self.kept.images(self.val_x)), self.val_y)
+        found = self.kept.images(self.val_x)
+        if self.plan.lengths:  # the loss, so that the rule is the same for every problem
+            y = torch.as_tensor(self.val_y, dtype=torch.float32, device=self.device)
+            squared = ((found - y) / self.network.scale).double().square().mean(1)
+            score = float((squared * self._weights(y)).mean())
+            self.losses.append(score)
+        else:
+            score = self.error(to_numpy(found), self.val_y)
         self.module.train()
         self.worse += 1
         if score < self.best:
@@ -306,15 +449,15 @@ class Trainer:
                 mean.copy_(value)
 
     def _say(self, done: int) -> None:
-        now = time.perf_counter()
-        if now - self.said < SAID and done < self.arch.steps:
+        now, steps = time.perf_counter(), len(self.plan.step)
+        if now - self.said < SAID and done < steps:
             return
         self.said = now
         speed = (done - self.first) / (now - self.began)
-        best = "" if math.isinf(self.best) else f", validation {self.data.problem.validation_metric} {self.best:.4g}"
-        left = (self.arch.steps - done) / speed
-        about = f"loss {float(self.loss):.4g}{best}, {speed:.3g} steps/s, {left:.0f} s left"
-        print(f"step {done:,} of {self.arch.steps:,}: {about}", flush=True)
+        metric = "loss" if self.plan.lengths else self.data.problem.validation_metric
+        best = "" if math.isinf(self.best) else f", validation {metric} {self.best:.4g}"
+        left = f"{(steps - done) / speed:.0f} s left" + (" at most" if self.plan.lengths else "")
+        print(f"step {done:,} of {steps:,}: loss {float(self.loss):.4g}{best}, {speed:.3g} steps/s, {left}", flush=True)
 
     def _fitted(self) -> str:
         """What a checkpoint belongs to; elsewhere it would go on with other bits."""
@@ -326,8 +469,8 @@ class Trainer:
             return
         self.saved = now
         about = {"fitted": self._fitted(), "tensors": list(self._tensors()), "seconds": self.seconds + now - self.began}
-        about |= {name: getattr(self, name) for name in ("best", "best_state", "worse")}
-        about["random"] = (torch.cuda if self.cuda else torch).get_rng_state()
+        about |= {name: getattr(self, name) for name in KEPT}
+        about["random"] = self._random.get_rng_state()
         with atomic_write(self.data.checkpoints) as temporary:
             torch.save(about, temporary)
 
@@ -349,9 +492,40 @@ class Trainer:
             self.step()
         for value, saved in zip(self._tensors(), about["tensors"], strict=True):
             value.copy_(saved)
-        (torch.cuda if self.cuda else torch).set_rng_state(about["random"].cpu())
-        for name in ("best", "best_state", "worse", "seconds"):
+        self._random.set_rng_state(about["random"].cpu())
+        for name in (*KEPT, "seconds"):
             setattr(self, name, about[name])
+        if self.before is not None:
+            self.before = self.before[0], self.before[1].cpu()
         done = int(self.number)
         print(f"resumed after step {done:,}", flush=True)
         return done
+
+
+def train_together(trainers: Sequence[Trainer]) -> list[ModuleNetwork]:
+    """Return the networks of several trainings on one device, which take their steps by turns.
+
+    Each has random numbers of its own, and on a GPU a stream, so that small ones fill it together: the bits are those
+    of one after the other.
+    """
+    cuda, alone = trainers[0].cuda, len(trainers) == 1
+    flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
+    with torch.random.fork_rng(devices=["cuda"] if cuda else []), flags if cuda else contextlib.nullcontext():
+        running = [
+            (trainer, trainer.turns(), torch.cuda.Stream() if cuda and not alone else None) for trainer in trainers
+        ]
+        states = [trainer._random.get_rng_state() for trainer in trainers]
+        left = set(range(len(trainers)))
+        while left:
+            for place in sorted(left):
+                trainer, turns, stream = running[place]
+                if not alone:
+                    trainer._random.set_rng_state(states[place])
+                with torch.cuda.stream(stream):
+                    if next(turns, turns) is turns:
+                        left.remove(place)
+                if not alone:
+                    states[place] = trainer._random.get_rng_state()
+        if cuda:
+            torch.cuda.synchronize()
+    return [trainer.finish() for trainer in trainers]

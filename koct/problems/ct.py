@@ -32,6 +32,7 @@ ANALYTIC = (
 
 class CTProblem(ScanProblem, ABC):
     device = "auto"
+    endless = True
     validation_metric = "rrmse_peak"
 
     H: int = option("image height and width in pixels", minimum=2)

@@ -64,6 +64,7 @@ class SquareProblem(Problem, ABC):
 class SmoothProblem(SquareProblem, ABC):
     """A problem with images of soft ellipses, and Gaussian noise on its measurements."""
 
+    endless = True
     same_held_out = True
 
     if TYPE_CHECKING:

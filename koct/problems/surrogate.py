@@ -20,6 +20,7 @@ SINGULAR = 1e-6  # share of the largest singular value: of smaller ones there is
 
 
 class Surrogate(Problem):
+    endless = True
     nonnegative_images = True
 
     H: int = option("image height and width in pixels", minimum=2)

@@ -16,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from koct.base import FRESH
 from koct.base.files import atomic_write
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
@@ -33,6 +34,8 @@ PREVIEW_QUALITY = 65  # of a JPEG, for what is more picture than drawing
 DASH = {"alpha": 0.6, "markersize": 5, "markeredgewidth": 0.7}  # of a single run
 HOLLOW = {"linestyle": "none", "markerfacecolor": "white", "markeredgewidth": 0.9}  # of a choice at an edge
 AT_EDGE = "strength at an end of what was tried"
+UNFINISHED = "training not finished"
+FRESH_AWAY = 4  # times the largest N, where fresh samples are drawn
 MARK = "0.35"  # the colour of marks in a key
 STYLE = {
     "font.size": 8,
@@ -87,7 +90,7 @@ def by_sweep(panel, names, *tables, down=0.52, baselines=(), note=""):
 def handles(*axes):
     """Return {label: line} of what axes show, as `legend_below` takes them; what hollow markers mean comes last."""
     found = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    return dict(sorted(found.items(), key=lambda item: item[0] == AT_EDGE))
+    return dict(sorted(found.items(), key=lambda item: item[0] in (AT_EDGE, UNFINISHED)))
 
 
 def label_once(axes, pad=None):
@@ -158,13 +161,27 @@ def ends(curves, names):
     return " ".join(f"Fitted up to N = {N:,} only, by design: {', '.join(archs)}." for N, archs in notes.items())
 
 
+def told_fresh(cells, names):
+    """Return a note on what fresh samples are, of networks that are not trained by steps; nothing without them."""
+    pools = {row["drawn"]: None for row in cells if row["N"] == FRESH and row.get("steps") is None}
+    archs = dict.fromkeys(names.arch(row["arch"]) for row in cells if row["N"] == FRESH and row.get("steps") is None)
+    sizes = " or ".join(f"{size:,}" for size in sorted(pools))
+    return f"Fresh is the whole pool of {sizes} samples for {', '.join(archs)}." if pools else ""
+
+
+def edge(row):
+    """Return what a hollow marker at a point of a curve means; nothing if it has none."""
+    return "" if not row.get("edges") else AT_EDGE if row.get("gain") is None else UNFINISHED
+
+
 def mark_edges(axis, names, points, value=lambda row: row["error_mean"], **look):
     """Draw hollow markers over the `points` of one curve whose choice was at an edge; `value` gives the height."""
-    if edged := [row for row in points if row.get("edges")]:
+    if edged := [row for row in points if edge(row)]:
         arch = edged[0]["arch"]
         style = {"color": names.colour(arch), "marker": names.marker(arch), "zorder": 2.5, **HOLLOW, **look}
         axis.plot([row["N"] for row in edged], [value(row) for row in edged], **style)
-        axis.plot([], [], marker="o", color=MARK, label=AT_EDGE, **HOLLOW)
+        for words in dict.fromkeys(map(edge, edged)):
+            axis.plot([], [], marker="o", color=MARK, label=words, **HOLLOW)
 
 
 def mark_line(axis, height, edges, colour):
@@ -199,12 +216,13 @@ def panels(lines, columns, size=(2.0, 1.65), left=0.64, right=0.12, above=0.3, b
     return figure, axes
 
 
-def finish_panel(axis, N, row, names):
-    """Set scales, ticks and labels of the panel of a sweep; `row` is any of its rows."""
+def finish_panel(axis, N, row, names, fresh=False):
+    """Set scales, ticks and labels of the panel of a sweep; `row` is any of its rows, `fresh` asks for a last tick."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     labels, size = _tick_labels(N, axis)
-    axis.set_xticks(N, labels, fontsize=size)
+    end = {FRESH_AWAY * N[-1]: "fresh"} if fresh else {}
+    axis.set_xticks([*N, *end], [*labels, *end.values()], fontsize=size)
     axis.xaxis.set_minor_locator(NullLocator())
     label_powers(axis.yaxis)
     axis.set_axisbelow(True)

@@ -196,8 +196,11 @@ def dagger(rows):
 def chosen(names, rows):
     """Return what a caption says of how strengths were chosen: the dagger, and labels that N does not count."""
     text, mark = "", dagger(rows)
-    if mark:
+    edged = [row for row in rows if dagger([row])]
+    if any(row.get("gain") is None for row in edged):
         text += f" {mark}: a strength that it took is the first or the last that was tried; the next may be better."
+    if any(row.get("gain") is not None for row in edged):
+        text += f" {mark}: a training was not finished; the last doubling of its steps still gained."
     labelled = names.uncounted(rows)
     return f"{text} {labelled}" if labelled else text
 

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from koct.base import device
+from koct.base import FRESH, device
 from koct.base.arrays import gram_matrix, to_numpy
 from koct.base.files import Blocks, read_array, read_record, record_writer, write_array, write_record
 from koct.base.stamps import Stamp, again, checksum_of, combined, made_from
-from koct.contracts import Array, Layer, Network, Part, Problem, Training
+from koct.contracts import Array, Layer, Network, Part, Problem, Sizes, Training
 from koct.contracts.blame import blamed, line_of, line_of_operator
 from koct.contracts.registry import architecture
 from koct.contracts.spec import Cell, encode_problem, same_values
@@ -33,6 +33,7 @@ class Data(Training):
         self.spec: Mapping[str, Any] = cell.encode()  # of the job, if it knows more
         self.x_shape, self.y_shape = cell.problem.x_shape, cell.problem.y_shape
         self.seed, self.lambdas = cell.seed, cell.lambdas
+        self.fresh = cell.N == FRESH
         self.nonnegative = cell.problem.nonnegative
         self.nonnegative_images = cell.problem.nonnegative or cell.problem.nonnegative_images
         self.ranks, self.checkpoints, self.checkpoint_minutes = None, None, 5.0
@@ -58,6 +59,8 @@ class Data(Training):
 
     @cached_property
     def N(self) -> int:  # type: ignore[override]
+        if self.fresh:
+            return self.pool.count["train"]
         if not self.problem.has_groups:  # the pool need not be opened
             return self.cell.N
         return self.pool.pairs_of("train", self.cell.N)
@@ -133,6 +136,18 @@ class Data(Training):
         arch = self.cell.arch
         if name not in arch.needs():
             raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
+
+    def fresh_pairs(self, number: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return flat pairs (count, size): the first training pairs of a seed that is beyond those of pools."""
+        seed = 2**31 + (self.seed % 2**13 << 18) + number
+        xs, ys, left = [], [], count
+        for _, x, y in self.problem.pairs(seed, Sizes(train=count, val=1, test=1)):
+            xs.append(to_numpy(x).reshape(len(x), -1))
+            ys.append(to_numpy(self.problem.decode(y)).reshape(len(y), -1))
+            left -= len(x)
+            if left <= 0:
+                break
+        return np.concatenate(xs), np.concatenate(ys)
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
         if part == "test":

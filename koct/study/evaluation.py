@@ -68,7 +68,8 @@ def remember(about: dict[str, Any], measured: Mapping[str, Any]) -> dict[str, An
 
 def write_row(path: str, stamp: Stamp, cell: Cell, about: Mapping[str, Any], measured: Mapping[str, Any]) -> None:
     """Write the row of a cell."""
-    fitted = {key: about[key] for key in ("lam", "tuned_on", "edge", "p", "fit_seconds", "device")}
+    keys = ("lam", "tuned_on", "edge", "steps", "gain", "losses", "drawn", "p", "fit_seconds", "device")
+    fitted = {key: about.get(key) for key in keys}
     write_json(path, {**cell.about(), **fitted, **measured}, stamp)
 
 

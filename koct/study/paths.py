@@ -4,6 +4,8 @@ from collections.abc import Callable
 from string import Formatter
 from typing import Any
 
+from koct.base import FRESH
+
 BROUGHT = "results/brought"
 
 
@@ -12,7 +14,8 @@ def _at(pattern: str) -> Callable[..., str]:
     names = [name for _, name, _, _ in Formatter().parse(pattern) if name]
 
     def path(*values: Any, **named: Any) -> str:
-        return pattern.format(**dict(zip(names, values, strict=False)), **named)
+        filled = {**dict(zip(names, values, strict=False)), **named}
+        return pattern.format(**{**filled, **({"N": "fresh"} if filled.get("N") == FRESH else {})})
 
     return path
 
@@ -28,3 +31,8 @@ transfer = _at("results/transfer/{sweep}/{other}/{arch}/N{N}_seed{seed}.json")  
 theory = _at("results/theory/{sweep}/{arch}.json")
 chains = _at("results/chains/{sweep}.json")
 picture = _at("results/fig_recons_{sweep}.npy")  # the arrays beside it
+
+
+def size(N: str | int) -> int:
+    """Return the N of a path, or of the wildcards of one."""
+    return FRESH if N == "fresh" else int(N)

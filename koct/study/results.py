@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 import koct
 from koct import metrics
-from koct.base import stamps
+from koct.base import FRESH, stamps
 from koct.base.files import atomic_write, read_json
 from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
 from koct.bound.calibration import calibrate
@@ -39,7 +39,11 @@ COLUMNS = {
     "V": (pa.int32(), "views; null if the problem has no such option", "1"),
     "B": (pa.int32(), "detector bins; null if the problem has no such option", "1"),
     "arch": (pa.string(), "architecture", ""),
-    "N": (pa.int32(), "training samples: pairs, or groups of them if the problem has groups; 0: none are needed", "1"),
+    "N": (
+        pa.int32(),
+        "training samples: pairs, or groups if the problem has them; 0: none are needed; -1: fresh ones",
+        "1",
+    ),
     "seed": (pa.int32(), "seed of the pool", ""),
     "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
     "tuned_on": (
@@ -49,10 +53,29 @@ COLUMNS = {
     ),
     "edge": (
         pa.bool_(),
-        "whether lam is the first or the last that was tried, and the next might have been better; null: unknown",
+        "whether lam, or steps if there is a gain, is the first or the last that was tried, and the next might have "
+        "been better; null: unknown",
         "",
     ),
     "edges": (pa.int32(), "number of seeds whose choice was at an edge; null: unknown", "1"),
+    "steps": (pa.int64(), "steps of the training, of a curve the most of all seeds; null: none, or unknown", "1"),
+    "gain": (
+        pa.float64(),
+        "share of the validation loss that the last doubling of the steps gained, of a curve the most of all seeds; "
+        "null if the number of steps was given, or there are none",
+        "1",
+    ),
+    "losses": (
+        pa.list_(pa.float64()),
+        "validation losses of trainings of ever twice as many steps, the last of `steps`; null as gain",
+        "1",
+    ),
+    "drawn": (
+        pa.int64(),
+        "pairs that stand for fresh ones: those of all steps, or for what is not trained by steps those of the pool; "
+        "null unless N is -1",
+        "1",
+    ),
     "p": (pa.int64(), "learned parameters, counted", "1"),
     "val_mse": (
         pa.float64(),
@@ -124,13 +147,18 @@ COLUMNS |= {
     "verdict": (pa.string(), "holds, holds in part, does not hold, or not computed in this study", ""),
     "why": (pa.string(), "the numbers behind the verdict, in a sentence", ""),
 }
-CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "tuned_on", "edge", "p"]
+CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "tuned_on", "edge", "steps"]
+CELLS += ["gain", "losses", "drawn", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
 UNTOLD = (
     "tested_on",
     "tuned_on",
     "edge",
     "edges",
+    "steps",
+    "gain",
+    "losses",
+    "drawn",
     "val_mse",
     "image_seconds",
 )  # which a row may lack, and older files do
@@ -139,6 +167,7 @@ KEY = ("sweep", "arch", "N", "seed")
 TRANSFER = ["sweep", "tested_on", *CELLS[1:]]
 IMAGES = [*KEY, "image", "group", *METRICS]
 CURVES = ["sweep", "problem", "H", "arch", "N", "metric", "error_mean", "error_std", "seeds", "tuned_on", "edges"]
+CURVES += ["steps", "gain"]
 CALIBRATION = ["sweep", "problem", "H", "V", "B", "arch", "metric", "p", "floor", "sigma"]
 BUDGET = ["sweep", "problem", "H", "arch", "metric", "target", "law", "n", "n_low", "n_high", "reachable"]
 BUDGET += ["probability", "at", "error", "error_low", "error_high", "extrapolation", "reason"]
@@ -254,8 +283,8 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
             points.append({**point, **_chosen(group)})
         about = {**rows[0], "metric": metric.name}
         curves += [{**about, **point} for point in points]
-        if trained(points):
-            fitted = calibrate([point["N"] for point in points], [point["error_mean"] for point in points])
+        if curve := trained(points):
+            fitted = calibrate([point["N"] for point in curve], [point["error_mean"] for point in curve])
             calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
     stamp = Stamp(spec, made_from(cells_path))
     write(curves, CURVES, curves_path, origin, stamp)
@@ -266,7 +295,14 @@ def _chosen(cells):
     """Return what chose the strengths of some cells, and how many were at an edge; None where a cell does not tell."""
     told = sorted({row.get("tuned_on") or "" for row in cells})
     edges = [row.get("edge") for row in cells]
-    return {"tuned_on": " and ".join(filter(None, told)) or None, "edges": None if None in edges else sum(edges)}
+    most = {
+        key: max((row[key] for row in cells if row.get(key) is not None), default=None) for key in ("steps", "gain")
+    }
+    return {
+        **most,
+        "tuned_on": " and ".join(filter(None, told)) or None,
+        "edges": None if None in edges else sum(edges),
+    }
 
 
 def budget(cells_path, theory_path, spec, path):
@@ -274,10 +310,10 @@ def budget(cells_path, theory_path, spec, path):
     from koct.forecast.budget import Forecast
     from koct.forecast.runs import Pilot
 
-    cells, _, origin = read_cells(cells_path)
+    cells, origin = _read_cells(cells_path)
     predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
     answers = []
-    for (sweep, arch), rows in grouped(cells, "sweep", "arch").items():
+    for (sweep, arch), rows in grouped([row for row in cells if row["N"]], "sweep", "arch").items():
         metric = CurveMetric(spec["metrics"][sweep])
         points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
@@ -412,8 +448,13 @@ def read(path):
 
 
 def trained(rows):
-    """The rows of networks that were trained on samples."""
+    """The rows of networks that were trained on samples, a number of them."""
     return [row for row in rows if row["N"] > 0]
+
+
+def fresh(rows):
+    """The rows of networks that were trained on pairs that never repeat."""
+    return [row for row in rows if row["N"] == FRESH]
 
 
 def baselines(rows):

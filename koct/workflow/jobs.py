@@ -168,7 +168,8 @@ class Jobs:
         return spec
 
     def fit_spec(self, wildcards: Wildcards) -> str:
-        return f'{{"N": {wildcards.N}, "seed": {wildcards.seed}, {self._curve_spec(wildcards.sweep, wildcards.arch)}'
+        curve = self._curve_spec(wildcards.sweep, wildcards.arch)
+        return f'{{"N": {paths.size(wildcards.N)}, "seed": {wildcards.seed}, {curve}'
 
     def row_spec(self, wildcards: Wildcards) -> str:
         """Of a row: that of its fit, and what evaluates it."""
@@ -384,7 +385,7 @@ class Jobs:
         name = f"{sweep.name}_seed{wildcards.seed}"
         if not hasattr(wildcards, "arch"):
             return name
-        arch, N = wildcards.arch, int(wildcards.N)
+        arch, N = wildcards.arch, paths.size(wildcards.N)
         return name + resources.groups(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
 
     def theory_group(self, wildcards: Wildcards) -> str:

@@ -21,6 +21,7 @@ from koct.config.sweep import Sweep
 from koct.contracts import FOLDS, MOST_FOLDED, Architecture, Cost, TorchrunArchitecture
 from koct.contracts.blame import blamed
 from koct.contracts.options import options
+from koct.study import paths
 
 SPEED = 1e10  # operations of a CPU core in a second, as `Cost` counts them
 CHEAP = Cost(operations=10 * SPEED, host_bytes=1e9)
@@ -71,7 +72,7 @@ def gram(sweep: Sweep) -> Cost:
 def fit(sweep: Sweep, arch: Architecture, N: int) -> Cost:
     cost = arch.cost(sweep.workload(arch, N)) or UNKNOWN
     cross_validated = arch.trained and arch.uses_lambdas and arch.validation == "none"
-    fits = 1 + (FOLDS if N <= MOST_FOLDED else 1) * cross_validated
+    fits = 1 + (FOLDS if sweep.pairs_of(N) <= MOST_FOLDED else 1) * cross_validated
     return cost._replace(operations=fits * cost.operations) if cost is not UNKNOWN else UNKNOWN
 
 
@@ -123,7 +124,7 @@ COSTS |= {"fit-torchrun": fit, "evaluate": evaluate, "transfer": evaluate, "theo
 
 def of_job(stage: str, sweep: Sweep, wildcards: Any) -> Cost:
     given = [sweep.arch(wildcards.arch)] if hasattr(wildcards, "arch") else []
-    return COSTS[stage](sweep, *given, *([int(wildcards.N)] if hasattr(wildcards, "N") else []))
+    return COSTS[stage](sweep, *given, *([paths.size(wildcards.N)] if hasattr(wildcards, "N") else []))
 
 
 # What runs where
@@ -144,7 +145,7 @@ def fit_class(sweep: Sweep, arch: Architecture) -> str:
     """Which rule fits the cells of a curve: cheap, large, torchrun or torchrun_nodes."""
     if isinstance(arch, TorchrunArchitecture):
         return "torchrun" if arch.nodes == 1 else "torchrun_nodes"
-    return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.sizes_of(arch)))) else "large"
+    return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.sizes_of(arch), key=sweep.pairs_of))) else "large"
 
 
 @cache
@@ -268,8 +269,8 @@ def _largest(sweep: Sweep) -> Iterator[Largest]:
         what = f"the predicted curve of {arch.name}, which theory: false omits,"
         yield Largest(what, partial(theory, sweep, arch), "pool")
     for arch in sorted(archs, key=lambda arch: arch.launch):
-        N = max(sweep.sizes_of(arch))
-        what, processes, base = f"the fit of {arch.name} with N = {N}", 1, 0.0
+        N = max(sweep.sizes_of(arch), key=sweep.pairs_of)
+        what, processes, base = f"the fit of {arch.name} with N = {sweep.pairs_of(N)}", 1, 0.0
         if isinstance(arch, TorchrunArchitecture):
             what, processes, base = f"{what} on {arch.ranks} ranks", arch.ranks // arch.nodes, RANK
         yield Largest(what, partial(fit, sweep, arch, N), f"N, {arch.name}", True, processes, base)
@@ -342,7 +343,7 @@ def _of_sweep(job: Any, sweep: Sweep) -> tuple[Cost | None, float]:
     cost, x_size, y_size = of_job(stage, sweep, job.wildcards), sweep.problem.x_size, sweep.problem.y_size
     match stage:
         case "fit" | "fit-torchrun":
-            arch, N = sweep.arch(job.wildcards.arch), int(job.wildcards.N)
+            arch, N = sweep.arch(job.wildcards.arch), paths.size(job.wildcards.N)
             written = 8.0 * (min(sweep.pairs_of(N), x_size) ** 2 if "gram" in arch.needs() else x_size)
             return cost, ERRORS + (4.0 * x_size * y_size if isinstance(arch, TorchrunArchitecture) else written)
         case "pool":

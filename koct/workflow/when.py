@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from koct.base import FRESH
 from koct.config.sweep import Grid, Sweep
 from koct.contracts.options import options
 from koct.errors import KoctError
@@ -79,6 +80,16 @@ def benchmark(study: Sequence[Sweep]) -> list[str]:
     return [name for name in found if name not in mismatch(study)]
 
 
+def doubled(study: Iterable[Sweep]) -> bool:
+    """Return whether a network is trained until twice the steps gain little."""
+    return any(getattr(arch, "schedule", "") == "warmup-stable-decay" for sweep in study for arch in sweep.archs)
+
+
+def printed(study: Iterable[Sweep]) -> list[str]:
+    """Return the sweeps that are tested on the Shepp–Logan phantom, as in print."""
+    return [sweep.name for sweep in study if getattr(sweep.problem, "held_out", "") == "shepp-logan"]
+
+
 def claimed(study: Iterable[Sweep]) -> bool:
     """Whether there are sweeps of the paper, about which it states something, or their continuations to larger N."""
     return any(sweep.name.removesuffix("-crossing") in PAPER for sweep in study)
@@ -95,7 +106,7 @@ def compared(study: Iterable[Sweep]) -> bool:
 
 def held_out(study: Iterable[Sweep]) -> bool:
     """Return whether there are errors to predict from those at smaller N."""
-    return any(len(sweep.N) >= LEAST_HELD_OUT for sweep in study)
+    return any(len(set(sweep.N) - {FRESH}) >= LEAST_HELD_OUT for sweep in study)
 
 
 def paired(study: Iterable[Sweep]) -> bool:

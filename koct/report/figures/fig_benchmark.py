@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from koct.base import FRESH
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.product import Product
-from koct.study.results import grouped
+from koct.study.results import fresh, grouped
 
 PRODUCT = Product(
     title="networks that people use",
@@ -16,8 +17,8 @@ PRODUCT = Product(
 **Test error, and below it structural similarity (SSIM), against the number of training samples**, a column per
 condition: the mean over seeds, with one dash per seed. Grey horizontal lines need no sample.
 
-Read it from left to right: what is best with N samples, and what more samples buy. SSIM is better the higher it
-is.""",
+Read it from left to right: what is best with N samples, and what more samples buy. At the right end, behind dots, are
+fresh samples, which never repeat: what no more samples can give. SSIM is better the higher it is.""",
 )
 SIZE = (3.0, 2.3)  # inches of a panel
 LABELS = 1.2  # inches right of it
@@ -28,7 +29,9 @@ def figure(cells_path, curves_path):
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
     errors = {CurveMetric(row["metric"]).column for row in curves}
     cells, free, names = inputs.split(cells_path, ("sweep", "arch", "N", *errors, "H", "ssim"))
-    edges = {(row["sweep"], row["arch"], row["N"]): row.get("edges") for row in [*baselines, *curves]}
+    endless = fresh(inputs.rows(curves_path, ())[0])
+    cells += fresh(inputs.rows(cells_path, ())[0])
+    points = {(row["sweep"], row["arch"], row["N"]): row for row in [*baselines, *curves, *endless]}
     metrics = {row["sweep"]: CurveMetric(row["metric"]) for row in curves}
     sweeps = list(metrics)
     made, axes = drawing.panels(2, len(sweeps), SIZE, left=0.75, right=LABELS, above=0.24, below=0.42, down=0.26)
@@ -36,7 +39,7 @@ def figure(cells_path, curves_path):
         rows = [row for row in cells if row["sweep"] == sweep]
         lines = [row for row in free if row["sweep"] == sweep]
         for axis, metric in zip(axes[:, column], (metrics[sweep], CurveMetric("ssim")), strict=True):
-            _panel(axis, rows, lines, metric, names, edges)
+            _panel(axis, rows, lines, metric, names, points)
             axis.set_ylabel(f"test {metric.label}", labelpad=2)
         axes[0, column].set(yscale="log", title=names.problem(sweep, sweep))
         axes[0, column].tick_params(labelbottom=False)
@@ -47,37 +50,50 @@ def figure(cells_path, curves_path):
             _label(axis)
     drawing.label_once(axes)
     made.align_ylabels()
-    note = f"Hollow: {drawing.AT_EDGE}." if any(edges.values()) else ""
-    notes = (drawing.ends(curves, names), note, names.uncounted([*baselines, *curves]))
+    hollow = [words for words in dict.fromkeys(map(drawing.edge, points.values())) if words]
+    note = f"Hollow: {', or '.join(hollow)}." if hollow else ""
+    notes = (
+        drawing.ends(curves, names),
+        note,
+        names.uncounted([*baselines, *curves]),
+        drawing.told_fresh(cells, names),
+    )
     drawing.note_below(made, " ".join(filter(None, notes)))
     return made
 
 
-def _panel(axis, rows, lines, metric, names, edges):
+def _panel(axis, rows, lines, metric, names, told):
     """Draw the curves of a sweep, and remember where each ends: (N, value, label, colour).
 
-    `edges` has how many choices were at an edge: {(sweep, arch, N): count}.
+    `told` has the rows of curves.parquet, which say what was at an edge: {(sweep, arch, N): row}.
     """
     axis.ends = []
-    sizes = sorted({row["N"] for row in rows})
+    sizes = sorted({row["N"] for row in rows if row["N"] != FRESH})
+    ticks, end = {N: f"{N:,}" for N in sizes}, drawing.FRESH_AWAY * sizes[-1]
+    if fresh(rows):
+        ticks[end] = "fresh"
     axis.set_xscale("log", base=2)
-    axis.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+    axis.set_xlim(sizes[0] / 1.5, max(ticks) * 1.5)
     rows, lines = ([row for row in part if row[metric.column] is not None] for part in (rows, lines))
     for (arch,), group in grouped(lines, "arch").items():
         look, height = names.line(arch), metric.mean(group)
         axis.axhline(height, **look)
-        drawing.mark_line(axis, height, edges.get((group[0]["sweep"], arch, 0)), look["color"])
+        drawing.mark_line(axis, height, told.get((group[0]["sweep"], arch, 0), {}).get("edges"), look["color"])
         axis.ends.append((axis.get_xlim()[1], height, names.arch(arch), look["color"]))
     for (arch,), group in grouped(rows, "arch").items():
-        points = {N: metric.mean(same) for (N,), same in sorted(grouped(group, "N").items())}
-        colour = names.colour(arch)
-        axis.plot(points.keys(), points.values(), color=colour, marker=names.marker(arch))
-        told = [{"arch": arch, "N": N, "edges": edges.get((group[0]["sweep"], arch, N))} for N in points]
-        drawing.mark_edges(axis, names, told, lambda row, points=points: points[row["N"]])
-        seeds = [(row["N"], metric.of(row)) for row in group]
+        at = {end if N == FRESH else N: same for (N,), same in grouped(group, "N").items()}
+        points = {N: metric.mean(at[N]) for N in sorted(at)}
+        colour, last = names.colour(arch), list(points)[-2:]
+        axis.plot(*zip(*((N, points[N]) for N in points if end != N), strict=True), color=colour)
+        if end in points:
+            axis.plot(last, [points[N] for N in last], ":", color=colour)
+        axis.plot(points.keys(), points.values(), names.marker(arch), color=colour)
+        own = [{**told.get((group[0]["sweep"], arch, at[N][0]["N"]), {}), "arch": arch, "N": N} for N in points]
+        drawing.mark_edges(axis, names, own, lambda row, points=points: points[row["N"]])
+        seeds = [(N, metric.of(row)) for N, same in at.items() for row in same]
         axis.plot(*zip(*seeds, strict=True), "_", color=colour, **drawing.DASH)
         axis.ends.append((*list(points.items())[-1], names.arch(arch), colour))
-    axis.set_xticks(sizes, [f"{N:,}" for N in sizes])
+    axis.set_xticks(list(ticks), list(ticks.values()))
     axis.minorticks_off()
     axis.set_axisbelow(True)
     axis.grid(True, axis="y", color="0.9", linewidth=0.5)

@@ -41,16 +41,16 @@ def figure(ladder_path, curves_path):
     """Return a figure with a panel per sweep; panels with the same networks share one key."""
     rows, names, chains = inputs.ladder(ladder_path)
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "error_mean"))
-    edges = {(row["sweep"], row["arch"], row["N"]): row.get("edges") for row in curves}
-    rows = rows_of_all = [{**row, "edges": edges.get((row["sweep"], row["arch"], row["N"]))} for row in rows]
+    told = {(row["sweep"], row["arch"], row["N"]): {key: row.get(key) for key in ("edges", "gain")} for row in curves}
+    rows = rows_of_all = [{**row, **told.get((row["sweep"], row["arch"], row["N"]), {})} for row in rows]
     sweeps = grouped(rows, "sweep")
     free = {sweep: [row for row in baselines if row["sweep"] == sweep] for (sweep,) in sweeps}
     columns = min(len(sweeps), 2 if len(sweeps) <= 4 else 3)
     lines, panels = math.ceil(len(sweeps) / columns), {}
     shared = len({_networks(rows, chains.get(sweep, {}), free[sweep]) for (sweep,), rows in sweeps.items()}) == 1
     listed = max(len(grouped(rows, "arch")) + len(free[sweep]) for (sweep,), rows in sweeps.items())
-    marked = any(row.get("edges") for row in itertools.chain(rows, *free.values()))
-    key = LINE * (3.2 + listed + marked)  # head, networks, what marks mean
+    marked = " or ".join(sorted(set(map(drawing.edge, itertools.chain(rows, *free.values()))) - {""}))
+    key = LINE * (3.2 + listed + bool(marked))  # head, networks, what marks mean
     ties = GAP + STEP * max(len(stack) for rows in sweeps.values() for stack in _stacks(rows).values())
     above, below = 0.26, 0.41
     height = above + ties + PANEL[1] + below + (0 if shared else key)
@@ -70,7 +70,7 @@ def figure(ladder_path, curves_path):
             axis.set_axis_off()
             _key(axis, key, names, rows, chains.get(sweep, {}), free[sweep])
             if marked:
-                _edge_key(axis)
+                _edge_key(axis, marked)
     for group in grouped(rows_of_all, "metric").values():
         drawing.share_limits({row["sweep"]: panels[row["sweep"]] for row in group}, baselines, names)
     grid = np.full(lines * columns, None)
@@ -179,10 +179,10 @@ def _key(axis, height, names, rows, chains, free):
         axis.text(place + 0.19, y, text, **small)
 
 
-def _edge_key(axis):
+def _edge_key(axis, words):
     """Draw the last line of a key: what hollow markers mean."""
     axis.plot(0.24, 0.7 * LINE, marker="o", color=drawing.MARK, markersize=3.6, **drawing.HOLLOW)
-    axis.text(0.35, 0.7 * LINE, drawing.AT_EDGE, fontsize=6.5, va="center_baseline")
+    axis.text(0.35, 0.7 * LINE, words, fontsize=6.5, va="center_baseline")
 
 
 def _heads(chains):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from koct.base import stamps
+from koct.base import FRESH, stamps
 from koct.base.device import failures_explained
 from koct.base.files import write_record
 from koct.base.stamps import Stamp, made_from
@@ -56,7 +56,7 @@ def recons(fits, inputs, out, spec=None):
     pool = Pool(inputs["pool"], first.problem, first.seed)
     count = min(KEPT, max(1, PIXELS // first.problem.y_size), pool.count["test"])
     truth = pool.y("test", count).reshape(-1, *first.problem.y_shape)
-    sizes = [cell.N for cell in cells if cell.arch.name in PAIR]
+    sizes = [cell.N for cell in cells if cell.arch.name in PAIR and cell.N != FRESH]
     ends = {min(sizes), max(sizes)} if sizes else set()
     made, arrays, styles = {}, {"truth": truth}, {}
     for path, cell in zip(fits, cells, strict=True):
@@ -89,7 +89,7 @@ def draw(truth, made, names, out, stamp=None, unit="", hounsfield=False, inside=
     With `hounsfield`, images are relative to water: they are drawn in a window of HU. Numbers are those of the pixels
     `inside` the field of view.
     """
-    samples = columns(sorted({N for _, N in made if N}))
+    samples = columns(sorted({N for _, N in made if N}, key=_order))
     with drawing.styled():
         if truth.ndim == 1:
             drawing.save(_signals(truth, made, samples, names, unit), out, stamp)
@@ -104,10 +104,20 @@ def draw(truth, made, names, out, stamp=None, unit="", hounsfield=False, inside=
             )
 
 
+def _order(N):
+    """Return what N are sorted by: fresh samples are the most."""
+    return N == FRESH, N
+
+
+def _size(N, unit):
+    return "fresh" if N == FRESH else f"$N = {N:,}$".replace(",", "{,}") + unit
+
+
 def _images(sheet, truth, made, samples, names, unit, hounsfield, inside):
     figure = drawing.plt.figure(figsize=(sheet.width / sheet.dpi, sheet.height / sheet.dpi))
     black, white = (1 + value / 1000 for value in WINDOW) if hounsfield else (min(0, truth.min()), np.abs(truth).max())
-    part, best = _busiest(truth), {arch: max(N for other, N in made if other == arch) for arch, _ in made}
+    part = _busiest(truth)
+    best = {arch: max((N for other, N in made if other == arch), key=_order) for arch, _ in made}
     errors = {arch: np.abs(made[arch, N] - truth) for arch, N in best.items()}
     largest = _round(np.median([np.quantile(error, 0.97) for error in errors.values()]) or 1.0)
 
@@ -154,9 +164,9 @@ def _images(sheet, truth, made, samples, names, unit, hounsfield, inside):
         show((row, last), made[arch, best[arch]], 1)
         show((row, last + 1), errors[arch], 2)
         if best[arch] != samples[-1]:
-            write((row, last), f"$N$ = {best[arch]:,}{unit}", below=True)
+            write((row, last), _size(best[arch], unit), below=True)
         name(row, last + 2, names.arch(arch), color=names.colour(arch))
-    heads = [*(f"$N = {N:,}$".replace(",", "{,}") + unit for N in samples), "enlarged", "error"]
+    heads = [*(_size(N, unit) for N in samples), "enlarged", "error"]
     for column, text in enumerate(heads if samples else ()):
         write((sheet.first, column), text)
     return figure
@@ -183,7 +193,7 @@ def _signals(truth, made, samples, names, unit):
             place = {"xy": (1, 0), "xytext": (0, 2 + 7 * i), "xycoords": "axes fraction", "textcoords": "offset points"}
             text = f"{names.arch(arch)} {_decibels(signal, truth)}"
             below.annotate(text, **place, fontsize=6, color=look["color"], ha="right", va="bottom", bbox=BOX)
-        above.set(title=f"$N = {N:,}$".replace(",", "{,}") + unit, ylabel="signal", xlabel="sample")
+        above.set(title=_size(N, unit), ylabel="signal", xlabel="sample")
         above.tick_params(labelbottom=False)
         below.set(ylabel="error", xlabel="sample")
     for row in axes:

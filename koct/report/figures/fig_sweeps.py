@@ -7,7 +7,7 @@ from koct.bound.calibration import Calibration
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing, inputs
 from koct.report.product import Product
-from koct.study.results import best_lambda
+from koct.study.results import best_lambda, fresh
 
 PRODUCT = Product(
     title="error against N",
@@ -35,11 +35,12 @@ def figure(cells_path, curves_path, calibration_path, theory_path):
     theory, _ = inputs.predictions(theory_path)
     inputs.check_alike({cells_path: cells, curves_path: curves, calibration_path: calibrations}, "sweep", "arch")
     notes = (drawing.ends(curves, names), drawing.unpredicted(curves, theory, names))
-    note = " ".join(filter(None, (*notes, names.uncounted([*baselines, *curves]))))
-    return drawing.by_sweep(_panel, names, curves, cells, calibrations, theory, baselines=baselines, note=note)
+    endless, told = fresh(inputs.rows(curves_path, ())[0]), drawing.told_fresh(inputs.rows(cells_path, ())[0], names)
+    note = " ".join(filter(None, (*notes, names.uncounted([*baselines, *curves]), told)))
+    return drawing.by_sweep(_panel, names, curves, cells, calibrations, theory, endless, baselines=baselines, note=note)
 
 
-def _panel(axis, names, curves, cells, calibrations, theory):
+def _panel(axis, names, curves, cells, calibrations, theory, endless):
     metric, crossed = CurveMetric(curves[0]["metric"]), False
     for fitted in calibrations:
         arch = fitted["arch"]
@@ -49,6 +50,10 @@ def _panel(axis, names, curves, cells, calibrations, theory):
         colour = names.colour(arch)
         axis.plot(N, mean, color=colour, marker=names.marker(arch), label=names.arch(arch))
         drawing.mark_edges(axis, names, points)
+        for row in (row for row in endless if row["arch"] == arch):
+            end = drawing.FRESH_AWAY * max(row["N"] for row in curves)
+            axis.plot([N[-1], end], [mean[-1], row["error_mean"]], ":", color=colour, marker=names.marker(arch))
+            drawing.mark_edges(axis, names, [{**row, "N": end}])
         seeds = [(row["N"], metric.of(row)) for row in cells if row["arch"] == arch]
         axis.plot(*zip(*seeds, strict=True), "_", color=colour, zorder=1.9, **drawing.DASH)
         fine = np.geomspace(N[0], N[-1], 200)
@@ -63,6 +68,6 @@ def _panel(axis, names, curves, cells, calibrations, theory):
     if crossed:
         axis.plot([], [], "x", color="0.25", label="predicted from pairs", **CROSS)
     axis.plot([], [], "--", color="0.35", linewidth=0.9, label="calibrated bound")  # of the network of its colour
-    drawing.finish_panel(axis, sorted({row["N"] for row in curves}), curves[0], names)
+    drawing.finish_panel(axis, sorted({row["N"] for row in curves}), curves[0], names, bool(endless))
     least = min((row["error_mean"] for row in curves if row["error_mean"] > 0), default=0) / drawing.REACH
     axis.set_ylim(bottom=max(axis.get_ylim()[0], least))

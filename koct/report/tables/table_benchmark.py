@@ -6,7 +6,7 @@ from koct.report import inputs
 from koct.report.markup import INDENT, count, power_of_ten
 from koct.report.product import Product
 from koct.report.table import BREAK, Span, Table, chosen, dagger, defined, needed
-from koct.study.results import grouped
+from koct.study.results import fresh, grouped
 
 PRODUCT = Product(
     title="what networks need",
@@ -25,35 +25,50 @@ def table(cells_path, curves_path, budget_path):
     """Return a block per sweep: the targets, what needs no sample, and the networks."""
     curves, baselines, _ = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean"))
     cells, free, names = inputs.split(cells_path, ("sweep", "arch", "N", "p", "fit_seconds", "image_seconds"))
+    endless = {(row["sweep"], row["arch"]): row for row in fresh(inputs.rows(curves_path, ())[0])}
     answers, _ = inputs.rows(budget_path, ("sweep", "arch", "target", "n", "n_low", "n_high"), empty=True)
     fits, answers = grouped([*cells, *free], "sweep", "arch", "N"), grouped(answers, "sweep")
     targets = {sweep: sorted({row["target"] for row in rows}, reverse=True) for (sweep,), rows in answers.items()}
     most = max(map(len, targets.values()), default=0)
     body = []
+
+    def floor(row):
+        """Return the cell of fresh samples, if any network of the table has them."""
+        return [power_of_ten(row["error_mean"]) + dagger([row]) if row else ""] if endless else []
+
     for (sweep,), rows in grouped(curves, "sweep").items():
         own, unused = targets.get(sweep, []), [""] * (most - len(targets.get(sweep, [])))
         body += [BREAK, [Span(3, "@{}l", names.problem(sweep, sweep)), *map(power_of_ten, own)]]
         for row in (row for row in baselines if row["sweep"] == sweep):
             met = ["$0$" if row["error_mean"] <= target else "never" for target in own]
             first = _first(names, [row], "$0$", row)
-            body.append([*first, *met, *unused, *_times(fits[sweep, row["arch"], 0])])
+            body.append([*first, *met, *unused, *floor(None), *_times(fits[sweep, row["arch"], 0])])
         answered = {(row["arch"], row["target"]): row for row in answers.get((sweep,), [])}
         for (arch,), points in grouped(rows, "arch").items():
             last = max(points, key=lambda row: row["N"])
             same = fits[sweep, arch, last["N"]]
             samples = [_samples(answered.get((arch, target)), points) for target in own]
             first = _first(names, points, count(same[0]["p"], 99_999), last)
-            body.append([*first, *samples, *unused, *_times(same)])
+            body.append([*first, *samples, *unused, *floor(endless.get((sweep, arch))), *_times(same)])
     return Table(
         caption="What networks need: learned parameters $p$; the mean test error at the largest $N$; the $N$ that "
         r"reaches a target error, by the forecast, with its $90\,\%$ interval, never if it is out of reach; the time "
         "of a training at the largest $N$, and of the reconstruction of one image, both medians over seeds."
+        + (" Fresh: the error with samples that never repeat, below which no $N$ goes." if endless else "")
         + defined(names, baselines, "0: the target is reached")
-        + chosen(names, [*baselines, *curves]),
-        columns="lrr" + "r" * most + "rr",
+        + chosen(names, [*baselines, *curves, *endless.values()]),
+        columns="lrr" + "r" * most + "r" * bool(endless) + "rr",
         head=[
-            ["", "", "", *([Span(most, "c", "$N$ for an error of")] if most else []), "training", "image"],
-            ["Network", "$p$", "error", *[""] * most, "s", "ms"],
+            [
+                "",
+                "",
+                "",
+                *([Span(most, "c", "$N$ for an error of")] if most else []),
+                *(["fresh"] if endless else []),
+                "training",
+                "image",
+            ],
+            ["Network", "$p$", "error", *[""] * most, *(["error"] if endless else []), "s", "ms"],
         ],
         body=body,
     )
