@@ -66,7 +66,7 @@ class Jobs:
         self.products = [path for path in when.published(self.study) if path not in undrawn]
         self.pictures = [path for path in map(paths.picture, self.sweeps) if path in self.products]
         asked = {name: settings["sweeps"][name] for name in self.sweeps}
-        self.about = {"study": self.settings.study, "files": self.products, "sweeps": asked}
+        self.about = {"study": self.settings.study, "products": self.products, "sweeps": asked}
 
     def _row(self, **cell: Any) -> str:
         """Where the row of a cell is, or will be: elsewhere if one is there that was made from the same."""
