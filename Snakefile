@@ -32,7 +32,7 @@ onsuccess:
 
 wildcard_constraints:
     sweep=jobs.names,
-    arch=jobs.archs,
+    arch=jobs.archs(),
     N="[0-9]+",
     seed="[0-9]+",
 

@@ -191,5 +191,5 @@ def test_the_workflow_trains_and_other_ranks_refit_nothing(checkout):
         assert trained[error] == pytest.approx(ridge[error], rel=0.05)
     assert trained["device"] == "cpu × 2"
     assert plan(ranks=1, iterations=60, checkpoint_minutes=1) == {}
-    assert plan(ranks=1, iterations=61) == {"fit_torchrun": 1, "evaluate_torchrun": 1}
-    assert plan(ranks=4, iterations=61, nodes=2) == {"fit_torchrun_nodes": 1, "evaluate_torchrun": 1}
+    assert plan(ranks=1, iterations=61) == {"fit_torchrun": 1, "evaluate": 1}
+    assert plan(ranks=4, iterations=61, nodes=2) == {"fit_torchrun": 1, "evaluate": 1}
