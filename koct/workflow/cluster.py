@@ -137,18 +137,18 @@ def planned(dag: Any) -> list[Submission]:
 
 
 def _resources(job: Any) -> dict[str, Any]:
-    """Return what a job or a group asks for when it is submitted: in a dry run Snakemake sums up more of a group."""
+    """Return what a job or a group asks for when it is submitted; in a dry run Snakemake sums up more of a group.
+
+    Jobs of a group run one after the other (`serial` in the profile): it takes the time of all and the rest of one.
+    """
     if not job.is_group():
         return dict(job.resources.items())
-    from snakemake.resources import GroupResources
-
-    return GroupResources.basic_layered(
-        toposorted_jobs=job.toposorted,
-        constraints=job.global_resources,
-        run_local=False,
-        additive_resources=["runtime"],
-        sortby=["runtime"],
-    )
+    members = [dict(member.resources.items()) for member in job.jobs]
+    request = {name: value for member in members for name, value in member.items()}
+    for name in (name for name, value in request.items() if isinstance(value, int)):
+        values = [int(member.get(name) or 0) for member in members]
+        request[name] = sum(values) if name == "runtime" else max(values)
+    return request
 
 
 def in_words(submissions: list[Submission]) -> str:
