@@ -98,7 +98,7 @@ def run(jobs, stop=None, events=None):
             events[number]()
         updated = {"fit": 1, "collect": 2}.get(
             one.verb, 0
-        )  # outputs that Snakemake leaves there: update() in the rules
+        )  # outputs that Snakemake leaves there: update()
         for path in one.output[: len(one.output) - updated]:
             Path(path).unlink(missing_ok=True)
         if number == stop:
