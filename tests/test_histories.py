@@ -96,9 +96,7 @@ def run(jobs, stop=None, events=None):
     for number, one in enumerate(needed(jobs)):
         if events and number in events:
             events[number]()
-        updated = {"fit": 1, "collect": 2}.get(
-            one.verb, 0
-        )  # outputs that Snakemake leaves there: update()
+        updated = {"fit": 1, "collect": 2}.get(one.verb, 0)  # outputs that Snakemake leaves there: update()
         for path in one.output[: len(one.output) - updated]:
             Path(path).unlink(missing_ok=True)
         if number == stop:
