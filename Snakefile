@@ -33,7 +33,7 @@ onsuccess:
 wildcard_constraints:
     sweep=jobs.names,
     other=jobs.names,
-    arch=jobs.archs,
+    arch=jobs.archs(),
     N="[0-9]+|fresh",
     seed="[0-9]+",
 

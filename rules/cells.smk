@@ -1,38 +1,32 @@
-# The grid: one cell is (sweep, arch, N, seed). A cheap one is fitted and evaluated by one job, a large one by two.
+# The grid: one cell is (sweep, arch, N, seed).
 
 
+# A fit that is there stays, and is evaluated alone, if what evaluates is all that has changed.
 rule fit:
     input:
         pool=rules.pool.output,
         extra=jobs.extra_input,
     output:
         row=paths.cell("{sweep}", "{arch}", "{N}", "{seed}"),
-        fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
+        fit=update(paths.fit("{sweep}", "{arch}", "{N}", "{seed}")),
     log:
         "results/logs/fits/{sweep}/{arch}/N{N}_seed{seed}.log",
     benchmark:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
-        sweep=jobs.curves("cheap"),
+        arch=jobs.archs(torchrun=False),
+    group:
+        jobs.fit_group
     conda:
         "../envs/koct.yaml"
+    resources:
+        **jobs.asks("fit"),
     params:
-        spec=jobs.fit_spec,
+        spec=jobs.row_spec,
     message:
         "fit {wildcards.arch} of {wildcards.sweep}, N = {wildcards.N}, seed {wildcards.seed}"
     shell:
         "python -m koct fit --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
-
-
-use rule fit as fit_large with:
-    output:
-        paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
-    wildcard_constraints:
-        sweep=jobs.curves("large"),
-    group:
-        jobs.seed_group
-    resources:
-        **jobs.asks("fit"),
 
 
 # Several processes, started by torchrun: one per GPU (or core), on one node or several. They would share a standard
@@ -48,10 +42,10 @@ rule fit_torchrun:
     benchmark:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
-        sweep=jobs.curves("torchrun"),
+        arch=jobs.archs(torchrun=True),
     conda:
         "../envs/koct.yaml"
-    threads: jobs.launch("ranks")
+    threads: jobs.ranks_per_node
     resources:
         **jobs.torchrun(),
     params:
@@ -64,19 +58,7 @@ rule fit_torchrun:
         " --checkpoint-minutes {resources.checkpoint_minutes} > {log} 2>&1"
 
 
-use rule fit_torchrun as fit_torchrun_nodes with:
-    wildcard_constraints:
-        sweep=jobs.curves("torchrun_nodes"),
-    threads: jobs.ranks_per_node
-    resources:
-        **jobs.torchrun(),
-        # one task per node, started by rules/torchrun.sh itself: the SLURM plugin then leaves its own srun out
-        mpi="srun",
-        tasks=jobs.launch("nodes"),
-        tasks_per_gpu=0,
-
-
-# Mostly there is nothing to compute, since a fit keeps its errors.
+# The row of such a fit, by one process without a GPU. Mostly there is nothing to compute: a fit keeps its errors.
 rule evaluate:
     input:
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
@@ -89,13 +71,13 @@ rule evaluate:
     benchmark:
         "results/benchmarks/evaluations/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
-        sweep=jobs.curves("large"),
+        arch=jobs.archs(torchrun=True),
     group:
-        jobs.seed_group
+        "evaluations"
     conda:
         "../envs/koct.yaml"
     resources:
-        **jobs.asks("evaluate"),
+        **jobs.asks("evaluate", gpu=False),
     params:
         spec=jobs.row_spec,
     message:
@@ -104,15 +86,7 @@ rule evaluate:
         "python -m koct evaluate --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
-# On a cluster these ask for no GPU.
-use rule evaluate as evaluate_torchrun with:
-    wildcard_constraints:
-        sweep=jobs.curves("torchrun", "torchrun_nodes"),
-    resources:
-        **jobs.asks("evaluate", gpu=False),
-
-
-# Networks on the test pairs of another sweep. They belong to no group: two sweeps may be tested on each other.
+# Networks on the test pairs of another sweep. They travel with no seed: two sweeps may be tested on each other.
 rule transfer:
     input:
         fit=paths.fit("{sweep}", "{arch}", "{N}", "{seed}"),
@@ -125,6 +99,8 @@ rule transfer:
         "results/logs/transfer/{sweep}/{other}/{arch}/N{N}_seed{seed}.log",
     benchmark:
         "results/benchmarks/transfer/{sweep}/{other}/{arch}/N{N}_seed{seed}.tsv"
+    group:
+        "evaluations"
     conda:
         "../envs/koct.yaml"
     resources:
@@ -147,23 +123,16 @@ rule theory:
         "results/logs/theory/{sweep}/{arch}.log",
     benchmark:
         "results/benchmarks/theory/{sweep}/{arch}.tsv"
-    wildcard_constraints:
-        sweep=jobs.predictions(cheap=True),
     priority: 1  # it takes longer than a fit
+    group:
+        jobs.theory_group
     conda:
         "../envs/koct.yaml"
+    resources:
+        **jobs.asks("theory"),
     params:
         spec=jobs.theory_spec,
     message:
         "predicted curve of {wildcards.arch} of {wildcards.sweep}"
     shell:
         "python -m koct theory --spec - --inputs {input} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
-
-
-use rule theory as theory_large with:
-    wildcard_constraints:
-        sweep=jobs.predictions(cheap=False),
-    group:
-        jobs.theory_group
-    resources:
-        **jobs.asks("theory"),

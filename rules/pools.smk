@@ -10,26 +10,19 @@ rule pool:
         "results/logs/pools/{sweep}/seed{seed}.log",
     benchmark:
         "results/benchmarks/pools/{sweep}/seed{seed}.tsv"
-    wildcard_constraints:
-        sweep=jobs.pools(cheap=True),
     priority: 1  # many jobs wait for it
+    group:
+        jobs.pool_group
     conda:
         "../envs/koct.yaml"
+    resources:
+        **jobs.asks("pool"),
     params:
         spec=jobs.pool_spec,
     message:
         "pool of {wildcards.sweep}, seed {wildcards.seed}"
     shell:
         "python -m koct pool --spec - --outputs {output} <<< {params.spec:q} > {log} 2>&1"
-
-
-use rule pool as pool_large with:
-    wildcard_constraints:
-        sweep=jobs.pools(cheap=False),
-    group:
-        jobs.seed_group
-    resources:
-        **jobs.asks("pool"),
 
 
 rule known:
@@ -42,6 +35,8 @@ rule known:
     benchmark:
         "results/benchmarks/known/{sweep}.tsv"
     priority: 1  # many jobs wait for it
+    group:
+        "pools"
     conda:
         "../envs/koct.yaml"
     resources:
@@ -64,6 +59,8 @@ rule normal:
     benchmark:
         "results/benchmarks/normal/{sweep}.tsv"
     priority: 1  # many jobs wait for it
+    group:
+        "pools"
     conda:
         "../envs/koct.yaml"
     resources:

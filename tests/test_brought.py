@@ -71,7 +71,7 @@ def study(folder, request, monkeypatch, tmp_path_factory):
     for cell in jobs.study[0].grid():
         of, pool = SimpleNamespace(**cell), paths.pool("own", cell["seed"])
         VERBS["pool"][0](json.loads(jobs.pool_spec(of)), [], [pool])
-        VERBS["fit"][0](json.loads(jobs.fit_spec(of)), [pool], [paths.brought(**cell), paths.fit(**cell)])
+        VERBS["fit"][0](json.loads(jobs.row_spec(of)), [pool], [paths.brought(**cell), paths.fit(**cell)])
     return request.param
 
 

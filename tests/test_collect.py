@@ -36,7 +36,7 @@ def made(tmp_path_factory):
             cell = SimpleNamespace(sweep="T4", arch=arch, N=N, seed=seed)
             inputs = [paths.pool("T4", seed), *(path.format(**vars(cell)) for path in jobs.extra_input(cell))]
             outputs = paths.cell(**vars(cell)), paths.fit(**vars(cell))
-            job("fit", jobs.fit_spec(cell), "--inputs", *inputs, "--outputs", *outputs)
+            job("fit", jobs.row_spec(cell), "--inputs", *inputs, "--outputs", *outputs)
     return folder
 
 
@@ -73,7 +73,7 @@ def test_a_fit_refuses_a_pool_that_was_drawn_for_another_study(made, monkeypatch
     """As it is where two folders share their results, or parts of these, by a link."""
     monkeypatch.chdir(made)
     cell, other = SimpleNamespace(sweep="T4", arch="fc", N=4, seed=1), {**TINY_SWEEP["pool"], "val": 3}
-    spec = Jobs({**TINY, "sweeps": {"T4": {**TINY_SWEEP, "pool": other}}}).fit_spec(cell)
+    spec = Jobs({**TINY, "sweeps": {"T4": {**TINY_SWEEP, "pool": other}}}).row_spec(cell)
     assert cli.main(["fit", "--spec", spec, "--inputs", paths.pool("T4", 1), "--outputs", "row.json", "fit.npy"]) == 2
     assert f"{paths.pool('T4', 1)} was drawn for another study" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT, changed_sweeps
+from conftest import CONFIG, ROOT
 
 from koct import cli
 from koct.base import stamps
@@ -176,20 +176,22 @@ def test_what_goes_wrong_on_any_rank_is_one_error(small):
 
 
 def test_the_workflow_trains_and_other_ranks_refit_nothing(checkout):
-    done, config = checkout(), changed_sweeps(H8={"archs": ["fc", "fc-fsdp"], "N": [4, 16], "seeds": [1]})
-    cell = "results/cells/H8/fc-fsdp/N16_seed1.json"
+    """The study fsdp-small: two processes of gloo on the CPU."""
+    done, config = checkout(), {**CONFIG, "study": "fsdp-small", "device": "cpu"}
+    cell = "results/cells/H32-fsdp/fc-fsdp/N16_seed1.json"
 
     def plan(**options):
-        config["sweeps"]["H8"]["fsdp"] = options
+        sweep = {**CONFIG["sweeps"]["H32-fsdp"], "fsdp": options}
+        config["sweeps"] = {**CONFIG["sweeps"], "H32-fsdp": sweep}
         done.configure(config)
         return done.plan(cell)
 
-    assert plan(ranks=2, iterations=60)
+    assert plan(**CONFIG["sweeps"]["H32-fsdp"]["fsdp"])
     done.snakemake(cell)
     trained, ridge = (json.loads(done.path(path).read_text()) for path in (cell, cell.replace("fc-fsdp", "fc")))
     for error in ERRORS:
         assert trained[error] == pytest.approx(ridge[error], rel=0.05)
     assert trained["device"] == "cpu × 2"
     assert plan(ranks=1, iterations=60, checkpoint_minutes=1) == {}
-    assert plan(ranks=1, iterations=61) == {"fit_torchrun": 1, "evaluate_torchrun": 1}
-    assert plan(ranks=4, iterations=61, nodes=2) == {"fit_torchrun_nodes": 1, "evaluate_torchrun": 1}
+    assert plan(ranks=1, iterations=61) == {"fit_torchrun": 1, "evaluate": 1}
+    assert plan(ranks=4, iterations=61, nodes=2) == {"fit_torchrun": 1, "evaluate": 1}

@@ -67,7 +67,7 @@ def planned(chosen):
             cell = {"sweep": "own", "arch": "fc", "N": N, "seed": seed}
             made = [paths.cell(**cell), paths.fit(**cell)]
             if made[1] not in jobs.brought:
-                fits.append(job("fit", jobs.fit_spec(SimpleNamespace(**cell)), [pool, gram], made))
+                fits.append(job("fit", jobs.row_spec(SimpleNamespace(**cell)), [pool, gram], made))
     return [*pools, *grams, *fits, job("collect", jobs.study_spec(), jobs.cells, [TABLE, IMAGES])]
 
 
@@ -96,7 +96,8 @@ def run(jobs, stop=None, events=None):
     for number, one in enumerate(needed(jobs)):
         if events and number in events:
             events[number]()
-        for path in one.output if TABLE not in one.output else ():
+        updated = {"fit": 1, "collect": 2}.get(one.verb, 0)  # outputs that Snakemake leaves there: update()
+        for path in one.output[: len(one.output) - updated]:
             Path(path).unlink(missing_ok=True)
         if number == stop:
             left = Path(one.output[0])

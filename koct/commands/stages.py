@@ -48,15 +48,17 @@ def gram(spec, inputs, outputs):
 
 
 def fit(spec, inputs, outputs):
-    """fit and evaluate one cell: write its row, if wanted, and the fit"""
+    """fit and evaluate one cell: write its row, if wanted, and the fit, unless that is there"""
     from koct.contracts.blame import blamed
     from koct.study import cells, evaluation, fitting
 
     data = _data(spec, inputs, outputs)
     with blamed(data.cell.problem.source, data.cell.arch.source):
-        about, network = fitting.fit(data)
-        errors = evaluation.errors(network, data)
-        cells.write_fit(outputs[-1], data.stamp(spec, evaluation.remember(about, errors)), network)
+        about, errors = evaluation.kept(outputs[-1], data) or (None, None)
+        if about is None:
+            about, network = fitting.fit(data)
+            errors = evaluation.errors(network, data)
+            cells.write_fit(outputs[-1], data.stamp(data.spec, evaluation.remember(about, errors)), network)
         if len(outputs) > 1:
             evaluation.write_row(outputs[0], data.stamp(spec), data.cell, about, errors)
 
@@ -71,12 +73,13 @@ def fit_torchrun(spec, inputs, outputs, checkpoint_minutes):
 
 
 def _data(spec, inputs, outputs):
-    """The data of a cell. A checkpoint beside its fit is no output: Snakemake deletes these before a job starts."""
-    from koct.contracts.spec import Cell
+    """The data of a cell. What evaluates is no matter of its fit, and a checkpoint beside that no output."""
+    from koct.contracts.spec import Cell, of_fit
     from koct.study.cells import Data
 
     data = Data(Cell.decode(spec), _named(spec, inputs))
-    data.spec, data.checkpoints = spec, os.path.splitext(outputs[-1])[0] + ".checkpoint"
+    data.spec = of_fit(spec)
+    data.checkpoints = os.path.splitext(outputs[-1])[0] + ".checkpoint"
     return data
 
 

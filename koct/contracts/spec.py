@@ -96,3 +96,8 @@ def _decode(cls: type[Decoded], spec: Mapping[str, Any]) -> Decoded:
 def same_values(one: Any, other: Any) -> bool:
     """Return whether two values are the same in JSON, where a tuple is a list."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def of_fit(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec of a fit from that of its row: without what evaluates."""
+    return {key: value for key, value in spec.items() if key not in ("evaluation", "metrics")}

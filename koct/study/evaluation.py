@@ -23,6 +23,7 @@ from koct.study import cells
 # itself while its network is in memory, and keeps the errors with this hash; only if that has changed since does a
 # network have to be loaded again.
 CODE = "KOCT_EVALUATION"
+REFIT = "KOCT_REFIT"  # set in the environment of a run whose user forces jobs: a fit that is there does not count
 LARGEST = 2**19  # characters of what a fit keeps of its errors: half of where a stamp is looked for
 
 
@@ -95,6 +96,20 @@ def transfer(fit_path: str, inputs: Mapping[str, str], tests: str, row_path: str
         measured = errors(network(), data, pool)
     stamp = Stamp(spec, made_from(fit_path, tests, *inputs.values()))
     write_row(row_path, stamp, data.cell, about, {**measured, "tested_on": spec["tested_on"]})
+
+
+def kept(fit_path: str, data: cells.Data) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return what a fit on disk says of itself, and its errors; None if it is not the one that `data.spec` asks for."""
+    try:
+        (spec, inputs, *_), wanted = stamps.read(fit_path), data.stamp(data.spec)
+        if os.environ.get(REFIT) or (spec, inputs) != (wanted.spec, wanted.inputs):
+            return None
+        about, state = cells.read_fit(fit_path)
+    except (OSError, ValueError, KoctError):  # missing, damaged, or of another version
+        return None
+    if "errors" in about and about.get("evaluation") == os.environ.get(CODE):
+        return about, about["errors"]
+    return about, errors(data.cell.arch.restore(state, data), data)
 
 
 def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[[], Network], cells.Data]:

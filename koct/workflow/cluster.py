@@ -137,18 +137,18 @@ def planned(dag: Any) -> list[Submission]:
 
 
 def _resources(job: Any) -> dict[str, Any]:
-    """Return what a job or a group asks for when it is submitted: in a dry run Snakemake sums up more of a group."""
+    """Return what a job or a group asks for when it is submitted; in a dry run Snakemake sums up more of a group.
+
+    Jobs of a group run one after the other (`serial` in the profile): it takes the time of all and the rest of one.
+    """
     if not job.is_group():
         return dict(job.resources.items())
-    from snakemake.resources import GroupResources
-
-    return GroupResources.basic_layered(
-        toposorted_jobs=job.toposorted,
-        constraints=job.global_resources,
-        run_local=False,
-        additive_resources=["runtime"],
-        sortby=["runtime"],
-    )
+    members = [dict(member.resources.items()) for member in job.jobs]
+    request = {name: value for member in members for name, value in member.items()}
+    for name in (name for name, value in request.items() if isinstance(value, int)):
+        values = [int(member.get(name) or 0) for member in members]
+        request[name] = sum(values) if name == "runtime" else max(values)
+    return request
 
 
 def in_words(submissions: list[Submission]) -> str:
@@ -237,34 +237,59 @@ def _refuse(call: str, said: str, fix: str) -> NoReturn:
     )
 
 
+TRES = {"cpu": "cores", "mem": "mem_mb", "node": "nodes", "gres/gpu": "gpu"}  # SLURM's names of what a job takes
+
+
 def allowed(request: Any) -> dict[str, float]:
     """Return what SLURM lets a job take: minutes, cores, MB, nodes and GPUs, by the names of resources in a request.
 
     Of a partition's QOS, the job's QOS and the user's association, the first that says something counts. A QOS may
     change their order, and may lift the time limit of a partition.
     """
-    named = str(request.get("slurm_partition") or "")
-    found = (row for row in _partitions() if named == row["PartitionName"] or (not named and row["Default"] == "YES"))
-    partition = next(found, {"MaxTime": "", "QoS": ""})
+    partition, user = _partition(request), _association(request)
     kinds = {row["Name"]: row for row in _accounting("qos", "Name", "Flags", "MaxWall", "MaxTRES")}
-    columns = ("DefaultAccount", "Account", "Partition", "DefaultQOS", "MaxWall", "MaxTRES")
-    mine = sorted(_accounting("user", *columns), key=lambda row: row["Partition"])  # what is for one partition last
-    mine = [row for row in mine if row["Account"] == (request.get("slurm_account") or row["DefaultAccount"])]
-    most = [row for row in mine if row["Partition"] in ("", named)][-1:] or [{}]
-    own = kinds.get(str(request.get("qos") or most[0].get("DefaultQOS") or "normal"), {})
+    of_job = kinds.get(str(request.get("qos") or user.get("DefaultQOS") or "normal"), {})
     of_partition = kinds.get(partition["QoS"], {})
-    most += [of_partition, own] if "OverPartQOS" in own.get("Flags", "") else [own, of_partition]
+    over = "OverPartQOS" in of_job.get("Flags", "")
+    rows = [user, of_partition, of_job] if over else [user, of_job, of_partition]
     limits: dict[str, float] = {}
-    for row in most:
-        limits |= {"runtime": minutes(row["MaxWall"])} if row.get("MaxWall") else {}
-        pairs = (pair.split("=") for pair in row.get("MaxTRES", "").split(",") if "=" in pair)
-        limits |= {TRES[name]: _number(value) for name, value in pairs if name in TRES}
-    if not any("PartitionTimeLimit" in row.get("Flags", "") for row in most):
+    for row in rows:
+        limits |= _limits(row)
+    if not any("PartitionTimeLimit" in row.get("Flags", "") for row in rows):
         limits["runtime"] = min(limits.get("runtime", math.inf), minutes(partition["MaxTime"]))
     return limits
 
 
-TRES = {"cpu": "cores", "mem": "mem_mb", "node": "nodes", "gres/gpu": "gpu"}  # SLURM's names of what a job takes
+def _partition(request: Any) -> dict[str, str]:
+    """Return the partition that a request names, or the default one."""
+    named = str(request.get("slurm_partition") or "")
+    for row in _partitions():
+        if row["PartitionName"] == named or (not named and row["Default"] == "YES"):
+            return row
+    return {"MaxTime": "", "QoS": ""}
+
+
+def _association(request: Any) -> dict[str, str]:
+    """Return what accounting says of this user in the account of a request, and best in its partition."""
+    rows = _accounting("user", "DefaultAccount", "Account", "Partition", "DefaultQOS", "MaxWall", "MaxTRES")
+    for partition in (str(request.get("slurm_partition") or ""), ""):
+        for row in rows:
+            if (
+                row["Account"] == (request.get("slurm_account") or row["DefaultAccount"])
+                and row["Partition"] == partition
+            ):
+                return row
+    return {}
+
+
+def _limits(row: dict[str, str]) -> dict[str, float]:
+    """Return the limits in a row of accounting."""
+    limits = {"runtime": minutes(row["MaxWall"])} if row.get("MaxWall") else {}
+    for pair in row.get("MaxTRES", "").split(","):
+        name, _, amount = pair.partition("=")
+        if name in TRES:
+            limits[TRES[name]] = _number(amount)
+    return limits
 
 
 @cache

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import cache, partial
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +21,7 @@ from koct import metrics
 from koct.base.stamps import checksum_of
 from koct.config import study_file as config
 from koct.config.sweep import Sweep
-from koct.contracts import Architecture, Cost, Problem
+from koct.contracts import Architecture, Problem
 from koct.contracts.registry import module_of
 from koct.contracts.spec import encode_curve, encode_problem
 from koct.errors import KoctError
@@ -43,7 +43,6 @@ class Jobs:
         self.sources = planned.environment(self._own_sources())  # before anything is hashed
         self.sweeps = {sweep.name: sweep for sweep in self.study}
         self.names = _either(self.sweeps)
-        self.archs = _either({arch.name for sweep in self.study for arch in sweep.archs + sweep.required})
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
         self.transfers = sorted(paths.transfer(**cell) for sweep in self.study for cell in sweep.transfers())
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
@@ -53,10 +52,8 @@ class Jobs:
         if own := metrics.own():
             self._evaluated["metrics"] = {name: sources.own_digest(path) for name, path in own.items()}
         self._files = cache(sources.checksums)
-        self._curve_spec = cache(self._curve_spec)  # type: ignore[method-assign]
-        self._curve_inputs = cache(self._curve_inputs)  # type: ignore[method-assign]
-        self._pool_spec = cache(self._pool_spec)  # type: ignore[method-assign]
-        self._wanted = cache(self._wanted)  # type: ignore[method-assign]
+        for name in ("_curve", "_curve_inputs", "_pool", "_request", "_wanted"):
+            setattr(self, name, cache(getattr(self, name)))
         self.brought: set[str] = set()  # fits that nobody needs, since there are rows that were made elsewhere
         self.refused: Counter[str] = Counter()  # such rows that cannot stand in for a fit, by what they are of
         row = self._row if os.path.isdir(paths.BROUGHT) else paths.cell
@@ -88,8 +85,7 @@ class Jobs:
 
     def _wanted(self, name: str, arch_name: str) -> dict[str, Any]:
         """What rows from elsewhere have to be."""
-        curve, pool = (json.loads("{" + spec) for spec in (self._curve_spec(name, arch_name), self._pool_spec(name)))
-        return brought.wanted(curve, pool, self._evaluated.get("metrics", {}))
+        return brought.wanted(self._curve(name, arch_name), self._pool(name), self._evaluated.get("metrics", {}))
 
     def environment(self) -> dict[str, str]:
         """What jobs are told beside their parameters, since it changes no result.
@@ -116,44 +112,25 @@ class Jobs:
         own = set(filter(sources.is_own, used)) | set(self.settings.metrics)
         return set(filter(sources.is_own, sources.reached(own)))
 
-    # Which rule makes a file follows from its cost: patterns of wildcards
-
-    def pools(self, cheap: bool) -> str:
-        """The sweeps whose pools are cheap, or are not."""
-        return _either(sweep.name for sweep in self.study if resources.cheap(sweep, resources.pool(sweep)) == cheap)
-
-    def curves(self, *classes: str) -> str:
-        """The sweeps whose next folder is an architecture that is fitted so."""
-        return _before(
-            (sweep.name, f"{arch.name}/")
-            for sweep in self.study
-            for arch in sweep.archs + sweep.required
-            if resources.fit_class(sweep, arch) in classes
-        )
-
-    def predictions(self, cheap: bool) -> str:
-        """The sweeps whose next file is an architecture whose curve is predicted so."""
-        return _before(
-            (sweep.name, f"{arch.name}.json")
-            for sweep in self.study
-            for arch in sweep.predicted
-            if resources.cheap(sweep, resources.theory(sweep, arch)) == cheap
-        )
+    def archs(self, torchrun: bool | None = None) -> str:
+        """Return a pattern of all architectures, or of those that torchrun starts, or does not."""
+        used = {arch for sweep in self.study for arch in sweep.archs + sweep.required}
+        return _either({arch.name for arch in used if torchrun in (None, arch.launch == "torchrun")})
 
     # What a job depends on
 
     def pool_spec(self, wildcards: Wildcards) -> str:
-        return f'{{"seed": {wildcards.seed}, {self._pool_spec(wildcards.sweep)}'
+        return _text({**self._pool(wildcards.sweep), "seed": int(wildcards.seed)})
 
-    def _pool_spec(self, name: str) -> str:
-        """What the pools of a sweep share: JSON without its opening brace."""
+    def _pool(self, name: str) -> dict[str, Any]:
+        """Return what the pools of a sweep share."""
         sweep = self.sweeps[name]
         wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": asdict(sweep.pool)}
-        return _spec("pool", {**wanted, **self._files(sweep.problem)})[1:]
+        return _with_code("pool", {**wanted, **self._files(sweep.problem)})
 
     def _pairs(self, name: str) -> dict[str, Any]:
-        """A hash of what the pools of a sweep are: a result is outdated with its pool, also where that was removed."""
-        pool, problem = checksum_of(json.loads("{" + self._pool_spec(name))), self.sweeps[name].problem
+        """Return a hash of the pools of a sweep: a result is outdated with its pool, also where that was removed."""
+        pool, problem = checksum_of(self._pool(name)), self.sweeps[name].problem
         return {"pool": pool, **(self._files(problem) if sources.is_own(problem.source) else {})}  # its layers read too
 
     def problem_spec(self, stage: str) -> Callable[[Wildcards], str]:
@@ -168,12 +145,13 @@ class Jobs:
         return spec
 
     def fit_spec(self, wildcards: Wildcards) -> str:
-        curve = self._curve_spec(wildcards.sweep, wildcards.arch)
-        return f'{{"N": {paths.size(wildcards.N)}, "seed": {wildcards.seed}, {curve}'
+        cell = {"N": paths.size(wildcards.N), "seed": int(wildcards.seed)}
+        return _text({**self._curve(wildcards.sweep, wildcards.arch), **cell})
 
     def row_spec(self, wildcards: Wildcards) -> str:
-        """Of a row: that of its fit, and what evaluates it."""
-        return json.dumps({**json.loads(self.fit_spec(wildcards)), **self._evaluated}, sort_keys=True)
+        """Return the spec of a row: that of its fit, and what evaluates it."""
+        cell = {"N": paths.size(wildcards.N), "seed": int(wildcards.seed), **self._evaluated}
+        return _text({**self._curve(wildcards.sweep, wildcards.arch), **cell})
 
     def transfer_spec(self, wildcards: Wildcards) -> str:
         """Of a row on the test pairs of another sweep: that of its own row, and which pairs they are."""
@@ -184,7 +162,7 @@ class Jobs:
             "tested_seed": other.test_seed(int(wildcards.seed)),
             "tested_pool": self._pairs(other.name)["pool"],
         }
-        return json.dumps({**json.loads(self.row_spec(wildcards)), **tested}, sort_keys=True)
+        return _text({**json.loads(self.row_spec(wildcards)), **tested})
 
     def collect_transfer_spec(self) -> str:
         """Of the rows on test pairs of other sweeps: what each has to be, as a hash."""
@@ -192,20 +170,16 @@ class Jobs:
         rows = {paths.transfer(**vars(cell)): checksum_of(json.loads(self.transfer_spec(cell))) for cell in cells}
         return _spec("collect-transfer", {"rows": rows, "tested_on": when.answer("tested_on", self.study)})
 
-    def _curve_spec(self, name: str, arch_name: str) -> str:
-        """What the fits of one curve share: JSON without its opening brace."""
+    def _curve(self, name: str, arch_name: str) -> dict[str, Any]:
+        """Return what the fits of one curve share."""
         sweep = self.sweeps[name]
         arch = sweep.arch(arch_name)
         inputs = list(self._fit_inputs(sweep, arch))
         archs = [arch, *([sweep.arch(arch.requires_cell)] if arch.requires_cell else [])]
         own = filter(sources.is_own, [sweep.problem.source, *(one.source for one in archs)])
-        wanted = {**encode_curve(name, sweep.problem, arch, sweep.lambdas), **self._pairs(name), "inputs": inputs}
-        wanted["origin"] = brought.origin(
-            sweep.problem, archs, json.loads("{" + self._pool_spec(name)), map(sources.own_digest, own)
-        )
-        if resources.fit_class(sweep, arch) == "cheap":
-            wanted |= self._evaluated  # the same job evaluates
-        return _spec("fit", wanted)[1:]
+        origin = brought.origin(sweep.problem, archs, self._pool(name), map(sources.own_digest, own))
+        curve = encode_curve(name, sweep.problem, arch, sweep.lambdas)
+        return _with_code("fit", {**curve, **self._pairs(name), "inputs": inputs, "origin": origin})
 
     def theory_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
@@ -256,7 +230,7 @@ class Jobs:
         return _spec(stage, {"sweeps": sweeps, "config": hashed})
 
     def _cells(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
-        curve = json.loads("{" + self._curve_spec(sweep.name, arch.name))
+        curve = self._curve(sweep.name, arch.name)
         made = {"spec": checksum_of({**curve, **self._evaluated}), "brought": self._wanted(sweep.name, arch.name)}
         return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **made}
 
@@ -336,61 +310,84 @@ class Jobs:
         fits = [fit for fit in sizes if fit not in self.brought]
         return fits if any(sizes[fit] for fit in fits) else []
 
-    # What a large job asks for
+    # What a job asks for, and what it travels with
 
     def asks(self, stage: str, gpu: bool = True) -> dict[str, Callable[[Wildcards], int]]:
-        """The resources of a large job by the cost of its stage; without `gpu` it asks a cluster for none.
+        """Return the resources of a job by the cost of its stage; without `gpu` it asks a cluster for none."""
+        if stage == "fit" and all(
+            resources.cheap_curve(sweep, arch) for sweep in self.study for arch in sweep.archs + sweep.required
+        ):
+            return {}  # as profiles/slurm has by default; resources of ten thousand cells take a fifth of a dry run
 
-        `gpu_mb` is memory of a GPU: with `--resources gpu_mb=...` as many jobs run at once as there is room for.
+        def request(wildcards: Wildcards) -> resources.Request:
+            arch, N = getattr(wildcards, "arch", None), getattr(wildcards, "N", None)
+            return self._request(stage, gpu, wildcards.sweep, arch, N)
+
+        names = [name for name in resources.Request._fields if gpu or name != "gpu"]
+        return {name: lambda wildcards, name=name: getattr(request(wildcards), name) for name in names}  # type: ignore
+
+    def _request(self, stage: str, gpu: bool, name: str, arch_name: str | None, N: str | None) -> resources.Request:
+        sweep = self.sweeps[name]
+        arch = None if arch_name is None else sweep.arch(arch_name)
+        cost = resources.of_job(stage, sweep, arch, N)
+        return resources.request(sweep, cost, self.device, arch, gpu)
+
+    def torchrun(self) -> dict[str, Any]:
+        """Return the resources of a fit that torchrun starts: a GPU for every rank, and the memory of a node.
+
+        On several nodes rules/torchrun.sh itself starts a task on each: the SLURM plugin then leaves its own srun out.
         """
-        cost = partial(self._cost, stage)
-        asked = {
-            "mem_mb": lambda wildcards: resources.mem_mb(cost(wildcards)),
-            "gpu_mb": lambda wildcards: resources.gpu_mb(cost(wildcards)) if self.gpus(wildcards) else 0,
-            "runtime": lambda wildcards: resources.minutes(cost(wildcards), gpu and bool(self.gpus(wildcards))),
-        }
-        return {**asked, "gpu": self.gpus} if gpu else asked
 
-    def _cost(self, stage: str, wildcards: Wildcards) -> Cost:
-        return resources.of_job(stage, self.sweeps[wildcards.sweep], wildcards)
+        def memory(wildcards: Wildcards) -> int:
+            sweep = self.sweeps[wildcards.sweep]
+            cost = resources.fit(sweep, sweep.arch(wildcards.arch), paths.size(wildcards.N))
+            return resources.mem_mb(cost, self.ranks_per_node(wildcards))
 
-    def gpus(self, wildcards: Wildcards) -> int:
-        """GPUs that a job of one process asks a cluster for."""
-        sweep = self.sweeps[wildcards.sweep]
-        arch = sweep.arch(wildcards.arch) if hasattr(wildcards, "arch") else None
-        return int(resources.on_gpu(sweep, self.device, arch))
+        def several(value: Any) -> Callable[[Wildcards], Any]:
+            return lambda wildcards: value if self._arch(wildcards).nodes > 1 else None
 
-    def torchrun(self) -> dict[str, Callable[[Wildcards], int]]:
-        """The resources of a fit that torchrun starts: a GPU for every rank, and the memory of a node."""
-        asked = {name: self.launch(name) for name in ("nodes", "ranks", "checkpoint_minutes")}
+        launch = ("nodes", "ranks", "checkpoint_minutes")  # none of which changes a number
         return {
             **self.asks("fit", gpu=False),
-            **asked,
-            "gpu": lambda wildcards: self.gpus(wildcards) * asked["ranks"](wildcards),
-            "mem_mb": lambda wildcards: resources.mem_mb(self._cost("fit", wildcards), self.ranks_per_node(wildcards)),
+            **{name: lambda wildcards, name=name: getattr(self._arch(wildcards), name) for name in launch},  # type: ignore
+            "gpu": lambda wildcards: self._arch(wildcards).ranks * self.on_gpu(wildcards),
+            "mem_mb": memory,
+            "mpi": several("srun"),
+            "tasks": lambda wildcards: several(self._arch(wildcards).nodes)(wildcards),
+            "tasks_per_gpu": several(0),
         }
 
-    def launch(self, key: str) -> Callable[[Wildcards], int]:
-        """How an architecture is started by torchrun; none of this changes its numbers."""
-        return lambda wildcards: getattr(self.sweeps[wildcards.sweep].arch(wildcards.arch), key)
+    def _arch(self, wildcards: Wildcards) -> Any:
+        return self.sweeps[wildcards.sweep].arch(wildcards.arch)
+
+    def on_gpu(self, wildcards: Wildcards) -> bool:
+        return resources.on_gpu(self.sweeps[wildcards.sweep], self.device, self._arch(wildcards))
 
     def ranks_per_node(self, wildcards: Wildcards) -> int:
-        return self.launch("ranks")(wildcards) // self.launch("nodes")(wildcards)
+        arch = self._arch(wildcards)
+        return arch.ranks // arch.nodes
+
+    # Large jobs travel to a cluster with others of their sweep and seed, predictions and their pool with the first seed
 
     def seed_group(self, wildcards: Wildcards) -> str:
-        """What a large job of a seed travels with."""
+        sweep, seed = self.sweeps[wildcards.sweep], int(getattr(wildcards, "seed", 0))
+        return f"{sweep.name}_seed{seed if seed in sweep.seeds else sweep.seeds[0]}"
+
+    def pool_group(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
-        if int(wildcards.seed) == sweep.theory_seed:
-            return self.theory_group(wildcards)
-        name = f"{sweep.name}_seed{wildcards.seed}"
-        if not hasattr(wildcards, "arch"):
-            return name
-        arch, N = wildcards.arch, paths.size(wildcards.N)
-        return name + resources.groups(sweep, bool(self.gpus(wildcards))).get((arch, N), f"_{arch}_N{N}")
+        return "pools" if resources.cheap(sweep, resources.pool(sweep)) else self.seed_group(wildcards)
 
     def theory_group(self, wildcards: Wildcards) -> str:
-        """A prediction and its pool travel with the pool of the first seed."""
-        return f"{wildcards.sweep}_seed{self.sweeps[wildcards.sweep].seeds[0]}"
+        sweep = self.sweeps[wildcards.sweep]
+        cheap = resources.cheap(sweep, resources.theory(sweep, self._arch(wildcards)))
+        return "cells" if cheap else self.seed_group(wildcards)
+
+    def fit_group(self, wildcards: Wildcards) -> str:
+        sweep, arch, N = self.sweeps[wildcards.sweep], self._arch(wildcards), paths.size(wildcards.N)
+        if resources.cheap_curve(sweep, arch):
+            return "cells"
+        among_fits = resources.groups(sweep, self.on_gpu(wildcards)).get((arch.name, N), f"_{arch.name}_N{N}")
+        return f"{sweep.name}_seed{wildcards.seed}{among_fits}"
 
     def summary_group(self, wildcards: Wildcards) -> str | None:
         """Collecting travels with the tables and figures, unless it has many rows.
@@ -405,11 +402,15 @@ def _either(names: Iterable[str]) -> str:
     return "|".join(map(re.escape, sorted(names))) or NONE
 
 
-def _before(names: Iterable[tuple[str, str]]) -> str:
-    """The first of two names, where the second follows."""
-    return "|".join(f"{re.escape(first)}(?=/{re.escape(second)})" for first, second in names) or NONE
-
-
 def _spec(stage: str, wanted: Mapping[str, Any]) -> str:
-    text = json.dumps({**wanted, "code": sources.code(stage, wanted)}, sort_keys=True)
-    return re.sub(r"\{(?=\s*\w)", r"\\u007b", text)  # of a label such as $L_{1}$: Snakemake takes it for a wildcard
+    return _text(_with_code(stage, wanted))
+
+
+def _with_code(stage: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec with the hash of its code, as it will be read from JSON."""
+    return json.loads(json.dumps({**wanted, "code": sources.code(stage, wanted)}))
+
+
+def _text(spec: Mapping[str, Any]) -> str:
+    """Return a spec as JSON. A brace of a label such as $L_{1}$ is escaped: Snakemake would take it for a wildcard."""
+    return re.sub(r"\{(?=\s*\w)", r"\\u007b", json.dumps(spec, sort_keys=True))

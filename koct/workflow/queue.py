@@ -6,6 +6,7 @@ behind the Snakefile, and reads them when a run has started. They are plain data
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -137,23 +138,21 @@ def _mine() -> list[tuple[str, str]]:
 def listen(workflow: Any, logger: logging.Logger, plan: Callable[[], str | None]) -> None:
     """Adjust Snakemake's settings when a run starts, before its jobs are determined.
 
-    In a dry run, call `plan` when they are, and print what it returned at the end.
+    In a dry run, call `plan` when they are, and print what it returned at the very end.
     """
-    told: list[str | None] = []
 
-    def tell() -> None:
-        for line in filter(None, told):
-            logger.info(line)
+    def plan_run() -> None:
+        if (line := plan()) and not workflow.output_settings.quiet:
+            atexit.register(print, line)
 
     if workflow.is_main_process:  # and not one of those that it starts for jobs
         Once(logger, "WORKFLOW_STARTED", lambda: _adjust(workflow, logger))
         if workflow.output_settings.dryrun:
-            Once(logger, "RUN_INFO", lambda: told.append(plan()))
-            Once(logger, "This was a dry-run", tell)
+            Once(logger, "RUN_INFO", plan_run)
 
 
 class Once(logging.Handler):
-    """Calls a function at the first record of an event, or whose text begins so; what it complains of ends the run."""
+    """Calls a function at the first record of an event; what it complains of ends the run."""
 
     def __init__(self, logger: logging.Logger, event: str, function: Callable[[], Any]):
         super().__init__()
@@ -161,8 +160,7 @@ class Once(logging.Handler):
         logger.addHandler(self)
 
     def emit(self, record: Any) -> None:
-        name = getattr(getattr(record, "event", None), "name", None)
-        if self.event and (name == self.event or str(record.msg).startswith(self.event)):
+        if self.event and self.event == getattr(getattr(record, "event", None), "name", None):
             self.event = ""
             try:
                 self.function()
@@ -183,8 +181,11 @@ def _adjust(workflow: Any, logger: Any) -> None:
     components = workflow.group_settings.group_components
     if "large" in components:
         workflow.group_settings.group_components = Components(components)
-    if not workflow.dag_settings.forceall:
-        workflow.dag_settings.forcerun = {*workflow.dag_settings.forcerun, *stale.outdated(workflow, logger)}
+    dag = workflow.dag_settings
+    if dag.forceall or dag.forcetargets or dag.forcerun:
+        os.environ["KOCT_REFIT"] = "1"  # for jobs: a fit that is there does not count (koct/study/evaluation.py)
+    if not dag.forceall:
+        dag.forcerun = {*dag.forcerun, *stale.outdated(workflow, logger)}
 
 
 class Components(dict[str, int]):

@@ -1,4 +1,4 @@
-"""From the cost of a job to what it asks of a scheduler, the rule that runs it, and whether anybody could finish it.
+"""From the cost of a job to what it asks of a scheduler, what it travels with, and whether anybody could finish it.
 
 A job is cheap if it takes a core a few seconds and no GPU: cheap jobs travel together and ask for nothing special. All
 others ask for memory, time and a GPU by their size. The memory is enough with a GPU and without one.
@@ -122,9 +122,9 @@ COSTS: dict[str, Callable[..., Cost]] = {"pool": pool, "known": shared, "normal"
 COSTS |= {"fit-torchrun": fit, "evaluate": evaluate, "transfer": evaluate, "theory": theory, "figure-recons": recons}
 
 
-def of_job(stage: str, sweep: Sweep, wildcards: Any) -> Cost:
-    given = [sweep.arch(wildcards.arch)] if hasattr(wildcards, "arch") else []
-    return COSTS[stage](sweep, *given, *([paths.size(wildcards.N)] if hasattr(wildcards, "N") else []))
+def of_job(stage: str, sweep: Sweep, arch: Architecture | None, N: str | None) -> Cost:
+    """Return the cost of a job; `arch` and `N` if it is one of a curve and of a cell."""
+    return COSTS[stage](sweep, *([] if arch is None else [arch]), *([] if N is None else [paths.size(N)]))
 
 
 # What runs where
@@ -141,11 +141,9 @@ def cheap(sweep: Sweep, cost: Cost) -> bool:
 
 
 @cache
-def fit_class(sweep: Sweep, arch: Architecture) -> str:
-    """Which rule fits the cells of a curve: cheap, large, torchrun or torchrun_nodes."""
-    if isinstance(arch, TorchrunArchitecture):
-        return "torchrun" if arch.nodes == 1 else "torchrun_nodes"
-    return "cheap" if cheap(sweep, fit(sweep, arch, max(sweep.sizes_of(arch), key=sweep.pairs_of))) else "large"
+def cheap_curve(sweep: Sweep, arch: Architecture) -> bool:
+    """Return whether all fits of an architecture are cheap."""
+    return arch.launch == "process" and cheap(sweep, fit(sweep, arch, max(sweep.sizes_of(arch), key=sweep.pairs_of)))
 
 
 @cache
@@ -170,6 +168,23 @@ def minutes(cost: Cost, on_gpu: bool = False) -> int:
     return 1 + math.ceil(3 * cost.operations / speed / 60)
 
 
+class Request(NamedTuple):
+    """What a job asks for. With `--resources gpu_mb=...` as many jobs share a GPU as there is room for."""
+
+    mem_mb: int
+    runtime: int
+    gpu_mb: int
+    gpu: int
+
+
+def request(sweep: Sweep, cost: Cost, device: str, arch: Architecture | None, gpu: bool) -> Request:
+    """Return what a job of one process asks for; without `gpu` it computes without one on a cluster."""
+    if cheap(sweep, cost):
+        return Request(mem_mb=2000, runtime=1, gpu_mb=0, gpu=0)  # as profiles/slurm has by default
+    has = on_gpu(sweep, device, arch)
+    return Request(mem_mb(cost), minutes(cost, gpu and has), gpu_mb(cost) if has else 0, int(has))
+
+
 # Which large jobs travel to a cluster together: those of one sweep and seed, as long as they are short. They take a GPU
 # some seconds each and need one another's files: submitted one by one, each would wait in the queue.
 
@@ -182,22 +197,31 @@ def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     their architecture. Where a fit reads one that is elsewhere, none travels with the pool: groups could come to wait
     for each other.
     """
-    asked: dict[tuple[str, int], int] = {}
-    for arch in sweep.required + sweep.archs:
-        for N in sweep.sizes_of(arch) if fit_class(sweep, arch) == "large" else ():
-            asked[arch.name, N] = sum(minutes(cost, on_gpu) for cost in (fit(sweep, arch, N), evaluate(sweep, arch, N)))
-    names = {(arch, N): f"_{arch}_N{N}" for (arch, N), time in asked.items() if time > LONGEST / 2}
-    left = {cell: time for cell, time in asked.items() if cell not in names}
-    read = [sweep.arch(arch.requires_cell) for arch in sweep.archs if arch.requires_cell]
-    elsewhere = [
-        arch for arch in read if fit_class(sweep, arch) != "large" or any(arch.name == own for own, _ in names)
-    ]
+    large = {arch.name: arch for arch in sweep.required + sweep.archs if arch.launch == "process"}
+    large = {name: arch for name, arch in large.items() if not cheap_curve(sweep, arch)}
+    times = {
+        (name, N): minutes(fit(sweep, arch, N), on_gpu) for name, arch in large.items() for N in sweep.sizes_of(arch)
+    }
+    long = {cell for cell, time in times.items() if time > LONGEST / 2}
+    short = times.keys() - long
+
     others = [pool(sweep), gram(sweep), *(theory(sweep, arch) for arch in sweep.predicted)]
     others += [pool(sweep)] if sweep.predicted else []  # from a pool of their own
-    if not elsewhere and sum(minutes(cost, on_gpu) for cost in others) + sum(left.values()) <= LONGEST:
-        return names | dict.fromkeys(left, "")
-    of_arch = {name: sum(time for (other, _), time in left.items() if other == name) for name, _ in left}
-    return names | {(name, N): f"_{name}" if of_arch[name] <= LONGEST else f"_{name}_N{N}" for name, N in left}
+    together = sum(minutes(cost, on_gpu) for cost in others) + sum(times[cell] for cell in short)
+    read = {sweep.arch(arch.requires_cell).name for arch in sweep.archs if arch.requires_cell}
+    elsewhere = read - large.keys() | read & {name for name, _ in long}
+    with_pool = not elsewhere and together <= LONGEST
+
+    names = {}
+    for name, N in times:
+        of_arch = sum(times[cell] for cell in short if cell[0] == name)
+        if (name, N) in short and with_pool:
+            names[name, N] = ""
+        elif (name, N) in short and of_arch <= LONGEST:
+            names[name, N] = f"_{name}"
+        else:
+            names[name, N] = f"_{name}_N{N}"
+    return names
 
 
 # What stops a run before its first job: jobs that no machine could finish
@@ -340,11 +364,14 @@ def _of_sweep(job: Any, sweep: Sweep) -> tuple[Cost | None, float]:
     stage = verb[1] if verb else ""
     if stage not in COSTS:
         return None, LITTLE
-    cost, x_size, y_size = of_job(stage, sweep, job.wildcards), sweep.problem.x_size, sweep.problem.y_size
+    name, N = (getattr(job.wildcards, key, None) for key in ("arch", "N"))
+    arch = None if name is None else sweep.arch(name)
+    cost, x_size, y_size = of_job(stage, sweep, arch, N), sweep.problem.x_size, sweep.problem.y_size
     match stage:
         case "fit" | "fit-torchrun":
-            arch, N = sweep.arch(job.wildcards.arch), paths.size(job.wildcards.N)
-            written = 8.0 * (min(sweep.pairs_of(N), x_size) ** 2 if "gram" in arch.needs() else x_size)
+            assert arch is not None
+            pairs = min(sweep.pairs_of(paths.size(job.wildcards.N)), x_size)
+            written = 8.0 * (pairs**2 if "gram" in arch.needs() else x_size)
             return cost, ERRORS + (4.0 * x_size * y_size if isinstance(arch, TorchrunArchitecture) else written)
         case "pool":
             return cost, 8.0 * sweep.sizes_in_pairs.total * (x_size + y_size)

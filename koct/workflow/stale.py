@@ -21,12 +21,20 @@ from typing import Any
 
 from koct.base import stamps
 from koct.base.stamps import SMALL, Stamp
+from koct.contracts.spec import of_fit
 from koct.errors import KoctError
 
 RESULTS = "results" + os.sep
+FITS = os.path.join(RESULTS, "fits", "")
 SHOWN = 5  # reasons that are printed
 IN_WORDS = {"code": "its code has changed", "evaluation": "the code of the errors has changed"}
 IN_WORDS |= {"pool": "its pairs have changed"} | dict.fromkeys(("config", "sweeps"), "the study has changed")
+
+
+def wanted(path: str, spec: str) -> dict[str, Any]:
+    """Return what the stamp of an output has to name: the spec of its job, for a fit without what evaluates."""
+    named = json.loads(spec)
+    return of_fit(named) if path.startswith(FITS) else named
 
 
 class Stale:
@@ -69,9 +77,9 @@ class Stale:
                 what, command = ("a folder", "rm -r") if os.path.isdir(path) else (what, "rm")
                 fix = f"`{command} {path} && snakemake` makes it"
                 raise KoctError(f"{path} is {what}, and a result belongs there; {fix}")
-        wanted, outdated = json.loads(spec), []
+        outdated = []
         for path in present:
-            if reason := self.reason(path, wanted, job.input):
+            if reason := self.reason(path, wanted(path, spec), job.input):
                 outdated.append(path)
                 self.reasons[reason] = self.reasons.get(reason, 0) + 1
                 if self.reasons[reason] == 1 and len(self.reasons) <= SHOWN:

@@ -16,7 +16,7 @@ from tests.slurm.test_faults import FSDP_LOG, fsdp_under_way, with_fsdp
 
 SCRIPT = ROOT / "tests/cluster/nodes.sh"
 HEAD = (str(SCRIPT), "on", "head")
-ON_NODES = "fit_torchrun_nodes_wildcards_F32_fc-fsdp_16_1"
+ON_NODES = "fit_torchrun_wildcards_F32_fc-fsdp_16_1"
 ITERATIONS = 200
 FIT = "results/fits/F32/fc-fsdp/N16_seed1.npy"
 

@@ -39,8 +39,7 @@ def test_fits_of_a_seed_travel_together_if_they_are_short_and_else_by_network(tm
     for name, on_gpu in itertools.product(CONFIG["studies"]["full"], (True, False)):
         sweep, asked = build(name, CONFIG["sweeps"][name]), defaultdict(list)  # the minutes of the fits of a group
         for (arch, N), group in resources.groups(sweep, on_gpu).items():
-            costs = [stage(sweep, sweep.arch(arch), N) for stage in (resources.fit, resources.evaluate)]
-            asked[group].append(sum(resources.minutes(cost, on_gpu) for cost in costs))
+            asked[group].append(resources.minutes(resources.fit(sweep, sweep.arch(arch), N), on_gpu))
         assert all(len(minutes) == 1 or sum(minutes) <= resources.LONGEST for minutes in asked.values())
         if name == "H512":
             assert asked["_tv_N0"][0] // 60 == (7 if on_gpu else 78)  # hours, as docs/cluster.md says
@@ -76,8 +75,7 @@ def test_a_dry_run_needs_no_slurm(checkout, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     text = run.snakemake("--profile", "slurm", "--dry-run", "--config", "study=small").stdout
     plan = planned(text)
-    assert plan["fit"] == 2
-    assert plan["fit_large"] == plan["evaluate"] == 5  # two networks at two N, and the untrained chain
+    assert plan["fit"] == 2 + 5  # two cheap ones; two networks at two N, and the untrained chain
     assert told(text)[1] == "5 submissions:"
 
 
@@ -184,7 +182,7 @@ def executor():
     made.queue, made.missing, made.queued = "", {}, {"1", "2", "3"}
     made.lost, made.stuck, made.full, made.larger, made.done = Counter(), {}, "", {}, []
     made.submitted, made.ended_well, made.failed, made.asked = [], [], [], []
-    made._job_submission_executor = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))
+    made.submissions = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))
     made.report_job_success = lambda info: made.ended_well.append(info.job.name)
     made.report_job_error = lambda info, *_: made.failed.append(info.job.name)
     return made

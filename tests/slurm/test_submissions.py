@@ -69,13 +69,13 @@ def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
     assert lines[study + 1] == f"{len(lab.jobs(run.folder))} submissions:"
     assert lines[study + 3].startswith("    2 to gpu, each: 1 core, 1 GPU, 3.0 GB, 5 to ")
     assert [line for line in lines if re.fullmatch(r"(\d running)?(, )?(\d pending(: \w+)?)?", line)]
-    assert "evaluate fc of F32, N = 16, seed 1" in text
+    assert "fit fc of F32, N = 16, seed 1" in text
     used = text[text.index("Asked for and used, at most:") :]
-    assert re.search(r"^  fit_large \(5\) +3\d\d\d MB, used +\d+; +\d+ min, used +0\.\d$", used, re.M)
+    assert re.search(r"^  fit \(5\) +3\d\d\d MB, used +\d+; +\d+ min, used +0\.\d$", used, re.M)
     jobs_and_rules = sum(run.plan("--forceall", *lab.PROFILE).values()) + used.count(" MB, used ")
     assert len(lines) < jobs_and_rules + 20  # a line for each, and few others
     names = {job["JobName"] for job in lab.all_jobs(run.folder)}
-    assert {"H8_seed1_cells_fit.koct", "F32_seed1_evaluate_fit_large_gram_pool_large.koct"} < names
+    assert {"H8_seed1_cells_fit.koct", "F32_seed1_fit_gram_pool.koct"} < names
 
 
 @lab.cluster

@@ -1,12 +1,14 @@
 """Snakemake's local executor, which runs koct's own commands in forks of a process that has loaded what they need.
 
-Everything else runs the ordinary way: other commands, more than one thread, conda and containers, and whatever a server
-could not run. `--executor local` runs all jobs so, with the same results.
+It overrides `run_job` of Snakemake's interface of executors, and reports as that asks for how a job ended. Everything
+else runs the ordinary way: other commands, more than one thread, conda and containers, --cache and
+--benchmark-extended. `--executor local` runs all jobs so, with the same results.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -17,14 +19,15 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from snakemake.benchmark import BenchmarkRecord, write_benchmark_records
-from snakemake.exceptions import RuleException
 from snakemake.executors.local import Executor as LocalExecutor
-from snakemake.executors.local import common_settings, run_wrapper
+from snakemake.executors.local import common_settings
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 __all__ = ["Executor", "common_settings"]
 
@@ -59,6 +62,7 @@ class Executor(LocalExecutor):
         super().__post_init__()
         self.servers: dict[str, Server] = {}
         self.starting = threading.Lock()
+        self.threads = ThreadPoolExecutor(self.cores or 1)  # each waits for a job
         self.signals_set = False
 
     def run_jobs(self, jobs: list[Any]) -> None:
@@ -72,42 +76,48 @@ class Executor(LocalExecutor):
             self.signals_set = True
         super().run_jobs(jobs)
 
-    def run_single_job(self, job: Any) -> Any:
-        command = COMMAND.fullmatch(job.shellcmd.strip()) if job.is_shell else None
-        plain = job.threads == 1 and not job.is_shadow and (job.benchmark_repeats or 1) == 1
-        deployed = self.workflow.deployment_settings.deployment_method
-        if command is None or not plain or deployed or sys.platform != "linux":
-            return super().run_single_job(job)
-        return self.pool.submit(self.cached_or_run, job, self.fork, job, command, self.job_args_and_prepare(job))
+    def run_job(self, job: Any) -> None:
+        if not self.is_plain(job) or (command := COMMAND.fullmatch((job.shellcmd or "").strip())) is None:
+            super().run_job(job)
+            return
+        self.workflow.async_run(job.prepare())
+        info = SubmittedJobInfo(job)
+        self.report_job_submission(info)
+        self.threads.submit(self.perform, info, command)
 
-    def fork(self, job: Any, command: re.Match[str], arguments: tuple[Any, ...]) -> None:
-        """Run a job that has been prepared; an exception if it fails, as from a shell."""
+    def is_plain(self, job: Any) -> bool:
+        workflow = self.workflow
+        others = workflow.deployment_settings.deployment_method or workflow.workflow_settings.cache is not None
+        if others or workflow.output_settings.benchmark_extended or sys.platform != "linux" or job.is_group():
+            return False
+        return job.threads == 1 and not job.is_shadow and (job.benchmark_repeats or 1) == 1
+
+    def perform(self, info: SubmittedJobInfo, command: re.Match[str]) -> None:
+        """Run a job to its end, and report that."""
+        try:
+            used = self.run_command(command, info.job.resources.get("tmpdir"))
+            wrong = f"exit status {used['status']}" if used["status"] else ""
+            if not wrong and info.job.benchmark:
+                write_benchmark(str(info.job.benchmark), used)
+        except OSError as error:
+            wrong = f"{error.filename}: {error.strerror}; make room and run snakemake again"
+        except Exception as error:  # in a thread, where nobody would see it
+            wrong = repr(error)
+        if wrong:
+            self.report_job_error(info, wrong)
+        else:
+            self.report_job_success(info)
+
+    def run_command(self, command: re.Match[str], temporary: str | None) -> dict[str, Any]:
+        """Return the exit status of a command, and what it used; it runs in a fork or, if there is none, by itself."""
         argv = argv_of(command)
         kind, keep = kind_of(argv)
         with self.starting:
             if kind not in self.servers:
                 self.servers[kind] = Server(kind)
-        temporary = job.resources.get("tmpdir")
         environment = dict.fromkeys(("TMPDIR", "TMP", "TEMPDIR", "TEMP"), temporary) if temporary else {}
-        used = self.servers[kind].run({"argv": argv, "log": command["log"], "environment": environment, "keep": keep})
-        if used is None:
-            run_wrapper(*arguments)
-        elif used["status"]:
-            error = subprocess.CalledProcessError(used["status"], job.shellcmd)
-            raise RuleException(f"CalledProcessError:\n{error}", rule=job.rule)
-        elif job.benchmark:
-            # the system does not say what a forked process read and wrote
-            seconds, cpu = used["seconds"], used["cpu_seconds"]
-            record = BenchmarkRecord(running_time=seconds, max_rss=used["max_rss"], cpu_usage=100 * cpu, cpu_time=cpu)
-            same = ("jobid", "threads", "wildcards", "params", "resources", "input")
-            vars(record).update({name: getattr(job, name) for name in same})
-            vars(record).update(rule_name=job.rule.name, data_collected=True)
-            try:
-                extended = self.workflow.output_settings.benchmark_extended
-                write_benchmark_records([record], str(job.benchmark), extended)
-            except OSError as error:
-                reason = f"{job.benchmark}: {error.strerror}; make room and run snakemake again"
-                raise RuleException(reason, rule=job.rule) from None
+        job = {"argv": argv, "log": command["log"], "environment": environment, "keep": keep}
+        return self.servers[kind].run(job) or run_alone(command, environment)
 
     def shutdown(self) -> None:
         super().shutdown()
@@ -118,14 +128,42 @@ class Executor(LocalExecutor):
         self.close()
 
     def close(self) -> None:
+        self.threads.shutdown()
         for server in self.servers.values():
             server.close()
 
 
+def run_alone(command: re.Match[str], environment: dict[str, str]) -> dict[str, Any]:
+    """Run a command as a shell would; return its exit status and the seconds that it took."""
+    words, started = shlex.split(f"{command['before']} -{command['after']}"), time.perf_counter()
+    with open(command["log"], "w") as log:
+        call, variables = [sys.executable, "-m", "koct", *words], {**os.environ, **environment}
+        done = subprocess.run(call, input=spec_of(command), text=True, stdout=log, stderr=log, env=variables)
+    return {"status": done.returncode, "seconds": time.perf_counter() - started}
+
+
+BENCHMARK = ("s", "h:m:s", "max_rss", "max_vms", "max_uss", "max_pss", "io_in", "io_out", "mean_load", "cpu_time")
+
+
+def write_benchmark(path: str, used: dict[str, Any]) -> None:
+    """Write the table of `benchmark:`, with "-" for what is not known, such as what a forked process read and wrote."""
+    seconds = used["seconds"]
+    row = {"s": f"{seconds:.4f}", "h:m:s": str(datetime.timedelta(seconds=int(seconds)))}
+    if "cpu_seconds" in used:
+        load = 100 * used["cpu_seconds"] / max(seconds, 1e-9)
+        measured = {"max_rss": used["max_rss"], "mean_load": load, "cpu_time": used["cpu_seconds"]}
+        row |= {name: f"{value:.2f}" for name, value in measured.items()}
+    with open(path, "w") as file:
+        file.write("\t".join(BENCHMARK) + "\n" + "\t".join(row.get(name, "-") for name in BENCHMARK) + "\n")
+
+
 def argv_of(command: re.Match[str]) -> list[str]:
     """Return the arguments of a command, with the spec for what it would read: in a fork these have no limit."""
-    spec = command["spec"].replace("'\"'\"'", "'")
-    return [*shlex.split(command["before"]), spec, *shlex.split(command["after"])]
+    return [*shlex.split(command["before"]), spec_of(command), *shlex.split(command["after"])]
+
+
+def spec_of(command: re.Match[str]) -> str:
+    return command["spec"].replace("'\"'\"'", "'")
 
 
 def kind_of(argv: list[str]) -> tuple[str, bool]:

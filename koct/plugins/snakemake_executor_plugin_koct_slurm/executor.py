@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import json
 import os
 import re
 import shlex
@@ -28,6 +27,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from snakemake.io import is_flagged
@@ -62,6 +62,7 @@ class Executor(SlurmExecutor):
     def __post_init__(self, *arguments: Any) -> None:
         super().__post_init__(*arguments)
         self.ended = threading.Event()
+        self.submissions = ThreadPoolExecutor(2)  # threads: sbatch may wait for long
         self.queued: set[str] = set()  # the numbers of all jobs that may be in SLURM's queue
         self.larger: dict[Any, collections.Counter[str]] = {}  # what a job lacked, and how often
         self.done: list[Any] = []  # jobs that have ended well
@@ -107,13 +108,15 @@ class Executor(SlurmExecutor):
             for number in SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
                     signal.signal(number, interrupt)
-        super().run_jobs(jobs)
+        for job in jobs:
+            self.run_job_pre(job)
+            self.submissions.submit(self.run_job, job)
 
     def run_job(self, job: Any) -> None:
         try:
-            self._report_job_submission_threadsafe(self.submit(job))
+            self.report_job_submission(self.submit(job))
         except Exception as error:  # in a thread, where nobody would see it
-            self._report_job_error_threadsafe(SubmittedJobInfo(job), f"it could not be submitted: {error}")
+            self.report_job_error(SubmittedJobInfo(job), f"it could not be submitted: {error}")
 
     def submit(self, job: Any) -> SubmittedJobInfo:
         from koct.workflow.cluster import NEEDED, submit_command  # not before the Snakefile says which koct
@@ -161,7 +164,7 @@ class Executor(SlurmExecutor):
         self.ended.set()
         first = set(self.queued)
         self.scancel(*first)
-        self._job_submission_executor.shutdown(wait=True, cancel_futures=True)
+        self.submissions.shutdown(wait=True, cancel_futures=True)
         self.scancel(*self.queued - first)  # what was just being submitted
 
     def scancel(self, *numbers: str) -> None:
@@ -176,6 +179,7 @@ class Executor(SlurmExecutor):
     def shutdown(self) -> None:
         from koct.workflow.cluster import used
 
+        self.submissions.shutdown()
         super().shutdown()
         if table := used(self.done):
             self.logger.info(table)
@@ -206,7 +210,7 @@ class Executor(SlurmExecutor):
             elif state == "PREEMPTED" or (lost and self.lost[info.job] < OFTEN):
                 self.lost[info.job] += lost
                 self.logger.info(f"SLURM preempted or lost job {number} ({info.job.name}); it is submitted again.")
-                self._job_submission_executor.submit(self.run_job, info.job)
+                self.submissions.submit(self.run_job, info.job)
             elif lost:
                 self.report_job_error(info, f"SLURM lost job {number} for the {OFTEN + 1}th time", logs)
             elif self.is_stuck(number, state, reason):
@@ -272,9 +276,10 @@ def fits(path: str, job: Any) -> bool:
     """Return whether a file is what the spec of its job asks for."""
     from koct.base import stamps
     from koct.errors import KoctError
+    from koct.workflow.stale import wanted
 
     with contextlib.suppress(OSError, ValueError, AttributeError, KoctError):
-        return stamps.read(path).spec == json.loads(job.params.spec)
+        return stamps.read(path).spec == wanted(path, job.params.spec)
     return False
 
 
