@@ -65,7 +65,7 @@ class Jobs:
         self.products = [path for path in when.published(self.study) if path not in undrawn]
         self.pictures = [path for path in map(paths.picture, self.sweeps) if path in self.products]
         asked = {name: settings["sweeps"][name] for name in self.sweeps}
-        self.about = {"study": self.settings.study, "files": self.products, "sweeps": asked}
+        self.about = {"study": self.settings.study, "products": self.products, "sweeps": asked}
 
     def _row(self, **cell: Any) -> str:
         """Where the row of a cell is, or will be: elsewhere if one is there that was made from the same."""
@@ -247,7 +247,7 @@ class Jobs:
     def report_spec(self, stage: str, *takes: str) -> str:
         """Of a stage that depends on its inputs and, if any, on answers of `koct.workflow.when` or keys of sweeps.
 
-        Beside these, `study` is its name, `files` what its products are, and `sweeps` what the config says of them.
+        Beside these, `study` is its name, `products` the files of these, and `sweeps` what the config says of them.
         """
         own = self.about
         return _spec(stage, {name: own[name] if name in own else when.answer(name, self.study) for name in takes})

@@ -24,7 +24,7 @@ PRODUCT = Product(
     about="what this study answers, in words; its configuration; and which files here are of it",
     reads=("curves.parquet", "budget.parquet", "crossings.parquet"),
     pictures=True,
-    takes=("study", "files", "sweeps"),
+    takes=("study", "products", "sweeps"),
     files=("README.md", "report/answer.html"),
     caption="What reaches which target with how many samples, what needs none, and what is not decided.",
 )
@@ -148,7 +148,7 @@ def _markdown(summary, sentences, settings, pictures, spec):
 
 def _files(spec):
     """Yield (files of this study, what they are) of every product that it has, without those of the report."""
-    own = {path.removeprefix("results/") for path in spec.get("files", ())}
+    own = {path.removeprefix("results/") for path in spec.get("products", ())}
     for product in products.products().values():
         patterns = [re.escape(path.removeprefix("results/")).replace(r"\{sweep\}", ".+") for path in product.outputs]
         names = sorted(name for name in own if re.fullmatch("|".join(patterns), name) and "/" not in name)
