@@ -67,7 +67,7 @@ def test_every_product_can_be_asked_for_and_reads_what_is_made():
     made = {f"{name}.parquet" for name in (*NAMES, "budget", "theory", "crossings", "ladder", "transfer")}
     for name, product in products.products().items():
         assert set(product.reads) <= made, name
-        known = {*vars(when), "study", "files", "sweeps"}
+        known = {*vars(when), "study", "products", "sweeps"}
         assert {product.when, *product.takes} <= known, name
         assert importlib.util.find_spec(product.module), name
         assert product.caption, name

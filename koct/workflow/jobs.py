@@ -240,7 +240,7 @@ class Jobs:
     def report_spec(self, stage: str, *takes: str) -> str:
         """Of a stage that depends on its inputs and, if any, on answers of `koct.workflow.when` or keys of sweeps.
 
-        Beside these, `study` is its name, `files` what its products are, and `sweeps` what the config says of them.
+        Beside these, `study` is its name, `products` the files of these, and `sweeps` what the config says of them.
         """
         own = self.about
         return _spec(stage, {name: own[name] if name in own else when.answer(name, self.study) for name in takes})
