@@ -47,8 +47,8 @@ rule collect_theory:
 
 rule collect_transfer:
     input:
-        rules.collect.output.cells,
-        jobs.transfers,
+        cells=rules.collect.output.cells,
+        rows=jobs.transfers,
     output:
         update("results/transfer.parquet"),
     log:
@@ -64,7 +64,7 @@ rule collect_transfer:
     message:
         "collect {output}"
     shell:
-        "python -m koct collect-transfer --spec - --inputs {input[0]} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
+        "python -m koct collect-transfer --spec - --inputs {input.cells} --outputs {output} <<< {params.spec:q} > {log} 2>&1"
 
 
 rule chains:
