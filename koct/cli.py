@@ -110,7 +110,7 @@ def _help(plumbing):
 def _listed(group):
     """The verbs of a group, with what they do."""
     return "".join(
-        textwrap.fill(does, 80, initial_indent=f"  {verb:16}", subsequent_indent=" " * 18) + "\n"
+        textwrap.fill(does, 80, initial_indent=f"  {verb:18}", subsequent_indent=" " * 20) + "\n"
         for verb, (_, does, _, of) in VERBS.items()
         if of == group
     )

@@ -82,7 +82,7 @@ def test_parameters_are_those_of_the_config():
     values = {key: json.loads(value) for key, value in config.parameters(sweeps).items()}
     wanted = {f"T4.{key}": value for key, value in TINY["sweeps"]["T4"].items()}
     chosen = {f"T4.{arch}.validation": "none" for arch in ("untrained", "ko", "fc")}
-    assert values == {**wanted, **chosen, "T4.theory": True, "T4.ko.solver": "ridge"}
+    assert values == {**wanted, **chosen, "T4.tested_on": [], "T4.theory": True, "T4.ko.solver": "ridge"}
 
 
 def test_the_crate_of_a_study_has_all_of_its_results(study):
