@@ -12,6 +12,7 @@
 #             inputs, and run what else is long, on a SLURM if one answers; takes an hour on two cores
 PYTHON ?= python3
 TORCH ?= torch
+EXTRAS ?= workflow
 VENV := .venv
 NEWEST := .venv-newest
 PYTEST := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -84,7 +85,7 @@ $(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing koct, Snakemake and what they need into $(VENV): about 830 MB, a minute or more. It happens once."
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow]'
+	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	$(VENV)/bin/python -m compileall -q --invalidation-mode checked-hash koct
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'
 	@du -sh $(VENV) | sed 's/\t.*/ installed in $(VENV)./'

@@ -219,7 +219,7 @@ def test_a_study_has_the_same_results_in_forks_and_by_itself(run):
     assert run.contents() == made
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_of_300_sweeps_is_collected_by_every_executor(checkout):
     """Linux takes 131,072 bytes in an argument, and what is to be collected is more."""
     fc = {**TINY_SWEEP, "archs": ["fc"], "seeds": [1], "theory": False, "lambdas": [1.0 / (3 + i) for i in range(9)]}

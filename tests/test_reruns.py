@@ -158,6 +158,7 @@ def test_a_new_metric_evaluates_fits_that_are_there(fanbeam):
     assert run.path(some).read_bytes() != fits[run.path(some)]
 
 
+@pytest.mark.long
 def test_rows_from_elsewhere_are_used_if_they_fit_and_a_new_network_stands_beside_them(small_fanbeam, checkout):
     config = copy.deepcopy(SMALL_FANBEAM)
     config["sweeps"]["F32"]["archs"] = ["untrained", "ko", "fc", "filter"]

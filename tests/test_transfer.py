@@ -7,6 +7,7 @@ from conftest import TINY, TINY_SWEEP
 pytestmark = pytest.mark.workflow
 
 
+@pytest.mark.slow
 def test_networks_are_tested_on_other_pairs_without_a_fit(checkout):
     """On the same pairs by another name, errors are the same bits; on others they differ; nothing is fitted for it."""
     sweeps = {"T4": {**TINY_SWEEP, "tested_on": ["same", "other"]}, "same": TINY_SWEEP}

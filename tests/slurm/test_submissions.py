@@ -79,6 +79,7 @@ def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
 
 
 @lab.cluster
+@pytest.mark.long
 def test_a_thousand_cells_are_26_submissions(checkout):
     """Really submitted, to a partition that is down: nothing runs."""
     many = {**lab.SMALL["sweeps"]["H8"], "seeds": list(range(500))}
