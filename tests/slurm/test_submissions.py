@@ -71,7 +71,7 @@ def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
     assert [line for line in lines if re.fullmatch(r"(\d running)?(, )?(\d pending(: \w+)?)?", line)]
     assert "fit fc of F32, N = 16, seed 1" in text
     used = text[text.index("Asked for and used, at most:") :]
-    assert re.search(r"^  fit \(5\) +3\d\d\d MB, used +\d+; +\d+ min, used +0\.\d$", used, re.M)
+    assert re.search(r"^  fit \(7\) +3\d\d\d MB, used +\d+; +\d+ min, used +0\.\d$", used, re.M)
     jobs_and_rules = sum(run.plan("--forceall", *lab.PROFILE).values()) + used.count(" MB, used ")
     assert len(lines) < jobs_and_rules + 20  # a line for each, and few others
     names = {job["JobName"] for job in lab.all_jobs(run.folder)}
@@ -140,13 +140,13 @@ def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, line, val
 
 @lab.cluster
 def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkout):
-    run = lab.with_own(checkout, MEAN)  # which says no cost, and is given an hour
+    run = lab.with_own(checkout, MEAN)  # which says no cost: two fits of an hour travel together
     for maximum, qos in ((30, '""'), ("INFINITE", "short")):
         lab.set_lines(run, qos=qos)
         with lab.partition(f"MaxTime={maximum}"):
             done = run.snakemake(*lab.PROFILE, check=False)
         assert done.returncode == 1
-        assert "a job there may take 30 min at most, and one of this study asks for 6" in done.stdout + done.stderr
+        assert "a job there may take 30 min at most, and one of this study asks for 120" in done.stdout + done.stderr
     assert not lab.all_jobs(run.folder)
 
 
