@@ -213,7 +213,7 @@ def test_networks_trained_on_ellipses_meet_real_slices(monkeypatch):
         assert all(np.less(found["KO", n][1], found["FC", n][1]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_example_runs_to_the_end(checkout):
     """The page's own pairs and config, and a folder of slices beside them, through Snakemake."""
     run = checkout()
