@@ -90,6 +90,7 @@ def test_an_interrupted_and_edited_study_has_cells_of_the_new_config_alone(check
 
 
 @lab.cluster
+@pytest.mark.long
 def test_killed_interrupted_and_cancelled_one_more_command_gives_the_same_results(checkout, local):
     run = lab.small(checkout, LONG)
     process = lab.started(run, *CELLS)  # kill -9, with a job running
