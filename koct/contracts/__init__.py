@@ -282,8 +282,8 @@ class Training:
             known = self._spectrum = self.x, *eigh(matrix)
         return known[1:]
 
-    def fresh_pairs(self, number: int, count: int) -> tuple[Any, Any]:
-        """Return flat pairs (count, size) as NumPy arrays that no pool has, and no other number."""
+    def fresh_parts(self, count: int) -> Any:
+        """Return an object whose `part(number)` gives `count` flat pairs that no pool has, until its `close()`."""
         raise NotImplementedError
 
     def read(self, name: Literal["x", "y"], part: Part, count: int | None = None, first: int = 0) -> Any:

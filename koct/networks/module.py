@@ -109,6 +109,11 @@ class ModuleArchitecture(Architecture, ABC):
         "TF32; a CPU computes in float32",
         default="bfloat16",
     )
+    compiled: bool = option(
+        "whether torch compiles the convolutions for a GPU: faster steps, after half a minute; a CPU does without",
+        default=False,
+        later=True,
+    )
     validation: Literal["none", "split", "labels"] = option(  # type: ignore[assignment]
         "which weights are kept: with `none` the last; with `split` the best of all evaluations on a fifth of the N "
         "training pairs, which are not trained on; with `labels` the best on the validation pairs, which N does not "

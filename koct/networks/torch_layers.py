@@ -31,6 +31,17 @@ def two_convolutions(inside: int, outside: int) -> nn.Sequential:
     return nn.Sequential(*parts)
 
 
+def compile_blocks(module: nn.Module) -> None:
+    """Compile the parts of a module that have no known operator in them, in place, with channels last in memory.
+
+    Blocks of one shape are compiled once. What is chosen by timing, and would change the bits, is not.
+    """
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    blocks: list[nn.Module] = [part for part in module.modules() if isinstance(part, UNet | LearnedStep)]
+    for block in blocks or [module]:
+        block.compile(dynamic=False, options={"deterministic": True})
+
+
 def zero(layer: nn.Conv2d) -> None:
     """Let a layer give zero at the start, so that training starts from what is known."""
     for parameter in layer.parameters():
@@ -87,17 +98,23 @@ class Mirrored(nn.Module):
         return out
 
 
-def three_convolutions(inside: int, channels: int, outside: int) -> nn.Sequential:
-    """Return three 3×3 convolutions with PReLU between them, the last of them zero."""
-    last = nn.Conv2d(channels, outside, 3, padding=1)
-    zero(last)
-    return nn.Sequential(
-        nn.Conv2d(inside, channels, 3, padding=1),
-        nn.PReLU(channels),
-        nn.Conv2d(channels, channels, 3, padding=1),
-        nn.PReLU(channels),
-        last,
-    )
+class LearnedStep(nn.Sequential):
+    """What three 3×3 convolutions with PReLU make of several images is added to the first; zero at the start."""
+
+    def __init__(self, inside: int, channels: int, outside: int) -> None:
+        last = nn.Conv2d(channels, outside, 3, padding=1)
+        zero(last)
+        super().__init__(
+            nn.Conv2d(inside, channels, 3, padding=1),
+            nn.PReLU(channels),
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.PReLU(channels),
+            last,
+        )
+
+    def forward(self, first: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = first + super().forward(torch.cat([first, *others], 1))
+        return out
 
 
 class LearnedWeights(nn.Module):
@@ -124,16 +141,16 @@ class PrimalDual(nn.Module):
         super().__init__()
         self.size, self.memory = A.norm(tol=1e-2), memory
         self.A, self.start = A / self.size, start
-        self.dual = nn.ModuleList(three_convolutions(memory + 2, channels, memory) for _ in range(iterations))
-        self.primal = nn.ModuleList(three_convolutions(memory + 1, channels, memory) for _ in range(iterations))
+        self.dual = nn.ModuleList(LearnedStep(memory + 2, channels, memory) for _ in range(iterations))
+        self.primal = nn.ModuleList(LearnedStep(memory + 1, channels, memory) for _ in range(iterations))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         image = self.start(x).repeat(1, self.memory, 1, 1)
         x = x / self.size
         dual = torch.zeros_like(x).repeat(1, self.memory, 1, 1)
         for up, down in zip(self.dual, self.primal, strict=True):
-            dual = dual + up(torch.cat([dual, self.A(image[:, 1:2] if self.memory > 1 else image), x], 1))
-            image = image + down(torch.cat([image, self.A.T(dual[:, :1])], 1))
+            dual = up(dual, self.A(image[:, 1:2] if self.memory > 1 else image), x)
+            image = down(image, self.A.T(dual[:, :1]))
         return image[:, :1]
 
 
@@ -146,7 +163,7 @@ class ProximalGradient(nn.Module):
         self.A, self.start, self.iterations = A / self.size, start, iterations
         count = 1 if shared else iterations
         self.steps = nn.Parameter(torch.ones(count))
-        self.priors = nn.ModuleList(three_convolutions(2, channels, 1) for _ in range(count))
+        self.priors = nn.ModuleList(LearnedStep(2, channels, 1) for _ in range(count))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         image = self.start(x)
@@ -154,6 +171,5 @@ class ProximalGradient(nn.Module):
         for k in range(self.iterations):
             slope = self.A.T(self.A(image) - x)
             place = k % len(self.priors)
-            image = image - self.steps[place] * slope
-            image = image + self.priors[place](torch.cat([image, slope], 1))
+            image = self.priors[place](image - self.steps[place] * slope, slope)
         return image

@@ -18,8 +18,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,6 +33,7 @@ from koct.contracts import Array, Network, Training
 from koct.contracts.blame import line_of
 from koct.errors import KoctError
 from koct.networks.module import Layers
+from koct.networks.torch_layers import compile_blocks
 
 if TYPE_CHECKING:
     from koct.networks.module import ModuleArchitecture
@@ -48,14 +48,17 @@ LEAST_PEAK = 0.1  # of an image, as a share of the largest: an empty image would
 DECAY = 5  # one of so many steps of a length is taken while the rate falls
 WARM_UP = 10  # one of so many steps of the first length is taken while the rate rises
 DRAWN = 32  # steps whose fresh pairs are drawn together
-JUDGES = 128  # fresh pairs that judge the weights
 
 
 @contextlib.contextmanager
 def alone(device: torch.device) -> Iterator[None]:
-    """Keep one's other trainings off a GPU, if files can lock: one keeps it busy, and twelve at a time took longer."""
+    """Keep one's other trainings off a GPU, if files can lock: by turns, twelve took longer than one after the other.
+
+    With NVIDIA's Multi-Process Service (MPS) they run side by side instead of by turns, and nobody waits.
+    """
+    service = os.path.join(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control")
     with contextlib.ExitStack() as opened:
-        if device.type == "cuda":
+        if device.type == "cuda" and not os.path.exists(service):
             name = f"koct-{os.getuid()}-{torch.cuda.get_device_properties(device).uuid}.lock"
             with contextlib.suppress(OSError):
                 file = opened.enter_context(open_lock(os.path.join(tempfile.gettempdir(), name)))
@@ -110,24 +113,6 @@ def batches(seed: int, N: int, batch: int, steps: int) -> np.ndarray:
     rng, batch = np.random.default_rng([seed, 2]), min(batch, N)
     passages = math.ceil(steps * batch / N)
     return np.concatenate([rng.permutation(N) for _ in range(passages)])[: steps * batch].reshape(steps, batch)
-
-
-class Fresh:
-    """Pairs that never repeat, drawn ahead by threads; `part(k)` is always the same `count` pairs."""
-
-    def __init__(self, data: Training, count: int) -> None:
-        self.data, self.count = data, count
-        self.ahead = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        self.threads = ThreadPoolExecutor(self.ahead)
-        self.drawn: dict[int, Future[Any]] = {}
-
-    def part(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        wanted = range(number, number + 1 + self.ahead)
-        self.drawn = {
-            k: self.drawn.get(k) or self.threads.submit(self.data.fresh_pairs, k + 1, self.count) for k in wanted
-        }
-        x, y = self.drawn.pop(number).result()
-        return x, y
 
 
 KEPT = ("best", "best_state", "worse", "losses", "before")  # of a trainer, in a checkpoint
@@ -198,8 +183,10 @@ class Trainer:
         self.kept = copy.copy(self.network)
         device = self.device = self.network.device
         self.cuda = device.type == "cuda"
-        self.plan, self.fresh = plan(arch), Fresh(data, DRAWN * arch.batch) if data.fresh else None
-        x, y = data.fresh_pairs(1, DRAWN * arch.batch) if self.fresh else (data.x, data.y)
+        self.plan = plan(arch)
+        self.fresh = data.fresh_parts(DRAWN * arch.batch) if data.fresh else None
+        judges = self.fresh.part(0) if self.fresh else None
+        x, y = self.fresh.part(1) if self.fresh else (data.x, data.y)
         images = torch.as_tensor(y, dtype=torch.float32, device=device).reshape(-1, *data.y_shape)
         scale = float(images.flatten(1).abs().amax(1).double().mean()) or 1.0
         self.network.scale = self.kept.scale = scale
@@ -209,21 +196,23 @@ class Trainer:
         self.count = data.N - judging  # training pairs
         self.x = self.network.start(data.device.put(x) if self.fresh else x)
         if arch.validation == "split":
-            if self.fresh:
-                x, y = data.fresh_pairs(0, JUDGES)
-                self.val_x, self.val_y = self.kept.start(data.device.put(x)), y
+            if judges:
+                self.val_x, self.val_y = self.kept.start(data.device.put(judges[0])), judges[1]
             else:
                 self.val_x, self.val_y = self.x[self.count :], to_numpy(data.y[self.count :])
         if arch.validation == "labels":
             self.val_x, self.val_y = self.kept.start(data.device.put(data.read("x", "val"))), data.read("y", "val")
         self.error = metrics.error_of(data.problem.validation_metric, data.problem.inside)
         self.module, self.averaged = self.network.module, bool(arch.averaging)
-        if self.averaged:
+        compiled = self.cuda and arch.compiled
+        if self.averaged or compiled:
             try:
                 self.kept.module = copy.deepcopy(self.module)
             except (RuntimeError, TypeError) as error:
                 where = line_of(arch, "module")
                 raise KoctError(f"{where}: the module cannot be copied ({error}); set averaging: 0") from None
+        if compiled:
+            compile_blocks(self.module)
         trained = {name: value for name, value in self.module.named_parameters() if value.requires_grad}
         if not trained:
             raise KoctError(f"{line_of(arch, 'module')}: the module has no parameters to train")
@@ -279,10 +268,17 @@ class Trainer:
 
     def run(self) -> ModuleNetwork:
         """Return the network with its last weights or, if they are judged, with the best of all evaluations."""
-        return train_together([self])[0]
+        flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(torch.random.fork_rng(devices=["cuda"] if self.cuda else []))
+            if self.cuda:
+                opened.enter_context(flags)
+            if self.fresh:
+                opened.callback(self.fresh.close)
+            self._train()
+        return self._finish()
 
-    def turns(self) -> Iterator[None]:
-        """Train, and pause after every step."""
+    def _train(self) -> None:
         arch, steps = self.arch, len(self.plan.step)
         torch.manual_seed(1000 * self.data.seed + 8)
         self.module.train()
@@ -294,7 +290,6 @@ class Trainer:
         self.part = 0  # of the fresh pairs
         done = self.first = self._resume()
         self.began, self.said, self.saved = time.perf_counter(), 0.0, time.perf_counter()
-        yield
         count = arch.evaluations if arch.validation != "none" and not self.plan.lengths else 0
         evaluated = {math.ceil(steps * (k + 1) / count) for k in range(count)}
         ends = dict(zip(self.plan.branches.values(), self.plan.lengths, strict=True))
@@ -313,7 +308,6 @@ class Trainer:
                 self._end_branch(ends[done], done)
             self._say(done)
             self._save()
-            yield
 
     @property
     def ended(self) -> bool:
@@ -327,22 +321,20 @@ class Trainer:
         """The share of the validation loss that the last doubling of the length has taken away."""
         return 1 - self.losses[-1] / self.losses[-2] if len(self.losses) > 1 else None
 
-    def finish(self) -> ModuleNetwork:
-        """Return the network, when all turns have been taken."""
+    def _finish(self) -> ModuleNetwork:
+        """Return the trained network."""
         arch, kept, judged = self.arch, self.kept, self.arch.validation != "none"
         if judged:
             kept.module.load_state_dict(self.best_state)
             kept.tuned_on = "validation pairs" if arch.validation == "labels" else "training pairs"
         else:
-            self._copy_buffers()
+            self._update_kept()
         if not (math.isfinite(self.best) if judged else math.isfinite(float(self.loss))):
             raise KoctError(f"the training of {arch.name} gave no finite error; lower lr = {arch.lr:g}")
         kept.steps = int(self.plan.step[int(self.number) - 1]) + 1
         if self.plan.lengths:
             kept.losses, kept.gain, kept.edge = tuple(self.losses), self.gain, not self.ended
         kept.pairs = kept.steps * arch.batch if self.fresh else None
-        if self.fresh:
-            self.fresh.threads.shutdown(wait=False, cancel_futures=True)
         kept.fit_seconds = self.seconds + time.perf_counter() - self.began
         if self.data.checkpoints and os.path.exists(self.data.checkpoints):
             os.remove(self.data.checkpoints)
@@ -356,7 +348,7 @@ class Trainer:
         """Put the fresh pairs of some steps where a step looks for them."""
         if part == self.part or self.fresh is None:
             return
-        x, y = self.fresh.part(part)
+        x, y = self.fresh.part(part + 1)  # part 0 judges
         images = torch.as_tensor(y, dtype=torch.float32, device=self.device).reshape(-1, *self.data.y_shape)
         self.x.copy_(self.network.start(self.data.device.put(x)))
         self.y.copy_(images[:, None] / self.network.scale)
@@ -428,7 +420,7 @@ class Trainer:
         return {name: value.detach().clone() for name, value in network.module.state_dict().items()}
 
     def _evaluate(self) -> None:
-        self._copy_buffers()
+        self._update_kept()
         found = self.kept.images(self.val_x)
         if self.plan.lengths:  # the loss, so that the rule is the same for every problem
             y = torch.as_tensor(self.val_y, dtype=torch.float32, device=self.device)
@@ -442,11 +434,13 @@ class Trainer:
         if score < self.best:
             self.best, self.best_state, self.worse = score, self._copy(self.kept), 0
 
-    def _copy_buffers(self) -> None:
-        """Give the averaged module the buffers, such as the means of a batch norm, of the trained one."""
+    def _update_kept(self) -> None:
+        """Give the module that is kept what its average does not have: buffers, such as the means of a batch norm."""
         if self.averaged:
             for mean, value in zip(self.kept.module.buffers(), self.module.buffers(), strict=True):
                 mean.copy_(value)
+        elif self.kept.module is not self.module:
+            self.kept.module.load_state_dict(self.module.state_dict())
 
     def _say(self, done: int) -> None:
         now, steps = time.perf_counter(), len(self.plan.step)
@@ -500,32 +494,3 @@ class Trainer:
         done = int(self.number)
         print(f"resumed after step {done:,}", flush=True)
         return done
-
-
-def train_together(trainers: Sequence[Trainer]) -> list[ModuleNetwork]:
-    """Return the networks of several trainings on one device, which take their steps by turns.
-
-    Each has random numbers of its own, and on a GPU a stream, so that small ones fill it together: the bits are those
-    of one after the other.
-    """
-    cuda, alone = trainers[0].cuda, len(trainers) == 1
-    flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
-    with torch.random.fork_rng(devices=["cuda"] if cuda else []), flags if cuda else contextlib.nullcontext():
-        running = [
-            (trainer, trainer.turns(), torch.cuda.Stream() if cuda and not alone else None) for trainer in trainers
-        ]
-        states = [trainer._random.get_rng_state() for trainer in trainers]
-        left = set(range(len(trainers)))
-        while left:
-            for place in sorted(left):
-                trainer, turns, stream = running[place]
-                if not alone:
-                    trainer._random.set_rng_state(states[place])
-                with torch.cuda.stream(stream):
-                    if next(turns, turns) is turns:
-                        left.remove(place)
-                if not alone:
-                    states[place] = trainer._random.get_rng_state()
-        if cuda:
-            torch.cuda.synchronize()
-    return [trainer.finish() for trainer in trainers]

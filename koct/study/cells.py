@@ -15,11 +15,12 @@ from koct.base import FRESH, device
 from koct.base.arrays import gram_matrix, to_numpy
 from koct.base.files import Blocks, read_array, read_record, record_writer, write_array, write_record
 from koct.base.stamps import Stamp, again, checksum_of, combined, made_from
-from koct.contracts import Array, Layer, Network, Part, Problem, Sizes, Training
+from koct.contracts import Array, Layer, Network, Part, Problem, Training
 from koct.contracts.blame import blamed, line_of, line_of_operator
 from koct.contracts.registry import architecture
 from koct.contracts.spec import Cell, encode_problem, same_values
 from koct.errors import KoctError
+from koct.problems.fresh import Fresh
 from koct.problems.pools import Pool
 
 LARGEST_RECORD = 2**31 - 1  # bytes that NumPy allows a record
@@ -137,17 +138,8 @@ class Data(Training):
         if name not in arch.needs():
             raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
 
-    def fresh_pairs(self, number: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return flat pairs (count, size): the first training pairs of a seed that is beyond those of pools."""
-        seed = 2**31 + (self.seed % 2**13 << 18) + number
-        xs, ys, left = [], [], count
-        for _, x, y in self.problem.pairs(seed, Sizes(train=count, val=1, test=1)):
-            xs.append(to_numpy(x).reshape(len(x), -1))
-            ys.append(to_numpy(self.problem.decode(y)).reshape(len(y), -1))
-            left -= len(x)
-            if left <= 0:
-                break
-        return np.concatenate(xs), np.concatenate(ys)
+    def fresh_parts(self, count: int) -> Fresh:
+        return Fresh(self.problem, self.seed, count)
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
         if part == "test":
