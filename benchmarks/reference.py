@@ -36,6 +36,7 @@ KEPT += ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.pn
 KEPT += ["fig_recons_H128.npy", "fig_recons_H256.npy"]  # which claims are about
 PRODUCTS = [product for product in products.products().values() if not product.per_sweep]
 KEPT += [Path(path).name for product in PRODUCTS for path in product.outputs if Path(path).parent.name == "results"]
+KEPT.remove("README.md")  # whose links lead to what is not kept
 LARGEST = 2e6  # bytes of a file that is kept, unless it is of the study `full`: pages, and figures of many sweeps
 PACKAGES = ["snakemake", "numpy", "scipy", "pyarrow", "torch", "triton", "numba", "matplotlib"]
 

@@ -128,10 +128,7 @@ def test_the_rows_that_newcomers_take_are_those_of_the_benchmark():
     assert {cell: kept[cell] for cell in cells.index} == cells.to_dict()
 
 
-OLD = pytest.mark.xfail(reason="made before cells said what chose their strengths; a rerun takes a GPU", strict=True)
-
-
-@pytest.mark.parametrize("study", [pytest.param(study, marks=OLD if study == "ladder" else ()) for study in FOLDERS])
+@pytest.mark.parametrize("study", FOLDERS)
 def test_nothing_was_chosen_at_an_edge_and_no_baseline_read_a_label(study):
     """The networks of `full` keep the list of λ that the paper prints: their edges are told, and marked."""
     spared = set(itertools.product(CONFIG["studies"]["full"], ("ko", "fc"))) if study == "full" else ()

@@ -48,6 +48,12 @@ def zero(layer: nn.Conv2d) -> None:
         nn.init.zeros_(parameter)
 
 
+def twice_as_fine(x: torch.Tensor) -> torch.Tensor:
+    """Return images with four pixels for each; compiled, the gradient of `interpolate` has other bits each time."""
+    n, channels, height, width = x.shape
+    return x[:, :, :, None, :, None].expand(-1, -1, -1, 2, -1, 2).reshape(n, channels, 2 * height, 2 * width)
+
+
 class UNet(nn.Module):
     """A residual U-Net: what it gives is added to the image. Its last layer is zero at the start.
 
@@ -72,7 +78,7 @@ class UNet(nn.Module):
             kept.append(x)
         kept.pop()
         for block in reversed(self.up):
-            x = block(torch.cat([kept.pop(), functional.interpolate(x, scale_factor=2.0, mode="nearest")], 1))
+            x = block(torch.cat([kept.pop(), twice_as_fine(x)], 1))
         return image + self.last(x)[..., :height, :width]
 
 
