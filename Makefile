@@ -57,17 +57,17 @@ lint: $(VENV)/developer
 # Only the tests and a GPU need torch. A build that is already there stays: it may be the one that fits the GPU.
 $(VENV)/torch: $(VENV)/installed
 	$(VENV)/bin/python -c 'import torch' 2>/dev/null || \
-		$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
+		$(VENV)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt $(TORCH)
 	touch $@
 
 # Snakemake imports every plugin it finds, and SLURM's brings pandas: 0.7 s at every start, for those who need it.
 $(VENV)/slurm-plugin: $(VENV)/installed
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[slurm]'
+	$(VENV)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[slurm]'
 	touch $@
 
 $(VENV)/developer: $(VENV)/installed
 	@echo "Installing the tools of developers into $(VENV): tests, linters, types, about 500 MB."
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,dev]'
+	$(VENV)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[workflow,dev]'
 	touch $@
 
 dist: setup
@@ -77,15 +77,15 @@ site: $(VENV)/site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
 
 $(VENV)/site: $(VENV)/installed
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[site]'
+	$(VENV)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[site]'
 	touch $@
 
 # The last two lines do once what the first jobs would wait for: compiled modules and Matplotlib's list of fonts.
 $(VENV)/installed: constraints.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("koct needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
-	@echo "Installing koct, Snakemake and what they need into $(VENV): about 830 MB, a minute or more. It happens once."
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@echo "Installing koct, Snakemake and what they need into $(VENV): about 710 MB, a minute or more. It happens once."
+	$(VENV)/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	$(VENV)/bin/python -m compileall -q --invalidation-mode checked-hash koct
 	$(VENV)/bin/python -c 'import matplotlib.font_manager'
 	@du -sh $(VENV) | sed 's/\t.*/ installed in $(VENV)./'
