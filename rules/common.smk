@@ -50,7 +50,7 @@ def announce():
     if cluster.site():
         submissions = cluster.planned(workflow.dag)
         logger.info(cluster.in_words(submissions))
-        cluster.check(submissions, workflow.executor_settings, deployed)
+        cluster.check(submissions, workflow.executor_settings, logger, deployed)
 
 
 def greet():

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,16 +120,3 @@ def test_a_record_unlike_those_we_know_is_printed_as_it_is(dryrun):
     logger.warning("a warning")
     told = printed.printer.stream.getvalue()
     assert told == "a new JOB_INFO\na new JOB_ERROR\na new PROGRESS\na new NEW\na warning\n"
-
-
-def test_what_runs_and_waits_on_a_cluster_is_part_of_the_rewritten_line(monkeypatch):
-    monkeypatch.setattr(plugin.os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
-    run, logger = handler(), logging.Logger("koct")
-    screen = run.printer.stream
-    screen.isatty, screen.fileno = lambda: True, lambda: -1
-    run.rewrites, run.done, run.total = True, 3, 40
-    logger.addHandler(run)
-    logger.info("2 running", extra={"koct_queue": "2 running, 5 pending: Priority"})
-    run.count(4, "fit ko of H8, N = 4, seed 1")
-    queue = "; 2 running, 5 pending: Priority\033[K"
-    assert screen.getvalue() == f"\r[ 3/40]{queue}\r[ 4/40] fit ko of H8, N = 4, seed 1{queue}"

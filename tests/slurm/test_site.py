@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import math
 import re
 import shutil
 from collections import Counter, defaultdict
@@ -18,7 +17,7 @@ from conftest import CONFIG, planned
 from koct.base import device
 from koct.config.study_file import build
 from koct.errors import KoctError
-from koct.workflow import cluster, queue, resources
+from koct.workflow import queue, resources
 from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import dry, small, told
 
@@ -86,10 +85,10 @@ def test_a_site_line_that_yaml_reads_as_a_number_is_refused(checkout):
     assert "account: YAML reads this as 5349, and not as text; write it in quotes" in done.stdout + done.stderr
 
 
-def command(larger=None, **asked):
+def command(attempt=1, **asked):
     from snakemake.jobs import ResourceList
 
-    return submit_command(SimpleNamespace(threads=1, resources=ResourceList(fromdict=asked)), larger=larger)
+    return submit_command(SimpleNamespace(threads=1, resources=ResourceList(fromdict=asked), attempt=attempt))
 
 
 def test_a_submission_asks_for_what_its_jobs_need(monkeypatch):
@@ -99,66 +98,9 @@ def test_a_submission_asks_for_what_its_jobs_need(monkeypatch):
     assert " -t 5 " in command(runtime=1)  # at least
     assert " -t 61 " in command(runtime=61)
     assert " --mem 2000 " in command(mem_mb=2000)
+    assert " -t 10 --mem 4000 " in command(attempt=2, runtime=1, mem_mb=2000)
     monkeypatch.setenv(VARIABLE, json.dumps({"config": {}, "memory": False, "modules": ""}))
     assert "--mem" not in command(mem_mb=2000)  # where that is forbidden
-
-
-@pytest.fixture
-def slurm_says(monkeypatch):
-    """Has SLURM answer like this: its partitions, and where it keeps accounts, their limits and those of QOS."""
-
-    def say(partitions, enforced="none", qos=(), user=()):
-        def answer(*command):
-            text = " ".join(command)
-            if "show config" in text:
-                return [f"AccountingStorageEnforce = {enforced}", "ClusterName             = here"]
-            return partitions if "show partition" in text else qos if "show qos" in text else user
-
-        monkeypatch.setattr(cluster, "ask", answer)
-
-    for name in ("_partitions", "_accounting"):  # which otherwise keep their answers
-        monkeypatch.setattr(cluster, name, getattr(cluster, name).__wrapped__)
-    return say
-
-
-PARTITIONS = [
-    "PartitionName=cpu Default=YES QoS=N/A MaxTime=00:30:00 MaxNodes=UNLIMITED",
-    "PartitionName=gpu Default=NO QoS=gpus MaxTime=1-02:30:00",
-    "PartitionName=long Default=NO QoS=N/A MaxTime=UNLIMITED",
-]
-QOS = ["normal|||", "gpus|||cpu=8,gres/gpu=4,mem=1.50T", "short||00:10:00|mem=8G"]
-QOS += ["mine|OverPartQOS|1-00:00:00|gres/gpu=9", "lifts|PartitionTimeLimit|2-00:00:00|"]
-
-
-def test_what_slurm_allows_is_known_before_anything_is_submitted(slurm_says):
-    def longest(partition, **more):
-        return cluster.allowed({"slurm_partition": partition, **more})["runtime"]
-
-    slurm_says(PARTITIONS)
-    names = ("", "cpu", "gpu", "long", "other")
-    plain = {"": 30, "cpu": 30, "gpu": 1590, "long": math.inf, "other": math.inf}
-    assert {name: longest(name) for name in names} == plain
-    slurm_says(PARTITIONS, "associations,limits,qos", QOS, ["a|a|||20:00|", "a|b||short||", "a|b|long|||node=2"])
-    assert {longest(name) for name in names} == {20}  # the account's
-    assert longest("cpu", qos="short") == longest("cpu", slurm_account="b") == 10  # the QOS before the account
-    assert longest("long", slurm_account="b") == math.inf
-    assert cluster.allowed({"slurm_partition": "long", "slurm_account": "b"})["nodes"] == 2
-    assert longest("cpu", qos="lifts") == 2880
-    assert longest("cpu", qos="mine") == 30
-    gpu = cluster.allowed({"slurm_partition": "gpu", "qos": "mine"})
-    assert gpu == {"runtime": 1440, "cores": 8, "mem_mb": 1.5 * 1024**2, "gpu": 9}
-    assert cluster.allowed({"slurm_partition": "gpu", "qos": "short"})["mem_mb"] == 1.5 * 1024**2  # the partition first
-    slurm_says(PARTITIONS, "associations", QOS)
-    assert longest("cpu", qos="short") == 30  # SLURM knows its limit, and does not enforce it
-
-
-def test_what_a_job_lacked_it_asks_for_more_of_as_far_as_slurm_allows(slurm_says):
-    slurm_says(PARTITIONS, "limits", QOS)
-    asked = {"runtime": 2, "mem_mb": 5000, "slurm_partition": "cpu"}
-    assert " -t 10 --mem 5000 " in command({"runtime": 1}, **asked)
-    assert " -t 5 --mem 15000 " in command({"mem_mb": 2}, **asked)
-    assert " -t 30 " in command({"runtime": 2}, **{**asked, "runtime": 20})
-    assert " --mem 8192 " in command({"mem_mb": 1}, **asked, qos="short")
 
 
 POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"  # of any refusal
@@ -180,7 +122,7 @@ def executor():
     made.logger = SimpleNamespace(info=lambda *_, **__: None)
     made.workflow = SimpleNamespace(executor_settings=SimpleNamespace(init_seconds_before_status_checks=10))
     made.queue, made.missing, made.queued = "", {}, {"1", "2", "3"}
-    made.lost, made.stuck, made.full, made.larger, made.done = Counter(), {}, "", {}, []
+    made.lost, made.stuck, made.full = Counter(), {}, ""
     made.submitted, made.ended_well, made.failed, made.asked = [], [], [], []
     made.submissions = SimpleNamespace(submit=lambda _, job: made.submitted.append(job.name))
     made.report_job_success = lambda info: made.ended_well.append(info.job.name)
@@ -208,47 +150,12 @@ def looked_at(executor, monkeypatch, squeue, sacct=None, call=CALL):
 
 def test_a_job_goes_on_until_slurm_says_otherwise_whoever_cancelled_it(executor, monkeypatch):
     assert looked_at(executor, monkeypatch, None) == ["1", "2", "3"]  # no answer
-    states = {"1": "RUNNING 9:00 None", "2": "COMPLETED 9:00 None"}
+    states = {"1": "RUNNING None", "2": "COMPLETED None"}
     assert looked_at(executor, monkeypatch, states, {"3": "CANCELLED by 1000"}) == ["1"]
     assert (executor.ended_well, executor.failed, executor.submitted) == (["2"], ["3"], [])
     assert executor.asked == ["squeue", "squeue", "sacct"]  # a second call if a job has left the queue
     assert executor.queued == {"1"}
     assert executor.queue == "1 running"
-    assert not executor.larger
-
-
-def test_only_a_job_that_lacked_memory_or_time_asks_for_more(executor, monkeypatch):
-    """One that was told that its time is over ends ahead of its limit, and says that it failed."""
-    states = {"1": "OUT_OF_MEMORY 1:00 None", "2": "TIMEOUT 0:00 TimeLimit", "3": "FAILED 1:00 NonZeroExitCode"}
-    looked_at(executor, monkeypatch, states)
-    assert executor.larger == {Job("1"): {"mem_mb": 1}, Job("2"): {"runtime": 1}}
-    for left in ("2:59", "3:01"):
-        states = {"1": "CANCELLED 1:00 None", "2": "DEADLINE 1:00 None", "3": f"FAILED {left} NonZeroExitCode"}
-        looked_at(executor, monkeypatch, states, call=f"{CALL} --signal=TERM@120")
-    assert executor.larger == {Job("1"): {"mem_mb": 1}, Job("2"): {"runtime": 1}, Job("3"): {"runtime": 1}}
-    assert executor.failed == ["1", "2", "3"] * 3
-
-
-def test_a_group_is_named_after_its_sweeps_and_seeds():
-    def title(*cells):
-        members = [SimpleNamespace(wildcards=SimpleNamespace(sweep=sweep, seed=seed)) for sweep, seed in cells]
-        return plugin.title(SimpleNamespace(name="cells_fit", is_group=lambda: True, jobs=members))
-
-    assert title(("H8", "1"), ("H64", "5"), ("H8", "10")) == "H64+H8_seeds1-10_cells_fit"
-    assert title(*((f"H{i}", "1") for i in range(4))) == "4sweeps_seed1_cells_fit"
-    assert title() == "cells_fit"
-
-
-def test_what_was_asked_for_and_used_is_a_line_for_each_rule(tmp_path):
-    jobs, of, asked = [], SimpleNamespace(sweep="H8"), SimpleNamespace(mem_mb=3000, runtime=20)
-    for mb, seconds in ((900, 66), (1200.4, 30), ("NA", 1), (None, None)):
-        file = tmp_path / str(mb)
-        file.write_text(f"s\tmax_rss\n{seconds}\t{mb}\n")
-        rule, benchmark = SimpleNamespace(name="fit"), mb and str(file)
-        jobs.append(SimpleNamespace(rule=rule, wildcards=of, benchmark=benchmark, resources=asked))
-    title, line = cluster.used(jobs).splitlines()
-    assert title == "Asked for and used, at most:"
-    assert " ".join(line.split()) == "fit (2) 3000 MB, used 1200; 20 min, used 1.1"
 
 
 def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reason(executor, monkeypatch):
@@ -256,15 +163,15 @@ def test_a_lost_node_costs_no_attempt_and_what_never_starts_fails_with_its_reaso
     monkeypatch.setattr(plugin.time, "monotonic", lambda: now)
     executor.scancel = cancelled.append
     executor.report_job_error = lambda info, text, *_: said.append(text)
-    states = {"1": "NODE_FAIL 9:00 None", "2": "PENDING 9:00 PartitionTimeLimit", "3": "PENDING 9:00 Priority"}
+    states = {"1": "NODE_FAIL None", "2": "PENDING PartitionTimeLimit", "3": "PENDING Priority"}
     assert looked_at(executor, monkeypatch, states) == ["2", "3"]  # it may be about to change
     assert executor.queue == "2 pending: PartitionTimeLimit, Priority"
     now = plugin.STUCK + 1.0
-    assert looked_at(executor, monkeypatch, {**states, "1": "RUNNING 9:00 None"}) == ["1", "3"]
+    assert looked_at(executor, monkeypatch, {**states, "1": "RUNNING None"}) == ["1", "3"]
     assert (executor.submitted, cancelled) == (["1"], ["2"])
     assert said.pop().startswith("SLURM will never start job 2: PartitionTimeLimit\n  it asks for: --partition=cpu")
     for _ in range(5):
-        looked_at(executor, monkeypatch, {"1": "NODE_FAIL 9:00 None", "2": "RUNNING", "3": "RUNNING"})
+        looked_at(executor, monkeypatch, {"1": "NODE_FAIL None", "2": "RUNNING", "3": "RUNNING"})
     assert executor.submitted == ["1"] * 5
     assert said == ["SLURM lost job 1 for the 6th time"]
 
@@ -296,11 +203,11 @@ def test_a_full_queue_uses_up_no_attempt(executor, monkeypatch, tmp_path, said, 
 def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(plugin.time, "monotonic", lambda: now)
-    states = {"1": "PREEMPTED 9:00 None", "2": "PENDING 9:00 Resources"}
+    states = {"1": "PREEMPTED None", "2": "PENDING Resources"}
     assert looked_at(executor, monkeypatch, states) == ["2", "3"]  # the third may still appear
     assert executor.submitted == ["1"]
-    states = {"1": "RUNNING 9:00 None", "2": "RUNNING 9:00 None"}
-    assert looked_at(executor, monkeypatch, {**states, "3": "RUNNING 9:00 None"}) == ["1", "2", "3"]
+    states = {"1": "RUNNING None", "2": "RUNNING None"}
+    assert looked_at(executor, monkeypatch, {**states, "3": "RUNNING None"}) == ["1", "2", "3"]
     for going_on in (["1", "2", "3"], ["1", "2"]):
         now += plugin.PATIENCE + 1
         assert looked_at(executor, monkeypatch, states) == going_on
@@ -309,7 +216,7 @@ def test_a_job_that_slurm_preempts_or_forgets_is_submitted_again(executor, monke
 
 
 def test_the_own_job_is_no_leftover(monkeypatch):
-    name = "H8_seeds1-5_cells_fit.koct"
+    name = "cells_fit.koct"
     text = f"{name} 11 /here\n{name} 12 /here\nkoct_main 13 /here\nother 14 /here\n"
     monkeypatch.setattr(queue.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=text, returncode=0))
     monkeypatch.setattr(queue, "OWN_JOB", "12")

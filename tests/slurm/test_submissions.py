@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_limits import MEAN
 
 from koct.base.files import write_array
 from koct.base.stamps import Stamp
@@ -70,12 +69,10 @@ def test_a_run_says_what_it_submits_what_waits_and_what_is_done(submitted):
     assert lines[study + 3].startswith("    2 to gpu, each: 1 core, 1 GPU, 3.0 GB, 5 to ")
     assert [line for line in lines if re.fullmatch(r"(\d running)?(, )?(\d pending(: \w+)?)?", line)]
     assert "fit fc of F32, N = 16, seed 1" in text
-    used = text[text.index("Asked for and used, at most:") :]
-    assert re.search(r"^  fit \(7\) +3\d\d\d MB, used +\d+; +\d+ min, used +0\.\d$", used, re.M)
-    jobs_and_rules = sum(run.plan("--forceall", *lab.PROFILE).values()) + used.count(" MB, used ")
-    assert len(lines) < jobs_and_rules + 20  # a line for each, and few others
+    jobs = sum(run.plan("--forceall", *lab.PROFILE).values())
+    assert len(lines) < jobs + 20  # a line for each, and few others
     names = {job["JobName"] for job in lab.all_jobs(run.folder)}
-    assert {"H8_seed1_cells_fit.koct", "F32_seed1_fit_gram_pool.koct"} < names
+    assert {"cells_fit.koct", "F32_seed1_fit_gram_pool.koct"} < names
 
 
 @lab.cluster
@@ -118,35 +115,21 @@ def queued(folder):
 
 @lab.cluster
 @pytest.mark.parametrize(
-    ("line", "value", "sentence", "fix"),
+    ("line", "value", "sentence"),
     [
-        ("cpu_partition", "cpux", "invalid partition specified: cpux", "Fix cpu_partition or gpu_partition"),
-        ("gpu_type", "a100", "no node of gpu has 1 core, 3000 MB, 1 a100 GPU", "Fix the partitions or gpu_type"),
-        ("reservation", "mine", "Requested reservation is invalid", "Fix reservation"),
-        ("constraint", "skylake", "Invalid feature specification", "Fix constraint"),
+        ("cpu_partition", "cpux", "invalid partition specified: cpux"),
+        ("reservation", "mine", "Requested reservation is invalid"),
+        ("constraint", "skylake", "Invalid feature specification"),
     ],
 )
-def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, line, value, sentence, fix):
+def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, line, value, sentence):
     run = lab.small(checkout, **{line: value})
     for arguments in (lab.PROFILE, [*lab.PROFILE, "--dry-run"]):
         done = run.snakemake(*arguments, check=False)
         text = done.stdout + done.stderr
         assert sentence in text
-        assert fix in text
+        assert "Fix the site lines" in text
         assert done.returncode == 1
-        assert "--dry-run" not in arguments or fix in done.stdout.splitlines()[-1]  # nothing is behind it
-    assert not lab.all_jobs(run.folder)
-
-
-@lab.cluster
-def test_a_study_that_asks_for_more_time_than_a_partition_has_is_refused(checkout):
-    run = lab.with_own(checkout, MEAN)  # which says no cost: two fits of an hour travel together
-    for maximum, qos in ((30, '""'), ("INFINITE", "short")):
-        lab.set_lines(run, qos=qos)
-        with lab.partition(f"MaxTime={maximum}"):
-            done = run.snakemake(*lab.PROFILE, check=False)
-        assert done.returncode == 1
-        assert "a job there may take 30 min at most, and one of this study asks for 120" in done.stdout + done.stderr
     assert not lab.all_jobs(run.folder)
 
 

@@ -3,15 +3,13 @@
 - One Snakemake on a node runs the jobs of a submission one after the other, without a job step for each, and goes on
   behind a job that fails. A submission that is repeated has the unfinished jobs alone.
 - What SLURM preempts or forgets, or loses with a node, is submitted again with the same request, and a cancelled job
-  counts as failed, whoever cancelled it: the plugin waits for most of them for ever. A failed one asks for more memory
-  or time if that is what it lacked.
+  counts as failed, whoever cancelled it: the plugin waits for most of them for ever.
 - Where SLURM takes no more jobs of a user, it is asked until it does. A job that it will never start has failed.
 - An error while a job is being submitted ends its attempt; in the plugin it ends a thread, and the run hangs.
 - Ctrl-C removes all jobs of the run, those included that are just being submitted, and so do SIGTERM and SIGHUP. A
   second Ctrl-C does not keep it from that.
-- A job is named after its sweep and seed, and gets the variables that it needs instead of all.
-- The queue is asked often enough for jobs of minutes. A failure is told in a few lines, and so are what runs and waits,
-  and at the end what was asked for and used.
+- A job is named after its group or rule, and gets the variables that it needs instead of all.
+- The queue is asked often enough for jobs of minutes. A failure is told in a few lines, and so is what runs and waits.
 """
 
 from __future__ import annotations
@@ -41,8 +39,6 @@ from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 from snakemake_interface_executor_plugins.utils import encode_target_jobs_cli_args, format_cli_arg, join_cli_args
 
 FAILED = {"CANCELLED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
-# What a job lacked, which asks for more of it when it is repeated: the resource, and in a word.
-LACKED = {"OUT_OF_MEMORY": ("mem_mb", "memory"), "TIMEOUT": ("runtime", "time")}
 LOST = {"BOOT_FAIL", "NODE_FAIL"}  # with the node
 OFTEN = 5  # times that a lost job is submitted again
 PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
@@ -64,8 +60,6 @@ class Executor(SlurmExecutor):
         self.ended = threading.Event()
         self.submissions = ThreadPoolExecutor(2)  # threads: sbatch may wait for long
         self.queued: set[str] = set()  # the numbers of all jobs that may be in SLURM's queue
-        self.larger: dict[Any, collections.Counter[str]] = {}  # what a job lacked, and how often
-        self.done: list[Any] = []  # jobs that have ended well
         self.lost: collections.Counter[Any] = collections.Counter()  # how often SLURM lost a job
         self.stuck: dict[str, float] = {}  # since when a job waits for what does not pass
         self.full = ""  # what SLURM said when it took no more jobs
@@ -126,8 +120,7 @@ class Executor(SlurmExecutor):
         call = submit_command(
             job,
             self.workflow.executor_settings,
-            self.larger.get(job),
-            job_name=f"{title(job)}.koct",
+            job_name=f"{job.name}.koct",
             slurm_logfile=log,
             comment_str="_wildcards_".join(filter(None, [f"rule_{job.name}", get_job_wildcards(job)])),
         )
@@ -177,12 +170,8 @@ class Executor(SlurmExecutor):
         self.logger.error(f"SLURM does not answer, and jobs may be left in its queue: scancel {' '.join(numbers)}")
 
     def shutdown(self) -> None:
-        from koct.workflow.cluster import used
-
         self.submissions.shutdown()
         super().shutdown()
-        if table := used(self.done):
-            self.logger.info(table)
 
     # Watching
 
@@ -195,17 +184,12 @@ class Executor(SlurmExecutor):
             number = info.external_jobid
             words = "UNKNOWN" if states is None else states.get(number, "")
             logs = [str(info.aux["slurm_logfile"])]
-            state, left, reason = [*words.split(" ", 2), "", ""][:3]
-            if state == "FAILED" and is_warned(info.aux["call"], left):
-                state = "TIMEOUT"
+            state, _, reason = words.partition(" ")
             lost = state in LOST or self.is_lost(number, state)
             if state == "COMPLETED":
                 self.report_job_success(info)
-                self.done += members_of(info.job)
                 info.aux["slurm_logfile"].unlink(missing_ok=True)
             elif state in FAILED:
-                if state in LACKED:
-                    self.larger.setdefault(info.job, collections.Counter())[LACKED[state][0]] += 1
                 self.report_job_error(info, f"SLURM ended job {number}: '{state}'", logs)
             elif state == "PREEMPTED" or (lost and self.lost[info.job] < OFTEN):
                 self.lost[info.job] += lost
@@ -229,13 +213,13 @@ class Executor(SlurmExecutor):
     async def states(self, active_jobs: list[SubmittedJobInfo]) -> dict[str, str] | None:
         """Return state and reason of each job that SLURM knows, None if it does not answer; say what runs and waits."""
         numbers = [info.external_jobid for info in active_jobs]
-        answer, _ = await query_job_status("squeue --noheader --states=all --me '--format=%i|%T %L %r'", self.logger)
+        answer, _ = await query_job_status("squeue --noheader --states=all --me '--format=%i|%T %r'", self.logger)
         if answer is None:
             return None
         text = queue_in_words(answer[number] for number in numbers if number in answer)
         if text not in ("", self.queue):
             self.queue = text
-            self.logger.info(text, extra={"koct_queue": text})
+            self.logger.info(text)
         if gone := [number for number in numbers if number not in answer]:  # ended some minutes ago
             call = f"sacct --allocations --parsable2 --noheader --format=JobIdRaw,State --jobs={','.join(gone)}"
             older, _ = await query_job_status(call, self.logger)
@@ -287,29 +271,9 @@ def members_of(job: Any) -> list[Any]:
     return list(job.jobs) if job.is_group() else [job]
 
 
-def title(job: Any) -> str:
-    """Return sweeps, seeds and rules of a job or group, as in H8+H64_seeds1-5_cells_fit."""
-    wildcards = [member.wildcards for member in members_of(job)]
-    sweeps = sorted({found.sweep for found in wildcards if hasattr(found, "sweep")})
-    seeds = sorted({int(found.seed) for found in wildcards if hasattr(found, "seed")})
-    if sweeps and job.name.startswith(f"{sweeps[0]}_"):  # a group that is named so
-        return str(job.name)
-    places = ["+".join(sweeps if len(sweeps) < 4 else [f"{len(sweeps)}sweeps"])]
-    places += [f"seeds{seeds[0]}-{seeds[-1]}" if len(seeds) > 1 else f"seed{seed}" for seed in seeds[:1]]
-    return "_".join(filter(None, [*places, job.name]))
-
-
-def is_warned(call: str, left: str) -> bool:
-    """Return whether a job that failed had been told that its time is over: it ends ahead of its limit."""
-    from koct.workflow.cluster import minutes
-
-    ahead = re.search(r"--signal=TERM@(\d+)", call)
-    return ahead is not None and 60 * minutes(left) <= int(ahead[1]) + 60  # SLURM may tell it a minute earlier
-
-
 def queue_in_words(jobs: Iterable[str]) -> str:
     """Return '3 running, 12 pending: Resources' from the states and reasons of jobs; empty without one that goes on."""
-    rows = [(row.split(" ")[0], row.split(" ", 2)[-1]) for row in jobs]
+    rows = [row.partition(" ")[::2] for row in jobs]
     counts = {word: sum(state == word.upper() for state, _ in rows) for word in ("running", "pending")}
     text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     reasons = collections.Counter(reason for state, reason in rows if state == "PENDING" and reason != "None")
@@ -331,8 +295,7 @@ def failure(submitted: Any, unfinished: list[Any], message: str | None, logs: li
         lines += [f"    {line}" for path in logs for line in last_lines(path)]
     if submitted.restart_times >= submitted.attempt:
         attempt = f"Attempt {submitted.attempt} of {submitted.restart_times + 1} failed"
-        more = [f" with more {word}" for state, (_, word) in LACKED.items() if f"'{state}'" in (message or "")]
-        lines.append(f"  {attempt}; submitting it again{''.join(more)}.")
+        lines.append(f"  {attempt}; submitting it again with more memory and time.")
     return "\n".join(lines)
 
 

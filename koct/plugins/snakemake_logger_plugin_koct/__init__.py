@@ -55,7 +55,6 @@ class LogHandler(LogHandlerBase):
         self.errors: collections.deque[str] = collections.deque(maxlen=20)  # texts printed last
         self.rewrites = self.printer.is_tty and os.environ.get("TERM") != "dumb"
         self.in_line = False  # whether the cursor is behind a line to rewrite
-        self.queue = ""  # what runs and waits on a cluster
 
     def setFormatter(self, fmt: logging.Formatter | None) -> None:
         super().setFormatter(fmt)
@@ -77,10 +76,6 @@ class LogHandler(LogHandlerBase):
 
     def in_run(self, record: Any) -> Any:
         """Return what to print for a record, None for nothing; a line for each finished job is printed here."""
-        if hasattr(record, "koct_queue") and self.rewrites:
-            self.queue = record.koct_queue
-            self.count(self.done, "")
-            return None
         match _event(record):
             case "RUN_INFO":
                 self.left = collections.Counter(record.stats)
@@ -122,7 +117,7 @@ class LogHandler(LogHandlerBase):
     def count(self, number: int, message: str) -> None:
         line, stream = f"[{number:{len(str(self.total))}}/{self.total}] {message}", self.printer.stream
         if self.rewrites:
-            line = "; ".join(filter(None, [line.rstrip(), self.queue, self.time_left()]))
+            line = "; ".join(filter(None, [line, self.time_left()]))
             line = line[: (os.get_terminal_size(stream.fileno()).columns or 80) - 1]
         stream.write(f"\r{line}\033[K" if self.rewrites else f"{line}\n")
         stream.flush()
