@@ -82,7 +82,7 @@ def plan():
     return resources.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
 
 
-queue.listen(workflow, logger, plan)
+queue.listen(workflow, logger, jobs.large_groups, plan)
 
 
 def reported(product):

@@ -222,6 +222,9 @@ def test_what_the_targets_do_not_need_is_left_alone(checkout):
     tiny.snakemake(cell)
     assert json.loads(tiny.path(cell).read_bytes())["seed"] == 1
     assert tiny.plan(table) == {}  # the fit was there, and its row is what it was
+    os.utime(tiny.path(cell), (1, 1))  # older than its pool, and right
+    assert tiny.plan(table) == {}
+    assert os.stat(tiny.path(cell)).st_mtime == 1  # a dry run changes nothing
     tiny.path(table).unlink()
     tiny.path(table).mkdir()
     done = tiny.snakemake(table, check=False)

@@ -7,6 +7,7 @@ of the stamp of its outputs, so a change to either reruns the job, and a change 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -388,6 +389,14 @@ class Jobs:
             return "cells"
         among_fits = resources.groups(sweep, self.on_gpu(wildcards)).get((arch.name, N), f"_{arch.name}_N{N}")
         return f"{sweep.name}_seed{wildcards.seed}{among_fits}"
+
+    def large_groups(self) -> set[str]:
+        """Return the names that groups of large jobs may have."""
+        names = {f"{sweep.name}_seeds" for sweep in self.study}  # of the pictures
+        for sweep, on_gpu in itertools.product(self.study, (False, True)):
+            ends = {"", *resources.groups(sweep, on_gpu).values()}
+            names |= {f"{sweep.name}_seed{seed}{end}" for seed in sweep.seeds for end in ends}
+        return names
 
     def summary_group(self, wildcards: Wildcards) -> str | None:
         """Collecting travels with the tables and figures, unless it has many rows.

@@ -135,8 +135,10 @@ def _mine() -> list[tuple[str, str]]:
 # Events
 
 
-def listen(workflow: Any, logger: logging.Logger, plan: Callable[[], str | None]) -> None:
-    """Adjust Snakemake's settings when a run starts, before its jobs are determined.
+def listen(
+    workflow: Any, logger: logging.Logger, large: Callable[[], set[str]], plan: Callable[[], str | None]
+) -> None:
+    """Adjust Snakemake's settings when a run starts, before its jobs are determined; `large` names groups.
 
     In a dry run, call `plan` when they are, and print what it returned at the very end.
     """
@@ -146,7 +148,7 @@ def listen(workflow: Any, logger: logging.Logger, plan: Callable[[], str | None]
             atexit.register(print, line)
 
     if workflow.is_main_process:  # and not one of those that it starts for jobs
-        Once(logger, "WORKFLOW_STARTED", lambda: _adjust(workflow, logger))
+        Once(logger, "WORKFLOW_STARTED", lambda: _adjust(workflow, logger, large))
         if workflow.output_settings.dryrun:
             Once(logger, "RUN_INFO", plan_run)
 
@@ -169,7 +171,7 @@ class Once(logging.Handler):
                 raise SystemExit(1) from None
 
 
-def _adjust(workflow: Any, logger: Any) -> None:
+def _adjust(workflow: Any, logger: Any, large: Callable[[], set[str]]) -> None:
     """Set what no key of a profile can.
 
     To keep its default limit of 100 jobs per second, Snakemake 9 starts a one-second timer at every scheduling step,
@@ -179,17 +181,10 @@ def _adjust(workflow: Any, logger: Any) -> None:
     if limit is not None and (limit.max_jobs, limit.timespan) == LIMIT:
         workflow.scheduling_settings.max_jobs_per_timespan = None
     components = workflow.group_settings.group_components
-    if "large" in components:
-        workflow.group_settings.group_components = Components(components)
+    if "large" in components:  # which stands for all of their names
+        workflow.group_settings.group_components = {**dict.fromkeys(large(), components["large"]), **components}
     dag = workflow.dag_settings
     if dag.forceall or dag.forcetargets or dag.forcerun:
         os.environ["KOCT_REFIT"] = "1"  # for jobs: a fit that is there does not count (koct/study/evaluation.py)
     if not dag.forceall:
         dag.forcerun = {*dag.forcerun, *stale.outdated(workflow, logger)}
-
-
-class Components(dict[str, int]):
-    """How many parts of a group travel together. Groups of large jobs have many names, and one entry: `large`."""
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(name, self["large"])

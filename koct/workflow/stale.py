@@ -5,12 +5,13 @@ crash, in a copy, in another clone. A stamp is part of its file. So a result is 
 for, the inputs that are there and its own checksum, and made again if not, whatever its age. Since every file is
 written atomically, what a crash left is complete too.
 
-This is decided once, when a run starts: results that the targets need and that are outdated are forced, and
-those that are right but older than their inputs get the time of these, as from `snakemake --touch`.
+This is decided once, when a run starts: results that the targets need and that are outdated are forced, and those that
+are right but older than their inputs get the time of these, as from `snakemake --touch`; in a dry run, until it ends.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -136,7 +137,7 @@ class Needed:
     def __init__(self, workflow: Any, stale: Stale):
         from snakemake.io import strip_wildcard_constraints
 
-        self.stale, self.outdated = stale, list[str]()
+        self.stale, self.outdated, self.dry = stale, list[str](), workflow.output_settings.dryrun
         self.seen: set[tuple[str, ...]] = set()
         self.patterns: dict[str, list[tuple[Any, Any]]] = defaultdict(list)  # by folder: outputs, with their rules
         self.products: dict[str, list[str]] = {}  # outputs of a rule and its benchmark, with wildcards in braces
@@ -171,7 +172,18 @@ class Needed:
         outdated = self.stale.outputs(job)
         self.outdated += outdated
         if not outdated and all(map(os.path.isfile, outputs)) and self.stale.inputs(inputs) is not None:
-            _make_no_older(products, inputs)
+            self.make_no_older(products, inputs)
+
+    def make_no_older(self, products: list[str], inputs: list[str]) -> None:
+        """Give products the time of the newest input if they are older: Snakemake 9.27 compares times in any case."""
+        with contextlib.suppress(OSError):  # it would make them again, or ask for a missing input
+            newest = max((max(os.stat(path).st_mtime_ns, os.lstat(path).st_mtime_ns) for path in inputs), default=0)
+            for path in filter(os.path.lexists, products):
+                about = os.lstat(path)
+                if about.st_mtime_ns < newest:
+                    _set_time(path, about.st_atime_ns, newest)
+                    if self.dry:
+                        atexit.register(_set_time, path, about.st_atime_ns, about.st_mtime_ns)
 
 
 def _folder(path: str) -> str:
@@ -186,11 +198,5 @@ def _paths(inputs: Iterable[Any], wildcards: SimpleNamespace) -> Iterable[str]:
             yield str(pattern).format(**vars(wildcards))
 
 
-def _make_no_older(products: list[str], inputs: list[str]) -> None:
-    """Give products the time of the newest input if they are older: Snakemake 9.27 compares times in any case."""
-    with contextlib.suppress(OSError):  # it would make them again, or ask for a missing input
-        newest = max((max(os.stat(path).st_mtime_ns, os.lstat(path).st_mtime_ns) for path in inputs), default=0)
-        for path in filter(os.path.lexists, products):
-            about = os.lstat(path)
-            if about.st_mtime_ns < newest:
-                os.utime(path, ns=(about.st_atime_ns, newest), follow_symlinks=False)
+def _set_time(path: str, accessed: int, modified: int) -> None:
+    os.utime(path, ns=(accessed, modified), follow_symlinks=False)

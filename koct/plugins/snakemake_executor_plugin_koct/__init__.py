@@ -38,7 +38,7 @@ COMMAND = re.compile(
     r""" <<< '(?P<spec>[^']*(?:'"'"'[^']*)*)' > (?P<log>[\w./=:,+@%-]+) 2>&1""",
     re.ASCII,
 )
-COMPUTING = (
+COMPUTING = {
     "pool",
     "known",
     "normal",
@@ -47,7 +47,7 @@ COMPUTING = (
     "evaluate",
     "transfer",
     "theory",
-)  # others make tables and figures
+}  # others make tables and figures
 THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS} | {"VECLIB_MAXIMUM_THREADS": "1"}
 GPU_PROBLEMS = "KOCT_GPU_PROBLEMS"  # variable of the environment: problems and modules that can use a GPU, as JSON
@@ -117,7 +117,7 @@ class Executor(LocalExecutor):
                 self.servers[kind] = Server(kind)
         environment = dict.fromkeys(("TMPDIR", "TMP", "TEMPDIR", "TEMP"), temporary) if temporary else {}
         job = {"argv": argv, "log": command["log"], "environment": environment, "keep": keep}
-        return self.servers[kind].run(job) or run_alone(command, environment)
+        return self.servers[kind].run(job) or run_alone(command.string, environment)
 
     def shutdown(self) -> None:
         super().shutdown()
@@ -133,12 +133,10 @@ class Executor(LocalExecutor):
             server.close()
 
 
-def run_alone(command: re.Match[str], environment: dict[str, str]) -> dict[str, Any]:
-    """Run a command as a shell would; return its exit status and the seconds that it took."""
-    words, started = shlex.split(f"{command['before']} -{command['after']}"), time.perf_counter()
-    with open(command["log"], "w") as log:
-        call, variables = [sys.executable, "-m", "koct", *words], {**os.environ, **environment}
-        done = subprocess.run(call, input=spec_of(command), text=True, stdout=log, stderr=log, env=variables)
+def run_alone(command: str, environment: dict[str, str]) -> dict[str, Any]:
+    """Run a command in a shell, which reads it: an argument may be too short. Return exit status and seconds."""
+    started, variables = time.perf_counter(), {**os.environ, **environment}
+    done = subprocess.run(["bash"], input=command, text=True, env=variables)
     return {"status": done.returncode, "seconds": time.perf_counter() - started}
 
 
@@ -159,11 +157,8 @@ def write_benchmark(path: str, used: dict[str, Any]) -> None:
 
 def argv_of(command: re.Match[str]) -> list[str]:
     """Return the arguments of a command, with the spec for what it would read: in a fork these have no limit."""
-    return [*shlex.split(command["before"]), spec_of(command), *shlex.split(command["after"])]
-
-
-def spec_of(command: re.Match[str]) -> str:
-    return command["spec"].replace("'\"'\"'", "'")
+    spec = command["spec"].replace("'\"'\"'", "'")
+    return [*shlex.split(command["before"]), spec, *shlex.split(command["after"])]
 
 
 def kind_of(argv: list[str]) -> tuple[str, bool]:
