@@ -253,22 +253,14 @@ def koct(capsys, folder, monkeypatch):
     return run
 
 
-SLOW = {"slurm", "faults", "test_fsdp", "test_planner_browser"}
-SLOW |= {"test_strangers", "test_upgrades", "test_additions"}
-# Files of more than six seconds on one core: laws tried on many draws, figures, examples of the docs.
-THOROUGH = {"budget", "ensemble", "report", "curve_docs", "budget_pairs", "benchmark", "conditions", "baselines"}
-THOROUGH |= {"claims", "bound", "fanbeam_problem", "bootstrap", "gradient", "histories", "modules"}
-THOROUGH |= {"machine_code", "executor"}
 STUDIES = {"checkout", "study", "default_study", "small_fanbeam", "lab"}  # fixtures that start Snakemake
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what is slow; the files that take longest come first, so that no worker is left with one at the end."""
+    """Mark what starts Snakemake; the files that take longest come first, so that no worker ends with one."""
     for item in items:
-        if {item.path.parent.name, item.path.stem} & SLOW or "default_study" in item.fixturenames:
+        if "default_study" in item.fixturenames:
             item.add_marker("slow")
-        if item.path.stem.removeprefix("test_") in THOROUGH:
-            item.add_marker("thorough")
         if STUDIES & set(item.fixturenames):
             item.add_marker("workflow")
     slow = ["slurm", "faults", *map("test_{}".format, ("fsdp", "reruns", "budget", "your_own", "workflow", "report"))]

@@ -8,6 +8,7 @@ from conftest import ROOT, TINY, TINY_SWEEP
 from test_limits import MEAN
 from test_your_own import PLAIN
 
+pytestmark = pytest.mark.slow
 COST = "class Mean(Architecture):\n    def cost(self, work):\n        return Cost()\n\n"
 NETWORK = MEAN.replace("Architecture, ", "Architecture, Cost, ").replace("class Mean(Architecture):\n", COST)
 

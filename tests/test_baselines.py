@@ -26,6 +26,7 @@ from koct.problems import pools
 from koct.study import cells, crossings, evaluation, fitting, ladder, results
 from koct.study.results import Images
 
+pytestmark = pytest.mark.thorough
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 N = (4, 16, 64, 256)
 SEEDS = (1, 2, 3)

@@ -13,6 +13,7 @@ from koct.operators.fanbeam import Backprojector
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import fanbeam
 
+pytestmark = pytest.mark.thorough
 TINY = ["--sizes", "32", "--batches", "1", "3", "--repeats", "2", "--iterations", "10"]
 
 

@@ -6,6 +6,8 @@ import pytest
 from koct.forecast import bootstrap
 from koct.forecast.crossing import overtaken
 
+pytestmark = pytest.mark.thorough
+
 
 def simulated(rng, size, effects):
     """Errors with a mean of one; effects: the standard deviations, in logarithms, of seeds, images and both."""

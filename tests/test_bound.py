@@ -22,6 +22,7 @@ from koct.bound.theorem import (
 from koct.errors import KoctError
 from koct.report.text.bound_text import format_table
 
+pytestmark = pytest.mark.thorough
 ACTIVATIONS = {"linear": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}
 
 

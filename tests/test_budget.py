@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import budget as benchmark
 import curves
 
+pytestmark = pytest.mark.thorough
 REFERENCE = ROOT / "results/reference"
 
 

@@ -12,6 +12,7 @@ from koct.forecast.runs import Pilot
 from koct.prediction.curve import Curve
 from koct.prediction.spectral import Spectral
 
+pytestmark = pytest.mark.thorough
 PAIRS, FEATURES, OUTPUTS = 160, 60, 4
 RIDGES = 10.0 ** np.arange(-3, 4)
 

@@ -19,6 +19,7 @@ from koct.report.pages import claims_page
 from koct.study import results
 from koct.workflow.when import PAPER
 
+pytestmark = pytest.mark.thorough
 REFERENCE = ROOT / "results/reference"
 FILES = {name: getattr(results, name.upper()) for name in ("cells", "curves", "calibration", "crossings")}
 HOLDS, PART, FAILS, UNDECIDED, MISSING = claims.VERDICTS

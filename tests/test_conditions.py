@@ -23,6 +23,7 @@ from koct.problems.noise import noisy, poisson_quantile, uniforms
 from koct.problems.parallelbeam import ParallelBeamProblem
 from koct.problems.phantoms import Ellipse
 
+pytestmark = pytest.mark.thorough
 BEAMS = [FanBeamProblem(H=32, V=20, B=32, rays="exact"), ParallelBeamProblem(H=32, V=20, B=32)]
 EACH = pytest.mark.parametrize("problem", BEAMS, ids=lambda problem: problem.label)
 FEW = {"train": 40, "val": 3, "test": 5}

@@ -19,6 +19,7 @@ from koct.prediction.curve import Curve
 from koct.prediction.spectral import Spectral
 from koct.report.text import curve_text as report
 
+pytestmark = pytest.mark.thorough
 PAGE = ROOT / "docs/curve.md"
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]\d+)?"
 

@@ -19,6 +19,7 @@ from koct.forecast.ensemble import Ensemble, falling
 from koct.forecast.laws import LAWS, GridLaw, Law, learned
 from koct.forecast.runs import Pilot, Points
 
+pytestmark = pytest.mark.thorough
 N = np.array([4.0, 8, 16, 32, 64, 128])
 KINDS = {"falling": -0.4, "flat": 0.0, "rising": 0.3}  # random pilots: the mean change of the log error per octave
 

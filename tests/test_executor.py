@@ -23,6 +23,7 @@ from koct.workflow import planned
 from koct.workflow.cluster import ask
 from tests.faults.lab import SNAKEMAKE, Study, processes_in
 
+pytestmark = pytest.mark.thorough
 SIZES = {"train": 8, "val": 4, "test": 4}
 SPEC = {"seed": 1, "problem": {"source": "surrogate", "options": {"H": 4, "V": 5, "B": 4}}, "sizes": SIZES}
 OWN = {"source": "slow.py", "options": {}}

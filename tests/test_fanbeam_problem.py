@@ -22,6 +22,7 @@ from koct.problems.fanbeam import FanBeamProblem
 from koct.problems.known_chain import CUTOFFS
 from koct.problems.phantoms import Ellipse, rasterise
 
+pytestmark = pytest.mark.thorough
 PROBLEM = FanBeamProblem(H=32, V=10, B=32, rays="printed")
 
 

@@ -21,6 +21,8 @@ from koct.errors import KoctError
 from koct.problems import pools
 from koct.study import cells, evaluation, fitting
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="torch is not installed: fc-fsdp needs it")
 
 from koct.networks.descent import check_memory  # noqa: E402  # imports torch

@@ -12,6 +12,7 @@ from koct.networks import gradient
 from koct.networks.solvers import Known
 from koct.problems.fanbeam import FanBeamProblem
 
+pytestmark = pytest.mark.thorough
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((6, 160), dtype=np.float32), RNG.random((6, 256), dtype=np.float32)
 OPTIMISERS = {

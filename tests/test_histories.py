@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
@@ -30,6 +31,7 @@ from koct.workflow import queue, resources, stale
 from koct.workflow.jobs import Jobs
 from koct.workflow.planned import STATE, Guard
 
+pytestmark = pytest.mark.thorough
 HISTORIES = int(os.environ.get("KOCT_HISTORIES", "25"))
 FAST = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a file system in memory
 TABLE, IMAGES = "results/cells.parquet", "results/images.parquet"

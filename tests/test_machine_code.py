@@ -8,6 +8,8 @@ import sys
 import pytest
 from conftest import ROOT
 
+pytestmark = pytest.mark.thorough
+
 pytest.importorskip("numba", reason="numba is not installed")
 
 LOOP = """

@@ -13,6 +13,7 @@ from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import fresh, pools
 from koct.study import cells, fitting
 
+pytestmark = pytest.mark.thorough
 SIZES = Sizes(train=12, val=4, test=4)
 SMALL = {"unet": {"levels": 2}, "ko-unet": {"levels": 2}, "lpd": {"iterations": 2}, "unrolled": {"iterations": 2}}
 

@@ -28,6 +28,8 @@ from koct.report.figures import fig_sweeps
 from koct.report.labels import Names
 from koct.study.results import THEORY, write
 
+pytestmark = pytest.mark.thorough
+
 # Where two curves change order
 
 

@@ -9,6 +9,8 @@ from conftest import ROOT
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import curves as benchmark
 
+pytestmark = pytest.mark.slow
+
 
 def test_folds_never_split_a_data_set():
     curves = list(benchmark.load("error"))

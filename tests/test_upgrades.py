@@ -7,8 +7,10 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from test_cli import refused
 
+pytestmark = pytest.mark.slow
 NO_STAMP = "is not a file of this version of koct: it has no stamp"
 OLD = Path(__file__).with_name("old_results")
 NEW = "    theory: false\n    ko: {validation: labels}\n    fc: {validation: labels}\n"

@@ -26,6 +26,7 @@ from koct.study import cells, results
 from tests.conftest import CONFIG, ROOT, TINY
 from tests.faults.lab import SEED
 
+pytestmark = pytest.mark.slow
 INPUTS = int(os.environ.get("KOCT_FUZZ", "150"))
 PROBLEM = registry.problem("surrogate")(H=4, V=5, B=4, tikhonov=0.1)
 REFERENCE = ROOT / "results" / "reference" / "cells.parquet"

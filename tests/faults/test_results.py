@@ -9,6 +9,8 @@ import pytest
 
 from tests.faults.lab import CONFIG, Study, assert_right, cases, marks, tracebacks, written_again
 
+pytestmark = pytest.mark.slow
+
 # Damage to every kind of file. Plain `snakemake` then makes the file again, or ends with one sentence that names the
 # file and says what to type, which makes it again. What nothing reads may stay until something has to read it.
 

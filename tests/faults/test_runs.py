@@ -17,6 +17,7 @@ import pytest
 from tests.conftest import until
 from tests.faults import lab
 
+pytestmark = pytest.mark.slow
 PATIENCE = 60  # seconds in which a run that was told to end has to do so, and in which a job has to see an edit
 
 # Kills at a random moment of a run that begins with random parts of the results deleted

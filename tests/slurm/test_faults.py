@@ -13,6 +13,7 @@ from koct.base import stamps
 from tests.conftest import until
 from tests.slurm import lab
 
+pytestmark = pytest.mark.slow
 LONG = {  # the fits of KO take seconds: long enough to be stopped
     **lab.SMALL,
     "studies": {"small": ["F32"]},

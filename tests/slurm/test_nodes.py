@@ -22,7 +22,7 @@ FIT = "results/fits/F32/fc-fsdp/N16_seed1.npy"
 
 
 NONE = "no three nodes answer here: run tests/cluster/nodes.sh start"
-pytestmark = pytest.mark.skipif(shutil.which("scontrol") is None or not answers(*HEAD), reason=NONE)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("scontrol") is None or not answers(*HEAD), reason=NONE)]
 
 
 def snakemake(run, *arguments):

@@ -21,6 +21,8 @@ from koct.workflow import queue, resources
 from koct.workflow.cluster import VARIABLE, submit_command
 from tests.slurm.lab import dry, small, told
 
+pytestmark = pytest.mark.slow
+
 plugin = pytest.importorskip("snakemake_executor_plugin_koct_slurm.executor")
 
 

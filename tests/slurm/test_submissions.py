@@ -17,6 +17,8 @@ from koct.workflow.jobs import Jobs
 from tests.conftest import CONFIG, until
 from tests.slurm import lab
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def submitted(checkout):
