@@ -3,7 +3,7 @@
 import json
 
 from koct.base.stamps import Stamp
-from koct.study import results
+from koct.study import aggregation, results
 
 
 def cell(sweep="A", arch="ko", N=4, seed=1, error=0.1, **others):
@@ -24,7 +24,7 @@ def save(folder, cells, labels=None, archs=(), **metrics):
     origin = {"koct.archs": json.dumps(styles), "koct.sweeps": json.dumps(told)}
     files = [folder / f"{name}.parquet" for name in ("cells", "curves", "calibration")]
     results.write(cells, results.CELLS, files[0], origin, Stamp({}))
-    results.aggregate(files[0], spec, *files[1:])
+    aggregation.aggregate(files[0], spec, *files[1:])
     return spec
 
 

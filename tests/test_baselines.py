@@ -23,7 +23,7 @@ from koct.metrics.curve_metric import CurveMetric
 from koct.networks import baselines, fbp
 from koct.operators.algebra import Matrix
 from koct.problems import pools
-from koct.study import cells, crossings, evaluation, fitting, ladder, results
+from koct.study import aggregation, cells, crossings, evaluation, fitting, ladder, results
 from koct.study.results import Images
 
 pytestmark = pytest.mark.thorough
@@ -272,8 +272,8 @@ def test_calibration_budget_ladder_and_planner_do_not_see_them(tmp_path):
         images, *files = (
             path.with_name(f"{name}.parquet") for name in ("images", "curves", "calib", "budget", "ladder")
         )
-        results.aggregate(path, SPEC, *files[:2])
-        results.budget(path, None, {**SPEC, "targets": {"A": [5e-3]}}, files[2])
+        aggregation.aggregate(path, SPEC, *files[:2])
+        aggregation.budget(path, None, {**SPEC, "targets": {"A": [5e-3]}}, files[2])
         ladder.compute(path, images, [], {**SPEC, "contained": {"A": []}}, files[3], path.with_name("ladder.json"))
         curves, *others = (results.read(file)[0] for file in files)
         pilots, costs = read_pilots(path, "mse", "A"), PilotFile(path).costs("A")[1]

@@ -15,7 +15,7 @@ from koct.base.stamps import Stamp
 from koct.config import study_file as config
 from koct.report import mismatch, products
 from koct.report.figures import fig_benchmark, fig_mismatch
-from koct.study import results
+from koct.study import aggregation, results
 from koct.workflow import when
 
 CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
             rows.append(cell(sweep, arch, N, seed, error * (1 + 0.01 * seed), **others))
     spec = save(folder, rows, {sweep: f"the condition {sweep}" for sweep in "AB"}, CURVES)
     spec["targets"] = {sweep: [0.6, 0.3, 0.01] for sweep in "AB"}
-    results.budget(folder / "cells.parquet", None, spec, folder / "budget.parquet")
+    aggregation.budget(folder / "cells.parquet", None, spec, folder / "budget.parquet")
     return folder
 
 
@@ -68,7 +68,7 @@ def test_fresh_samples_are_a_last_tick_and_a_column_and_the_floor_of_the_forecas
         folder = tmp_path / name
         folder.mkdir()
         spec = save(folder, study, {"A": "the condition A"}, CURVES) | {"targets": {"A": [0.3, 0.1]}}
-        results.budget(folder / "cells.parquet", None, spec, folder / "budget.parquet")
+        aggregation.budget(folder / "cells.parquet", None, spec, folder / "budget.parquet")
         found[name] = [results.read(folder / f"{file}.parquet")[0] for file in ("calibration", "budget")]
     assert found["with"][0] == found["without"][0]
     below = [row for row in found["with"][1] if row["target"] == 0.1]
@@ -169,7 +169,7 @@ def test_all_tables_of_a_study_of_many_sweeps_fit_their_pages(tmp_path):
     for name, made in rows.items():
         results.write(made, getattr(results, name.upper()), tmp_path / f"{name}.parquet", origin, Stamp({}))
     cells, *others = (tmp_path / f"{name}.parquet" for name in ("cells", "curves", "calibration"))
-    results.aggregate(cells, {"metrics": {sweep.name: sweep.metric for sweep in study}}, *others)
+    aggregation.aggregate(cells, {"metrics": {sweep.name: sweep.metric for sweep in study}}, *others)
     tables = [Path(path).stem for path in when.published(study) if path.endswith(".tex")]
     assert len(tables) == 7  # no ladder and no benchmark of wrong operators
     for name in tables:

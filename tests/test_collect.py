@@ -15,7 +15,7 @@ from conftest import TINY, TINY_SWEEP
 from koct import cli
 from koct.base.files import read_json, write_json
 from koct.errors import KoctError
-from koct.study import paths, results
+from koct.study import aggregation, paths, results
 from koct.workflow.jobs import Jobs
 
 ROW = "results/cells/T4/ko/N4_seed1.json"
@@ -53,7 +53,7 @@ def collect(made, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(config=TINY):
-        results.collect(json.loads(Jobs(config).study_spec()), "cells.parquet", "images.parquet")
+        aggregation.collect(json.loads(Jobs(config).study_spec()), "cells.parquet", "images.parquet")
         return results.read("cells.parquet")[0]
 
     return run
@@ -124,7 +124,7 @@ def test_a_failing_collect_keeps_the_tables_of_the_workflow(tmp_path_factory):
     """Snakemake deletes what a job is about to write; these files are kept until there are new ones."""
     finished = conftest.finished(tmp_path_factory, "tiny", TINY)
     before = {name: finished.path(f"results/{name}").read_bytes() for name in ("cells.parquet", "table_scaling.tex")}
-    module = finished.path("koct/study/results.py")
+    module = finished.path("koct/study/aggregation.py")
     text = module.read_text()
     module.write_text(text.replace("    rows, contents = [], []\n", '    raise KoctError("not today")\n'))
     done = finished.snakemake("results/table_scaling.tex", check=False)

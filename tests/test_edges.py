@@ -10,7 +10,7 @@ from test_benchmark_report import table
 from koct.base.stamps import Stamp
 from koct.report import drawing, products
 from koct.report.figures import fig_training
-from koct.study import results
+from koct.study import aggregation, results
 
 LABELS = "Validation pairs, which $N$ does not count"
 CURVES = {"tv": {0: 0.03}, "ko": {4: 0.9, 64: 0.5, 1024: 0.4}, "fc": {4: 2.0, 64: 0.6, 1024: 0.2}}
@@ -32,7 +32,7 @@ def study(folder, edges, tuned_on, told=True, gain=None):
             about = {"p": 9 * bool(N), "image_seconds": 0.1, "ssim": 1 / (1 + error), **chosen}
             rows.append(cell("A", arch, N, seed, error * (1 + 0.01 * seed), **about))
     spec = save(folder, rows, {"A": "a sweep"}, CURVES)
-    results.budget(folder / "cells.parquet", None, {**spec, "targets": {"A": [0.3]}}, folder / "budget.parquet")
+    aggregation.budget(folder / "cells.parquet", None, {**spec, "targets": {"A": [0.3]}}, folder / "budget.parquet")
     curves, origin = results.read(folder / "curves.parquet")
     for row in (row for row in curves if row["N"]):
         told = {"known": 1, "learned": 1, "rank": 1, "mean_low": None, "mean_high": None, "beyond": False}

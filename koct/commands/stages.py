@@ -112,9 +112,9 @@ def transfer(spec, inputs, outputs):
 
 def collect(spec, inputs, outputs):
     """gather the rows of a study into Parquet: cells, and the errors of every test image"""
-    from koct.study import results
+    from koct.study import aggregation
 
-    results.collect(spec, *outputs)
+    aggregation.collect(spec, *outputs)
 
 
 def theory(spec, inputs, outputs):
@@ -128,31 +128,31 @@ def theory(spec, inputs, outputs):
 
 def collect_theory(spec, inputs, outputs):
     """gather the predicted curves of a study into Parquet"""
-    from koct.study import results
+    from koct.study import aggregation
 
-    results.collect_theory(spec, *outputs)
+    aggregation.collect_theory(spec, *outputs)
 
 
 def collect_transfer(spec, inputs, outputs):
     """gather the rows of networks on the test pairs of other sweeps, and on their own, into Parquet"""
-    from koct.study import results
+    from koct.study import aggregation
 
-    results.collect_transfer(spec, inputs[0], *outputs)
+    aggregation.collect_transfer(spec, inputs[0], *outputs)
 
 
 def calibrate(spec, inputs, outputs):
     """from cells: curves over seeds, and their floor and sigma"""
-    from koct.study import results
+    from koct.study import aggregation
 
-    results.aggregate(*inputs, spec, *outputs)
+    aggregation.aggregate(*inputs, spec, *outputs)
 
 
 def budgets(spec, inputs, outputs):
     """from cells and predicted curves: how many samples reach every configured target"""
-    from koct.study import results
+    from koct.study import aggregation
 
     cells, *theory = inputs
-    results.budget(cells, theory[0] if theory else None, spec, *outputs)
+    aggregation.budget(cells, theory[0] if theory else None, spec, *outputs)
 
 
 def crossings(spec, inputs, outputs):

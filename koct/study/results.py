@@ -1,9 +1,8 @@
-"""The result tables: what their columns mean, how they are aggregated, and how they are kept in Parquet.
+"""The result tables: what their columns mean, and how they are written to Parquet and read.
 
 images.parquet has a row for each test image of each cell.
 """
 
-import dataclasses
 import io
 import itertools
 import json
@@ -18,17 +17,11 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet as pq
 
-import koct
 from koct import metrics
 from koct.base import FRESH, stamps
-from koct.base.files import atomic_write, read_json
-from koct.base.stamps import TABLE_KEY, VOLATILE, Stamp, again, checksum_of, combined, digest, made_from
-from koct.bound.calibration import calibrate
+from koct.base.files import atomic_write
+from koct.base.stamps import TABLE_KEY, VOLATILE, again, checksum_of, digest
 from koct.errors import KoctError
-from koct.metrics.curve_metric import CurveMetric
-from koct.study import brought, paths
-
-OTHERWISE = "was made with other options or other code than those of this study"
 
 OF_METRIC = "that of the metric"  # a unit
 COLUMNS = {
@@ -180,162 +173,6 @@ CROSSINGS = ["sweep", "problem", "H", "arch", "versus", "metric", "N", "N_low", 
 CLAIMS = ["id", "where", "statement", "printed", "computed", "value", "value_low", "value_high", "verdict", "why"]
 
 
-def collect(spec, path, images_path):
-    """Gather the rows of a study into Parquet, if each is that of the cell asked for: cells, and test images.
-
-    `spec` has the `sweeps`, each with its `archs`, and `config`, a hash; those have `N`, `seeds` and `spec` of a curve.
-    """
-    rows, contents = [], []
-    for sweep in spec["sweeps"]:
-        for arch in sweep["archs"]:
-            for N, seed in itertools.product(arch["N"], arch["seeds"]):
-                place = paths.cell(sweep["name"], arch["name"], N, seed)
-                elsewhere = paths.brought(sweep["name"], arch["name"], N, seed)
-                cell = {"sweep": sweep["name"], "arch": arch["name"], "N": N, "seed": seed}
-                from_elsewhere = not Path(place).exists() and Path(elsewhere).exists()
-                place = elsewhere if from_elsewhere else place
-                row, stamp = read_json(place)
-                if from_elsewhere:  # perhaps by a koct with fewer metrics, which did not tell what chose a strength
-                    row = {**dict.fromkeys(METRICS), "tuned_on": "validation pairs", **row}
-                    other = brought.refused(row, stamp.spec, cell, arch["brought"])
-                else:
-                    of_curve = {key: value for key, value in stamp.spec.items() if key not in ("N", "seed")}
-                    other = checksum_of(of_curve) != arch["spec"]
-                _check_row(place, row, stamp, cell)
-                if other:
-                    raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
-                rows.append(row)
-                contents.append(stamps.as_input(stamp, timed=True))
-    origin, stamp = _origin(spec), Stamp(spec, combined(contents), {"timed": True})
-    write(rows, CELLS, path, origin, stamp)
-    write_images(rows, images_path, origin, stamp)
-
-
-def collect_theory(spec, path):
-    """Gather the predicted curves of a study into theory.parquet; `spec` is as that of `collect`."""
-    rows, contents = [], []
-    for sweep in spec["sweeps"]:
-        for arch in sweep["archs"]:
-            place = paths.theory(sweep["name"], arch["name"])
-            curve, stamp = read_json(place)
-            if checksum_of(stamp.spec) != arch["spec"]:
-                raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
-            rows += curve["rows"]
-            contents.append(stamp.content)
-    write(rows, THEORY, path, _origin(spec), Stamp(spec, combined(contents)))
-
-
-def collect_transfer(spec, cells_path, path):
-    """Gather rows on the test pairs of other sweeps into transfer.parquet, beside those of the sweeps on their own.
-
-    `spec` has the `rows`, {path: hash of the spec}, and by sweep those that it is `tested_on`.
-    """
-    cells, origin = _read_cells(cells_path)
-    involved = {name for sweep, others in spec["tested_on"].items() if others for name in (sweep, *others)}
-    rows = [row for row in cells if row["sweep"] in involved]
-    for place, wanted in spec["rows"].items():
-        row, stamp = read_json(place)
-        if checksum_of(stamp.spec) != wanted:
-            raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
-        rows.append(row)
-    stamp = Stamp(spec, made_from(cells_path, *spec["rows"], timed=True), {"timed": True})
-    write(rows, TRANSFER, path, origin, stamp)
-
-
-def _check_row(path, row, stamp, cell):
-    """Refuse the row of another cell, and one without proper errors."""
-    wrong = [key for key, value in cell.items() if row.get(key) != value]
-    wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
-    missing = [name for name in (*CELLS, "images") if name not in row and name not in UNTOLD]
-    if wrong or missing:
-        what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
-        raise KoctError(f"{path} {what}; {again(path)}")
-    known = [name for name in METRICS if name in row["images"]]
-    judged = {name: row[name] for name in known} | {"val_mse": row.get("val_mse") or 0.0}
-    for name, value in judged.items():
-        if not metrics.is_proper(name, value):
-            kind = "score" if name in metrics.SCORES else "error"
-            raise KoctError(f"{path} has {name} = {value}, which is no {kind}; {again(path)}")
-
-
-def _origin(spec):
-    """What made a file, for its schema metadata, and what reports call the sweeps and architectures in it."""
-    styles = ("label", "colour", "marker")
-    archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in spec["sweeps"] for arch in sweep["archs"]}
-    words = ("label", "metric", "counts")  # what N counts is told where it is not single samples
-    sweeps = {sweep["name"]: {key: sweep[key] for key in words if key in sweep} for sweep in spec["sweeps"]}
-    made = {"koct.version": koct.__version__, "koct.commit": commit(), "koct.config_sha256": spec["config"]}
-    return {**made, "koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(sweeps)}
-
-
-def aggregate(cells_path, spec, curves_path, calibration_path):
-    """Curves over seeds and their calibration; `spec` names each sweep's metric under `metrics`.
-
-    What needs no sample is a curve of one point at N = 0, and has no calibration.
-    """
-    cells, origin = _read_cells(cells_path)
-    curves, calibrations = [], []
-    for (sweep, _), rows in grouped(cells, "sweep", "arch").items():
-        metric, points = CurveMetric(spec["metrics"][sweep]), []
-        for (N,), group in sorted(grouped(rows, "N").items()):
-            spread = float(np.std([metric.of(row) for row in group], ddof=1)) if len(group) > 1 else None
-            point = {"N": N, "error_mean": metric.mean(group), "error_std": spread, "seeds": len(group)}
-            points.append({**point, **_chosen(group)})
-        about = {**rows[0], "metric": metric.name}
-        curves += [{**about, **point} for point in points]
-        if curve := trained(points):
-            fitted = calibrate([point["N"] for point in curve], [point["error_mean"] for point in curve])
-            calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
-    stamp = Stamp(spec, made_from(cells_path))
-    write(curves, CURVES, curves_path, origin, stamp)
-    write(calibrations, CALIBRATION, calibration_path, origin, stamp)
-
-
-def _chosen(cells):
-    """Return what chose the strengths of some cells, and how many were at an edge; None where a cell does not tell."""
-    told = sorted({row.get("tuned_on") or "" for row in cells})
-    edges = [row.get("edge") for row in cells]
-    most = {
-        key: max((row[key] for row in cells if row.get(key) is not None), default=None) for key in ("steps", "gain")
-    }
-    return {
-        **most,
-        "tuned_on": " and ".join(filter(None, told)) or None,
-        "edges": None if None in edges else sum(edges),
-    }
-
-
-def budget(cells_path, theory_path, spec, path):
-    """How many samples reach each target; `spec` gives each sweep's metric and targets."""
-    from koct.forecast.budget import Forecast
-    from koct.forecast.runs import Pilot
-
-    cells, origin = _read_cells(cells_path)
-    predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
-    answers = []
-    for (sweep, arch), rows in grouped([row for row in cells if row["N"]], "sweep", "arch").items():
-        metric = CurveMetric(spec["metrics"][sweep])
-        points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
-        forecast = Forecast(Pilot.from_points(*points))
-        for target in spec["targets"][sweep]:
-            answer = forecast.required(target)
-            about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
-            required = _by_theory(predicted.get((sweep, arch), []), target)
-            answers.append({**about, **dataclasses.asdict(answer), **required})
-    write(answers, BUDGET, path, origin, Stamp(spec, made_from(*filter(None, (cells_path, theory_path)))))
-
-
-def _by_theory(rows, target):
-    """Where the predicted curve, at the best λ of each N, comes down to the target."""
-    from koct.prediction.curve import crossing
-
-    best = usable([row for row in rows if row["error"] is not None])
-    ends = {"theory_n": "error", "theory_low": "error_low", "theory_high": "error_high"}
-    N = [row["N"] for row in best]
-    required = {name: crossing(N, [row[column] for row in best], target) for name, column in ends.items()}
-    return {**required, "theory_upto": max(N, default=0) if rows else None}
-
-
 def best_lambda(rows):
     """Return the row with the smallest mean squared error at every N of a predicted curve."""
     return [min(group, key=lambda row: row["predicted"]) for _, group in sorted(grouped(rows, "N").items())]
@@ -364,33 +201,49 @@ def write(rows, columns, path, origin, stamp):
 def write_images(rows, path, origin, stamp):
     """images.parquet from rows of cells, which have what `evaluation.errors` kept of test images under `images`.
 
-    An image of one number is the same in all rows of a sweep. Metrics are rounded to the digits of float32, which
-    halves the file.
+    Metrics are rounded to the digits of float32, which halves the file.
     """
-    counts = [len(row["images"]["mse"]) for row in rows]
     keys = [{key: row[key] for key in KEY} for row in rows]
-    table = _table_of(keys, _schema(KEY)).take(_column(np.repeat(np.arange(len(rows)), counts), pa.int64()))
-    places, images, groups = {}, [np.zeros(0, int)], [np.zeros(0, int)]
-    for row, count in zip(rows, counts, strict=True):
-        held, sizes = row["images"], row["images"]["groups"]
-        place = places.setdefault(row["sweep"], {}).setdefault(row["seed"], len(places[row["sweep"]]))
-        images.append(np.arange(count) + (0 if held["same"] else place * count))
-        groups.append(np.repeat(np.arange(len(sizes)), sizes) if sizes else np.full(count, -1))
-    group = np.concatenate(groups)
-    added = {"image": _column(np.concatenate(images), pa.int32()), "group": _column(group, pa.int32(), group >= 0)}
+    counts = [len(row["images"]["mse"]) for row in rows]
+    group = _joined([_groups(row["images"], count) for row, count in zip(rows, counts, strict=True)])
+    columns = {"image": _column(_joined(_numbers(rows)), pa.int32()), "group": _column(group, pa.int32(), group >= 0)}
     for name in METRICS:
-        parts = [
-            np.array(row["images"].get(name, [None] * count), dtype=float)  # None becomes NaN
-            for row, count in zip(rows, counts, strict=True)
-        ]
-        added[name] = _column(np.concatenate([np.zeros(0), *parts]).astype(np.float32).astype(float), pa.float64())
+        values = [row["images"].get(name, [None] * count) for row, count in zip(rows, counts, strict=True)]
+        rounded = _joined([np.array(value, float) for value in values]).astype(np.float32)  # None becomes NaN
+        columns[name] = _column(rounded.astype(float), pa.float64())
+
     content = json.dumps([list(key.values()) for key in keys]).encode()
-    for name, values in added.items():
+    table = _table_of(keys, _schema(KEY)).take(_column(np.repeat(np.arange(len(rows)), counts), pa.int64()))
+    for name, values in columns.items():
         table = table.append_column(name, values)
         content += b"".join(bytes(buffer) for buffer in values.buffers() if buffer is not None)
     split = dict.fromkeys(METRICS, "BYTE_STREAM_SPLIT")  # bytes of the same place in a number together: a small file
     small = {"compression": "zstd", "use_dictionary": [*KEY, "image", "group"], "column_encoding": split}
     _save(table, IMAGES, path, origin, stamp._replace(content=digest(content)), **small)
+
+
+def _numbers(rows):
+    """Return the numbers of the test images of every cell: one number is one image in all rows of a sweep.
+
+    Seeds have the same test images, or each others; the seeds of a sweep are then numbered as they come.
+    """
+    numbers, places = [], {}
+    for row in rows:
+        of_sweep = places.setdefault(row["sweep"], {})
+        place = of_sweep.setdefault(row["seed"], len(of_sweep))
+        count = len(row["images"]["mse"])
+        numbers.append(np.arange(count) + (0 if row["images"]["same"] else place * count))
+    return numbers
+
+
+def _groups(images, count):
+    """Return the number of the group of every test image of a cell; -1 without groups."""
+    sizes = images["groups"]
+    return np.repeat(np.arange(len(sizes)), sizes) if sizes else np.full(count, -1)
+
+
+def _joined(arrays):
+    return np.concatenate(arrays) if arrays else np.zeros(0)
 
 
 def _table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -464,11 +317,11 @@ def baselines(rows):
 
 def read_cells(path):
     """(rows of networks that were trained, rows of what needs no sample, provenance) of a cells.parquet."""
-    rows, origin = _read_cells(path)
+    rows, origin = read_all(path)
     return trained(rows), baselines(rows), origin
 
 
-def _read_cells(path):
+def read_all(path):
     """Return (rows, provenance) of a cells.parquet; metrics that it does not know are None."""
     rows, origin = read(path)
     rows = [{**dict.fromkeys(METRICS), **row} for row in rows]

@@ -211,23 +211,21 @@ def _answers(
     groups: Sequence[Sequence[Plan]], archs: Sequence[str], score: Score | None, reasons: dict[str, int]
 ) -> list[list[list[Any]]]:
     """Return a row for every target and network, as main.js names its entries; `reasons` collects the remarks."""
-    ranks = [np.stack([plan.samples for plan in plans], axis=1) for plans in zip(*groups, strict=True)]
-    ratios = [np.transpose(budget.ratio_intervals(ranks[0], samples)) for samples in ranks[1:]]
-    return [
-        [
-            [
-                archs.index(plan.arch),
-                *(plan.answer.n, plan.answer.n_low, plan.answer.n_high),
-                *(plan.answer.probability, words.percent(plan.answer.probability)),
-                *words.errors(plan.answer.error, plan.answer.error_low, plan.answer.error_high, score),
-                *(_ratio(plan, *ratios[rank - 1][i]) if rank else ("1", "", "")),
-                reasons.setdefault(plan.answer.reason, len(reasons)),
-                [round(100 * float(np.mean(plan.samples <= N))) for N in _octaves(plan.forecast)],
-            ]
-            for rank, plan in enumerate(group)
-        ]
-        for i, group in enumerate(groups)
-    ]
+    samples = [np.stack([plan.samples for plan in plans], axis=1) for plans in zip(*groups, strict=True)]  # by rank
+    ratios = [np.transpose(budget.ratio_intervals(samples[0], others)) for others in samples[1:]]  # to the first rank
+    rows: list[list[list[Any]]] = []
+    for target, group in enumerate(groups):
+        to_first = [["1", "", ""], *(_ratio(plan, *of[target]) for plan, of in zip(group[1:], ratios, strict=True))]
+        rows.append([])
+        for plan, ratio in zip(group, to_first, strict=True):
+            answer = plan.answer
+            needed = [archs.index(plan.arch), answer.n, answer.n_low, answer.n_high]
+            chance = [answer.probability, words.percent(answer.probability)]
+            errors = words.errors(answer.error, answer.error_low, answer.error_high, score)
+            remark = reasons.setdefault(answer.reason, len(reasons))
+            octaves = [round(100 * float(np.mean(plan.samples <= N))) for N in _octaves(plan.forecast)]
+            rows[-1].append([*needed, *chance, *errors, *ratio, remark, octaves])
+    return rows
 
 
 def _ratio(plan: Plan, ratio: float, low: float, high: float) -> list[str]:
