@@ -11,7 +11,7 @@ from conftest import ROOT
 from made_up import cell
 
 from koct.base.stamps import Stamp
-from koct.metrics import SCORES
+from koct.metrics import scores
 from koct.study.results import CELLS, CURVES, write
 
 
@@ -116,7 +116,7 @@ def test_wrong_files_are_named_with_a_fix(koct, tmp_path):
 
 def test_scores_that_one_run_lacks_are_not_compared(koct):
     """A reference of an older koct has neither PSNR nor SSIM; images that are too small have no SSIM."""
-    write([cell()], [name for name in CELLS if name not in SCORES], "older.parquet", {}, Stamp({}))
+    write([cell()], [name for name in CELLS if name not in scores()], "older.parquet", {}, Stamp({}))
     write([cell(ssim=None)], CELLS, "newer.parquet", {}, Stamp({}))
     for fresh, reference, there in (("newer", "older", False), ("older", "newer", False), ("newer", "newer", True)):
         status, text, _ = koct("compare", f"{fresh}.parquet", f"{reference}.parquet", "--tolerance", "0")

@@ -338,7 +338,7 @@ HEAD = ["| key | value | meaning |", "|---|---|---|"]
 def document() -> str:
     """Return docs/config.md."""
     lines = ["# config.yaml", "", "Printed by `koct config`, from the options that the code declares.", "", *HEAD]
-    listed, scores = (", ".join(f"`{name}`" for name in names) for names in (metrics.error_names(), metrics.SCORES))
+    listed, scores = (", ".join(f"`{name}`" for name in names) for names in (metrics.error_names(), metrics.scores()))
     about = (
         f"Metrics: {listed}; a 2 behind the name stands for the square of its mean over seeds, such as `rrmse_peak2`."
     )

@@ -8,8 +8,8 @@ metric is a mean of RMSE / scale over images, `scale(y)` lets its curves be pred
 `each(predicted, y, shape)` gives the metric of every image (n,), NaN where it has none, for images of that shape;
 without it, `error` is called for one image after the other. Of a problem with a field of view, both are given the
 pixels in it, and `shape` is how many they are; a metric with `NEIGHBOURS`, such as `ssim`, has whole images and the
-pixels as a fourth argument. Where higher is better, the metric is named in SCORES and
-has `each` alone: its mean over images is a column of the results, and no curve shows it.
+pixels as a fourth argument. Where higher is better, the metric has `each` and no `error`: its mean over images is a
+column of the results, and no curve shows it.
 
 A metric of a user's own is such a file anywhere, which `metrics` of config.yaml names; it is an error. Jobs know of it
 by a variable of the environment.
@@ -25,12 +25,12 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from koct.errors import KoctError
 
 HELPERS = {"__init__", "curve_metric"}
-SCORES = ("psnr", "ssim")  # higher is better; null where no image has one
 OWN = "KOCT_METRICS"  # variable of the environment: the paths of the user's own metrics, as JSON
 GIVEN = ("error", "SYMBOL", "UNIT", "DESCRIPTION")  # what a metric has
 
@@ -38,8 +38,8 @@ GIVEN = ("error", "SYMBOL", "UNIT", "DESCRIPTION")  # what a metric has
 def use(paths: Iterable[str]) -> None:
     """Let these files be metrics too, here and in all processes that are started from here."""
     os.environ[OWN] = json.dumps(list(paths))
-    names.cache_clear()
-    load.cache_clear()
+    for function in (names, scores, load):
+        function.cache_clear()
 
 
 def own() -> dict[str, str]:
@@ -58,9 +58,16 @@ def names() -> tuple[str, ...]:
     return (*sorted(name for name in files if name not in HELPERS), *own())
 
 
+@cache
+def scores() -> tuple[str, ...]:
+    """The metrics where higher is better, told by the text of their files: none is imported to plan a run."""
+    places = {name: os.path.join(os.path.dirname(__file__), f"{name}.py") for name in names() if name not in own()}
+    return tuple(name for name, place in places.items() if "\ndef error(" not in Path(place).read_text())
+
+
 def error_names() -> tuple[str, ...]:
     """The metrics that are errors: lower is better."""
-    return tuple(name for name in names() if name not in SCORES)
+    return tuple(name for name in names() if name not in scores())
 
 
 def modules() -> list[str]:
@@ -126,7 +133,7 @@ def each(predicted: Any, y: Any, shape: Sequence[int], inside: Any = slice(None)
 def errors(predicted: Any, y: Any, images: dict[str, Any]) -> dict[str, float | None]:
     """Every metric of flat predictions (n, size), by name; `images` is what `each` gave for them."""
     found: dict[str, float | None] = {name: error_of(name)(predicted, y) for name in error_names()}
-    for name in SCORES:
+    for name in scores():
         there = images[name][images[name] == images[name]]
         found[name] = float(there.mean()) if len(there) else None  # None if no image has one
     return {name: found[name] for name in names()}
@@ -143,7 +150,7 @@ def column(curve_metric: str) -> str:
 def is_proper(name: str, value: Any) -> bool:
     """Whether a metric may have this value: an error is finite and not negative, a score finite or None."""
     number = isinstance(value, int | float) and math.isfinite(value)
-    return (number or value is None) if name in SCORES else number and value >= 0
+    return (number or value is None) if name in scores() else number and value >= 0
 
 
 def curve_metrics() -> list[str]:
@@ -155,9 +162,9 @@ def wrong_metric(value: Any) -> str:
     """What is wrong with the metric of a curve, in words that follow it; empty if nothing is."""
     if value in curve_metrics():
         return ""
-    if isinstance(value, str) and value.removesuffix("2") in SCORES:
+    if isinstance(value, str) and value.removesuffix("2") in scores():
         return (
-            f"is a score, and curves are of errors: {' and '.join(SCORES)} are columns of cells.parquet; "
+            f"is a score, and curves are of errors: {' and '.join(scores())} are columns of cells.parquet; "
             f"take one of {', '.join(curve_metrics())}"
         )
     return f"must be one of {', '.join(curve_metrics())}"

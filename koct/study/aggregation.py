@@ -112,7 +112,7 @@ def _check_row(path, row, stamp, cell):
     judged = {name: row[name] for name in known} | {"val_mse": row.get("val_mse") or 0.0}
     for name, value in judged.items():
         if not metrics.is_proper(name, value):
-            kind = "score" if name in metrics.SCORES else "error"
+            kind = "score" if name in metrics.scores() else "error"
             raise KoctError(f"{path} has {name} = {value}, which is no {kind}; {again(path)}")
 
 

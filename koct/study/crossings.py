@@ -2,11 +2,11 @@
 
 import math
 
+from koct import metrics
 from koct.base.stamps import Stamp, made_from
 from koct.forecast import scores
 from koct.forecast.bootstrap import crossing_interval
 from koct.forecast.crossing import overtaken
-from koct.metrics import SCORES
 from koct.metrics.curve_metric import CurveMetric
 from koct.study import results
 
@@ -43,7 +43,7 @@ def crossing(rows, versus, metric, tested):
     rounded up, so that the smallest N says that the network is better there already. A score, where higher is better,
     is compared by its distance from the best.
     """
-    score = scores.named(metric.column) if metric.column in SCORES else None
+    score = scores.named(metric.column) if metric.column in metrics.scores() else None
     distance = score.error if score else lambda errors: errors
     of, others = ({N: cells for (N,), cells in results.grouped(side, "N").items()} for side in (rows, versus))
     sizes = sorted(N for N in of if N in others or 0 in others)

@@ -53,7 +53,7 @@ def difference(value, reference):
 def _differences(pairs, sweeps, tolerance):
     """The table of largest relative differences as lines, and the curves that are further apart than `tolerance`."""
     both = pairs[0].keys() & pairs[0]["reference"].keys()  # an older koct has fewer metrics
-    columns = [name for name in (*ERRORS, *metrics.SCORES) if name in both]
+    columns = [name for name in (*ERRORS, *metrics.scores()) if name in both]
     rows, apart = [["sweep", "arch", "cells", *columns, "curve"]], []
     for (sweep, arch), group in grouped(pairs, "sweep", "arch").items():
         largest = [max(difference(pair[name], pair["reference"][name]) for pair in group) for name in columns]
