@@ -41,7 +41,6 @@ EARLY = 0.4  # share of their most iterations that baselines take: 0.07 to 0.95 
 LITTLE = 1e5  # bytes of what that writes
 ERRORS = 2e4  # bytes of the errors of test images, in a fit and its row
 VERB = re.compile(r"(?:-m koct|KOCT_TORCHRUN\S* \S+ \S+) ([\w-]+)")  # in the command of a rule of koct
-FITS = re.compile(r"(?:-m koct|KOCT_TORCHRUN\S* \S+ \S+) fit")
 DRAWS = 12  # fits of a prediction by subsets at every N, at most: koct/study/predictions.py
 
 
@@ -120,6 +119,10 @@ def _in_turn(costs: Sequence[Cost]) -> Cost:
 # The costs of stages, by their verbs.
 COSTS: dict[str, Callable[..., Cost]] = {"pool": pool, "known": shared, "normal": normal, "gram": gram, "fit": fit}
 COSTS |= {"fit-torchrun": fit, "evaluate": evaluate, "transfer": evaluate, "theory": theory, "figure-recons": recons}
+
+
+FITS = ("fit", "fit-torchrun")
+LITTLE_LEFT = ("evaluate", "transfer", "figure-recons")  # to compute: a fit keeps its errors
 
 
 def of_job(stage: str, sweep: Sweep, arch: Architecture | None, N: str | None) -> Cost:
@@ -336,19 +339,26 @@ def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, core
     """Return a line about jobs of Snakemake; those whose cost is unknown are counted apart."""
     jobs, cells, unknown, seconds, written, gpu = 0, 0, 0, 0.0, 0.0, False
     for job in planned:
+        verb = VERB.search(job.rule.shellcmd or "")  # rules may have any name, and there may be others than koct's
+        stage, sweep = verb[1] if verb else "", sweeps.get(getattr(job.wildcards, "sweep", ""))
         jobs += 1
-        cells += bool(FITS.search(job.rule.shellcmd or ""))
-        sweep = sweeps.get(getattr(job.wildcards, "sweep", ""))
-        cost, size = _of_sweep(job, sweep) if sweep else (None, LITTLE)
-        written += size
-        if cost is None or sweep is None:
+        cells += stage in FITS
+        if sweep is None or stage not in COSTS:
+            seconds += DRAWN
+            written += LITTLE
+            continue
+        name, N = (getattr(job.wildcards, key, None) for key in ("arch", "N"))
+        arch = None if name is None else sweep.arch(name)
+        cost = of_job(stage, sweep, arch, N)
+        written += _written(stage, cost, sweep, arch, N)
+        if stage in LITTLE_LEFT:
             seconds += DRAWN
         elif cost is UNKNOWN:
             unknown += 1
         else:
             faster = on_gpu(sweep, device) and has_gpu()
             gpu |= faster
-            share = EARLY if getattr(job.wildcards, "N", "") == "0" else 1
+            share = EARLY if N == "0" else 1
             seconds += START + share * cost.operations / (USUAL_GPU if faster else SPEED)
     where = counted(cores, "core") + " and a GPU" * gpu
     disk = f"{written / 1e9:.1f} GB" if written > 9.5e8 else f"{max(1, written / 1e6):.0f} MB"
@@ -358,35 +368,17 @@ def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, core
     return f"{told}in results/{rest}"
 
 
-def _of_sweep(job: Any, sweep: Sweep) -> tuple[Cost | None, float]:
-    """The cost of a job, None if it computes little, and the bytes that it writes."""
-    verb = VERB.search(job.rule.shellcmd or "")  # rules may have any name, and there may be others than koct's
-    stage = verb[1] if verb else ""
-    if stage not in COSTS:
-        return None, LITTLE
-    name, N = (getattr(job.wildcards, key, None) for key in ("arch", "N"))
-    arch = None if name is None else sweep.arch(name)
-    cost, x_size, y_size = of_job(stage, sweep, arch, N), sweep.problem.x_size, sweep.problem.y_size
-    match stage:
-        case "fit" | "fit-torchrun":
-            assert arch is not None
-            pairs = min(sweep.pairs_of(paths.size(job.wildcards.N)), x_size)
-            written = 8.0 * (pairs**2 if "gram" in arch.needs() else x_size)
-            return cost, ERRORS + (4.0 * x_size * y_size if isinstance(arch, TorchrunArchitecture) else written)
-        case "pool":
-            return cost, 8.0 * sweep.sizes_in_pairs.total * (x_size + y_size)
-        case "known":
-            return cost, 0.4 * cost.host_bytes
-        case "normal":
-            return cost, 8.0 * x_size**2
-        case "gram":
-            return cost, 8.0 * min(sweep.sizes_in_pairs.train, x_size) ** 2
-    if stage == "theory":
-        return cost, ERRORS
-    return (
-        None,
-        10 * LITTLE if stage == "figure-recons" else ERRORS,
-    )  # a fit keeps its errors: there is little to compute
+def _written(stage: str, cost: Cost, sweep: Sweep, arch: Architecture | None, N: str | None) -> float:
+    """Return the bytes that a job writes."""
+    x_size, y_size, sizes = sweep.problem.x_size, sweep.problem.y_size, sweep.sizes_in_pairs
+    if stage in FITS and isinstance(arch, TorchrunArchitecture):
+        return ERRORS + 4.0 * x_size * y_size
+    if stage in FITS and arch is not None:
+        pairs = min(sweep.pairs_of(paths.size(N or 0)), x_size)
+        return ERRORS + 8.0 * (pairs**2 if "gram" in arch.needs() else x_size)
+    written = {"pool": 8.0 * sizes.total * (x_size + y_size), "known": 0.4 * cost.host_bytes, "normal": 8.0 * x_size**2}
+    written |= {"gram": 8.0 * min(sizes.train, x_size) ** 2, "figure-recons": 10 * LITTLE}
+    return written.get(stage, ERRORS)
 
 
 def _time(seconds: float) -> str:

@@ -14,7 +14,7 @@ import pytest
 from koct.base.files import write_array
 from koct.base.stamps import Stamp
 from koct.workflow.jobs import Jobs
-from tests.conftest import CONFIG, until
+from tests.conftest import until
 from tests.slurm import lab
 
 pytestmark = pytest.mark.slow
@@ -37,29 +37,6 @@ def test_the_cluster_gives_the_bits_of_the_local_run_and_jobs_see_their_gpus(sub
     assert run.path("results/fig_sweeps.pdf").exists()
     for log in ("pools/F32/seed1.log", "grams/F32/seed1.log", "fits/F32/ko/N16_seed1.log", "fits/F32/fc/N4_seed1.log"):
         assert re.search(r"^device: .*CUDA_VISIBLE_DEVICES=\d\)$", run.path(f"results/logs/{log}").read_text(), re.M)
-
-
-def shrunk(sweep):
-    """A sweep of config.yaml with few pairs and iterations."""
-    few = {"N": [4, 64], "seeds": [1], "nnls": {"iterations": [5]}, "tv": {"lambdas": [0.01], "iterations": 5}}
-    if sweep["problem"] == "fanbeam":
-        few |= {"pool": {"train": 64, "val": 8, "test": 8}, "ko": {**sweep["ko"], "iterations": 20}}
-    return {**sweep, **few}
-
-
-@lab.cluster
-@pytest.mark.long
-@pytest.mark.parametrize("study", ["surrogate", "paper"])
-def test_a_study_has_the_bits_of_the_local_run(checkout, study):
-    """The default study as it is, and the paper's with few iterations."""
-    sweeps = {name: CONFIG["sweeps"][name] for name in CONFIG["studies"][study]}
-    if study == "paper":
-        sweeps = {name: shrunk(sweep) for name, sweep in sweeps.items()}
-    config = {**CONFIG, "study": study, "studies": {study: list(sweeps)}, "sweeps": sweeps}
-    run, local = lab.small(checkout, config), lab.small(checkout, config)
-    run.snakemake("--profile", "slurm", "--config", f"study={study}")
-    local.snakemake()
-    lab.assert_same_results(run, local)
 
 
 @lab.cluster
