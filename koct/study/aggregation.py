@@ -15,25 +15,7 @@ from koct.base.stamps import Stamp, again, checksum_of, combined, made_from
 from koct.bound.calibration import calibrate
 from koct.errors import KoctError
 from koct.metrics.curve_metric import CurveMetric
-from koct.study import brought, paths
-from koct.study.results import (
-    BUDGET,
-    CALIBRATION,
-    CELLS,
-    CURVES,
-    METRICS,
-    THEORY,
-    TRANSFER,
-    UNTOLD,
-    commit,
-    grouped,
-    read,
-    read_all,
-    trained,
-    usable,
-    write,
-    write_images,
-)
+from koct.study import brought, paths, results
 
 OTHERWISE = "was made with other options or other code than those of this study"
 
@@ -54,7 +36,7 @@ def collect(spec, path, images_path):
                 place = elsewhere if from_elsewhere else place
                 row, stamp = read_json(place)
                 if from_elsewhere:  # perhaps by a koct with fewer metrics, which did not tell what chose a strength
-                    row = {**dict.fromkeys(METRICS), "tuned_on": "validation pairs", **row}
+                    row = {**dict.fromkeys(results.METRICS), "tuned_on": "validation pairs", **row}
                     other = brought.refused(row, stamp.spec, cell, arch["brought"])
                 else:
                     of_curve = {key: value for key, value in stamp.spec.items() if key not in ("N", "seed")}
@@ -65,8 +47,8 @@ def collect(spec, path, images_path):
                 rows.append(row)
                 contents.append(stamps.as_input(stamp, timed=True))
     origin, stamp = _origin(spec), Stamp(spec, combined(contents), {"timed": True})
-    write(rows, CELLS, path, origin, stamp)
-    write_images(rows, images_path, origin, stamp)
+    results.write(rows, results.CELLS, path, origin, stamp)
+    results.write_images(rows, images_path, origin, stamp)
 
 
 def collect_theory(spec, path):
@@ -80,7 +62,7 @@ def collect_theory(spec, path):
                 raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
             rows += curve["rows"]
             contents.append(stamp.content)
-    write(rows, THEORY, path, _origin(spec), Stamp(spec, combined(contents)))
+    results.write(rows, results.THEORY, path, _origin(spec), Stamp(spec, combined(contents)))
 
 
 def collect_transfer(spec, cells_path, path):
@@ -88,7 +70,7 @@ def collect_transfer(spec, cells_path, path):
 
     `spec` has the `rows`, {path: hash of the spec}, and by sweep those that it is `tested_on`.
     """
-    cells, origin = read_all(cells_path)
+    cells, origin = results.read_all(cells_path)
     involved = {name for sweep, others in spec["tested_on"].items() if others for name in (sweep, *others)}
     rows = [row for row in cells if row["sweep"] in involved]
     for place, wanted in spec["rows"].items():
@@ -97,18 +79,18 @@ def collect_transfer(spec, cells_path, path):
             raise KoctError(f"{place} {OTHERWISE}; {again(place)}")
         rows.append(row)
     stamp = Stamp(spec, made_from(cells_path, *spec["rows"], timed=True), {"timed": True})
-    write(rows, TRANSFER, path, origin, stamp)
+    results.write(rows, results.TRANSFER, path, origin, stamp)
 
 
 def _check_row(path, row, stamp, cell):
     """Refuse the row of another cell, and one without proper errors."""
     wrong = [key for key, value in cell.items() if row.get(key) != value]
     wrong += [key for key in ("sweep", "N", "seed") if key not in wrong and stamp.spec.get(key) != cell[key]]
-    missing = [name for name in (*CELLS, "images") if name not in row and name not in UNTOLD]
+    missing = [name for name in (*results.CELLS, "images") if name not in row and name not in results.UNTOLD]
     if wrong or missing:
         what = f"is the row of another cell ({', '.join(wrong)} differ)" if wrong else f"lacks {', '.join(missing)}"
         raise KoctError(f"{path} {what}; {again(path)}")
-    known = [name for name in METRICS if name in row["images"]]
+    known = [name for name in results.METRICS if name in row["images"]]
     judged = {name: row[name] for name in known} | {"val_mse": row.get("val_mse") or 0.0}
     for name, value in judged.items():
         if not metrics.is_proper(name, value):
@@ -122,7 +104,7 @@ def _origin(spec):
     archs = {arch["name"]: {key: arch[key] for key in styles} for sweep in spec["sweeps"] for arch in sweep["archs"]}
     words = ("label", "metric", "counts")  # what N counts is told where it is not single samples
     sweeps = {sweep["name"]: {key: sweep[key] for key in words if key in sweep} for sweep in spec["sweeps"]}
-    made = {"koct.version": koct.__version__, "koct.commit": commit(), "koct.config_sha256": spec["config"]}
+    made = {"koct.version": koct.__version__, "koct.commit": results.commit(), "koct.config_sha256": spec["config"]}
     return {**made, "koct.archs": json.dumps(archs), "koct.sweeps": json.dumps(sweeps)}
 
 
@@ -131,22 +113,22 @@ def aggregate(cells_path, spec, curves_path, calibration_path):
 
     What needs no sample is a curve of one point at N = 0, and has no calibration.
     """
-    cells, origin = read_all(cells_path)
+    cells, origin = results.read_all(cells_path)
     curves, calibrations = [], []
-    for (sweep, _), rows in grouped(cells, "sweep", "arch").items():
+    for (sweep, _), rows in results.grouped(cells, "sweep", "arch").items():
         metric, points = CurveMetric(spec["metrics"][sweep]), []
-        for (N,), group in sorted(grouped(rows, "N").items()):
+        for (N,), group in sorted(results.grouped(rows, "N").items()):
             spread = float(np.std([metric.of(row) for row in group], ddof=1)) if len(group) > 1 else None
             point = {"N": N, "error_mean": metric.mean(group), "error_std": spread, "seeds": len(group)}
             points.append({**point, **_chosen(group)})
         about = {**rows[0], "metric": metric.name}
         curves += [{**about, **point} for point in points]
-        if curve := trained(points):
+        if curve := results.trained(points):
             fitted = calibrate([point["N"] for point in curve], [point["error_mean"] for point in curve])
             calibrations.append({**about, "floor": fitted.floor, "sigma": fitted.sigma})
     stamp = Stamp(spec, made_from(cells_path))
-    write(curves, CURVES, curves_path, origin, stamp)
-    write(calibrations, CALIBRATION, calibration_path, origin, stamp)
+    results.write(curves, results.CURVES, curves_path, origin, stamp)
+    results.write(calibrations, results.CALIBRATION, calibration_path, origin, stamp)
 
 
 def _chosen(cells):
@@ -168,10 +150,10 @@ def budget(cells_path, theory_path, spec, path):
     from koct.forecast.budget import Forecast
     from koct.forecast.runs import Pilot
 
-    cells, origin = read_all(cells_path)
-    predicted = grouped(read(theory_path)[0], "sweep", "arch") if theory_path else {}
+    cells, origin = results.read_all(cells_path)
+    predicted = results.grouped(results.read(theory_path)[0], "sweep", "arch") if theory_path else {}
     answers = []
-    for (sweep, arch), rows in grouped([row for row in cells if row["N"]], "sweep", "arch").items():
+    for (sweep, arch), rows in results.grouped([row for row in cells if row["N"]], "sweep", "arch").items():
         metric = CurveMetric(spec["metrics"][sweep])
         points = zip(*((row["N"], metric.of(row), row["seed"]) for row in rows), strict=True)
         forecast = Forecast(Pilot.from_points(*points))
@@ -180,14 +162,15 @@ def budget(cells_path, theory_path, spec, path):
             about = {**rows[0], "metric": metric.name, "reachable": answer.reachable}
             required = _by_theory(predicted.get((sweep, arch), []), target)
             answers.append({**about, **dataclasses.asdict(answer), **required})
-    write(answers, BUDGET, path, origin, Stamp(spec, made_from(*filter(None, (cells_path, theory_path)))))
+    stamp = Stamp(spec, made_from(*filter(None, (cells_path, theory_path))))
+    results.write(answers, results.BUDGET, path, origin, stamp)
 
 
 def _by_theory(rows, target):
     """Where the predicted curve, at the best λ of each N, comes down to the target."""
     from koct.prediction.curve import crossing
 
-    best = usable([row for row in rows if row["error"] is not None])
+    best = results.usable([row for row in rows if row["error"] is not None])
     ends = {"theory_n": "error", "theory_low": "error_low", "theory_high": "error_high"}
     N = [row["N"] for row in best]
     required = {name: crossing(N, [row[column] for row in best], target) for name, column in ends.items()}

@@ -143,18 +143,8 @@ COLUMNS |= {
 CELLS = ["sweep", "problem", "H", "V", "B", "arch", "N", "seed", "lam", "tuned_on", "edge", "steps"]
 CELLS += ["gain", "losses", "drawn", "p"]
 CELLS += ["val_mse", *METRICS, "fit_seconds", "image_seconds", "device"]
-UNTOLD = (
-    "tested_on",
-    "tuned_on",
-    "edge",
-    "edges",
-    "steps",
-    "gain",
-    "losses",
-    "drawn",
-    "val_mse",
-    "image_seconds",
-)  # which a row may lack, and older files do
+# what a row may lack, and older files do
+UNTOLD = ["tested_on", "tuned_on", "edge", "edges", "steps", "gain", "losses", "drawn", "val_mse", "image_seconds"]
 OPTIONAL = (*UNTOLD, *METRICS)  # null where a cell was made before there was the metric, or images have no such score
 KEY = ("sweep", "arch", "N", "seed")
 TRANSFER = ["sweep", "tested_on", *CELLS[1:]]

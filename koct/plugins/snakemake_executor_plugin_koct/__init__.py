@@ -38,16 +38,8 @@ COMMAND = re.compile(
     r""" <<< '(?P<spec>[^']*(?:'"'"'[^']*)*)' > (?P<log>[\w./=:,+@%-]+) 2>&1""",
     re.ASCII,
 )
-COMPUTING = {
-    "pool",
-    "known",
-    "normal",
-    "gram",
-    "fit",
-    "evaluate",
-    "transfer",
-    "theory",
-}  # others make tables and figures
+# Others draw.
+COMPUTING = {"pool", "known", "normal", "gram", "fit", "evaluate", "transfer", "theory"}
 THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "NUMEXPR")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in THREADS} | {"VECLIB_MAXIMUM_THREADS": "1"}
 GPU_PROBLEMS = "KOCT_GPU_PROBLEMS"  # variable of the environment: problems and modules that can use a GPU, as JSON
