@@ -19,6 +19,8 @@ from koct.base.files import write_text
 from koct.base.stamps import Stamp
 from koct.bound.calibration import Calibration, calibrate
 from koct.config import study_file as config
+from koct.config.sweep import Grid
+from koct.contracts.options import options
 from koct.errors import KoctError
 from koct.forecast.budget import held_out
 from koct.operators.parallel import projector
@@ -67,7 +69,7 @@ def test_every_product_can_be_asked_for_and_reads_what_is_made():
     made = {f"{name}.parquet" for name in (*NAMES, "budget", "theory", "crossings", "ladder", "transfer")}
     for name, product in products.products().items():
         assert set(product.reads) <= made, name
-        known = {*vars(when), "study", "products", "sweeps"}
+        known = {*when.QUESTIONS, *options(Grid), "study", "products", "sweeps"}
         assert {product.when, *product.takes} <= known, name
         assert importlib.util.find_spec(product.module), name
         assert product.caption, name

@@ -5,7 +5,7 @@ A function here answers one question about a study; a product names it (koct/rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from koct.base import FRESH
@@ -36,9 +36,9 @@ def answer(question: str, study: Sequence[Sweep]) -> Any:
     """Return what a function here says about a study or, by sweep, the value of a key that every sweep has."""
     if question in options(Grid):
         return {sweep.name: getattr(sweep, question) for sweep in study}
-    if question not in globals():
-        raise KoctError(f"koct/workflow/when.py has no function {question}, which a product names")
-    return globals()[question](study)
+    if question not in QUESTIONS:
+        raise KoctError(f"koct/workflow/when.py lacks {question}, which a product names; add it to ASKED there")
+    return QUESTIONS[question](study)
 
 
 # The questions
@@ -146,3 +146,8 @@ def mismatch(study: Iterable[Sweep]) -> dict[str, list[Any]]:
         if len(kinds) < 2:
             found[sweep.name] = [sweep.problem.name, *(kinds[0] if kinds else ("", 0.0))]
     return found if any(strength for *_, strength in found.values()) else {}
+
+
+ASKED: list[Callable[..., Any]] = [always, predicted, transferred, pictured, ladder, contained, benchmark, doubled]
+ASKED += [printed, claimed, compared, held_out, paired, metrics, normed, mismatch]
+QUESTIONS = {function.__name__: function for function in ASKED}
