@@ -98,6 +98,13 @@ def key(run):
     run.replace("koct/config/sweep.py", "return self.N if arch.N", f"return {new} if arch.N")
 
 
+def key_of_fits(run):
+    factor = '    factor: float = option("what pairs are multiplied by", default=1.0, fit=True, later=True)\n'
+    run.replace("koct/config/sweep.py", "\n\nclass Sweep(Grid):", f"{factor}\n\nclass Sweep(Grid):")
+    used = "    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:\n"
+    run.replace("koct/networks/fc.py", used, used + '        print("factor", data.cell.keys.get("factor", 1.0))\n')
+
+
 def law(run):
     new = '    Last(),\n    Slope("short", "the last slope fades at once", "the fall ends soon", 1.0),\n'
     run.replace("koct/forecast/laws.py", "    Last(),\n", new)
@@ -111,6 +118,7 @@ ADDITIONS = {  # as CONTRIBUTING.md calls them
     "a product": append("koct/report/tables/table_sizes.py", PRODUCT),
     "an option": option,
     "a key of sweeps": key,
+    "a key that changes a fit": key_of_fits,
     "a law": law,
     "a verb for people": append("koct/commands/people.py", VERB),
     "a verb of a job": lambda run: [append(*one)(run) for one in STAGES],
@@ -127,7 +135,7 @@ def extended(checkout):
     """A copy with all additions and a study that uses them, really run; `touched` says how many files each took."""
     lines = {key: TINY_SWEEP[key] for key in ("pool", "seeds", "lambdas")}
     lines |= {"problem": "lines", "size": 4, "archs": ["mean", "fc"], "fc": {"extra": 0.5}, "metric": "mae"}
-    lines |= {"N": [2, 4, 6, 8], "skip": [4]}
+    lines |= {"N": [2, 4, 6, 8], "skip": [4], "factor": 2.0}
     run = checkout({**TINY, "studies": {"tiny": ["T4", "L4"]}, "sweeps": {"T4": TINY_SWEEP, "L4": lines}})
     run.touched = {}
     for name, add in ADDITIONS.items():
@@ -154,6 +162,8 @@ def test_a_problem_a_network_a_metric_an_option_and_a_key_are_used(extended):
     assert fc < mean
     stamp = json.loads(extended.path("results/cells/L4/fc/N8_seed1.json").read_text())["stamp"]
     assert stamp["spec"]["arch"]["options"]["extra"] == 0.5
+    for sweep, factor in (("T4", 1.0), ("L4", 2.0)):
+        assert f"factor {factor}\n" in extended.path(f"results/logs/fits/{sweep}/fc/N8_seed1.log").read_text()
 
 
 def test_what_is_added_is_documented_and_verbs_are_there(extended):

@@ -155,7 +155,8 @@ def _of_network(sweep: Sweep, arch: Architecture, folder: Path) -> Iterator[str]
 
 def _data(sweep: Sweep, arch: Architecture, folder: Path) -> cells.Data:
     inputs = {path.stem: str(path) for path in folder.glob("*.npy") if path.stem in ("pool", "shared", "required")}
-    return cells.Data(Cell(sweep.name, sweep.problem, arch, sweep.sizes_of(arch)[0], 1, sweep.lambdas), inputs)
+    N = sweep.sizes_of(arch)[0]
+    return cells.Data(Cell(sweep.name, sweep.problem, arch, N, 1, sweep.lambdas, sweep.fit_keys), inputs)
 
 
 def _store(data: cells.Data, about: Mapping[str, Any], network: Network, path: Path) -> Mapping[str, Any]:

@@ -233,7 +233,8 @@ def canonical(sweeps: Sequence[Sweep]) -> str:
     """The study as one JSON text: the same for the same study whatever the config's layout."""
     study = []
     for sweep in sweeps:
-        archs = [encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas) | style(arch) for arch in sweep.archs]
+        shared = sweep.lambdas, sweep.fit_keys
+        archs = [encode_curve(sweep.name, sweep.problem, arch, *shared) | style(arch) for arch in sweep.archs]
         about = {"name": sweep.name, "label": sweep.problem.label, "pool": asdict(sweep.pool), "archs": archs}
         study.append({**about, "N": sweep.N, "seeds": sweep.seeds, "metric": sweep.metric})
     return json.dumps(study, sort_keys=True, separators=(",", ":"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from koct.base import FRESH
 from koct.contracts import Architecture, Cost, Part, Problem, Sizes, Workload, option
-from koct.contracts.options import Configured
+from koct.contracts.options import Configured, options
 
 FIRST_THEORY_SEED = 101
 ENOUGH_THEORY_PAIRS = 2048
@@ -63,6 +63,12 @@ class Sweep(Grid):
     problem: Problem
     archs: tuple[Architecture, ...]
     required: tuple[Architecture, ...]
+
+    @property
+    def fit_keys(self) -> dict[str, Any]:
+        """The keys that fits are given, beside lambdas."""
+        declared = {name: key for name, key in options(Grid).items() if key.fit}
+        return {name: getattr(self, name) for name, key in declared.items() if key.told(getattr(self, name))}
 
     @property
     def networks(self) -> tuple[Architecture, ...]:

@@ -25,7 +25,7 @@ class Option(NamedTuple):
     `minimum` and `maximum` are inclusive, `above` is not; for a list they hold for every item, and `items` is its
     least length. `words` stand for whole numbers, beyond the limits. `pairs` and `result` say whether another value
     gives other training pairs and other results at all. Specs leave out one that was declared `later` while it has its
-    default: results from before it stand.
+    default: results from before it stand. A key of sweeps with `fit` is given to fits: `data.cell.keys`.
     """
 
     description: str
@@ -38,6 +38,7 @@ class Option(NamedTuple):
     pairs: bool = True
     result: bool = True
     later: bool = False
+    fit: bool = False
 
     @property
     def required(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from koct.contracts import Architecture, Problem, registry
@@ -27,6 +28,7 @@ class Cell(NamedTuple):
     N: int
     seed: int
     lambdas: tuple[float, ...]
+    keys: Mapping[str, Any] = MappingProxyType({})  # others of its sweep that fits are given
 
     def about(self) -> dict[str, Any]:
         """Return the columns of its row that say what it is."""
@@ -34,12 +36,14 @@ class Cell(NamedTuple):
 
     def encode(self) -> dict[str, Any]:
         """Return the cell as JSON can hold it."""
-        return {"N": self.N, "seed": self.seed, **encode_curve(self.sweep, self.problem, self.arch, self.lambdas)}
+        curve = encode_curve(self.sweep, self.problem, self.arch, self.lambdas, self.keys)
+        return {"N": self.N, "seed": self.seed, **curve}
 
     @classmethod
     def decode(cls, spec: Mapping[str, Any]) -> Cell:
         problem, arch = decode_problem(spec["problem"]), decode_arch(spec["arch"])
-        return cls(spec["sweep"], problem, arch, spec["N"], spec["seed"], tuple(spec["lambdas"]))
+        keys = spec.get("keys", {})
+        return cls(spec["sweep"], problem, arch, spec["N"], spec["seed"], tuple(spec["lambdas"]), keys)
 
 
 def about(sweep: str, problem: Problem) -> dict[str, Any]:
@@ -48,13 +52,16 @@ def about(sweep: str, problem: Problem) -> dict[str, Any]:
     return {"sweep": sweep, "problem": problem.name, **geometry}
 
 
-def encode_curve(sweep: str, problem: Problem, arch: Architecture, lambdas: tuple[float, ...]) -> dict[str, Any]:
+def encode_curve(
+    sweep: str, problem: Problem, arch: Architecture, lambdas: tuple[float, ...], keys: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return what the cells of one curve share, and nothing that cannot change their results."""
     return {
         "sweep": sweep,
         "problem": encode_problem(problem, layers=bool(arch.needs() & {"layers", "normal"})),
         "arch": {"source": arch.source, "options": result_options(arch)},
         "lambdas": list(lambdas) if arch.uses_lambdas else [],
+        **({"keys": dict(keys)} if keys else {}),
     }
 
 

@@ -68,4 +68,5 @@ def refused(row: Any, spec: Mapping[str, Any], cell: Mapping[str, Any], wanted: 
 def _options(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of the spec of a cell its curve shares and a person chose; before `validation`, it was on labels."""
     arch = {**spec["arch"], "options": {"validation": "labels", **spec["arch"]["options"]}}
-    return {"sweep": spec["sweep"], "problem": spec["problem"], "arch": arch, "lambdas": spec["lambdas"]}
+    keys = {"keys": spec["keys"]} if "keys" in spec else {}
+    return {"sweep": spec["sweep"], "problem": spec["problem"], "arch": arch, "lambdas": spec["lambdas"], **keys}

@@ -179,14 +179,14 @@ class Jobs:
         archs = [arch, *([sweep.arch(arch.requires_cell)] if arch.requires_cell else [])]
         own = filter(sources.is_own, [sweep.problem.source, *(one.source for one in archs)])
         origin = brought.origin(sweep.problem, archs, self._pool(name), map(sources.own_digest, own))
-        curve = encode_curve(name, sweep.problem, arch, sweep.lambdas)
+        curve = encode_curve(name, sweep.problem, arch, sweep.lambdas, sweep.fit_keys)
         return _with_code("fit", {**curve, **self._pairs(name), "inputs": inputs, "origin": origin})
 
     def theory_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
         arch = sweep.arch(wildcards.arch)
         wanted = {
-            **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas),
+            **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas, sweep.fit_keys),
             **self._pairs(sweep.name),
             "N": sweep.theory_pairs,
             "seed": sweep.theory_seed,
@@ -213,7 +213,7 @@ class Jobs:
             "sweep": sweep.name,
             "problem": encode_problem(sweep.problem, layers=True),
             "archs": [arch.source for arch in sweep.networks],
-            "chained": [encode_curve(sweep.name, sweep.problem, arch, ())["arch"] for arch in sweep.networks],
+            "chained": [encode_curve(sweep.name, sweep.problem, arch, (), {})["arch"] for arch in sweep.networks],
             **self._files(sweep.problem),
         }
         return _spec("chains", wanted)
