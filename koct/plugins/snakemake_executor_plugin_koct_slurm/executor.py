@@ -41,7 +41,7 @@ from snakemake_interface_executor_plugins.utils import encode_target_jobs_cli_ar
 FAILED = {"CANCELLED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
 LOST = {"BOOT_FAIL", "NODE_FAIL"}  # with the node
 OFTEN = 5  # times that a lost job is submitted again
-PAUSES = (30, 60)  # seconds before a submission that SLURM did not take is tried again
+PAUSE = 30  # seconds before SLURM is asked again to take a job
 FULL = re.compile("(Max|Grp)SubmitJob")  # in what SLURM says where a user or a group may have no more jobs queued
 # Reasons of a pending job that do not pass by themselves, and how many seconds they are given for it.
 NEVER = re.compile(r"BadConstraints|InvalidAccount|InvalidQOS|PartitionTimeLimit|(QOS|Assoc)Max\w+PerJob(Limit)?")
@@ -126,25 +126,20 @@ class Executor(SlurmExecutor):
         )
         call += f" --wrap={shlex.quote(self.format_job_exec(job))}"
         variables = {name: value for name, value in os.environ.items() if NEEDED.fullmatch(name)}
-        pauses = list(PAUSES)
-        while True:
-            if self.ended.is_set():
-                raise WorkflowError("the run has ended")
+        variables |= self.envvars()
+        while not self.ended.is_set():
+            # in a session of its own, out of reach of Ctrl-C, so that no job is submitted and its number lost
             done = subprocess.run(
-                call,
-                shell=True,
-                capture_output=True,
-                text=True,
-                env=variables | self.envvars(),
-                start_new_session=True,  # out of reach of Ctrl-C, so that no job is submitted and its number lost
+                call, shell=True, capture_output=True, text=True, env=variables, start_new_session=True
             )
-            full = done.returncode and FULL.search(done.stderr)
-            if not done.returncode or not (full or pauses):
+            if not done.returncode or not FULL.search(done.stderr):
                 break
-            if full and self.full != done.stderr:
+            if self.full != done.stderr:
                 self.full = done.stderr
                 self.logger.info(f"SLURM takes no more jobs for now, and is asked again: {self.full.strip()}")
-            self.ended.wait(PAUSES[0] if full else pauses.pop(0))
+            self.ended.wait(PAUSE)
+        else:
+            raise WorkflowError("the run has ended")
         if done.returncode:
             raise WorkflowError(done.stderr.strip())
         number = validate_or_get_slurm_job_id(done.stdout.strip().partition(";")[0], done.stdout)
