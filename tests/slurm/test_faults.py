@@ -137,7 +137,8 @@ def test_a_group_that_reaches_its_time_limit_goes_on_where_it_was_and_asks_for_m
     assert "Attempt 1 of 3 failed; submitting it again with more memory and time." in text
     assert len(text.splitlines()) < 60
     _, second = (found for found in lab.all_jobs(run.folder) if SEED in found["Comment"])
-    assert second["TimeLimit"] == "00:40:00"  # twice what the first asked for
+    minutes = int(re.search(r"GB, (\d+) min", text)[1])
+    assert second["TimeLimit"] == f"00:{2 * minutes}:00"
     assert inode(run, kept) == before
     assert_same_cells(run, local)
 
