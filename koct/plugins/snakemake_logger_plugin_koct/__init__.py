@@ -26,7 +26,8 @@ HIDDEN_MESSAGES = re.compile(
     "Assuming unrestricted shared filesystem usage|Building DAG of jobs|Using shell: |Select jobs to execute|"
     "Group jobs: inactive|Conda environments: ignored|SLURM run ID: |Cleaning up SLURM log files|"
     r"Job \S+ has been submitted with SLURM jobid|Trying to restart job|"
-    "You are running snakemake in a SLURM job context|No SLURM account given|MinJobAge "
+    "You are running snakemake in a SLURM job context|No SLURM account given|MinJobAge |"
+    "Cannot restore .*: no backup found"  # of what a failed job would have made for the first time
 )
 LITTLE = 10**6  # bytes free on a disk that is called full
 INPUTS_IN_REASON = re.compile("((?:Updated input files|Input files updated by another job): )([^;]+)")
