@@ -127,7 +127,7 @@ class ModuleArchitecture(Architecture, ABC):
     )
     starts_from: str | None = option(  # type: ignore[misc]
         "another sweep of the study: training starts from the weights of this network there, of the same seed and with "
-        "the most samples",
+        "the most samples; where pairs judge the weights, these are judged too",
         default=None,
         later=True,
     )

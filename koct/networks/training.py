@@ -293,6 +293,9 @@ class Trainer:
         self.before: tuple[list[torch.Tensor], torch.Tensor] | None = None  # what a branch began with
         self.part = 0  # of the fresh pairs
         done = self.first = self._resume()
+        if not done and self.data.start is not None and arch.validation != "none":  # it may be the best
+            self._evaluate()
+            self.losses.clear()
         self.began, self.said, self.saved = time.perf_counter(), 0.0, time.perf_counter()
         count = arch.evaluations if arch.validation != "none" and not self.plan.lengths else 0
         evaluated = {math.ceil(steps * (k + 1) / count) for k in range(count)}
