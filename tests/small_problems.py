@@ -10,7 +10,7 @@ OPTIONS = {
     "misaligned": {"H": 8, "V": 6, "B": 8, "gain": 10.0},
     "ellipses50": {"H": 8, "V": 6, "B": 12},
     "scan": {"data": "ellipses", "field": 200.0, "H": 8, "V": 6, "B": 12, "photons": 1e4},
-    "anatomy": {"H": 8, "V": 6, "B": 8, "learned": "ellipses", "tested": "ellipses"},  # which needs no package
+    "anatomy": {"H": 8, "V": 6, "B": 8, "images": "ellipses"},  # which needs no package
     "surrogate": {"H": 8, "V": 10, "B": 8, "tikhonov": 0.1},
     "mri": {"H": 8, "spokes": 5, "samples": 8, "noise": 0.01},
     "mri with a phase": {"H": 8, "spokes": 5, "samples": 8, "noise": 0.01, "phase": 1.0},

@@ -1,15 +1,18 @@
 """Histories of a study: edits, kills, damage, copies and rows between two clones, in any order.
 
-After a run that raised no error, the table equals that of a clean run of the same data and config in an empty folder.
+After a run that raised no error, the table equals that of a clean run of the same data, helper and config in an empty
+folder. The helper is a file that the user's problem imports, by a name that Python has on other systems.
 What Snakemake does with the answers of `koct.workflow.stale` is written out once more, so that a history takes
 milliseconds. KOCT_HISTORIES says how many are tried.
 """
 
 import contextlib
 import functools
+import importlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,17 +22,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from koct.base import stamps
 from koct.base.files import temporary_name
 from koct.base.stamps import VOLATILE
 from koct.commands import stages
+from koct.contracts import registry
 from koct.errors import KoctError
 from koct.study import paths, results
-from koct.workflow import queue, resources, stale
+from koct.workflow import queue, resources, sources, stale
 from koct.workflow.jobs import Jobs
-from koct.workflow.planned import STATE, Guard
+from koct.workflow.planned import Guard
 
 pytestmark = pytest.mark.thorough
 HISTORIES = int(os.environ.get("KOCT_HISTORIES", "25"))
@@ -38,11 +42,20 @@ TABLE, IMAGES = "results/cells.parquet", "results/images.parquet"
 GRIDS, LAMBDAS, DATA = ([2, 3], [2, 4]), ([1.0], [10.0, 100.0]), (0, 1)
 POOLS = {"train": 5, "val": 2, "test": 2}, {"train": 4, "val": 2, "test": 3}  # as many pairs, others to train with
 FOLDERS = ["pools", "grams", "cells", "fits"]
+PROBLEM = """
+from nt import FACTOR
+from koct.problems.pairs import PairsProblem
+
+class Own(PairsProblem):
+    def pairs(self, seed, sizes):
+        for part, x, y in super().pairs(seed, sizes):
+            yield part, x, FACTOR * y
+"""
 
 
 def config(chosen):
     grid, lambdas, pool = (choices[i] for choices, i in zip((GRIDS, LAMBDAS, POOLS), chosen, strict=True))
-    sweep = {"problem": "pairs", "x": "x.npy", "y": "y.npy", "archs": ["fc"], "seeds": [1, 2], "theory": False}
+    sweep = {"problem": "own.py", "x": "x.npy", "y": "y.npy", "archs": ["fc"], "seeds": [1, 2], "theory": False}
     sweep |= {"N": grid, "lambdas": lambdas, "metric": "mse", "pool": pool}
     return {"study": "s", "studies": {"s": ["own"]}, "sweeps": {"own": sweep}, "device": "cpu"}
 
@@ -53,12 +66,29 @@ def write_data(seed):
     np.save("y.npy", rng.standard_normal((9, 2)))
 
 
+def write_helper(number):
+    Path("nt.py").write_text(f"FACTOR = {1 + number}\n")
+
+
+def import_again():
+    """Import the user's files as a new process does, if the helper is not the one that was imported."""
+    helper = sys.modules.get("nt")
+    if helper and f"FACTOR = {helper.FACTOR}\n" == Path("nt.py").read_text():
+        return
+    for known in (registry._load, registry.import_file, sources.digest, sources.own_digest, sources._read):
+        known.cache_clear()
+    registry._HELPERS.clear()
+    sys.modules.pop("nt", None)
+    sys.path[:] = [place for place in sys.path if not os.path.isfile(os.path.join(place, "nt.py"))]
+    importlib.invalidate_caches()
+
+
 @mock.patch.object(resources, "shares_gram", lambda sweep: True)  # noqa: PT008  # as large pools do
 def planned(chosen):
     """The jobs of a study, each behind those whose outputs it reads."""
+    import_again()
     jobs = Jobs(config(chosen))
     os.environ.update(jobs.environment())
-    del os.environ[STATE]  # the code stays as it is: nobody has to look
     (sweep,) = jobs.study
     pools, grams, fits = [], [], []
     for seed in sweep.seeds:
@@ -107,6 +137,7 @@ def run(jobs, stop=None, events=None):
             left.with_name(temporary_name(left.name)).write_bytes(b"half")
             return False
         spec = json.loads(one.params["spec"])
+        import_again()
         with mock.patch.object(stamps, "guard", Guard(one.verb, spec)) as guard:
             guard()
             stages.VERBS[one.verb][0](spec, one.input, one.output)
@@ -119,10 +150,12 @@ def rows():
 
 
 @functools.cache
-def clean(data, *chosen):
+def clean(data, helper, *chosen):
     """(rows, files) of a run in an empty folder."""
     with tempfile.TemporaryDirectory(dir=FAST) as folder, contextlib.chdir(folder):
+        Path("own.py").write_text(PROBLEM)
         write_data(data)
+        write_helper(helper)
         run(planned(chosen))
         return rows(), {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
@@ -132,7 +165,7 @@ some = st.integers(0, 10**6)
 
 
 class Histories(RuleBasedStateMachine):
-    """Two clones that begin with complete results, of the same config and of other data."""
+    """Two clones that begin with complete results, of the same config and of other data or another helper."""
 
     def __init__(self):
         super().__init__()
@@ -141,8 +174,14 @@ class Histories(RuleBasedStateMachine):
         for context in (contextlib.chdir(self.folder), mock.patch.dict(os.environ)):
             self.stack.enter_context(context)
         self.stack.enter_context(mock.patch.object(stale, "SMALL", 0))  # the jobs that read arrays notice damage
-        self.states = [[0, 0, 0, 0], [1, 0, 0, 0]]  # of each clone: its data, and what was chosen of the config
+        self.stack.enter_context(mock.patch.object(sources, "_kept", return_value=sources._USED))
+        self.stack.enter_context(mock.patch.object(sys, "dont_write_bytecode", True))
         self.shared = False  # whether both have the same results
+
+    @initialize(what=clones)
+    def begin(self, what):
+        self.states = [[0] * 5, [0] * 5]  # of each clone: its data, its helper, and what was chosen of the config
+        self.states[1][what] = 1
         for clone in (0, 1):
             for path, content in clean(*self.states[clone])[1].items():
                 place = self.folder / str(clone) / path
@@ -175,9 +214,15 @@ class Histories(RuleBasedStateMachine):
                 os.utime(name, ns=(about.st_atime_ns, about.st_mtime_ns))
         self.states[clone][0] = data
 
+    @rule(clone=clones, helper=st.sampled_from(DATA))
+    def edit_helper(self, clone, helper):
+        self.enter(clone)
+        write_helper(helper)
+        self.states[clone][1] = helper
+
     @rule(clone=clones, grid=st.integers(0, 1), lambdas=st.integers(0, 1), pool=st.integers(0, 1))
     def edit_config(self, clone, grid, lambdas, pool):
-        self.states[clone][1:] = [grid, lambdas, pool]
+        self.states[clone][2:] = [grid, lambdas, pool]
 
     @rule(clone=clones, number=some, place=some, cut=st.booleans())
     def damage(self, clone, number, place, cut):
@@ -241,22 +286,22 @@ class Histories(RuleBasedStateMachine):
     def set_the_clock(self, clone, number, seconds):
         os.utime(self.file(clone, number), (seconds, seconds))
 
-    @rule(clone=clones, first=st.integers(0, 9), then=st.integers(1, 9), data=st.sampled_from(DATA))
-    def edit_data_while_it_runs(self, clone, first, then, data):
-        """Other data before a job, and these or the old ones before a later one."""
+    @rule(clone=clones, first=st.integers(0, 9), then=st.integers(1, 9), value=st.sampled_from(DATA), what=clones)
+    def edit_while_it_runs(self, clone, first, then, value, what):
+        """Other data, or another helper, before a job, and these or the old ones before a later one."""
 
-        def write(data):
-            write_data(data)
-            self.states[clone][0] = data
+        def write(value):
+            (write_data, write_helper)[what](value)
+            self.states[clone][what] = value
 
-        other = 1 - self.states[clone][0]
-        self.run_it(clone, None, {first: lambda: write(other), first + then: lambda: write(data)})
+        other = 1 - self.states[clone][what]
+        self.run_it(clone, None, {first: lambda: write(other), first + then: lambda: write(value)})
 
     @rule(clone=clones, stop=st.none() | st.integers(0, 8))
     def run_it(self, clone, stop, events=None):
         """To the end, or until it is killed."""
         self.enter(clone)
-        jobs, ended = planned(self.states[clone][1:]), False
+        jobs, ended = planned(self.states[clone][2:]), False
         with contextlib.suppress(KoctError):
             ended = run(jobs, stop, events)
         assert not ended or rows() == clean(*self.states[clone])[0]

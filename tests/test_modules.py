@@ -165,6 +165,27 @@ def test_fresh_pairs_never_repeat_and_are_the_same_twice(data):
     assert made.N == 12  # what is not trained by steps gets all of the pool
 
 
+def test_a_training_starts_where_the_fit_that_it_starts_from_ended(data, tmp_path):
+    """So small a step changes nothing; a step that makes it worse is not taken; other weights there do not fit."""
+    first, start = data("unet", levels=2, channels=4, steps=5), str(tmp_path / "start.npy")
+    about, network = fitting.fit(first)
+    cells.write_fit(start, first.stamp(first.spec, about), network)
+    still = {"levels": 2, "steps": 1, "lr": 1e-12, "averaging": 0.0, "weight_decay": 0.0, "N": 4}
+
+    def begun(**options):
+        made = data("unet", **{**still, **options})
+        made.inputs["start"] = start
+        return fitting.fit(made)[1]
+
+    of_first, x = first.predict(network, "test"), first.pool.x("test")
+    np.testing.assert_allclose(first.images(begun(channels=4), first.device.put(x)), of_first, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(first.predict(fitting.fit(data("unet", channels=4, **still))[1], "test"), of_first, 1e-2)
+    worse = begun(channels=4, lr=10.0, validation="labels", evaluations=1)  # than what it started from, which is kept
+    np.testing.assert_allclose(first.images(worse, first.device.put(x)), of_first, rtol=1e-4, atol=1e-5)
+    with pytest.raises(KoctError, match="the weights to start from do not fit unet"):
+        begun(channels=8)
+
+
 def test_what_is_mirrored_is_mirrored_back_and_only_in_training():
     torch.manual_seed(0)
     inner = torch.nn.Conv2d(1, 1, 3, padding=1, bias=False)

@@ -199,6 +199,11 @@ def test_slices_that_do_not_fit_are_one_sentence(folder):
     def changed(**values):
         return lambda path: ct(path, "q", SQUARE, **values)
 
+    def projection(path):
+        dataset = ct(path, "q", SQUARE) or pydicom.dcmread(path)
+        dataset.private_block(0x7029, "DICOM-CT-PD", create=True).add_new(0x02, "FL", 1.0)
+        dataset.save_as(path)
+
     plan, many = get_testdata_file("rtplan.dcm", download=False), "is in colour or has several frames; give one grey"
     no_slice = "is neither a CT slice in Hounsfield units nor an MR slice; remove it"
     for make, message in (
@@ -212,6 +217,7 @@ def test_slices_that_do_not_fit_are_one_sentence(folder):
         (changed(NumberOfFrames=2), many),
         (changed(PhotometricInterpretation="PALETTE COLOR"), many),
         (changed(ImageType=["ORIGINAL", "PRIMARY", "LOCALIZER"]), "is a localizer and no slice; remove it"),
+        (projection, "is a projection (DICOM-CT-PD) and no image; give reconstructed slices"),
     ):
         path = folder / "ct/z.dcm"
         make(path)

@@ -1,8 +1,6 @@
 """Pairs from files: what is read of arrays and refused of them, their groups, and docs/your-pairs.md, run."""
 
-import importlib.util
 import re
-import socket
 import subprocess
 import sys
 
@@ -188,29 +186,6 @@ def test_costs_count_pairs_and_no_curve_of_groups_is_predicted(folder):
 
 
 # The page
-
-
-def test_networks_trained_on_ellipses_meet_real_slices(monkeypatch):
-    """The numbers of docs/your-pairs.md, with the network off."""
-
-    def refuse(*_):
-        raise AssertionError("something wants to download")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setenv("KOCT_DEVICE", "cpu")
-    spec = importlib.util.spec_from_file_location("transfer", ROOT / "benchmarks/transfer.py")
-    transfer = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(transfer)
-    printed = {}
-    for label, n, *values in re.findall(r"^\| (\w+) \| (\d+|–) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|", PAGE, re.M):
-        if label in ("FBP", "KO", "FC"):
-            printed[label, 0 if n == "–" else int(n)] = [float(value) for value in values]
-    found = transfer.errors()
-    assert found.keys() == printed.keys()
-    for key, (own, real) in found.items():
-        assert [own, *real] == pytest.approx(printed[key], abs=0.01), key
-    for n in transfer.N:
-        assert all(np.less(found["KO", n][1], found["FC", n][1]))
 
 
 @pytest.mark.long

@@ -83,7 +83,8 @@ def gallery():
         if figures or pages:
             lines += ["", f"## {'full' if folder.name == 'reference' else folder.name}", ""]
             lines += [f"[{path.name}](../{path.relative_to(ROOT)})\n" for path in pages]
-            lines += [f"![{path.stem}](../{path.relative_to(ROOT)})\n" for path in figures]
+            for path in (path.relative_to(ROOT) for path in figures):
+                lines.append(f"[![{path.stem}](../{path})](../{path})\n")
     return "\n".join(lines)
 
 

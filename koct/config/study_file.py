@@ -112,7 +112,26 @@ def read(config: Mapping[str, Any]) -> list[Sweep]:
             wrong += error.wrong
     refuse(wrong)
     refuse([f"sweeps.{sweep.name}.tested_on has {text}" for sweep in study for text in _check_tested(sweep, study)])
+    refuse([f"sweeps.{sweep.name}.{text}" for sweep in study for text in _check_starts(sweep, study)])
     return study
+
+
+def _check_starts(sweep: Sweep, study: Sequence[Sweep]) -> Iterator[str]:
+    """Yield what is wrong with the sweeps whose fits a sweep's networks start from."""
+    for arch in (arch for arch in sweep.archs if arch.starts_from):
+        key = f"{section(type(arch))}.starts_from = {arch.starts_from!r}"
+        others = (other for other in study if other is not sweep)
+        sweeps = {other.name: other for other in others if any(each.name == arch.name for each in other.archs)}
+        other = sweeps.get(arch.starts_from or "")
+        if other is None:
+            known = ", ".join(sweeps) or "nothing, since there is none"
+            yield f"{key} is no other sweep of this study with {arch.name}; take {known}"
+        elif other.arch(arch.name).starts_from:
+            yield f"{key}, which starts from another sweep itself; take one that does not"
+        elif missing := sorted(set(sweep.seeds) - set(other.seeds)):
+            yield f"{key}, which has no seed {', '.join(map(str, missing))}; add it there, or remove it here"
+        elif wrong := _other_shapes(sweep, other):
+            yield f"{key}, {wrong}"
 
 
 def _check_tested(sweep: Sweep, study: Sequence[Sweep]) -> Iterator[str]:
@@ -122,12 +141,19 @@ def _check_tested(sweep: Sweep, study: Sequence[Sweep]) -> Iterator[str]:
         if name not in sweeps:
             yield f"{name!r}, which is no other sweep of this study; take some of {', '.join(sweeps)}"
             continue
-        own, others = ((each.problem.x_shape, each.problem.y_shape) for each in (sweep, sweeps[name]))
-        if own != others:
-            yield (
-                f"{name!r}, whose measurements and images have the shapes {others[0]} and {others[1]}, and its own "
-                f"{own[0]} and {own[1]}; take one with the same shapes"
-            )
+        if wrong := _other_shapes(sweep, sweeps[name]):
+            yield f"{name!r}, {wrong}"
+
+
+def _other_shapes(sweep: Sweep, other: Sweep) -> str:
+    """Return what is wrong if two sweeps have measurements or images of different shapes."""
+    own, others = ((each.problem.x_shape, each.problem.y_shape) for each in (sweep, other))
+    if own == others:
+        return ""
+    return (
+        f"whose measurements and images have the shapes {others[0]} and {others[1]}, and its own "
+        f"{own[0]} and {own[1]}; take one with the same shapes"
+    )
 
 
 def _wrong_metric_file(path: str) -> str:

@@ -152,6 +152,11 @@ class Sweep(Grid):
             return (0,)
         return self.N if arch.N is None else arch.N
 
+    def most_of(self, arch: Architecture) -> int:
+        """Return the N of the cell with the most samples; fresh ones are more than any."""
+        sizes = self.sizes_of(arch)
+        return FRESH if FRESH in sizes else max(sizes)
+
     def seeds_of(self, arch: Architecture) -> tuple[int, ...]:
         """The seeds of an architecture's cells: one, if nothing of what it sees depends on the seed."""
         return self.seeds[:1] if not arch.trained and self.problem.same_held_out else self.seeds

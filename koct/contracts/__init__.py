@@ -265,6 +265,7 @@ class Training:
     gram: Array | None  # the Gram matrix of x (N, N), float64; None where it is cheap to compute
     fresh: bool = False  # whether training pairs should never repeat; x and y are then all those of the pool
     required: Mapping[str, Any]  # what the fit that `requires_cell` names says of itself: lam, p, fit_seconds, device
+    start: Mapping[str, Any] | None = None  # the state of the fit that it starts from, by the option `starts_from`
     device: Any  # `device.name` is "cpu" or "cuda", `device.put(array)` moves a NumPy array there
     identity: str  # what the fit depends on, for a checkpoint to say what it belongs to
     checkpoints: str | None  # a file that outlives an interrupted job, which `fit` may write and remove;
@@ -365,6 +366,7 @@ class Architecture(Configured, ABC):
     launch: ClassVar[Literal["process", "torchrun"]] = "process"
     needs_torch: ClassVar[bool] = False  # also without a GPU
     requires_cell: ClassVar[str] = ""  # another architecture whose fit of the same sweep, N and seed it reads
+    starts_from: ClassVar[str | None] = None  # a sweep whose fit it starts from, if that is an option
 
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:
         """What a fit uses besides the pairs: the known layers, their normal matrix, the Gram matrix of x."""

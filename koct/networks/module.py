@@ -125,6 +125,12 @@ class ModuleArchitecture(Architecture, ABC):
         default=20,
         minimum=1,
     )
+    starts_from: str | None = option(  # type: ignore[misc]
+        "another sweep of the study: training starts from the weights of this network there, of the same seed and with "
+        "the most samples; where pairs judge the weights, these are judged too",
+        default=None,
+        later=True,
+    )
     patience: int | None = option(
         "evaluations without a smaller error after which training ends; without it all steps are taken",
         default=None,

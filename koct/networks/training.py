@@ -170,7 +170,10 @@ def restored(arch: ModuleArchitecture, state: Mapping[str, Any], data: Training)
     network = ModuleNetwork(arch, data)
     network.scale = float(np.array(state["scale"])[0])
     own = {name.removeprefix("module."): torch.as_tensor(np.array(state[name])) for name in state if name != "scale"}
-    network.module.load_state_dict(own)
+    try:
+        network.module.load_state_dict(own)
+    except RuntimeError:
+        raise KoctError(f"the weights to start from do not fit {arch.name}; give it the same options there") from None
     return network
 
 
@@ -179,7 +182,7 @@ class Trainer:
 
     def __init__(self, arch: ModuleArchitecture, data: Training) -> None:
         self.arch, self.data = arch, data
-        self.network = ModuleNetwork(arch, data)
+        self.network = ModuleNetwork(arch, data) if data.start is None else restored(arch, data.start, data)
         self.kept = copy.copy(self.network)
         device = self.device = self.network.device
         self.cuda = device.type == "cuda"
@@ -188,8 +191,9 @@ class Trainer:
         judges = self.fresh.part(0) if self.fresh else None
         x, y = self.fresh.part(1) if self.fresh else (data.x, data.y)
         images = torch.as_tensor(y, dtype=torch.float32, device=device).reshape(-1, *data.y_shape)
-        scale = float(images.flatten(1).abs().amax(1).double().mean()) or 1.0
-        self.network.scale = self.kept.scale = scale
+        if data.start is None:
+            self.network.scale = self.kept.scale = float(images.flatten(1).abs().amax(1).double().mean()) or 1.0
+        scale = self.network.scale
         self.y, self.weights = images[:, None] / scale, self._weights(images)
         # Pairs that judge the weights: none, some of the training pairs, or the validation pairs
         judging = max(1, data.N // SPLIT) if arch.validation == "split" and not data.fresh else 0
@@ -289,6 +293,9 @@ class Trainer:
         self.before: tuple[list[torch.Tensor], torch.Tensor] | None = None  # what a branch began with
         self.part = 0  # of the fresh pairs
         done = self.first = self._resume()
+        if not done and self.data.start is not None and arch.validation != "none":  # it may be the best
+            self._evaluate()
+            self.losses.clear()
         self.began, self.said, self.saved = time.perf_counter(), 0.0, time.perf_counter()
         count = arch.evaluations if arch.validation != "none" and not self.plan.lengths else 0
         evaluated = {math.ceil(steps * (k + 1) / count) for k in range(count)}

@@ -1,4 +1,4 @@
-"""Slices of a brain instead of ellipses: what a network learned on one kind of images, tested on either.
+"""Slices of a brain instead of ellipses, or ellipses that are scanned in the same way.
 
 The brain is the MNI152 T1 template, an average over MR images of 152 people, in the wheel of nilearn. Its axial slices,
 turned, scaled and shifted at random, are projected by the fan beam: anatomical images that come from MRI, and no CT.
@@ -28,8 +28,6 @@ SLAB_OF: dict[Part, tuple[int, ...]] = {"train": (0, 2), "val": (1,), "test": (3
 FINER = 4  # points for one pixel, in each direction, over which the template is averaged
 CHUNK = 32  # images projected together
 
-Images = Literal["anatomy", "ellipses"]
-
 
 class Anatomy(ScanProblem):
     validation_metric = "rrmse_norm"
@@ -37,18 +35,17 @@ class Anatomy(ScanProblem):
     H: int = option("image height and width in pixels", minimum=8)
     V: int = option("number of views of the fan beam, equally spaced over 180°, both ends included", minimum=1)
     B: int = option("number of detector bins", minimum=2, maximum=MOST_BINS)
-    learned: Images = option("what training and validation images show: slices of a brain, or ellipses")
-    tested: Images = option("what test images show", default="anatomy")
+    images: Literal["anatomy", "ellipses"] = option("what they show: slices of a brain, or ellipses")
 
     @property
     def label(self) -> str:
-        return f"{self.learned} to {self.tested}"
+        return self.images
 
     def files(self) -> Sequence[str]:
-        return [path for path in [template()] if path] if "anatomy" in (self.learned, self.tested) else []
+        return [path for path in [template()] if path and self.images == "anatomy"]
 
     def check(self, seeds: Sequence[int], sizes: Sizes) -> Iterable[str]:
-        if "anatomy" in (self.learned, self.tested) and not (template() and find_spec("nibabel")):
+        if self.images == "anatomy" and not (template() and find_spec("nibabel")):
             yield "problem: the images are in the package nilearn, which is not installed; pip install 'koct[anatomy]'"
 
     def pairs(self, seed: int, sizes: Sizes) -> Iterator[Chunk]:
@@ -63,16 +60,14 @@ class Anatomy(ScanProblem):
         for part in SLAB_OF:
             number, held = HELD_OUT.get(part, 1 + seed), getattr(sizes, part)
             stream, rng = TorchStream(number), np.random.default_rng(number)
-            shows = self.tested if part == "test" else self.learned
             for first in range(0, held, CHUNK):
                 count = range(min(CHUNK, held - first))
-                if shows == "anatomy":
-                    images = [brain(rng, part, self.H) for _ in count]
+                if self.images == "anatomy":
+                    y = np.array([brain(rng, part, self.H) for _ in count], np.float32)
                 else:
-                    images = [rasterise(draw(stream), self.H) for _ in count]
-                y = np.stack(images).astype(np.float32)
+                    y = np.array([rasterise(draw(stream), self.H) for _ in count], np.float32)
                 yield part, A(y), y
-            print(f"{part}: {held} images, {shows}", flush=True)
+            print(f"{part}: {held} images", flush=True)
 
     def noise_variance(self, x: Any) -> Any:
         return 0.0

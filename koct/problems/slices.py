@@ -30,6 +30,7 @@ SURELY_HU = -500.0  # a volume with values below is in Hounsfield units: air is 
 PREAMBLE = 144  # bytes up to the end of the element that says how long the header of a DICOM file is
 DEPTH = 24  # place in a PNG file of the bits of a sample, and behind it of the kind of colour
 GREY = 0
+PROJECTION = 0x7029  # group of the elements in which DICOM-CT-PD describes a detector
 LARGEST = 2**28  # bytes of a slice: one of 8,192 × 8,192 pixels has half as many
 AGAIN = "copy it again or remove it"
 
@@ -214,6 +215,8 @@ def _dataset(path: str, **how: Any) -> Any:
 
     _check_inflated(path)
     what, dataset = f"data: {printable(path)}", dcmread(path, **how)
+    if dataset.group_dataset(PROJECTION):
+        raise KoctError(f"{what} is a projection (DICOM-CT-PD) and no image; give reconstructed slices")
     for name in ("Rows", "Columns"):
         if not dataset.get(name):
             raise KoctError(f"{what} is no image: it has no {name}; remove it from the folder")

@@ -5,7 +5,7 @@ It can if it was made from the same: the options of its cell, and its `origin`, 
 - `pairs`: a hash of what its pool was asked for: problem, sizes, and digests of the files that the problem reads,
 - `numbers`: the versions of the numbers of koct, of the problem and of the architecture,
 - `own`: hashes of a user's own files,
-- `read`: the options of the architecture whose fit its fit reads.
+- `read`: the options of the architecture whose fit its fit reads, and what it starts from.
 """
 
 from __future__ import annotations

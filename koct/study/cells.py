@@ -132,6 +132,15 @@ class Data(Training):
             )
         return about
 
+    @cached_property
+    def start(self) -> Mapping[str, Any] | None:  # type: ignore[override]
+        if "start" not in self.inputs:
+            return None
+        about, state = read_fit(self.inputs["start"])
+        if about["cell"]["arch"]["source"] != self.cell.arch.source or about["cell"]["seed"] != self.cell.seed:
+            raise KoctError(f"{self.inputs['start']} is the fit of another cell; give that of {self.cell.arch.name}")
+        return state
+
     def _declared(self, name: Literal["layers", "normal"]) -> None:
         """Refuse what the architecture uses and has not said it needs: it would not run again when that changes."""
         arch = self.cell.arch

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import math
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -259,7 +260,8 @@ def _schema(columns, metadata=None):
 
 
 def _save(table, columns, path, origin, stamp, **options):
-    """Write a table with units, provenance and a stamp."""
+    """Write a table with units, provenance and a stamp, which tells it from other tables of its job."""
+    stamp = stamp._replace(about={**stamp.about, "file": os.path.basename(path)})
     table = table.cast(_schema(columns, {**origin, TABLE_KEY: stamp.text()}))
     with atomic_write(path, stamp) as temporary:
         pq.write_table(table, temporary, **options)

@@ -179,6 +179,9 @@ class Jobs:
         archs = [arch, *([sweep.arch(arch.requires_cell)] if arch.requires_cell else [])]
         own = filter(sources.is_own, [sweep.problem.source, *(one.source for one in archs)])
         origin = brought.origin(sweep.problem, archs, self._pool(name), map(sources.own_digest, own))
+        if arch.starts_from:
+            start = self._curve(arch.starts_from, arch_name)
+            origin["read"].append([self._most(arch), *(start[key] for key in ("problem", "arch", "origin"))])
         curve = encode_curve(name, sweep.problem, arch, sweep.lambdas, sweep.fit_keys)
         return _with_code("fit", {**curve, **self._pairs(name), "inputs": inputs, "origin": origin})
 
@@ -266,7 +269,14 @@ class Jobs:
             found["gram"] = paths.gram("{sweep}", "{seed}")
         if arch.requires_cell:
             found["required"] = paths.fit("{sweep}", sweep.arch(arch.requires_cell).name, "{N}", "{seed}")
+        if arch.starts_from:
+            found["start"] = paths.fit(arch.starts_from, arch.name, self._most(arch), "{seed}")
         return found
+
+    def _most(self, arch: Architecture) -> int:
+        """Return the N of the fit that an architecture starts from."""
+        other = self.sweeps[arch.starts_from or ""]
+        return other.most_of(other.arch(arch.name))
 
     def extra_input(self, wildcards: Wildcards) -> list[str]:
         """Of a fit, besides its pool."""

@@ -114,6 +114,8 @@ class Stale:
             others = [key.removeprefix("problem.options.") for key in keys if key not in IN_WORDS]
             words = [f"{', '.join(others)} changed"] if others else []
             return " and ".join([*words, *dict.fromkeys(IN_WORDS[key] for key in keys if key in IN_WORDS)])
+        if stamp.about.get("file", name := os.path.basename(path)) != name:
+            return "it is another output of its job"
         made_from = self.inputs(inputs, stamp.about.get("timed", False))
         if made_from is not None and stamp.inputs != made_from:
             return "it was made from other inputs"

@@ -44,7 +44,7 @@ def figure(cells_path):
         lengths = sorted({row["steps"] / 2**k for row in cells for k in range(len(row["losses"]))})
         axis.set_xticks(lengths[::2], [f"{length:,.0f}" for length in lengths[::2]])
         axis.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-        axis.tick_params(axis="y", which="minor", labelsize=6)
+        drawing.label_powers(axis.yaxis)
         axis.set_title(f"{names.arch(arch)}, {names.sweep(cells[0])}")
     for row in axes:
         drawing.share_limits({place: axis for place, axis in enumerate(row) if axis.axison})

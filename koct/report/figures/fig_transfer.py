@@ -52,7 +52,7 @@ def figure(transfer_path, metrics):
         axis.set_yscale("log")
         axis.set_xticks(sorted(sizes), [f"{N:,}" for N in sorted(sizes)], fontsize=6)
         axis.xaxis.set_minor_locator(NullLocator())
-        axis.tick_params(axis="y", which="minor", labelsize=6)
+        drawing.label_powers(axis.yaxis)
         label = CurveMetric(metrics[target]).label
         axis.set(title=f"tested on {target}", xlabel="training samples $N$", ylabel=f"test {label}")
     for source, style in styles.items():

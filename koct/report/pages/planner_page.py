@@ -92,7 +92,7 @@ def write_page(file: PilotFile, out: str, spec: Mapping[str, Any] | None = None,
         sweeps.append(
             {
                 "name": name,
-                "title": f"{name} ({label})" if label else name,
+                "title": f"{name} ({label})" if label and label != name else name,
                 "metric": quantity,
                 "counts": names.counted(name),
                 "unit": "error" if score is None else "score",

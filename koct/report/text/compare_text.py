@@ -22,12 +22,16 @@ def compare(fresh_path, reference_path, tolerance):
     """
     fresh, names = _cells(fresh_path)
     reference, others = _cells(reference_path)
+    files = {fresh_path: fresh, reference_path: reference}
     sweeps = {**others.sweeps, **names.sweeps}
+    both = {key[0] for key in fresh} & {key[0] for key in reference}
+    if not both:
+        had = (f"{path} has {', '.join(dict.fromkeys(key[0] for key in cells))}" for path, cells in files.items())
+        return f"no sweep is in both files, so nothing was compared: {'; '.join(had)}\n", False
     pairs = [{**row, "reference": reference[key]} for key, row in fresh.items() if key in reference]
     lines, apart = _differences(pairs, sweeps, tolerance) if pairs else ([], [])
     lines += _only_in(reference, fresh, f"missing, only in {reference_path}")
     lines += _only_in(fresh, reference, f"new, only in {fresh_path}")
-    both = {key[0] for key in fresh} & {key[0] for key in reference}
     partial = {" ".join(key[:2]): None for key in fresh.keys() ^ reference.keys() if key[0] in both}
     found = [f"curves differ by more than {tolerance:g}: {', '.join(apart)}"] if apart else []
     found += [f"not made of the same cells: {', '.join(sorted(partial))}"] if partial else []
