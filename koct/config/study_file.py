@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -360,6 +361,8 @@ def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
 
 
 HEAD = ["| key | value | meaning |", "|---|---|---|"]
+ANY = "sweeps.NAME.ARCH."  # the keys of any architecture
+SEVERAL = 3  # architectures with the same option: it is explained once
 
 
 def document() -> str:
@@ -373,8 +376,12 @@ def document() -> str:
     lines += [*table(Settings), *table(Entry, "sweeps.NAME."), "", about]
     for name in registry.shipped(Problem):
         lines += ["", f"## The problem `{name}`", "", *_of_file(registry.problem(name))]
-    for name in registry.shipped(Architecture):
-        lines += ["", f"## The architecture `{name}`", "", *_of_file(registry.architecture(name))]
+    archs = {name: registry.architecture(name) for name in registry.shipped(Architecture)}
+    rows = Counter(row for cls in archs.values() for row in table(cls, ANY))
+    shared = [row for row, count in rows.items() if count >= SEVERAL]
+    lines += ["", "## Several architectures", "", "ARCH is the name of an architecture below.", "", *HEAD, *shared]
+    for name, cls in archs.items():
+        lines += ["", f"## The architecture `{name}`", "", *_of_file(cls, shared)]
     return "\n".join(lines) + "\n"
 
 
@@ -383,7 +390,13 @@ def document_file(source: str) -> str:
     return "\n".join(_of_file(registry.either(source))) + "\n"
 
 
-def _of_file(cls: type[Problem] | type[Architecture]) -> list[str]:
+def _of_file(cls: type[Problem] | type[Architecture], shared: Sequence[str] = ()) -> list[str]:
+    """Return what a class is and its options; of those that are `shared` the names alone."""
     about = (sys.modules[cls.__module__].__doc__ or "").strip().partition("\n")[0]
-    rows = table(cls, f"sweeps.NAME.{section(cls)}." if issubclass(cls, Architecture) else "sweeps.NAME.")
-    return [about, "", *HEAD, *rows] if rows else [about, "", "It has no options."]
+    if not issubclass(cls, Architecture):
+        rows = table(cls, "sweeps.NAME.")
+    else:
+        rows = [row.replace(ANY, f"sweeps.NAME.{section(cls)}.", 1) for row in table(cls, ANY) if row not in shared]
+    names = [f"`{row.split('`')[1].removeprefix(ANY)}`" for row in table(cls, ANY) if row in shared]
+    lines = [about, "", *HEAD, *rows] if rows else [about, *([] if names else ["", "It has no options."])]
+    return [*lines, "", f"As for [several](#several-architectures): {', '.join(names)}."] if names else lines
