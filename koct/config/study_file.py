@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -360,6 +361,8 @@ def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
 
 
 HEAD = ["| key | value | meaning |", "|---|---|---|"]
+ANY = "sweeps.NAME.ARCH."  # the keys of any architecture
+SEVERAL = 3  # architectures with the same option: it is explained once
 
 
 def document() -> str:
@@ -371,10 +374,18 @@ def document() -> str:
     )
     about += f" The scores {scores} are columns of the results, and of no curve."
     lines += [*table(Settings), *table(Entry, "sweeps.NAME."), "", about]
-    for name in registry.shipped(Problem):
-        lines += ["", f"## The problem `{name}`", "", *_of_file(registry.problem(name))]
-    for name in registry.shipped(Architecture):
-        lines += ["", f"## The architecture `{name}`", "", *_of_file(registry.architecture(name))]
+    for title, kind, load in (
+        ("problem", Problem, registry.problem),
+        ("architecture", Architecture, registry.architecture),
+    ):
+        classes: dict[str, Any] = {name: load(name) for name in registry.shipped(kind)}
+        rows = Counter(row for cls in classes.values() for row in _rows(cls))
+        shared = [row for row, count in rows.items() if count >= SEVERAL]
+        lines += ["", f"## Several {title}s", "", *HEAD, *shared]
+        for name, cls in classes.items():
+            lines += ["", f"## The {title} `{name}`", "", *_of_file(cls, shared)]
+            names = [f"`{row.split('`')[1].rpartition('.')[2]}`" for row in _rows(cls) if row in shared]
+            lines += ["", f"As for [several](#several-{title}s): {', '.join(names)}."] if names else []
     return "\n".join(lines) + "\n"
 
 
@@ -383,7 +394,14 @@ def document_file(source: str) -> str:
     return "\n".join(_of_file(registry.either(source))) + "\n"
 
 
-def _of_file(cls: type[Problem] | type[Architecture]) -> list[str]:
+def _rows(cls: Any) -> list[str]:
+    """Return the options of a problem, or those of an architecture under a key that stands for any."""
+    return table(cls, ANY if issubclass(cls, Architecture) else "sweeps.NAME.")
+
+
+def _of_file(cls: Any, shared: Sequence[str] = ()) -> list[str]:
+    """Return what a class is, and its options that are not `shared`."""
     about = (sys.modules[cls.__module__].__doc__ or "").strip().partition("\n")[0]
-    rows = table(cls, f"sweeps.NAME.{section(cls)}." if issubclass(cls, Architecture) else "sweeps.NAME.")
-    return [about, "", *HEAD, *rows] if rows else [about, "", "It has no options."]
+    own = f"sweeps.NAME.{section(cls)}." if issubclass(cls, Architecture) else ""
+    rows = [row.replace(ANY, own, 1) for row in _rows(cls) if row not in shared]
+    return [about, "", *HEAD, *rows] if rows else [about] if shared else [about, "", "It has no options."]
