@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 
 STEPS = "steps of the optimiser, the same for every N; with `warmup-stable-decay` the most of them"
+SPLIT_ALONE = (
+    "which weights are kept: with `none` the last; with `split` those with the least loss on a fifth "
+    "of the N training samples, which are not trained on, of all evaluations"
+)
 FEW = 8  # training pairs that choose among known reconstructions
 
 
@@ -220,6 +224,22 @@ class ModuleArchitecture(Architecture, ABC):
         return Cost(2e10 + images * (each + work.layers.operations), pairs, pairs + 0.1 * self.batch * each)
 
 
+class ScanArchitecture(ModuleArchitecture, ABC):
+    """A module that learns from scans alone: mixed into the architecture of a module that has no such loss."""
+
+    learns_from = "scans"
+
+    validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")  # type: ignore[assignment]
+    loss: Literal["squared"] = option(  # type: ignore[assignment]
+        "a mean square that needs no image, nor the peak of one", default="squared"
+    )
+
+    def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the scans twice: there is nothing to compare with."""
+        inputs = network.start(x)
+        return inputs, inputs
+
+
 class UnrolledArchitecture(ModuleArchitecture, ABC):
     """Some iterations of a method with the known forward operator, between which something is learned."""
 
@@ -228,6 +248,8 @@ class UnrolledArchitecture(ModuleArchitecture, ABC):
     lr: float = option("largest learning rate", default=1e-3, above=0)
     iterations: int = option("iterations, each with weights of its own", default=8, minimum=1)
     channels: int = option("channels of the hidden convolutions", default=32, minimum=1)
+
+    moves = True
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         """No chain, but a loop: the known operator and its adjoint by turns with what is learned."""

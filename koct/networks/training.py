@@ -188,11 +188,13 @@ class Trainer:
         self.cuda = device.type == "cuda"
         self.plan = plan(arch)
         self.fresh = data.fresh_parts(DRAWN * arch.batch) if data.fresh else None
-        judges = self._on_device(*self.fresh.part(0)) if self.fresh else None
-        served = LEARNS_FROM[arch.learns_from]
-        x, y = (getattr(data, name) if name in served and not self.fresh else None for name in ("x", "y"))
+        judges: tuple[Array, Array] = None, None
+        x: Array
+        y: Array
         if self.fresh:
-            x, y = self._on_device(*self.fresh.part(1))
+            judges, (x, y) = (self._on_device(*self.fresh.part(number)) for number in (0, 1))
+        else:
+            x, y = (getattr(data, name) if name in LEARNS_FROM[arch.learns_from] else None for name in ("x", "y"))
         # the size of images: where none are known, of what is known to come near them
         images = self.network.tensor(self.network.layers.reconstruction.flat(x) if y is None else y)
         if data.start is None:
