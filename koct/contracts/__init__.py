@@ -393,6 +393,13 @@ class Architecture(Configured, ABC):
         """What is wrong with the options for this problem: sentences that begin with the option and end in a fix."""
         return ()
 
+    def moved(self, problem: Problem, other: Problem) -> bool:
+        """Whether its network of a problem, tested on pairs of another, takes the operators of the other.
+
+        It does where it could not compute otherwise, and where it has learned from images, which are of no problem.
+        """
+        return self.moves and (self.learns_from == "images" or problem.x_shape != other.x_shape)
+
     def contains(self, other: Architecture) -> bool:
         """Whether each network of `other` is one of this architecture, under the same objective and the same solver.
 

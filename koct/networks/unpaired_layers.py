@@ -180,19 +180,20 @@ def half_quadratic(
     """Return flat images by half-quadratic splitting, with a denoiser as the prior (Zhang et al., 2021).
 
     By turns, y is what fits the measurements and is near z, and z is y without noise of a level; levels fall. Of all z
-    an image is the first with a residual that noise explains: Morozov's discrepancy principle. Where none has, noise is
-    not all that keeps A y from x, and it is the first that is nearly as good as the best.
+    an image is the one with the least risk by Stein's estimate, for which scans with more noise go the same way.
     """
-    z = torch.zeros(len(term.x), term.A.shape[1], dtype=term.x.dtype, device=term.x.device)
-    path, residuals = [], []
+    noise = torch.randn(term.x.shape[1], generator=torch.Generator().manual_seed(0)).to(term.x)  # the same for all
+    noise = torch.where(term.weights > 0, noise / term.weights.clip(min=1e-30).sqrt(), 0)
+    both = Weighed(term.A, torch.cat([term.x, term.x + noise]), term.weights.repeat(2, 1))
+    z = torch.zeros(len(both.x), term.A.shape[1], dtype=term.x.dtype, device=term.x.device)
+    path, risks = [], []
     for level in levels:
-        z = denoise(term.nearest(z, weight / level**2, iterations), level)
-        path.append(z)
-        residuals.append(term.residual(z))
-    found = torch.stack(residuals)
-    limit = torch.maximum(term.limit, SLACK**2 * found.amin(0))
-    first = (found <= limit).int().argmax(0)
-    return torch.stack(path)[first, torch.arange(len(z), device=z.device)]
+        z = denoise(both.nearest(z, weight / level**2, iterations), level)
+        path.append(z[: len(noise)])
+        one, other = term.A.flat(z).chunk(2)
+        risks.append((term.weights * ((one - term.x).square() + 2 * noise * (other - one))).sum(1))
+    best = torch.stack(risks).argmin(0)
+    return torch.stack(path)[best, torch.arange(len(noise), device=z.device)]
 
 
 def total_variation(images: torch.Tensor) -> torch.Tensor:
