@@ -21,7 +21,7 @@ class Equivariant(ScanArchitecture, LearnedPrimalDual):
 
     weight: float = option(
         "of the squared error of turned images, beside the risk of what a scan sees; 0: that risk alone",
-        default=1.0,
+        default=0.1,
         minimum=0,
     )
 

@@ -80,7 +80,7 @@ def benchmark(study: Sequence[Sweep]) -> list[str]:
     return [name for name in found if name not in mismatch(study)]
 
 
-def kinds(study: Iterable[Sweep]) -> dict[str, dict[str, str]]:
+def kinds(study: Iterable[Sweep]) -> dict[str, dict[str, Any]]:
     """Return what each network learns from, of the sweeps in which they learn from pairs and from something else."""
     found = {sweep.name: {arch.name: arch.learns_from for arch in sweep.networks} for sweep in study}
     return {name: of for name, of in found.items() if "pairs" in of.values() and len(set(of.values())) > 1}
