@@ -12,6 +12,7 @@ from koct.contracts import LEARNS_FROM, Architecture, Sizes, registry
 from koct.contracts.spec import Cell, encode_problem
 from koct.errors import KoctError
 from koct.networks import unpaired_layers
+from koct.networks.torch_layers import UNet
 from koct.operators.algebra import Matrix
 from koct.operators.fanbeam import fbp
 from koct.operators.geometry import ParallelBeam
@@ -141,7 +142,7 @@ def test_half_quadratic_splitting_with_nothing_to_denoise_gives_weighted_least_s
     best = np.linalg.lstsq(matrix / std[:, None], (x / std).T, rcond=None)[0].T
     variance = torch.as_tensor(1e-6 * np.tile(std**2, (2, 1)))  # the residual decides, and no noise in it
     term = unpaired_layers.Weighed.of(Matrix(matrix, (5,), (12,)), torch.as_tensor(x), variance)
-    found = unpaired_layers.half_quadratic(term, lambda images, level: images, [1.0, 0.1], 1.0, 30)
+    found = unpaired_layers.half_quadratic(term, lambda images, level: images, [1.0, 0.1], [1.0], 30)
     np.testing.assert_allclose(found.numpy(), best, rtol=1e-4, atol=1e-6)
 
 
@@ -165,6 +166,24 @@ def test_a_deep_image_prior_has_the_same_bits_twice_and_stops_where_noise_explai
     residual, start = term.residual(found), term.residual(0 * found)
     assert (residual <= 1.001 * term.limit).any()
     assert (residual < start / 10).all()
+
+
+def test_image_priors_of_several_scans_are_those_of_each():
+    random = np.random.default_rng(0)
+    A, x = Matrix(random.standard_normal((40, 16)), (4, 4), (40,)), torch.as_tensor(random.standard_normal((3, 40)))
+    torch.manual_seed(0)
+    network = UNet(2, 2)
+    torch.nn.init.normal_(network.last.weight)
+
+    def images(rows):
+        torch.manual_seed(1)
+        term = unpaired_layers.Weighed.of(A, x[rows].float(), torch.ones(len(x[rows]), 40))
+        return unpaired_layers.image_prior(term, (4, 4), network, 1e-2, 0.1, 5)
+
+    together = images(slice(0, 3))
+    assert together.std() > 0
+    for row in range(3):
+        torch.testing.assert_close(images(slice(row, row + 1)), together[row : row + 1], rtol=1e-4, atol=1e-5)
 
 
 # One fit for every operator

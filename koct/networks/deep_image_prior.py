@@ -7,10 +7,13 @@ methods, 2020. The noise of the problem says when to stop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from koct.contracts import Cost, Network, Problem, Training, Workload, option
 from koct.networks.baselines import BaselineArchitecture, Solver
+
+BLOCK = 16  # scans whose networks a GPU fits together
 
 
 class DeepImagePrior(BaselineArchitecture):
@@ -52,24 +55,28 @@ class DeepImagePrior(BaselineArchitecture):
         from koct.networks.torch_layers import UNet
         from koct.networks.unpaired_layers import Weighed, image_prior
 
-        device = torch.device(data.device.name)
-        x, variance = (
-            torch.as_tensor(part, dtype=torch.float32, device=device)
+        device, A = torch.device(data.device.name), data.forward
+        cuda = device.type == "cuda"
+        count, block = len(x), BLOCK if cuda else 1
+        rows = [*range(count), *[count - 1] * (-count % block)]  # a block is full, or its bits would depend on that
+        scans, noise = (
+            torch.as_tensor(part, dtype=torch.float32, device=device)[rows]
             for part in (x, data.problem.noise_variance(x) + 0 * x)
         )
+        # values of images are about one: measurements over those of an image of ones
+        scale = scans.abs().mean(1, keepdim=True) / A.flat(torch.ones(1, A.shape[1], device=device)).abs().mean()
+        scale = torch.where(scale > 0, scale, 1)
+        exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
         images = []
-        for scan, noise in zip(x.split(1), variance.split(1), strict=True):
-            # the size of the image of this scan, by its mean: the operator of ones gives measurements of one
-            ones = torch.ones(1, data.forward.shape[1], device=device)
-            scale = float(scan.abs().mean() / data.forward.flat(ones).abs().mean()) or 1.0
-            with torch.random.fork_rng(devices=["cuda"] if device.type == "cuda" else []):
+        for part in zip(*(each.split(block) for each in (scans / scale, noise / scale**2)), strict=True):
+            with torch.random.fork_rng(devices=["cuda"] if cuda else []), exact if cuda else nullcontext():
                 torch.manual_seed(1)
                 network = UNet(self.channels, self.levels).to(device)
                 torch.nn.init.normal_(network.last.weight, std=0.1)
-                term = Weighed.of(data.forward, scan / scale, noise / scale**2)
-                image = scale * image_prior(term, data.y_shape, network, self.lr, self.tv, self.steps)
-            images.append(image.clip(min=0) if data.nonnegative_images else image)
-        return torch.cat(images)
+                term = Weighed.of(A, *part)
+                images.append(image_prior(term, data.y_shape, network, self.lr, self.tv, self.steps))
+        found = (scale * torch.cat(images))[:count]
+        return found.clip(min=0) if data.nonnegative_images else found
 
     def cost(self, work: Workload) -> Cost:
         each = 9.0 * work.y_size * self.channels**2 * (5.5 * self.levels - 4)

@@ -1,8 +1,8 @@
 """Plug-and-play: a denoiser that learns from images alone, and the known operator at the test.
 
 Venkatakrishnan, Bouman and Wohlberg, 2013; a U-Net that is told the noise, and half-quadratic splitting as Zhang et
-al., Plug-and-play image restoration with deep denoiser prior, 2021. The noise of the problem says when it ends. No fit
-knows an operator, so that one serves all of them.
+al., Plug-and-play image restoration with deep denoiser prior, 2021. The noise of the problem chooses the weight of the
+prior. No fit knows an operator, so that one serves all of them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ class PlugAndPlay(UNetArchitecture):
         default=0.5,
         above=0,
     )
-    clearest: float = option("the same of the weakest noise", default=0.005, above=0)
+    clearest: float = option("the same of the weakest noise", default=0.02, above=0)
+    weights: tuple[float, ...] = option(
+        "of the denoised image at the test, in units of one over the variance of its noise, the largest first; taken is "
+        "the first whose residual noise explains",
+        default=(30.0, 10.0, 3.0, 1.0, 0.3, 0.1),
+        items=1,
+        above=0,
+    )
     iterations: int = option(
-        "half-quadratic steps at the test, from the strongest noise to the weakest", default=24, minimum=2
+        "half-quadratic steps at the test, from the strongest noise to the weakest", default=8, minimum=2
     )
-    inner: int = option("conjugate gradients of a half-quadratic step", default=10, minimum=1)
-    weight: float = option(
-        "of the image that was denoised, in units of one over the variance of its noise", default=1.0, above=0
-    )
+    inner: int = option("conjugate gradients of a half-quadratic step", default=8, minimum=1)
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from ModuleArchitecture.check(self, problem)
@@ -86,7 +90,7 @@ class PlugAndPlay(UNetArchitecture):
         parts = zip((network.tensor(x) / network.scale).split(TOGETHER), variance.split(TOGETHER), strict=True)
         with torch.no_grad():
             terms = (Weighed.of(A, *part) for part in parts)
-            found = [half_quadratic(term, denoise, levels, self.weight, self.inner) for term in terms]
+            found = [half_quadratic(term, denoise, levels, self.weights, self.inner) for term in terms]
         return network.scale * torch.cat(found)
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
@@ -95,4 +99,6 @@ class PlugAndPlay(UNetArchitecture):
     def cost(self, work: Workload) -> Cost:
         each = self.multiplications(work) + (1 + 2 * self.inner) * work.layers.operations
         fitted = super().cost(work) or Cost()
-        return fitted._replace(operations=fitted.operations + self.iterations * work.sizes.test * each)
+        return fitted._replace(
+            operations=fitted.operations + len(self.weights) * self.iterations * work.sizes.test * each
+        )

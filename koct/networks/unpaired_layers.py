@@ -6,13 +6,12 @@ Batches of measurements are (n, 1, *x_shape) and of images (n, 1, *y_shape), as 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from koct.networks.torch_layers import UNet
 from koct.operators.algebra import Operator
 
 EXACT = 1e-4  # share of the measurements: where there is no noise, a smaller residual is none
@@ -173,27 +172,27 @@ class Weighed(NamedTuple):
 def half_quadratic(
     term: Weighed,
     denoise: Callable[[torch.Tensor, float], torch.Tensor],
-    levels: list[float],
-    weight: float,
+    levels: Sequence[float],
+    weights: Sequence[float],
     iterations: int,
 ) -> torch.Tensor:
     """Return flat images by half-quadratic splitting, with a denoiser as the prior (Zhang et al., 2021).
 
-    By turns, y is what fits the measurements and is near z, and z is y without noise of a level; levels fall. Of all z
-    an image is the one with the least risk by Stein's estimate, for which scans with more noise go the same way.
+    By turns, y is what fits the measurements and is near z, and z is y without noise of a level; levels fall. `weights`
+    of the prior fall, too. An image is that of the first of them with a residual that noise explains: Morozov's
+    discrepancy principle. Where none has, A is not quite right, and it is the first that is nearly as good as the best.
     """
-    noise = torch.randn(term.x.shape[1], generator=torch.Generator().manual_seed(0)).to(term.x)  # the same for all
-    noise = torch.where(term.weights > 0, noise / term.weights.clip(min=1e-30).sqrt(), 0)
-    both = Weighed(term.A, torch.cat([term.x, term.x + noise]), term.weights.repeat(2, 1))
-    z = torch.zeros(len(both.x), term.A.shape[1], dtype=term.x.dtype, device=term.x.device)
-    path, risks = [], []
-    for level in levels:
-        z = denoise(both.nearest(z, weight / level**2, iterations), level)
-        path.append(z[: len(noise)])
-        one, other = term.A.flat(z).chunk(2)
-        risks.append((term.weights * ((one - term.x).square() + 2 * noise * (other - one))).sum(1))
-    best = torch.stack(risks).argmin(0)
-    return torch.stack(path)[best, torch.arange(len(noise), device=z.device)]
+    images, residuals = [], []
+    for weight in weights:
+        z = torch.zeros(len(term.x), term.A.shape[1], dtype=term.x.dtype, device=term.x.device)
+        for level in levels:
+            z = denoise(term.nearest(z, weight / level**2, iterations), level)
+        images.append(z)
+        residuals.append(term.residual(z))
+    found = torch.stack(residuals)
+    limit = torch.maximum(term.limit, SLACK**2 * found.amin(0))
+    first = (found <= limit).int().argmax(0)
+    return torch.stack(images)[first, torch.arange(len(first), device=first.device)]
 
 
 def total_variation(images: torch.Tensor) -> torch.Tensor:
@@ -203,21 +202,32 @@ def total_variation(images: torch.Tensor) -> torch.Tensor:
     return (down.square() + right.square() + SMOOTHED**2).sqrt().flatten(1).mean(1)
 
 
-def image_prior(term: Weighed, shape: tuple[int, ...], network: UNet, lr: float, tv: float, steps: int) -> torch.Tensor:
-    """Return the flat image (1, size) of an untrained network whose weights fit one scan (Baguer et al., 2020).
+def image_prior(
+    term: Weighed, shape: tuple[int, ...], network: nn.Module, lr: float, tv: float, steps: int
+) -> torch.Tensor:
+    """Return flat images (n, size) of untrained networks, each of whose weights fit one scan (Baguer et al., 2020).
 
-    `term` has that scan, `network` gets noise as its input. The weighted residual per measurement and `tv` times the
-    total variation fall along Adam's steps, until noise explains the residual.
+    All start from the weights of `network`, whose input is noise. The weighted residual per measurement and `tv` times
+    the total variation fall along Adam's steps; an image is that of the first step whose residual noise explains.
     """
-    rows = shape if len(shape) == 2 else (1, *shape)
+    rows, count = shape if len(shape) == 2 else (1, *shape), len(term.x)
     noise = torch.rand(1, 1, *rows, device=term.x.device)
-    optimiser = torch.optim.Adam(network.parameters(), lr)
+    weights = {
+        name: value.detach().expand(count, *value.shape).clone().requires_grad_()
+        for name, value in network.named_parameters()
+    }
+    of_each = torch.func.vmap(lambda own: torch.func.functional_call(network, own, (noise,))[0])
+    optimiser = torch.optim.Adam(weights.values(), lr)
+    found = torch.zeros(count, math.prod(shape), device=term.x.device)
+    done = torch.zeros(count, 1, dtype=torch.bool, device=term.x.device)
     for _ in range(steps):
-        image = network(noise) - noise  # which a residual network adds
-        residual = term.residual(image.flatten(1))
-        if bool(residual <= term.limit):
+        images = of_each(weights) - noise  # which a residual network adds
+        residual = term.residual(images.flatten(1))
+        found = torch.where(done, found, images.detach().flatten(1))
+        done |= (residual <= term.limit)[:, None]
+        if bool(done.all()):
             break
         optimiser.zero_grad()
-        (residual / term.limit + tv * total_variation(image)).sum().backward()
+        (residual / term.limit + tv * total_variation(images)).sum().backward()
         optimiser.step()
-    return image.detach().flatten(1)
+    return found
