@@ -30,7 +30,7 @@ class PlugAndPlay(UNetArchitecture):
     )
     clearest: float = option("the same of the weakest noise", default=0.02, above=0)
     weights: tuple[float, ...] = option(
-        "of the denoised image at the test, in units of one over the variance of its noise, the largest first; taken is "
+        "of the denoised image at the test, in units of one over the variance of its noise, largest first; taken is "
         "the first whose residual noise explains",
         default=(30.0, 10.0, 3.0, 1.0, 0.3, 0.1),
         items=1,
