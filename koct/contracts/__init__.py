@@ -24,7 +24,7 @@ Part = Literal["train", "val", "test"]
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 Chunk = tuple[Part, Array, Array]
 # What a network learns from, and which halves of pairs it may read for that: N counts this kind, and no other is served
-LEARNS_FROM: dict[str, tuple[str, ...]] = {"pairs": ("x", "y"), "images": ("y",), "scans": ("x",)}
+LEARNS_FROM: dict[str, tuple[str, ...]] = {"pairs": ("x", "y"), "scans": ("x",), "images": ("y",)}
 # What chose λ, a window, iterations or a checkpoint: the N training samples, which are counted; validation pairs, which
 # are not; the noise that the problem knows of, which needs no label.
 TUNED_ON = (*(f"training {kind}" for kind in LEARNS_FROM), "validation pairs", "noise")

@@ -29,7 +29,7 @@ def figure(cells_path, curves_path, kinds):
     cells += fresh(inputs.rows(cells_path, ())[0])
     columns = [kind for kind in LEARNS_FROM if any(kind in of.values() for of in kinds.values())]
     made, axes = drawing.panels(
-        len(kinds), len(columns), SIZE, left=0.75, right=LABELS, above=0.3, below=0.42, across=LABELS + 0.2, down=0.75
+        len(kinds), len(columns), SIZE, left=0.75, right=LABELS, above=0.3, below=0.42, across=LABELS + 0.5, down=0.75
     )
     for line, (sweep, of) in zip(axes, kinds.items(), strict=True):
         metric = CurveMetric(next(row["metric"] for row in told if row["sweep"] == sweep))
@@ -40,9 +40,9 @@ def figure(cells_path, curves_path, kinds):
                 axis.set_axis_off()
                 continue
             panel(axis, rows, lines, metric, names, points)
-            axis.set(yscale="log", xlabel=f"training {kind} $N$", ylabel=f"test {metric.label}")
+            axis.set(yscale="log", xlabel=f"training {kind} $N$")
             drawn.append(axis)
-        line[0].set_title(names.problem(sweep, sweep))
+        line[0].set(title=names.problem(sweep, sweep), ylabel=f"test {metric.label}")
         drawing.share_limits(dict(enumerate(drawn)))
         for axis in drawn:
             label_ends(axis)
