@@ -155,5 +155,5 @@ def mismatch(study: Iterable[Sweep]) -> dict[str, list[Any]]:
 
 
 ASKED: list[Callable[..., Any]] = [always, predicted, transferred, pictured, ladder, contained, benchmark, doubled]
-ASKED += [printed, claimed, compared, held_out, paired, metrics, normed, mismatch]
+ASKED += [printed, claimed, compared, held_out, paired, metrics, normed, mismatch, kinds]
 QUESTIONS = {function.__name__: function for function in ASKED}
