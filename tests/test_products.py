@@ -66,7 +66,7 @@ def test_a_mistake_is_one_sentence(koct, tmp_path, name, out, sentence):
 
 
 def test_every_product_can_be_asked_for_and_reads_what_is_made():
-    made = {f"{name}.parquet" for name in (*NAMES, "budget", "theory", "crossings", "ladder", "transfer")}
+    made = {f"{name}.parquet" for name in (*NAMES, "images", "budget", "theory", "crossings", "ladder", "transfer")}
     for name, product in products.products().items():
         assert set(product.reads) <= made, name
         known = {*when.QUESTIONS, *options(Grid), "study", "products", "sweeps"}

@@ -17,7 +17,7 @@ from koct import metrics
 from koct.base import FRESH
 from koct.config.sweep import Grid, Sweep
 from koct.config.validation import check, dotted, shown, table, unique, unknown
-from koct.contracts import Architecture, Problem, registry
+from koct.contracts import LEARNS_FROM, Architecture, Problem, registry
 from koct.contracts.blame import blamed
 from koct.contracts.options import Configured, option, options
 from koct.contracts.registry import import_file
@@ -142,8 +142,13 @@ def _check_tested(sweep: Sweep, study: Sequence[Sweep]) -> Iterator[str]:
         if name not in sweeps:
             yield f"{name!r}, which is no other sweep of this study; take some of {', '.join(sweeps)}"
             continue
-        if wrong := _other_shapes(sweep, sweeps[name]):
+        own, other = sweep.problem, sweeps[name].problem
+        moved = [arch.name for arch in sweep.networks if arch.moved(own, other)]
+        wrong = _other_shapes(sweep, sweeps[name])
+        if wrong and (not moved or own.y_shape != other.y_shape):
             yield f"{name!r}, {wrong}"
+        elif moved and other.has_shared:
+            yield f"{name!r}, whose operators are computed once for its own networks; remove {', '.join(moved)}, or it"
 
 
 def _other_shapes(sweep: Sweep, other: Sweep) -> str:
@@ -326,6 +331,10 @@ def _check_problem(problem: Problem) -> Iterator[str]:
 
 def _check_arch(arch: Architecture, sweep: Sweep) -> Iterator[str]:
     """Yield what is wrong with the methods of a user's architecture."""
+    if arch.learns_from not in LEARNS_FROM:
+        yield f"archs: {arch.source} has learns_from = {arch.learns_from!r}; give one of {', '.join(LEARNS_FROM)}"
+    elif arch.learns_from != "pairs" and arch.validation == "labels":
+        yield f"archs: {arch.source} learns from {arch.learns_from} alone; set validation to none, as labels are pairs"
     if arch.predicted not in (None, *PREDICTED):
         yield f"archs: {arch.source} has predicted = {arch.predicted!r}; give None or one of {', '.join(PREDICTED)}"
     if arch.predicted == "fixed point" and not arch.needs() >= {"layers", "normal"}:

@@ -44,7 +44,8 @@ class Grid(Configured):
     )
     tested_on: tuple[str, ...] = option(
         "other sweeps of the study on whose test pairs the networks of this one are tested too, without a fit: "
-        "`transfer.parquet`, `table_transfer` and `fig_transfer`",
+        "`transfer.parquet`, `table_transfer` and `fig_transfer`. Of another shape of "
+        "measurements, the networks that can take the operators of the other sweep",
         default=(),
     )
     theory: bool = option(
@@ -171,10 +172,11 @@ class Sweep(Grid):
         """Return the seed of its pool that tests a network of another sweep and this seed."""
         return seed if seed in self.seeds and not self.problem.same_held_out else self.seeds[0]
 
-    def transfers(self) -> Iterator[dict[str, Any]]:
-        """The wildcard values of `grid`, and the sweep whose test pairs are taken, of every trained network."""
+    def transfers(self, study: Mapping[str, Sweep]) -> Iterator[dict[str, Any]]:
+        """The wildcard values of `grid`, and the sweep whose test pairs are taken, of every network that takes them."""
         for other, cell in itertools.product(self.tested_on, self.grid()):
-            if cell["N"]:
+            same = study[other].problem.x_shape == self.problem.x_shape
+            if cell["N"] and (same or self.arch(cell["arch"]).moves):
                 yield {**cell, "other": other}
 
     def workload(self, arch: Architecture, N: int) -> Workload:

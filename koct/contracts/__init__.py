@@ -23,9 +23,11 @@ Array = Any  # a NumPy array or a torch tensor
 Part = Literal["train", "val", "test"]
 PARTS: tuple[Part, ...] = ("train", "val", "test")
 Chunk = tuple[Part, Array, Array]
-# What chose λ, a window, iterations or a checkpoint: the N training pairs, which are counted; validation pairs, which
+# What a network learns from, and which halves of pairs it may read for that: N counts this kind, and no other is served
+LEARNS_FROM: dict[str, tuple[str, ...]] = {"pairs": ("x", "y"), "scans": ("x",), "images": ("y",)}
+# What chose λ, a window, iterations or a checkpoint: the N training samples, which are counted; validation pairs, which
 # are not; the noise that the problem knows of, which needs no label.
-TUNED_ON = ("training pairs", "validation pairs", "noise")
+TUNED_ON = (*(f"training {kind}" for kind in LEARNS_FROM), "validation pairs", "noise")
 FOLDS = 4  # of cross-validation: a λ is judged by the samples of each fold, which a fit to the others has not seen;
 MOST_FOLDED = 256  # of more samples than these, one fold is enough
 
@@ -255,6 +257,7 @@ class Training:
     y_shape: tuple[int, ...]
     N: int  # how many pairs; of a problem with groups, more than the N of the cell
     seed: int
+    learned: Training | None = None  # what the network was fitted to, where it `moves` to another problem
     lambdas: tuple[float, ...]  # strengths to try; a search calls `fit` again with others
     nonnegative: bool  # whether networks end in a ReLU
     nonnegative_images: bool  # whether images cannot be negative
@@ -284,7 +287,10 @@ class Training:
         return known[1:]
 
     def fresh_parts(self, count: int) -> Any:
-        """Return an object whose `part(number)` gives `count` flat pairs that no pool has, until its `close()`."""
+        """Return an object whose `part(number)` gives `count` flat pairs that no pool has, until its `close()`.
+
+        What the architecture does not learn from is None.
+        """
         raise NotImplementedError
 
     def read(self, name: Literal["x", "y"], part: Part, count: int | None = None, first: int = 0) -> Any:
@@ -358,6 +364,8 @@ class Architecture(Configured, ABC):
         default="none",
     )
 
+    learns_from: ClassVar[Literal["pairs", "images", "scans"]] = "pairs"  # what N counts, and all that a fit can read
+    moves: ClassVar[bool] = False  # whether `restore` also serves other operators than those of the fit
     trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0
     uses_lambdas: ClassVar[bool] = True  # whether a fit depends on the sweep's `lambdas`
     leaves_one_out: ClassVar[bool] = (
@@ -384,6 +392,13 @@ class Architecture(Configured, ABC):
     def check(self, problem: Problem) -> Iterable[str]:
         """What is wrong with the options for this problem: sentences that begin with the option and end in a fix."""
         return ()
+
+    def moved(self, problem: Problem, other: Problem) -> bool:
+        """Whether its network of a problem, tested on pairs of another, takes the operators of the other.
+
+        It does where it could not compute otherwise, and where it has learned from images, which are of no problem.
+        """
+        return self.moves and (self.learns_from == "images" or problem.x_shape != other.x_shape)
 
     def contains(self, other: Architecture) -> bool:
         """Whether each network of `other` is one of this architecture, under the same objective and the same solver.

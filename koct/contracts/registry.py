@@ -45,11 +45,15 @@ def architecture(source: str) -> type[Architecture]:
 
 
 def either(source: str) -> type[Problem] | type[Architecture]:
-    """What a user's own file defines, or the problem of koct that has this name."""
+    """What a user's own file defines, or the problem or architecture of koct that has this name."""
     if source in shipped(Problem):
         return problem(source)
+    if source in shipped(Architecture):
+        return architecture(source)
     if not is_file(source):
-        raise KoctError(f"{source} is neither a problem of koct nor a Python file of your own, whose name ends in .py")
+        raise KoctError(
+            f"{source} is neither a problem or network of koct nor a Python file of your own, whose name ends in .py"
+        )
     module = import_file(source)
     if not _classes(module, Problem) and not _classes(module, Architecture):
         raise KoctError(f"{source} must define one subclass of Problem or of Architecture: see docs/your-own.md")

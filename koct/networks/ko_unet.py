@@ -14,6 +14,7 @@ class JointUNet(UNetArchitecture):
     colour = "#b8860b"
     marker = ">"
     takes = "measurements"
+    moves = False
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)

@@ -16,15 +16,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from koct.contracts import Architecture, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from koct.operators.algebra import Operator
 
 
 STEPS = "steps of the optimiser, the same for every N; with `warmup-stable-decay` the most of them"
+SPLIT_ALONE = (
+    "which weights are kept: with `none` the last; with `split` those with the least loss on a fifth "
+    "of the N training samples, which are not trained on, of all evaluations"
+)
 FEW = 8  # training pairs that choose among known reconstructions
 
 
@@ -32,12 +37,17 @@ class Layers(tuple[Layer, ...]):
     """The known layers of a problem, first to last, and the operators that it knows besides."""
 
     _data: Training
+    _pairs: bool
 
     @classmethod
-    def of(cls, data: Training) -> Layers:
+    def of(cls, data: Training, pairs: bool = True) -> Layers:
         made = cls(data.layers if data.problem.has_layers else ())
-        made._data = data
+        made._data, made._pairs = data, pairs
         return made
+
+    @property
+    def problem(self) -> Problem:
+        return self._data.problem
 
     @property
     def forward(self) -> Operator:
@@ -47,11 +57,17 @@ class Layers(tuple[Layer, ...]):
 
     @cached_property
     def reconstruction(self) -> Operator:
-        """The known way from measurements to images; of several the best for the first training pairs."""
-        data = self._data
+        """The known way from measurements to images; of several the best for the first training pairs.
+
+        Where there are no pairs it is the weakest, which keeps what is in the measurements.
+        """
+        operators: Mapping[float | None, Operator] = self._data.inverses
+        if not self._pairs:
+            return next(iter(operators.values()))
+        data = self._data.learned or self._data
         x, y = (data.read(name, "train", min(FEW, data.N)) for name in ("x", "y"))
-        operators: list[Operator] = list(data.inverses.values())
-        return min(operators, key=lambda operator: float(((operator.flat(x) - y) ** 2).mean()))
+        errors = {key: float(((each.flat(x) - y) ** 2).mean()) for key, each in data.inverses.items()}
+        return operators[min(errors, key=errors.__getitem__)]
 
 
 class ModuleArchitecture(Architecture, ABC):
@@ -145,6 +161,21 @@ class ModuleArchitecture(Architecture, ABC):
         known way from x to y: each a `koct.operators` Operator, or a module by its method `module()`.
         """
 
+    def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what a training is given of flat samples: inputs of the module, and what `losses` compares with.
+
+        x is None for a network that learns from images, and y for one that learns from scans.
+        """
+        return network.start(x), network.tensor(y).reshape(-1, 1, *network.y_shape) / network.scale
+
+    def losses(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss of every sample (n,), before its weight: the mean squared error."""
+        return (module(inputs).float() - targets).square().flatten(1).mean(1)
+
+    def reconstruct(self, network: Any, x: Array) -> Array:
+        """Return flat images of flat measurements: what the trained module gives."""
+        return network.images(network.start(x))
+
     def lengths(self) -> tuple[int, ...]:
         """Return the lengths of trainings of `warmup-stable-decay`: first, and ever twice as many steps."""
         return tuple(self.first << k for k in range((self.steps // self.first).bit_length()))
@@ -193,6 +224,22 @@ class ModuleArchitecture(Architecture, ABC):
         return Cost(2e10 + images * (each + work.layers.operations), pairs, pairs + 0.1 * self.batch * each)
 
 
+class ScanArchitecture(ModuleArchitecture, ABC):
+    """A module that learns from scans alone: mixed into the architecture of a module that has no such loss."""
+
+    learns_from = "scans"
+
+    validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")  # type: ignore[assignment]
+    loss: Literal["squared"] = option(  # type: ignore[assignment]
+        "a mean square that needs no image, nor the peak of one", default="squared"
+    )
+
+    def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the scans twice: there is nothing to compare with."""
+        inputs = network.start(x)
+        return inputs, inputs
+
+
 class UnrolledArchitecture(ModuleArchitecture, ABC):
     """Some iterations of a method with the known forward operator, between which something is learned."""
 
@@ -201,6 +248,8 @@ class UnrolledArchitecture(ModuleArchitecture, ABC):
     lr: float = option("largest learning rate", default=1e-3, above=0)
     iterations: int = option("iterations, each with weights of its own", default=8, minimum=1)
     channels: int = option("channels of the hidden convolutions", default=32, minimum=1)
+
+    moves = True
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:
         """No chain, but a loop: the known operator and its adjoint by turns with what is learned."""

@@ -57,13 +57,14 @@ def twice_as_fine(x: torch.Tensor) -> torch.Tensor:
 class UNet(nn.Module):
     """A residual U-Net: what it gives is added to the image. Its last layer is zero at the start.
 
-    Level l has channels · 2^l channels on an image 2^l times smaller; images of any size are padded for it.
+    Level l has channels · 2^l channels on an image 2^l times smaller; images of any size are padded for it. Of several
+    channels `inside`, the first is the image.
     """
 
-    def __init__(self, channels: int = 32, levels: int = 4) -> None:
+    def __init__(self, channels: int = 32, levels: int = 4, inside: int = 1) -> None:
         super().__init__()
         widths = [channels * 2**level for level in range(levels)]
-        self.down = nn.ModuleList(map(two_convolutions, [1, *widths[:-1]], widths))
+        self.down = nn.ModuleList(map(two_convolutions, [inside, *widths[:-1]], widths))
         self.up = nn.ModuleList(two_convolutions(fine + coarse, fine) for fine, coarse in itertools.pairwise(widths))
         self.last = nn.Conv2d(channels, 1, 1)
         zero(self.last)
@@ -79,7 +80,7 @@ class UNet(nn.Module):
         kept.pop()
         for block in reversed(self.up):
             x = block(torch.cat([kept.pop(), twice_as_fine(x)], 1))
-        return image + self.last(x)[..., :height, :width]
+        return image[:, :1] + self.last(x)[..., :height, :width]
 
 
 class Mirrored(nn.Module):

@@ -29,7 +29,7 @@ from koct import metrics
 from koct.base.arrays import to_numpy
 from koct.base.files import atomic_write
 from koct.base.locks import open_lock
-from koct.contracts import Array, Network, Training
+from koct.contracts import LEARNS_FROM, Array, Network, Training
 from koct.contracts.blame import line_of
 from koct.errors import KoctError
 from koct.networks.module import Layers
@@ -122,7 +122,7 @@ class ModuleNetwork(Network):
     """A module with what goes before it and behind it; `scale` is what one stands for."""
 
     def __init__(self, arch: ModuleArchitecture, data: Training) -> None:
-        self.layers = Layers.of(data)
+        self.arch, self.layers = arch, Layers.of(data, arch.learns_from == "pairs")
         self.x_shape, self.y_shape, self.nonnegative = data.x_shape, data.y_shape, data.nonnegative
         self.reconstructs, self.device = arch.takes == "reconstruction", torch.device(data.device.name)
         with torch.random.fork_rng(devices=[]):
@@ -137,12 +137,12 @@ class ModuleNetwork(Network):
         """What the module is called on, (n, 1, *shape), from flat measurements; operators get them as they are."""
         x = x.reshape(-1, *self.x_shape)
         if not self.reconstructs:
-            return self._tensor(x)[:, None] / self.scale
+            return self.tensor(x)[:, None] / self.scale
         known = self.layers.reconstruction
-        images = [self._tensor(known(x[first : first + TOGETHER])) for first in range(0, len(x), TOGETHER)]
+        images = [self.tensor(known(x[first : first + TOGETHER])) for first in range(0, len(x), TOGETHER)]
         return torch.cat(images)[:, None] / self.scale
 
-    def _tensor(self, array: Array) -> torch.Tensor:
+    def tensor(self, array: Array) -> torch.Tensor:
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
 
     def images(self, start: torch.Tensor) -> torch.Tensor:
@@ -154,7 +154,7 @@ class ModuleNetwork(Network):
         return out.clip(min=0) if self.nonnegative else out
 
     def predict(self, x: Array) -> Array:
-        return self.images(self.start(x))
+        return self.arch.reconstruct(self, x)
 
     def state(self) -> Mapping[str, Array]:
         scale = torch.tensor([self.scale], dtype=torch.float64)
@@ -188,24 +188,29 @@ class Trainer:
         self.cuda = device.type == "cuda"
         self.plan = plan(arch)
         self.fresh = data.fresh_parts(DRAWN * arch.batch) if data.fresh else None
-        judges = self.fresh.part(0) if self.fresh else None
-        x, y = self.fresh.part(1) if self.fresh else (data.x, data.y)
-        images = torch.as_tensor(y, dtype=torch.float32, device=device).reshape(-1, *data.y_shape)
+        judges: tuple[Array, Array] = None, None
+        x: Array
+        y: Array
+        if self.fresh:
+            judges, (x, y) = (self._on_device(*self.fresh.part(number)) for number in (0, 1))
+        else:
+            x, y = (getattr(data, name) if name in LEARNS_FROM[arch.learns_from] else None for name in ("x", "y"))
+        # the size of images: where none are known, of what is known to come near them
+        images = self.network.tensor(self.network.layers.reconstruction.flat(x) if y is None else y)
         if data.start is None:
-            self.network.scale = self.kept.scale = float(images.flatten(1).abs().amax(1).double().mean()) or 1.0
-        scale = self.network.scale
-        self.y, self.weights = images[:, None] / scale, self._weights(images)
-        # Pairs that judge the weights: none, some of the training pairs, or the validation pairs
+            self.network.scale = self.kept.scale = float(images.abs().amax(1).double().mean()) or 1.0
+        (self.x, self.y), self.weights = arch.samples(self.network, x, y), self._weights(images)
+        # Samples that judge the weights: none, some of the training samples, or the validation pairs
         judging = max(1, data.N // SPLIT) if arch.validation == "split" and not data.fresh else 0
-        self.count = data.N - judging  # training pairs
-        self.x = self.network.start(data.device.put(x) if self.fresh else x)
-        if arch.validation == "split":
-            if judges:
-                self.val_x, self.val_y = self.kept.start(data.device.put(judges[0])), judges[1]
-            else:
-                self.val_x, self.val_y = self.x[self.count :], to_numpy(data.y[self.count :])
-        if arch.validation == "labels":
-            self.val_x, self.val_y = self.kept.start(data.device.put(data.read("x", "val"))), data.read("y", "val")
+        self.count = data.N - judging  # training samples
+        if judging:
+            self.val_x, self.val_targets = self.x[self.count :], self.y[self.count :]
+            self.val_y = None if y is None else to_numpy(y[self.count :])
+        elif arch.validation != "none":
+            if arch.validation == "labels":
+                judges = self._on_device(data.read("x", "val"), data.read("y", "val"))
+            self.val_y = judges[1]
+            self.val_x, self.val_targets = arch.samples(self.kept, *judges)
         self.error = metrics.error_of(data.problem.validation_metric, data.problem.inside)
         self.module, self.averaged = self.network.module, bool(arch.averaging)
         compiled = self.cuda and arch.compiled
@@ -238,11 +243,15 @@ class Trainer:
         self.number = torch.zeros(1, dtype=torch.int64, device=device)  # of the step
         self.loss = torch.zeros((), device=device)
 
+    def _on_device(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Return samples with measurements, if they have some, where operators compute."""
+        return None if x is None else self.data.device.put(x), y
+
     def _weights(self, images: torch.Tensor) -> torch.Tensor:
-        """Return the weight of every image (n, *shape) in the loss: one over its squared peak, or one."""
+        """Return the weight of every image (n, size) in the loss: one over its squared peak, or one."""
         if self.arch.loss == "squared":
             return torch.ones(len(images), device=images.device)
-        peaks, scale = images.flatten(1).abs().amax(1), self.network.scale
+        peaks, scale = images.abs().amax(1), self.network.scale
         return (peaks / scale).clip(min=LEAST_PEAK * float(peaks.max()) / scale or 1.0) ** -2
 
     def step(self) -> None:
@@ -251,9 +260,8 @@ class Trainer:
         rows = self.rows.index_select(0, self.number)[0]
         half = self.cuda and self.arch.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-            out = self.module(self.x.index_select(0, rows))
-        squared = (out.float() - self.y.index_select(0, rows)).square().flatten(1).mean(1)
-        loss = (squared * self.weights.index_select(0, rows)).mean()
+            losses = self.arch.losses(self.module, self.x.index_select(0, rows), self.y.index_select(0, rows))
+        loss = (losses * self.weights.index_select(0, rows)).mean()
         loss.backward()
         if self.arch.clip is not None:
             nn.utils.clip_grad_norm_(self.trained, self.arch.clip)
@@ -333,7 +341,7 @@ class Trainer:
         arch, kept, judged = self.arch, self.kept, self.arch.validation != "none"
         if judged:
             kept.module.load_state_dict(self.best_state)
-            kept.tuned_on = "validation pairs" if arch.validation == "labels" else "training pairs"
+            kept.tuned_on = "validation pairs" if arch.validation == "labels" else f"training {arch.learns_from}"
         else:
             self._update_kept()
         if not (math.isfinite(self.best) if judged else math.isfinite(float(self.loss))):
@@ -355,11 +363,12 @@ class Trainer:
         """Put the fresh pairs of some steps where a step looks for them."""
         if part == self.part or self.fresh is None:
             return
-        x, y = self.fresh.part(part + 1)  # part 0 judges
-        images = torch.as_tensor(y, dtype=torch.float32, device=self.device).reshape(-1, *self.data.y_shape)
-        self.x.copy_(self.network.start(self.data.device.put(x)))
-        self.y.copy_(images[:, None] / self.network.scale)
-        self.weights.copy_(self._weights(images))
+        x, y = self._on_device(*self.fresh.part(part + 1))  # part 0 judges
+        inputs, targets = self.arch.samples(self.network, x, y)
+        self.x.copy_(inputs)
+        self.y.copy_(targets)
+        if y is not None:
+            self.weights.copy_(self._weights(self.network.tensor(y)))
         self.part = part
 
     def _end_branch(self, length: int, done: int) -> None:
@@ -428,18 +437,30 @@ class Trainer:
 
     def _evaluate(self) -> None:
         self._update_kept()
-        found = self.kept.images(self.val_x)
-        if self.plan.lengths:  # the loss, so that the rule is the same for every problem
-            y = torch.as_tensor(self.val_y, dtype=torch.float32, device=self.device)
+        if self.arch.learns_from != "pairs":
+            score = self._own_loss()
+            if self.plan.lengths:
+                self.losses.append(score)
+        elif self.plan.lengths:  # the loss, so that the rule is the same for every problem
+            found, y = self.kept.images(self.val_x), self.network.tensor(self.val_y)
             squared = ((found - y) / self.network.scale).double().square().mean(1)
             score = float((squared * self._weights(y)).mean())
             self.losses.append(score)
         else:
-            score = self.error(to_numpy(found), self.val_y)
+            score = self.error(to_numpy(self.kept.images(self.val_x)), self.val_y)
         self.module.train()
         self.worse += 1
         if score < self.best:
             self.best, self.best_state, self.worse = score, self._copy(self.kept), 0
+
+    def _own_loss(self) -> float:
+        """Return the mean loss of the samples that judge, with the same random numbers every time."""
+        module, found = self.kept.module.eval(), []
+        with torch.no_grad(), torch.random.fork_rng(devices=["cuda"] if self.cuda else []):
+            torch.manual_seed(0)
+            for part in zip(self.val_x.split(TOGETHER), self.val_targets.split(TOGETHER), strict=True):
+                found.append(self.arch.losses(module, *part).double())
+        return float(torch.cat(found).mean())
 
     def _update_kept(self) -> None:
         """Give the module that is kept what its average does not have: buffers, such as the means of a batch norm."""

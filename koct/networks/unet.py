@@ -14,6 +14,7 @@ class UNetArchitecture(ModuleArchitecture):
     colour = "#7a1fa2"
     marker = "d"
     takes = "reconstruction"
+    moves = True
 
     channels: int = option("channels of the finest level; each coarser one has twice as many", default=32, minimum=1)
     levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
@@ -31,10 +32,10 @@ class UNetArchitecture(ModuleArchitecture):
     def module(self, problem: Problem, layers: Any) -> Any:
         return self.unet()
 
-    def unet(self) -> Any:
+    def unet(self, inside: int = 1) -> Any:
         from koct.networks.torch_layers import Mirrored, UNet
 
-        network = UNet(self.channels, self.levels)
+        network = UNet(self.channels, self.levels, inside)
         return Mirrored(network) if self.mirrored else network
 
     def chain(self, problem: Problem, layers: Sequence[Layer]) -> Sequence[ChainLayer]:

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
@@ -40,10 +40,13 @@ def draw(problem: Problem, seed: int, number: int, count: int) -> Pairs:
 
 
 class Fresh:
-    """Parts of `count` pairs each; `part(number)` is the same on every machine with as many processes as you like."""
+    """Parts of `count` pairs each; `part(number)` is the same on every machine with as many processes as you like.
 
-    def __init__(self, problem: Problem, seed: int, count: int) -> None:
-        self.seed, self.count = seed, count
+    What is not `served`, x or y, is None.
+    """
+
+    def __init__(self, problem: Problem, seed: int, count: int, served: Sequence[str] = ("x", "y")) -> None:
+        self.seed, self.count, self.served = seed, count, served
         self.ahead = min(MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
         self.processes = ProcessPoolExecutor(
             self.ahead,
@@ -53,10 +56,11 @@ class Fresh:
         )
         self.drawn: dict[int, Future[Pairs]] = {}
 
-    def part(self, number: int) -> Pairs:
+    def part(self, number: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         wanted = range(number, number + 1 + self.ahead)
         self.drawn = {k: self.drawn.get(k) or self._submit(k) for k in wanted}
-        return self.drawn.pop(number).result()
+        x, y = self.drawn.pop(number).result()
+        return x if "x" in self.served else None, y if "y" in self.served else None
 
     def _submit(self, number: int) -> Future[Pairs]:
         return self.processes.submit(_draw, self.seed, number, self.count)

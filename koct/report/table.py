@@ -22,6 +22,7 @@ MEANS = {  # what needs no sample
     "fbp": "filtered backprojection, or the problem's own inverse",
     "nnls": "non-negative least squares",
     "tv": "least squares with total variation",
+    "deep-image-prior": "an untrained network, fitted to one scan at a time",
 }
 
 

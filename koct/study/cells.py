@@ -15,7 +15,7 @@ from koct.base import FRESH, device
 from koct.base.arrays import gram_matrix, to_numpy
 from koct.base.files import Blocks, read_array, read_record, record_writer, write_array, write_record
 from koct.base.stamps import Stamp, again, checksum_of, combined, made_from
-from koct.contracts import Array, Layer, Network, Part, Problem, Training
+from koct.contracts import LEARNS_FROM, Array, Layer, Network, Part, Problem, Training
 from koct.contracts.blame import blamed, line_of, line_of_operator
 from koct.contracts.registry import architecture
 from koct.contracts.spec import Cell, encode_problem, same_values
@@ -141,6 +141,12 @@ class Data(Training):
             raise KoctError(f"{self.inputs['start']} is the fit of another cell; give that of {self.cell.arch.name}")
         return state
 
+    def moved(self, problem: Problem, seed: int, pool: str) -> Data:
+        """Return the data of another problem, of the same images, for a network that was fitted to this."""
+        other = Data(self.cell._replace(problem=problem, seed=seed), {"pool": pool})
+        other.learned = self
+        return other
+
     def _declared(self, name: Literal["layers", "normal"]) -> None:
         """Refuse what the architecture uses and has not said it needs: it would not run again when that changes."""
         arch = self.cell.arch
@@ -148,16 +154,23 @@ class Data(Training):
             raise KoctError(f"{line_of(arch, 'fit')}: data.{name} is used, and needs() does not name it; add it there")
 
     def fresh_parts(self, count: int) -> Fresh:
-        return Fresh(self.problem, self.seed, count)
+        return Fresh(self.problem, self.seed, count, LEARNS_FROM[self.cell.arch.learns_from])
 
     def read(self, name: str, part: Part, count: int | None = None, first: int = 0) -> np.ndarray:
+        arch = self.cell.arch
+        if name not in LEARNS_FROM[arch.learns_from]:
+            what = {"x": "measurements", "y": "images"}[name]
+            raise KoctError(
+                f"{line_of(arch, 'fit')}: {what} are read, and {arch.name} learns from {arch.learns_from} alone; "
+                "remove that, or let learns_from say pairs"
+            )
         if part == "test":
-            raise KoctError(f"{line_of(self.cell.arch, 'fit')}: the test pairs are not there for a fit; remove that")
+            raise KoctError(f"{line_of(arch, 'fit')}: the test pairs are not there for a fit; remove that")
         if part == "train":
             end = self.N if count is None else first + count
             if end > self.N:
                 asked = f"training pairs {first} to {end - 1} were asked for, and N = {self.N}"
-                raise KoctError(f"{line_of(self.cell.arch, 'fit')}: {asked}; a fit sees the first N")
+                raise KoctError(f"{line_of(arch, 'fit')}: {asked}; a fit sees the first N")
             if self.training_rows is not None:
                 return getattr(self.pool, name)(part, self.training_rows[-1] + 1)[self.training_rows[first:end]]
             count = end - first

@@ -39,15 +39,16 @@ def _measured(column, cells, tested):
 def crossing(rows, versus, metric, tested):
     """Return N, N_low, N_high and upto, from which on `rows` are better than `versus` on the mean.
 
-    `versus` are cells with the same N, or with N = 0: a constant. `tested` has the errors of every test image. N are
+    `versus` are cells with the same N, or all with one: a constant. `tested` has the errors of every test image. N are
     rounded up, so that the smallest N says that the network is better there already. A score, where higher is better,
     is compared by its distance from the best.
     """
     score = scores.named(metric.column) if metric.column in metrics.scores() else None
     distance = score.error if score else lambda errors: errors
     of, others = ({N: cells for (N,), cells in results.grouped(side, "N").items()} for side in (rows, versus))
-    sizes = sorted(N for N in of if N in others or 0 in others)
-    pairs = [(of[N], others.get(N) or others[0]) for N in sizes]
+    constant = next(iter(others.values())) if len(others) == 1 else None
+    sizes = sorted(N for N in of if constant or N in others)
+    pairs = [(of[N], constant or others[N]) for N in sizes]
     means = [[distance(metric.mean(side[i])) for side in pairs] for i in (0, 1)]
     errors, groups = [], None
     for cells in pairs:

@@ -93,7 +93,11 @@ def transfer(fit_path: str, inputs: Mapping[str, str], tests: str, row_path: str
     about, network, data = load(fit_path, inputs)
     pool = Pool(tests, decode_problem(spec["tested"]), spec["tested_seed"])
     with blamed(data.cell.problem.source, data.cell.arch.source, pool.problem.source):
-        measured = errors(network(), data, pool)
+        if data.cell.arch.moved(data.problem, pool.problem):
+            moved = data.moved(pool.problem, spec["tested_seed"], tests)
+            measured = errors(network(moved), moved, pool)
+        else:
+            measured = errors(network(), data, pool)
     stamp = Stamp(spec, made_from(fit_path, tests, *inputs.values()))
     write_row(row_path, stamp, data.cell, about, {**measured, "tested_on": spec["tested_on"]})
 
@@ -112,16 +116,16 @@ def kept(fit_path: str, data: cells.Data) -> tuple[dict[str, Any], dict[str, Any
     return about, errors(data.cell.arch.restore(state, data), data)
 
 
-def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[[], Network], cells.Data]:
-    """(about, network, data) of a fit on disk; the network is restored when it is called."""
+def load(fit_path: str, inputs: Mapping[str, str]) -> tuple[dict[str, Any], Callable[..., Network], cells.Data]:
+    """(about, network, data) of a fit on disk; the network is restored when it is called, with its data or others."""
     about = cells.about_fit(fit_path, stamps.read(fit_path))
     data = cells.Data(Cell.decode(about["cell"]), inputs)
     if about["pool"] != data.pool.stamp.content:
         raise KoctError(f"{fit_path} was not fitted to the pairs of {data.pool.path}; give its own pool")
 
-    def network() -> Network:
+    def network(others: cells.Data = data) -> Network:
         _, state = cells.read_fit(fit_path)
         with blamed(data.cell.problem.source, data.cell.arch.source):
-            return data.cell.arch.restore(state, data)
+            return data.cell.arch.restore(state, others)
 
     return about, network, data

@@ -35,14 +35,15 @@ COLUMNS = {
     "arch": (pa.string(), "architecture", ""),
     "N": (
         pa.int32(),
-        "training samples: pairs, or groups if the problem has them; 0: none are needed; -1: fresh ones",
+        "training samples: pairs, scans or images, or groups if the problem has them; 0: none needed; -1: fresh ones",
         "1",
     ),
     "seed": (pa.int32(), "seed of the pool", ""),
     "lam": (pa.float64(), "regularisation strength chosen by validation; null for a fit without one", "1"),
     "tuned_on": (
         pa.string(),
-        "what chose lam or a checkpoint: training pairs, validation pairs or noise; null: nothing, or unknown",
+        "what chose lam or a checkpoint: training pairs, scans or images, validation pairs, or noise; null: nothing or "
+        "unknown",
         "",
     ),
     "edge": (

@@ -45,7 +45,7 @@ class Jobs:
         self.sweeps = {sweep.name: sweep for sweep in self.study}
         self.names = _either(self.sweeps)
         self.theories = [paths.theory(sweep.name, arch.name) for sweep in self.study for arch in sweep.predicted]
-        self.transfers = sorted(paths.transfer(**cell) for sweep in self.study for cell in sweep.transfers())
+        self.transfers = sorted(paths.transfer(**cell) for sweep in self.study for cell in sweep.transfers(self.sweeps))
         self.chains = [paths.chains(name) for name in when.ladder(self.study)]
         self.device = self.settings.device
         self.evaluation = sources.digest(*sources.evaluation())
@@ -156,10 +156,11 @@ class Jobs:
 
     def transfer_spec(self, wildcards: Wildcards) -> str:
         """Of a row on the test pairs of another sweep: that of its own row, and which pairs they are."""
-        other = self.sweeps[wildcards.other]
+        sweep, other = self.sweeps[wildcards.sweep], self.sweeps[wildcards.other]
+        moved = sweep.arch(wildcards.arch).moved(sweep.problem, other.problem)
         tested = {
             "tested_on": other.name,
-            "tested": encode_problem(other.problem, layers=False),
+            "tested": encode_problem(other.problem, layers=moved),
             "tested_seed": other.test_seed(int(wildcards.seed)),
             "tested_pool": self._pairs(other.name)["pool"],
         }
@@ -167,7 +168,7 @@ class Jobs:
 
     def collect_transfer_spec(self) -> str:
         """Of the rows on test pairs of other sweeps: what each has to be, as a hash."""
-        cells = [SimpleNamespace(**cell) for sweep in self.study for cell in sweep.transfers()]
+        cells = [SimpleNamespace(**cell) for sweep in self.study for cell in sweep.transfers(self.sweeps)]
         rows = {paths.transfer(**vars(cell)): checksum_of(json.loads(self.transfer_spec(cell))) for cell in cells}
         return _spec("collect-transfer", {"rows": rows, "tested_on": when.answer("tested_on", self.study)})
 

@@ -80,6 +80,12 @@ def benchmark(study: Sequence[Sweep]) -> list[str]:
     return [name for name in found if name not in mismatch(study)]
 
 
+def kinds(study: Iterable[Sweep]) -> dict[str, dict[str, Any]]:
+    """Return what each network learns from, of the sweeps in which they learn from pairs and from something else."""
+    found = {sweep.name: {arch.name: arch.learns_from for arch in sweep.networks} for sweep in study}
+    return {name: of for name, of in found.items() if "pairs" in of.values() and len(set(of.values())) > 1}
+
+
 def doubled(study: Iterable[Sweep]) -> bool:
     """Return whether a network is trained until twice the steps gain little."""
     return any(getattr(arch, "schedule", "") == "warmup-stable-decay" for sweep in study for arch in sweep.archs)
@@ -149,5 +155,5 @@ def mismatch(study: Iterable[Sweep]) -> dict[str, list[Any]]:
 
 
 ASKED: list[Callable[..., Any]] = [always, predicted, transferred, pictured, ladder, contained, benchmark, doubled]
-ASKED += [printed, claimed, compared, held_out, paired, metrics, normed, mismatch]
+ASKED += [printed, claimed, compared, held_out, paired, metrics, normed, mismatch, kinds]
 QUESTIONS = {function.__name__: function for function in ASKED}

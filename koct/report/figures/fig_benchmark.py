@@ -39,7 +39,7 @@ def figure(cells_path, curves_path):
         rows = [row for row in cells if row["sweep"] == sweep]
         lines = [row for row in free if row["sweep"] == sweep]
         for axis, metric in zip(axes[:, column], (metrics[sweep], CurveMetric("ssim")), strict=True):
-            _panel(axis, rows, lines, metric, names, points)
+            panel(axis, rows, lines, metric, names, points)
             axis.set_ylabel(f"test {metric.label}", labelpad=2)
         axes[0, column].set(yscale="log", title=names.problem(sweep, sweep))
         axes[0, column].tick_params(labelbottom=False)
@@ -47,7 +47,7 @@ def figure(cells_path, curves_path):
     for row in axes:
         drawing.share_limits(dict(enumerate(row)))
         for axis in row:
-            _label(axis)
+            label_ends(axis)
     drawing.label_once(axes)
     made.align_ylabels()
     hollow = [words for words in dict.fromkeys(map(drawing.edge, points.values())) if words]
@@ -62,7 +62,7 @@ def figure(cells_path, curves_path):
     return made
 
 
-def _panel(axis, rows, lines, metric, names, told):
+def panel(axis, rows, lines, metric, names, told):
     """Draw the curves of a sweep, and remember where each ends: (N, value, label, colour).
 
     `told` has the rows of curves.parquet, which say what was at an edge: {(sweep, arch, N): row}.
@@ -99,7 +99,7 @@ def _panel(axis, rows, lines, metric, names, told):
     axis.grid(True, axis="y", color="0.9", linewidth=0.5)
 
 
-def _label(axis):
+def label_ends(axis):
     """Write the labels right of the panel, each as near to the height where its curve ends as the others allow."""
     from scipy.optimize import isotonic_regression
 

@@ -3,6 +3,7 @@
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
+from koct.base import FRESH
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import drawing
 from koct.report.product import Product
@@ -36,9 +37,11 @@ def figure(transfer_path, metrics):
     styles, handles = dict(zip(sources, BROKEN * len(sources), strict=False)), {}
     for axis, target in zip(axes.flat, targets, strict=False):
         sizes = set()
+        end = drawing.FRESH_AWAY * max(max(curve) for (found, *_), curve in curves.items() if found == target)
         for (found, source, arch), curve in curves.items():
             if found != target:
                 continue
+            curve = dict(sorted((end if N == FRESH else N, error) for N, error in curve.items()))
             if set(curve) == {0}:
                 axis.axhline(curve[0], **names.line(arch))
                 handles[names.arch(arch)] = Line2D([], [], **names.line(arch))
@@ -50,7 +53,8 @@ def figure(transfer_path, metrics):
             sizes |= set(curve)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
-        axis.set_xticks(sorted(sizes), [f"{N:,}" for N in sorted(sizes)], fontsize=6)
+        ticks = {N: "fresh" if end == N else f"{N:,}" for N in sorted(sizes)}
+        axis.set_xticks(list(ticks), list(ticks.values()), fontsize=6)
         axis.xaxis.set_minor_locator(NullLocator())
         drawing.label_powers(axis.yaxis)
         label = CurveMetric(metrics[target]).label

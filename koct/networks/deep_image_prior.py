@@ -1,0 +1,83 @@
+"""Deep image prior with total variation: an untrained U-Net, fitted to one scan at a time; no sample is needed.
+
+Baguer, Leuschner and Schmidt, Computed tomography reconstruction using deep image prior and learned reconstruction
+methods, 2020. The noise of the problem says when to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from koct.contracts import Cost, Network, Problem, Training, Workload, option
+from koct.networks.baselines import BaselineArchitecture, Solver
+
+BLOCK = 16  # scans whose networks a GPU fits together
+
+
+class DeepImagePrior(BaselineArchitecture):
+    label = "deep image prior"
+    colour = "#6d4c41"
+    marker = "4"
+    needs_torch = True
+
+    steps: int = option("most steps of Adam for an image", default=2000, minimum=1)
+    lr: float = option("learning rate", default=2e-3, above=0)
+    tv: float = option(
+        "weight of the total variation, beside the residual in units of the noise", default=1.0, minimum=0
+    )
+    channels: int = option("channels of the finest level; each coarser one has twice as many", default=32, minimum=1)
+    levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        if len(problem.y_shape) > 2:
+            yield f"the problem {problem.name} has images of {len(problem.y_shape)} axes; take one with one or two"
+        if not problem.has_forward:
+            yield f"the problem {problem.name} has no known forward operator; remove {self.name} from archs"
+        if not problem.has_noise_variance:
+            yield f"the problem {problem.name} does not say how noisy measurements are; write its noise_variance"
+        if self.validation == "labels":
+            yield "validation = 'labels' chooses nothing here: the noise says when to stop; remove it"
+
+    def fit(self, data: Training) -> Iterator[tuple[float | None, Network]]:
+        for lam, network in super().fit(data):
+            network.tuned_on = "noise"
+            yield lam, network
+
+    def solver(self, data: Training) -> Solver:
+        return lambda x, _: self.reconstruct(data, x)
+
+    def reconstruct(self, data: Training, x: Any) -> Any:
+        """Return flat images (n, size), each from the same first weights."""
+        import torch
+
+        from koct.networks.torch_layers import UNet
+        from koct.networks.unpaired_layers import Weighed, image_prior
+
+        device, A = torch.device(data.device.name), data.forward
+        cuda = device.type == "cuda"
+        count, block = len(x), BLOCK if cuda else 1
+        rows = [*range(count), *[count - 1] * (-count % block)]  # a block is full, or its bits would depend on that
+        scans, noise = (
+            torch.as_tensor(part, dtype=torch.float32, device=device)[rows]
+            for part in (x, data.problem.noise_variance(x) + 0 * x)
+        )
+        # values of images are about one: measurements over those of an image of ones
+        scale = scans.abs().mean(1, keepdim=True) / A.flat(torch.ones(1, A.shape[1], device=device)).abs().mean()
+        scale = torch.where(scale > 0, scale, 1)
+        exact = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=True)
+        images = []
+        for part in zip(*(each.split(block) for each in (scans / scale, noise / scale**2)), strict=True):
+            with torch.random.fork_rng(devices=["cuda"] if cuda else []), exact if cuda else nullcontext():
+                torch.manual_seed(1)
+                network = UNet(self.channels, self.levels).to(device)
+                torch.nn.init.normal_(network.last.weight, std=0.1)
+                term = Weighed.of(A, *part)
+                images.append(image_prior(term, data.y_shape, network, self.lr, self.tv, self.steps))
+        found = (scale * torch.cat(images))[:count]
+        return found.clip(min=0) if data.nonnegative_images else found
+
+    def cost(self, work: Workload) -> Cost:
+        each = 9.0 * work.y_size * self.channels**2 * (5.5 * self.levels - 4)
+        return Cost(work.sizes.test * self.steps * (3 * each + 6 * work.layers.operations), 0, 0.1 * each)

@@ -1,0 +1,49 @@
+"""Robust equivariant imaging: the learned primal–dual network, learned from scans alone and the noise that is known.
+
+Chen, Tachella and Davies, Robust equivariant imaging, 2022: Stein's estimate of the risk of what a scan sees, and for
+what it does not see that images which are turned are images, too. Equivariant imaging (2021) is the same without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from koct.contracts import Problem, Workload, option
+from koct.networks.lpd import LearnedPrimalDual
+from koct.networks.module import ScanArchitecture
+
+
+class Equivariant(ScanArchitecture, LearnedPrimalDual):
+    label = "equivariant"
+    colour = "#00838f"
+    marker = "p"
+
+    weight: float = option(
+        "of the squared error of turned images, beside the risk of what a scan sees; 0: that risk alone",
+        default=0.1,
+        minimum=0,
+    )
+
+    def check(self, problem: Problem) -> Iterable[str]:
+        yield from super().check(problem)
+        if not problem.has_noise_variance:
+            yield f"the problem {problem.name} does not say how noisy measurements are; write its noise_variance"
+
+    def iterated(self, A: Any, start: Any) -> Any:
+        from koct.networks.unpaired_layers import Equivariance
+
+        network = super().iterated(A, start)
+        return Equivariance(network, A, network.size, self.weight)
+
+    def samples(self, network: Any, x: Any, y: Any) -> tuple[Any, Any]:
+        """Return the scans, and the standard deviation of their noise."""
+        variance = network.layers.problem.noise_variance(x) + 0 * x
+        inputs = network.start(x)
+        return inputs, network.tensor(variance).sqrt().reshape(inputs.shape) / network.scale
+
+    def losses(self, module: Any, inputs: Any, targets: Any) -> Any:
+        return module.losses(inputs, targets)
+
+    def multiplications(self, work: Workload) -> float:
+        return 3 * super().multiplications(work)

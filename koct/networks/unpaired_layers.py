@@ -1,0 +1,233 @@
+"""Torch modules and solvers of networks that learn from scans, from images, or from nothing.
+
+Batches of measurements are (n, 1, *x_shape) and of images (n, 1, *y_shape), as for `koct.networks.torch_layers`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from koct.operators.algebra import Operator
+
+EXACT = 1e-4  # share of the measurements: where there is no noise, a smaller residual is none
+SLACK = 1.1  # residual that is as good as the least, where none is as small as the noise
+SMOOTHED = 1e-3  # length of a gradient, as a share of the size of images, below which TV is not sharp
+
+
+class Splits(nn.Module):
+    """Noise2Inverse: views in `count` groups, and a network that predicts the FBP of one from that of the others.
+
+    A group has every `count`-th view. Its FBP is that of its views alone, times `count`: the mean over all groups is
+    the FBP of all views.
+    """
+
+    masks: torch.Tensor
+
+    def __init__(self, network: nn.Module, reconstruction: Operator, count: int) -> None:
+        super().__init__()
+        self.network, self.reconstruction = network, reconstruction
+        views, *others = reconstruction.domain
+        group = torch.arange(views) % count == torch.arange(count)[:, None]
+        masks = count * group.float().reshape(count, views, *(1 for _ in others))
+        self.register_buffer("masks", masks, persistent=False)
+
+    def images(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the FBP of every group of views, (n, count, *y_shape)."""
+        return self.reconstruction(x * self.masks)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the mean of what the network makes of all groups but one."""
+        return self._predicted(self.images(x)).mean(1, keepdim=True)
+
+    def losses(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the squared error of one group, chosen at random, or of all unless the network is trained."""
+        parts = self.images(x)
+        if not self.training:
+            return (self._predicted(parts) - parts).square().flatten(1).mean(1)
+        chosen = torch.randint(parts.shape[1], (len(parts), 1, 1, 1), device=x.device).expand(-1, 1, *parts.shape[2:])
+        target = parts.gather(1, chosen)
+        others = (parts.sum(1, keepdim=True) - target) / (parts.shape[1] - 1)
+        return (self.network(others).float() - target).square().flatten(1).mean(1)
+
+    def _predicted(self, parts: torch.Tensor) -> torch.Tensor:
+        others = (parts.sum(1, keepdim=True) - parts) / (parts.shape[1] - 1)
+        return self.network(others.flatten(0, 1)[:, None]).float().reshape(parts.shape)
+
+
+def risk(
+    h: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, std: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return h(x), and Stein's unbiased estimate of the squared error (n,) of h(x) to x without its noise.
+
+    The noise is independent and normal, with this standard deviation. In the mean over noise n of the same kind,
+    ⟨n, h(x + n) − h(x)⟩ is the divergence (Ramani, Blu and Unser, 2008).
+    """
+    noise = std * torch.randn_like(x)
+    found, moved = h(torch.cat([x, x + noise])).float().chunk(2)
+    each = (found - x).square() - std.square() + 2 * noise * (moved - found)
+    return found, each.flatten(1).sum(1)
+
+
+class Equivariance(nn.Module):
+    """Robust equivariant imaging: a network whose images explain scans up to noise, and that knows turned images.
+
+    The first is Stein's estimate of the risk of A f(x). It leaves free what A does not see. The second is not: images
+    that are turned are images, so that the network has to find y again in A y for every turned y = f(x).
+    """
+
+    def __init__(self, network: nn.Module, A: Operator, size: float, weight: float) -> None:
+        super().__init__()
+        self.network, self.A, self.weight = network, A, weight
+        self.unit = size**2 * math.prod(A.domain)  # of a squared residual, so that it is one of a pixel
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.network(x)
+        return out
+
+    def losses(self, x: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
+        images: list[torch.Tensor] = []
+
+        def projected(x: torch.Tensor) -> torch.Tensor:
+            images.append(self.network(x).float())
+            return self.A(images[0])
+
+        _, unseen = risk(projected, x, std)
+        turned = turn(images[0][: len(x)])
+        again = self.network(self.A(turned) + std * torch.randn_like(x)).float()
+        return unseen / self.unit + self.weight * (again - turned).square().flatten(1).mean(1)
+
+
+def turn(images: torch.Tensor) -> torch.Tensor:
+    """Return images (n, 1, height, width), each turned by a random angle; what comes from outside is zero."""
+    height, width = images.shape[-2:]
+    angle = 2 * math.pi * torch.rand(len(images), 1, 1, device=images.device)
+    row, column = (torch.arange(size, device=images.device) - (size - 1) / 2 for size in (height, width))
+    x = torch.cos(angle) * column - torch.sin(angle) * row[:, None]
+    y = torch.sin(angle) * column + torch.cos(angle) * row[:, None]
+    places = torch.stack([2 * x / width, 2 * y / height], -1)  # −1 and 1 are the ends of the outer pixels
+    return nn.functional.grid_sample(images, places, align_corners=False)
+
+
+class Denoiser(nn.Module):
+    """A U-Net that is told how noisy its image is, in a second channel; signals are images of one row."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, image: torch.Tensor, std: torch.Tensor | None = None) -> torch.Tensor:
+        """Return images (n, 1, *y_shape) without noise of the standard deviation `std`, (n,)."""
+        rows = image if image.ndim == 4 else image[:, :, None]
+        level = torch.zeros_like(rows) if std is None else std.reshape(-1, 1, 1, 1).expand_as(rows)
+        out: torch.Tensor = self.network(torch.cat([rows, level], 1))
+        return out.reshape(image.shape)
+
+
+class Weighed(NamedTuple):
+    """Least squares with one over the variance of the noise as weights, for flat measurements (n, size)."""
+
+    A: Operator
+    x: torch.Tensor
+    weights: torch.Tensor
+
+    @classmethod
+    def of(cls, A: Operator, x: torch.Tensor, variance: torch.Tensor) -> Weighed:
+        """What has no noise among others, such as bins that measure nothing, has no weight."""
+        exact = (EXACT * x.square().mean(1, keepdim=True).sqrt()).square()
+        variance = torch.where(variance.amax(1, keepdim=True) > 0, variance, exact + 0 * variance)
+        return cls(A, x, torch.where(variance > 0, 1 / variance, 0))
+
+    @property
+    def limit(self) -> torch.Tensor:
+        """What the noise alone gives as `residual` in the mean, (n,): the number of measurements."""
+        return (self.weights > 0).sum(1)
+
+    def residual(self, y: torch.Tensor) -> torch.Tensor:
+        """Return ‖A y − x‖², weighted, of flat images: (n,)."""
+        return (self.weights * (self.A.flat(y) - self.x).square()).sum(1)
+
+    def nearest(self, z: torch.Tensor, penalty: float, iterations: int) -> torch.Tensor:
+        """Return the y with the least residual + penalty ‖y − z‖², of flat images, by conjugate gradients from z."""
+        AT = self.A.T
+
+        def normal(y: torch.Tensor) -> torch.Tensor:
+            return AT.flat(self.weights * self.A.flat(y)) + penalty * y
+
+        y, r = z, AT.flat(self.weights * (self.x - self.A.flat(z)))
+        p, square = r, r.square().sum(1, keepdim=True)
+        for _ in range(iterations):
+            q = normal(p)
+            step = square / (p * q).sum(1, keepdim=True).clip(min=torch.finfo(q.dtype).tiny)
+            y, r = y + step * p, r - step * q
+            square, before = r.square().sum(1, keepdim=True), square
+            p = r + square / before.clip(min=torch.finfo(q.dtype).tiny) * p
+        return y
+
+
+def half_quadratic(
+    term: Weighed,
+    denoise: Callable[[torch.Tensor, float], torch.Tensor],
+    levels: Sequence[float],
+    weights: Sequence[float],
+    iterations: int,
+) -> torch.Tensor:
+    """Return flat images by half-quadratic splitting, with a denoiser as the prior (Zhang et al., 2021).
+
+    By turns, y is what fits the measurements and is near z, and z is y without noise of a level; levels fall. `weights`
+    of the prior fall, too. An image is that of the first of them with a residual that noise explains: Morozov's
+    discrepancy principle. Where none has, A is not quite right, and it is the first that is nearly as good as the best.
+    """
+    images, residuals = [], []
+    for weight in weights:
+        z = torch.zeros(len(term.x), term.A.shape[1], dtype=term.x.dtype, device=term.x.device)
+        for level in levels:
+            z = denoise(term.nearest(z, weight / level**2, iterations), level)
+        images.append(z)
+        residuals.append(term.residual(z))
+    found = torch.stack(residuals)
+    limit = torch.maximum(term.limit, SLACK**2 * found.amin(0))
+    first = (found <= limit).int().argmax(0)
+    return torch.stack(images)[first, torch.arange(len(first), device=first.device)]
+
+
+def total_variation(images: torch.Tensor) -> torch.Tensor:
+    """Return the mean length of the gradient of images (n, 1, height, width): (n,)."""
+    down = nn.functional.pad(images.diff(dim=-2), (0, 0, 0, 1))
+    right = nn.functional.pad(images.diff(dim=-1), (0, 1))
+    return (down.square() + right.square() + SMOOTHED**2).sqrt().flatten(1).mean(1)
+
+
+def image_prior(
+    term: Weighed, shape: tuple[int, ...], network: nn.Module, lr: float, tv: float, steps: int
+) -> torch.Tensor:
+    """Return flat images (n, size) of untrained networks, each of whose weights fit one scan (Baguer et al., 2020).
+
+    All start from the weights of `network`, whose input is noise. The weighted residual per measurement and `tv` times
+    the total variation fall along Adam's steps; an image is that of the first step whose residual noise explains.
+    """
+    rows, count = shape if len(shape) == 2 else (1, *shape), len(term.x)
+    noise = torch.rand(1, 1, *rows, device=term.x.device)
+    weights = {
+        name: value.detach().expand(count, *value.shape).clone().requires_grad_()
+        for name, value in network.named_parameters()
+    }
+    of_each = torch.func.vmap(lambda own: torch.func.functional_call(network, own, (noise,))[0])
+    optimiser = torch.optim.Adam(weights.values(), lr)
+    found = torch.zeros(count, math.prod(shape), device=term.x.device)
+    done = torch.zeros(count, 1, dtype=torch.bool, device=term.x.device)
+    for _ in range(steps):
+        images = of_each(weights) - noise  # which a residual network adds
+        residual = term.residual(images.flatten(1))
+        found = torch.where(done, found, images.detach().flatten(1))
+        done |= (residual <= term.limit)[:, None]
+        if bool(done.all()):
+            break
+        optimiser.zero_grad()
+        (residual / term.limit + tv * total_variation(images)).sum().backward()
+        optimiser.step()
+    return found

@@ -1,0 +1,313 @@
+"""Networks that learn from scans, from images, or from nothing: what they read, and the mathematics behind them."""
+
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+from test_crossings import rows, saved
+from test_kernels import torch
+
+from koct.config import contract_suite
+from koct.contracts import LEARNS_FROM, Architecture, Sizes, registry
+from koct.contracts.spec import Cell, encode_problem
+from koct.errors import KoctError
+from koct.networks import unpaired_layers
+from koct.networks.torch_layers import UNet
+from koct.operators.algebra import Matrix
+from koct.operators.fanbeam import fbp
+from koct.operators.geometry import ParallelBeam
+from koct.problems import fresh, pools
+from koct.report.tables import table_worth
+from koct.study import cells, evaluation, fitting
+
+torch.set_num_threads(1)
+ARCHS = [registry.architecture(name) for name in registry.shipped(Architecture)]
+UNPAIRED = [arch.name for arch in ARCHS if arch.learns_from != "pairs"]
+TINY = {"steps": 4, "channels": 2}
+SMALL = {"noise2inverse": {"levels": 2}, "equivariant": {"iterations": 2}, "plug-and-play": {"levels": 2, "inner": 4}}
+
+
+def scan(V=8):
+    return registry.problem("ellipses50")(H=8, V=V, B=12, images="printed")
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    """Return the path of a pool with so many views: the images are the same for all of them."""
+    folder = tmp_path_factory.mktemp("pools")
+
+    def make(V):
+        path = folder / f"{V}.npy"
+        if not path.exists():
+            pools.make(scan(V), 1, Sizes(train=8, val=2, test=3), str(path))
+        return str(path)
+
+    return make
+
+
+def data_of(pool, source, V=8, N=8, **options):
+    arch = registry.architecture(source)(**{**TINY, **SMALL.get(source, {}), **options})
+    return cells.Data(Cell("E8", scan(V), arch, N, 1, ()), {"pool": pool(V)})
+
+
+def state_of(data):
+    _, network = fitting.fit(data)
+    return {name: np.asarray(value) for name, value in network.state().items()}
+
+
+# What they read
+
+
+@pytest.mark.parametrize("N", [8, -1])
+@pytest.mark.parametrize("source", UNPAIRED)
+def test_a_network_reads_the_samples_that_it_learns_from_and_nothing_else(pool, monkeypatch, source, N):
+    """The other half of every pair may be anything: the bits of the fit are the same, fresh samples included."""
+    splitting = {"schedule": "warmup-stable-decay", "validation": "split", "first": 2}
+
+    def submit(self, number):
+        drawn = Future()
+        drawn.set_result(fresh.draw(scan(), self.seed, number, 4))
+        return drawn
+
+    monkeypatch.setattr(fresh.Fresh, "_submit", submit)
+    wanted = state_of(data_of(pool, source, N=N, batch=1, **splitting))
+    (unread,) = {"x", "y"} - set(LEARNS_FROM[registry.architecture(source).learns_from])
+    draw = fresh.draw
+
+    def spoilt(*request):
+        pair = dict(zip("xy", draw(*request), strict=True))
+        pair[unread] = np.full_like(pair[unread], np.nan)
+        return pair["x"], pair["y"]
+
+    monkeypatch.setattr(fresh, "draw", spoilt)
+    monkeypatch.setattr(pools.Pool, unread, lambda *request: pytest.fail(f"{source} reads {unread}"))
+    data = data_of(pool, source, N=N, batch=1, **splitting)
+    about, network = fitting.fit(data)
+    for name, value in network.state().items():
+        np.testing.assert_array_equal(value, wanted[name])
+    assert about["tuned_on"] == f"training {data.cell.arch.learns_from}"
+
+
+@pytest.mark.parametrize("source", UNPAIRED)
+def test_what_is_not_learned_from_is_refused_with_a_sentence(pool, source):
+    data = data_of(pool, source)
+    (unread,) = {"x", "y"} - set(LEARNS_FROM[data.cell.arch.learns_from])
+    for read in (lambda: getattr(data, unread), lambda: data.read(unread, "val")):
+        with pytest.raises(KoctError, match=f"{source} learns from {data.cell.arch.learns_from} alone"):
+            read()
+
+
+# The mathematics
+
+
+def test_the_estimated_risk_of_a_linear_network_is_its_error_on_the_mean():
+    """For any matrix, whatever the truth and however uneven the noise."""
+    random = torch.Generator().manual_seed(0)
+    matrix, truth = torch.randn(6, 6, generator=random) / 2, torch.randn(6, generator=random)
+    std = torch.linspace(0.1, 2, 6)
+    x = truth + std * torch.randn(20000, 6, generator=random)
+    torch.manual_seed(0)
+    _, estimated = unpaired_layers.risk(lambda x: x @ matrix, x, std)
+    difference = estimated - (x @ matrix - truth).square().sum(1)
+    assert abs(difference.mean()) < 4 * difference.std() / len(x) ** 0.5
+    assert abs(difference.mean()) < 0.05 * estimated.mean()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_group_of_views_is_a_scan_of_its_own_and_all_groups_together_are_the_scan(count):
+    geometry, fewer = (ParallelBeam(16, V, 20, bin=1.2, image=16.0) for V in (12, 12 // count))
+    splits = unpaired_layers.Splits(torch.nn.Identity(), fbp(geometry, None), count)
+    x = torch.randn(2, 1, 12, 20, generator=torch.Generator().manual_seed(0))
+    parts = splits.images(x)
+    torch.testing.assert_close(parts.mean(1), fbp(geometry, None)(x)[:, 0])
+    torch.testing.assert_close(parts[:, 0], fbp(fewer, None)(x[:, 0, ::count]))
+    z = torch.randn(parts.shape, generator=torch.Generator().manual_seed(1))
+    back = (splits.masks * splits.reconstruction.T(z)).sum(1, keepdim=True)  # the adjoint
+    torch.testing.assert_close((parts * z).sum(), (x * back).sum())
+    torch.testing.assert_close(splits(x), parts.mean(1, keepdim=True))  # of a network that does nothing
+
+
+def test_turning_by_right_angles_moves_pixels(monkeypatch):
+    image = torch.arange(9.0).reshape(1, 1, 3, 3)
+    for angle, turned in ((0.0, image), (0.25, image.rot90(1, (2, 3))), (0.5, image.flip(2, 3))):
+        monkeypatch.setattr(torch, "rand", lambda *size, angle=angle, **where: torch.full(size, angle))
+        torch.testing.assert_close(unpaired_layers.turn(image), turned, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_half_quadratic_splitting_with_nothing_to_denoise_gives_weighted_least_squares(uneven):
+    random = np.random.default_rng(0)
+    matrix, x = random.standard_normal((12, 5)), random.standard_normal((2, 12))
+    std = np.linspace(1, 4, 12) if uneven else np.ones(12)
+    best = np.linalg.lstsq(matrix / std[:, None], (x / std).T, rcond=None)[0].T
+    variance = torch.as_tensor(1e-6 * np.tile(std**2, (2, 1)))  # the residual decides, and no noise in it
+    term = unpaired_layers.Weighed.of(Matrix(matrix, (5,), (12,)), torch.as_tensor(x), variance)
+    found = unpaired_layers.half_quadratic(term, lambda images, level: images, [1.0, 0.1], [1.0], 30)
+    np.testing.assert_allclose(found.numpy(), best, rtol=1e-4, atol=1e-6)
+
+
+def test_a_penalty_leads_from_what_is_given_to_least_squares():
+    random = np.random.default_rng(1)
+    matrix, x, z = (random.standard_normal(shape) for shape in ((7, 4), (1, 7), (1, 4)))
+    term = unpaired_layers.Weighed(Matrix(matrix, (4,), (7,)), torch.as_tensor(x), torch.ones(1, 7))
+    for penalty in (0.1, 3.0):
+        wanted = np.linalg.solve(matrix.T @ matrix + penalty * np.eye(4), (x @ matrix + penalty * z)[0])
+        np.testing.assert_allclose(term.nearest(torch.as_tensor(z), penalty, 8)[0], wanted, rtol=1e-6)
+
+
+def test_a_deep_image_prior_has_the_same_bits_twice_and_stops_where_noise_explains_the_residual(pool):
+    data = data_of(pool, "deep-image-prior", N=0, steps=150, levels=2, channels=4, lr=2e-2)
+    about, network = fitting.fit(data)
+    x = data.pool.x("test")
+    found = network.predict(x)
+    assert (about["p"], about["tuned_on"]) == (0, "noise")
+    np.testing.assert_array_equal(network.predict(x[1:2]), found[1:2])
+    term = unpaired_layers.Weighed.of(data.forward, torch.as_tensor(x), torch.as_tensor(scan().noise_variance(x)))
+    residual, start = term.residual(found), term.residual(0 * found)
+    assert (residual <= 1.001 * term.limit).any()
+    assert (residual < start / 10).all()
+
+
+def test_image_priors_of_several_scans_are_those_of_each():
+    random = np.random.default_rng(0)
+    A, x = Matrix(random.standard_normal((40, 16)), (4, 4), (40,)), torch.as_tensor(random.standard_normal((3, 40)))
+    torch.manual_seed(0)
+    network = UNet(2, 2)
+    torch.nn.init.normal_(network.last.weight)
+
+    def images(rows):
+        torch.manual_seed(1)
+        term = unpaired_layers.Weighed.of(A, x[rows].float(), torch.ones(len(x[rows]), 40))
+        return unpaired_layers.image_prior(term, (4, 4), network, 1e-2, 0.1, 5)
+
+    together = images(slice(0, 3))
+    assert together.std() > 0
+    for row in range(3):
+        torch.testing.assert_close(images(slice(row, row + 1)), together[row : row + 1], rtol=1e-4, atol=1e-5)
+
+
+# One fit for every operator
+
+
+def test_what_learned_from_images_is_the_same_for_every_operator_and_is_tested_with_the_other(pool, tmp_path):
+    """A fit with 8 views, tested on a scan of 4, is what the fit with 4 views is there; no image network is else."""
+    own, other = (data_of(pool, "plug-and-play", V=V, iterations=4) for V in (8, 4))
+    fits = {}
+    for data, V in ((own, 8), (other, 4)):
+        about, network = fitting.fit(data)
+        fits[V] = str(tmp_path / f"{V}.npy")
+        cells.write_fit(fits[V], data.stamp(data.cell.encode(), about), network)
+    states = [cells.read_fit(path)[1] for path in fits.values()]
+    for name, value in states[0].items():
+        np.testing.assert_array_equal(value, states[1][name])
+    tested = {"tested": encode_problem(scan(4), layers=True), "tested_seed": 1, "tested_on": "E4"}
+    evaluation.transfer(fits[8], {"pool": pool(8)}, pool(4), str(tmp_path / "there.json"), tested)
+    evaluation.evaluate(fits[4], {"pool": pool(4)}, str(tmp_path / "own.json"), {})
+    there, here = (evaluation.json.loads((tmp_path / f"{name}.json").read_text()) for name in ("there", "own"))
+    assert there["mse"] == here["mse"]
+
+
+@pytest.mark.parametrize("source", ["unet", "lpd", "noise2inverse", "equivariant"])
+def test_other_networks_take_other_operators_where_measurements_have_another_shape(pool, source):
+    data = data_of(pool, source)
+    state = state_of(data)
+    moved = data.moved(scan(4), 1, pool(4))
+    assert data.cell.arch.moved(scan(8), scan(4))
+    assert not data.cell.arch.moved(scan(8), scan(8))
+    images = moved.predict(data.cell.arch.restore(state, moved), "test")
+    assert images.shape == (3, 64)
+    assert np.isfinite(images).all()
+
+
+# Promises of the contract
+
+SIGNALS = """
+import numpy as np
+
+from koct.contracts import Problem
+
+
+class Blurred(Problem):
+    x_shape = y_shape = (16,)
+
+    def matrix(self):
+        n = np.arange(16)
+        return np.exp(-((n[:, None] - n) ** 2) / 2)
+
+    def pairs(self, seed, sizes):
+        for number, part in enumerate(("train", "val", "test")):
+            rng = np.random.default_rng([seed, number])
+            y = rng.random((getattr(sizes, part), 16)).round()
+            yield part, y @ self.matrix() + 0.01 * rng.standard_normal(y.shape), y
+
+    def forward(self, shared):
+        from koct.operators.algebra import Matrix
+
+        return Matrix(self.matrix(), (16,), (16,))
+
+    def noise_variance(self, x):
+        return 1e-4
+"""
+QUICK = {
+    "plug-and-play": {"levels": 2, "channels": 2, "iterations": 3},
+    "deep-image-prior": {"steps": 5, "channels": 2},
+}
+QUICK |= {"noise2inverse": {"levels": 2, "channels": 2}, "equivariant": {"iterations": 1, "channels": 2}}
+
+
+@pytest.fixture
+def signals(tmp_path):
+    path = tmp_path / "signals.py"
+    path.write_text(SIGNALS)
+    return str(path)
+
+
+@pytest.mark.parametrize("source", QUICK)
+def test_every_network_keeps_the_promises_of_the_contract(source):
+    settings = {"problem": "ellipses50", "H": 8, "V": 8, "B": 12, source: QUICK[source]}
+    assert contract_suite.run(["unet", source], {**settings, "unet": {"levels": 2, "channels": 2, "steps": 2}})
+
+
+@pytest.mark.parametrize("source", ["plug-and-play", "deep-image-prior"])
+def test_signals_of_ones_own_are_deconvolved(signals, source, capsys):
+    assert contract_suite.run([signals, "fc", source], {source: QUICK[source]}), capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("source", "why"), [("noise2inverse", "no views"), ("equivariant", "two-dimensional")])
+def test_what_does_not_apply_to_signals_is_refused(signals, source, why, capsys):
+    assert not contract_suite.run([signals, source], {})
+    assert why in capsys.readouterr().out
+
+
+# What a pair is worth
+
+
+def worth(folder, laws, kinds, sizes=(4, 16, 64, 256)):
+    curves = [rows(arch, law, 9, sizes) for arch, law in laws.items()]
+    saved(folder, *curves)
+    made = table_worth.table(folder / "cells.parquet", folder / "images.parquet", {"A": kinds}, {"A": "mse"})
+    return [line[1:] for line in made.body if isinstance(line, list) and len(line) > 2]
+
+
+def test_a_pair_is_worth_as_many_scans_as_give_the_same_error(tmp_path):
+    laws = {"pairs": lambda n: 0.1 * n**-0.5, "scans": lambda n: 0.1 * (n / 4) ** -0.5}
+    lines = worth(tmp_path, laws, {"pairs": "pairs", "scans": "scans"})
+    assert [line[0] for line in lines] == ["$4$", "$16$", "$64$", "$256$"]
+    for _, _, found in lines[:2]:
+        value, low, high = (float(part.strip(" ,")) for part in found.replace("]", "").replace("[", " ").split())
+        assert low <= value <= high
+        assert 3 < value < 5.5
+    assert lines[3][2].startswith("$>$ 1")
+
+
+@pytest.mark.parametrize(("scale", "text"), [(0.01, r"$\leq$"), (100.0, "$>$")])
+def test_what_is_always_better_or_worse_has_a_bound_and_no_number(tmp_path, scale, text):
+    laws = {"pairs": lambda n: 0.1 * n**-0.5, "images": lambda n: scale * n**-0.5}
+    found = worth(tmp_path, laws, {"pairs": "pairs", "images": "images"})
+    assert all(line[2].startswith(text) and "[" not in line[2] for line in found)
+
+
+def test_nothing_is_decided_by_a_curve_that_could_be_anywhere(tmp_path):
+    laws = {"pairs": lambda n: 0.1, "scans": lambda n: 0.1}  # each N has noise of its own
+    found = [line[2] for line in worth(tmp_path, laws, {"pairs": "pairs", "scans": "scans"})]
+    assert "not decided" in found
