@@ -150,7 +150,7 @@ def error_of(data, solver, strength):
     return ((images - data.pool.y("test", None, 0)) ** 2).mean()
 
 
-@pytest.mark.parametrize(("arch", "sign"), [("fbp", 1), ("nnls", -1), ("tv", 1)])
+@pytest.mark.parametrize(("arch", "sign"), [("fbp", 1), ("nnls", -1), pytest.param("tv", 1, marks=pytest.mark.slow)])
 def test_without_labels_more_noise_is_smoothed_more(arch, sign, tmp_path):
     found = [chosen(small("deblur", noise=noise), arch, tmp_path / str(noise))[0] for noise in (0.003, 0.03, 0.3)]
     weak, middle, strong = (sign * network.strength for network in found)

@@ -44,6 +44,7 @@ for verb in verbs:
 """
 
 
+@pytest.mark.slow
 def test_planner_curve_and_operators_need_neither_snakemake_nor_torch(tmp_path):
     packages = {name.replace("-", "_") for extra in EXTRAS.values() for name in names(extra)}
     code = WITHOUT.format(packages=sorted({*packages, "pandas", "sklearn", "skimage"}), pilot=ROOT / "docs/pilot.csv")

@@ -81,7 +81,7 @@ DOUBLING = {"schedule": "warmup-stable-decay", "validation": "split", "first": 1
         ({"steps": 30, "evaluations": 10, "averaging": 0.0}, 17),
         ({**DOUBLING}, 17),
         ({**DOUBLING, "averaging": 0.0}, 20),
-        ({**DOUBLING, "N": -1, "batch": 2}, 43),
+        pytest.param({**DOUBLING, "N": -1, "batch": 2}, 43, marks=pytest.mark.slow),
     ],
 )
 def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(
@@ -264,6 +264,7 @@ def test_an_operator_is_a_layer_also_under_autocast():
         A(image.bfloat16())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_operators_are_compiled_around(device):
     g = FanBeam(8, 5, 9)

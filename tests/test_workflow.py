@@ -129,6 +129,7 @@ def as_latex(printed):
     return f"${mantissa}" + (f" \\cdot 10^{{{exponent}}}$" if power else "$") + (f" {unit}" if unit else "")
 
 
+@pytest.mark.slow
 def test_sweeps_of_different_metrics_share_one_figure(checkout):
     small = {**TINY_SWEEP, "seeds": [1]}
     del small["targets"]  # a study may ask for no budget
