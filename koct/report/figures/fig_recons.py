@@ -86,9 +86,10 @@ def _reconstruct(path, inputs, count):
 def draw(truth, made, names, out, stamp=None, unit="", hounsfield=False, inside=slice(None)):
     """Draw an image or a signal and what `made[arch, N]` makes of it; N = 0 needs no sample. `unit` follows every N.
 
-    With `hounsfield`, images are relative to water: they are drawn in a window of HU. Numbers are those of the pixels
-    `inside` the field of view.
+    With `hounsfield`, images are relative to water: they are drawn in a window of HU. Pixels outside the field of view,
+    those that are not `inside`, are drawn as they are in truth, and do not count.
     """
+    made = {key: _seen(image, truth, inside) for key, image in made.items()}
     samples = columns(sorted({N for _, N in made if N}, key=_order))
     with drawing.styled():
         if truth.ndim == 1:
@@ -102,6 +103,13 @@ def draw(truth, made, names, out, stamp=None, unit="", hounsfield=False, inside=
             drawing.save(
                 _images(sheet, truth, made, samples, names, unit, hounsfield, inside), out, stamp, dpi=sheet.dpi
             )
+
+
+def _seen(image, truth, inside):
+    """Return an image with the truth outside the field of view."""
+    seen = truth.copy()
+    seen.reshape(-1)[inside] = image.reshape(-1)[inside]
+    return seen
 
 
 def _order(N):
