@@ -28,11 +28,11 @@ from koct.base import stamps
 from koct.report import products
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark", "mismatch", "anatomy"]
+STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark", "printed", "head", "mismatch", "anatomy"]
 CONFIGS = {"anatomy": "docs/anatomy/config.yaml"}  # of studies that are not in config.yaml
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "ladder.parquet", "ladder.json", "transfer.parquet"]
-KEPT += ["fig_recons_H128.png", "fig_recons_H256.png", "fig_recons_H512-exact.png"]
+KEPT += [f"fig_recons_{sweep}.png" for sweep in ("H128", "H256", "H512-exact", "head", "shepp-logan")]
 KEPT += ["fig_recons_H128.npy", "fig_recons_H256.npy"]  # which claims are about
 PRODUCTS = [product for product in products.products().values() if not product.per_sweep]
 KEPT += [Path(path).name for product in PRODUCTS for path in product.outputs if Path(path).parent.name == "results"]
@@ -69,9 +69,7 @@ def run(study, profile, folder, work=None):
         if not goes_on:
             git("clone", "--quiet", str(ROOT), str(clone))
         rows, results = folder / "rows.tar.xz", clone / "results"
-        if (
-            rows.exists() and not goes_on
-        ):  # those of the last reference stand in for fits with the same options: docs/benchmark.md
+        if rows.exists() and not goes_on:  # they stand in for fits with the same options: docs/benchmark.md
             with tarfile.open(rows) as archive:
                 archive.extractall(results, filter="data")
         started = time.perf_counter()
@@ -85,7 +83,7 @@ def run(study, profile, folder, work=None):
             large = name == "planner.html" or ((results / name).exists() and (results / name).stat().st_size > LARGEST)
             if (results / name).exists() and (study == "full" or not large):
                 shutil.copy(results / name, folder / name)
-        if study == "benchmark":  # for those who add a network: docs/benchmark.md
+        if study.startswith("benchmark"):  # for those who add a network: docs/benchmark.md
             with tarfile.open(folder / "rows.tar.xz", "w:xz") as archive:
                 for row in sorted((results / "cells").rglob("*.json")):
                     archive.add(row, Path("brought", row.relative_to(results / "cells")))
