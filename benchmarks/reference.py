@@ -2,19 +2,24 @@
 
     python benchmarks/reference.py --profile profiles/gpu              # all of them
     python benchmarks/reference.py --profile profiles/gpu dose ladder
+    python benchmarks/reference.py --minutes 25 benchmark-long         # as far as it comes; the next call goes on
     python benchmarks/reference.py --redraw                            # figures and tables alone, from Parquet files
     python benchmarks/reference.py --audit                             # what was chosen at an edge, or with labels
 
 The study `full` is results/reference itself, any other has a folder of its own in it. Every study runs in a clone of
-the last commit, so that its wall time is that of the whole study.
+the last commit, so that its wall time is that of the whole study. With `--minutes`, a study that takes longer
+is interrupted, and rows.tar.xz in its folder has the rows of its finished cells. Later calls, also on other machines,
+fit the others; about.json then names every run.
 """
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -28,7 +33,8 @@ from koct.base import stamps
 from koct.report import products
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark", "printed", "head", "mismatch", "anatomy"]
+STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark", "benchmark-long", "printed", "head"]
+STUDIES += ["mismatch", "anatomy"]
 CONFIGS = {"anatomy": "docs/anatomy/config.yaml"}  # of studies that are not in config.yaml
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "ladder.parquet", "ladder.json", "transfer.parquet"]
@@ -46,6 +52,7 @@ def main():
     parser.add_argument("studies", nargs="*", default=STUDIES, metavar="STUDY", help="default: all that are kept")
     parser.add_argument("--profile")
     parser.add_argument("--work", metavar="FOLDER", help="run in a clone there, where an interrupted study goes on")
+    parser.add_argument("--minutes", type=float, help="interrupt a study then, and keep the rows of its finished cells")
     parser.add_argument("--redraw", action="store_true", help="draw what the code has changed, and run nothing")
     parser.add_argument("--audit", action="store_true", help="list doubtful choices of what is kept, and run nothing")
     arguments = parser.parse_args()
@@ -56,11 +63,11 @@ def main():
         elif arguments.redraw:
             redraw(folder)
         else:
-            run(study, arguments.profile, folder, arguments.work)
+            run(study, arguments.profile, folder, arguments.work, arguments.minutes)
 
 
-def run(study, profile, folder, work=None):
-    """Run a study in a clone of the last commit and keep its results in a folder."""
+def run(study, profile, folder, work=None, minutes=None):
+    """Run a study in a clone of the last commit and keep its results, or the rows that it has so far, in a folder."""
     chosen = ["--configfile", CONFIGS[study]] if study in CONFIGS else ["--config", f"study={study}"]
     command = ["snakemake", *(["--profile", profile] if profile else []), *chosen]
     with tempfile.TemporaryDirectory() as place:
@@ -73,23 +80,9 @@ def run(study, profile, folder, work=None):
             with tarfile.open(rows) as archive:
                 archive.extractall(results, filter="data")
         started = time.perf_counter()
-        subprocess.run(command, cwd=clone, check=True, stdout=subprocess.DEVNULL)
+        complete = finished(command, clone, minutes)
         wall = time.perf_counter() - started
         folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            if path.is_file() and path.name != "picture.npz":  # of benchmarks/picture.py
-                path.unlink()
-        for name in KEPT:
-            large = name == "planner.html" or ((results / name).exists() and (results / name).stat().st_size > LARGEST)
-            if (results / name).exists() and (study == "full" or not large):
-                shutil.copy(results / name, folder / name)
-        if study.startswith("benchmark"):  # for those who add a network: docs/benchmark.md
-            with tarfile.open(folder / "rows.tar.xz", "w:xz") as archive:
-                for row in sorted((results / "cells").rglob("*.json")):
-                    archive.add(row, Path("brought", row.relative_to(results / "cells")))
-                for row in sorted((results / "brought").rglob("*.json")):
-                    if not (results / "cells" / row.relative_to(results / "brought")).exists():
-                        archive.add(row, row.relative_to(results))
         about = {
             "command": " ".join(command),
             "commit": git("rev-parse", "HEAD"),
@@ -98,8 +91,54 @@ def run(study, profile, folder, work=None):
             "machine": machine(),
             "versions": {"python": platform.python_version(), **versions()},
         }
+        with contextlib.suppress(FileNotFoundError):
+            before = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+            earlier = before.pop("earlier runs", [])
+            if before.get("interrupted"):
+                about["earlier runs"] = [*earlier, before]
+        if complete:
+            keep(study, results, folder)
+        else:
+            about["interrupted"] = True
+        if not complete or study.startswith("benchmark"):  # for those who add a network: docs/benchmark.md
+            pack_rows(results, folder / "rows.tar.xz")
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    print(f"{study}: {wall:.0f} s", flush=True)
+    print(f"{study}: {wall:.0f} s{'' if complete else ', interrupted'}", flush=True)
+
+
+def finished(command, clone, minutes):
+    """Run a command in a clone; return whether it ended by itself within so many minutes, if any are given."""
+    process = subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL)
+    try:
+        process.wait(None if minutes is None else 60 * minutes)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        return False
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return True
+
+
+def keep(study, results, folder):
+    """Replace what a folder has of a study by its results."""
+    for path in folder.iterdir():
+        if path.is_file() and path.name != "picture.npz":  # of benchmarks/picture.py
+            path.unlink()
+    for name in KEPT:
+        large = name == "planner.html" or ((results / name).exists() and (results / name).stat().st_size > LARGEST)
+        if (results / name).exists() and (study == "full" or not large):
+            shutil.copy(results / name, folder / name)
+
+
+def pack_rows(results, path):
+    """Write the rows of a study, and those that it took from elsewhere, to an archive."""
+    with tarfile.open(path, "w:xz") as archive:
+        for row in sorted((results / "cells").rglob("*.json")):
+            archive.add(row, Path("brought", row.relative_to(results / "cells")))
+        for row in sorted((results / "brought").rglob("*.json")):
+            if not (results / "cells" / row.relative_to(results / "brought")).exists():
+                archive.add(row, row.relative_to(results))
 
 
 def redraw(folder):
