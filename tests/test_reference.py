@@ -3,8 +3,10 @@
 import importlib.util
 import itertools
 import json
+import os
 import re
 import runpy
+import subprocess
 import sys
 import tarfile
 
@@ -142,6 +144,38 @@ def test_an_audit_finds_edges_labels_and_cells_that_do_not_tell(tmp_path):
     audit = script("reference").audit
     assert [line.partition(":")[0] for line in audit(tmp_path)] == ["A tv", "A ko", "B fc"]
     assert [line.partition(":")[0] for line in audit(tmp_path, {("A", "ko"), ("B", "fc")})] == ["A tv", "B fc"]
+
+
+SLOW_STUDY = """#!/bin/sh
+mkdir -p results/cells/A/fc
+if [ -e results/brought/A/fc/N4_seed1.json ]; then cp -r results/brought/. results/cells; exit; fi
+echo {} > results/cells/A/fc/N4_seed1.json
+exec sleep 60
+"""
+
+
+def test_a_reference_that_is_interrupted_keeps_its_rows_and_the_next_run_has_them(tmp_path, monkeypatch):
+    clone, folder = tmp_path / "clone", tmp_path / "kept"
+    for path in (clone, tmp_path / "bin"):
+        path.mkdir()
+    (tmp_path / "bin/snakemake").write_text(SLOW_STUDY)
+    (tmp_path / "bin/snakemake").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "koct")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "koct@localhost")
+    for command in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "empty"]):
+        subprocess.run(["git", *command], cwd=clone, check=True)
+    reference = script("reference")
+    monkeypatch.setattr(reference, "ROOT", clone)
+    reference.run("benchmark-long", None, folder, minutes=1 / 60)
+    assert json.loads((folder / "about.json").read_text())["interrupted"]
+    with tarfile.open(folder / "rows.tar.xz") as archive:
+        assert archive.getnames() == ["brought/A/fc/N4_seed1.json"]
+    reference.run("benchmark-long", None, folder, minutes=1)
+    about = json.loads((folder / "about.json").read_text())
+    assert "interrupted" not in about
+    assert [run["interrupted"] for run in about["earlier runs"]] == [True]
 
 
 def test_a_fresh_run_agrees_with_it(default_study):
