@@ -7,8 +7,8 @@
     python benchmarks/reference.py --audit                             # what was chosen at an edge, or with labels
 
 The study `full` is results/reference itself, any other has a folder of its own in it. Every study runs in a clone of
-the last commit, so that its wall time is that of the whole study. With `--minutes`, a study that takes longer
-is interrupted, and rows.tar.xz in its folder has the rows of its finished cells. Later calls, also on other machines,
+the last commit, so that its wall time is that of the whole study. With `--minutes`, a study that takes longer is
+interrupted, and rows.tar.xz in its folder has the rows of its finished cells. Later calls, also on other machines,
 fit the others; about.json then names every run.
 """
 
