@@ -54,19 +54,12 @@ def announce():
 
 
 def greet():
-    """Say what is about to run, and see to it that nothing else runs here."""
+    """Say what is about to run, and clear away what is not of it."""
     try:
         if words := plan():
             logger.info(f"To do: {words}.")
-        locked = queue.take_locks()
     except KoctError as error:
         raise WorkflowError(str(error))
-    if not locked:
-        logger.info("This file system has no locks: start one run at a time here.")
-    elif not workflow.local_exec:
-        if left := queue.cancel_leftovers():
-            count = "1 job" if len(left) == 1 else f"{len(left)} jobs"
-            logger.info(f"Cancelled {count} that an earlier run left in the queue.")
     queue.remove_temporaries()
     own = {*jobs.products, *(path for job in workflow.dag.jobs for path in job.output)}
     if moved := products.set_aside(own, rules.ladder.output):  # nobody should take them for this study's

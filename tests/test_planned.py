@@ -94,6 +94,19 @@ def test_one_lock_for_all_which_ends_with_its_process(tmp_path):
     assert queue.take_locks(tmp_path)
 
 
+def test_a_run_beside_another_is_refused_before_it_plans_and_a_dry_run_is_not(checkout):
+    """Its plan would be of results that the other one is about to change."""
+    tiny, pool = checkout(TINY), "results/pools/T4/seed1.npy"
+    tiny.write(pool, "")  # which a plan remarks on
+    assert queue.take_locks(tiny.folder)
+    second = tiny.snakemake(pool, check=False)
+    assert second.returncode == 1
+    assert f"another snakemake (process {os.getpid()} on {os.uname().nodename}) runs in this folder" in second.stderr
+    assert "is made again" not in second.stderr
+    assert tiny.path(pool).read_text() == ""
+    assert f"{pool} is made again" in tiny.snakemake(pool, "--dry-run").stdout
+
+
 def test_temporary_files_of_dead_processes_are_removed(tmp_path):
     host, end = os.uname().nodename, [sys.executable, "-c", ""]
     dead = subprocess.Popen(end)

@@ -138,18 +138,24 @@ def _mine() -> list[tuple[str, str]]:
 def listen(
     workflow: Any, logger: logging.Logger, large: Callable[[], set[str]], plan: Callable[[], str | None]
 ) -> None:
-    """Adjust Snakemake's settings when a run starts, before its jobs are determined; `large` names groups.
+    """Keep other runs out when a run starts and adjust Snakemake's settings, before its jobs are determined.
 
-    In a dry run, call `plan` when they are, and print what it returned at the very end.
+    `large` names groups. In a dry run, call `plan` when the jobs are known, and print what it returned at the very end.
     """
+    dry = workflow.output_settings.dryrun
+
+    def start() -> None:
+        if not dry:
+            _keep_others_out(workflow, logger)
+        _adjust(workflow, logger, large)
 
     def plan_run() -> None:
         if (line := plan()) and not workflow.output_settings.quiet:
             atexit.register(print, line)
 
     if workflow.is_main_process:  # and not one of those that it starts for jobs
-        Once(logger, "WORKFLOW_STARTED", lambda: _adjust(workflow, logger, large))
-        if workflow.output_settings.dryrun:
+        Once(logger, "WORKFLOW_STARTED", start)
+        if dry:
             Once(logger, "RUN_INFO", plan_run)
 
 
@@ -169,6 +175,18 @@ class Once(logging.Handler):
             except KoctError as error:
                 self.logger.error(str(error))
                 raise SystemExit(1) from None
+
+
+def _keep_others_out(workflow: Any, logger: logging.Logger) -> None:
+    """Take the locks, and cancel what an earlier run left on a cluster: a plan is right as long as nobody else writes.
+
+    Only what executes jobs gets here: `--unlock`, `--summary`, `--report` and the like start no workflow.
+    """
+    if not take_locks():
+        logger.info("This file system has no locks: start one run at a time here.")
+    elif workflow.resource_settings.nodes is not None and (left := cancel_leftovers()):
+        count = "1 job" if len(left) == 1 else f"{len(left)} jobs"
+        logger.info(f"Cancelled {count} that an earlier run left in the queue.")
 
 
 def _adjust(workflow: Any, logger: Any, large: Callable[[], set[str]]) -> None:
