@@ -84,12 +84,12 @@ def no_sample():
         yield f"| `{sweep}` | {' | '.join(cells)} |"
 
 
-def crossings(study):
-    """From which N on each network is better than what needs no sample, and FC than KO, by metrics that differ."""
+def crossings(study, against=NAMES):
+    """From which N on each network is better than those of `against`, by metrics that differ."""
     rows, _ = results.read(REFERENCE / study / "crossings.parquet")
     curves = table(study, "curves").query("N > 0").groupby(["sweep", "arch"])
     metrics, first = curves["metric"].first(), curves["N"].min()
-    versus = [name for name in NAMES if any(row["versus"] == name for row in rows)]
+    versus = [name for name in against if any(row["versus"] == name for row in rows)]
     yield "| sweep | network | " + " | ".join(f"below {NAMES[name]} from" for name in versus) + " |"
     yield "|---" * (len(versus) + 2) + "|"
     for key, answers in overtakes.by_metric(rows).items():
@@ -172,13 +172,14 @@ def dose():
 
 
 def pairs():
-    """The ratio of errors of every pair of networks of which one contains the other, at every N."""
+    """The ratio of errors of every pair of learned networks of which one contains the other, at every N."""
     sweeps = json.loads((REFERENCE / "ladder/ladder.json").read_text(encoding="utf-8"))["sweeps"]
-    sizes = sorted({point["N"] for of in sweeps.values() for pair in of["pairs"] for point in pair["N"]})
+    learned = {name: [pair for pair in of["pairs"] if pair["contained"] != "untrained"] for name, of in sweeps.items()}
+    sizes = sorted({point["N"] for found in learned.values() for pair in found for point in pair["N"]})
     yield "| sweep | container | contained | " + " | ".join(f"N = {N:,}" for N in sizes) + " |"
     yield "|---" * (len(sizes) + 3) + "|"
-    for sweep, of in sweeps.items():
-        for pair in of["pairs"]:
+    for sweep, found in learned.items():
+        for pair in found:
             points = {point["N"]: point for point in pair["N"]}
             cells = [ratio(points[N]) if N in points else "" for N in sizes]
             yield f"| `{sweep}` | `{pair['container']}` | `{pair['contained']}` | {' | '.join(cells)} |"
@@ -221,7 +222,7 @@ TABLES = {
     "calibration": calibration,
     "no-sample": no_sample,
     "crossings": lambda: crossings("crossing"),
-    "benchmark-crossings": lambda: crossings("benchmark"),
+    "benchmark-crossings": lambda: crossings("benchmark", ["fbp", "tv"]),
     "dose": dose,
     "pairs": pairs,
     "layers": layers,

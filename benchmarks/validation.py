@@ -1,4 +1,4 @@
-"""What it costs to choose λ or weights without labels that N does not count: the table of docs/benchmark.md.
+"""What it costs to choose λ or weights without labels that N does not count: the table of docs/tuning.md.
 
     python benchmarks/validation.py [--seeds 3] [--steps 2000]
 
