@@ -19,12 +19,12 @@ def on_files(files, config):
     """Add the pages that are made here, and every file outside docs/ that a page links to."""
     readme = (ROOT / "README.md").read_text()
     head, _, rest = readme.partition("## Two commands")
-    findings = rest.partition("## What came out")[2].partition("## Your own problem")[0]
+    findings = rest.partition("## Findings")[2].partition("## Your own problem")[0]
     start = "Begin with [five minutes](tutorial.md). The menu has guides, reference, findings, and how it works.\n"
     public = [getattr(koct, name) for name in koct.PUBLIC]
     pages = {
         "index.md": relative(head) + start,
-        "findings.md": "# What came out\n" + relative(findings),
+        "findings.md": "# Findings\n" + relative(findings),
         "changes.md": relative((ROOT / "CHANGELOG.md").read_text()),
         "contributing.md": relative((ROOT / "CONTRIBUTING.md").read_text()),
         "gallery.md": gallery(),

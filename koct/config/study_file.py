@@ -40,41 +40,40 @@ SweepNames = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(uniq
 class Settings(Configured):
     """The keys of config.yaml."""
 
-    study: str = option("the study to run; also `snakemake --config study=NAME`")
+    study: str = option("study to run; also `snakemake --config study=NAME`")
     device: Literal["auto", "cpu", "cuda"] = option(
-        "what problems that can use a GPU compute on: `auto` takes the GPU if there is one, and every log names it; "
-        "changing it runs nothing again, since the numbers agree to rounding",
+        "device of problems that can use a GPU: `auto` takes one if there is one; numbers agree to rounding, "
+        "so a change reruns nothing",
         default="auto",
     )
     longest_days: float = option(
-        "the run does not start if one of its jobs would take more days than this by its cost, on one core or a GPU",
+        "refuse runs with a job that would take longer, in days on one core or GPU",
         default=30,
         above=0,
     )
     memory_gb: float | None = option(
-        "the run does not start if the arrays of one of its jobs would take more GB than this; by default what the "
-        "machine has, and on a cluster no limit",
+        "refuse runs with a job whose arrays would take more GB; by default the machine's memory, and no "
+        "limit on a cluster",
         default=None,
         above=0,
     )
     metrics: tuple[str, ...] = option(
-        "Python files of your own with an error each, which are columns of the results beside those of koct and may be "
-        "the `metric` of a sweep",
+        "Python files with a metric each: more columns of the results, and choices for `metric`",
         default=(),
     )
-    studies: dict[StudyName, SweepNames] = option("a study is a name for a list of sweeps")
+    studies: dict[StudyName, SweepNames] = option("lists of sweeps by name")
     sweeps: dict[SweepName, dict[str, Any]] = option(
-        f"every sweep by its name (at most {LONGEST_NAME} letters, digits, `.`, `_`, `-`; it is a folder name)"
+        f"sweeps by name (at most {LONGEST_NAME} letters, digits, `.`, `_`, `-`: a folder name)"
     )
 
 
 class Entry(Grid):
     """The keys of every sweep, whatever its problem."""
 
-    problem: str = option("where pairs come from: a problem of koct (below), or a Python file of your own")
+    problem: str = option("source of pairs: a problem below, or a Python file of your own")
     archs: tuple[str, ...] = option(
-        "architectures to fit, those that need no sample (N = 0) included: those of koct (below), or Python files of "
-        "your own; the options of each stand under a key of its own in the sweep",
+        "architectures to fit, baselines (N = 0) included: those below, or Python files of your own; each has"
+        " a key for its options",
         items=1,
     )
 
@@ -371,17 +370,15 @@ def parameters(sweeps: Sequence[Sweep]) -> dict[str, str]:
 
 HEAD = ["| key | value | meaning |", "|---|---|---|"]
 ANY = "sweeps.NAME.ARCH."  # the keys of any architecture
-SEVERAL = 3  # architectures with the same option: it is explained once
+SEVERAL = 3  # problems or architectures with the same option: it is explained once
 
 
 def document() -> str:
     """Return docs/config.md."""
-    lines = ["# config.yaml", "", "Printed by `koct config`, from the options that the code declares.", "", *HEAD]
+    lines = ["# config.yaml", "", "Printed by `koct config`.", "", *HEAD]
     listed, scores = (", ".join(f"`{name}`" for name in names) for names in (metrics.error_names(), metrics.scores()))
-    about = (
-        f"Metrics: {listed}; a 2 behind the name stands for the square of its mean over seeds, such as `rrmse_peak2`."
-    )
-    about += f" The scores {scores} are columns of the results, and of no curve."
+    about = f"Metrics: {listed}; a 2 behind the name, as in `rrmse_peak2`, is the square of its mean over seeds."
+    about += f" The scores {scores} are columns of the results alone."
     lines += [*table(Settings), *table(Entry, "sweeps.NAME."), "", about]
     for title, kind, load in (
         ("problem", Problem, registry.problem),
@@ -394,7 +391,7 @@ def document() -> str:
         for name, cls in classes.items():
             lines += ["", f"## The {title} `{name}`", "", *_of_file(cls, shared)]
             names = [f"`{row.split('`')[1].rpartition('.')[2]}`" for row in _rows(cls) if row in shared]
-            lines += ["", f"As for [several](#several-{title}s): {', '.join(names)}."] if names else []
+            lines += ["", f"[Shared](#several-{title}s): {', '.join(names)}."] if names else []
     return "\n".join(lines) + "\n"
 
 

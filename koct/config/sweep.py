@@ -23,33 +23,29 @@ class Grid(Configured):
 
     pool: Sizes = option("pairs drawn per seed")
     N: tuple[int, ...] = option(
-        "training-set sizes, at least two of them and none above `pool.train`, and `fresh`: pairs that never repeat. "
-        "What is trained by steps gets new ones in every step, everything else all of the pool",
+        "two or more training-set sizes up to `pool.train`; `fresh`: new pairs in every training step, or all"
+        " of the pool without steps",
         items=2,
         minimum=2,
         words={"fresh": FRESH},
     )
     seeds: tuple[int, ...] = option(
-        "seeds of the pools; errors are averaged over them", items=1, minimum=0, maximum=2**31 - 1
+        "seeds of the pools, over which errors are averaged", items=1, minimum=0, maximum=2**31 - 1
     )
     lambdas: tuple[float, ...] = option(
-        "regularisation strengths to choose from; without them λ is searched: a bracket grows until the best λ is "
-        "inside, and is refined to half a power of ten",
+        "regularisation strengths to try; by default λ is searched to half a power of ten",
         default=(),
         above=0,
     )
-    metric: str = option("the error of curves, calibration and figures: a metric, or the square of its mean over seeds")
-    targets: tuple[float, ...] = option(
-        "errors for which `budget.parquet` says how many samples reach them", default=(), above=0
-    )
+    metric: str = option("error of curves, calibration and figures")
+    targets: tuple[float, ...] = option("target errors for `budget.parquet`", default=(), above=0)
     tested_on: tuple[str, ...] = option(
-        "other sweeps of the study on whose test pairs the networks of this one are tested too, without a fit: "
-        "`transfer.parquet`, `table_transfer` and `fig_transfer`. Of another shape of "
-        "measurements, the networks that can take the operators of the other sweep",
+        "other sweeps of the study whose test pairs also test these networks: `transfer.parquet`; if "
+        "measurements differ in shape, only networks that can take other operators",
         default=(),
     )
     theory: bool = option(
-        "predict the curves of the networks that allow it, before any fit, from a pool of a seed of its own",
+        "predict curves before any fit, from a pool of another seed",
         default=True,
     )
 

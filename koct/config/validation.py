@@ -169,11 +169,11 @@ def _in_words(hint: Any, option: Option) -> str:
     if typing.get_origin(hint) is dict:
         return "mapping"
     scalar, is_list = kind_of(hint)
-    names = {int: "integer", float: "number", str: "text", bool: "true or false"}
+    names = {int: "integer", float: "number", str: "text", bool: "boolean"}
     limits = {"≥": option.minimum, ">": option.above, "≤": option.maximum}
     if typing.get_origin(scalar) is Literal:
-        text = " or ".join(f"`{value}`" for value in typing.get_args(scalar))
+        text = ", ".join(f"`{value}`" for value in typing.get_args(scalar))
     else:
         signs = [f"{sign} {limit}" for sign, limit in limits.items() if limit is not None]
         text = " ".join([names.get(scalar, "mapping"), *signs]) + "".join(f" or `{word}`" for word in option.words)
-    return f"list of: {text}" if is_list else text
+    return f"list of {text}" if is_list else text

@@ -35,7 +35,7 @@ MOST_FOLDED = 256  # of more samples than these, one fold is enough
 class Sizes(Configured):
     """How many pairs a pool has; of a problem with groups, how many groups."""
 
-    train: int = option("training pairs, or groups of them; a cell uses the first N", minimum=1)
+    train: int = option("training pairs or groups; a cell uses the first N", minimum=1)
     val: int = option("validation pairs or groups, which choose λ", minimum=1)
     test: int = option("test pairs or groups, which give the error", minimum=1)
 
@@ -350,7 +350,7 @@ class Architecture(Configured, ABC):
     marker: ClassVar[str] = ""
 
     N: tuple[int, ...] | None = option(
-        "its N, at least two of those of the sweep; all of them by default",
+        "two or more of the sweep's N; by default all",
         default=None,
         items=2,
         minimum=2,
@@ -359,8 +359,8 @@ class Architecture(Configured, ABC):
     )
 
     validation: Literal["none", "labels"] = option(
-        "what chooses the strength: with `none`, cross-validation on the N training pairs, or the noise of the "
-        "measurements where a baseline needs no pairs; with `labels`, the validation pairs, which N does not count",
+        "what chooses the strength: `none`: cross-validation on the N training pairs or, for baselines, the "
+        "noise; `labels`: the validation pairs, which N does not count",
         default="none",
     )
 
@@ -438,12 +438,8 @@ class TorchrunArchitecture(Architecture):
     launch = "torchrun"
     needs_torch = True
 
-    ranks: int = option(
-        "processes: one per GPU, or per core without GPUs; another number refits nothing", minimum=1, result=False
-    )
-    nodes: int = option(
-        "nodes of a cluster that share the ranks equally, started by srun", default=1, minimum=1, result=False
-    )
+    ranks: int = option("processes, one per GPU or core; a change refits nothing", minimum=1, result=False)
+    nodes: int = option("cluster nodes that share the ranks equally", default=1, minimum=1, result=False)
     checkpoint_minutes: int = option("time between checkpoints", default=5, minimum=1, result=False)
 
     def check(self, problem: Problem) -> Iterable[str]:

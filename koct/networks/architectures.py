@@ -68,14 +68,13 @@ class SolverArchitecture(KnownArchitecture, ABC):
     """A network behind known layers, fitted in closed form or along the gradient."""
 
     solver: Literal["ridge", "adagrad", "sgd", "adam"] = option(
-        "`ridge` is the closed form with the best of `lambdas`; the others descend along the gradient from the "
-        "analytic weights",
+        "`ridge`: closed form with the best λ; others: gradient descent from the analytic weights",
         default="ridge",
     )
     lr: float | None = option("learning rate of a gradient solver", default=None, above=0)
     iterations: int | None = option("steps of a gradient solver", default=None, minimum=1)
     batch: int | None = option(
-        "samples per step, at most N; they are drawn from a generator seeded 1 + 1000·seed", default=None, minimum=1
+        "samples per step, at most N, drawn by a generator seeded 1 + 1000·seed", default=None, minimum=1
     )
 
     @property

@@ -48,8 +48,7 @@ class TunedArchitecture(BaselineArchitecture, ABC):
     """A baseline with one number, which is chosen without images by the noise, or on validation pairs."""
 
     noise: float | None = option(
-        "standard deviation of the noise of a measurement, by which the strength is chosen; without it, what the "
-        "problem says",
+        "standard deviation of the measurement noise, which chooses the strength; by default the problem's",
         default=None,
         minimum=0,
     )

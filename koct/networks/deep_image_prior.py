@@ -22,12 +22,10 @@ class DeepImagePrior(BaselineArchitecture):
     marker = "4"
     needs_torch = True
 
-    steps: int = option("most steps of Adam for an image", default=2000, minimum=1)
+    steps: int = option("most steps of Adam per image", default=2000, minimum=1)
     lr: float = option("learning rate", default=2e-3, above=0)
-    tv: float = option(
-        "weight of the total variation, beside the residual in units of the noise", default=1.0, minimum=0
-    )
-    channels: int = option("channels of the finest level; each coarser one has twice as many", default=32, minimum=1)
+    tv: float = option("weight of the total variation, with the residual in units of the noise", default=1.0, minimum=0)
+    channels: int = option("channels of the finest level, doubled at each coarser one", default=32, minimum=1)
     levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
 
     def check(self, problem: Problem) -> Iterable[str]:

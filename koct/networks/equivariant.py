@@ -20,7 +20,7 @@ class Equivariant(ScanArchitecture, LearnedPrimalDual):
     marker = "p"
 
     weight: float = option(
-        "of the squared error of turned images, beside the risk of what a scan sees; 0: that risk alone",
+        "weight of the squared error of turned images, beside the risk of the measurements",
         default=0.1,
         minimum=0,
     )

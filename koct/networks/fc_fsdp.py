@@ -30,7 +30,7 @@ class FcFsdp(TorchrunArchitecture):
     requires_cell = "fc"  # its λ
 
     iterations: int = option(
-        "steps of the preconditioned, accelerated gradient method, each over all N samples; 100 to 200 reach the "
+        "steps of the preconditioned, accelerated gradient method over all N samples; 100 to 200 reach the "
         "error of the ridge",
         minimum=1,
     )

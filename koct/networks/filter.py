@@ -18,9 +18,7 @@ class Filter(KnownArchitecture):
     per_view: ClassVar[bool] = False  # whether there is a filter for each view, or one for all
 
     solver: ClassVar[str] = "ridge"  # the closed form, with the best of `lambdas`
-    toward: Literal["zero", "analytic"] = option(
-        "what the ridge pulls the filter to: the known filter of the problem, or zero", default="analytic"
-    )
+    toward: Literal["zero", "analytic"] = option("target of the ridge: the known filter, or zero", default="analytic")
 
     @property
     def predicted(self) -> Literal["subsets"]:

@@ -15,8 +15,7 @@ class KO(SolverArchitecture):
     marker = "o"
 
     toward: Literal["zero", "analytic"] | None = option(
-        "what the ridge pulls the weights to: zero (the default), or the analytic weights of the problem; for `ridge` "
-        "alone",
+        "target of `ridge`: zero (default) or the analytic weights",
         default=None,
     )
 

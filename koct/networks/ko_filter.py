@@ -17,16 +17,14 @@ class KOFilter(SolverArchitecture):
     real_alone = True
 
     solver: Literal["ridge", "adagrad", "sgd", "adam"] = option(
-        "`ridge` takes steps in closed form by turns, with the best of `lambdas`, which pull to the analytic weights "
-        "and the known filter; the others descend along the gradient from there",
+        "`ridge`: alternating closed forms with the best λ, toward the analytic weights and the known filter;"
+        " others: gradient descent from there",
         default="ridge",
     )
     tolerance: float = option(
-        "`ridge` ends when a round lowers its objective by less than this share of it", default=1e-4, above=0
+        "`ridge` ends when a round lowers its objective by a smaller share", default=1e-4, above=0
     )
-    rounds: int = option(
-        "most rounds of `ridge` for each λ, each of one step in weights and filter", default=100, minimum=1
-    )
+    rounds: int = option("most rounds of `ridge` for each λ", default=100, minimum=1)
 
     def contains(self, other: Architecture) -> bool:
         """Networks with the filter or the weights known, if they are pulled to the same or take the same steps."""

@@ -15,4 +15,4 @@ class KOFilterAdagrad(KOFilter, Architecture):
     tolerance = rounds = None  # of the ridge
     lr: float = option("learning rate", above=0)
     iterations: int = option("steps", minimum=1)
-    batch: int = option("samples per step, at most N; they are drawn from a generator seeded 1 + 1000·seed", minimum=1)
+    batch: int = option("samples per step, at most N, drawn by a generator seeded 1 + 1000·seed", minimum=1)

@@ -16,5 +16,5 @@ class KORidge(KO, Architecture):
     solver = "ridge"
     lr = iterations = batch = None  # of gradient solvers
     toward: Literal["zero", "analytic"] = option(
-        "what the ridge pulls the weights to: the analytic weights of the problem, or zero", default="analytic"
+        "target of the ridge: the analytic weights, or zero", default="analytic"
     )

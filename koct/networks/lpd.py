@@ -14,7 +14,7 @@ class LearnedPrimalDual(UnrolledArchitecture):
     colour = "#1f3fbf"
     marker = "p"
 
-    memory: int = option("channels that are kept from step to step in either space", default=5, minimum=1)
+    memory: int = option("channels kept between iterations in either space", default=5, minimum=1)
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)

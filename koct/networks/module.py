@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from koct.operators.algebra import Operator
 
 
-STEPS = "steps of the optimiser, the same for every N; with `warmup-stable-decay` the most of them"
+STEPS = "training steps for every N; with `warmup-stable-decay` the most"
 SPLIT_ALONE = (
-    "which weights are kept: with `none` the last; with `split` those with the least loss on a fifth "
-    "of the N training samples, which are not trained on, of all evaluations"
+    "weights to keep: `none`: the last; `split`: those with the least loss on a held-out fifth of the N "
+    "training samples"
 )
 FEW = 8  # training pairs that choose among known reconstructions
 
@@ -94,61 +94,58 @@ class ModuleArchitecture(Architecture, ABC):
     )
     lr: float = option("largest learning rate", default=2e-3, above=0)
     schedule: Literal["one-cycle", "cosine", "constant", "warmup-stable-decay"] = option(
-        "learning rate over the steps: `one-cycle` rises for 30 % of them and falls to zero, `cosine` falls from the "
-        "start; `warmup-stable-decay` is constant, and trainings of `first`, twice, four times as many steps branch "
-        "off, in the last fifth of which it falls to zero: it ends when twice the steps gain less than `gain`",
+        "learning rate: `one-cycle` rises for 30 % of the steps and falls to zero; `cosine` falls from the "
+        "start; `warmup-stable-decay` doubles the steps from `first` on, each time with a decay in the last "
+        "fifth, until doubling gains less than `gain`",
         default="one-cycle",
     )
-    first: int = option("steps of the first training of `warmup-stable-decay`", default=1000, minimum=2, later=True)
+    first: int = option("shortest training of `warmup-stable-decay`", default=1000, minimum=2, later=True)
     gain: float = option(
-        "share of the validation loss that twice the steps have to gain for `warmup-stable-decay` to go on",
+        "share of the validation loss that doubling must gain for `warmup-stable-decay` to continue",
         default=0.02,
         above=0,
         maximum=1,
         later=True,
     )
     loss: Literal["relative", "squared"] = option(
-        "mean squared error of an image: `relative` divides it by the squared peak of the image",
+        "mean squared error; `relative`: over the squared peak of the image",
         default="relative",
         later=True,
     )
-    weight_decay: float = option("weight decay of the optimiser", default=0.01, minimum=0)
-    clip: float | None = option("largest norm of the gradient; without it there is no limit", default=1.0, above=0)
+    weight_decay: float = option("weight decay", default=0.01, minimum=0)
+    clip: float | None = option("largest norm of the gradient; null: no limit", default=1.0, above=0)
     averaging: float = option(
-        "share of the old in the moving average of the weights, which is what is kept; 0: no average",
+        "decay of the moving average of the weights; 0: no average",
         default=0.99,
         minimum=0,
         maximum=1,
     )
     precision: Literal["bfloat16", "float32"] = option(
-        "of convolutions and matrix products on a GPU: `bfloat16` is autocast; with `float32` convolutions multiply in "
-        "TF32; a CPU computes in float32",
+        "on a GPU: `bfloat16` is autocast; with `float32` convolutions use TF32",
         default="bfloat16",
     )
     compiled: bool = option(
-        "whether torch compiles the convolutions for a GPU: faster steps, after half a minute; a CPU does without",
+        "compile the convolutions for a GPU, in about half a minute",
         default=False,
         later=True,
     )
     validation: Literal["none", "split", "labels"] = option(  # type: ignore[assignment]
-        "which weights are kept: with `none` the last; with `split` the best of all evaluations on a fifth of the N "
-        "training pairs, which are not trained on; with `labels` the best on the validation pairs, which N does not "
-        "count",
+        "weights to keep: `none`: the last; `split`: the best on a held-out fifth of the N training pairs; "
+        "`labels`: the best on the validation pairs, which N does not count",
         default="none",
     )
     evaluations: int = option(
-        "how often weights are judged, unless the last are kept, or those of each length of `warmup-stable-decay`",
+        "evaluations of the weights, unless the last are kept",
         default=20,
         minimum=1,
     )
     starts_from: str | None = option(  # type: ignore[misc]
-        "another sweep of the study: training starts from the weights of this network there, of the same seed and with "
-        "the most samples; where pairs judge the weights, these are judged too",
+        "another sweep of the study: start from this network's weights there, of the same seed and the largest N",
         default=None,
         later=True,
     )
     patience: int | None = option(
-        "evaluations without a smaller error after which training ends; without it all steps are taken",
+        "evaluations without improvement that end a training early; by default never",
         default=None,
         minimum=1,
     )
@@ -231,7 +228,7 @@ class ScanArchitecture(ModuleArchitecture, ABC):
 
     validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")  # type: ignore[assignment]
     loss: Literal["squared"] = option(  # type: ignore[assignment]
-        "a mean square that needs no image, nor the peak of one", default="squared"
+        "mean squared error, which needs no image", default="squared"
     )
 
     def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:

@@ -23,12 +23,12 @@ class NNLS(IterativeArchitecture):
     marker = "2"
 
     iterations: tuple[int, ...] | None = option(
-        f"with `validation: labels`, numbers of iterations to try; by default {', '.join(map(str, TRIED))}",
+        f"numbers of iterations to try with `validation: labels`; by default {', '.join(map(str, TRIED))}",
         default=None,
         items=1,
         minimum=1,
     )
-    most_iterations: int = option("with `validation: none`, most iterations", default=2000, minimum=1)
+    most_iterations: int = option("most iterations with `validation: none`", default=2000, minimum=1)
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)

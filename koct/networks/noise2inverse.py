@@ -19,7 +19,7 @@ class Noise2Inverse(ScanArchitecture, UNetArchitecture):
     marker = "d"
     takes = "measurements"
 
-    splits: int = option("groups of views; the FBP of one is predicted from that of the others", default=2, minimum=2)
+    splits: int = option("groups of views; each one's FBP is predicted from the others'", default=2, minimum=2)
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)

@@ -24,14 +24,14 @@ class PlugAndPlay(UNetArchitecture):
 
     validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")  # type: ignore[assignment]
     noisiest: float = option(
-        "standard deviation of the strongest noise that is learned, as a share of the mean peak of images",
+        "standard deviation of the strongest noise learned, over the mean peak of images",
         default=0.5,
         above=0,
     )
     clearest: float = option("the same of the weakest noise", default=0.02, above=0)
     weights: tuple[float, ...] = option(
-        "of the denoised image at the test, in units of one over the variance of its noise, largest first; taken is "
-        "the first whose residual noise explains",
+        "weights of the denoised image at the test, times the variance of its noise, largest first: the first"
+        " with a residual that noise explains is taken",
         default=(30.0, 10.0, 3.0, 1.0, 0.3, 0.1),
         items=1,
         above=0,

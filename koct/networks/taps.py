@@ -15,7 +15,7 @@ class LearnedTaps(KnownArchitecture):
     marker = "h"
 
     toward: Literal["zero", "analytic"] = option(
-        "what the ridge pulls the taps to: those of the known backprojection, or zero", default="analytic"
+        "target of the ridge: the taps of the known backprojection, or zero", default="analytic"
     )
 
     def needs(self) -> frozenset[Literal["layers", "normal", "gram"]]:

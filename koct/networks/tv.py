@@ -31,16 +31,14 @@ class TV(IterativeArchitecture):
     marker = "3"
 
     lambdas: tuple[float, ...] | None = option(
-        "with `validation: labels`, strengths λ of the total variation to try; by default five, half a power of ten "
-        "apart, around the best power of ten for some validation images",
+        "strengths λ to try with `validation: labels`; by default five, half a power of ten apart, around the"
+        " best power of ten",
         default=None,
         items=1,
         above=0,
     )
-    iterations: int = option("most iterations for an image", default=1500, minimum=1)
-    tolerance: float = option(
-        "an image is finished when it changes by less than this share of itself in 25 iterations", default=1e-3, above=0
-    )
+    iterations: int = option("most iterations per image", default=1500, minimum=1)
+    tolerance: float = option("relative change in 25 iterations at which an image is finished", default=1e-3, above=0)
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)

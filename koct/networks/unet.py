@@ -16,12 +16,11 @@ class UNetArchitecture(ModuleArchitecture):
     takes = "reconstruction"
     moves = True
 
-    channels: int = option("channels of the finest level; each coarser one has twice as many", default=32, minimum=1)
+    channels: int = option("channels of the finest level, doubled at each coarser one", default=32, minimum=1)
     levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
 
     mirrored: bool = option(
-        "whether images are mirrored and turned at random in training, before the U-Net and back behind it: for images "
-        "that are as likely as their mirror images",
+        "mirror and turn images at random in training, for images as likely as their mirror images",
         default=False,
     )
 

@@ -13,7 +13,7 @@ class Unrolled(UnrolledArchitecture):
     colour = "#00a3a3"
     marker = "h"
 
-    shared: bool = option("whether all iterations have the same weights", default=False)
+    shared: bool = option("share weights among all iterations", default=False)
 
     def iterated(self, A: Any, start: Any) -> Any:
         from koct.networks.torch_layers import ProximalGradient

@@ -33,9 +33,9 @@ class Anatomy(ScanProblem):
     validation_metric = "rrmse_norm"
 
     H: int = option("image height and width in pixels", minimum=8)
-    V: int = option("number of views of the fan beam, equally spaced over 180°, both ends included", minimum=1)
-    B: int = option("number of detector bins", minimum=2, maximum=MOST_BINS)
-    images: Literal["anatomy", "ellipses"] = option("what they show: slices of a brain, or ellipses")
+    V: int = option("fan-beam views, equally spaced over 180°, both ends included", minimum=1)
+    B: int = option("detector bins", minimum=2, maximum=MOST_BINS)
+    images: Literal["anatomy", "ellipses"] = option("slices of a brain, or ellipses")
 
     @property
     def label(self) -> str:

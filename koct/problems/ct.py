@@ -25,8 +25,8 @@ WATER = 0.02  # attenuation of water per mm at about 65 keV
 CHORD = 60.0  # of one ray and one ellipse
 NOISE = 5000.0  # of the noise of one measurement
 ANALYTIC = (
-    "`analytic` takes those of the ellipses in closed form, and images that are averages over pixels; there is no clip "
-    "at 1.5: it multiplies the amplitudes of a phantom by min(1, 1.5 / their sum)"
+    "`analytic`: line integrals of the ellipses in closed form and pixel averages, with amplitudes times "
+    "min(1, 1.5 / their sum) instead of a clip at 1.5"
 )
 
 
@@ -36,37 +36,34 @@ class CTProblem(ScanProblem, ABC):
     validation_metric = "rrmse_peak"
 
     H: int = option("image height and width in pixels", minimum=2)
-    V: int = option("number of views, equally spaced over `arc` unless `angles` says where they are", minimum=1)
-    B: int = option("number of detector bins", minimum=2)
+    V: int = option("views, equally spaced over `arc`, or at `angles`", minimum=1)
+    B: int = option("detector bins", minimum=2)
     photons: float | None = option(
-        "photons per ray that reach the detector where nothing is in the way; without it there is no noise",
+        "photons per unattenuated ray; by default no noise",
         default=None,
         minimum=1,
     )
-    electronic: float = option(
-        "standard deviation of the detector's electronic noise, in counted photons", default=0.0, minimum=0
-    )
+    electronic: float = option("standard deviation of electronic noise, in photons", default=0.0, minimum=0)
     attenuation: float = option(
-        "attenuation of the image value 1 per mm, which counts where there are `photons`; 0.02 is water at 65 keV",
+        "attenuation per mm of the image value 1, with `photons`; water at 65 keV has 0.02",
         default=WATER,
         above=0,
     )
     arc: float | None = option(
-        "angular range of the views in degrees, from 0 on; 180 if neither it nor `angles` is given",
+        "angular range in degrees, from 0; by default 180",
         default=None,
         above=0,
         maximum=360,
     )
-    angles: tuple[float, ...] | None = option("the angle of every view in degrees", default=None, items=1)
+    angles: tuple[float, ...] | None = option("angle of every view in degrees", default=None, items=1)
     truncation: float = option(
-        "share of the detector that measures nothing, half of it at each end: x is zero there",
+        "share of the detector that is cut off, half at each end: x is zero there",
         default=0.0,
         minimum=0,
         maximum=1,
     )
     bin_rays: int = option(
-        "of `rays: analytic`: rays over which the measurement of a bin is averaged, equally spaced across its width; "
-        "1 is the ray through its centre",
+        "rays averaged over the width of a bin, with `rays: analytic`",
         default=1,
         minimum=1,
     )

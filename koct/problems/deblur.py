@@ -27,27 +27,26 @@ class Deblur(SmoothProblem):
     H: int = option("image height and width in pixels", minimum=8)
     blur: float = option("standard deviation of the Gaussian blur in pixels", above=0)
     noise: float = option(
-        "standard deviation of the Gaussian noise of every pixel; images lie between 0 and 1.5",
+        "standard deviation of the Gaussian noise; images lie between 0 and 1.5",
         default=0.0,
         minimum=0,
         maximum=1,
     )
     vignetting: float = option(
-        "share of the light that is lost in the corners, growing with the square of the distance from the centre; the "
-        "known filter does not know of it",
+        "share of light lost in the corners, quadratic in the distance from the centre, unknown to the filter",
         default=0.0,
         minimum=0,
         maximum=0.9,
     )
     wiener: float = option(
-        "noise-to-signal ratio of the known Wiener filter: the larger, the smoother its images",
+        "noise-to-signal ratio of the known Wiener filter",
         default=0.01,
         above=0,
         pairs=False,
     )
 
     widened: float = option(
-        "percent by which the known filter takes the blur to be wider than it is", default=0.0, above=-100, pairs=False
+        "percent by which the known filter overestimates the blur", default=0.0, above=-100, pairs=False
     )
 
     wrong: ClassVar[Mapping[str, str]] = {"widened": "blur {:+g} %"}  # beside the sensitivity

@@ -31,13 +31,13 @@ AGAIN = "download it again"
 class DetectProblem(ScanProblem):
     device = "auto"
 
-    data: str = option("the folder with slice00001, slice00002, ..., in it or below it")
-    truth: str | None = option("the folder with the reconstructions, if it is another", default=None)
-    mode: Literal["1", "2", "3"] = option("the scans: `1` low dose, `2` high dose, `3` beam hardening", default="1")
-    H: int = option("height and width of the images in pixels; a divisor of `width`", default=WIDTH, minimum=2)
-    V: int = option("number of views that are used, at equal distances; a divisor of `views`", default=360, minimum=1)
-    B: int = option("number of bins: pairs of pixels of the detector", default=BINS, minimum=2)
-    views: int = option("number of views that the files have, without the last", default=VIEWS, minimum=1)
+    data: str = option("folder with slice00001, slice00002, ..., in it or below it")
+    truth: str | None = option("folder with the reconstructions, if it is another", default=None)
+    mode: Literal["1", "2", "3"] = option("scans: `1` low dose, `2` high dose, `3` beam hardening", default="1")
+    H: int = option("image height and width in pixels; a divisor of `width`", default=WIDTH, minimum=2)
+    V: int = option("equally spaced views to use; a divisor of `views`", default=360, minimum=1)
+    B: int = option("bins: pairs of detector pixels", default=BINS, minimum=2)
+    views: int = option("views in the files, without the last", default=VIEWS, minimum=1)
     width: int = option("height and width of the reconstructions", default=WIDTH, minimum=2)
     split: int = option("seed that chooses validation and test slices, for all `seeds`", default=0, minimum=0)
 

@@ -43,21 +43,21 @@ class Ellipses50(ScanProblem):
     endless = True
 
     H: int = option("image height and width in pixels", default=128, minimum=4)
-    V: int = option("number of views, equally spaced over 180°", default=30, minimum=1)
-    B: int = option("number of detector bins, which together are as wide as the diagonal of the image", default=183)
+    V: int = option("views, equally spaced over 180°", default=30, minimum=1)
+    B: int = option("detector bins, together as wide as the diagonal of the image", default=183)
     noise: float = option(
-        "standard deviation of the noise, as a share of the mean absolute measurement of an image",
+        "standard deviation of the noise, as a share of the mean absolute measurement",
         default=0.05,
         minimum=0,
     )
     images: Literal["scaled", "printed"] = option(
-        "`scaled`: 50 ellipses, shifted and scaled to [0, 1], drawn and projected on finer pixels; `printed`: as Adler "
-        "and Öktem (2018) have them, Poisson(50) of them, not scaled, on the pixels of the image",
+        "`scaled`: 50 ellipses, scaled to [0, 1], projected from finer pixels; `printed`: Poisson(50) of "
+        "them, not scaled, on the pixels of the image, as in Adler and Öktem (2018)",
         default="scaled",
         later=True,
     )
     held_out: Literal["ellipses", "shepp-logan"] = option(
-        "validation and test images: such ellipses, or the modified Shepp–Logan phantom with another noise each",
+        "validation and test images: ellipses, or the modified Shepp–Logan phantom with different noise",
         default="ellipses",
         later=True,
     )

@@ -18,8 +18,8 @@ CENTRE, AXIS = 0.5, 0.4  # how far out an ellipse has its centre, and its larges
 
 class FanBeamProblem(CTProblem):
     rays: Literal["printed", "exact", "analytic"] = option(
-        "forward projection: `printed` takes 2H samples from source to detector, which made the printed numbers; "
-        f"`exact` takes line integrals in steps of half a pixel; {ANALYTIC}"
+        "forward projection: `printed`: 2H samples from source to detector, as in the paper; `exact`: line integrals "
+        f"in steps of half a pixel; {ANALYTIC}"
     )
 
     @property

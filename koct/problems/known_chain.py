@@ -20,14 +20,13 @@ LARGEST_ON_CPU = 64  # pixels on each side of images that are not worth a GPU
 SAMPLE = 11.8  # operations of one bilinear sample along a ray (see `Cost`), measured on one core
 TAP = 25.6  # of one pixel's linear interpolation in one view
 KNOWN = (
-    "the known chain: `exact` is filtered backprojection that gives an image its right values; `printed` is that of "
-    "the paper, whose ramp has neither padding nor the width of a bin, and whose weights count half of the first and "
-    "the last view as zero"
+    "known chain: `exact`: filtered backprojection with right values; `printed`: the paper's, with a ramp"
+    " without padding and bin width, and half of the first and last view's weights zero"
 )
 UNITS = (
-    "what values of NIfTI volumes and of arrays are: `HU`, or `relative`: to the largest of a volume, and of an array "
-    "attenuation relative to water. A NIfTI volume with values below −500 is taken for HU, and others for relative; "
-    "DICOM says it itself, and PNG is from black, 0, to white, 1"
+    "values of arrays and NIfTI volumes: `HU`, or `relative` to water (arrays) or the maximum (volumes); "
+    "by default a NIfTI volume with values below −500 is in HU; DICOM needs none, and PNG goes from "
+    "black, 0, to white, 1"
 )
 
 

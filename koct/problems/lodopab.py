@@ -39,11 +39,11 @@ class Files(NamedTuple):
 class LoDoPaBProblem(ScanProblem):
     device = "auto"
 
-    data: str = option("the folder with the unpacked files, such as ground_truth_train_000.hdf5, in it or below it")
-    H: int = option("height and width of the images in pixels", default=PIXELS, minimum=2)
-    V: int = option("number of views that are used, at equal distances; a divisor of `views`", default=VIEWS, minimum=1)
-    B: int = option("number of bins, which together are as wide as the diagonal of an image", default=BINS, minimum=2)
-    views: int = option("number of views that the files have", default=VIEWS, minimum=1)
+    data: str = option("folder with the unpacked files, such as ground_truth_train_000.hdf5, in it or below it")
+    H: int = option("image height and width in pixels", default=PIXELS, minimum=2)
+    V: int = option("equally spaced views to use; a divisor of `views`", default=VIEWS, minimum=1)
+    B: int = option("bins, together as wide as the diagonal of an image", default=BINS, minimum=2)
+    views: int = option("views in the files", default=VIEWS, minimum=1)
 
     @property
     def label(self) -> str:

@@ -25,26 +25,24 @@ class Misaligned(SquareProblem, FanBeamProblem, Problem):  # type: ignore[misc]
 
     rays: Literal["analytic"] = option("line integrals of the ellipses in closed form", default="analytic")  # type: ignore[assignment]
 
-    gain: float = option(
-        "percent by which all measurements are larger than the known operator takes them to be", default=0.0, above=-100
-    )
+    gain: float = option("percent by which measurements exceed those of the known operator", default=0.0, above=-100)
     source_mm: float = option(
-        "mm that the source is farther from the isocentre than known; the detector stays where it is", default=0.0
+        "mm by which the source is farther from the isocentre than known; the detector stays", default=0.0
     )
     offset_mm: float = option("mm by which the detector is shifted along its bins", default=0.0)
     tilt: float = option(
         "degrees by which the detector is turned around its middle", default=0.0, above=-60, maximum=60
     )
-    turn: float = option("degrees by which all views are farther round than known", default=0.0)
+    turn: float = option("degrees by which all views are rotated", default=0.0)
     jitter: float = option(
-        "standard deviation of the error of every view's angle, in degrees; the same errors in all pools",
+        "standard deviation of the views' angular errors in degrees, the same in all pools",
         default=0.0,
         minimum=0,
     )
     spacing: float = option("percent by which views are farther apart than known", default=0.0, above=-100)
     hardening: float = option(
-        "percent by which a ray through the whole image at value 1 is measured too small, as by a beam that hardens; "
-        "shorter ones by less, as their square",
+        "percent lost, as by beam hardening, by a ray through the whole image at value 1; the loss is quadratic in the "
+        "measurement",
         default=0.0,
         minimum=0,
         maximum=50,

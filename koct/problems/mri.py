@@ -25,31 +25,30 @@ class MRI(SmoothProblem):
     complex_samples = True
 
     H: int = option("image height and width in pixels", minimum=4)
-    spokes: int = option("number of radial spokes, equally spaced over 180°", minimum=1)
+    spokes: int = option("radial spokes, equally spaced over 180°", minimum=1)
     samples: int = option(
-        "samples along a spoke, from −H/2 to H/2 cycles per field of view; at least `H`, or images fold over",
+        "samples along a spoke, from −H/2 to H/2 cycles per field of view; fewer than `H` alias",
         minimum=2,
     )
     noise: float = option(
-        "standard deviation of the Gaussian noise on the real and on the imaginary part of every sample, in the unit "
-        "of the image, whose values lie between 0 and 1.5: the transform is orthonormal",
+        "standard deviation of the Gaussian noise on real and imaginary parts, in the unit of the image (0 to"
+        " 1.5): the transform is orthonormal",
         default=0.0,
         minimum=0,
         maximum=1,
     )
     phase: float = option(
-        "largest phase of the image in radians, smooth and random; 0 makes real images, y of shape (H, H), anything "
-        "else complex ones, (H, H, 2)",
+        "largest phase in radians, smooth and random; 0 makes real images (H, H), anything else complex ones (H, H, 2)",
         default=0.0,
         minimum=0,
     )
     delay: float = option(
-        "samples by which the readout is late: true samples lie that much farther along their spoke than known ones",
+        "samples by which true samples lie farther along their spoke than known ones",
         default=0.0,
     )
     coil_phase: float = option(
-        "radians that the coil adds to the phase at the middle of each edge, growing with the square of the distance "
-        "from the centre; the known transform does not know of it",
+        "radians of coil phase at the middle of each edge, quadratic in the distance from the centre, unknown"
+        " to the transform",
         default=0.0,
     )
 

@@ -39,33 +39,29 @@ class Content(NamedTuple):
 
 class PairsProblem(ScanProblem):
     data: str | None = option(
-        "what to read: an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of images: CT or MR slices in DICOM "
-        "files, PNG images or NIfTI volumes. Images are cropped to one central square, averaged to `H` × `H` pixels, "
-        "set to 0 outside the inscribed circle, and projected. Leave it out if `x` and `y` are .npy files",
+        "an .npz archive, an HDF5 file (.h5, .hdf5), or a folder of images (DICOM, PNG, NIfTI), which are "
+        "cropped, averaged to `H` × `H` pixels and projected; omit it if `x` and `y` are .npy files",
         default=None,
     )
-    x: str = option("measurements, (pairs, ...): a .npy file, or the name of an array in `data`", default="x")
-    y: str = option("images, (pairs, ...): a .npy file, or the name of an array in `data`", default="y")
+    x: str = option("measurements, (pairs, ...): a .npy file, or an array in `data`", default="x")
+    y: str = option("images, (pairs, ...): a .npy file, or an array in `data`", default="y")
     group: str | None = option(
-        "which pairs belong together, such as those of a patient: a .npy file, or the name of an array in `data`, with "
-        "a whole number or a text for every pair; of DICOM slices a keyword, by default PatientID (SOPInstanceUID: "
-        "every slice stands alone); PNG images are grouped by their folders, and slices by their NIfTI volume. `N` and "
-        "`pool` then count groups, and no part shares one with another",
+        "group of every pair, such as its patient, which `N` and `pool` then count: a .npy file or an array "
+        "in `data` of integers or strings; of DICOM a keyword, by default PatientID (SOPInstanceUID: every "
+        "slice alone); PNG: the folder; NIfTI: the volume",
         default=None,
     )
-    split: int = option(
-        "seed that chooses validation and test pairs (or groups), the same for all `seeds`", default=0, minimum=0
-    )
+    split: int = option("seed that chooses validation and test pairs or groups, for all `seeds`", default=0, minimum=0)
     nonnegative: bool = option(  # type: ignore[misc]
-        "whether images cannot be negative; networks then end in a ReLU", default=False
+        "images cannot be negative; networks end in a ReLU", default=False
     )
     H: int | None = option("of images: height and width in pixels", default=None, minimum=2)
     V: int | None = option(
-        "of images: number of views of the fan beam, equally spaced over 180°, both ends included",
+        "of images: fan-beam views, equally spaced over 180°, both ends included",
         default=None,
         minimum=1,
     )
-    B: int | None = option("of images: number of detector bins", default=None, minimum=2)
+    B: int | None = option("of images: detector bins", default=None, minimum=2)
     units: Literal["HU", "relative"] | None = option(f"of images: {UNITS}", default=None)
     known: Literal["exact", "printed"] = option(f"of images: {KNOWN}", default="exact", pairs=False)
 

@@ -16,7 +16,7 @@ BIN = 1000 / 1500  # mm
 
 class ParallelBeamProblem(CTProblem):
     rays: Literal["exact", "analytic"] = option(
-        f"forward projection: `exact` takes line integrals of images in steps of half a pixel; {ANALYTIC}",
+        f"forward projection: `exact`: line integrals in steps of half a pixel; {ANALYTIC}",
         default="exact",
     )
 

@@ -30,38 +30,37 @@ ARRAYS = (".npy", ".npz", ".h5", ".hdf5", ".hdf")
 
 class ScannedImages(CTProblem):
     data: str = option(
-        "what is scanned: a folder or a file of CT slices (DICOM, PNG, NIfTI, or .inv3 of InVesalius), a file with an "
-        f"array of slices (.npy, .npz, .h5), or `{ELLIPSES}`, the random phantoms of the CT problems"
+        "folder or file of CT slices (DICOM, PNG, NIfTI, .inv3 of InVesalius), array of slices (.npy, .npz, .h5), or "
+        f"`{ELLIPSES}`, random phantoms"
     )
-    array: str = option("of .npz and HDF5 files: the name of the array (slices, rows, columns)", default="images")
+    array: str = option("array (slices, rows, columns) in .npz and HDF5 files", default="images")
     group: str | None = option(
-        "which slices belong to one patient: of DICOM a keyword, by default PatientID; of an array the name of "
-        "another, or a .npy file. PNG images of one folder are one patient, and so is a volume",
+        "patient of every slice: of DICOM a keyword, by default PatientID; of an array another array, or a "
+        ".npy file; PNG: the folder; else the volume",
         default=None,
     )
     units: Literal["HU", "relative"] | None = option(UNITS, default=None)
     field: float | None = option(
-        "side of the square that is scanned, in mm. Where files say how large their pixels are it may be left out, or "
-        "be less; where they do not, it is the side of their images",
+        "side of the scanned square in mm; required if the files have no pixel size, and otherwise at most "
+        "the side of their images",
         default=None,
         above=0,
         maximum=SOURCE,
     )
     beam: Literal["fan", "parallel"] = option(
-        f"of the fan beam the source is {SOURCE:g} mm from the isocentre and {DETECTOR:g} mm from the detector; bins "
-        "are as wide as the field asks for",
+        f"`fan`: source {SOURCE:g} mm from the isocentre and {DETECTOR:g} mm from the detector; bins cover the field",
         default="fan",
     )
     finer: int = option(
-        "pixels that are projected for one that is reconstructed, in each direction; with 1, what reconstructs has "
-        "made the data, which flatters it",
+        "projected pixels per reconstructed one, in each direction; 1 uses the operator that reconstructs to "
+        "make the data",
         default=2,
         minimum=1,
     )
-    slabs: int = option("of fewer than three patients: slabs of test slices", default=2, minimum=1)
-    gap: int = option("of fewer than three patients: slices left out between slabs", default=2, minimum=0)
+    slabs: int = option("with fewer than three patients: slabs of test slices", default=2, minimum=1)
+    gap: int = option("with fewer than three patients: unused slices between slabs", default=2, minimum=0)
     split: int = option(
-        "of three patients or more: seed that chooses those for validation and test, for all `seeds`",
+        "with three patients or more: seed that chooses validation and test patients, for all `seeds`",
         default=0,
         minimum=0,
     )

@@ -24,8 +24,8 @@ class Surrogate(Problem):
     nonnegative_images = True
 
     H: int = option("image height and width in pixels", minimum=2)
-    V: int = option("number of views, equally spaced over 180°", minimum=1)
-    B: int = option("number of detector bins, equal to `H`", minimum=2)
+    V: int = option("views, equally spaced over 180°", minimum=1)
+    B: int = option("detector bins, equal to `H`", minimum=2)
     tikhonov: float = option("strength t of the known operator (AᵀA + tI)⁻¹Aᵀ, such as 0.1", above=0, pairs=False)
 
     @property

@@ -14,7 +14,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="the two factors over the target error",
-    about="with KO and FC: the two factors of Proposition 1 over the target error, and where they exist",
+    about="the two factors of Proposition 1 over the target error",
     reads=("calibration.parquet",),
     when="paired",
     supplement=True,

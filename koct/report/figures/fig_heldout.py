@@ -13,7 +13,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="predicted against measured error",
-    about="errors at the largest N as the bound and the forecast predict them from smaller N, against those measured",
+    about="errors at the largest N, predicted from smaller N by bound and forecast, and measured",
     reads=("cells.parquet", "curves.parquet"),
     when="held_out",
     caption="""\

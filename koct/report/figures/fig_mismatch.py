@@ -10,7 +10,7 @@ from koct.report.product import Product
 
 PRODUCT = Product(
     title="known operators that are wrong",
-    about="with sweeps whose operator is wrong: error against N and against [how wrong the operator is](know.md)",
+    about="error against N and against [how wrong the operator is](know.md)",
     reads=("curves.parquet",),
     when="mismatch",
     takes=("mismatch",),

@@ -24,9 +24,8 @@ from koct.study.evaluation import load
 
 PRODUCT = Product(
     title="reconstructions, {sweep}",
-    about="a test image as what needs no sample and every network reconstruct it, with a part enlarged and the errors, "
-    "per sweep of images; of signals, the curves. The `.npy` has what the paper's two networks make of some images at "
-    "the smallest and the largest N, over the peak of each",
+    about="a test image or signal reconstructed by every baseline and network, per sweep. The `.npy` has images of KO "
+    "and FC at the smallest and the largest N, each over its peak",
     when="pictured",
     files=(
         "fig_recons_{sweep}.pdf",

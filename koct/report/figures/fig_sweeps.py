@@ -11,7 +11,7 @@ from koct.study.results import best_lambda, fresh
 
 PRODUCT = Product(
     title="error against N",
-    about="error against N of every sweep, [as below](#what-the-reference-says)",
+    about="error against N of every sweep, [as below](#the-reference)",
     reads=("cells.parquet", "curves.parquet", "calibration.parquet", "theory.parquet"),
     caption="""\
 **Test error against the number of training samples**, a panel per sweep. A dash is one seed and the line their

@@ -9,7 +9,7 @@ from koct.study.results import best_lambda, grouped
 
 PRODUCT = Product(
     title="curves predicted before any fit",
-    about="the curves as [predicted](curve.md) from pairs of another seed, before any fit",
+    about="curves [predicted](curve.md) before any fit",
     reads=("theory.parquet",),
     when="predicted",
     caption="""\

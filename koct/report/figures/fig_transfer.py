@@ -11,7 +11,7 @@ from koct.report.tables.table_transfer import tested
 
 PRODUCT = Product(
     title="tested on other pairs",
-    about="with sweeps that are [tested on others](your-scans.md#another-dose-other-images): error there against N",
+    about="error against N on [other sweeps](your-scans.md#another-dose-other-images)",
     reads=("transfer.parquet",),
     when="transferred",
     takes=("metrics",),

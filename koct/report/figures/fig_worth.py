@@ -9,7 +9,7 @@ from koct.study.results import fresh
 
 PRODUCT = Product(
     title="pairs, scans, images",
-    about="with networks that learn from scans or from images: error against N of [each kind](labels.md)",
+    about="error against N by [scans, images and pairs](labels.md)",
     reads=("cells.parquet", "curves.parquet"),
     when="kinds",
     takes=("kinds",),

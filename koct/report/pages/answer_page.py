@@ -21,7 +21,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="the answer in words",
-    about="what this study answers, in words; its configuration; and which files here are of it",
+    about="the answer of this study in words, its configuration and its files",
     reads=("curves.parquet", "budget.parquet", "crossings.parquet"),
     pictures=True,
     takes=("study", "products", "sweeps"),

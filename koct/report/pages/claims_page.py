@@ -18,8 +18,8 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="what the paper states, and what holds",
-    about="twelve statements of the paper, and in an appendix all others that can be checked, and whether they hold: "
-    "[those of the reference](../results/reference/claims.md)",
+    about="twelve statements of the paper, an appendix with all others that can be checked, and whether they hold: "
+    "[the reference](../results/reference/claims.md)",
     reads=("cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet"),
     pictures=True,
     when="claimed",

@@ -37,8 +37,7 @@ from koct.report.text.budget_text import Plan
 
 PRODUCT = Product(
     title="the planner",
-    about="a [page](how-many-samples.md#the-planner-page) that says how many samples reach a target error: "
-    "open it in a browser",
+    about="a [page](how-many-samples.md) that says how many samples reach a target error",
     reads=("cells.parquet",),
     takes=("metrics",),
     files=("planner.html",),

@@ -12,7 +12,7 @@ from koct.report.table import BREAK, FLOOR, Span, Table, chosen, dagger, defined
 
 PRODUCT = Product(
     title="floor and σ with intervals",
-    about="floor and σ of each curve with 90 % intervals over seeds, and how well the bound fits",
+    about="the same with 90 % intervals over seeds, and how well the bound fits",
     reads=("cells.parquet", "curves.parquet", "calibration.parquet"),
     caption="""\
 **Floor and σ of every curve with 90 % intervals** by the jackknife over seeds, and how well the bound fits: R²

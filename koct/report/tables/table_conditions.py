@@ -11,7 +11,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="dose, arc and rays",
-    about="with sweeps that differ in [dose, arc or rays](conditions.md): what that does to the number of samples",
+    about="samples needed by [dose, arc and rays](conditions.md)",
     reads=("curves.parquet", "calibration.parquet", "budget.parquet", "crossings.parquet"),
     when="compared",
     caption="""\

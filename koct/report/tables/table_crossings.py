@@ -10,7 +10,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="samples to beat what needs none",
-    about="from which N on a network is better than what needs no sample, and than KO, by three metrics",
+    about="from which N on a network beats the baselines and KO, by three metrics",
     reads=("crossings.parquet", "curves.parquet"),
     caption="""\
 **How many samples a network needs to be better than what needs none**, and than KO: the N from which on its

@@ -10,7 +10,7 @@ from koct.report.table import Table
 
 PRODUCT = Product(
     title="norms and slope ratios",
-    about="at the paper's operating points: ‖K‖, ‖Aᵀ‖, A₁, and the matched-κ ratio beside the measured ratio of slopes",
+    about="‖K‖, ‖Aᵀ‖, A₁ of the paper's problems; the matched-κ ratio beside the measured ratio of slopes",
     reads=("cells.parquet", "curves.parquet", "calibration.parquet"),
     when="normed",
     takes=("normed",),

@@ -10,7 +10,7 @@ from koct.study.results import baselines, fresh, grouped
 
 PRODUCT = Product(
     title="an experiment in print",
-    about="with Shepp–Logan as test images: PSNR and SSIM beside those of Adler and Öktem (2018)",
+    about="on Shepp–Logan: PSNR and SSIM beside those of Adler and Öktem (2018)",
     reads=("cells.parquet",),
     when="printed",
     caption="""\

@@ -10,7 +10,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="who is below whom",
-    about="with KO and FC, the paper's table of outcomes: which network has the smaller error at which N",
+    about="the paper's table of outcomes: whether KO or FC has the smaller error",
     reads=("curves.parquet", "calibration.parquet"),
     when="paired",
     caption="""\

@@ -13,7 +13,7 @@ from koct.study.results import best_lambda, grouped
 
 PRODUCT = Product(
     title="predicted and measured",
-    about="how the curves that were [predicted](curve.md) before any fit compare with those measured",
+    about="[predicted](curve.md) and measured curves",
     reads=("theory.parquet", "cells.parquet"),
     when="predicted",
     caption="""\

@@ -9,7 +9,7 @@ from koct.study.results import grouped
 
 PRODUCT = Product(
     title="tested on other pairs",
-    about="with sweeps that are [tested on others](your-scans.md#another-dose-other-images): errors there",
+    about="errors on [other sweeps](your-scans.md#another-dose-other-images)",
     reads=("transfer.parquet",),
     when="transferred",
     takes=("metrics",),

@@ -10,7 +10,7 @@ from koct.study.results import Images, grouped, trained
 
 PRODUCT = Product(
     title="what a pair is worth",
-    about="with networks that learn from scans or from images: how many of them [one pair is worth](labels.md)",
+    about="how many scans or images [one pair is worth](labels.md)",
     reads=("cells.parquet", "images.parquet"),
     when="kinds",
     takes=("kinds", "metrics"),
