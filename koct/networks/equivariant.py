@@ -6,6 +6,7 @@ what it does not see that images which are turned are images, too. Equivariant i
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,10 +15,8 @@ from koct.networks.lpd import LearnedPrimalDual
 from koct.networks.module import ScanArchitecture
 
 
-class Equivariant(ScanArchitecture, LearnedPrimalDual):
-    label = "equivariant"
-    colour = "#00838f"
-    marker = "p"
+class EquivariantArchitecture(LearnedPrimalDual, ABC):
+    """The learned primal–dual network with a loss of scans without images, which it learns from alone or besides."""
 
     weight: float = option(
         "of the squared error of turned images, beside the risk of what a scan sees; 0: that risk alone",
@@ -37,13 +36,21 @@ class Equivariant(ScanArchitecture, LearnedPrimalDual):
         return Equivariance(network, A, network.size, self.weight)
 
     def samples(self, network: Any, x: Any, y: Any) -> tuple[Any, Any]:
-        """Return the scans, and the standard deviation of their noise."""
+        """Return scans without images with the standard deviation of their noise."""
+        if y is not None:
+            return super().samples(network, x, y)
         variance = network.layers.problem.noise_variance(x) + 0 * x
         inputs = network.start(x)
         return inputs, network.tensor(variance).sqrt().reshape(inputs.shape) / network.scale
 
-    def losses(self, module: Any, inputs: Any, targets: Any) -> Any:
+    def scan_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
         return module.losses(inputs, targets)
+
+
+class Equivariant(ScanArchitecture, EquivariantArchitecture):
+    label = "equivariant"
+    colour = "#00838f"
+    marker = "p"
 
     def multiplications(self, work: Workload) -> float:
         return 3 * super().multiplications(work)

@@ -164,13 +164,18 @@ class ModuleArchitecture(Architecture, ABC):
     def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what a training is given of flat samples: inputs of the module, and what `losses` compares with.
 
-        x is None for a network that learns from images, and y for one that learns from scans.
+        x is None for a network that learns from images, and y for scans without their images.
         """
-        return network.start(x), network.tensor(y).reshape(-1, 1, *network.y_shape) / network.scale
+        inputs = network.start(x)
+        return inputs, inputs if y is None else network.tensor(y).reshape(-1, 1, *network.y_shape) / network.scale
 
     def losses(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the loss of every sample (n,), before its weight: the mean squared error."""
         return (module(inputs).float() - targets).square().flatten(1).mean(1)
+
+    def scan_losses(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss of every scan without an image (n,), where a network learns from scans, alone or besides."""
+        raise NotImplementedError
 
     def reconstruct(self, network: Any, x: Array) -> Array:
         """Return flat images of flat measurements: what the trained module gives."""
@@ -225,7 +230,7 @@ class ModuleArchitecture(Architecture, ABC):
 
 
 class ScanArchitecture(ModuleArchitecture, ABC):
-    """A module that learns from scans alone: mixed into the architecture of a module that has no such loss."""
+    """A module that learns from scans alone: mixed into the architecture of a module with `scan_losses`."""
 
     learns_from = "scans"
 
@@ -233,11 +238,6 @@ class ScanArchitecture(ModuleArchitecture, ABC):
     loss: Literal["squared"] = option(  # type: ignore[assignment]
         "a mean square that needs no image, nor the peak of one", default="squared"
     )
-
-    def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the scans twice: there is nothing to compare with."""
-        inputs = network.start(x)
-        return inputs, inputs
 
 
 class UnrolledArchitecture(ModuleArchitecture, ABC):
