@@ -12,7 +12,7 @@ from typing import Any
 
 from koct.contracts import Problem, Workload, option
 from koct.networks.lpd import LearnedPrimalDual
-from koct.networks.module import ScanArchitecture
+from koct.networks.module import ScanArchitecture, check_noise
 
 
 class EquivariantArchitecture(LearnedPrimalDual, ABC):
@@ -26,8 +26,7 @@ class EquivariantArchitecture(LearnedPrimalDual, ABC):
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)
-        if not problem.has_noise_variance:
-            yield f"the problem {problem.name} does not say how noisy measurements are; write its noise_variance"
+        yield from check_noise(problem)
 
     def iterated(self, A: Any, start: Any) -> Any:
         from koct.networks.unpaired_layers import Equivariance

@@ -280,3 +280,18 @@ def check_images(problem: str, shape: tuple[int, ...], what: str) -> Iterable[st
     """What keeps two-dimensional convolutions from a problem's images or measurements."""
     if len(shape) != 2:
         yield f"the problem {problem} needs two-dimensional {what} for convolutions; take another architecture"
+
+
+def check_noise(problem: Problem) -> Iterable[str]:
+    """What keeps a network from being told the noise of a problem's measurements."""
+    if not problem.has_noise_variance:
+        yield f"the problem {problem.name} does not say how noisy measurements are; write its noise_variance"
+
+
+def check_explained(problem: Problem) -> Iterable[str]:
+    """What keeps images of one row or more from explaining a problem's measurements up to their noise."""
+    if len(problem.y_shape) > 2:
+        yield f"the problem {problem.name} has images of {len(problem.y_shape)} axes; take one with one or two"
+    if not problem.has_forward:
+        yield f"the problem {problem.name} has no known forward operator; take another architecture"
+    yield from check_noise(problem)
