@@ -1,6 +1,7 @@
 """Networks that learn from scans, from images, or from nothing: what they read, and the mathematics behind them."""
 
 from concurrent.futures import Future
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -120,6 +121,12 @@ def test_a_mixture_reads_the_pairs_of_N_and_the_scans_behind_them_and_nothing_el
         spoilt.clear()
         spoilt.add(each)
         assert not same(), each
+
+
+@pytest.mark.parametrize(("source", "paired"), [("equivariant", "lpd"), ("noise2inverse", "unet")])
+def test_a_network_learns_from_scans_at_the_steps_batch_and_rate_of_its_module(source, paired):
+    own, other = (asdict(registry.architecture(name)()) for name in (source, paired))
+    assert {name for name, value in own.items() if value != other.get(name, value)} == {"loss"}
 
 
 @pytest.mark.parametrize("source", UNPAIRED)

@@ -406,17 +406,21 @@ def document() -> str:
     ):
         classes: dict[str, Any] = {name: load(name) for name in registry.shipped(kind)}
         rows = Counter(row for cls in classes.values() for row in _rows(cls))
-        common: dict[str, str] = {}  # by option; an architecture with another default has a row of its own
-        for row, count in rows.most_common():
-            if count >= SEVERAL:
-                common.setdefault(row.split("`")[1], row)
-        shared = [row for row in rows if row in common.values()]
-        lines += ["", f"## Several {title}s", "", *HEAD, *shared]
+        shared = [row for row, count in rows.items() if count >= SEVERAL]
+        lines += ["", f"## Several {title}s", "", *HEAD, *_told_apart(shared, classes)]
         for name, cls in classes.items():
             lines += ["", f"## The {title} `{name}`", "", *_of_file(cls, shared)]
             names = [f"`{row.split('`')[1].rpartition('.')[2]}`" for row in _rows(cls) if row in shared]
             lines += ["", f"As for [several](#several-{title}s): {', '.join(names)}."] if names else []
     return "\n".join(lines) + "\n"
+
+
+def _told_apart(shared: Sequence[str], classes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield rows of options; where some share a name, such as those with another default, with the classes of each."""
+    keys = Counter(row.split("`")[1] for row in shared)
+    for row in shared:
+        own = ", ".join(f"`{name}`" for name, cls in classes.items() if row in _rows(cls))
+        yield row if keys[row.split("`")[1]] == 1 else row.replace(" |", f" of {own} |", 1)
 
 
 def document_file(source: str) -> str:

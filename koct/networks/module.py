@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.contracts.options import Configured
 
 if TYPE_CHECKING:
     import torch
@@ -229,15 +230,16 @@ class ModuleArchitecture(Architecture, ABC):
         return Cost(2e10 + images * (each + work.layers.operations), pairs, pairs + 0.1 * self.batch * each)
 
 
-class ScanArchitecture(ModuleArchitecture, ABC):
-    """A module that learns from scans alone: mixed into the architecture of a module with `scan_losses`."""
+class ScanArchitecture(Configured, ABC):
+    """Mixed into the architecture of a module with `scan_losses`: that learns from scans alone.
 
-    learns_from = "scans"
+    It has these options alone: those of a `ModuleArchitecture` would take the place of the module's own.
+    """
 
-    validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")  # type: ignore[assignment]
-    loss: Literal["squared"] = option(  # type: ignore[assignment]
-        "a mean square that needs no image, nor the peak of one", default="squared"
-    )
+    learns_from: ClassVar[Literal["pairs", "images", "scans"]] = "scans"
+
+    validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")
+    loss: Literal["squared"] = option("a mean square that needs no image, nor the peak of one", default="squared")
 
 
 class UnrolledArchitecture(ModuleArchitecture, ABC):
