@@ -220,6 +220,15 @@ def test_turning_by_right_angles_moves_pixels(monkeypatch):
         torch.testing.assert_close(unpaired_layers.turn(image), turned, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("shape", [(9, 9), (6, 11)])
+def test_the_gradient_of_turning_is_its_adjoint(shape):
+    random = torch.Generator().manual_seed(0)
+    images, others = (torch.randn(5, 1, *shape, generator=random, requires_grad=True) for _ in range(2))
+    turned = unpaired_layers.Turn.apply(images, 7 * torch.rand(5, 1, 1, generator=random))
+    (back,) = torch.autograd.grad(turned, images, others)
+    torch.testing.assert_close((turned * others).sum((1, 2, 3)), (images * back).sum((1, 2, 3)), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("uneven", [False, True])
 def test_half_quadratic_splitting_with_nothing_to_denoise_gives_weighted_least_squares(uneven):
     random = np.random.default_rng(0)
@@ -364,6 +373,13 @@ def test_signals_of_ones_own_are_deconvolved(signals, source, capsys):
 def test_what_does_not_apply_to_signals_is_refused(signals, source, why, capsys):
     assert not contract_suite.run([signals, source], {})
     assert why in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("source", ["plug-and-play", "deep-image-prior"])
+def test_signals_whose_noise_is_unknown_are_refused_where_noise_decides(tmp_path, source, capsys):
+    (tmp_path / "signals.py").write_text(SIGNALS.partition("    def noise_variance")[0])
+    assert not contract_suite.run([str(tmp_path / "signals.py"), source], {})
+    assert "does not say how noisy measurements are" in capsys.readouterr().out
 
 
 # What a pair is worth
