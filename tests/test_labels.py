@@ -157,7 +157,7 @@ def mixture(**options):
 def test_a_curve_of_a_mixture_says_both_numbers():
     (sweep,) = mixture(N=[2, 4])
     style = study_file.style(sweep.arch("semi-supervised"))
-    assert style["label"] == "primal–dual, 4 more scans"
+    assert style["label"] == "pairs + 4 scans"
     assert [sweep.sizes_of(arch) for arch in sweep.networks] == [(2, 4, -1), (2, 4)]
 
 

@@ -12,7 +12,7 @@ from koct.networks.equivariant import EquivariantArchitecture
 
 
 class SemiSupervised(EquivariantArchitecture):
-    colour = "#5e35b1"
+    colour = "#689f38"
     marker = "H"
 
     more_scans: int = option(  # type: ignore[misc]
@@ -23,7 +23,7 @@ class SemiSupervised(EquivariantArchitecture):
 
     @property
     def label(self) -> str:  # type: ignore[override]
-        return f"primal–dual, {self.more_scans:,} more scans"
+        return f"pairs + {self.more_scans:,} scans"
 
     def scan_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
         return self.share * super().scan_losses(module, inputs, targets)
