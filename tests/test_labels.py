@@ -1,13 +1,14 @@
 """Networks that learn from scans, from images, or from nothing: what they read, and the mathematics behind them."""
 
 from concurrent.futures import Future
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 from test_crossings import rows, saved
 from test_kernels import torch
 
-from koct.config import contract_suite
+from koct.config import contract_suite, study_file
 from koct.contracts import LEARNS_FROM, Architecture, Sizes, registry
 from koct.contracts.spec import Cell, encode_problem
 from koct.errors import KoctError
@@ -25,6 +26,8 @@ ARCHS = [registry.architecture(name) for name in registry.shipped(Architecture)]
 UNPAIRED = [arch.name for arch in ARCHS if arch.learns_from != "pairs"]
 TINY = {"steps": 4, "channels": 2}
 SMALL = {"noise2inverse": {"levels": 2}, "equivariant": {"iterations": 2}, "plug-and-play": {"levels": 2, "inner": 4}}
+SMALL |= {"lpd": {"iterations": 2}, "semi-supervised": {"iterations": 2, "more_scans": 4}}
+SPLIT = {"schedule": "warmup-stable-decay", "validation": "split", "first": 2}
 
 
 def scan(V=8):
@@ -62,7 +65,6 @@ def state_of(data):
 @pytest.mark.parametrize("source", UNPAIRED)
 def test_a_network_reads_the_samples_that_it_learns_from_and_nothing_else(pool, monkeypatch, source, N):
     """The other half of every pair may be anything: the bits of the fit are the same, fresh samples included."""
-    splitting = {"schedule": "warmup-stable-decay", "validation": "split", "first": 2}
 
     def submit(self, number):
         drawn = Future()
@@ -70,7 +72,7 @@ def test_a_network_reads_the_samples_that_it_learns_from_and_nothing_else(pool, 
         return drawn
 
     monkeypatch.setattr(fresh.Fresh, "_submit", submit)
-    wanted = state_of(data_of(pool, source, N=N, batch=1, **splitting))
+    wanted = state_of(data_of(pool, source, N=N, batch=1, **SPLIT))
     (unread,) = {"x", "y"} - set(LEARNS_FROM[registry.architecture(source).learns_from])
     draw = fresh.draw
 
@@ -81,11 +83,50 @@ def test_a_network_reads_the_samples_that_it_learns_from_and_nothing_else(pool, 
 
     monkeypatch.setattr(fresh, "draw", spoilt)
     monkeypatch.setattr(pools.Pool, unread, lambda *request: pytest.fail(f"{source} reads {unread}"))
-    data = data_of(pool, source, N=N, batch=1, **splitting)
+    data = data_of(pool, source, N=N, batch=1, **SPLIT)
     about, network = fitting.fit(data)
     for name, value in network.state().items():
         np.testing.assert_array_equal(value, wanted[name])
     assert about["tuned_on"] == f"training {data.cell.arch.learns_from}"
+
+
+@pytest.mark.parametrize("validation", [{}, SPLIT])
+def test_a_mixture_reads_the_pairs_of_N_and_the_scans_behind_them_and_nothing_else(pool, monkeypatch, validation):
+    """Whatever the images of its scans and all other samples are, the bits are the same; every scan counts."""
+    spoilt, read = set(), {name: getattr(pools.Pool, name) for name in "xy"}
+
+    def reader(name):
+        def served(self, part, count=None, first=0):
+            found = read[name](self, part, count, first)
+            rows = {(name, part, row) for row in range(first, first + len(found))}
+            found[sorted(row - first for *_, row in rows & spoilt)] = 1e6
+            return found
+
+        return served
+
+    for name in "xy":
+        monkeypatch.setattr(pools.Pool, name, reader(name))
+    options = {"N": 3, "more_scans": 2, "batch": 2, **validation}
+    wanted = state_of(data_of(pool, "semi-supervised", **options))
+
+    def same():
+        state = state_of(data_of(pool, "semi-supervised", **options))
+        return all(np.array_equal(state[name], value) for name, value in wanted.items())
+
+    everything = {(name, part, row) for name in "xy" for part in ("train", "val", "test") for row in range(8)}
+    learned = {("y", "train", row) for row in range(3)} | {("x", "train", row) for row in range(5)}
+    spoilt |= everything - learned
+    assert same()
+    for each in (("y", "train", 2), ("x", "train", 3), ("x", "train", 4)):
+        spoilt.clear()
+        spoilt.add(each)
+        assert not same(), each
+
+
+@pytest.mark.parametrize(("source", "paired"), [("equivariant", "lpd"), ("noise2inverse", "unet")])
+def test_a_network_learns_from_scans_at_the_steps_batch_and_rate_of_its_module(source, paired):
+    own, other = (asdict(registry.architecture(name)()) for name in (source, paired))
+    assert {name for name, value in own.items() if value != other.get(name, value)} == {"loss"}
 
 
 @pytest.mark.parametrize("source", UNPAIRED)
@@ -97,7 +138,52 @@ def test_what_is_not_learned_from_is_refused_with_a_sentence(pool, source):
             read()
 
 
+def mixture(**options):
+    own = {"archs": ["lpd", "semi-supervised"], "semi-supervised": {"more_scans": 4, **options}}
+    sweep = {
+        "problem": "ellipses50",
+        "H": 8,
+        "V": 8,
+        "B": 12,
+        "N": [2, 4, "fresh"],
+        "seeds": [1],
+        "metric": "mse",
+        **own,
+    }
+    sweep["pool"] = {"train": 8, "val": 2, "test": 2}
+    return study_file.read({"study": "s", "studies": {"s": ["a"]}, "sweeps": {"a": sweep}})
+
+
+def test_a_curve_of_a_mixture_says_both_numbers():
+    (sweep,) = mixture(N=[2, 4])
+    style = study_file.style(sweep.arch("semi-supervised"))
+    assert style["label"] == "pairs + 4 scans"
+    assert [sweep.sizes_of(arch) for arch in sweep.networks] == [(2, 4, -1), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "fresh pairs have no end; let semi-supervised.N leave out fresh"),
+        ({"N": [2, 4], "more_scans": 5}, "= 5 and N = 4 together are above pool.train = 8; make the pool larger"),
+        ({"more_scans": 0}, "= 0 must be at least 1"),
+    ],
+)
+def test_scans_that_are_not_there_are_refused_with_a_sentence(options, sentence):
+    with pytest.raises(KoctError, match=f"sweeps.a.semi-supervised.more_scans.*{sentence}"):
+        mixture(**options)
+
+
 # The mathematics
+
+
+def test_a_mixture_whose_scans_weigh_nothing_is_the_network_of_its_pairs(pool):
+    pairs, mixed = (
+        state_of(data_of(pool, source, N=4, steps=10, batch=2, loss="relative", **more))
+        for source, more in (("lpd", {}), ("semi-supervised", {"more_scans": 4, "share": 1e-30}))
+    )
+    for name, value in mixed.items():
+        np.testing.assert_allclose(value, pairs[name.replace("module.network", "module")], rtol=1e-6, atol=1e-9)
 
 
 def test_the_estimated_risk_of_a_linear_network_is_its_error_on_the_mean():
@@ -132,6 +218,15 @@ def test_turning_by_right_angles_moves_pixels(monkeypatch):
     for angle, turned in ((0.0, image), (0.25, image.rot90(1, (2, 3))), (0.5, image.flip(2, 3))):
         monkeypatch.setattr(torch, "rand", lambda *size, angle=angle, **where: torch.full(size, angle))
         torch.testing.assert_close(unpaired_layers.turn(image), turned, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (6, 11)])
+def test_the_gradient_of_turning_is_its_adjoint(shape):
+    random = torch.Generator().manual_seed(0)
+    images, others = (torch.randn(5, 1, *shape, generator=random, requires_grad=True) for _ in range(2))
+    turned = unpaired_layers.Turn.apply(images, 7 * torch.rand(5, 1, 1, generator=random))
+    (back,) = torch.autograd.grad(turned, images, others)
+    torch.testing.assert_close((turned * others).sum((1, 2, 3)), (images * back).sum((1, 2, 3)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("uneven", [False, True])
@@ -207,9 +302,9 @@ def test_what_learned_from_images_is_the_same_for_every_operator_and_is_tested_w
     assert there["mse"] == here["mse"]
 
 
-@pytest.mark.parametrize("source", ["unet", "lpd", "noise2inverse", "equivariant"])
+@pytest.mark.parametrize("source", ["unet", "lpd", "noise2inverse", "equivariant", "semi-supervised"])
 def test_other_networks_take_other_operators_where_measurements_have_another_shape(pool, source):
-    data = data_of(pool, source)
+    data = data_of(pool, source, N=4)
     state = state_of(data)
     moved = data.moved(scan(4), 1, pool(4))
     assert data.cell.arch.moved(scan(8), scan(4))
@@ -253,6 +348,7 @@ QUICK = {
     "deep-image-prior": {"steps": 5, "channels": 2},
 }
 QUICK |= {"noise2inverse": {"levels": 2, "channels": 2}, "equivariant": {"iterations": 1, "channels": 2}}
+QUICK["semi-supervised"] = {**QUICK["equivariant"], "more_scans": 4}
 
 
 @pytest.fixture
@@ -264,7 +360,7 @@ def signals(tmp_path):
 
 @pytest.mark.parametrize("source", QUICK)
 def test_every_network_keeps_the_promises_of_the_contract(source):
-    settings = {"problem": "ellipses50", "H": 8, "V": 8, "B": 12, source: QUICK[source]}
+    settings = {"problem": "ellipses50", "H": 8, "V": 8, "B": 12, "N": [2, 4], source: QUICK[source]}
     assert contract_suite.run(["unet", source], {**settings, "unet": {"levels": 2, "channels": 2, "steps": 2}})
 
 
@@ -277,6 +373,13 @@ def test_signals_of_ones_own_are_deconvolved(signals, source, capsys):
 def test_what_does_not_apply_to_signals_is_refused(signals, source, why, capsys):
     assert not contract_suite.run([signals, source], {})
     assert why in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("source", ["plug-and-play", "deep-image-prior"])
+def test_signals_whose_noise_is_unknown_are_refused_where_noise_decides(tmp_path, source, capsys):
+    (tmp_path / "signals.py").write_text(SIGNALS.partition("    def noise_variance")[0])
+    assert not contract_suite.run([str(tmp_path / "signals.py"), source], {})
+    assert "does not say how noisy measurements are" in capsys.readouterr().out
 
 
 # What a pair is worth

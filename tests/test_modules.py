@@ -15,7 +15,8 @@ from koct.study import cells, fitting
 
 pytestmark = pytest.mark.thorough
 SIZES = Sizes(train=12, val=4, test=4)
-SMALL = {"unet": {"levels": 2}, "ko-unet": {"levels": 2}, "lpd": {"iterations": 2}, "unrolled": {"iterations": 2}}
+TRAINED = ["unet", "ko-unet", "lpd", "unrolled"]
+SMALL = {source: {"levels": 2} if "unet" in source else {"iterations": 2} for source in [*TRAINED, "semi-supervised"]}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def data(request, pool, tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("source", SMALL)
+@pytest.mark.parametrize("source", TRAINED)
 def test_a_network_beats_the_known_reconstruction_with_the_same_bits_twice_and_is_restored_from_its_state(data, source):
     options = {"steps": 100, "channels": 8, "validation": "labels", **SMALL[source]}
     made = data(source, **options)
@@ -81,6 +82,7 @@ DOUBLING = {"schedule": "warmup-stable-decay", "validation": "split", "first": 1
         ({"steps": 30, "evaluations": 10, "averaging": 0.0}, 17),
         ({**DOUBLING}, 17),
         ({**DOUBLING, "averaging": 0.0}, 20),
+        ({**DOUBLING, "source": "semi-supervised", "N": 6, "more_scans": 6}, 17),
         pytest.param({**DOUBLING, "N": -1, "batch": 2}, 43, marks=pytest.mark.slow),
     ],
 )
@@ -88,9 +90,10 @@ def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(
     data, monkeypatch, capsys, random_module, options, last
 ):
     """Between branches, and within one."""
+    chosen = {"source": "unet", "channels": 4, **options}
 
     def fit():
-        return fitting.fit(data("unet", channels=4, levels=2, **options))[1].state()
+        return fitting.fit(data(**SMALL[chosen["source"]], **chosen))[1].state()
 
     def killed(self, done):
         say(self, done)

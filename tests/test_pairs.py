@@ -169,6 +169,10 @@ def test_a_cell_takes_all_pairs_of_its_first_groups(folder):
     assert data.predict(network, "test").shape == (sum(pool.groups["test"]), 6)
     with pytest.raises(KoctError, match="holds 6 train groups and 7 were asked for: make the pool larger"):
         pool.pairs_of("train", 7)
+    arch = registry.architecture("semi-supervised")(more_scans=2)
+    mixed = cells.Data(Cell("mine", problem, arch, 3, 3, ()), {"pool": "pool.npy"})
+    first, end = (sum(pool.groups["train"][:N]) for N in (3, 5))
+    np.testing.assert_array_equal(mixed.more_scans, pool.x("train")[first:end])
 
 
 def test_costs_count_pairs_and_no_curve_of_groups_is_predicted(folder):

@@ -295,6 +295,8 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
             yield f"{key} = {list(arch.N)}: {arch.name} needs no sample, and has no N; remove it"
         elif others := [N for N in arch.N or () if N not in sweep.N]:
             yield f"{key} has {others}, which the sweep's N lacks; add them there, or take some of {list(sweep.N)}"
+        if arch.more_scans:
+            yield from _check_scans(arch, sweep)
     if why := metrics.wrong_metric(sweep.metric):
         yield f"metric = {sweep.metric!r} {why}"
     with blamed(sweep.problem.source, *(arch.source for arch in sweep.archs)):
@@ -311,6 +313,19 @@ def _check_together(sweep: Sweep) -> Iterator[str]:
                 separator = "." if text.split(maxsplit=1)[0] in options(type(arch)) else ": "
                 yield f"{section(type(arch))}{separator}{text}"
             yield from _check_arch(arch, sweep)
+
+
+def _check_scans(arch: Architecture, sweep: Sweep) -> Iterator[str]:
+    """Yield what is wrong with the number of scans that an architecture reads besides N pairs."""
+    own, sizes = section(type(arch)), sweep.sizes_of(arch)
+    key = f"{own}.more_scans = {arch.more_scans}"
+    if FRESH in sizes:
+        yield f"{key} counts scans behind N pairs, and fresh pairs have no end; let {own}.N leave out fresh"
+    if large := [N for N in sizes if N + arch.more_scans > sweep.pool.train]:
+        yield (
+            f"{key} and N = {max(large)} together are above pool.train = {sweep.pool.train}; make the pool larger, "
+            f"lower more_scans, or let {own}.N leave out {', '.join(map(str, large))}"
+        )
 
 
 def _check_problem(problem: Problem) -> Iterator[str]:
@@ -334,6 +349,8 @@ def _check_arch(arch: Architecture, sweep: Sweep) -> Iterator[str]:
         yield f"archs: {arch.source} has learns_from = {arch.learns_from!r}; give one of {', '.join(LEARNS_FROM)}"
     elif arch.learns_from != "pairs" and arch.validation == "labels":
         yield f"archs: {arch.source} learns from {arch.learns_from} alone; set validation to none, as labels are pairs"
+    elif arch.learns_from != "pairs" and arch.more_scans:
+        yield f"archs: {arch.source} learns from {arch.learns_from} alone; remove more_scans, which come with pairs"
     if arch.predicted not in (None, *PREDICTED):
         yield f"archs: {arch.source} has predicted = {arch.predicted!r}; give None or one of {', '.join(PREDICTED)}"
     if arch.predicted == "fixed point" and not arch.needs() >= {"layers", "normal"}:
@@ -387,12 +404,20 @@ def document() -> str:
         classes: dict[str, Any] = {name: load(name) for name in registry.shipped(kind)}
         rows = Counter(row for cls in classes.values() for row in _rows(cls))
         shared = [row for row, count in rows.items() if count >= SEVERAL]
-        lines += ["", f"## Several {title}s", "", *HEAD, *shared]
+        lines += ["", f"## Several {title}s", "", *HEAD, *_told_apart(shared, classes)]
         for name, cls in classes.items():
             lines += ["", f"## The {title} `{name}`", "", *_of_file(cls, shared)]
             names = [f"`{row.split('`')[1].rpartition('.')[2]}`" for row in _rows(cls) if row in shared]
             lines += ["", f"[Shared](#several-{title}s): {', '.join(names)}."] if names else []
     return "\n".join(lines) + "\n"
+
+
+def _told_apart(shared: Sequence[str], classes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield rows of options; where some share a name, such as those with another default, with the classes of each."""
+    keys = Counter(row.split("`")[1] for row in shared)
+    for row in shared:
+        own = ", ".join(f"`{name}`" for name, cls in classes.items() if row in _rows(cls))
+        yield row if keys[row.split("`")[1]] == 1 else row.replace(" |", f" of {own} |", 1)
 
 
 def document_file(source: str) -> str:

@@ -262,6 +262,7 @@ class Training:
     nonnegative: bool  # whether networks end in a ReLU
     nonnegative_images: bool  # whether images cannot be negative
     layers: Sequence[Layer]  # the problem's known layers
+    more_scans: Array  # (M, size), flat measurements of samples behind the N pairs, whose images no fit sees
     forward: Any  # the problem's operator A with x ≈ A y; `needs` names the layers for it
     inverses: Mapping[float | None, Any]  # the problem's own reconstructions, by strength; likewise
     normal: Array  # RᵀR of the layers behind the weights
@@ -365,6 +366,7 @@ class Architecture(Configured, ABC):
     )
 
     learns_from: ClassVar[Literal["pairs", "images", "scans"]] = "pairs"  # what N counts, and all that a fit can read
+    more_scans: ClassVar[int] = 0  # samples behind the N pairs whose scans a fit reads too, if that is an option
     moves: ClassVar[bool] = False  # whether `restore` also serves other operators than those of the fit
     trained: ClassVar[bool] = True  # False: a baseline that needs no sample; its only N is 0, and p is 0
     uses_lambdas: ClassVar[bool] = True  # whether a fit depends on the sweep's `lambdas`

@@ -12,6 +12,7 @@ from typing import Any
 
 from koct.contracts import Cost, Network, Problem, Training, Workload, option
 from koct.networks.baselines import BaselineArchitecture, Solver
+from koct.networks.module import check_explained
 
 BLOCK = 16  # scans whose networks a GPU fits together
 
@@ -29,12 +30,7 @@ class DeepImagePrior(BaselineArchitecture):
     levels: int = option("levels, each half as fine as the one before", default=4, minimum=1, maximum=8)
 
     def check(self, problem: Problem) -> Iterable[str]:
-        if len(problem.y_shape) > 2:
-            yield f"the problem {problem.name} has images of {len(problem.y_shape)} axes; take one with one or two"
-        if not problem.has_forward:
-            yield f"the problem {problem.name} has no known forward operator; remove {self.name} from archs"
-        if not problem.has_noise_variance:
-            yield f"the problem {problem.name} does not say how noisy measurements are; write its noise_variance"
+        yield from check_explained(problem)
         if self.validation == "labels":
             yield "validation = 'labels' chooses nothing here: the noise says when to stop; remove it"
 

@@ -6,18 +6,17 @@ what it does not see that images which are turned are images, too. Equivariant i
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Iterable
 from typing import Any
 
 from koct.contracts import Problem, Workload, option
 from koct.networks.lpd import LearnedPrimalDual
-from koct.networks.module import ScanArchitecture
+from koct.networks.module import ScanArchitecture, check_noise
 
 
-class Equivariant(ScanArchitecture, LearnedPrimalDual):
-    label = "equivariant"
-    colour = "#00838f"
-    marker = "p"
+class EquivariantArchitecture(LearnedPrimalDual, ABC):
+    """The learned primal–dual network with a loss of scans without images, which it learns from alone or besides."""
 
     weight: float = option(
         "weight of the squared error of turned images, beside the risk of the measurements",
@@ -27,8 +26,7 @@ class Equivariant(ScanArchitecture, LearnedPrimalDual):
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from super().check(problem)
-        if not problem.has_noise_variance:
-            yield f"the problem {problem.name} does not say how noisy measurements are; write its noise_variance"
+        yield from check_noise(problem)
 
     def iterated(self, A: Any, start: Any) -> Any:
         from koct.networks.unpaired_layers import Equivariance
@@ -37,13 +35,21 @@ class Equivariant(ScanArchitecture, LearnedPrimalDual):
         return Equivariance(network, A, network.size, self.weight)
 
     def samples(self, network: Any, x: Any, y: Any) -> tuple[Any, Any]:
-        """Return the scans, and the standard deviation of their noise."""
+        """Return scans without images with the standard deviation of their noise."""
+        if y is not None:
+            return super().samples(network, x, y)
         variance = network.layers.problem.noise_variance(x) + 0 * x
         inputs = network.start(x)
         return inputs, network.tensor(variance).sqrt().reshape(inputs.shape) / network.scale
 
-    def losses(self, module: Any, inputs: Any, targets: Any) -> Any:
+    def scan_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
         return module.losses(inputs, targets)
+
+
+class Equivariant(ScanArchitecture, EquivariantArchitecture):
+    label = "equivariant"
+    colour = "#00838f"
+    marker = "p"
 
     def multiplications(self, work: Workload) -> float:
         return 3 * super().multiplications(work)

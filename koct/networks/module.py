@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from koct.contracts import Architecture, Array, ChainLayer, Cost, Layer, Network, Problem, Training, Workload, option
+from koct.contracts.options import Configured
 
 if TYPE_CHECKING:
     import torch
@@ -161,13 +162,18 @@ class ModuleArchitecture(Architecture, ABC):
     def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what a training is given of flat samples: inputs of the module, and what `losses` compares with.
 
-        x is None for a network that learns from images, and y for one that learns from scans.
+        x is None for a network that learns from images, and y for scans without their images.
         """
-        return network.start(x), network.tensor(y).reshape(-1, 1, *network.y_shape) / network.scale
+        inputs = network.start(x)
+        return inputs, inputs if y is None else network.tensor(y).reshape(-1, 1, *network.y_shape) / network.scale
 
     def losses(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the loss of every sample (n,), before its weight: the mean squared error."""
         return (module(inputs).float() - targets).square().flatten(1).mean(1)
+
+    def scan_losses(self, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the loss of every scan without an image (n,), where a network learns from scans, alone or besides."""
+        raise NotImplementedError
 
     def reconstruct(self, network: Any, x: Array) -> Array:
         """Return flat images of flat measurements: what the trained module gives."""
@@ -221,20 +227,16 @@ class ModuleArchitecture(Architecture, ABC):
         return Cost(2e10 + images * (each + work.layers.operations), pairs, pairs + 0.1 * self.batch * each)
 
 
-class ScanArchitecture(ModuleArchitecture, ABC):
-    """A module that learns from scans alone: mixed into the architecture of a module that has no such loss."""
+class ScanArchitecture(Configured, ABC):
+    """Mixed into the architecture of a module with `scan_losses`: that learns from scans alone.
 
-    learns_from = "scans"
+    It has these options alone: those of a `ModuleArchitecture` would take the place of the module's own.
+    """
 
-    validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")  # type: ignore[assignment]
-    loss: Literal["squared"] = option(  # type: ignore[assignment]
-        "mean squared error, which needs no image", default="squared"
-    )
+    learns_from: ClassVar[Literal["pairs", "images", "scans"]] = "scans"
 
-    def samples(self, network: Any, x: Array, y: Array) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the scans twice: there is nothing to compare with."""
-        inputs = network.start(x)
-        return inputs, inputs
+    validation: Literal["none", "split"] = option(SPLIT_ALONE, default="none")
+    loss: Literal["squared"] = option("mean squared error, which needs no image", default="squared")
 
 
 class UnrolledArchitecture(ModuleArchitecture, ABC):
@@ -277,3 +279,18 @@ def check_images(problem: str, shape: tuple[int, ...], what: str) -> Iterable[st
     """What keeps two-dimensional convolutions from a problem's images or measurements."""
     if len(shape) != 2:
         yield f"the problem {problem} needs two-dimensional {what} for convolutions; take another architecture"
+
+
+def check_noise(problem: Problem) -> Iterable[str]:
+    """What keeps a network from being told the noise of a problem's measurements."""
+    if not problem.has_noise_variance:
+        yield f"the problem {problem.name} does not say how noisy measurements are; write its noise_variance"
+
+
+def check_explained(problem: Problem) -> Iterable[str]:
+    """What keeps images of one row or more from explaining a problem's measurements up to their noise."""
+    if len(problem.y_shape) > 2:
+        yield f"the problem {problem.name} has images of {len(problem.y_shape)} axes; take one with one or two"
+    if not problem.has_forward:
+        yield f"the problem {problem.name} has no known forward operator; take another architecture"
+    yield from check_noise(problem)

@@ -33,7 +33,7 @@ class Noise2Inverse(ScanArchitecture, UNetArchitecture):
 
         return Splits(self.unet(), layers.reconstruction, self.splits)
 
-    def losses(self, module: Any, inputs: Any, targets: Any) -> Any:
+    def scan_losses(self, module: Any, inputs: Any, targets: Any) -> Any:
         return module.losses(inputs)
 
     def multiplications(self, work: Workload) -> float:

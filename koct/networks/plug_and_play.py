@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from koct.contracts import ChainLayer, Cost, Layer, Problem, Workload, option
-from koct.networks.module import SPLIT_ALONE, ModuleArchitecture
+from koct.networks.module import SPLIT_ALONE, ModuleArchitecture, check_explained
 from koct.networks.unet import UNetArchitecture
 
 
@@ -43,12 +43,7 @@ class PlugAndPlay(UNetArchitecture):
 
     def check(self, problem: Problem) -> Iterable[str]:
         yield from ModuleArchitecture.check(self, problem)
-        if len(problem.y_shape) > 2:
-            yield f"the problem {problem.name} has images of {len(problem.y_shape)} axes; take one with one or two"
-        if not problem.has_forward:
-            yield f"the problem {problem.name} has no known forward operator; take another architecture"
-        if not problem.has_noise_variance:
-            yield f"the problem {problem.name} does not say how noisy measurements are; write its noise_variance"
+        yield from check_explained(problem)
         if self.clearest >= self.noisiest:
             yield f"clearest = {self.clearest:g} must be below noisiest = {self.noisiest:g}; lower it"
 

@@ -108,9 +108,9 @@ def plan(arch: ModuleArchitecture) -> Plan:
     return Plan(np.concatenate(steps), arch.lr * np.concatenate(shares), branches, lengths)
 
 
-def batches(seed: int, N: int, batch: int, steps: int) -> np.ndarray:
-    """Return the rows (steps, batch) of every step: each passage through all N pairs has an order of its own."""
-    rng, batch = np.random.default_rng([seed, 2]), min(batch, N)
+def batches(seed: int, N: int, batch: int, steps: int, stream: int = 2) -> np.ndarray:
+    """Return the rows (steps, batch) of every step: each passage through all N samples has an order of its own."""
+    rng, batch = np.random.default_rng([seed, stream]), min(batch, N)
     passages = math.ceil(steps * batch / N)
     return np.concatenate([rng.permutation(N) for _ in range(passages)])[: steps * batch].reshape(steps, batch)
 
@@ -200,6 +200,8 @@ class Trainer:
         if data.start is None:
             self.network.scale = self.kept.scale = float(images.abs().amax(1).double().mean()) or 1.0
         (self.x, self.y), self.weights = arch.samples(self.network, x, y), self._weights(images)
+        self.scans = arch.samples(self.network, data.more_scans, None) if arch.more_scans else None
+        self.losses_of = arch.scan_losses if arch.learns_from == "scans" else arch.losses
         # Samples that judge the weights: none, some of the training samples, or the validation pairs
         judging = max(1, data.N // SPLIT) if arch.validation == "split" and not data.fresh else 0
         self.count = data.N - judging  # training samples
@@ -238,6 +240,9 @@ class Trainer:
         else:
             rows = batches(self.data.seed, self.count, arch.batch, int(step.max()) + 1)[step]
         self.rows = torch.as_tensor(rows, device=device)
+        if self.scans is not None:
+            rows = batches(self.data.seed, len(self.scans[0]), arch.batch, int(step.max()) + 1, stream=3)[step]
+            self.scan_rows = torch.as_tensor(rows, device=device)
         self.rates = torch.as_tensor(self.plan.rate, dtype=torch.float32, device=device)
         self.shares = torch.as_tensor(share, dtype=torch.float32, device=device)
         self.number = torch.zeros(1, dtype=torch.int64, device=device)  # of the step
@@ -260,8 +265,12 @@ class Trainer:
         rows = self.rows.index_select(0, self.number)[0]
         half = self.cuda and self.arch.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-            losses = self.arch.losses(self.module, self.x.index_select(0, rows), self.y.index_select(0, rows))
-        loss = (losses * self.weights.index_select(0, rows)).mean()
+            losses = self.losses_of(self.module, self.x.index_select(0, rows), self.y.index_select(0, rows))
+            loss = (losses * self.weights.index_select(0, rows)).mean()
+            if self.scans is not None:
+                rows = self.scan_rows.index_select(0, self.number)[0]
+                scans = (part.index_select(0, rows) for part in self.scans)
+                loss = loss + self.arch.scan_losses(self.module, *scans).mean()
         loss.backward()
         if self.arch.clip is not None:
             nn.utils.clip_grad_norm_(self.trained, self.arch.clip)
@@ -459,7 +468,7 @@ class Trainer:
         with torch.no_grad(), torch.random.fork_rng(devices=["cuda"] if self.cuda else []):
             torch.manual_seed(0)
             for part in zip(self.val_x.split(TOGETHER), self.val_targets.split(TOGETHER), strict=True):
-                found.append(self.arch.losses(module, *part).double())
+                found.append(self.losses_of(module, *part).double())
         return float(torch.cat(found).mean())
 
     def _update_kept(self) -> None:

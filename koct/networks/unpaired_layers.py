@@ -5,9 +5,10 @@ Batches of measurements are (n, 1, *x_shape) and of images (n, 1, *y_shape), as 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -65,7 +66,8 @@ def risk(
     """Return h(x), and Stein's unbiased estimate of the squared error (n,) of h(x) to x without its noise.
 
     The noise is independent and normal, with this standard deviation. In the mean over noise n of the same kind,
-    ⟨n, h(x + n) − h(x)⟩ is the divergence (Ramani, Blu and Unser, 2008).
+    ⟨n, h(x + n) − h(x)⟩ is the divergence, weighted by the variance (Ramani, Blu and Unser, 2008): that at x + n, which
+    is that at x where h is linear.
     """
     noise = std * torch.randn_like(x)
     found, moved = h(torch.cat([x, x + noise])).float().chunk(2)
@@ -104,13 +106,56 @@ class Equivariance(nn.Module):
 
 def turn(images: torch.Tensor) -> torch.Tensor:
     """Return images (n, 1, height, width), each turned by a random angle; what comes from outside is zero."""
-    height, width = images.shape[-2:]
-    angle = 2 * math.pi * torch.rand(len(images), 1, 1, device=images.device)
-    row, column = (torch.arange(size, device=images.device) - (size - 1) / 2 for size in (height, width))
-    x = torch.cos(angle) * column - torch.sin(angle) * row[:, None]
-    y = torch.sin(angle) * column + torch.cos(angle) * row[:, None]
-    places = torch.stack([2 * x / width, 2 * y / height], -1)  # −1 and 1 are the ends of the outer pixels
-    return nn.functional.grid_sample(images, places, align_corners=False)
+    found: torch.Tensor = Turn.apply(images, 2 * math.pi * torch.rand(len(images), 1, 1, device=images.device))
+    return found
+
+
+class Turn(torch.autograd.Function):
+    """Images, turned by angles (n, 1, 1), between pixels bilinearly.
+
+    The gradient is gathered as well: that of `grid_sample` adds on a GPU in any order, and has other bits each time
+    (https://github.com/pytorch/pytorch/issues/68959).
+    """
+
+    @staticmethod
+    def forward(images: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+        row, column = _centred(images)
+        x, y = _rotated(column, row, angle)
+        height, width = images.shape[-2:]
+        places = torch.stack([2 * x / width, 2 * y / height], -1)  # −1 and 1 are the ends of the outer pixels
+        return nn.functional.grid_sample(images, places, align_corners=False)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Return for each pixel the sum of those whose value came from less than a pixel away."""
+        (images,), (angle,) = gradients, ctx.saved_tensors
+        height, width = images.shape[-2:]
+        row, column = _centred(images)
+        x, y = _rotated(column, row, -angle)
+        first = torch.floor(y + (height - 1) / 2), torch.floor(x + (width - 1) / 2)
+        found = torch.zeros_like(images[:, 0])
+        for down, right in itertools.product(range(-1, 3), repeat=2):
+            i, j = first[0] + down, first[1] + right
+            there = (i >= 0) & (i < height) & (j >= 0) & (j < width)
+            x, y = _rotated(j - (width - 1) / 2, i - (height - 1) / 2, angle)
+            weight = (1 - (x - column).abs()).clip(min=0) * (1 - (y - row).abs()).clip(min=0) * there
+            place = (i.clip(0, height - 1) * width + j.clip(0, width - 1)).long()
+            found = found + weight * images.flatten(1).gather(1, place.flatten(1)).reshape(found.shape)
+        return found[:, None], None
+
+
+def _centred(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return row (height, 1) and column (width,) of every pixel, from the centre of the image."""
+    row, column = (torch.arange(size, device=images.device) - (size - 1) / 2 for size in images.shape[-2:])
+    return row[:, None], column
+
+
+def _rotated(x: torch.Tensor, y: torch.Tensor, angle: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.cos(angle) * x - torch.sin(angle) * y, torch.sin(angle) * x + torch.cos(angle) * y
 
 
 class Denoiser(nn.Module):

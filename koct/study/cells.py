@@ -75,6 +75,11 @@ class Data(Training):
         return self.device.put(self.read("y", "train", self.N))
 
     @cached_property
+    def more_scans(self) -> Array:  # type: ignore[override]
+        first, end = (self.pool.pairs_of("train", self.cell.N + more) for more in (0, self.cell.arch.more_scans))
+        return self.device.put(self.pool.x("train", end - first, first))
+
+    @cached_property
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
         self._declared("layers")
         return checked_layers(self.problem, self.shared)
