@@ -118,6 +118,15 @@ WRONG = {  # what: (file, old, new, the promise that is broken, the line that is
         "test pairs are not",
     ),
     "beyond N": ("net", "gram = ", 'gram = data.read("y", "train", 5) + ', "is fitted", "def fit", "pairs 0 to 4 were"),
+    "from the end": (
+        "net",
+        "gram = ",
+        'gram = data.read("y", "train", 4, -4) + ',
+        "is fitted",
+        "def fit",
+        "first = -4",
+    ),
+    "before val": ("net", "gram = ", 'gram = data.read("y", "val", 4, -4) + ', "is fitted", "def fit", "first = -4"),
     "another λ": (
         "net",
         "yield lam,",

@@ -166,6 +166,8 @@ class Data(Training):
             )
         if part == "test":
             raise KoctError(f"{line_of(arch, 'fit')}: the test pairs are not there for a fit; remove that")
+        if first < 0 or (count is not None and count < 0):  # such rows are counted from the end, where test pairs are
+            raise KoctError(f"{line_of(arch, 'fit')}: first = {first}, count = {count}; neither can be below 0")
         if part == "train":
             end = self.N if count is None else first + count
             if end > self.N:
