@@ -118,6 +118,18 @@ WRONG = {  # what: (file, old, new, the promise that is broken, the line that is
         "test pairs are not",
     ),
     "beyond N": ("net", "gram = ", 'gram = data.read("y", "train", 5) + ', "is fitted", "def fit", "pairs 0 to 4 were"),
+    "x in place": ("net", "gram = ", "data.x += 1; gram = ", "is fitted", "data.x += 1", "read-only"),
+    "y in place": ("net", "gram = ", "data.y += 1; gram = ", "is fitted", "data.y += 1", "read-only"),
+    "predict in place": ("net", "np.maximum(x @", "x.sort() or np.maximum(x @", "is fitted", "x.sort", "read-only"),
+    "from the end": (
+        "net",
+        "gram = ",
+        'gram = data.read("y", "train", 4, -4) + ',
+        "is fitted",
+        "def fit",
+        "first = -4",
+    ),
+    "before val": ("net", "gram = ", 'gram = data.read("y", "val", 4, -4) + ', "is fitted", "def fit", "first = -4"),
     "another λ": (
         "net",
         "yield lam,",

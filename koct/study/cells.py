@@ -68,11 +68,19 @@ class Data(Training):
 
     @cached_property
     def x(self) -> Array:  # type: ignore[override]
-        return self.device.put(self.read("x", "train", self.N))
+        return self._fixed(self.device.put(self.read("x", "train", self.N)))
 
     @cached_property
     def y(self) -> Array:  # type: ignore[override]
-        return self.device.put(self.read("y", "train", self.N))
+        return self._fixed(self.device.put(self.read("y", "train", self.N)))
+
+    def _fixed(self, array: Array) -> Array:
+        """Return what a NumPy network of a user's own cannot change in place: later fits and λ are given it again."""
+        arch = self.cell.arch
+        if arch.source.endswith(".py") and not arch.needs_torch and isinstance(array, np.ndarray):
+            array = array.view()
+            array.flags.writeable = False
+        return array
 
     @cached_property
     def more_scans(self) -> Array:  # type: ignore[override]
@@ -171,6 +179,8 @@ class Data(Training):
             )
         if part == "test":
             raise KoctError(f"{line_of(arch, 'fit')}: the test pairs are not there for a fit; remove that")
+        if first < 0 or (count is not None and count < 0):  # such rows are counted from the end, where test pairs are
+            raise KoctError(f"{line_of(arch, 'fit')}: first = {first}, count = {count}; neither can be below 0")
         if part == "train":
             end = self.N if count is None else first + count
             if end > self.N:
@@ -187,7 +197,7 @@ class Data(Training):
 
     def images(self, network: Network, x: Array) -> np.ndarray:
         """Flat images of measurements on this device, as a NumPy array."""
-        predicted = to_numpy(network.predict(x), f"{line_of(self.cell.arch, 'fit')}: what predict gave")
+        predicted = to_numpy(network.predict(self._fixed(x)), f"{line_of(self.cell.arch, 'fit')}: what predict gave")
         if np.shape(predicted) != (len(x), self.problem.y_size):
             raise KoctError(
                 f"{line_of(self.cell.arch, 'fit')}: the network's predict gave an array of shape {np.shape(predicted)} "
