@@ -14,7 +14,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(ROOT, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, planned, queue, resources, sources
+from koct.workflow import cluster, planned, queue, resources
 from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs

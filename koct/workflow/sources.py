@@ -28,12 +28,10 @@ from koct.report.products import products
 from koct.workflow.planned import DATA
 
 PACKAGE = Path(__file__).parents[1]
-KEPT = ".snakemake/koct.sources.json"
 DIGESTS = ".snakemake/koct.digests.json"
 MOST_FILES = 100  # that a spec lists one by one
 SETTLED = 60  # seconds after its last change that the digest of a file is kept: clocks differ, and are not exact
 SLOW = 10**9  # bytes whose reading is announced
-Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree, its imports, names of data files
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
 INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.paths"}
 INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "registry", "spec")}
@@ -110,11 +108,9 @@ def _read(module: str) -> Module:
     path = _path(module)
     assert path is not None
     text, own = path.read_bytes(), is_own(module)
-    key = hashlib.sha256(text).hexdigest()
     if own and path.suffix != ".py":
-        return Module(key, [], [path])
-    key += " own" * own
-    tree, imports, names = _USED[key] = _kept().get(key) or _parsed(text, str(path), own)
+        return Module(hashlib.sha256(text).hexdigest(), [], [path])
+    tree, imports, names = _parsed(text, str(path), own)
     beside = [] if own else [path.with_name(name) for name in names]
     data = [file for file in beside if file.is_file()]
     if data:
@@ -123,8 +119,12 @@ def _read(module: str) -> Module:
     return Module(tree, imports, [path, *data])
 
 
-def _parsed(text: bytes, name: str, own: bool) -> Parsed:
-    """Hash a file without comments, docstrings and layout, and one of koct without what cannot change a number."""
+@cache
+def _parsed(text: bytes, name: str, own: bool) -> tuple[str, list[tuple[int, str]], list[str]]:
+    """Return the hash of a module's syntax tree, what it imports, and the names of data files in it.
+
+    The tree has no comments, docstrings and layout, and in koct's own modules nothing that cannot change a number.
+    """
     tree, imports, words = ast.parse(text, name), set[tuple[int, str]](), set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -163,36 +163,6 @@ def _is_inert(statement: ast.stmt) -> bool:
         return statement.name in INERT_PARTS
     targets = statement.targets if isinstance(statement, ast.Assign) else [None]
     return all(isinstance(target, ast.Name) and target.id in INERT_PARTS for target in targets)
-
-
-# Parsing all of koct takes a second, so what it gave is kept by the content of each file.
-_USED: dict[str, Parsed] = {}
-
-
-@cache
-def _kept() -> dict[str, Parsed]:
-    """Return what was read before by this version of this module; nothing if that cannot be told."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError), open_file(KEPT) as file:
-        kept = json.load(file)
-        return kept["files"] if kept["by"] == _signature(kept["files"]) else {}
-    return {}
-
-
-def keep() -> None:
-    """Write down what was read, for the next run."""
-    if _USED.keys() - _kept().keys():
-        from koct.base.files import write_text  # which imports NumPy
-
-        with contextlib.suppress(OSError):
-            write_text(KEPT, signed(_USED))
-
-
-def signed(files: Mapping[str, Parsed]) -> str:
-    return json.dumps({"by": _signature(files), "files": files})
-
-
-def _signature(files: Mapping[str, Parsed]) -> str:
-    return hashlib.sha256(Path(__file__).read_bytes() + json.dumps(files).encode()).hexdigest()
 
 
 @cache
