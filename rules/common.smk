@@ -79,7 +79,7 @@ def plan():
     cores = workflow.resource_settings.cores
     if cluster.site() or not cores:
         return None
-    return resources.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
+    return resources.in_words(list(workflow.dag.needrun_jobs()), jobs.sweeps, jobs.device, cores)
 
 
 queue.listen(workflow, logger, jobs.large_groups, plan)
