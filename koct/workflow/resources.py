@@ -53,12 +53,12 @@ def shared(sweep: Sweep) -> Cost:
 
 
 def normal(sweep: Sweep) -> Cost:
-    found = sweep.problem.cost("normal", sweep.pool)
-    if found is None:  # every column of the matrix goes through the layers and back
+    cost = sweep.problem.cost("normal", sweep.pool)
+    if cost is None:  # every column of the matrix goes through the layers and back
         size = sweep.problem.x_size
         layers = sweep.workload(sweep.archs[0], 0).layers
-        found = Cost(2 * size * layers.operations, 16 * size**2)
-    return found
+        cost = Cost(2 * size * layers.operations, 16 * size**2)
+    return cost
 
 
 def gram(sweep: Sweep) -> Cost:
