@@ -330,7 +330,7 @@ class Jobs:
         if stage == "fit" and all(
             resources.cheap_curve(sweep, arch) for sweep in self.study for arch in sweep.archs + sweep.required
         ):
-            return {}  # as profiles/slurm has by default; resources of ten thousand cells take a fifth of a dry run
+            return {}  # as profiles/slurm has by default; resources of thousands of cells take a tenth of a dry run
 
         def request(wildcards: Wildcards) -> resources.Request:
             arch, N = getattr(wildcards, "arch", None), getattr(wildcards, "N", None)
