@@ -23,7 +23,6 @@ include: "rules/products.smk"
 onstart:
     greet()
     planned.compile_checked(jobs.sources)
-    sources.keep()
 
 
 onsuccess:

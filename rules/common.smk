@@ -14,7 +14,7 @@ os.environ.update(
     KOCT_TORCHRUN=os.path.join(ROOT, "rules", "torchrun.sh"),
 )
 
-from koct.workflow import cluster, planned, queue, resources, sources
+from koct.workflow import cluster, planned, queue, resources
 from koct.study import paths
 from koct.report import products
 from koct.workflow.jobs import Jobs
@@ -72,7 +72,7 @@ def plan():
     cores = workflow.resource_settings.cores
     if cluster.site() or not cores:
         return None
-    return resources.in_words(workflow.dag.needrun_jobs(), jobs.sweeps, jobs.device, cores)
+    return resources.in_words(list(workflow.dag.needrun_jobs()), jobs.sweeps, jobs.device, cores)
 
 
 queue.listen(workflow, logger, jobs.large_groups, plan)

@@ -17,7 +17,6 @@ from koct.base.stamps import Stamp
 from koct.commands.stages import VERBS
 from koct.networks.fc import FC
 from koct.study import brought, paths
-from koct.workflow import sources
 from koct.workflow.jobs import Jobs
 
 POOL = {"train": 4, "val": 2, "test": 2}
@@ -56,16 +55,14 @@ def config(problem, **changes):
 
 
 @pytest.fixture(params=["pairs", "problem.py"])
-def study(folder, request, monkeypatch, tmp_path_factory):
+def study(folder, request, monkeypatch):
     """The config of a study whose rows are in results/brought; in half of the cases, N counts groups."""
     monkeypatch.setenv("KOCT_METRICS", "")
-    monkeypatch.setattr(sources, "KEPT", str(tmp_path_factory.getbasetemp() / "sources.json"))  # koct is parsed once
     forget()
     write_data(0)
     for name, text in {"problem.py": OWN, "largest.py": METRIC}.items():
         Path(name).write_text(text)
     jobs = Jobs(config(request.param))
-    sources.keep()
     for name, value in jobs.environment().items():
         monkeypatch.setenv(name, value)
     for cell in jobs.study[0].grid():

@@ -174,7 +174,6 @@ class Histories(RuleBasedStateMachine):
         for context in (contextlib.chdir(self.folder), mock.patch.dict(os.environ)):
             self.stack.enter_context(context)
         self.stack.enter_context(mock.patch.object(stale, "SMALL", 0))  # the jobs that read arrays notice damage
-        self.stack.enter_context(mock.patch.object(sources, "_kept", return_value=sources._USED))
         self.stack.enter_context(mock.patch.object(sys, "dont_write_bytecode", True))
         self.shared = False  # whether both have the same results
 

@@ -59,11 +59,11 @@ def serve(control: socket.socket, learns: bool) -> None:
                     connection.send({"status": None})
                     connection.close()
                     continue
-                news, told = fork.Pipe(duplex=False)
-                process = fork.Process(target=work, args=(connection, told, os.getpid()))
+                reader, writer = fork.Pipe(duplex=False)
+                process = fork.Process(target=work, args=(connection, writer, os.getpid()))
                 process.start()
-                told.close()
-                running[news] = process, connection
+                writer.close()
+                running[reader] = process, connection
                 continue
             assert isinstance(ready, Connection)
             try:

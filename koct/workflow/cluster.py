@@ -1,4 +1,4 @@
-"""What a run submits to a SLURM cluster: told before it starts, and tried out with `sbatch --test-only`."""
+"""What a run submits to a SLURM cluster: printed before it starts, and tried with `sbatch --test-only`."""
 
 from __future__ import annotations
 
@@ -135,12 +135,12 @@ def in_words(submissions: list[Submission]) -> str:
     for place in sorted({submission.place for submission in submissions}):
         alike = [submission for submission in submissions if submission.place == place]
         partition, nodes, cores, gpus = place
-        asked = [counted(nodes, "node")] if nodes > 1 else []
-        asked += [counted(cores, "core")] + ([counted(gpus, "GPU")] if gpus else [])
+        request = [counted(nodes, "node")] if nodes > 1 else []
+        request += [counted(cores, "core")] + ([counted(gpus, "GPU")] if gpus else [])
         if (profile := site()) is None or profile.memory:
-            asked.append(_range([submission.get("mem_mb") / 1000 for submission in alike], "GB", ".1f"))
-        asked.append(_range([submission.minutes for submission in alike], "min", "d"))
-        lines.append(f"  {len(alike):3d} to {partition or 'the default partition'}, each: {', '.join(asked)}")
+            request.append(_range([submission.get("mem_mb") / 1000 for submission in alike], "GB", ".1f"))
+        request.append(_range([submission.minutes for submission in alike], "min", "d"))
+        lines.append(f"  {len(alike):3d} to {partition or 'the default partition'}, each: {', '.join(request)}")
     return "\n".join(lines)
 
 
@@ -172,28 +172,29 @@ def check(submissions: list[Submission], settings: Any, logger: Any, deployed: b
             )
         except (OSError, subprocess.TimeoutExpired):
             return
-        said = re.sub(r"(sbatch|allocation failure|error|fatal): *", "", done.stderr).strip().replace("\n", "; ")
-        if done.returncode and said:
-            words = _refused(call, said)
-            if not TEMPORARY.search(said):
+        complaint = re.sub(r"(sbatch|allocation failure|error|fatal): *", "", done.stderr).strip().replace("\n", "; ")
+        if done.returncode and complaint:
+            words = _refused(call, complaint)
+            if not TEMPORARY.search(complaint):
                 raise KoctError(words)
             logger.warning(words)
 
 
-def _refused(call: str, said: str) -> str:
-    there = ", ".join(ask("sinfo", "--noheader", "--format=%R (%l, %G)")).replace("(null)", "no GPU")
+def _refused(call: str, complaint: str) -> str:
+    """Return what SLURM says of a submission, what that asks for, and which partitions there are."""
+    partitions = ", ".join(ask("sinfo", "--noheader", "--format=%R (%l, %G)")).replace("(null)", "no GPU")
     return (
-        f"SLURM would refuse a job of this study: {said}\n"
-        f"  it asks for: {asked(call)}\n"
-        f"  there is: {there}\n"
+        f"SLURM would refuse a job of this study: {complaint}\n"
+        f"  it asks for: {site_options(call)}\n"
+        f"  there is: {partitions}\n"
         "Fix the site lines at the top of your profile's config.yaml."
     )
 
 
-def asked(call: str) -> str:
+def site_options(call: str) -> str:
     """Return the options of a command that a site has a say in."""
-    kept = r"(?:--partition|-C|-t|--mem|--account|--qos|--reservation|--gres|--nodes)[= ](?:'[^']*'|\S+)"
-    return " ".join(re.findall(rf"(?<=\s){kept}", call))
+    options = r"(?:--partition|-C|-t|--mem|--account|--qos|--reservation|--gres|--nodes)[= ](?:'[^']*'|\S+)"
+    return " ".join(re.findall(rf"(?<=\s){options}", call))
 
 
 def ask(*command: str) -> list[str]:

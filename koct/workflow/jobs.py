@@ -63,11 +63,11 @@ class Jobs:
         undrawn = {path.format(sweep=name) for name in bare for path in product("fig_recons").outputs}
         self.products = [path for path in when.published(self.study) if path not in undrawn]
         self.pictures = [path for path in map(paths.picture, self.sweeps) if path in self.products]
-        asked = {name: settings["sweeps"][name] for name in self.sweeps}
-        self.about = {"study": self.settings.study, "products": self.products, "sweeps": asked}
+        entries = {name: settings["sweeps"][name] for name in self.sweeps}
+        self.about = {"study": self.settings.study, "products": self.products, "sweeps": entries}
 
     def _row(self, **cell: Any) -> str:
-        """Where the row of a cell is, or will be: elsewhere if one is there that was made from the same."""
+        """Return where the row of a cell is, or will be: elsewhere if one is there that was made from the same."""
         from koct.base.files import read_json  # which imports NumPy
 
         own, place = paths.cell(**cell), paths.brought(**cell)
@@ -85,14 +85,14 @@ class Jobs:
         return place
 
     def _wanted(self, name: str, arch_name: str) -> dict[str, Any]:
-        """What rows from elsewhere have to be."""
+        """Return what rows from elsewhere have to be."""
         return brought.wanted(self._curve(name, arch_name), self._pool(name), self._evaluated.get("metrics", {}))
 
     def environment(self) -> dict[str, str]:
-        """What jobs are told beside their parameters, since it changes no result.
+        """Return the variables that jobs need beside their parameters, none of which changes a result.
 
-        What they compute on, which sweeps ask a cluster for a GPU, which problems and modules can use one, and the
-        hash of the code that evaluates.
+        They say what jobs compute on, which sweeps ask a cluster for a GPU, which problems and modules can use one, and
+        the hash of the code that evaluates.
         """
         on_gpu = [sweep for sweep in self.study if resources.on_gpu(sweep, self.device)]
         archs = {arch for sweep in self.study for arch in sweep.archs if resources.on_gpu(sweep, self.device, arch)}
@@ -107,7 +107,7 @@ class Jobs:
         }
 
     def _own_sources(self) -> set[str]:
-        """The users' Python files that jobs import, what they import from their own folders included."""
+        """Return the users' Python files that jobs import, what they import from their own folders included."""
         used = {module_of(sweep.problem.source, Problem) for sweep in self.study}
         used |= {module_of(arch.source, Architecture) for sweep in self.study for arch in sweep.archs + sweep.required}
         own = set(filter(sources.is_own, used)) | set(self.settings.metrics)
@@ -126,8 +126,8 @@ class Jobs:
     def _pool(self, name: str) -> dict[str, Any]:
         """Return what the pools of a sweep share."""
         sweep = self.sweeps[name]
-        wanted = {"problem": encode_problem(sweep.problem, layers=False), "sizes": asdict(sweep.pool)}
-        return _with_code("pool", {**wanted, **self._files(sweep.problem)})
+        spec = {"problem": encode_problem(sweep.problem, layers=False), "sizes": asdict(sweep.pool)}
+        return _with_code("pool", {**spec, **self._files(sweep.problem)})
 
     def _pairs(self, name: str) -> dict[str, Any]:
         """Return a hash of the pools of a sweep: a result is outdated with its pool, also where that was removed."""
@@ -135,13 +135,13 @@ class Jobs:
         return {"pool": pool, **(self._files(problem) if sources.is_own(problem.source) else {})}  # its layers read too
 
     def problem_spec(self, stage: str) -> Callable[[Wildcards], str]:
-        """Of a stage that knows the problem alone, and the seed if it has one."""
+        """Return the spec of a stage that knows the problem alone, and the seed if it has one."""
 
         def spec(wildcards: Wildcards) -> str:
             problem = self.sweeps[wildcards.sweep].problem
-            wanted = {"sweep": wildcards.sweep, "problem": encode_problem(problem, layers=stage != "gram")}
+            known = {"sweep": wildcards.sweep, "problem": encode_problem(problem, layers=stage != "gram")}
             seed = {"seed": int(wildcards.seed)} if hasattr(wildcards, "seed") else {}
-            return _spec(stage, {**wanted, **seed, **self._files(problem)})
+            return _spec(stage, {**known, **seed, **self._files(problem)})
 
         return spec
 
@@ -155,19 +155,19 @@ class Jobs:
         return _text({**self._curve(wildcards.sweep, wildcards.arch), **cell})
 
     def transfer_spec(self, wildcards: Wildcards) -> str:
-        """Of a row on the test pairs of another sweep: that of its own row, and which pairs they are."""
+        """Return the spec of a row on the test pairs of another sweep: that of its own row, and which pairs."""
         sweep, other = self.sweeps[wildcards.sweep], self.sweeps[wildcards.other]
-        moved = sweep.arch(wildcards.arch).moved(sweep.problem, other.problem)
+        with_layers = sweep.arch(wildcards.arch).moved(sweep.problem, other.problem)
         tested = {
             "tested_on": other.name,
-            "tested": encode_problem(other.problem, layers=moved),
+            "tested": encode_problem(other.problem, layers=with_layers),
             "tested_seed": other.test_seed(int(wildcards.seed)),
             "tested_pool": self._pairs(other.name)["pool"],
         }
         return _text({**json.loads(self.row_spec(wildcards)), **tested})
 
     def collect_transfer_spec(self) -> str:
-        """Of the rows on test pairs of other sweeps: what each has to be, as a hash."""
+        """Return the spec of the rows on test pairs of other sweeps: what each has to be, as a hash."""
         cells = [SimpleNamespace(**cell) for sweep in self.study for cell in sweep.transfers(self.sweeps)]
         rows = {paths.transfer(**vars(cell)): checksum_of(json.loads(self.transfer_spec(cell))) for cell in cells}
         return _spec("collect-transfer", {"rows": rows, "tested_on": when.answer("tested_on", self.study)})
@@ -189,7 +189,7 @@ class Jobs:
     def theory_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
         arch = sweep.arch(wildcards.arch)
-        wanted = {
+        spec = {
             **encode_curve(sweep.name, sweep.problem, arch, sweep.lambdas, sweep.fit_keys),
             **self._pairs(sweep.name),
             "N": sweep.theory_pairs,
@@ -199,51 +199,51 @@ class Jobs:
             "tests": sweep.pool.test,
             "metric": sweep.metric,
         }
-        return _spec("theory", wanted)
+        return _spec("theory", spec)
 
     def recons_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
-        wanted = {
+        spec = {
             "problem": encode_problem(sweep.problem, layers=True),
             "archs": [arch.source for arch in sweep.archs],
             "inputs": ["pool", *(["shared"] if sweep.problem.has_shared else [])],  # behind the fits
             **self._files(sweep.problem),
         }
-        return _spec("figure-recons", wanted)
+        return _spec("figure-recons", spec)
 
     def chains_spec(self, wildcards: Wildcards) -> str:
         sweep = self.sweeps[wildcards.sweep]
-        wanted = {
+        spec = {
             "sweep": sweep.name,
             "problem": encode_problem(sweep.problem, layers=True),
             "archs": [arch.source for arch in sweep.networks],
             "chained": [encode_curve(sweep.name, sweep.problem, arch, (), {})["arch"] for arch in sweep.networks],
             **self._files(sweep.problem),
         }
-        return _spec("chains", wanted)
+        return _spec("chains", spec)
 
     def study_spec(self, stage: str = "collect") -> str:
-        """Of the collected rows, or of the predictions: what each has to be, as a hash of what its curve shares."""
+        """Return the spec of the collected rows or predictions: of each, a hash of what its curve shares."""
         sweeps, of_cells = [], stage == "collect"
         for sweep in self.study:
             about = {"name": sweep.name, "label": sweep.problem.label, "metric": sweep.metric}
             about |= {"counts": "groups"} if sweep.groups else {}
             about |= self._files(sweep.problem)  # whose contents are compared again
-            made, archs = (self._cells, sweep.archs) if of_cells else (self._prediction, sweep.predicted)
-            sweeps.append({**about, "archs": [{**config.style(arch), **made(sweep, arch)} for arch in archs]})
+            describe, archs = (self._cells, sweep.archs) if of_cells else (self._prediction, sweep.predicted)
+            sweeps.append({**about, "archs": [{**config.style(arch), **describe(sweep, arch)} for arch in archs]})
         hashed = hashlib.sha256(config.canonical(self.study).encode()).hexdigest()
         return _spec(stage, {"sweeps": sweeps, "config": hashed})
 
     def _cells(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
         curve = self._curve(sweep.name, arch.name)
-        made = {"spec": checksum_of({**curve, **self._evaluated}), "brought": self._wanted(sweep.name, arch.name)}
-        return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **made}
+        about = {"spec": checksum_of({**curve, **self._evaluated}), "brought": self._wanted(sweep.name, arch.name)}
+        return {"N": sweep.sizes_of(arch), "seeds": sweep.seeds_of(arch), **about}
 
     def _prediction(self, sweep: Sweep, arch: Architecture) -> dict[str, Any]:
         return {"spec": checksum_of(json.loads(self.theory_spec(SimpleNamespace(sweep=sweep.name, arch=arch.name))))}
 
     def report_spec(self, stage: str, *takes: str) -> str:
-        """Of a stage that depends on its inputs and, if any, on answers of `koct.workflow.when` or keys of sweeps.
+        """Return the spec of a stage that depends on its inputs, answers of `koct.workflow.when` and keys of sweeps.
 
         Beside these, `study` is its name, `products` the files of these, and `sweeps` what the config says of them.
         """
@@ -251,28 +251,29 @@ class Jobs:
         return _spec(stage, {name: own[name] if name in own else when.answer(name, self.study) for name in takes})
 
     def crate_spec(self, study: str) -> str:
-        """Of the description of the results: all parameters, and the checksums of the users' files."""
-        each = (self._files(sweep.problem).get("files", {}) for sweep in self.study)
-        files = {path: digest for found in each for path, digest in found.items()}
+        """Return the spec of the description of the results: all parameters, and the checksums of the users' files."""
+        files: dict[str, str] = {}
+        for sweep in self.study:
+            files |= self._files(sweep.problem).get("files", {})
         return _spec("crate", {"study": study, "parameters": config.parameters(self.study), "files": files})
 
     # What a job reads
 
     def _fit_inputs(self, sweep: Sweep, arch: Architecture) -> dict[str, str]:
-        """The files of a fit by name, with wildcards in them."""
+        """Return the files of a fit by name, with wildcards in them."""
         needs = arch.needs()
-        found = {"pool": paths.pool("{sweep}", "{seed}")}
+        inputs = {"pool": paths.pool("{sweep}", "{seed}")}
         if needs & {"layers", "normal"} and sweep.problem.has_shared:
-            found["shared"] = paths.shared("{sweep}")
+            inputs["shared"] = paths.shared("{sweep}")
         if "normal" in needs and resources.normal(sweep).operations > resources.INSTANT:
-            found["normal"] = paths.normal("{sweep}")
+            inputs["normal"] = paths.normal("{sweep}")
         if "gram" in needs and resources.shares_gram(sweep):
-            found["gram"] = paths.gram("{sweep}", "{seed}")
+            inputs["gram"] = paths.gram("{sweep}", "{seed}")
         if arch.requires_cell:
-            found["required"] = paths.fit("{sweep}", sweep.arch(arch.requires_cell).name, "{N}", "{seed}")
+            inputs["required"] = paths.fit("{sweep}", sweep.arch(arch.requires_cell).name, "{N}", "{seed}")
         if arch.starts_from:
-            found["start"] = paths.fit(arch.starts_from, arch.name, self._most(arch), "{seed}")
-        return found
+            inputs["start"] = paths.fit(arch.starts_from, arch.name, self._most(arch), "{seed}")
+        return inputs
 
     def _most(self, arch: Architecture) -> int:
         """Return the N of the fit that an architecture starts from."""
@@ -280,19 +281,19 @@ class Jobs:
         return other.most_of(other.arch(arch.name))
 
     def extra_input(self, wildcards: Wildcards) -> list[str]:
-        """Of a fit, besides its pool."""
+        """Return what a fit reads besides its pool."""
         return self._curve_inputs(wildcards.sweep, wildcards.arch)
 
     def _curve_inputs(self, name: str, arch_name: str) -> list[str]:
         return list(self._fit_inputs(self.sweeps[name], self.sweeps[name].arch(arch_name)).values())[1:]
 
     def _theory_inputs(self, sweep: Sweep, arch: Architecture) -> dict[str, str]:
-        """The files of a prediction by name: those of a fit that all pairs are given to, of a seed without fits."""
-        found = self._fit_inputs(sweep, arch)
+        """Return the files of a prediction by name: those of a fit to all pairs of a seed without fits."""
+        inputs = self._fit_inputs(sweep, arch)
         return {
-            name: found[name].format(sweep=sweep.name, seed=sweep.theory_seed)
+            name: inputs[name].format(sweep=sweep.name, seed=sweep.theory_seed)
             for name in ("pool", "shared", "normal")
-            if name in found
+            if name in inputs
         }
 
     def theory_input(self, wildcards: Wildcards) -> list[str]:
@@ -300,23 +301,23 @@ class Jobs:
         return list(self._theory_inputs(sweep, sweep.arch(wildcards.arch)).values())
 
     def tested_pool(self, wildcards: Wildcards) -> str:
-        """The pool whose test pairs another sweep's networks are tested on."""
+        """Return the pool whose test pairs another sweep's networks are tested on."""
         return paths.pool(wildcards.other, self.sweeps[wildcards.other].test_seed(int(wildcards.seed)))
 
     def shared_input(self, wildcards: Wildcards) -> str | list[str]:
-        """What a problem computes once per sweep, if it does."""
+        """Return what a problem computes once per sweep, if it does."""
         return paths.shared(wildcards.sweep) if self.sweeps[wildcards.sweep].problem.has_shared else []
 
     def own_files(self, wildcards: Wildcards) -> list[str]:
-        """What a problem reads from disk."""
+        """Return what a problem reads from disk."""
         return list(self.sweeps[wildcards.sweep].problem.files())
 
     def rows(self, wildcards: Wildcards) -> list[str]:
-        """Of all cells; a function, so that who wants one of a hundred thousand does not wait for the others."""
+        """Return the rows of all cells; a function, so that a run for one of them does not wait for the others."""
         return self.cells
 
     def first_fits(self, wildcards: Wildcards) -> list[str]:
-        """The fits of a sweep's first seed, as far as they are made here; none if no network is among them."""
+        """Return the fits of a sweep's first seed, as far as they are made here; none if no network is among them."""
         sweep = self.sweeps[wildcards.sweep]
         sizes = {paths.fit(**cell): cell["N"] for cell in sweep.grid() if cell["seed"] == sweep.seeds[0]}
         fits = [fit for fit in sizes if fit not in self.brought]
@@ -329,7 +330,7 @@ class Jobs:
         if stage == "fit" and all(
             resources.cheap_curve(sweep, arch) for sweep in self.study for arch in sweep.archs + sweep.required
         ):
-            return {}  # as profiles/slurm has by default; resources of ten thousand cells take a fifth of a dry run
+            return {}  # as profiles/slurm has by default; resources of thousands of cells take a tenth of a dry run
 
         def request(wildcards: Wildcards) -> resources.Request:
             arch, N = getattr(wildcards, "arch", None), getattr(wildcards, "N", None)
@@ -422,13 +423,13 @@ def _either(names: Iterable[str]) -> str:
     return "|".join(map(re.escape, sorted(names))) or NONE
 
 
-def _spec(stage: str, wanted: Mapping[str, Any]) -> str:
-    return _text(_with_code(stage, wanted))
+def _spec(stage: str, spec: Mapping[str, Any]) -> str:
+    return _text(_with_code(stage, spec))
 
 
-def _with_code(stage: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _with_code(stage: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec with the hash of its code, as it will be read from JSON."""
-    return json.loads(json.dumps({**wanted, "code": sources.code(stage, wanted)}))
+    return json.loads(json.dumps({**spec, "code": sources.code(stage, spec)}))
 
 
 def _text(spec: Mapping[str, Any]) -> str:

@@ -22,9 +22,9 @@ OWN = "KOCT_OWN_SOURCES"  # and the users' files among them, as JSON
 
 
 def environment(own: Iterable[str]) -> dict[str, str]:
-    """What the jobs of a run are told."""
-    listed = json.dumps(sorted(own))
-    return {OWN: listed, STATE: _summed(_files(listed))}
+    """Return the variables that say to jobs what was planned; `own` are the source files of users."""
+    paths = json.dumps(sorted(own))
+    return {OWN: paths, STATE: _summed(_files(paths))}
 
 
 def unchanged() -> bool:
@@ -32,13 +32,13 @@ def unchanged() -> bool:
     return _summed(_files(os.environ.get(OWN) or "[]")) == os.environ.get(STATE)
 
 
-def compile_checked(told: Mapping[str, str]) -> None:
-    """Let Python tell compiled files of the package and of users by what they were compiled from.
+def compile_checked(variables: Mapping[str, str]) -> None:
+    """Compile modules of the package and of users so that Python compares the result with their source by content.
 
-    `told` is what `environment` returned. Python by itself tells them by size and whole seconds, and runs the code of
-    an edit that was undone at once.
+    `variables` is what `environment` returned. Python by itself compares size and whole seconds, and misses an edit
+    that was undone at once.
     """
-    for path in (path for path in (*_package(), *json.loads(told[OWN])) if path.endswith(".py")):
+    for path in (path for path in (*_package(), *json.loads(variables[OWN])) if path.endswith(".py")):
         compiled = cache_from_source(path)
         with contextlib.suppress(OSError):
             checked = os.path.exists(compiled) and Path(compiled).read_bytes()[4:8] == CHECKED
@@ -82,40 +82,40 @@ class Guard:
             raise KoctError(f"{os.path.relpath(used[0])} was changed while this job ran; run snakemake again")
 
     def _check_data(self) -> None:
-        """Compare what problems read. A crate only repeats the digests of others."""
+        """Raise a KoctError if a file that a problem reads has changed; a crate only repeats the digests of others."""
         sweeps = self.spec["sweeps"] if self.stage in ("collect", "collect-theory") else ()
-        told = [one for one in (self.spec, *sweeps) if "files" in one and self.stage != "crate"]
-        if not told:
+        specs = [spec for spec in (self.spec, *sweeps) if "files" in spec and self.stage != "crate"]
+        if not specs:
             return
         from koct.contracts.spec import decode_problem
         from koct.workflow import sources
 
         if self.data is None:
-            named = [decode_problem(one["reader"]).files() if "reader" in one else list(one["files"]) for one in told]
-            self.read = [path for paths in named for path in paths]
-            self.data = sources.states(self.read)
-            for one, paths in zip(told, named, strict=True):
-                found = sources.contents(paths)
-                self._compare(
-                    sources.summed(found) if "reader" in one else found, one["files"], "after this run was planned"
-                )
+            self.data = {}
+            for spec in specs:
+                paths = decode_problem(spec["reader"]).files() if "reader" in spec else spec["files"]
+                self.read += paths
+                self.data |= sources.states(paths)  # before their contents are read
+                digests = sources.contents(paths)
+                now = sources.summed(digests) if "reader" in spec else digests
+                self._compare(now, spec["files"], "after this run was planned")
         self._compare(sources.states(self.read), self.data, "while this job ran")
 
     @staticmethod
-    def _compare(found: Mapping[str, Any], before: Mapping[str, Any], when: str) -> None:
-        for path in sorted({*found, *before}):
-            if found.get(path) != before.get(path):
+    def _compare(now: Mapping[str, Any], before: Mapping[str, Any], when: str) -> None:
+        for path in sorted({*now, *before}):
+            if now.get(path) != before.get(path):
                 raise KoctError(f"{path} was changed {when}; run snakemake again")
 
 
 def _files(own: str) -> dict[str, str]:
-    """The size and the times of every source file; the time of its last change cannot be set back."""
-    found = {}
+    """Return the size and the times of every source file; the time of its last change cannot be set back."""
+    states = {}
     for path in [*_package(), *map(os.path.abspath, json.loads(own))]:
         with contextlib.suppress(OSError):
             about = os.stat(path)
-            found[path] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"
-    return found
+            states[path] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"
+    return states
 
 
 def _summed(files: Mapping[str, str]) -> str:

@@ -86,10 +86,10 @@ def remove_temporaries(folder: str | os.PathLike[str] = "results") -> list[str]:
     removed = []
     for place, _, names in os.walk(folder):
         for name in names:
-            if found := TEMPORARY.fullmatch(name):
+            if parts := TEMPORARY.fullmatch(name):
                 path = os.path.join(place, name)
                 with contextlib.suppress(OSError):
-                    if _is_dead(path, found["host"], int(found["pid"])):
+                    if _is_dead(path, parts["host"], int(parts["pid"])):
                         os.remove(path)
                         removed.append(path)
     return removed
@@ -127,8 +127,8 @@ def cancel_leftovers(folder: str | os.PathLike[str] = ".") -> list[str]:
 
 def _mine() -> list[tuple[str, str]]:
     """(id, folder) of my jobs of this workflow that are not over, but for the one that this process is part of."""
-    found = ask("squeue", "--noheader", "--me", f"--states={LEFT}", "--format=%j %A %Z")
-    lines = (line.split(" ", 2) for line in found if NAME.match(line))
+    queue = ask("squeue", "--noheader", "--me", f"--states={LEFT}", "--format=%j %A %Z")
+    lines = (line.split(" ", 2) for line in queue if NAME.match(line))
     return [(job, workdir) for _, job, workdir in lines if job != OWN_JOB]
 
 

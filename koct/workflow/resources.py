@@ -1,4 +1,4 @@
-"""From the cost of a job to what it asks of a scheduler, what it travels with, and whether anybody could finish it.
+"""From the cost of a job to what it asks a scheduler for, its group, and whether any machine could finish it.
 
 A job is cheap if it takes a core a few seconds and no GPU: cheap jobs travel together and ask for nothing special. All
 others ask for memory, time and a GPU by their size. The memory is enough with a GPU and without one.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -53,16 +53,16 @@ def shared(sweep: Sweep) -> Cost:
 
 
 def normal(sweep: Sweep) -> Cost:
-    found = sweep.problem.cost("normal", sweep.pool)
-    if found is None:  # every column of the matrix goes through the layers and back
+    cost = sweep.problem.cost("normal", sweep.pool)
+    if cost is None:  # every column of the matrix goes through the layers and back
         size = sweep.problem.x_size
         layers = sweep.workload(sweep.archs[0], 0).layers
-        found = Cost(2 * size * layers.operations, 16 * size**2)
-    return found
+        cost = Cost(2 * size * layers.operations, 16 * size**2)
+    return cost
 
 
 def gram(sweep: Sweep) -> Cost:
-    """Two copies of the measurements, one in blocks of float64, and the matrix."""
+    """Return the cost of the matrix and two copies of the measurements, one in blocks of float64."""
     size = sweep.problem.x_size
     train = min(sweep.sizes_in_pairs.train, size)
     return Cost(0.625 * train**2 * size, 8 * train * size + 24 * train**2, 4 * train * (size + sweep.problem.y_size))
@@ -76,7 +76,10 @@ def fit(sweep: Sweep, arch: Architecture, N: int) -> Cost:
 
 
 def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
-    """A network is restored, from its training pairs if need be, and predicts; a dense matrix is read from disk."""
+    """Return the cost to restore a network, from its training pairs if need be, and to predict with it.
+
+    A dense matrix is read from disk.
+    """
     work = sweep.workload(arch, N)
     N, held_out = work.N, work.sizes.held_out
     pairs = (N + held_out) * (work.x_size + work.y_size)
@@ -88,7 +91,7 @@ def evaluate(sweep: Sweep, arch: Architecture, N: int) -> Cost:
 
 
 def theory(sweep: Sweep, arch: Architecture) -> Cost:
-    """Of a predicted curve. 4.4 s for FC at H = 256, 2,048 pairs, 30 points, on two cores of a Xeon at 2.5 GHz."""
+    """Return the cost of a predicted curve: 4.4 s for FC at H = 256, 2,048 pairs, 30 points, on two cores (2.5 GHz)."""
     M, size = sweep.theory_pairs, sweep.problem.x_size
     pairs = M * (size + sweep.problem.y_size)
     points = len(sweep.predicted_at(arch)) * sweep.workload(arch, 0).lambdas
@@ -108,7 +111,7 @@ def theory(sweep: Sweep, arch: Architecture) -> Cost:
 
 
 def recons(sweep: Sweep) -> Cost:
-    """All fits of a seed, one after the other."""
+    """Return the cost to evaluate all fits of a seed, one after the other."""
     return _in_turn([evaluate(sweep, arch, N) for arch in sweep.archs for N in sweep.sizes_of(arch)])
 
 
@@ -134,7 +137,7 @@ def of_job(stage: str, sweep: Sweep, arch: Architecture | None, N: str | None) -
 
 
 def on_gpu(sweep: Sweep, device: str, arch: Architecture | None = None) -> bool:
-    """Whether jobs of this sweep ask a cluster for a GPU; modules of torch use one for any problem."""
+    """Return whether jobs of this sweep ask a cluster for a GPU; modules of torch use one for any problem."""
     return device != "cpu" and (sweep.problem.device == "auto" or (arch is not None and arch.needs_torch))
 
 
@@ -151,22 +154,22 @@ def cheap_curve(sweep: Sweep, arch: Architecture) -> bool:
 
 @cache
 def shares_gram(sweep: Sweep) -> bool:
-    """Whether the Gram matrix of a pool is worth a job of its own."""
+    """Return whether the Gram matrix of a pool is worth a job of its own."""
     return not cheap(sweep, gram(sweep))
 
 
 def mem_mb(cost: Cost, processes: int = 1) -> int:
-    """Host memory in MB."""
+    """Return the host memory in MB."""
     return BASE_MB + int(processes * cost.host_bytes // 10**6)
 
 
 def gpu_mb(cost: Cost) -> int:
-    """Memory of each GPU in MB, a generous estimate."""
+    """Return the memory of each GPU in MB, a generous estimate."""
     return BASE_GPU_MB + int(cost.gpu_bytes // 10**6)
 
 
 def minutes(cost: Cost, on_gpu: bool = False) -> int:
-    """Time limit: a minute to start and three times what one CPU core takes, or a GPU."""
+    """Return the time limit: a minute to start and three times what one CPU core takes, or a GPU."""
     speed = GPU_SPEED if on_gpu and cost is not UNKNOWN else SPEED
     return 1 + math.ceil(3 * cost.operations / speed / 60)
 
@@ -184,8 +187,8 @@ def request(sweep: Sweep, cost: Cost, device: str, arch: Architecture | None, gp
     """Return what a job of one process asks for; without `gpu` it computes without one on a cluster."""
     if cheap(sweep, cost):
         return Request(mem_mb=2000, runtime=1, gpu_mb=0, gpu=0)  # as profiles/slurm has by default
-    has = on_gpu(sweep, device, arch)
-    return Request(mem_mb(cost), minutes(cost, gpu and has), gpu_mb(cost) if has else 0, int(has))
+    uses_gpu = on_gpu(sweep, device, arch)
+    return Request(mem_mb(cost), minutes(cost, gpu and uses_gpu), gpu_mb(cost) if uses_gpu else 0, int(uses_gpu))
 
 
 # Which large jobs travel to a cluster together: those of one sweep and seed, as long as they are short. They take a GPU
@@ -200,30 +203,27 @@ def groups(sweep: Sweep, on_gpu: bool) -> dict[tuple[str, int], str]:
     their architecture. Where a fit reads one that is elsewhere, none travels with the pool: groups could come to wait
     for each other.
     """
-    large = {arch.name: arch for arch in sweep.required + sweep.archs if arch.launch == "process"}
-    large = {name: arch for name, arch in large.items() if not cheap_curve(sweep, arch)}
-    times = {
+    alone = {arch.name: arch for arch in sweep.required + sweep.archs if arch.launch == "process"}
+    large = {name: arch for name, arch in alone.items() if not cheap_curve(sweep, arch)}
+    takes = {
         (name, N): minutes(fit(sweep, arch, N), on_gpu) for name, arch in large.items() for N in sweep.sizes_of(arch)
     }
-    long = {cell for cell, time in times.items() if time > LONGEST / 2}
-    short = times.keys() - long
+    short = {cell: time for cell, time in takes.items() if time <= LONGEST / 2}
 
     others = [pool(sweep), gram(sweep), *(theory(sweep, arch) for arch in sweep.predicted)]
     others += [pool(sweep)] if sweep.predicted else []  # from a pool of their own
-    together = sum(minutes(cost, on_gpu) for cost in others) + sum(times[cell] for cell in short)
+    total = sum(minutes(cost, on_gpu) for cost in others) + sum(short.values())
     read = {sweep.arch(arch.requires_cell).name for arch in sweep.archs if arch.requires_cell}
-    elsewhere = read - large.keys() | read & {name for name, _ in long}
-    with_pool = not elsewhere and together <= LONGEST
+    elsewhere = read - large.keys() | read & {name for name, _ in takes.keys() - short.keys()}
+    with_pool = total <= LONGEST and not elsewhere
 
     names = {}
-    for name, N in times:
-        of_arch = sum(times[cell] for cell in short if cell[0] == name)
-        if (name, N) in short and with_pool:
-            names[name, N] = ""
-        elif (name, N) in short and of_arch <= LONGEST:
-            names[name, N] = f"_{name}"
-        else:
+    for name, N in takes:
+        of_arch = sum(time for cell, time in short.items() if cell[0] == name)
+        if (name, N) not in short or (of_arch > LONGEST and not with_pool):
             names[name, N] = f"_{name}_N{N}"
+        else:
+            names[name, N] = "" if with_pool else f"_{name}"
     return names
 
 
@@ -249,8 +249,8 @@ def check(study: Sequence[Sweep], settings: Settings, local: bool, deployed: boo
     if not deployed and find_spec("torch") is None:
         archs = [(sweep, arch) for sweep in study for arch in sweep.archs + sweep.required if arch.needs_torch]
         refuse([_without_torch(sweep, arch) for sweep, arch in archs])
-    own = total_memory() if local else None
-    memory = own if settings.memory_gb is None else 1e9 * settings.memory_gb
+    of_machine = total_memory() if local else None
+    memory = of_machine if settings.memory_gb is None else 1e9 * settings.memory_gb
     refuse(too_large(study, settings.device, memory, settings.longest_days, gpu=not local or has_gpu()))
 
 
@@ -273,8 +273,8 @@ def too_large(
             for job in _largest(sweep):
                 if job.processes > 1 and len(wrong) > before:
                     continue  # to cost one of an absurd size takes long
-                has = gpu and job.takes_gpu and on_gpu(sweep, device)
-                if sentence := _excess(job, has, memory_bytes, longest_days):
+                uses_gpu = gpu and job.takes_gpu and on_gpu(sweep, device)
+                if sentence := _excess(job, uses_gpu, memory_bytes, longest_days):
                     sizes = [key for key in options(type(sweep.problem)) if type(getattr(sweep.problem, key)) is int]
                     keys = ", ".join(filter(None, [job.keys, *sizes]))
                     wrong.append(f"sweeps.{sweep.name}: {job.what} {sentence.format(keys=keys)}")
@@ -315,11 +315,11 @@ def _excess(job: Largest, gpu: bool, memory: float | None, longest_days: float) 
     except OverflowError:
         needs = days = math.inf
     if memory is not None and needs > memory:
-        has = f"needs {_amount(needs / 1e9)} GB of memory, and a job may take {_amount(memory / 1e9)} GB"
-        return f"{has}; lower {{keys}}, or set memory_gb if there is more"
+        what = f"needs {_amount(needs / 1e9)} GB of memory, and a job may take {_amount(memory / 1e9)} GB"
+        return f"{what}; lower {{keys}}, or set memory_gb if there is more"
     if days > longest_days:
-        takes = f"takes about {_amount(days)} days on {'a GPU' if gpu else 'a core'}"
-        return f"{takes}, and longest_days is {_amount(longest_days)}; lower {{keys}}, or raise longest_days"
+        what = f"takes about {_amount(days)} days on {'a GPU' if gpu else 'a core'}"
+        return f"{what}, and longest_days is {_amount(longest_days)}; lower {{keys}}, or raise longest_days"
     return ""
 
 
@@ -328,44 +328,52 @@ def _amount(value: float) -> str:
 
 
 def has_gpu() -> bool:
-    """Whether this machine seems to have an NVIDIA GPU; found out in no time."""
+    """Return whether this machine seems to have an NVIDIA GPU, without importing torch."""
     return any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg")))
 
 
 # The last line of a dry run
 
 
-def in_words(planned: Iterable[Any], sweeps: dict[str, Sweep], device: str, cores: int) -> str:
+class Estimate(NamedTuple):
+    """What a job takes and writes."""
+
+    written: float = LITTLE  # bytes
+    seconds: float | None = DRAWN  # of a core or a GPU; None if its cost is unknown
+    gpu: bool = False
+
+
+def in_words(planned: Sequence[Any], sweeps: dict[str, Sweep], device: str, cores: int) -> str:
     """Return a line about jobs of Snakemake; those whose cost is unknown are counted apart."""
-    jobs, cells, unknown, seconds, written, gpu = 0, 0, 0, 0.0, 0.0, False
-    for job in planned:
-        verb = VERB.search(job.rule.shellcmd or "")  # rules may have any name, and there may be others than koct's
-        stage, sweep = verb[1] if verb else "", sweeps.get(getattr(job.wildcards, "sweep", ""))
-        jobs += 1
-        cells += stage in FITS
-        if sweep is None or stage not in COSTS:
-            seconds += DRAWN
-            written += LITTLE
-            continue
-        name, N = (getattr(job.wildcards, key, None) for key in ("arch", "N"))
-        arch = None if name is None else sweep.arch(name)
-        cost = of_job(stage, sweep, arch, N)
-        written += _written(stage, cost, sweep, arch, N)
-        if stage in LITTLE_LEFT:
-            seconds += DRAWN
-        elif cost is UNKNOWN:
-            unknown += 1
-        else:
-            faster = on_gpu(sweep, device) and has_gpu()
-            gpu |= faster
-            share = EARLY if N == "0" else 1
-            seconds += START + share * cost.operations / (USUAL_GPU if faster else SPEED)
-    where = counted(cores, "core") + " and a GPU" * gpu
+    stages = [_stage(job, sweeps) for job in planned]
+    jobs = [_estimate(job, stage, sweeps, device) for job, stage in zip(planned, stages, strict=True)]
+    cells, unknown = sum(stage in FITS for stage in stages), sum(job.seconds is None for job in jobs)
+    seconds, written = sum(job.seconds or 0 for job in jobs), sum(job.written for job in jobs)
     disk = f"{written / 1e9:.1f} GB" if written > 9.5e8 else f"{max(1, written / 1e6):.0f} MB"
-    fitted = f"{counted(cells, 'cell')} in " if cells else ""
-    told = f"{fitted}{counted(jobs, 'job')}, about {_time(seconds / cores)} on {where}, about {disk} "
+    what = (f"{counted(cells, 'cell')} in " if cells else "") + counted(len(jobs), "job")
+    where = counted(cores, "core") + " and a GPU" * any(job.gpu for job in jobs)
     rest = f"; {unknown} of them do not say how long they take, and are not in this time" if unknown else ""
-    return f"{told}in results/{rest}"
+    return f"{what}, about {_time(seconds / cores)} on {where}, about {disk} in results/{rest}"
+
+
+def _stage(job: Any, sweeps: dict[str, Sweep]) -> str:
+    """Return the stage of a job whose cost is known here by its command: rules may have any name. Else nothing."""
+    verb = VERB.search(job.rule.shellcmd or "")
+    return verb[1] if verb and verb[1] in COSTS and getattr(job.wildcards, "sweep", "") in sweeps else ""
+
+
+def _estimate(job: Any, stage: str, sweeps: dict[str, Sweep], device: str) -> Estimate:
+    if not stage:
+        return Estimate()
+    sweep, N, name = sweeps[job.wildcards.sweep], *(getattr(job.wildcards, key, None) for key in ("N", "arch"))
+    arch = None if name is None else sweep.arch(name)
+    cost = of_job(stage, sweep, arch, N)
+    written = _written(stage, cost, sweep, arch, N)
+    if stage in LITTLE_LEFT or cost is UNKNOWN:
+        return Estimate(written, DRAWN if stage in LITTLE_LEFT else None)
+    gpu = on_gpu(sweep, device) and has_gpu()
+    share = EARLY if N == "0" else 1
+    return Estimate(written, START + share * cost.operations / (USUAL_GPU if gpu else SPEED), gpu)
 
 
 def _written(stage: str, cost: Cost, sweep: Sweep, arch: Architecture | None, N: str | None) -> float:

@@ -28,12 +28,10 @@ from koct.report.products import products
 from koct.workflow.planned import DATA
 
 PACKAGE = Path(__file__).parents[1]
-KEPT = ".snakemake/koct.sources.json"
 DIGESTS = ".snakemake/koct.digests.json"
 MOST_FILES = 100  # that a spec lists one by one
 SETTLED = 60  # seconds after its last change that the digest of a file is kept: clocks differ, and are not exact
 SLOW = 10**9  # bytes whose reading is announced
-Parsed = tuple[str, list[tuple[int, str]], list[str]]  # hash of the syntax tree, its imports, names of data files
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
 INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.paths"}
 INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "registry", "spec")}
@@ -45,14 +43,14 @@ INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured"
 
 @cache
 def digest(*modules: str) -> str:
-    """A short hash of the code of `modules` and of every module of koct, or of their own folder, that they import."""
+    """Return a short hash of `modules` and of all that they import of koct and of their own folder."""
     of_koct = sorted(f"{one} {_read(one).hash}" for one in reached(modules) - INERT if not is_own(one))
     return _short([*of_koct, *(own_digest(module) for module in modules if is_own(module))])
 
 
 @cache
 def own_digest(module: str) -> str:
-    """A short hash of a user's file and all that it imports from its folder; where that folder is does not count."""
+    """Return a short hash of a user's file and all that it imports from its folder, wherever that is."""
     used = filter(is_own, reached([module]))
     return _short(sorted(f"{os.path.relpath(one, os.path.dirname(module))} {_read(one).hash}" for one in used))
 
@@ -62,20 +60,20 @@ def _short(lines: Iterable[str]) -> str:
 
 
 def is_own(module: str) -> bool:
-    """Whether a module is the path of a user's file, and not a dotted name."""
+    """Return whether a module is the path of a user's file, and not a dotted name."""
     return module.endswith(registry.SUFFIXES)
 
 
 def reached(modules: Iterable[str]) -> set[str]:
-    """`modules` and all that they import, also inside functions."""
-    found: set[str] = set()
+    """Return `modules` and all that they import, also inside functions."""
+    seen: set[str] = set()
     todo = [(module, str(Path(module).parent)) for module in modules]
     while todo:
         module, folder = todo.pop()
-        if module not in found:
-            found.add(module)
+        if module not in seen:
+            seen.add(module)
             todo += ((other, folder) for other in _imports(module, folder))
-    return found
+    return seen
 
 
 @cache
@@ -83,14 +81,14 @@ def imported(module: str, function: str) -> list[str]:
     """Return the modules of koct that a function of a module imports."""
     path = _path(module)
     assert path is not None
-    (found,) = (
+    (definition,) = (
         node
         for node in ast.parse(path.read_bytes()).body
         if isinstance(node, ast.FunctionDef) and node.name == function
     )
     names = {
         (node.module, f"{node.module}.{alias.name}")
-        for node in ast.walk(found)
+        for node in ast.walk(definition)
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
@@ -110,11 +108,9 @@ def _read(module: str) -> Module:
     path = _path(module)
     assert path is not None
     text, own = path.read_bytes(), is_own(module)
-    key = hashlib.sha256(text).hexdigest()
     if own and path.suffix != ".py":
-        return Module(key, [], [path])
-    key += " own" * own
-    tree, imports, names = _USED[key] = _kept().get(key) or _parsed(text, str(path), own)
+        return Module(hashlib.sha256(text).hexdigest(), [], [path])
+    tree, imports, names = _parsed(text, str(path), own)
     beside = [] if own else [path.with_name(name) for name in names]
     data = [file for file in beside if file.is_file()]
     if data:
@@ -123,8 +119,12 @@ def _read(module: str) -> Module:
     return Module(tree, imports, [path, *data])
 
 
-def _parsed(text: bytes, name: str, own: bool) -> Parsed:
-    """Hash a file without comments, docstrings and layout, and one of koct without what cannot change a number."""
+@cache
+def _parsed(text: bytes, name: str, own: bool) -> tuple[str, list[tuple[int, str]], list[str]]:
+    """Return the hash of a module's syntax tree, what it imports, and the names of data files in it.
+
+    The tree has no comments, docstrings and layout, and in koct's own modules nothing that cannot change a number.
+    """
     tree, imports, words = ast.parse(text, name), set[tuple[int, str]](), set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -158,58 +158,28 @@ def _words(node: Any) -> list[str]:
 
 
 def _is_inert(statement: ast.stmt) -> bool:
-    """Whether a statement in a problem or an architecture defines what cannot change a number."""
+    """Return whether a statement in a problem or an architecture defines what cannot change a number."""
     if isinstance(statement, ast.FunctionDef):
         return statement.name in INERT_PARTS
     targets = statement.targets if isinstance(statement, ast.Assign) else [None]
     return all(isinstance(target, ast.Name) and target.id in INERT_PARTS for target in targets)
 
 
-# Parsing all of koct takes a second, so what it gave is kept by the content of each file.
-_USED: dict[str, Parsed] = {}
-
-
-@cache
-def _kept() -> dict[str, Parsed]:
-    """Return what was read before by this version of this module; nothing if that cannot be told."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError), open_file(KEPT) as file:
-        kept = json.load(file)
-        return kept["files"] if kept["by"] == _signature(kept["files"]) else {}
-    return {}
-
-
-def keep() -> None:
-    """Write down what was read, for the next run."""
-    if _USED.keys() - _kept().keys():
-        from koct.base.files import write_text  # which imports NumPy
-
-        with contextlib.suppress(OSError):
-            write_text(KEPT, signed(_USED))
-
-
-def signed(files: Mapping[str, Parsed]) -> str:
-    return json.dumps({"by": _signature(files), "files": files})
-
-
-def _signature(files: Mapping[str, Parsed]) -> str:
-    return hashlib.sha256(Path(__file__).read_bytes() + json.dumps(files).encode()).hexdigest()
-
-
 @cache
 def _imports(module: str, folder: str) -> list[str]:
-    """The modules of koct, and of the user's `folder`, that a module imports."""
+    """Return the modules of koct, and of the user's `folder`, that a module imports."""
     names = _read(module).imports
     absolute = [PUBLIC.get(name.removeprefix("koct."), name) for level, name in names if not level]
-    found = [name for name in absolute if name.startswith("koct.") and _path(name)]
+    imports = [name for name in absolute if name.startswith("koct.") and _path(name)]
     if is_own(module):
         for level, name in names:
             start = Path(module).parents[level - 1] if level else Path(folder)
-            found += map(str, _beside(start, name, level))
-    return sorted(found)
+            imports += map(str, _beside(start, name, level))
+    return sorted(imports)
 
 
 def _beside(folder: Path, name: str, level: int) -> Iterator[Path]:
-    """The files of a user's folder that an import of `name` runs; a package runs its __init__ files too."""
+    """Yield the files of a user's folder that an import of `name` runs; a package runs its __init__ files too."""
     parts = name.split(".") if name else []
     if not level and registry.not_theirs(parts[0]):
         return
@@ -221,7 +191,7 @@ def _beside(folder: Path, name: str, level: int) -> Iterator[Path]:
 
 @cache
 def _path(module: str) -> Path | None:
-    """The file of a module or package; None if `module` is a name inside one."""
+    """Return the file of a module or package; None if `module` is a name inside one."""
     if is_own(module):
         return Path(module)
     stem = PACKAGE.joinpath(*module.split(".")[1:])
@@ -232,46 +202,46 @@ def _path(module: str) -> Path | None:
 
 
 def code(stage: str, spec: Mapping[str, Any]) -> str:
-    """The hash of a stage's code; its spec names the problem and the architectures."""
+    """Return the hash of a stage's code; its spec names the problem and the architectures."""
     return digest(*modules(stage, spec))
 
 
 def evaluation() -> tuple[str, ...]:
-    """What turns a network into errors: it has a hash of its own, so that a new metric refits nothing."""
+    """Return what turns a network into errors: it has a hash of its own, so that a new metric refits nothing."""
     return (EVALUATION, *metrics.modules())
 
 
 def modules(stage: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a stage starts from: what its verb imports, and its problem, networks and metrics."""
+    """Return what a stage starts from: what its verb imports, and its problem, networks and metrics."""
     if stage in products():
         return (products()[stage].module,)
     stage = OF_FITS.get(stage, stage)
-    found = [module for module in imported("koct.commands.stages", stage.replace("-", "_")) if module != EVALUATION]
+    names = [module for module in imported("koct.commands.stages", stage.replace("-", "_")) if module != EVALUATION]
     if stage == "collect":
-        found += metrics.modules()
+        names += metrics.modules()
     if stage == "theory":
-        found.append(metrics.module_of(metrics.column(spec["metric"])))
+        names.append(metrics.module_of(metrics.column(spec["metric"])))
     if "problem" in spec:
         problem = spec["problem"]["source"]
         archs = [spec["arch"]["source"]] if "arch" in spec else spec.get("archs", [])
-        found += [registry.module_of(problem, Problem), *(registry.module_of(arch, Architecture) for arch in archs)]
+        names += [registry.module_of(problem, Problem), *(registry.module_of(arch, Architecture) for arch in archs)]
         if stage in ("fit", "theory", "figure-recons"):
-            found.append(metrics.module_of(registry.problem(problem).validation_metric))
+            names.append(metrics.module_of(registry.problem(problem).validation_metric))
         if stage == "fit" and registry.architecture(archs[0]).launch == "torchrun":
-            found.append("koct.study.distributed")
-    return tuple(found)
+            names.append("koct.study.distributed")
+    return tuple(names)
 
 
 def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
-    """The hashes that a spec has, of the code as it is now."""
-    found = {"code": code(stage, spec), "evaluation": digest(*evaluation())}
-    return {key: value for key, value in found.items() if key in spec}
+    """Return the hashes that a spec has, of the code as it is now."""
+    hashes = {"code": code(stage, spec), "evaluation": digest(*evaluation())}
+    return {key: value for key, value in hashes.items() if key in spec}
 
 
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
-    """The source files that a job runs, and the data files that these name."""
-    started = {*modules(stage, spec), *(evaluation() if "evaluation" in spec else ())}
-    return {os.path.abspath(path) for one in reached(started) for path in _read(one).files}
+    """Return the source files that a job runs, and the data files that these name."""
+    starts = {*modules(stage, spec), *(evaluation() if "evaluation" in spec else ())}
+    return {os.path.abspath(path) for one in reached(starts) for path in _read(one).files}
 
 
 # What jobs know of the files that a problem reads: digests of their contents, kept until a file changes
@@ -279,36 +249,36 @@ def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
 
 def checksums(problem: Problem) -> dict[str, Any]:
     """Return the digests of what a problem reads, under `files`: one, with its `reader`, if there are many files."""
-    found = contents(problem.files())
-    if len(found) > MOST_FILES:  # which every stamp would repeat
-        return {"files": summed(found), "reader": encode_problem(problem, layers=is_own(problem.source))}
-    return {"files": found} if found else {}
+    digests = contents(problem.files())
+    if len(digests) > MOST_FILES:  # which every stamp would repeat
+        return {"files": summed(digests), "reader": encode_problem(problem, layers=is_own(problem.source))}
+    return {"files": digests} if digests else {}
 
 
-def contents(named: Iterable[str]) -> dict[str, str]:
+def contents(paths: Iterable[str]) -> dict[str, str]:
     """Return the digests of files; of a folder, of all files below it."""
-    named = list(named)
-    found = _digests([path for path in named if not os.path.isdir(path)])
-    for folder in filter(os.path.isdir, named):
+    paths = list(paths)
+    digests = _digests([path for path in paths if not os.path.isdir(path)])
+    for folder in filter(os.path.isdir, paths):
         files, links = _below(folder)
-        found[folder] = checksum_of(_digests(files) | links)
-    return found
+        digests[folder] = checksum_of(_digests(files) | links)
+    return digests
 
 
-def summed(found: Mapping[str, str]) -> dict[str, str]:
-    return {f"{len(found)} files": checksum_of(found)}
+def summed(digests: Mapping[str, str]) -> dict[str, str]:
+    return {f"{len(digests)} files": checksum_of(digests)}
 
 
-def states(named: Iterable[str]) -> dict[str, Any]:
+def states(paths: Iterable[str]) -> dict[str, Any]:
     """Return what the system says of files and of all below folders: another content has another state."""
-    found: dict[str, Any] = {}
-    for path in named:
+    by_file: dict[str, Any] = {}
+    for path in paths:
         files, links = _below(path) if os.path.isdir(path) else ([path], {})
-        found |= links
+        by_file |= links
         for file in files:
             with contextlib.suppress(OSError):
-                found[file] = _state(os.stat(file))
-    return found
+                by_file[file] = _state(os.stat(file))
+    return by_file
 
 
 def _below(folder: str) -> tuple[list[str], dict[str, str]]:
@@ -336,7 +306,7 @@ def _below(folder: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _state(about: os.stat_result) -> list[int]:
-    """Of a file; the time of its last change (ctime) is set by the system alone, whatever `cp -p` or `touch` say."""
+    """Return size, times and inode of a file; no `cp -p` or `touch` sets the time of its last change (ctime)."""
     return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino]
 
 
@@ -344,21 +314,21 @@ def _digests(paths: list[str]) -> dict[str, str]:
     """Return the digest of every file. They are kept, and computed again when anything of a file differs."""
     about = {path: os.stat(path) for path in paths}
     settled = time.time() - SETTLED
-    states = {path: _state(found) for path, found in about.items() if found.st_ctime < settled}
+    states = {path: _state(stat) for path, stat in about.items() if stat.st_ctime < settled}
     kept = _kept_digests() if states else {}
-    found = {path: kept[path][1] for path, state in states.items() if kept.get(path, [None])[0] == state}
-    missing = [path for path in paths if path not in found]
+    digests = {path: kept[path][1] for path, state in states.items() if kept.get(path, [None])[0] == state}
+    missing = [path for path in paths if path not in digests]
     size = sum(about[path].st_size for path in missing)
     if size > SLOW:
         say(f"reading {size / 1e9:.1f} GB of {', '.join(missing[:3])}{' …' * (len(missing) > 3)} for changes")
     with ThreadPoolExecutor() as threads:
-        found |= zip(missing, threads.map(digest_of_file, missing), strict=True)
-    if states.keys() - kept.keys() or any(kept[path][0] != state for path, state in states.items()):
+        digests |= zip(missing, threads.map(digest_of_file, missing), strict=True)
+    if new := {path: [states[path], digests[path]] for path in missing if path in states}:
         from koct.base.files import write_text  # which imports NumPy
 
         with contextlib.suppress(OSError):  # without them, the next run reads the files again
-            write_text(DIGESTS, json.dumps({**kept, **{path: [state, found[path]] for path, state in states.items()}}))
-    return {path: found[path] for path in paths}
+            write_text(DIGESTS, json.dumps({**kept, **new}))
+    return {path: digests[path] for path in paths}
 
 
 def _kept_digests() -> dict[str, Any]:

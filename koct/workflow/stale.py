@@ -1,4 +1,4 @@
-"""Which results do not belong to the study that is asked for, told by their stamps.
+"""Which results do not belong to the study that is asked for, by their stamps.
 
 Snakemake looks at times, and at what it wrote down in .snakemake when a job ended. Both can be lost or wrong: after a
 crash, in a copy, in another clone. A stamp is part of its file. So a result is used if its stamp names what is asked
@@ -34,8 +34,8 @@ IN_WORDS |= {"pool": "its pairs have changed"} | dict.fromkeys(("config", "sweep
 
 def wanted(path: str, spec: str) -> dict[str, Any]:
     """Return what the stamp of an output has to name: the spec of its job, for a fit without what evaluates."""
-    named = json.loads(spec)
-    return of_fit(named) if path.startswith(FITS) else named
+    of_job = json.loads(spec)
+    return of_fit(of_job) if path.startswith(FITS) else of_job
 
 
 class Stale:
@@ -54,16 +54,16 @@ class Stale:
         if path not in self.stamps:
             try:
                 large = path.endswith(".npy") and os.path.getsize(path) > SMALL
-                found: Stamp | str = stamps.read(path) if large else stamps.check(path)
+                result: Stamp | str = stamps.read(path) if large else stamps.check(path)
             except FileNotFoundError:
                 return None
             except stamps.Unstamped:
-                found = "it is not of this version of koct"
+                result = "it is not of this version of koct"
             except stamps.Damaged:
-                found = "it is damaged"
+                result = "it is damaged"
             except (OSError, ValueError, KoctError):
-                found = "it cannot be read"
-            self.stamps[path] = found
+                result = "it cannot be read"
+            self.stamps[path] = result
         return self.stamps[path]
 
     def outputs(self, job: Any) -> list[Any]:
@@ -195,8 +195,8 @@ def _folder(path: str) -> str:
 def _paths(inputs: Iterable[Any], wildcards: SimpleNamespace) -> Iterable[str]:
     """Return the inputs of a job: a rule has patterns, and functions that give one or several."""
     for item in inputs:
-        given = item(wildcards) if callable(item) else item
-        for pattern in [given] if isinstance(given, str) else given:
+        value = item(wildcards) if callable(item) else item
+        for pattern in [value] if isinstance(value, str) else value:
             yield str(pattern).format(**vars(wildcards))
 
 

@@ -26,9 +26,10 @@ def published(study: Sequence[Sweep]) -> list[str]:
     """Return the files of all products that a study has."""
     paths = []
     for product in products().values():
-        if had := answer(product.when, study):
-            names = had if product.per_sweep else [""]
-            paths += [path.format(sweep=name) for name in names for path in product.outputs]
+        if sweeps := answer(product.when, study):
+            paths += [
+                path.format(sweep=name) for name in (sweeps if product.per_sweep else [""]) for path in product.outputs
+            ]
     return paths
 
 
@@ -76,14 +77,14 @@ def contained(study: Sequence[Sweep]) -> dict[str, list[tuple[str, str]]]:
 
 def benchmark(study: Sequence[Sweep]) -> list[str]:
     """Return the sweeps with a network that is a torch module, but those of wrong operators."""
-    found = [sweep.name for sweep in study if any(isinstance(arch, ModuleArchitecture) for arch in sweep.archs)]
-    return [name for name in found if name not in mismatch(study)]
+    names = [sweep.name for sweep in study if any(isinstance(arch, ModuleArchitecture) for arch in sweep.archs)]
+    return [name for name in names if name not in mismatch(study)]
 
 
 def kinds(study: Iterable[Sweep]) -> dict[str, dict[str, Any]]:
     """Return what each network learns from, of the sweeps in which they learn from pairs and from something else."""
-    found = {sweep.name: {arch.name: arch.learns_from for arch in sweep.networks} for sweep in study}
-    return {name: of for name, of in found.items() if "pairs" in of.values() and len(set(of.values())) > 1}
+    by_sweep = {sweep.name: {arch.name: arch.learns_from for arch in sweep.networks} for sweep in study}
+    return {name: of for name, of in by_sweep.items() if "pairs" in of.values() and len(set(of.values())) > 1}
 
 
 def doubled(study: Iterable[Sweep]) -> bool:
@@ -97,12 +98,12 @@ def printed(study: Iterable[Sweep]) -> list[str]:
 
 
 def claimed(study: Iterable[Sweep]) -> bool:
-    """Whether there are sweeps of the paper, about which it states something, or their continuations to larger N."""
+    """Return whether there are sweeps of the paper, about which it states something, or the same at larger N."""
     return any(sweep.name.removesuffix("-crossing") in PAPER for sweep in study)
 
 
 def compared(study: Iterable[Sweep]) -> bool:
-    """Whether sweeps of one problem and size differ in the conditions of the measurement."""
+    """Return whether sweeps of one problem and size differ in the conditions of the measurement."""
     families: dict[Any, set[Any]] = {}
     for sweep in study:
         H, V, B = (getattr(sweep.problem, key, None) for key in ("H", "V", "B"))
@@ -146,12 +147,12 @@ def mismatch(study: Iterable[Sweep]) -> dict[str, list[Any]]:
 
     A sweep without a difference has strength 0.
     """
-    found = {}
+    differences = {}
     for sweep in study:
         kinds = list(getattr(sweep.problem, "differences", {0: 0, 1: 0}).items())
         if len(kinds) < 2:
-            found[sweep.name] = [sweep.problem.name, *(kinds[0] if kinds else ("", 0.0))]
-    return found if any(strength for *_, strength in found.values()) else {}
+            differences[sweep.name] = [sweep.problem.name, *(kinds[0] if kinds else ("", 0.0))]
+    return differences if any(strength for *_, strength in differences.values()) else {}
 
 
 ASKED: list[Callable[..., Any]] = [always, predicted, transferred, pictured, ladder, contained, benchmark, doubled]

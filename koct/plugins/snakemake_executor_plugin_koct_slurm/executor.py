@@ -171,7 +171,7 @@ class Executor(SlurmExecutor):
     # Watching
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncIterator[SubmittedJobInfo]:
-        from koct.workflow.cluster import asked
+        from koct.workflow.cluster import site_options
 
         states = await self.states(active_jobs) if active_jobs else None
         going_on = 0
@@ -194,7 +194,9 @@ class Executor(SlurmExecutor):
                 self.report_job_error(info, f"SLURM lost job {number} for the {OFTEN + 1}th time", logs)
             elif self.is_stuck(number, state, reason):
                 self.scancel(number)
-                request = f"{reason}\n  it asks for: {asked(info.aux['call'])}; look at the site lines of your profile"
+                request = (
+                    f"{reason}\n  it asks for: {site_options(info.aux['call'])}; look at the site lines of your profile"
+                )
                 self.report_job_error(info, f"SLURM will never start job {number}: {request}")
             else:
                 going_on += 1

@@ -43,10 +43,10 @@ class LogHandler(LogHandlerBase):
     needs_rulegraph = False
 
     def __post_init__(self) -> None:
-        given = self.common_settings
-        stream = sys.stdout if given.stdout else sys.stderr
-        self.printer = ColorizingTextHandler(nocolor=given.nocolor, stream=stream)
-        self.brief = not (given.quiet or given.verbose or given.printshellcmds or given.debug_dag)
+        settings = self.common_settings
+        stream = sys.stdout if settings.stdout else sys.stderr
+        self.printer = ColorizingTextHandler(nocolor=settings.nocolor, stream=stream)
+        self.brief = not (settings.quiet or settings.verbose or settings.printshellcmds or settings.debug_dag)
         self.started: dict[int, tuple[str, str, str | None, float]] = {}  # message, rule, benchmark file, and when
         self.left: collections.Counter[str] = collections.Counter()  # jobs of each rule
         self.took: dict[str, list[float]] = {}  # seconds, of finished jobs of each rule
@@ -111,8 +111,8 @@ class LogHandler(LogHandlerBase):
     def failure(self, record: Any) -> Any:
         """Return a failed job's record with the job's message, and without a command that has just been printed."""
         message = "; ".join(filter(None, [self.started.get(record.jobid, [""])[0], record.rule_msg, _full(record)]))
-        told = record.shellcmd and any(record.shellcmd in error for error in self.errors)
-        command = None if told else record.shellcmd
+        printed = record.shellcmd and any(record.shellcmd in error for error in self.errors)
+        command = None if printed else record.shellcmd
         return _changed(record, rule_msg=message, shellcmd=command, input=_few(record.input))
 
     def count(self, number: int, message: str) -> None:
