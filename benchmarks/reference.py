@@ -78,7 +78,8 @@ def run(study, profile, folder, work=None, minutes=None):
         rows, results = folder / "rows.tar.xz", clone / "results"
         if rows.exists() and not goes_on:  # they stand in for fits with the same options: docs/benchmark.md
             with tarfile.open(rows) as archive:
-                archive.extractall(results, filter="data")
+                archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+                archive.extractall(results)
         started = time.perf_counter()
         complete = finished(command, clone, minutes)
         wall = time.perf_counter() - started
@@ -108,12 +109,14 @@ def run(study, profile, folder, work=None, minutes=None):
 
 def finished(command, clone, minutes):
     """Run a command in a clone; return whether it ended by itself within so many minutes, if any are given."""
-    process = subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         process.wait(None if minutes is None else 60 * minutes)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
+        os.killpg(process.pid, signal.SIGTERM)  # which reaches jobs too, and is not ignored in the background
         process.wait()
+        if isinstance(error, KeyboardInterrupt):
+            raise
         return False
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
