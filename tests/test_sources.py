@@ -73,6 +73,7 @@ def test_code_changes_the_digest_and_comments_docstrings_and_layout_do_not(tmp_p
 INERT = {  # by file
     "problems/surrogate.py": ("1e6 + 20", "2e6 + 30"),  # cost of a problem
     "problems/fanbeam.py": ('"fan beam"', '"fan"'),  # its label
+    "problems/ct.py": ("image height and width in pixels", "pixels of an image"),  # description of an option
     "networks/fc.py": ("7.7 * n**3", "8 * n**3"),  # cost of an architecture
     "networks/ko.py": ("self.toward is not None:", "problem.x_size > 5:"),  # its check
     "errors.py": ("class KoctError(", "OTHER = 1\n\n\nclass KoctError("),

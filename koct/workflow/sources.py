@@ -135,6 +135,8 @@ def _parsed(text: bytes, name: str, own: bool) -> tuple[str, list[tuple[int, str
             imports.update((node.level, before + alias.name) for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(DATA):
             words.add(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "option" and not own:
+            node.args = []  # its description
         elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             bases = [base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)]
             contract = not own and any(base.endswith(("Problem", "Architecture")) for base in bases)
