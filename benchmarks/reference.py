@@ -8,12 +8,12 @@
 
 The study `full` is results/reference itself, any other has a folder of its own in it. Every study runs in a clone of
 the last commit, so that its wall time is that of the whole study. With `--minutes`, a study that takes longer is
-interrupted, and rows.tar.xz in its folder has the rows of its finished cells. Later calls, also on other machines,
-fit the others; about.json then names every run.
+interrupted: rows.tar.xz in its folder then has the rows of its finished cells, and runs.json what made them. Later
+calls, also on other machines, fit the others. Pictures of reconstructions need the fits themselves: for these, go on in
+the same clone with `--work`.
 """
 
 import argparse
-import contextlib
 import importlib.metadata
 import json
 import os
@@ -58,7 +58,9 @@ def main():
     arguments = parser.parse_args()
     for study in arguments.studies:
         folder = ROOT / "results/reference" / ("" if study == "full" else study)
-        if arguments.audit:
+        if (arguments.audit or arguments.redraw) and not (folder / "cells.parquet").exists():
+            print(f"{study}: no reference yet", flush=True)
+        elif arguments.audit:
             print("\n".join(f"{study}: {line}" for line in audit(folder)) or f"{study}: nothing", flush=True)
         elif arguments.redraw:
             redraw(folder)
@@ -92,31 +94,28 @@ def run(study, profile, folder, work=None, minutes=None):
             "machine": machine(),
             "versions": {"python": platform.python_version(), **versions()},
         }
-        with contextlib.suppress(FileNotFoundError):
-            before = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-            earlier = before.pop("earlier runs", [])
-            if before.get("interrupted"):
-                about["earlier runs"] = [*earlier, before]
+        runs = folder / "runs.json"  # that were interrupted
+        earlier = json.loads(runs.read_text(encoding="utf-8")) if runs.exists() else []
         if complete:
             keep(study, results, folder)
+            about |= {"earlier runs": earlier} if earlier else {}
+            write_json(folder / "about.json", about)
         else:
-            about["interrupted"] = True
+            write_json(runs, [*earlier, about])
         if not complete or study.startswith("benchmark"):  # for those who add a network: docs/benchmark.md
             pack_rows(results, folder / "rows.tar.xz")
-    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     print(f"{study}: {wall:.0f} s{'' if complete else ', interrupted'}", flush=True)
 
 
 def finished(command, clone, minutes):
     """Run a command in a clone; return whether it ended by itself within so many minutes, if any are given."""
-    process = subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL, start_new_session=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored, also by the command
+    process = subprocess.Popen(command, cwd=clone, stdout=subprocess.DEVNULL)
     try:
         process.wait(None if minutes is None else 60 * minutes)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
-        os.killpg(process.pid, signal.SIGTERM)  # which reaches jobs too, and is not ignored in the background
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
         process.wait()
-        if isinstance(error, KeyboardInterrupt):
-            raise
         return False
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
@@ -136,12 +135,18 @@ def keep(study, results, folder):
 
 def pack_rows(results, path):
     """Write the rows of a study, and those that it took from elsewhere, to an archive."""
-    with tarfile.open(path, "w:xz") as archive:
+    packed = path.with_name(f"{path.name}.part")
+    with tarfile.open(packed, "w:xz") as archive:
         for row in sorted((results / "cells").rglob("*.json")):
             archive.add(row, Path("brought", row.relative_to(results / "cells")))
         for row in sorted((results / "brought").rglob("*.json")):
             if not (results / "cells" / row.relative_to(results / "brought")).exists():
                 archive.add(row, row.relative_to(results))
+    packed.replace(path)
+
+
+def write_json(path, content):
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def redraw(folder):
@@ -164,7 +169,7 @@ def redraw(folder):
             koct("product", product.name, *inputs, "--spec", spec, "--out", *outputs)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     about["figures and tables drawn by commit"] = git("rev-parse", "HEAD")
-    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "about.json", about)
 
 
 def audit(folder, spared=()):

@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from test_crossings import rows, saved
 from test_kernels import torch
 
@@ -172,6 +173,7 @@ def test_a_curve_of_a_mixture_says_both_numbers():
     [
         ({}, "fresh pairs have no end; let semi-supervised.N leave out fresh"),
         ({"N": [2, 4], "more_scans": 5}, "= 5 and N = 4 together are above pool.train = 8; make the pool larger"),
+        ({"more_scans": 7}, "let semi-supervised.N leave out 2, 4$"),
         ({"more_scans": 0}, "= 0 must be at least 1"),
     ],
 )
@@ -388,6 +390,16 @@ def test_signals_whose_noise_is_unknown_are_refused_where_noise_decides(tmp_path
     (tmp_path / "signals.py").write_text(SIGNALS.partition("    def noise_variance")[0])
     assert not contract_suite.run([str(tmp_path / "signals.py"), source], {})
     assert "does not say how noisy measurements are" in capsys.readouterr().out
+
+
+def test_a_network_of_ones_own_that_reads_scans_needs_a_loss_for_them(tmp_path, capsys):
+    head = "class CNN(ModuleArchitecture):\n"
+    text = (ROOT / "docs/your-own/cnn.py").read_text()
+    assert head in text
+    (tmp_path / "cnn.py").write_text(text.replace(head, f"{head}    more_scans = 2\n"))
+    settings = {"problem": "ellipses50", "H": 8, "V": 8, "B": 12, "N": [2, 4]}
+    assert not contract_suite.run([str(tmp_path / "cnn.py")], settings)
+    assert "no loss for them; write its scan_losses" in capsys.readouterr().out
 
 
 # What a pair is worth

@@ -321,7 +321,7 @@ def _check_scans(arch: Architecture, sweep: Sweep) -> Iterator[str]:
     key = f"{own}.more_scans = {arch.more_scans}"
     if FRESH in sizes:
         yield f"{key} counts scans behind N pairs, and fresh pairs have no end; let {own}.N leave out fresh"
-    if large := [N for N in sizes if N + arch.more_scans > sweep.pool.train]:
+    if large := [N for N in sizes if N != FRESH and N + arch.more_scans > sweep.pool.train]:
         yield (
             f"{key} and N = {max(large)} together are above pool.train = {sweep.pool.train}; make the pool larger, "
             f"lower more_scans, or let {own}.N leave out {', '.join(map(str, large))}"

@@ -141,7 +141,8 @@ class ModuleArchitecture(Architecture, ABC):
         minimum=1,
     )
     starts_from: str | None = option(  # type: ignore[misc]
-        "another sweep of the study: start from this network's weights there, of the same seed and the largest N",
+        "another sweep of the study: start from this network's weights there, of the same seed and the largest N; what "
+        "judges weights judges these, too",
         default=None,
         later=True,
     )
@@ -196,6 +197,10 @@ class ModuleArchitecture(Architecture, ABC):
                 yield f"patience = {self.patience} has no use with schedule = 'warmup-stable-decay'; remove it"
             if len(self.lengths()) < 2:
                 yield f"steps = {self.steps} is less than twice first = {self.first}; raise it, or lower first"
+        if (self.more_scans or self.learns_from == "scans") and type(
+            self
+        ).scan_losses is ModuleArchitecture.scan_losses:
+            yield f"{self.name} learns from scans without images, and has no loss for them; write its scan_losses"
         if self.takes == "reconstruction" and not problem.has_layers:
             yield f"the problem {problem.name} has no known layers to reconstruct with; take another architecture"
 

@@ -85,7 +85,7 @@ class Data(Training):
     @cached_property
     def more_scans(self) -> Array:  # type: ignore[override]
         first, end = (self.pool.pairs_of("train", self.cell.N + more) for more in (0, self.cell.arch.more_scans))
-        return self.device.put(self.pool.x("train", end - first, first))
+        return self._fixed(self.device.put(self.pool.x("train", end - first, first)))
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:  # type: ignore[override]
@@ -119,15 +119,17 @@ class Data(Training):
     def normal(self) -> Array:  # type: ignore[override]
         self._declared("normal")
         if "normal" in self.inputs:
-            return self.device.put(np.array(read_matrix(self.inputs["normal"], self.problem, layers=True)))
-        return self.device.put(normal_matrix(self.problem, self.shared))
+            matrix = np.array(read_matrix(self.inputs["normal"], self.problem, layers=True))
+        else:
+            matrix = normal_matrix(self.problem, self.shared)
+        return self._fixed(self.device.put(matrix))
 
     @cached_property
     def gram(self) -> Array | None:  # type: ignore[override]
         if "gram" not in self.inputs or self.problem.x_size < self.N:
             return None
         matrix = read_matrix(self.inputs["gram"], self.problem, layers=False, pool=self.pool)
-        return self.device.put(np.array(matrix[: self.N, : self.N]))
+        return self._fixed(self.device.put(np.array(matrix[: self.N, : self.N])))
 
     @cached_property
     def required(self) -> Mapping[str, Any]:  # type: ignore[override]

@@ -83,7 +83,10 @@ def benchmark(study: Sequence[Sweep]) -> list[str]:
 
 def kinds(study: Iterable[Sweep]) -> dict[str, dict[str, Any]]:
     """Return what each network learns from, of the sweeps in which they learn from pairs and from something else."""
-    by_sweep = {sweep.name: {arch.name: arch.learns_from for arch in sweep.networks} for sweep in study}
+    by_sweep = {
+        sweep.name: {arch.name: "pairs and scans" if arch.more_scans else arch.learns_from for arch in sweep.networks}
+        for sweep in study
+    }
     return {name: of for name, of in by_sweep.items() if "pairs" in of.values() and len(set(of.values())) > 1}
 
 

@@ -35,7 +35,7 @@ def figure(cells_path, curves_path, kinds):
         metric = CurveMetric(next(row["metric"] for row in told if row["sweep"] == sweep))
         lines, drawn = [row for row in free if row["sweep"] == sweep], []
         for axis, kind in zip(line, columns, strict=True):
-            rows = [row for row in cells if row["sweep"] == sweep and of.get(row["arch"]) == kind]
+            rows = [row for row in cells if row["sweep"] == sweep and of.get(row["arch"], "").startswith(kind)]
             if not rows:
                 axis.set_axis_off()
                 continue
