@@ -413,8 +413,9 @@ def worth(folder, laws, kinds, sizes=(4, 16, 64, 256)):
 
 
 def test_a_pair_is_worth_as_many_scans_as_give_the_same_error(tmp_path):
-    laws = {"pairs": lambda n: 0.1 * n**-0.5, "scans": lambda n: 0.1 * (n / 4) ** -0.5}
-    lines = worth(tmp_path, laws, {"pairs": "pairs", "scans": "scans"})
+    """A network that learns from both is in neither column."""
+    laws = {"pairs": lambda n: 0.1 * n**-0.5, "scans": lambda n: 0.1 * (n / 4) ** -0.5, "both": lambda n: 0.1 / n}
+    lines = worth(tmp_path, laws, {"pairs": "pairs", "scans": "scans", "both": "pairs and scans"})
     assert [line[0] for line in lines] == ["$4$", "$16$", "$64$", "$256$"]
     for _, _, found in lines[:2]:
         value, low, high = (float(part.strip(" ,")) for part in found.replace("]", "").replace("[", " ").split())
