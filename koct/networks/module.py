@@ -197,9 +197,8 @@ class ModuleArchitecture(Architecture, ABC):
                 yield f"patience = {self.patience} has no use with schedule = 'warmup-stable-decay'; remove it"
             if len(self.lengths()) < 2:
                 yield f"steps = {self.steps} is less than twice first = {self.first}; raise it, or lower first"
-        if (self.more_scans or self.learns_from == "scans") and type(
-            self
-        ).scan_losses is ModuleArchitecture.scan_losses:
+        own_loss = type(self).scan_losses is not ModuleArchitecture.scan_losses
+        if (self.more_scans or self.learns_from == "scans") and not own_loss:
             yield f"{self.name} learns from scans without images, and has no loss for them; write its scan_losses"
         if self.takes == "reconstruction" and not problem.has_layers:
             yield f"the problem {problem.name} has no known layers to reconstruct with; take another architecture"
