@@ -235,7 +235,9 @@ def test_a_study_of_300_sweeps_is_collected_by_every_executor(checkout):
     assert len(made) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGTERM))]
+)
 def test_a_run_that_is_killed_leaves_no_processes(run, number):
     command = [SNAKEMAKE, "--force", "results/pools/T4/seed1.npy"]
     with subprocess.Popen(command, cwd=run.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
