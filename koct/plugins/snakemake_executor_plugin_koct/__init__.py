@@ -92,7 +92,8 @@ class Executor(LocalExecutor):
             if not wrong and info.job.benchmark:
                 write_benchmark(str(info.job.benchmark), used)
         except OSError as error:
-            wrong = f"{error.filename}: {error.strerror}; make room and run snakemake again"
+            file = error.filename or info.job.benchmark  # what is written to a full disk names no file
+            wrong = f"{file}: {error.strerror}; make room and run snakemake again"
         except Exception as error:  # in a thread, where nobody would see it
             wrong = repr(error)
         if wrong:
