@@ -208,7 +208,7 @@ def run(checkout):
     return Study(checkout(TINY).folder)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_has_the_same_results_in_forks_and_by_itself(run):
     few = ["results/table_budget.tex", "results/fig_factors.pdf"]
     run.snakemake(*few)

@@ -130,6 +130,7 @@ def interrupted(trial, ranks, number):
     return job.returncode, seen, int(stopped[1])
 
 
+@pytest.mark.long
 def test_a_stopped_job_continues_with_other_ranks(small, undisturbed):
     folder = small.folder / "disturbed.checkpoint"
     status, output, first = interrupted(small, None, signal.SIGUSR1)  # without torchrun: one rank
@@ -157,6 +158,7 @@ def test_a_job_that_cannot_fit_says_how_many_ranks_would(capsys):
         check_memory(**size, ranks=1, available=2**20)
 
 
+@pytest.mark.long
 def test_what_goes_wrong_on_any_rank_is_one_error(small):
     problem = SURROGATE(H=4096, V=4096, B=4096, tikhonov=0.1)
     output = small.run(None, "other", status=2, problem=problem)

@@ -39,7 +39,7 @@ def computed(operators):
     return float(value), int(hits)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_damage_an_edit_its_undoing_and_other_options_are_noticed(tmp_path):
     operators = tmp_path / "koct/operators"  # a package koct with one loop
     operators.mkdir(parents=True)

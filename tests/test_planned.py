@@ -225,7 +225,7 @@ def test_what_is_no_file_is_left_to_its_owner(found):
     assert found() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_the_targets_do_not_need_is_left_alone(checkout):
     """A result of another cell is made again, with what depends on it, where somebody asks for it."""
     tiny, table, cell = checkout(TINY), "results/cells.parquet", "results/cells/T4/ko/N4_seed1.json"

@@ -64,7 +64,7 @@ def test_a_deleted_cell_is_fitted_again_with_its_aggregates(run, cell):
     assert run.plan() == {"fit": 1, **AGGREGATES, **CLAIMS}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_other_times_of_a_fit_reach_what_tells_times_and_redraw_nothing_else(run):
     """The row of a cell that was fitted again on a slower machine, with the same numbers."""
     path = run.path("results/cells/H16/ko/N8_seed3.json")
@@ -135,7 +135,7 @@ def test_a_new_architecture_or_another_message_refits_nothing(run):
     assert run.plan() == {"fit": CELLS, "theory": 1, **LADDER, **ALL}  # but it can be fitted
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_new_metric_evaluates_fits_that_are_there(fanbeam):
     """Over a copy of the finished study: planned, and really run. A fit that was made again would tell another time."""
     run, before = fanbeam, fanbeam.table("cells")

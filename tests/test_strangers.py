@@ -33,6 +33,7 @@ def test_scores_are_those_of_their_definitions():
     assert benchmark.scores(draws + 10, (0.05, 0.95))[4] == pytest.approx(high - low + 20 * (low + 10))
 
 
+@pytest.mark.long
 def test_forecasts_of_strangers_curves_are_honest():
     """Error rates, pilots up to a quarter of the largest N; priors and ends of intervals are from other data sets."""
     found = benchmark.measures(benchmark.judged("error", 4))

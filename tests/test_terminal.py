@@ -48,7 +48,7 @@ def test_a_plain_run_prints_one_short_line_for_each_job_and_where_the_results_ar
     assert len(again.splitlines()) <= 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_who_says_how_much_to_print_gets_what_snakemake_prints(finished):
     run, _ = finished
     for flag in ("--quiet=host", "--printshellcmds"):

@@ -46,7 +46,7 @@ def test_what_cannot_be_started_from_is_one_sentence(first, second, sentence):
         Jobs(starting({**FIRST, **first}, {**SECOND, **second}))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.workflow
 def test_networks_are_tested_on_other_pairs_without_a_fit(checkout):
     """On the same pairs by another name, errors are the same bits; on others they differ; nothing is fitted for it."""

@@ -48,7 +48,7 @@ def test_the_grid_is_fitted_and_counted(own):
     assert "CNN" in run.path("results/table_calibration.tex").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_runs_again(own):
     """Each edit is made to what the ones before it left; tables and figures do not count."""
     run, folder = own

@@ -155,6 +155,7 @@ class Mine(FC):
 """
 
 
+@pytest.mark.long
 @lab.cluster
 def test_a_job_that_takes_too_much_memory_gets_more(checkout):
     """Killed by the kernel in a control group; SLURM says so, and the second attempt asks for twice as much."""
@@ -200,6 +201,7 @@ def test_a_preempted_study_finishes(checkout, local):
     assert_same_cells(run, local)
 
 
+@pytest.mark.long
 @lab.cluster
 def test_one_failing_cell_does_not_keep_the_others_of_its_group_from_being_made(checkout):
     """A network of one's own that fails for one N."""
