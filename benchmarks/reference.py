@@ -102,7 +102,7 @@ def run(study, profile, folder, work=None, minutes=None):
             write_json(folder / "about.json", about)
         else:
             write_json(runs, [*earlier, about])
-        if not complete or study.startswith("benchmark"):  # for those who add a network: docs/benchmark.md
+        if not complete or study.startswith(("benchmark", "printed")):  # for those who add a network: docs/benchmark.md
             pack_rows(results, folder / "rows.tar.xz")
     print(f"{study}: {wall:.0f} s{'' if complete else ', interrupted'}", flush=True)
 

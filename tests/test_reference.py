@@ -27,7 +27,7 @@ CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
 ANATOMY = yaml.safe_load((ROOT / "docs/anatomy/config.yaml").read_text())
 CONFIG["studies"] |= ANATOMY["studies"]
 CONFIG["sweeps"] |= ANATOMY["sweeps"]
-STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark", "mismatch", "anatomy")
+STUDIES = ("crossing", "dose", "ladder", "modalities", "benchmark", "mismatch", "anatomy", "printed")
 FOLDERS = {"full": REFERENCE, **{study: REFERENCE / study for study in STUDIES}}
 
 

@@ -15,6 +15,7 @@ LINES = 37  # of a page of the class article
 FAR = 100  # times the largest N of a curve: what a forecast says beyond that is no number of samples
 TEMPLATES = {".tex": "table.tex", ".html": "table.html"}
 DAGGER = r"$^\dagger$"  # of a choice at an edge
+DOUBLE_DAGGER = r"$^\ddagger$"  # of a training that was not finished
 FLOOR = r"their mean test error stands for $\mathrm{floor}$"  # the end of a caption
 KINDS = {"l": "", "r": "right", "c": "centre", "p": "wide"}  # alignment of a column: class in HTML
 MEANS = {  # what needs no sample
@@ -190,18 +191,19 @@ def defined(names, baselines=(), where=""):
 
 
 def dagger(rows):
-    """Return a dagger if a choice of these rows, of cells or curves, was at an edge, and nothing otherwise."""
-    return DAGGER if any(row.get("edge") or row.get("edges") for row in rows) else ""
+    """Return the marks of rows, of cells or curves: for a choice at an edge, and for a training not finished."""
+    edged = [row for row in rows if row.get("edge") or row.get("edges")]
+    unfinished = {row.get("gain") is not None for row in edged}
+    return (DAGGER if False in unfinished else "") + (DOUBLE_DAGGER if True in unfinished else "")
 
 
 def chosen(names, rows):
-    """Return what a caption says of how strengths were chosen: the dagger, and labels that N does not count."""
-    text, mark = "", dagger(rows)
-    edged = [row for row in rows if dagger([row])]
-    if any(row.get("gain") is None for row in edged):
-        text += f" {mark}: a strength that it took is the first or the last that was tried; the next may be better."
-    if any(row.get("gain") is not None for row in edged):
-        text += f" {mark}: a training was not finished; the last doubling of its steps still gained."
+    """Return what a caption says of how strengths were chosen: the daggers, and labels that N does not count."""
+    text, marks = "", dagger(rows)
+    if DAGGER in marks:
+        text += f" {DAGGER}: a strength that it took is the first or the last that was tried; the next may be better."
+    if DOUBLE_DAGGER in marks:
+        text += f" {DOUBLE_DAGGER}: a training was not finished; the last doubling of its steps still gained."
     labelled = names.uncounted(rows)
     return f"{text} {labelled}" if labelled else text
 

@@ -182,7 +182,8 @@ def _images(sheet, truth, made, samples, names, unit, hounsfield, inside):
 def _scale(what, low, high, hounsfield=0):
     """Return the ends of a scale in words, in HU if the images have them; `hounsfield` is how many HU a unit has."""
     low, high = ((end * hounsfield if hounsfield else end) for end in (low, high))
-    scale = f"{low or 0:.3g} to {high:.3g}".replace("-", "\u2212")
+    low = low if abs(low) > 1e-6 * high else 0.0  # a sum of values may be a rounding error below zero
+    scale = f"{low:.3g} to {high:.3g}".replace("-", "\u2212")
     return f"{scale} HU" if hounsfield else f"{what}: {scale}"
 
 

@@ -26,7 +26,7 @@ def figure(cells_path):
     rows, names = inputs.rows(cells_path, ("sweep", "arch", "N", "seed", "H"))
     curves = grouped([row for row in rows if row.get("losses")], "sweep", "arch")
     lines = -(-len(curves) // PER_ROW)
-    made, axes = drawing.panels(lines, min(PER_ROW, len(curves)), (1.7, 1.5), left=0.75, across=0.2)
+    made, axes = drawing.panels(lines, min(PER_ROW, len(curves)), (1.7, 1.5), left=0.75, across=0.4)
     for axis in axes.flat[len(curves) :]:
         axis.set_axis_off()
     for axis, ((_, arch), cells) in zip(axes.flat, curves.items(), strict=False):
@@ -41,7 +41,8 @@ def figure(cells_path):
         axis.set(yscale="log", xlabel="steps", ylabel="validation loss")
         axis.set_xscale("log", base=2)
         lengths = sorted({row["steps"] / 2**k for row in cells for k in range(len(row["losses"]))})
-        axis.set_xticks(lengths[::2], [f"{length:,.0f}" for length in lengths[::2]])
+        shown = lengths[:: -(-len(lengths) // 3)]
+        axis.set_xticks(shown, [f"{length:,.0f}" for length in shown])
         axis.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         drawing.label_powers(axis.yaxis)
         axis.set_title(f"{names.arch(arch)}, {names.sweep(cells[0])}")
