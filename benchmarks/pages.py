@@ -19,7 +19,7 @@ from koct.base import stamps
 from koct.report import markup, overtakes
 from koct.report.claims.verdicts import GROUPS
 from koct.report.products import products
-from koct.report.tables import table_mismatch
+from koct.report.tables import table_mismatch, table_printed
 from koct.study import results
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -197,6 +197,13 @@ def mismatch():
         yield f"| {' | '.join(markup.html(cell) for cell in row)} |"
 
 
+def printed():
+    """Print's own experiment: the product's table, as Markdown."""
+    made = table_printed.table(REFERENCE / "printed/cells.parquet")
+    head, *body = (f"| {' | '.join(markup.html(cell) for cell in row)} |" for row in (*made.head, *made.body))
+    yield from (head, "|---" * len(made.head[0]) + "|", *body)
+
+
 def ratio(point):
     """Return the ratio of a pair, with a mark for its verdict."""
     mark = {"won": "**{}**", "lost": "{} (lost)", "undecided": "{}?"}[point["verdict"]]
@@ -232,6 +239,7 @@ TABLES = {
     "ellipses50": lambda: grid("benchmark", "ellipses50"),
     "fanbeam-1e4": lambda: grid("benchmark", "fanbeam-1e4"),
     "mismatch": mismatch,
+    "printed": printed,
     "mri": lambda: grid("modalities", "mri"),
     "deblur": lambda: grid("modalities", "deblur"),
 }

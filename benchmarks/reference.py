@@ -151,11 +151,11 @@ def write_json(path, content):
 
 def redraw(folder):
     """Forecast, and draw figures and tables of a folder again; about.json says which commit did."""
-    answers = pd.read_parquet(folder / "budget.parquet")
-    sweeps = answers.groupby("sweep", sort=False)
+    curves, answers = (pd.read_parquet(folder / f"{name}.parquet") for name in ("curves", "budget"))
+    targets = answers.groupby("sweep")["target"].unique()
     spec = {
-        "metrics": {sweep: rows["metric"].iloc[0] for sweep, rows in sweeps},
-        "targets": {sweep: sorted(rows["target"].unique(), reverse=True) for sweep, rows in sweeps},
+        "metrics": {sweep: rows["metric"].iloc[0] for sweep, rows in curves.groupby("sweep", sort=False)},
+        "targets": {sweep: sorted(targets.get(sweep, []), reverse=True) for sweep in curves["sweep"].unique()},
     }
     inputs = [folder / "cells.parquet", folder / "theory.parquet"]
     koct("budgets", "--spec", json.dumps(spec), "--inputs", *inputs, "--outputs", folder / "budget.parquet")

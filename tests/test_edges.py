@@ -122,3 +122,4 @@ def test_a_training_that_was_not_finished_has_words_of_its_own(made):
         table(name, folder)
         text = (folder / f"{name}.tex").read_text()
         assert ("a training was not finished" in text, "a strength that it took" in text) == (True, False), name
+        assert (r"$^\ddagger$" in text, r"$^\dagger$" in text) == (True, False), name

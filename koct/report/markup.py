@@ -9,7 +9,8 @@ from koct.errors import KoctError
 INDENT = "\u2003"  # an em space
 SYMBOLS = {  # what tables use of LaTeX
     **{"cdot": "·", "sigma": "σ", "kappa": "κ", "lambda": "λ", "varepsilon": "ε", "infty": "∞", "leq": "≤", "geq": "≥"},
-    **{"times": "×", "circ": "°", "top": "⊤", "dagger": "†", "log": "log", "|": "‖", ",": "\u202f", " ": " "},
+    **{"times": "×", "circ": "°", "top": "⊤", "dagger": "†", "ddagger": "‡", "log": "log", "|": "‖"},
+    **{",": "\u202f", " ": " "},
     **{sign: sign for sign in "%_#"},
     "&": "&amp;",
 }

@@ -1,5 +1,7 @@
 """The validation loss of trainings against the number of their steps."""
 
+from matplotlib.colors import to_rgb
+
 from koct.base import FRESH
 from koct.report import drawing, inputs
 from koct.report.product import Product
@@ -11,9 +13,9 @@ PRODUCT = Product(
     reads=("cells.parquet",),
     when="doubled",
     caption="""\
-**Validation loss of trainings of ever twice as many steps**, a panel per sweep and network, a line per N and seed; the
-lightest has the fewest samples, the darkest fresh ones. A training ends where twice the steps gain less than 2 %; a
-hollow marker at its end says that it was not finished.
+**Validation loss of trainings of ever twice as many steps**, a panel per sweep and network, a line per N, which stands
+at its end, and seed. A training ends where twice the steps gain less than 2 %; a hollow marker at its end says that it
+was not finished.
 
 Where lines are level at their ends, an error is the data's or the network's, and not that of a training that was too
 short.""",
@@ -34,8 +36,12 @@ def figure(cells_path):
         for row in cells:
             steps = [row["steps"] / 2**k for k in reversed(range(len(row["losses"])))]
             shade = SHADES[0] + (SHADES[1] - SHADES[0]) * sizes.index(row["N"]) / max(1, len(sizes) - 1)
-            look = {"color": names.colour(arch), "alpha": shade, "marker": names.marker(arch)}
-            axis.plot(steps, row["losses"], **look)
+            colour = [1 - shade * (1 - part) for part in to_rgb(names.colour(arch))]
+            axis.plot(steps, row["losses"], color=colour, marker=names.marker(arch))
+            if row["seed"] == cells[0]["seed"]:
+                text, place = "fresh" if row["N"] == FRESH else f"{row['N']:,}", (steps[-1], row["losses"][-1])
+                look = {"color": names.colour(arch), "ha": "center", "fontsize": 6}
+                axis.annotate(text, place, (0, 4), textcoords="offset points", **look)
             end = {**row, "N": steps[-1], "edges": row["edge"]}
             drawing.mark_edges(axis, names, [end], lambda row: row["losses"][-1])
         axis.set(yscale="log", xlabel="steps", ylabel="validation loss")
