@@ -39,7 +39,7 @@ test-newest:
 	$(NEWEST)/bin/python -m pip list
 	$(NEWEST)/bin/$(PYTEST)
 
-faults: $(VENV)/developer slurm
+faults: $(VENV)/developer $(VENV)/torch slurm
 	KOCT_FUZZ=10000 $(VENV)/bin/$(PYTEST) -v -m '' tests/faults
 	$(VENV)/bin/$(PYTEST) -m long --ignore tests/faults
 
