@@ -146,6 +146,7 @@ def extended(checkout):
     return run
 
 
+@pytest.mark.long
 def test_the_page_tells_how_many_files_an_addition_takes(extended):
     rows = re.findall(r"^\| (an? [^|]+?) \| (\d+) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
     assert {name: int(count) for name, count in rows} == extended.touched

@@ -150,7 +150,7 @@ def error_of(data, solver, strength):
     return ((images - data.pool.y("test", None, 0)) ** 2).mean()
 
 
-@pytest.mark.parametrize(("arch", "sign"), [("fbp", 1), ("nnls", -1), pytest.param("tv", 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("arch", "sign"), [("fbp", 1), ("nnls", -1), pytest.param("tv", 1, marks=pytest.mark.long)])
 def test_without_labels_more_noise_is_smoothed_more(arch, sign, tmp_path):
     found = [chosen(small("deblur", noise=noise), arch, tmp_path / str(noise))[0] for noise in (0.003, 0.03, 0.3)]
     weak, middle, strong = (sign * network.strength for network in found)
@@ -159,7 +159,7 @@ def test_without_labels_more_noise_is_smoothed_more(arch, sign, tmp_path):
     assert middle < sign * stated.strength
 
 
-@pytest.mark.parametrize(("arch", "worse"), [("nnls", 1.2), ("tv", 1.1)])
+@pytest.mark.parametrize(("arch", "worse"), [("nnls", 1.2), pytest.param("tv", 1.1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("photons", [1e4, 1e3])
 def test_the_choice_without_labels_is_near_the_best(arch, worse, photons, tmp_path):
     problem = small("fanbeam", H=16, V=20, B=24, photons=photons)

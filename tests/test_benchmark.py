@@ -17,7 +17,7 @@ pytestmark = pytest.mark.thorough
 TINY = ["--sizes", "32", "--batches", "1", "3", "--repeats", "2", "--iterations", "10"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_times_and_checks_every_operator(tmp_path, monkeypatch):
     monkeypatch.setenv("KOCT_DEVICE", "cpu")
     command = [sys.executable, ROOT / "benchmarks/fanbeam.py", *TINY, "--json", tmp_path / "times.json"]

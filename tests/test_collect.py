@@ -119,7 +119,7 @@ def test_rows_of_another_config_are_refused(collect, change):
         collect({**TINY, "sweeps": {"T4": {**TINY_SWEEP, **change}}})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_failing_collect_keeps_the_tables_of_the_workflow(tmp_path_factory):
     """Snakemake deletes what a job is about to write; these files are kept until there are new ones."""
     finished = conftest.finished(tmp_path_factory, "tiny", TINY)

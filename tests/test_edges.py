@@ -44,9 +44,18 @@ def study(folder, edges, tuned_on, told=True, gain=None):
     return folder
 
 
-@pytest.fixture
-def made(tmp_path):
-    return lambda name, *of, **told: study(tmp_path / name, *of, **told)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Make the study of a name, once: call it with what it is made of."""
+    folder, studies = tmp_path_factory.mktemp("edges"), {}
+
+    def make(name, *of, **told):
+        if name not in studies:
+            studies[name] = study(folder / name, *of, **told), of, told
+        assert studies[name][1:] == (of, told), f"two studies have the name {name}"
+        return studies[name][0]
+
+    return make
 
 
 def test_a_point_of_a_curve_counts_its_cells_at_an_edge_and_old_cells_leave_it_open(made):
@@ -82,9 +91,9 @@ def test_hollow_markers_are_where_the_edges_are_and_nowhere_else(made, name):
 def test_daggers_are_where_the_edges_are_and_a_caption_says_what_N_does_not_count(made, name):
     mark = r"$^\dagger$"
     for folder, edged, labels in (
-        (made("edges", {("fc", 64)}, "validation pairs"), 1, 1),
+        (made("labels", {("fc", 64)}, "validation pairs"), 1, 1),
         (made("line", {("tv", 0)}, "noise"), 1, 0),
-        (made("none", set(), "training pairs"), 0, 0),
+        (made("inside", set(), "training pairs"), 0, 0),
         (made("old", set(), None, told=False), 0, 0),
     ):
         rows = table(name, folder)

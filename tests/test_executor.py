@@ -236,7 +236,7 @@ def test_a_study_of_300_sweeps_is_collected_by_every_executor(checkout):
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGINT, signal.SIGTERM))]
+    "number", [signal.SIGKILL, *(pytest.param(one, marks=pytest.mark.long) for one in (signal.SIGINT, signal.SIGTERM))]
 )
 def test_a_run_that_is_killed_leaves_no_processes(run, number):
     command = [SNAKEMAKE, "--force", "results/pools/T4/seed1.npy"]

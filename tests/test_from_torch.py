@@ -152,7 +152,7 @@ def resnet():
     return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), Residual(), Residual(), nn.Conv2d(2, 1, 3, padding=1))
 
 
-@pytest.mark.parametrize(("make", "learned"), [(UNet, 4), (resnet, 6)])
+@pytest.mark.parametrize(("make", "learned"), [(UNet, 4), pytest.param(resnet, 6, marks=pytest.mark.long)])
 def test_networks_that_people_use(make, learned):
     """Every layer has its term, no bound is called sound, and no two outputs are farther apart than it says."""
     module = make()

@@ -91,6 +91,7 @@ def losses(output):
     return np.array([float(loss) for loss in re.findall(r"iteration \d+ of \d+: loss (\S+), ", output)])
 
 
+@pytest.mark.long
 def test_ranks_change_nothing(small, undisturbed):
     output = small.run(2, "two")
     assert re.search(r"iteration 12 of 100: loss \S+, \d+ samples/s, \d+\.\d s left\n", output)

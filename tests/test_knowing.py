@@ -67,7 +67,7 @@ def test_a_crossing_lies_in_its_interval_and_may_be_missing():
     assert crossing(falls, curve([0.1] * 3 + [0.01] * 3)).N == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_says_it_in_words_and_in_numbers(koct, fan, tmp_path):
     np.savez("pairs.npz", x=1.5 * fan[0], y=fan[1])
     status, out, err = koct("know", "pairs.npz", "--layers", "fanbeam", *SET, "--plot", "know.png")

@@ -188,7 +188,7 @@ def newer(tmp_path):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tables_without_a_new_metric_are_read_and_what_needs_it_says_so(newer, tmp_path):
     folder = ROOT / "results/reference"
     cells = folder / "cells.parquet"

@@ -83,7 +83,7 @@ DOUBLING = {"schedule": "warmup-stable-decay", "validation": "split", "first": 1
         ({**DOUBLING}, 17),
         ({**DOUBLING, "averaging": 0.0}, 20),
         ({**DOUBLING, "source": "semi-supervised", "N": 6, "more_scans": 6}, 17),
-        pytest.param({**DOUBLING, "N": -1, "batch": 2}, 43, marks=pytest.mark.slow),
+        pytest.param({**DOUBLING, "N": -1, "batch": 2}, 43, marks=pytest.mark.long),
     ],
 )
 def test_a_training_that_was_killed_goes_on_and_ends_with_the_same_bits(
@@ -267,7 +267,7 @@ def test_an_operator_is_a_layer_also_under_autocast():
         A(image.bfloat16())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("device", DEVICES)
 def test_operators_are_compiled_around(device):
     g = FanBeam(8, 5, 9)

@@ -13,6 +13,7 @@ from test_additions import METRIC
 
 from koct.base.files import read_json, write_json
 from koct.study import evaluation
+from tests.faults.lab import cases
 
 AGGREGATES = ["collect", "calibrate", "budget", "crossings", "planner", "crate", "fig_sweeps", "fig_heldout"]
 AGGREGATES += ["fig_factors", *(f"table_{name}" for name in ("calibration", "scaling", "crossings", "budget"))]
@@ -88,7 +89,7 @@ OF_CONFIG = {
 }
 
 
-@pytest.mark.parametrize("change", OF_CONFIG)
+@pytest.mark.parametrize("change", cases(OF_CONFIG, ["a new N", "a new seed", "another known operator"]))
 def test_a_change_to_a_sweep_runs_what_it_concerns_alone(run, change):
     options, jobs = OF_CONFIG[change]
     change_sweep(run, **options)

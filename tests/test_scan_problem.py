@@ -157,6 +157,7 @@ def test_what_a_scan_lacks_is_one_sentence(folder):
             study_file.read({**others, "sweeps": {"mine": {**whole, **changes}, "other": whole}})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists(HEAD), reason="apt install invesalius-examples")
 @pytest.mark.workflow
 def test_the_head_is_scanned_at_its_size_and_its_small_study_runs(checkout):

@@ -97,7 +97,7 @@ def tiny(checkout):
     return make
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_network_of_ones_own_is_predicted_by_subsets_and_a_sweep_without_theory_is_not(tiny):
     fresh = tiny({"own.py": OWN}, H=8, V=10, B=8, archs=["own.py", "ko"], seeds=[1, 101])
     targets = ["results/theory.parquet", "results/fig_theory.pdf"]
@@ -120,7 +120,7 @@ def test_predictions_that_cannot_be_made_are_named_before_the_first_job(tiny):
     assert "is predicted by the fixed point" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_fit_of_ones_own_that_reads_other_pairs_is_not_predicted_by_subsets(tiny):
     reads = "    def fit(self, data):\n        data.read('x', 'val')\n        yield from FC.fit(self, data)\n"
     fresh = tiny({"own.py": OWN + reads}, archs=["own.py"])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from test_cli import refused
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 NO_STAMP = "is not a file of this version of koct: it has no stamp"
 OLD = Path(__file__).with_name("old_results")
 NEW = "    theory: false\n    ko: {validation: labels}\n    fc: {validation: labels}\n"

@@ -192,7 +192,9 @@ use rule * from koct as koct_*
 """
 
 
-@pytest.mark.parametrize(("prefix", "rules"), [("", 'include: "../Snakefile"\n'), ("koct_", MODULE)])
+@pytest.mark.parametrize(
+    ("prefix", "rules"), [pytest.param("", 'include: "../Snakefile"\n', marks=pytest.mark.long), ("koct_", MODULE)]
+)
 def test_rules_of_others_run_beside_those_of_koct(checkout, prefix, rules):
     run = checkout(TINY)
     run.write("mine/Snakefile", rules + RULE)

@@ -31,7 +31,7 @@ def own(checkout, tmp_path_factory):
     return run, folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_grid_is_fitted_and_counted(own):
     run, _ = own
     cells = pd.read_parquet(run.path("results/cells.parquet"))

@@ -40,6 +40,9 @@ OF_FITS = {"evaluate": "fit", "transfer": "fit", "fit-torchrun": "fit"}  # stage
 # And neither can these parts of a problem or an architecture of koct; a user's may use them for anything.
 INERT_PARTS = {"chain", "cost", "check", "label", "colour", "marker", "pictured", "hounsfield", "section"}
 
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+READ = {ast.Import, ast.ImportFrom, ast.Constant, ast.Call, *DOCUMENTED}  # nodes that are more than words
+
 
 @cache
 def digest(*modules: str) -> str:
@@ -125,38 +128,48 @@ def _parsed(text: bytes, name: str, own: bool) -> tuple[str, list[tuple[int, str
 
     The tree has no comments, docstrings and layout, and in koct's own modules nothing that cannot change a number.
     """
-    tree, imports, words = ast.parse(text, name), set[tuple[int, str]](), set[str]()
+    tree, imports, names = ast.parse(text, name), set[tuple[int, str]](), set[str]()
     for node in ast.walk(tree):
+        if type(node) not in READ:  # most are not; this takes a third of the time
+            continue
         if isinstance(node, ast.Import):
             imports.update((0, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             before = f"{node.module}." if node.module else ""
             imports.add((node.level, before.removesuffix(".")))
             imports.update((node.level, before + alias.name) for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(DATA):
-            words.add(node.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "option" and not own:
-            node.args = []  # its description
-        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and node.value.endswith(DATA):
+                names.add(node.value)
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "option" and not own:
+                node.args = []  # its description
+        elif isinstance(node, DOCUMENTED):
             bases = [base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)]
             contract = not own and any(base.endswith(("Problem", "Architecture")) for base in bases)
             docstring = node.body[:1] if ast.get_docstring(node, clean=False) is not None else []
             node.body = [one for one in node.body if one not in docstring and not (contract and _is_inert(one))]
-    code = " ".join(_words(tree)).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(code).hexdigest(), sorted(imports), sorted(word for word in words if "/" not in word)
+    words: list[str] = []
+    _write(tree, words)
+    code = " ".join(words).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(code).hexdigest(), sorted(imports), sorted(name for name in names if "/" not in name)
 
 
-def _words(node: Any) -> list[str]:
-    """Return a syntax tree as words that are the same in every version of Python: what is empty is left out."""
+def _write(node: Any, words: list[str]) -> None:
+    """Append a syntax tree as words that are the same in every version of Python: what is empty is left out."""
     if isinstance(node, list):
-        return [word for item in node for word in _words(item)] + ["end"]
-    if not isinstance(node, ast.AST):
-        return [repr(node)]
-    words = [type(node).__name__]
-    for name, value in ast.iter_fields(node):
-        if value is not None and value != [] and not isinstance(value, ast.expr_context):
-            words += name, *_words(value)
-    return words
+        for item in node:
+            _write(item, words)
+        words.append("end")
+    elif isinstance(node, ast.AST):
+        words.append(type(node).__name__)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value is not None and value != [] and not isinstance(value, ast.expr_context):
+                words.append(name)
+                _write(value, words)
+    else:
+        words.append(repr(node))
 
 
 def _is_inert(statement: ast.stmt) -> bool:

@@ -52,6 +52,7 @@ def test_fits_of_a_seed_travel_together_if_they_are_short_and_else_by_network(tm
     assert found == dict.fromkeys([("mine", 4), ("mine", 8)], "_mine")
 
 
+@pytest.mark.long
 def test_the_profile_is_below_the_command_line_and_above_config_yaml(checkout):
     run = small(checkout, CONFIG, gpu_partition='""')
     run.path("other.yaml").write_text("study: ridge\n")

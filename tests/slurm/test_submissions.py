@@ -137,6 +137,7 @@ class Mine(FC):
 """
 
 
+@pytest.mark.long
 @lab.cluster
 def test_a_job_gets_what_it_needs_and_no_secret(checkout, monkeypatch):
     monkeypatch.setenv("GITHUB_TOKEN", "secret")
@@ -148,6 +149,7 @@ def test_a_job_gets_what_it_needs_and_no_secret(checkout, monkeypatch):
     assert {"HOME", "PATH", "PYTHONPATH", "KOCT_DEVICE", "SLURM_JOB_ID", "MINE"} <= set(found)
 
 
+@pytest.mark.long
 @lab.cluster
 def test_a_job_that_slurm_will_never_start_has_failed(checkout):
     """The partition changes under a run that has been checked."""
@@ -170,6 +172,7 @@ def test_a_node_that_is_down_for_a_while_is_no_wrong_line(checkout):
         assert len(lab.dry(lab.small(checkout), "--config", "study=small")) == 4
 
 
+@pytest.mark.long
 @lab.cluster
 def test_account_and_memory_reach_the_job(submitted, checkout):
     run = lab.small(checkout, account="mine", memory="false")
