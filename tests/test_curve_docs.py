@@ -93,7 +93,7 @@ def fitted_error(x, y, train, test, lam):
     return ((x[test] @ M - y[test]) ** 2).mean()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_real_curves_are_foreseen_on_average_over_pools():
     """The method's own error. Flagged points count too.
 

@@ -89,7 +89,7 @@ def test_objects_show_themselves_as_tables_and_plots():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["plan", "curve", "fbp"])
+@pytest.mark.parametrize("name", ["plan", "curve", pytest.param("fbp", marks=pytest.mark.long)])
 def test_a_notebook_of_the_docs_runs_and_shows_what_it_prints_and_draws(name, monkeypatch, capsys):
     """But for the digits, which may differ on other machines. To renew: jupyter execute --inplace docs/notebooks/*"""
     monkeypatch.chdir(ROOT / "docs/notebooks")

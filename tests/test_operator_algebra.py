@@ -73,7 +73,7 @@ def test_a_wrong_shape_says_what_to_do(shape, fix):
         Projector(FanBeam(8, 6, 8), "exact")(np.ones(shape))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_code_of_the_page_prints_what_the_page_shows():
     """Python in one session; every block of text is what the block before it prints."""
     pytest.importorskip("torch", reason="torch is not installed: no tensors, no gradients")

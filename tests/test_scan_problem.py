@@ -157,13 +157,19 @@ def test_what_a_scan_lacks_is_one_sentence(folder):
             study_file.read({**others, "sweeps": {"mine": {**whole, **changes}, "other": whole}})
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not os.path.exists(HEAD), reason="apt install invesalius-examples")
-@pytest.mark.workflow
-def test_the_head_is_scanned_at_its_size_and_its_small_study_runs(checkout):
+needs_head = pytest.mark.skipif(not os.path.exists(HEAD), reason="apt install invesalius-examples")
+
+
+@needs_head
+def test_the_head_is_scanned_at_its_size():
     problem = SCAN(data=HEAD, H=32, V=8, B=32)
     assert problem.understood().startswith("108 slices of 1 patient, InVesalius in Hounsfield units")
     assert problem.side == pytest.approx(245, abs=0.1)
+
+
+@pytest.mark.long
+@needs_head
+def test_the_small_study_of_the_head_runs(checkout):
     study = checkout({**CONFIG, "study": "head-small"})
     study.snakemake()
     rows = study.table("transfer")

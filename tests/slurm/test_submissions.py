@@ -97,8 +97,8 @@ def queued(folder):
     ("line", "value", "sentence"),
     [
         ("cpu_partition", "cpux", "invalid partition specified: cpux"),
-        ("reservation", "mine", "Requested reservation is invalid"),
-        ("constraint", "skylake", "Invalid feature specification"),
+        pytest.param("reservation", "mine", "Requested reservation is invalid", marks=pytest.mark.long),
+        pytest.param("constraint", "skylake", "Invalid feature specification", marks=pytest.mark.long),
     ],
 )
 def test_a_wrong_site_line_gets_a_sentence_and_no_submission(checkout, line, value, sentence):
