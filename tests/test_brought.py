@@ -41,6 +41,20 @@ def error(predicted, y):
 """
 
 
+AFTER = """
+from koct.networks.fc import FC
+
+class After(FC):
+    uses_lambdas, requires_cell = False, "fc"
+"""
+STARTED = """
+from koct.networks.unet import UNetArchitecture
+
+class Started(UNetArchitecture):
+    uses_lambdas = True
+"""
+
+
 def write_data(seed):
     rng = np.random.default_rng(seed)
     group = np.repeat(np.arange(8), 2)
@@ -97,6 +111,31 @@ def test_rows_of_the_same_study_are_taken_and_others_refused(study, monkeypatch)
     else:
         Path("problem.py").write_text(OWN.replace("FACTOR = 1", "FACTOR = 2"))
         assert refused(config(study)) == (0, {"other code of yours": 4})
+
+
+def test_a_row_without_the_metric_of_the_curves_is_refused(study):
+    path = Path(paths.brought("own", "fc", 2, 1))
+    row, stamp = read_json(path)
+    del row["images"]["largest"]
+    write_json(path, row, stamp)
+    assert refused(config(study)) == (4, {})
+    assert refused(config(study, metric="largest")) == (3, {"no metric largest": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "options"), [(AFTER, {}), (STARTED, {"starts_from": "first", "steps": 9})], ids=["required", "started"]
+)
+def test_the_strengths_of_the_fit_that_a_fit_reads_count(folder, text, options):
+    Path("net.py").write_text(text)
+    geometry = {"problem": "deblur", "H": 8, "blur": 0.5, "N": [2, 3], "seeds": [1], "pool": POOL, "theory": False}
+    made = []
+    for strength in (0.1, 10.0):
+        first = {**geometry, "archs": ["fc", "net.py"], "lambdas": [strength], "metric": "mse"}
+        sweeps = {"first": first} | ({"last": {**first, "lambdas": [1.0], "net": options}} if options else {})
+        jobs = Jobs({"study": "s", "studies": {"s": list(sweeps)}, "device": "cpu", "sweeps": sweeps})
+        spec = json.loads(jobs.fit_spec(SimpleNamespace(sweep=list(sweeps)[-1], arch="net", N="2", seed="1")))
+        made.append(spec["origin"])
+    assert made[0] != made[1]
 
 
 def test_a_row_that_is_none_is_fitted(study):

@@ -116,6 +116,16 @@ def test_a_metric_that_cannot_be_used_is_one_sentence(study, text, name, message
         study(text, name)
 
 
+def test_a_metric_finds_modules_beside_it(folder):
+    """Also in a job that has imported nothing else of that folder."""
+    (folder / "mine").mkdir()
+    (folder / "mine/scale.py").write_text("SCALE = 3")
+    (folder / "mine/largest.py").write_text("from scale import SCALE")
+    code = "from koct import metrics; metrics.use(['mine/largest.py']); print(metrics.load('largest').SCALE)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout == "3\n"
+
+
 def test_a_metric_that_changes_what_it_is_given_changes_no_other(folder):
     own = "SYMBOL, UNIT, DESCRIPTION = 'e', '1', 'e'\n\ndef error(predicted, y):\n    predicted -= y\n    return 1.0\n"
     (folder / "aaa.py").write_text(own)

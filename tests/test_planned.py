@@ -10,15 +10,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
+import numpy as np
 import pytest
 from conftest import ROOT, TINY
+from PIL import Image
 from test_executor import SPEC as WANTED
+from test_sources import forget
 
 from koct.base.files import write_json, write_text
-from koct.base.stamps import Stamp, made_from
+from koct.base.stamps import Stamp, checksum_of, made_from
 from koct.contracts import registry
+from koct.contracts.spec import encode_problem
 from koct.errors import KoctError
 from koct.workflow import planned, queue, sources, stale
+from koct.workflow.jobs import Jobs
 
 POOL_SPEC = {**WANTED, "code": sources.code("pool", WANTED)}
 
@@ -277,6 +282,8 @@ def test_data_that_change_after_planning_are_noticed_before_a_job_starts_and_bef
     for name, text in (("own.py", OWN), ("x.npy", "1"), ("layer.npy", "1")):
         (folder / name).write_text(text)
     files = sources.checksums(registry.problem("own.py")(layer="layer.npy"))
+    reader = encode_problem(registry.problem("own.py")(layer="layer.npy"), layers=True)
+    monkeypatch.setenv(planned.READERS, json.dumps({checksum_of(files["files"]): reader}))
     spec = {"sweeps": [{"name": "one"}, files]} if stage == "collect" else files
     for name in ("x.npy", "layer.npy"):
         guard = planned.Guard(stage, spec)
@@ -291,6 +298,57 @@ def test_data_that_change_after_planning_are_noticed_before_a_job_starts_and_bef
         with pytest.raises(KoctError, match=f"{name} was changed while this job ran"):
             guard()
         planned.Guard(stage, spec)()
+
+
+@pytest.mark.parametrize("most", [sources.MOST_FILES, 1])
+@pytest.mark.parametrize("name", ["b.png", "c.png"])
+def test_a_file_that_comes_to_the_data_while_a_run_is_on_is_noticed(folder, monkeypatch, name, most):
+    """Jobs ask their problem again which files it reads; one that comes and goes within a job is noticed, too."""
+    monkeypatch.setattr(sources, "MOST_FILES", most)
+    for number in range(12):
+        Image.fromarray(np.full((4, 4), 10 * number, np.uint8)).save(folder / f"a{number}.png")
+    geometry = {"problem": "pairs", "data": ".", "H": 4, "V": 5, "B": 4, "pool": {"train": 6, "val": 2, "test": 3}}
+    sweep = {**geometry, "N": [3, 6], "seeds": [1], "archs": ["fc"], "theory": False, "metric": "mse"}
+    jobs = Jobs({"study": "s", "studies": {"s": ["own"]}, "device": "cpu", "sweeps": {"own": sweep}})
+    monkeypatch.setenv(planned.READERS, jobs.environment()[planned.READERS])
+    spec = {"files": json.loads(jobs.pool_spec(SimpleNamespace(sweep="own", seed="1")))["files"]}
+    for stage, specs in (("pool", spec), ("collect", {"sweeps": [spec]})):
+        guard = planned.Guard(stage, specs)
+        guard()
+        shutil.copy("a3.png", name)
+        with pytest.raises(KoctError, match=f"{name} was changed while this job ran; run snakemake again"):
+            guard()
+        with pytest.raises(KoctError, match="was changed after this run was planned"):
+            planned.Guard(stage, specs)()
+        os.remove(name)
+        guard()
+        planned.Guard(stage, specs)()
+
+
+@pytest.mark.parametrize("name", ["helper/__init__.py", "helper.pyc", "optional.py"])
+def test_a_module_that_comes_while_a_run_is_on_and_would_be_imported_is_noticed(folder, monkeypatch, name):
+    shutil.copy(ROOT / "koct/problems/surrogate.py", "own.py")
+    with open("own.py", "a") as own:
+        own.write("import helper\ntry:\n    import optional\nexcept ImportError:\n    pass\n")
+    Path("helper.py").write_text("FACTOR = 1")
+    problem = {"source": "own.py", "options": {"H": 4, "V": 5, "B": 4}}
+    asked = {**POOL_SPEC, "problem": problem, "code": sources.code("pool", {"problem": problem})}
+    for variable, value in planned.environment(["own.py", os.path.abspath("helper.py")]).items():
+        monkeypatch.setenv(variable, value)
+    guard = planned.Guard("pool", asked)
+    guard()
+    Path("unused.py").write_text("FACTOR = 7")
+    guard()
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text("FACTOR = 7")
+    forget()
+    with pytest.raises(KoctError, match=f"{name} was changed while this job ran; run snakemake again"):
+        guard()
+    with pytest.raises(KoctError, match="the code has changed since this run was planned"):
+        planned.Guard("pool", asked)()
+    os.remove(name)
+    forget()
+    planned.Guard("pool", asked)()
 
 
 @pytest.fixture

@@ -146,6 +146,8 @@ LAYOUTS = [  # files in which own.py uses one with x = 1
     {"own.py": "from helper import part", **PART},
     {"own.py": "import helper", **PART, "helper/__init__.py": "from .part import x"},
     {"own.py": "import helper.first", "helper/first.py": "import helper.part", **PART},
+    {"own.py": "from helper import *", **PART, "helper/__init__.py": "__all__ = ['part']"},
+    {"own.py": "import compiled", "compiled.pyc": "byte code that imports helper", "helper.py": "x = 1"},
 ]
 
 
@@ -162,3 +164,16 @@ def test_helpers_in_a_users_folder_are_followed_wherever_it_is(folder, layout):
         changed |= {*fresh(folder / place / "own.py")}
     assert len(digests) == len(changed) == 1
     assert digests != changed
+
+
+def test_a_link_to_a_users_file_counts_with_what_is_beside_its_target(folder):
+    (folder / "code").mkdir()
+    (folder / "code/problem.py").write_text("import helper")
+    (folder / "problem.py").symlink_to("code/problem.py")
+    helper = folder / "code/helper.py"
+    seen = set()
+    for text in ("x = 1", "x = 2", "x =", f"x = {'9' * 5000}"):  # the last two are read as they are, not as code
+        helper.write_text(text)
+        assert fresh("problem.py") == fresh("code/problem.py")
+        seen |= {*fresh("problem.py")}
+    assert len(seen) == 4

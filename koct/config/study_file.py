@@ -361,7 +361,9 @@ def _check_arch(arch: Architecture, sweep: Sweep) -> Iterator[str]:
 
 def _check_files(problem: Problem) -> Iterator[str]:
     for path in problem.files():
-        if not isinstance(path, str) or not os.path.exists(path):
+        if not isinstance(path, str):
+            yield f"problem: {problem.source} reads {path!r}; files() must give texts"
+        elif not os.path.exists(path):
             yield f"problem: {problem.source} reads {path!r}, which does not exist; correct the path"
         elif not os.path.isfile(path) and not os.path.isdir(path):
             yield f"problem: {problem.source} reads {path!r}, which is a pipe or a device; give a file"

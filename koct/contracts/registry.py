@@ -11,22 +11,20 @@ import importlib.util
 import inspect
 import os
 import sys
-import sysconfig
 import typing
 import zlib
 from abc import ABC
 from functools import cache
-from importlib import machinery
 from pathlib import Path
 from types import ModuleType
 
+from koct.base.imports import files_of_module, import_from, not_theirs
 from koct.base.messages import text_of
 from koct.contracts import Architecture, Problem
 from koct.contracts.blame import PACKAGE, blamed, lasting
 from koct.contracts.options import kind_of
 from koct.errors import KoctError
 
-SUFFIXES = tuple(machinery.all_suffixes())  # of files that Python imports: source, compiled, extensions
 FOLDERS: dict[type, str] = {Problem: "problems", Architecture: "networks"}
 RESERVED = {"name", "source", "numbers", "section", "launch"}  # what koct itself sets or reads of a class
 _HELPERS: dict[str, Path] = {}  # the folder of every module that a user's file imports from its own
@@ -122,11 +120,7 @@ def import_file(source: str) -> ModuleType:
         what = "is not a file" if os.path.exists(source) else f"does not exist (looked in {os.getcwd()})"
         raise KoctError(f"{source} {what}; correct the path")
     path = Path(source).resolve()
-    folder = str(path.parent)
-    if folder not in sys.path:
-        installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-        places = [i for i, entry in enumerate(sys.path) if entry in installed] or [len(sys.path)]
-        sys.path.insert(places[0], folder)
+    import_from(path.parent)
     try:
         with blamed(source):
             _claim(source, path)
@@ -162,25 +156,13 @@ def _claim(source: str, path: Path) -> None:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
         for name in (name.partition(".")[0] for name in names):
-            beside = any((path.parent / f"{name}{end}").is_file() for end in SUFFIXES) or (path.parent / name).is_dir()
-            if beside and not not_theirs(name):
+            stem = path.parent / name
+            if (stem.is_dir() or any(files_of_module(stem))) and not not_theirs(name):
                 folder = _HELPERS.setdefault(name, path.parent)
                 if folder != path.parent:
                     raise KoctError(
                         f"{source} imports {name}, and another file has one from {folder}: rename one of them"
                     )
-
-
-@cache
-def not_theirs(name: str) -> bool:
-    """Whether `import NAME` finds koct or what Python has here, and no file of a user's folder.
-
-    Some names of the standard library are those of other systems.
-    """
-    places = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-    places |= {os.path.join(place, "lib-dynload") for place in places}
-    there = name in sys.stdlib_module_names and machinery.PathFinder.find_spec(name, sorted(places))
-    return name == "koct" or name in sys.builtin_module_names or bool(there)
 
 
 def check_class(cls: type, source: str) -> None:

@@ -28,6 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from koct.base.imports import import_from
 from koct.errors import KoctError
 
 HELPERS = {"__init__", "curve_metric"}
@@ -85,7 +86,9 @@ def load(name: str) -> Any:
     module = module_of(name)
     if not module.endswith(".py"):
         return importlib.import_module(module)
-    spec = importlib.util.spec_from_file_location(f"koct_metric_{name}", module)
+    path = Path(module).resolve()
+    import_from(path.parent)
+    spec = importlib.util.spec_from_file_location(f"koct_metric_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)

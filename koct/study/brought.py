@@ -5,7 +5,7 @@ It can if it was made from the same: the options of its cell, and its `origin`, 
 - `pairs`: a hash of what its pool was asked for: problem, sizes, and digests of the files that the problem reads,
 - `numbers`: the versions of the numbers of koct, of the problem and of the architecture,
 - `own`: hashes of a user's own files,
-- `read`: the options of the architecture whose fit its fit reads, and what it starts from.
+- `read`: the options and the λ of the architecture whose fit its fit reads, and what it starts from.
 """
 
 from __future__ import annotations
@@ -37,12 +37,18 @@ def origin(
     }
 
 
-def wanted(curve: Mapping[str, Any], pool: Mapping[str, Any], metrics: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the rows of a curve have to be, from the spec of its fits; `metrics` are hashes of a user's own."""
+def wanted(
+    curve: Mapping[str, Any], pool: Mapping[str, Any], metrics: Mapping[str, str], metric: str
+) -> dict[str, Any]:
+    """Return what the rows of a curve have to be, from the spec of its fits.
+
+    `metrics` are hashes of a user's own, and `metric` is the one that the curve shows.
+    """
     made = curve["origin"]
     old = set(made["numbers"]) == {1} and not (made["own"] or made["read"] or "files" in pool)
     earlier = [checksum_of({**pool, "code": code}) for code in sorted(EARLIER) if old]
-    return {"options": _options(curve), "origin": made, "earlier": earlier, "metrics": dict(metrics)}
+    about = {"options": _options(curve), "origin": made, "earlier": earlier}
+    return {**about, "metrics": dict(metrics), "metric": metric}
 
 
 def refused(row: Any, spec: Mapping[str, Any], cell: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
@@ -59,6 +65,8 @@ def refused(row: Any, spec: Mapping[str, Any], cell: Mapping[str, Any], wanted: 
             if made[key] != value:
                 return WORDS[key]
         theirs, images = spec.get("metrics", {}), row["images"]
+        if wanted["metric"] not in images:
+            return f"no metric {wanted['metric']}"
         other = [name for name, code in wanted["metrics"].items() if name in images and theirs.get(name) != code]
         return f"another metric {other[0]}" if other else ""
     except (KeyError, TypeError, AttributeError):

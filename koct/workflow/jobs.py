@@ -86,23 +86,27 @@ class Jobs:
 
     def _wanted(self, name: str, arch_name: str) -> dict[str, Any]:
         """Return what rows from elsewhere have to be."""
-        return brought.wanted(self._curve(name, arch_name), self._pool(name), self._evaluated.get("metrics", {}))
+        own, metric = self._evaluated.get("metrics", {}), metrics.column(self.sweeps[name].metric)
+        return brought.wanted(self._curve(name, arch_name), self._pool(name), own, metric)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that jobs need beside their parameters, none of which changes a result.
 
-        They say what jobs compute on, which sweeps ask a cluster for a GPU, which problems and modules can use one, and
-        the hash of the code that evaluates.
+        They say what jobs compute on, which sweeps ask a cluster for a GPU, which problems and modules can use one, the
+        hash of the code that evaluates, and who lists the files that problems read.
         """
         on_gpu = [sweep for sweep in self.study if resources.on_gpu(sweep, self.device)]
         archs = {arch for sweep in self.study for arch in sweep.archs if resources.on_gpu(sweep, self.device, arch)}
         modules = {arch.source for arch in archs if arch.needs_torch}
+        reading = {sweep.problem: files for sweep in self.study for files in self._files(sweep.problem).values()}
+        readers = {checksum_of(files): encode_problem(problem, layers=True) for problem, files in reading.items()}
         return {
             "KOCT_DEVICE": self.device,
             "KOCT_GPU_SWEEPS": " ".join(sweep.name for sweep in on_gpu),
             "KOCT_GPU_PROBLEMS": json.dumps(sorted(modules | {sweep.problem.source for sweep in on_gpu})),
             "KOCT_EVALUATION": self.evaluation,
             metrics.OWN: json.dumps(self.settings.metrics),
+            planned.READERS: json.dumps(readers),
             **self.sources,
         }
 
@@ -180,9 +184,12 @@ class Jobs:
         archs = [arch, *([sweep.arch(arch.requires_cell)] if arch.requires_cell else [])]
         own = filter(sources.is_own, [sweep.problem.source, *(one.source for one in archs)])
         origin = brought.origin(sweep.problem, archs, self._pool(name), map(sources.own_digest, own))
+        if arch.requires_cell:
+            origin["read"].append(list(sweep.lambdas))
         if arch.starts_from:
             start = self._curve(arch.starts_from, arch_name)
-            origin["read"].append([self._most(arch), *(start[key] for key in ("problem", "arch", "origin"))])
+            shared = {key: start[key] for key in ("problem", "arch", "lambdas", "keys", "origin") if key in start}
+            origin["read"].append([self._most(arch), shared])
         curve = encode_curve(name, sweep.problem, arch, sweep.lambdas, sweep.fit_keys)
         return _with_code("fit", {**curve, **self._pairs(name), "inputs": inputs, "origin": origin})
 

@@ -11,6 +11,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
+from koct.base.imports import modules_in
 from koct.errors import KoctError
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -19,11 +20,12 @@ DATA = (".json", ".csv", ".npz", ".html", ".css", ".js", ".md", ".tex")  # endin
 CHECKED = b"\3\0\0\0"  # flags of a compiled file with the hash of its source, which Python is to check: PEP 552
 CHANGED = "the code has changed since this run was planned; run snakemake again"
 OWN = "KOCT_OWN_SOURCES"  # and the users' files among them, as JSON
+READERS = "KOCT_READERS"  # the problems that read files, as JSON, by a digest of `files` in their specs
 
 
 def environment(own: Iterable[str]) -> dict[str, str]:
     """Return the variables that say to jobs what was planned; `own` are the source files of users."""
-    paths = json.dumps(sorted(own))
+    paths = json.dumps(sorted(map(os.path.realpath, own)))
     return {OWN: paths, STATE: _summed(_files(paths))}
 
 
@@ -60,8 +62,7 @@ class Guard:
         self.stage, self.spec = stage, spec
         self.planned = os.environ.get(STATE)
         self.files: dict[str, str] | None = None  # as they were when the job started
-        self.data: dict[str, Any] | None = None  # likewise; what users' problems read
-        self.read: list[str] = []
+        self.data: dict[str, Any] | None = None  # likewise; what problems read
 
     def __call__(self) -> None:
         self._check_data()
@@ -84,22 +85,27 @@ class Guard:
     def _check_data(self) -> None:
         """Raise a KoctError if a file that a problem reads has changed; a crate only repeats the digests of others."""
         sweeps = self.spec["sweeps"] if self.stage in ("collect", "collect-theory") else ()
-        specs = [spec for spec in (self.spec, *sweeps) if "files" in spec and self.stage != "crate"]
-        if not specs:
+        asked = [spec["files"] for spec in (self.spec, *sweeps) if "files" in spec and self.stage != "crate"]
+        if not asked:
             return
-        from koct.contracts.spec import decode_problem
         from koct.workflow import sources
 
+        listed = [self._listed(files) for files in asked]  # again: there may be more of them
+        states = sources.states(path for paths in listed for path in paths)
         if self.data is None:
-            self.data = {}
-            for spec in specs:
-                paths = decode_problem(spec["reader"]).files() if "reader" in spec else spec["files"]
-                self.read += paths
-                self.data |= sources.states(paths)  # before their contents are read
-                digests = sources.contents(paths)
-                now = sources.summed(digests) if "reader" in spec else digests
-                self._compare(now, spec["files"], "after this run was planned")
-        self._compare(sources.states(self.read), self.data, "while this job ran")
+            self.data = states  # before their contents are read
+            for files, paths in zip(asked, listed, strict=True):
+                self._compare(sources.summed(sources.contents(paths)), files, "after this run was planned")
+        self._compare(states, self.data, "while this job ran")
+
+    @staticmethod
+    def _listed(files: Mapping[str, str]) -> list[str]:
+        """Return the files that a problem reads now; without a run that says who reads them, those of the plan."""
+        from koct.base.stamps import checksum_of
+        from koct.contracts.spec import decode_problem
+
+        reader = json.loads(os.environ.get(READERS) or "{}").get(checksum_of(files))
+        return list(decode_problem(reader).files() if reader else filter(os.path.exists, files))
 
     @staticmethod
     def _compare(now: Mapping[str, Any], before: Mapping[str, Any], when: str) -> None:
@@ -109,13 +115,23 @@ class Guard:
 
 
 def _files(own: str) -> dict[str, str]:
-    """Return the size and the times of every source file; the time of its last change cannot be set back."""
-    states = {}
-    for path in [*_package(), *map(os.path.abspath, json.loads(own))]:
+    """Return the size and the times of every source file; the time of its last change cannot be set back.
+
+    Of other files that Python could import from the folders of users' files instead, only that they are there.
+    """
+    paths = json.loads(own)
+    states = dict.fromkeys(_beside(paths), "")
+    for path in [*_package(), *paths]:
         with contextlib.suppress(OSError):
             about = os.stat(path)
             states[path] = f"{about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"
     return states
+
+
+def _beside(paths: Iterable[str]) -> Iterator[str]:
+    for folder in set(map(os.path.dirname, paths)):
+        with contextlib.suppress(OSError):
+            yield from map(str, modules_in(Path(folder)))
 
 
 def _summed(files: Mapping[str, str]) -> str:

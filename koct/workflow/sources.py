@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 from koct import PUBLIC, metrics
 from koct.base.failures import say
+from koct.base.imports import SUFFIXES, files_of_module, modules_in, not_theirs
 from koct.base.stamps import checksum_of, digest_of_file, open_file
 from koct.contracts import Architecture, Problem, registry
-from koct.contracts.spec import encode_problem
 from koct.report.products import products
 from koct.workflow.planned import DATA
 
@@ -33,7 +33,7 @@ MOST_FILES = 100  # that a spec lists one by one
 SETTLED = 60  # seconds after its last change that the digest of a file is kept: clocks differ, and are not exact
 SLOW = 10**9  # bytes whose reading is announced
 # What cannot change a number: messages, places of files, how options, problems and networks are found and encoded.
-INERT = {"koct.errors", "koct.base.failures", "koct.base.stamps", "koct.study.paths"}
+INERT = {"koct.errors", "koct.base.failures", "koct.base.imports", "koct.base.stamps", "koct.study.paths"}
 INERT |= {f"koct.contracts.{name}" for name in ("blame", "options", "registry", "spec")}
 EVALUATION = "koct.study.evaluation"
 OF_FITS = {"evaluate": "fit", "transfer": "fit", "fit-torchrun": "fit"}  # stages whose specs have the code of a fit
@@ -54,8 +54,9 @@ def digest(*modules: str) -> str:
 @cache
 def own_digest(module: str) -> str:
     """Return a short hash of a user's file and all that it imports from its folder, wherever that is."""
-    used = filter(is_own, reached([module]))
-    return _short(sorted(f"{os.path.relpath(one, os.path.dirname(module))} {_read(one).hash}" for one in used))
+    start = os.path.realpath(module)
+    used = filter(is_own, reached([start]))
+    return _short(sorted(f"{os.path.relpath(one, os.path.dirname(start))} {_read(one).hash}" for one in used))
 
 
 def _short(lines: Iterable[str]) -> str:
@@ -64,13 +65,13 @@ def _short(lines: Iterable[str]) -> str:
 
 def is_own(module: str) -> bool:
     """Return whether a module is the path of a user's file, and not a dotted name."""
-    return module.endswith(registry.SUFFIXES)
+    return module.endswith(SUFFIXES)
 
 
 def reached(modules: Iterable[str]) -> set[str]:
     """Return `modules` and all that they import, also inside functions."""
     seen: set[str] = set()
-    todo = [(module, str(Path(module).parent)) for module in modules]
+    todo = [(module, os.path.dirname(os.path.realpath(module))) for module in modules]  # beside what a link leads to
     while todo:
         module, folder = todo.pop()
         if module not in seen:
@@ -111,9 +112,15 @@ def _read(module: str) -> Module:
     path = _path(module)
     assert path is not None
     text, own = path.read_bytes(), is_own(module)
+    whole = Module(hashlib.sha256(text).hexdigest(), [(1, "*")], [path])  # which may import all that is beside it
     if own and path.suffix != ".py":
-        return Module(hashlib.sha256(text).hexdigest(), [], [path])
-    tree, imports, names = _parsed(text, str(path), own)
+        return whole
+    try:
+        tree, imports, names = _parsed(text, str(path), own)
+    except (SyntaxError, ValueError):  # a user's file may import it all the same, and go on without it
+        if not own:
+            raise
+        return whole
     beside = [] if own else [path.with_name(name) for name in names]
     data = [file for file in beside if file.is_file()]
     if data:
@@ -190,18 +197,20 @@ def _imports(module: str, folder: str) -> list[str]:
         for level, name in names:
             start = Path(module).parents[level - 1] if level else Path(folder)
             imports += map(str, _beside(start, name, level))
-    return sorted(imports)
+    return sorted(set(imports))
 
 
 def _beside(folder: Path, name: str, level: int) -> Iterator[Path]:
     """Yield the files of a user's folder that an import of `name` runs; a package runs its __init__ files too."""
     parts = name.split(".") if name else []
-    if not level and registry.not_theirs(parts[0]):
+    if not level and not_theirs(parts[0]):
         return
     for depth in range(0 if level else 1, len(parts) + 1):
         stem = folder.joinpath(*parts[:depth])
+        if stem.name == "*":  # names in __all__ may be those of modules
+            yield from modules_in(stem.parent) if stem.parent.is_dir() else ()
         for one in (stem, stem / "__init__") if depth else (stem / "__init__",):
-            yield from (path for end in registry.SUFFIXES if (path := Path(f"{one}{end}")).is_file())
+            yield from files_of_module(one)
 
 
 @cache
@@ -256,17 +265,16 @@ def code_of(stage: str, spec: Mapping[str, Any]) -> dict[str, str]:
 def files_of(stage: str, spec: Mapping[str, Any]) -> set[str]:
     """Return the source files that a job runs, and the data files that these name."""
     starts = {*modules(stage, spec), *(evaluation() if "evaluation" in spec else ())}
-    return {os.path.abspath(path) for one in reached(starts) for path in _read(one).files}
+    paths = {one: _read(one).files for one in reached(starts)}
+    return {os.path.realpath(one) if is_own(one) else str(path) for one in paths for path in paths[one]}
 
 
 # What jobs know of the files that a problem reads: digests of their contents, kept until a file changes
 
 
 def checksums(problem: Problem) -> dict[str, Any]:
-    """Return the digests of what a problem reads, under `files`: one, with its `reader`, if there are many files."""
-    digests = contents(problem.files())
-    if len(digests) > MOST_FILES:  # which every stamp would repeat
-        return {"files": summed(digests), "reader": encode_problem(problem, layers=is_own(problem.source))}
+    """Return the digests of what a problem reads, under `files`, if it reads any: one, if there are many files."""
+    digests = summed(contents(problem.files()))
     return {"files": digests} if digests else {}
 
 
@@ -281,7 +289,8 @@ def contents(paths: Iterable[str]) -> dict[str, str]:
 
 
 def summed(digests: Mapping[str, str]) -> dict[str, str]:
-    return {f"{len(digests)} files": checksum_of(digests)}
+    """Return one digest of many files, which every stamp would repeat, and those of a few as they are."""
+    return {f"{len(digests)} files": checksum_of(digests)} if len(digests) > MOST_FILES else dict(digests)
 
 
 def states(paths: Iterable[str]) -> dict[str, Any]:
