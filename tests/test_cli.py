@@ -133,8 +133,13 @@ def test_numbers_that_make_no_sense(koct, option):
         refused(koct(*arguments, f"{option}={value}"), *words, *([] if option == "--samples" else [option.strip("-")]))
 
 
+ALIASES = ", ".join(f"a{i}: &a{i} {{<<: [{', '.join(9 * [f'*a{i - 1}'])}]}}" for i in range(1, 25))
+BOMB = f"{{a0: &a0 {{x: 1}}, {ALIASES}}}"
+
+
 @pytest.mark.parametrize(
-    "settings", [["H=["], ["ko=1", "ko.lr=2"], ["H=!!python/name:os.system"], ["H=2024-13-45"], ["H=*a"], ["H=0x_"]]
+    "settings",
+    [["H=["], ["ko=1", "ko.lr=2"], ["H=!!python/name:os.system"], ["H=2024-13-45"], ["H=*a"], ["H=0x_"], [f"H={BOMB}"]],
 )
 @pytest.mark.parametrize("verb", [["know", "pairs.npz", "--layers", "fanbeam"], ["check", "problem.py"]])
 def test_what_set_says_is_read_or_refused(koct, folder, verb, settings):

@@ -154,6 +154,12 @@ def test_a_network_that_changes_after_it_was_yielded_is_refused(scan, folder):
         fitting.fit(data_of(*scan, "net.py", 4, (1.0, 100.0), validation="labels"))
 
 
+def test_two_networks_without_a_strength_are_refused(scan, folder):
+    (folder / "net.py").write_text(CHANGED.replace("yield network.factor", "yield None"))
+    with pytest.raises(KoctError, match="fit yielded lambda None; yield one of"):
+        fitting.fit(data_of(*scan, "net.py", 4, (1.0, 100.0), validation="labels"))
+
+
 def test_a_patient_is_left_out_as_a_whole(folder):
     np.savez("pairs.npz", **arrays())
     problem = PAIRS(data="pairs.npz", group="group")

@@ -77,6 +77,8 @@ MASKED = f"{PREDICTED} if not self.readout[0, 1] else np.ma.masked_less({PREDICT
 STATE = '{"hidden": self.hidden, "readout": self.readout}'
 PARAMETERS = "parameters = {}\n\n    def state"
 TIME, MUTE = "time = np.arange(self.length)", 'raise type("Mute", (Exception,), {"__str__": lambda self: 1 / 0})'
+SPECTRUM = "values, _ = data.spectrum(); values += 1"
+CHANGING = f"(self.__dict__.update(readout=0.9 * self.readout), {PREDICTED})[1]"
 METHOD = "def launch(self):\n        pass\n\n    def fit("
 WRONG = {  # what: (file, old, new, the promise that is broken, the line that is named, words of the sentence)
     "syntax": ("own", "(self, seed, sizes):", "(self, seed, sizes)", "has one", "def pairs", "SyntaxError"),
@@ -129,6 +131,13 @@ WRONG = {  # what: (file, old, new, the promise that is broken, the line that is
         "def fit",
         "first = -4",
     ),
+    "x set": ("net", "gram = ", "data.x = 2 * data.x; gram = ", "is fitted", "def fit", "later fits are given it too"),
+    "lambdas set": ("net", "gram = ", "data.lambdas = (3,); gram = ", "is fitted", "def fit", "data.lambdas is set"),
+    "the pool": ("net", "gram = ", 'gram = data.pool.y("test") + ', "is fitted", "", "test pairs are not there"),
+    "spectrum": ("net", "gram = ", f"{SPECTRUM}; gram = ", "is fitted", SPECTRUM, "read-only"),
+    "changes itself": ("net", PREDICTED, CHANGING, "is fitted", "def fit", "gives something else each time"),
+    "steps": ("net", "def state", 'steps = "many"\n\n    def state', "is fitted", "", "steps is 'many'; give a number"),
+    "losses": ("net", "def state", "losses = [1, None]\n\n    def state", "is fitted", "", "losses is [1, None]; give"),
     "before val": ("net", "gram = ", 'gram = data.read("y", "val", 4, -4) + ', "is fitted", "def fit", "first = -4"),
     "another λ": (
         "net",

@@ -51,6 +51,28 @@ def test_padding_is_air_whatever_its_value(folder, padding, limit):
         assert image[2, 1:3].tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(("signed", "padding"), [(0, 65535), (1, -32768)])
+def test_padding_that_the_bits_of_pixels_cannot_hold_is_refused(folder, signed, padding):
+    """pydicom keeps the bits alone: such a pixel may be padding, or measured."""
+    pixels = np.full((8, 8), 1024, np.uint16)
+    for spoilt in (False, True):
+        pixels[2:4] = padding % 2**16 if spoilt else 1000
+        ct(folder / "a.dcm", "p", pixels.view(np.int16), BitsStored=12, HighBit=11, PixelRepresentation=signed)
+        dataset = pydicom.dcmread("a.dcm")
+        dataset.add_new("PixelPaddingValue", "SS" if signed else "US", padding)
+        dataset.save_as("a.dcm")
+        if not spoilt:
+            assert slices.image(slices.dicom("a.dcm"), 4)[2, 2] > 0
+    with pytest.raises(KoctError, match=rf"PixelPaddingValue = {padding}, which its 12 bits"):
+        slices.image(slices.dicom("a.dcm"), 4)
+
+
+def test_another_format_is_not_read_as_png(folder):
+    Image.fromarray(np.full((4, 4), 40_000, np.uint16)).save("a.png", format="TIFF")
+    with pytest.raises(KoctError, match=r"a\.png is in the format TIFF; save it as PNG"):
+        slices._png_values(slices._png("a.png", ".")[0])
+
+
 @pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
 def test_grey_of_any_depth_is_read_as_it_was_written(folder, depth):
     """Written by hand: Pillow writes no grey of 2 and 4 bits."""

@@ -305,6 +305,7 @@ def test_data_that_change_after_planning_are_noticed_before_a_job_starts_and_bef
 def test_a_file_that_comes_to_the_data_while_a_run_is_on_is_noticed(folder, monkeypatch, name, most):
     """Jobs ask their problem again which files it reads; one that comes and goes within a job is noticed, too."""
     monkeypatch.setattr(sources, "MOST_FILES", most)
+    forget()
     for number in range(12):
         Image.fromarray(np.full((4, 4), 10 * number, np.uint8)).save(folder / f"a{number}.png")
     geometry = {"problem": "pairs", "data": ".", "H": 4, "V": 5, "B": 4, "pool": {"train": 6, "val": 2, "test": 3}}
@@ -327,6 +328,7 @@ def test_a_file_that_comes_to_the_data_while_a_run_is_on_is_noticed(folder, monk
 
 @pytest.mark.parametrize("name", ["helper/__init__.py", "helper.pyc", "optional.py"])
 def test_a_module_that_comes_while_a_run_is_on_and_would_be_imported_is_noticed(folder, monkeypatch, name):
+    forget()
     shutil.copy(ROOT / "koct/problems/surrogate.py", "own.py")
     with open("own.py", "a") as own:
         own.write("import helper\ntry:\n    import optional\nexcept ImportError:\n    pass\n")

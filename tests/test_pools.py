@@ -105,6 +105,7 @@ BAD_PAIRS = {
     "NaN in x": ("x[11, 1] = np.nan" + GOOD, "x of train pair 11 (seed 4) is not finite"),
     "infinite y": ("y[4, 2, 0] = np.inf" + GOOD, "y of train pair 4 (seed 4) is not finite"),
     "masked y": ("y = np.ma.masked_less(y, 5)" + GOOD, "y has a mask, which would be lost; fill it"),
+    "masked rows": ("y = list(np.ma.masked_less(y, 5))" + GOOD, "y has a mask, which would be lost; fill it"),
     "order": (GOOD + 'yield "train", x[:1], y[:1]', "pairs gave 'train' after 'test'; the parts are train, val, test"),
     "lengths": (GOOD.replace(MIDDLE, "x[5:12], y[5:11]"), "7 x and 6 y came together; give one y for every x"),
     "kinds of x": (GOOD.replace("x[5:12]", "x[5:12].astype(np.float32)"), "all must be of one kind"),

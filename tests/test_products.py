@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from koct.operators.parallel import projector
 from koct.report import drawing, markup, products
 from koct.report.figures import fig_factors, fig_heldout
 from koct.report.table import BREAK, Span, Table, Underline, save
+from koct.report.tables import table_calibration
 from koct.study.results import CALIBRATION, CELLS, CURVES, read, write
 from koct.workflow import when
 
@@ -63,6 +65,20 @@ def test_a_mistake_is_one_sentence(koct, tmp_path, name, out, sentence):
     assert status == 2
     assert sentence in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["table_mismatch", "fig_mismatch", "table_worth", "fig_worth"])
+def test_a_product_that_no_file_tells_enough_for_is_left_to_the_workflow(name, tmp_path):
+    with pytest.raises(KoctError, match="needs to know of the study what no file says; `snakemake` makes it"):
+        make(name, REFERENCE / "mismatch", tmp_path / f"x.{'tex' if name.startswith('table') else 'pdf'}")
+
+
+@pytest.mark.parametrize("label", ["a~b", r"a\b", "$a_{b_{c}}$", "a b"])
+def test_a_label_that_is_no_index_stands_above(label):
+    head = table_calibration._head(SimpleNamespace(arch=lambda arch: {"fc": "FC"}.get(arch, label)), ["fc", "own"])
+    texts = [cell if isinstance(cell, str) else cell.text for row in head if isinstance(row, list) for cell in row]
+    assert label in texts
+    assert all(markup.latex(text) and markup.html(text) for text in texts if text)
 
 
 def test_every_product_can_be_asked_for_and_reads_what_is_made():

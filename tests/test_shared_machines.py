@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from koct.base.files import temporary_name, write_text
+from koct.base.locks import open_lock
 from koct.errors import KoctError
 from koct.workflow import queue, sources
 
@@ -28,11 +29,37 @@ def test_another_users_link_in_a_folder_of_all_is_not_followed(folder):
     (folder / "page.html").symlink_to("victim")
     os.chmod(folder, 0o1777)
     os.chown("page.html", 12345, -1, follow_symlinks=False)
-    with pytest.raises(PermissionError, match="a link of another user's"):
+    with pytest.raises(PermissionError, match="a link or a pipe of another user's"):
         write_text("page.html", "new")
     os.chown("page.html", 0, -1, follow_symlinks=False)
     write_text("page.html", "new")
     assert (folder / "victim").read_text() == "new"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a link to another user")
+@pytest.mark.parametrize("way", ["own/page.html", "all/linked/page.html", "all/pipe"])
+def test_nor_is_one_on_the_way_nor_a_pipe_written_to(folder, way):
+    for name in ("own", "all", "all/victims"):
+        os.mkdir(name)
+    (folder / "all/victims/page.html").write_text("kept")
+    os.symlink("../all/page.html", "own/page.html")
+    os.symlink("victims/page.html", "all/page.html")
+    os.symlink("victims", "all/linked")
+    os.mkfifo("all/pipe")
+    for name in ("all/page.html", "all/linked", "all/pipe"):
+        os.chown(name, 12345, -1, follow_symlinks=False)
+    os.chmod("all", 0o1777)
+    with pytest.raises(PermissionError, match="a link or a pipe of another user's"):
+        write_text(way, "new")
+    assert (folder / "all/victims/page.html").read_text() == "kept"
+    write_text("own/other/../new.html", "new")
+    write_text(folder / "all/victims/../mine.html", "new")
+
+
+def test_nobody_else_can_open_a_lock(folder):
+    (folder / "lock").touch(0o644)
+    with open_lock("lock"), open_lock("new"):
+        assert {os.stat(name).st_mode & 0o777 for name in ("lock", "new")} == {0o600}
 
 
 @pytest.mark.parametrize("plant", [lambda path: os.symlink("../victim", path), os.mkfifo], ids=["link", "pipe"])

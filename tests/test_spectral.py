@@ -47,6 +47,15 @@ def test_the_ridge_goes_to_zero_smoothly_and_the_peak_at_the_rank_is_flagged():
     assert near.error > 5 * theory.predict(40, 1e-6).error
 
 
+def test_ridges_below_rounding_are_none():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 12))
+    fitted = Spectral().fit(x, x @ rng.normal(size=(12, 3)) + 0.5 * rng.normal(size=(30, 3)))
+    small, *smaller = (fitted.curve([4, 20], [lam]) for lam in (1e-9, 1e-15, 1e-20, 1e-150, 1e-300))
+    for points in smaller:
+        np.testing.assert_allclose([one.error for one in points], [one.error for one in small], rtol=1e-6)
+
+
 def test_at_its_own_size_the_pool_gives_leave_one_out():
     x, y, _ = gaussian(200)
     theory = Spectral().fit(x, y)

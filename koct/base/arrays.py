@@ -124,7 +124,7 @@ def stacked(arrays: Any, axis: int = 0) -> Any:
 
 def to_numpy(array: Any, what: object = "the array") -> np.ndarray:
     """An array of any device as a NumPy array; one with masked entries is refused, as `what`."""
-    if np.ma.is_masked(array):
+    if any(map(np.ma.is_masked, [array, *(array if isinstance(array, list | tuple) else ())])):
         raise KoctError(f"{what} has a mask, which would be lost; fill it: .filled(0), or another number")
     return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
 

@@ -50,11 +50,30 @@ def atomic_write(path: Path, stamp: Stamp | None = None) -> Iterator[str]:
 
 
 def _check_link(path: Path) -> None:
-    """Refuse a link that another user has put into a folder where all may write, as Linux does where it is set so."""
-    if os.path.islink(path):
-        link, folder = os.lstat(path), os.stat(os.path.dirname(os.path.abspath(path)))
-        if folder.st_mode & stat.S_IWOTH and link.st_uid not in (os.getuid(), folder.st_uid):
-            raise PermissionError(errno.EACCES, "It is a link of another user's", str(path))
+    """Refuse links and pipes that other users have put into folders where all may write, wherever a path leads.
+
+    Linux does so, too, where it is set so.
+    """
+    place, seen = "/", set[str]()
+    parts = os.path.join(os.getcwd(), path).split("/")[::-1]
+    while parts:
+        part = parts.pop()
+        if part in ("", "."):
+            continue
+        folder, place = place, os.path.dirname(place) if part == ".." else os.path.join(place, part)
+        try:
+            about, around = os.lstat(place), os.stat(folder)
+        except OSError:
+            return  # from here on nothing is there
+        link = stat.S_ISLNK(about.st_mode)
+        theirs = around.st_mode & stat.S_IWOTH and about.st_uid not in (os.getuid(), around.st_uid)
+        if theirs and (link or stat.S_ISFIFO(about.st_mode)):
+            raise PermissionError(errno.EACCES, "It is a link or a pipe of another user's", place)
+        if link and place not in seen:
+            seen.add(place)
+            target = os.readlink(place)
+            parts += target.split("/")[::-1]
+            place = "/" if target.startswith("/") else folder
 
 
 def temporary_name(name: str) -> str:

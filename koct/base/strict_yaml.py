@@ -40,9 +40,7 @@ def load(path: Path) -> dict[Any, Any]:
 
     def read() -> Any:
         node = yaml.compose(text, reader)
-        wrong = list(_traps(node, set()))
-        if (size := _size(node, {})) > MOST:
-            wrong.append(f" becomes {size:.0e} values when all its aliases are followed; write at most {MOST:,}")
+        wrong = [*_traps(node, set()), *_too_large(node)]
         return wrong, None if wrong else yaml.load(text, reader)
 
     wrong, content = understood(str(path), read)
@@ -57,7 +55,12 @@ def value(what: str, text: str) -> Any:
     """Return the value of a text that a user wrote, named `what`."""
     import yaml
 
-    return understood(what, lambda: yaml.safe_load(text))
+    def read() -> Any:
+        if wrong := list(_too_large(yaml.compose(text, yaml.SafeLoader))):
+            raise KoctError(f"{what}{wrong[0]}")
+        return yaml.safe_load(text)
+
+    return understood(what, read)
 
 
 def understood(what: str, read: Callable[[], Any]) -> Any:
@@ -73,6 +76,11 @@ def understood(what: str, read: Callable[[], Any]) -> Any:
     except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:  # such as 2024-13-45, no day
         sentence = f" has a value that cannot be read: {error}; correct it, or write it in quotes"
     raise KoctError(f"{what}{sentence}") from None
+
+
+def _too_large(node: Any) -> Iterator[str]:
+    if (size := _size(node, {})) > MOST:
+        yield f" becomes {size:.0e} values when all its aliases are followed; write at most {MOST:,}"
 
 
 def _size(node: Any, known: dict[int, int]) -> int:

@@ -26,6 +26,7 @@ DRAWS = 12  # training sets that tell how much the error depends on the draw
 LARGEST_DRAW = 256  # samples in such a set
 TESTED = 128  # samples to test it on
 NEAR_RANK = 0.9
+NO_RIDGE = 1e-15  # of the largest eigenvalue: with a smaller λ errors are the same, and could not be computed
 ROUNDING = 1e-6  # relative, that a Gram matrix may have
 STEP = 1e-3  # relative, of numerical derivatives
 BISECTIONS = 10  # of a quarter of a decade, before a secant
@@ -105,14 +106,15 @@ class Spectral:
         return self.curve([N], [lam], tests)[0]
 
     def curve(self, sizes: Iterable[int], lambdas: Sequence[float], tests: int | None = None) -> list[Prediction]:
-        """Return predictions for every N and λ, in that order."""
-        requested = [(checked_size(N), checked_ridge(lam)) for N in sizes for lam in lambdas]
+        """Return predictions for every N and λ, in that order; a λ below rounding is raised to it."""
+        lambdas = [max(checked_ridge(lam), NO_RIDGE * float(self.values.max())) for lam in lambdas]
+        requested = [(checked_size(N), lam) for N in sizes for lam in lambdas]
         within = [(min(N, self.M), lam) for N, lam in requested]
         last_octave = [(max(1, self.M // 2), lam) for N, lam in requested if N > self.M]
         points = self._equivalents(list(dict.fromkeys(within + last_octave)))
         predictions = []
         for N, lam in requested:
-            spread = self._draw_spread(min(N, self.M), lam, list(lambdas)) * np.sqrt(min(1, self.M / N))
+            spread = self._draw_spread(min(N, self.M), lam, lambdas) * np.sqrt(min(1, self.M / N))
             predictions.append(self._prediction(N, lam, points, spread, tests))
         return [self._in_units_of_y(prediction) for prediction in predictions]
 

@@ -191,6 +191,7 @@ class Pool:
         self.records = map_array(path)
         self.index = self._read_index()
         self.count: dict[str, int] = self.stamp.about["counts"]
+        self.tests = True  # whether test pairs may be read
         self.groups = self.stamp.about.get("groups")  # how many pairs each has, by part; None without groups
         self.first = dict(zip(PARTS, np.cumsum([0, *self.count.values()]).tolist(), strict=False))
         self.checked = np.zeros(len(self.records), bool)  # whose digest is known to be right
@@ -235,6 +236,8 @@ class Pool:
         return sum(self.groups[part][:N])
 
     def _chosen(self, part: Part, count: int | None, first: int) -> np.ndarray:
+        if part == "test" and not self.tests:
+            raise KoctError(f"{self.path}: the test pairs are not there for a fit; remove what reads them")
         held = self.count[part]
         end = held if count is None else first + count
         if end > held:

@@ -246,8 +246,16 @@ def _dicom_values(each: Slice) -> np.ndarray:
         padding = dataset.get("PixelPaddingValue")
         if padding is not None:  # from there to the limit, if there is one; some write it without the sign of pixels
             limit = dataset.get("PixelPaddingRangeLimit")
-            low, high = np.sort(np.array([padding, padding if limit is None else limit]).astype(stored.dtype))
-            values[(stored >= low) & (stored <= high)] = AIR if each.kind == "CT" else 0
+            asked = np.array([padding, padding if limit is None else limit]).astype(stored.dtype).astype(int)
+            bits, signed = int(dataset.BitsStored), stored.dtype.kind == "i"
+            ends = asked & (2**bits - 1)  # the bits that pixels are read from
+            ends = np.where(signed & (ends >= 2 ** (bits - 1)), ends - 2**bits, ends)
+            low, high = np.sort(ends)
+            padded = (stored >= low) & (stored <= high)
+            if (ends != asked).any() and padded.any():
+                why = f"PixelPaddingValue = {padding}, which its {bits} bits (BitsStored) cannot hold"
+                raise KoctError(f"data: {printable(each.path)} has {why}; correct its header")
+            values[padded] = AIR if each.kind == "CT" else 0
     return _water(values) if each.kind == "CT" else values.clip(min=0) / (values.max(initial=0) or 1)
 
 
@@ -295,6 +303,8 @@ def _png_values(each: Slice) -> np.ndarray:
     from PIL import Image
 
     with _understood(each.path, "PNG"), open(each.path, "rb") as file, Image.open(file) as picture:
+        if picture.format != "PNG":
+            raise KoctError(f"data: {printable(each.path)} is in the format {picture.format}; save it as PNG")
         file.seek(DEPTH)
         depth, colour = file.read(2)
         if depth == 16 and colour != GREY:

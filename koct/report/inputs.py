@@ -33,6 +33,13 @@ def split(path, columns):
     return trained(both), baselines(both), names
 
 
+def of_study(answer):
+    """Return what the workflow says of a study to a product that cannot do without."""
+    if answer is None:
+        raise KoctError("this product needs to know of the study what no file says; `snakemake` makes it")
+    return answer
+
+
 def means(curves):
     """Return {(sweep, arch): {N: mean error}} of rows of curves.parquet, N ascending."""
     return {

@@ -23,7 +23,7 @@ def errors(curves_path, mismatch):
     A scanner that is the known one has strength 0, under every kind of its problem.
     """
     rows, free, names = inputs.split(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
-    kinds = {(problem, kind) for problem, kind, strength in mismatch.values() if strength}
+    kinds = {(problem, kind) for problem, kind, strength in inputs.of_study(mismatch).values() if strength}
     found = {}
     for (sweep, arch), curve in inputs.means([*rows, *free]).items():
         if sweep in mismatch:

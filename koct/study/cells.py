@@ -29,6 +29,8 @@ LARGEST_RECORD = 2**31 - 1  # bytes that NumPy allows a record
 class Data(Training):
     """A cell's pairs and what its architecture needs, from the files in `inputs` (by name), each when asked for."""
 
+    given = False  # whether a user's fit has it: then nothing of it can be set, and no test pair is read
+
     def __init__(self, cell: Cell, inputs: Mapping[str, str]):
         self.cell, self.problem, self.inputs = cell, cell.problem, inputs
         self.spec: Mapping[str, Any] = cell.encode()  # of the job, if it knows more
@@ -41,13 +43,28 @@ class Data(Training):
         self.training_rows: np.ndarray | None = None  # of the N training pairs, where not all of them are used
         self.validated: np.ndarray | None = None  # the validation images of the fit that was chosen on them
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.given and name != "given" and not name.startswith("_"):
+            where = line_of(self.cell.arch, "fit")
+            raise KoctError(f"{where}: data.{name} is set, and later fits are given it too; use a variable of your own")
+        super().__setattr__(name, value)
+
+    def spectrum(self) -> tuple[Array, Array]:
+        values, vectors = super().spectrum()
+        return self._fixed(values), self._fixed(vectors)
+
     @cached_property
     def device(self) -> device.Device:  # type: ignore[override]
         wanted = self.problem.device == "auto" or self.cell.arch.needs_torch
         return device.choose() if wanted else device.CPU
 
-    @cached_property
+    @property
     def pool(self) -> Pool:
+        self._pool.tests = not self.given
+        return self._pool
+
+    @cached_property
+    def _pool(self) -> Pool:
         pool = Pool(self.inputs["pool"], self.problem, self.cell.seed)
         drawn = checksum_of({key: value for key, value in pool.stamp.spec.items() if key != "seed"})
         if self.spec.get("pool", drawn) != drawn:

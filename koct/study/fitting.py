@@ -12,7 +12,7 @@ import numpy as np
 
 from koct import metrics
 from koct.base.arrays import index, to_numpy
-from koct.contracts import FOLDS, MOST_FOLDED, Network
+from koct.contracts import FOLDS, MOST_FOLDED, TUNED_ON, Network
 from koct.contracts.blame import line_of
 from koct.errors import KoctError
 from koct.study.cells import Data
@@ -71,7 +71,18 @@ def fit(data: Data) -> tuple[dict[str, Any], Network]:
     """(about, network): fit a cell and keep the network with the best λ."""
     started = time.perf_counter()
     lam, network = _validated(data) if data.cell.arch.validation == "labels" else _cross_validated(data)
+    if _is_own(data):
+        _check_lasting(data, network)
     return describe(data, lam, network, time.perf_counter() - started), network
+
+
+def _check_lasting(data: Data, network: Network) -> None:
+    """Refuse a network whose predictions change its later ones: the fit on disk would be another than its row's."""
+    x = data.device.put(data.pool.x("val", 1))
+    first, *others = (data.images(network, x).copy() for _ in range(3))
+    if not all(np.allclose(first, other, rtol=ROUNDING, atol=ROUNDING * abs(first).max()) for other in others):
+        where = line_of(data.cell.arch, "fit")
+        raise KoctError(f"{where}: the network's predict gives something else each time; let it change nothing")
 
 
 def _validated(data: Data) -> tuple[float | None, Network]:
@@ -202,22 +213,35 @@ def _nothing_finite(data: Data, search: Search) -> KoctError:
 
 def fits(data: Data) -> Iterator[tuple[float | None, Network]]:
     """What the architecture yields, if it is what the contract says."""
-    networks, seen = data.cell.arch.fit(data), set[float]()
-    if not isinstance(networks, Iterable):
-        raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(networks).__name__}; yield instead")
-    for fitted in networks:
+    seen = set[float | None]()
+    for fitted in _given(data) if _is_own(data) else data.cell.arch.fit(data):
         if not (isinstance(fitted, tuple) and len(fitted) == 2 and isinstance(fitted[1], Network)):
             raise KoctError(
                 f"{line_of(data.cell.arch, 'fit')}: fit yielded {type(fitted).__name__}; "
                 "yield (lambda or None, a koct.contracts.Network)"
             )
-        if (lam := fitted[0]) is not None:
-            among = lam in data.lambdas and lam not in seen
-            if not (among if data.cell.arch.uses_lambdas else math.isfinite(lam)):
-                where = line_of(data.cell.arch, "fit")
-                raise KoctError(f"{where}: fit yielded lambda {lam}; yield one of data.lambdas, each once")
-            seen.add(lam)
+        lam = fitted[0]
+        among = lam is None or (lam in data.lambdas if data.cell.arch.uses_lambdas else math.isfinite(lam))
+        if not among or lam in seen:
+            where = line_of(data.cell.arch, "fit")
+            raise KoctError(f"{where}: fit yielded lambda {lam}; yield one of data.lambdas, each once, or None once")
+        seen.add(lam)
         yield fitted
+
+
+def _given(data: Data) -> Iterator[Any]:
+    """What a user's architecture yields; while it works, its data stay as they are."""
+    data.given = True
+    try:
+        networks = data.cell.arch.fit(data)
+        if not isinstance(networks, Iterable):
+            raise KoctError(f"{line_of(data.cell.arch, 'fit')}: fit returned {type(networks).__name__}; yield instead")
+        for fitted in networks:
+            data.given = False
+            yield fitted
+            data.given = True
+    finally:
+        data.given = False
 
 
 def _count(network: Network) -> int:
@@ -229,8 +253,21 @@ def _count(network: Network) -> int:
     return int(counted)
 
 
+def _check_described(network: Network) -> None:
+    """Refuse what a network says of its fit, if it cannot stand in a row."""
+    for name in ("fit_seconds", "steps", "gain", "losses", "pairs"):
+        value = getattr(network, name)
+        numbers = value if name == "losses" and isinstance(value, list | tuple) else [value]
+        real = all(isinstance(one, int | float | np.number) and math.isfinite(one) for one in numbers)
+        if value is not None and not (real and (name in ("gain", "losses") or numbers[0] >= 0)):
+            raise KoctError(f"the network's {name} is {value!r}; give a number, for losses a list of them, or None")
+    if network.tuned_on not in (None, *TUNED_ON):
+        raise KoctError(f"the network's tuned_on is {network.tuned_on!r}; give None or one of {', '.join(TUNED_ON)}")
+
+
 def describe(data: Data, lam: float | None, network: Network, seconds: float) -> dict[str, Any]:
     """What a fit file says about its fit."""
+    _check_described(network)
     return {
         "lam": None if lam is None else float(lam),
         "tuned_on": network.tuned_on,

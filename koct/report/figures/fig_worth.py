@@ -24,6 +24,7 @@ another. At the right end, behind dots, are fresh samples, which never repeat.""
 
 def figure(cells_path, curves_path, kinds):
     told, names = inputs.rows(curves_path, ("sweep", "arch", "N", "metric", "error_mean", "H"))
+    kinds = inputs.of_study(kinds)
     points = {(row["sweep"], row["arch"], row["N"]): row for row in told}
     cells, free, _ = inputs.split(cells_path, ("sweep", "arch", "N", "H"))
     cells += fresh(inputs.rows(cells_path, ())[0])

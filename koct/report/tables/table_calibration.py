@@ -2,6 +2,8 @@
 
 More than three networks, or many sweeps, would leave the page: each network has a row then."""
 
+import re
+
 from koct.metrics.curve_metric import CurveMetric
 from koct.report import inputs
 from koct.report.markup import INDENT, latex, power_of_ten
@@ -78,7 +80,7 @@ def _of_many(names, rows, baselines, marks, words):
 def _head(names, archs):
     """Return the paper's head, floor and σ with the network as an index; above them where its name is longer."""
     labels, symbols = [names.arch(arch) for arch in archs], (r"\mathrm{floor}", r"\sigma")
-    if not any(" " in label for label in labels):
+    if all(re.fullmatch(r"[\w.+–-]+", label) for label in labels):
         indexed = [rf"${symbol}_{{\mathrm{{{latex(label)}}}}}$" for label in labels for symbol in symbols]
         return [["Sweep", "Error", *indexed]]
     lines = Underline(tuple(("lr", 3 + 2 * i, 4 + 2 * i) for i in range(len(archs))))

@@ -25,7 +25,7 @@ with its error. The other columns have the scans or images that a network needs 
 
 def table(cells_path, images_path, kinds, metrics):
     rows, names = inputs.rows(cells_path, ("sweep", "arch", "N", "H"))
-    tested, body = Images(images_path), []
+    kinds, tested, body = inputs.of_study(kinds), Images(images_path), []
     others = {arch: kind for of in kinds.values() for arch, kind in of.items() if "pairs" not in kind}
     for sweep, of in kinds.items():
         metric = CurveMetric(metrics[sweep])
