@@ -23,7 +23,7 @@ def rms(x):
     return float(np.mean(np.sum(x**2, axis=0)) ** 0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_holds_for_random_chains():
     rng, ratios = np.random.default_rng(0), []
     for _ in range(CHAINS):

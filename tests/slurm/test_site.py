@@ -26,7 +26,9 @@ pytestmark = pytest.mark.slow
 plugin = pytest.importorskip("snakemake_executor_plugin_koct_slurm.executor")
 
 
-@pytest.mark.parametrize(("study", "device", "most"), [("paper", "auto", 24), ("full", "cpu", 96)])
+@pytest.mark.parametrize(
+    ("study", "device", "most"), [("paper", "auto", 24), pytest.param("full", "cpu", 96, marks=pytest.mark.long)]
+)
 def test_a_study_is_few_submissions(checkout, study, device, most):
     first, second, *kinds = dry(checkout(), "--config", f"study={study}", f"device={device}")
     assert re.fullmatch(rf"Study {study}: .*device {device}\.", first)
