@@ -34,7 +34,7 @@ from koct.report import products
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ["full", "crossing", "ladder", "dose", "modalities", "benchmark", "benchmark-long", "printed", "head"]
-STUDIES += ["mismatch", "anatomy"]
+STUDIES += ["labels", "mismatch", "anatomy"]
 CONFIGS = {"anatomy": "docs/anatomy/config.yaml"}  # of studies that are not in config.yaml
 KEPT = ["cells.parquet", "curves.parquet", "calibration.parquet", "crossings.parquet", "budget.parquet"]
 KEPT += ["theory.parquet", "ladder.parquet", "ladder.json", "transfer.parquet"]

@@ -15,6 +15,7 @@ rule fit:
         "results/benchmarks/fits/{sweep}/{arch}/N{N}_seed{seed}.tsv"
     wildcard_constraints:
         arch=jobs.archs(torchrun=False),
+    priority: jobs.larger_first
     group:
         jobs.fit_group
     conda:

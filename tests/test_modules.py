@@ -1,5 +1,7 @@
 """Networks that are torch modules: what koct trains, how it goes on after a kill, and operators as layers."""
 
+import copy
+
 import numpy as np
 import pytest
 from test_kernels import DEVICES, torch
@@ -9,6 +11,7 @@ from koct.contracts.registry import architecture, problem
 from koct.contracts.spec import Cell
 from koct.errors import KoctError
 from koct.networks import torch_layers, training
+from koct.networks.torch_layers import LearnedStep
 from koct.operators.fanbeam import FanBeam, Projector, fbp
 from koct.problems import fresh, pools
 from koct.study import cells, fitting
@@ -155,6 +158,34 @@ def test_a_compiled_training_has_the_same_bits_twice_and_learns_the_same_but_for
     ]
     np.testing.assert_array_equal(found[0], found[1])
     assert np.abs(found[0] - found[2]).mean() < 0.02 * np.abs(found[2]).mean()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use: CPU only")
+@pytest.mark.parametrize("half", [False, True], ids=["TF32", "bfloat16"])
+@pytest.mark.parametrize(("inside", "channels", "outside", "shape"), [(7, 32, 5, (3, 30, 47)), (2, 24, 1, (1, 16, 32))])
+def test_fused_learned_steps_are_as_exact_as_those_of_torch(inside, channels, outside, shape, half):
+    torch.manual_seed(0)
+    step = LearnedStep(inside, channels, outside).cuda().to(memory_format=torch.channels_last)
+    for parameter in step.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    exact = copy.deepcopy(step).double()
+    images = torch.randn(shape[0], inside, *shape[1:], device="cuda", requires_grad=True)
+    slopes = torch.randn(shape[0], outside, *shape[1:], device="cuda")
+
+    def found(step, images, fused=False):
+        step.fused = fused
+        with torch.autocast("cuda", torch.bfloat16, enabled=half and images.dtype == torch.float32):
+            out = step(images[:, :outside], images[:, outside:])
+        return out, *torch.autograd.grad(out, [images, *step.parameters()], slopes.to(out.dtype))
+
+    def error(values):
+        return [float((one - other).norm() / other.norm()) for one, other in zip(values, wanted, strict=True)]
+
+    wanted = found(exact, images.detach().double().requires_grad_())
+    with torch.backends.cudnn.flags(allow_tf32=True):
+        plain, fused, again = (found(step, images, fused) for fused in (False, True, True))
+    assert all(map(torch.equal, fused, again))
+    assert all(one < 1.5 * other + 1e-3 for one, other in zip(error(fused), error(plain), strict=True))
 
 
 def test_fresh_pairs_never_repeat_and_are_the_same_twice(data):

@@ -126,7 +126,7 @@ class ModuleArchitecture(Architecture, ABC):
         default="bfloat16",
     )
     compiled: bool = option(
-        "compile the convolutions for a GPU, in about half a minute",
+        "faster convolutions on a GPU: compiled, in about half a minute, or by kernels of their own (unrolled networks)",
         default=False,
         later=True,
     )

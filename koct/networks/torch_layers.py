@@ -32,14 +32,18 @@ def two_convolutions(inside: int, outside: int) -> nn.Sequential:
 
 
 def compile_blocks(module: nn.Module) -> None:
-    """Compile the parts of a module that have no known operator in them, in place, with channels last in memory.
+    """Make the parts of a module that have no known operator in them faster on a GPU, in place.
 
-    Blocks of one shape are compiled once. What is chosen by timing, and would change the bits, is not.
+    Learned steps get kernels of their own. What else there is is compiled: blocks of one shape once, and without what
+    is chosen by timing, which would change the bits. Channels are kept last between convolutions, even if some of them
+    have many more channels before than behind them, for which the compiler would not.
     """
-    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    blocks: list[nn.Module] = [part for part in module.modules() if isinstance(part, UNet | LearnedStep)]
-    for block in blocks or [module]:
-        block.compile(dynamic=False, options={"deterministic": True})
+    steps = [part for part in module.modules() if isinstance(part, LearnedStep)]
+    for step in steps:
+        step.fused = True
+    blocks: list[nn.Module] = [part for part in module.modules() if isinstance(part, UNet)]
+    for block in blocks or ([] if steps else [module]):
+        block.compile(dynamic=False, options={"deterministic": True, "force_layout_optimization": True})
 
 
 def zero(layer: nn.Conv2d) -> None:
@@ -106,7 +110,12 @@ class Mirrored(nn.Module):
 
 
 class LearnedStep(nn.Sequential):
-    """What three 3×3 convolutions with PReLU make of several images is added to the first; zero at the start."""
+    """What three 3×3 convolutions with PReLU make of several images is added to the first; zero at the start.
+
+    `fused` has kernels of its own for a GPU compute it.
+    """
+
+    fused = False
 
     def __init__(self, inside: int, channels: int, outside: int) -> None:
         last = nn.Conv2d(channels, outside, 3, padding=1)
@@ -120,7 +129,12 @@ class LearnedStep(nn.Sequential):
         )
 
     def forward(self, first: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = first + super().forward(torch.cat([first, *others], 1))
+        images = torch.cat([first, *others], 1)
+        if self.fused:
+            from koct.networks.convolutions_cuda import three_convolutions
+
+            return three_convolutions(images, *self.parameters())
+        out: torch.Tensor = first + super().forward(images)
         return out
 
 

@@ -216,6 +216,8 @@ class Trainer:
         self.error = metrics.error_of(data.problem.validation_metric, data.problem.inside)
         self.module, self.averaged = self.network.module, bool(arch.averaging)
         compiled = self.cuda and arch.compiled
+        if compiled:
+            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.averaged or compiled:
             try:
                 self.kept.module = copy.deepcopy(self.module)
@@ -227,8 +229,8 @@ class Trainer:
         trained = {name: value for name, value in self.module.named_parameters() if value.requires_grad}
         if not trained:
             raise KoctError(f"{line_of(arch, 'module')}: the module has no parameters to train")
-        self.trained = list(trained.values())
-        self.means = [dict(self.kept.module.named_parameters())[name] for name in trained]
+        self.trained: list[torch.Tensor] = list(trained.values())
+        self.means: list[torch.Tensor] = [dict(self.kept.module.named_parameters())[name] for name in trained]
         kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[arch.optimiser]
         self.rate = torch.zeros((), device=device)
         how = {"lr": self.rate if self.cuda else arch.lr, "capturable": self.cuda, "fused": self.cuda}
@@ -281,9 +283,10 @@ class Trainer:
             self.optimiser.param_groups[0]["lr"] = float(rate)
         self.optimiser.step()
         if self.averaged:
-            share = self.shares.index_select(0, self.number)[0]
-            for mean, value in zip(self.means, self.trained, strict=True):
-                mean.data.lerp_(value.data, share)
+            with torch.no_grad():  # in three kernels instead of one for each tensor
+                moves = torch._foreach_sub(self.trained, self.means)
+                torch._foreach_mul_(moves, self.shares.index_select(0, self.number)[0])
+                torch._foreach_add_(self.means, moves)
         self.loss.copy_(loss.detach())
         self.number += 1
 

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from koct import metrics
+from koct.base import FRESH
 from koct.base.stamps import checksum_of
 from koct.config import study_file as config
 from koct.config.sweep import Sweep
@@ -331,6 +332,11 @@ class Jobs:
         return fits if any(sizes[fit] for fit in fits) else []
 
     # What a job asks for, and what it travels with
+
+    def larger_first(self, wildcards: Wildcards) -> float:
+        """Return the priority of a fit: those with more samples take longer, and the last ones would run alone."""
+        N = paths.size(wildcards.N)
+        return 0.0 if N == FRESH else -1 / max(N, 1)
 
     def asks(self, stage: str, gpu: bool = True) -> dict[str, Callable[[Wildcards], int]]:
         """Return the resources of a job by the cost of its stage; without `gpu` it asks a cluster for none."""
