@@ -51,6 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("studies", nargs="*", default=STUDIES, metavar="STUDY", help="default: all that are kept")
     parser.add_argument("--profile")
+    parser.add_argument("--cores", help="jobs at once, where the profile's are too many beside another study")
     parser.add_argument("--work", metavar="FOLDER", help="run in a clone there, where an interrupted study goes on")
     parser.add_argument("--minutes", type=float, help="interrupt a study then, and keep the rows of its finished cells")
     parser.add_argument("--redraw", action="store_true", help="draw what the code has changed, and run nothing")
@@ -65,13 +66,15 @@ def main():
         elif arguments.redraw:
             redraw(folder)
         else:
-            run(study, arguments.profile, folder, arguments.work, arguments.minutes)
+            options = {"--profile": arguments.profile, "--cores": arguments.cores}
+            run(study, options, folder, arguments.work, arguments.minutes)
 
 
-def run(study, profile, folder, work=None, minutes=None):
+def run(study, options, folder, work=None, minutes=None):
     """Run a study in a clone of the last commit and keep its results, or the rows that it has so far, in a folder."""
     chosen = ["--configfile", CONFIGS[study]] if study in CONFIGS else ["--config", f"study={study}"]
-    command = ["snakemake", *(["--profile", profile] if profile else []), *chosen]
+    given = [word for option, value in options.items() if value for word in (option, value)]
+    command = ["snakemake", *given, *chosen]
     with tempfile.TemporaryDirectory() as place:
         clone = Path(work or place).resolve() / study
         goes_on = clone.exists()

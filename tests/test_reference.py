@@ -175,12 +175,12 @@ def test_a_reference_that_is_interrupted_keeps_its_rows_and_the_next_run_has_the
         subprocess.run(["git", *command], cwd=clone, check=True)
     reference = script("reference")
     monkeypatch.setattr(reference, "ROOT", clone)
-    reference.run("benchmark-long", None, folder, minutes=0.05)
+    reference.run("benchmark-long", {}, folder, minutes=0.05)
     assert len(json.loads((folder / "runs.json").read_text())) == 1
     assert not (folder / "about.json").exists()
     with tarfile.open(folder / "rows.tar.xz") as archive:
         assert archive.getnames() == ["brought/A/fc/N4_seed1.json"]
-    reference.run("benchmark-long", None, folder, minutes=1)
+    reference.run("benchmark-long", {}, folder, minutes=1)
     about = json.loads((folder / "about.json").read_text())
     assert [run["command"] for run in about["earlier runs"]] == [about["command"]]
     assert sorted(path.name for path in folder.iterdir()) == ["about.json", "rows.tar.xz"]

@@ -126,7 +126,7 @@ class ModuleArchitecture(Architecture, ABC):
         default="bfloat16",
     )
     compiled: bool = option(
-        "faster convolutions on a GPU: compiled, in about half a minute, or by kernels of their own (unrolled networks)",
+        "faster convolutions on a GPU: compiled, in half a minute, or in unrolled networks by kernels of their own",
         default=False,
         later=True,
     )
